@@ -1,0 +1,67 @@
+// Prometheus metrics of one process, and the endpoint that serves them.
+//
+// Names are slackline_ROOM_WHAT_UNIT; counters end in _total. Series are made at start, so that a dashboard sees
+// zeros instead of gaps.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace slackline {
+
+// A number that only rises. Thread-safety: safe.
+class Counter {
+ public:
+  virtual ~Counter() = default;
+  virtual void Add(double amount = 1) = 0;
+  virtual double value() const = 0;
+};
+
+// A number that moves. Thread-safety: safe.
+class Gauge {
+ public:
+  virtual ~Gauge() = default;
+  virtual void Set(double value) = 0;
+  virtual double value() const = 0;
+};
+
+// A distribution over fixed buckets. Thread-safety: safe.
+class Histogram {
+ public:
+  virtual ~Histogram() = default;
+  virtual void Observe(double value) = 0;
+};
+
+// Thread-safety: safe.
+// Ownership:     owns what it returns; references live as long as it does.
+// Threads:       those of the HTTP endpoint, once Serve() was called.
+class Metrics {
+ public:
+  using Labels = std::map<std::string, std::string>;
+
+  // `common` labels go on every series (job, process).
+  explicit Metrics(Labels common = {});
+  ~Metrics();
+
+  // The same name and labels give the same object.
+  Counter& counter(const std::string& name, const std::string& help, const Labels& labels = {});
+  Gauge& gauge(const std::string& name, const std::string& help, const Labels& labels = {});
+  Histogram& histogram(const std::string& name, const std::string& help, const std::vector<double>& bounds,
+                       const Labels& labels = {});
+
+  // Serves /metrics on address:port; port 0 lets the system choose. Returns the port.
+  //   kUnavailable  the port is taken
+  absl::StatusOr<uint16_t> Serve(const std::string& address, uint16_t port);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace slackline

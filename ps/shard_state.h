@@ -1,0 +1,82 @@
+// The numbers of one shard: its slice of the weights, the optimizer's state, and the step that joins them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/byte_segments.h"
+#include "ps/optimizer.h"
+#include "ps/slice.h"
+
+namespace slackline::ps {
+
+// Where a shard lies in the model's flat vector.
+struct ShardExtent {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  // Elements of the shard, from its beginning, that gradients train; the rest is averaged.
+  uint64_t trained = 0;
+
+  uint64_t size() const { return end - begin; }
+};
+
+// One push's bytes and its share in the step.
+struct Contribution {
+  // size() float32, little-endian.
+  ByteSegments bytes;
+  // Weights of a step sum to 1.
+  double weight = 1;
+  // Norm of the gradient over the whole model, for clipping.
+  double gradient_norm = 0;
+};
+
+struct StepArguments {
+  // Multiplies the learning rate and decoupled decay (never the gradient).
+  double lr_scale = 1;
+  // Averaged elements: value += average_rate x (mean of the pushed values - value).
+  double average_rate = 1;
+  // Samples behind the step; the schedule's time after it.
+  uint64_t samples = 0;
+};
+
+// Thread-safety: none for Apply and Seed (the shard's sequencer); views taken by it may be read by any thread.
+class ShardState {
+ public:
+  // `chunk_elements`: copy-on-write unit of the slice.
+  ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements);
+
+  // Takes initial weights: extent().size() float32.
+  //   kInvalidArgument  another length, or a value that is not finite; nothing changed
+  absl::Status Seed(const ByteSegments& bytes);
+  bool seeded() const { return seeded_; }
+
+  // One optimizer step on the weighted mean of the contributions, whose bytes were checked with CheckFinite().
+  // The sums run in the order given, so that equal inputs give equal bits.
+  // Requires: every contribution has extent().size() elements.
+  void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments);
+
+  // References to the weights as they are now; costs no copy.
+  SliceView View() const { return weights_.View(); }
+
+  const ShardExtent& extent() const { return extent_; }
+  uint64_t samples_applied() const { return samples_applied_; }
+  // Learning rate that the next step would use, before lr_scale.
+  double learning_rate() const;
+
+ private:
+  const ShardExtent extent_;
+  const OptimizerConfig config_;
+  Slice weights_;
+  OptimizerState optimizer_;
+  uint64_t samples_applied_ = 0;
+  bool seeded_ = false;
+};
+
+// Whether all float32 in `bytes` are finite. Floats may lie across segments; a length that is not a multiple of 4
+// counts as not finite. `carry`-free: call it on whole sub-pushes or on chunks that begin at an element.
+bool CheckFinite(const ByteSegments& bytes);
+
+}  // namespace slackline::ps

@@ -1,0 +1,174 @@
+// Who belongs to the job, and who is alive: the scheduler's membership as a pure state machine.
+//
+// Events in, actions out; no thread, no clock, no I/O. The scheduler runs it, and so does the simulator.
+//
+// A server registers, then every change of the worker set is sent to it as a whole, under an epoch that rises; it
+// acknowledges each. A worker registers, gets a new incarnation, is in the set from then on, and is *live* once
+// every live server has acknowledged a set that has it; its first clock is then the largest slowest clock that the
+// servers named. A worker that leaves, stands by, or falls silent is out of the set at once; it is *fenced* once
+// every live server has acknowledged a set without it, and only then may its data ranges go to others.
+//
+// Thread-safety: none.
+// Invariants:
+//   - An incarnation is given once, and later ones are larger.
+//   - A fenced incarnation is in no server's set, and never will be again.
+//   - A worker is live only when every live server has it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/timeouts.h"
+
+namespace slackline::scheduler {
+
+enum class WorkerState { kJoining, kLive, kStandby, kLeft, kDead };
+enum class ServerState { kLive, kDead, kLeft };
+
+std::string_view ToString(WorkerState state);
+std::string_view ToString(ServerState state);
+
+struct MemberRef {
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string name;
+
+  friend bool operator==(const MemberRef&, const MemberRef&) = default;
+};
+
+// Send the set to the server; repeat until it is acknowledged or replaced by a later one.
+struct SendMembersAction {
+  ServerId server;
+  Incarnation server_incarnation;
+  Epoch epoch;
+  std::vector<MemberRef> members;
+};
+
+struct WorkerLiveAction {
+  WorkerId worker;
+  Incarnation incarnation;
+  Clock64 first_clock;
+};
+
+// No server will take anything of this incarnation any more: its data may be given out again.
+struct WorkerFencedAction {
+  WorkerId worker;
+  Incarnation incarnation;
+};
+
+struct WorkerDeadAction {
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string reason;
+};
+
+struct ServerDeadAction {
+  ServerId server;
+  Incarnation incarnation;
+  std::string reason;
+};
+
+using MembershipAction =
+    std::variant<SendMembersAction, WorkerLiveAction, WorkerFencedAction, WorkerDeadAction, ServerDeadAction>;
+using MembershipActions = std::vector<MembershipAction>;
+
+class Membership {
+ public:
+  struct Config {
+    Timeouts timeouts;
+    // Server places of the job.
+    uint32_t servers = 1;
+    uint32_t workers_max = 65536;
+  };
+
+  struct Worker {
+    std::string name;
+    Incarnation incarnation;
+    WorkerState state = WorkerState::kJoining;
+    Epoch joined_epoch;   // the first set with this incarnation
+    Epoch left_epoch;     // the first set without it; 0 while it is in the set
+    bool fenced = false;
+    Clock64 first_clock;  // once live
+    absl::Time heard;
+    std::string reason;   // why it left or died
+  };
+
+  struct Server {
+    std::string name;
+    std::string address;
+    Incarnation incarnation;
+    ServerState state = ServerState::kLive;
+    Epoch acknowledged;
+    Clock64 clock_min_largest;  // as of `acknowledged`
+    absl::Time heard;
+    std::string reason;
+  };
+
+  struct Registered {
+    uint32_t id = 0;
+    Incarnation incarnation;
+  };
+
+  explicit Membership(const Config& config);
+
+  // A server by this name; a name that is known comes back as the same server with a new incarnation.
+  //   kResourceExhausted  all places are taken by others
+  absl::StatusOr<Registered> RegisterServer(const std::string& name, const std::string& address, absl::Time now,
+                                            MembershipActions& actions);
+  // A new worker, or with `previous` one that was on standby, left or dead: same number, new incarnation.
+  //   kInvalidArgument    `previous` is not a worker
+  //   kResourceExhausted  workers_max live workers are there
+  absl::StatusOr<Registered> RegisterWorker(const std::string& name, std::optional<WorkerId> previous, absl::Time now,
+                                            MembershipActions& actions);
+
+  //   kFailedPrecondition  that incarnation is not a member any more; the message says why
+  absl::Status HeartbeatServer(ServerId server, Incarnation incarnation, absl::Time now);
+  absl::Status HeartbeatWorker(WorkerId worker, Incarnation incarnation, absl::Time now);
+
+  // The server has installed the set of `epoch`; `clock_min_largest` is the largest slowest clock of its shards.
+  void MembersInstalled(ServerId server, Incarnation server_incarnation, Epoch epoch, Clock64 clock_min_largest,
+                        MembershipActions& actions);
+
+  // Takes a worker out of the set in good order. Repeated calls change nothing.
+  void Standby(WorkerId worker, Incarnation incarnation, MembershipActions& actions);
+  void Leave(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions);
+  // Somebody knows that it is dead (a supervisor saw it end, or it stalled).
+  void Expel(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions);
+  void ServerLost(ServerId server, Incarnation incarnation, std::string reason, MembershipActions& actions);
+
+  // Declares dead who was silent too long.
+  void Tick(absl::Time now, MembershipActions& actions);
+
+  Epoch epoch() const { return epoch_; }
+  const std::map<WorkerId, Worker>& workers() const { return workers_; }
+  const std::map<ServerId, Server>& servers() const { return servers_; }
+  // In the set: joining or live.
+  std::vector<MemberRef> Members() const;
+  size_t CountLive() const;
+  bool AllServersPresent() const;
+
+ private:
+  void ChangeSet(MembershipActions& actions);
+  void SendSet(ServerId id, const Server& server, MembershipActions& actions) const;
+  void Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason, MembershipActions& actions);
+  void LoseServer(ServerId id, Server& server, ServerState state, std::string reason, MembershipActions& actions);
+  // Finds who has become live or fenced by the latest acknowledgement.
+  void Settle(MembershipActions& actions);
+  Worker* Find(WorkerId worker, Incarnation incarnation);
+
+  const Config config_;
+  Epoch epoch_;
+  Incarnation last_incarnation_;
+  std::map<WorkerId, Worker> workers_;
+  std::map<ServerId, Server> servers_;
+};
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,108 @@
+// The worker's side of the exchange with all servers of a job.
+//
+// The trainer calls Pull() once, then Step() for every gradient; one I/O thread runs the streams, repeats what a
+// broken one has swallowed, and writes pulled weights straight into the trainer's parameters.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "common/timeouts.h"
+
+namespace slackline::worker {
+
+struct ServerInfo {
+  ServerId server;
+  std::string name;
+  std::string address;
+};
+
+struct ShardInfo {
+  ShardId shard;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  ServerId server;
+};
+
+struct ShardMap {
+  Generation generation;
+  std::vector<ServerInfo> servers;
+  std::vector<ShardInfo> shards;  // in the order of ShardId, which is the order of elements
+  uint64_t elements = 0;
+  uint64_t trained_elements = 0;
+};
+
+struct ClientOptions {
+  JobId job;
+  WorkerId worker;
+  Incarnation incarnation;
+  Clock64 first_clock;
+  // Only pulls; Step() is a mistake.
+  bool reader = false;
+  uint32_t chunk_bytes = 1 << 20;
+  Timeouts timeouts;
+  // Called on the I/O thread when a wait becomes long (who is awaited, since when) and when streams come and go.
+  // Must not block or call back.
+  std::function<void(const std::string& message)> on_notice;
+};
+
+struct PushInfo {
+  uint64_t samples = 0;
+  double loss = 0;
+  double gradient_norm = 0;
+  RangeId range;
+  uint64_t range_samples_done = 0;
+};
+
+struct StepReport {
+  Clock64 clock;
+  uint32_t shards_applied = 0;
+  uint32_t shards_discarded = 0;
+  uint64_t lost = 0;             // sub-pushes that restores have lost since the last step
+  uint64_t staleness_sum = 0;    // over the shards that applied
+  uint64_t staleness_max = 0;
+  uint64_t slack = 0;            // this worker's clock minus the slowest's, largest over shards
+  absl::Duration waited;
+};
+
+// Thread-safety: one trainer thread.
+// Threads:       one (I/O), born in Create(), joined in the destructor.
+// Ownership:     borrows `parameters` and the push memory: they must not be touched during a call, and outlive it.
+class Client {
+ public:
+  virtual ~Client() = default;
+
+  //   kInvalidArgument  the map has gaps, or no shards
+  static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options, const ShardMap& map);
+
+  // Sends initial weights to every shard; shards that have some keep theirs.
+  virtual absl::Status Seed(absl::Span<const float> parameters, absl::Duration timeout) = 0;
+
+  // Brings `parameters` (map.elements long) up to date.
+  //   kDeadlineExceeded  names the shards, servers and workers awaited
+  //   kFailedPrecondition, kInvalidArgument, ...   a server's final word
+  virtual absl::Status Pull(absl::Span<float> parameters, absl::Duration timeout) = 0;
+
+  // Pushes `push` (map.elements long) as the next sequence, waits for every shard's answer, and pulls. A wait at a
+  // consistency gate is bounded in silence, not in time: `timeout` runs anew with every word from the server.
+  virtual absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info,
+                                          absl::Span<float> parameters, absl::Duration timeout) = 0;
+
+  // Says goodbye and closes the streams. Waits for no more than `timeout`.
+  virtual void Close(const std::string& reason, absl::Duration timeout) = 0;
+
+  // Makes a call in progress return kCancelled, from any thread (the heartbeat learnt that the job is over).
+  virtual void Cancel(const std::string& reason) = 0;
+
+  virtual Clock64 clock() const = 0;
+};
+
+}  // namespace slackline::worker

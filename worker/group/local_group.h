@@ -1,0 +1,34 @@
+// The devices of one worker: each takes its part of a batch; their gradients are summed before anything is pushed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/model/model.h"
+
+namespace slackline::worker {
+
+// Replicas on CPU threads. A batch is cut in proportion (first parts one larger where it does not divide); the
+// result equals one device on the whole batch up to float32 rounding. Buffers become the mean of the replicas'
+// values, weighted by their samples.
+//
+// Thread-safety: none.
+// Threads:       one a device beyond the first, born in Create(), joined in the destructor.
+class LocalGroup {
+ public:
+  virtual ~LocalGroup() = default;
+
+  //   kInvalidArgument  `devices` names something else than "cpu"; empty means one cpu
+  static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(const ModelSpec& spec, uint64_t seed,
+                                                            const std::vector<std::string>& devices);
+
+  virtual size_t devices() const = 0;
+  // The first replica: its parameters() are what a pull writes, its push() what is pushed.
+  virtual Model& model() = 0;
+  // One step of all devices on the parameters of model().
+  virtual absl::StatusOr<StepResult> Step(const BatchView& batch) = 0;
+};
+
+}  // namespace slackline::worker

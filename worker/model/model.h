@@ -1,0 +1,92 @@
+// A neural network on one device, with all its numbers in flat buffers. LibTorch stays behind this header.
+//
+// The flat vector has the trained parameters first, in the order of tensors(), then the buffers that are averaged
+// (batch-norm statistics). Parameters are views into parameters() and their gradients views into push(), so that
+// backward writes straight into what is sent.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace slackline::worker {
+
+enum class ModelKind { kMlp, kCnn };
+
+struct ModelSpec {
+  ModelKind kind = ModelKind::kMlp;
+  std::vector<uint32_t> hidden;   // resolved: never empty
+  std::vector<uint32_t> filters;  // cnn: two
+  bool batch_norm = false;
+  uint32_t classes = 10;
+  // One image: channels x height x width.
+  uint32_t channels = 1;
+  uint32_t height = 28;
+  uint32_t width = 28;
+};
+
+struct TensorInfo {
+  std::string name;              // as in state_dict
+  std::vector<uint64_t> shape;
+  bool trained = true;
+  uint64_t offset = 0;           // first element in the flat vector
+
+  uint64_t elements() const;
+};
+
+// Images as the data room prepares them: normalised float32, n x channels x height x width.
+struct Batch {
+  std::vector<float> images;
+  std::vector<int64_t> labels;
+  uint64_t size() const { return labels.size(); }
+};
+
+// A view of a part of a batch.
+struct BatchView {
+  absl::Span<const float> images;
+  absl::Span<const int64_t> labels;
+};
+
+struct StepResult {
+  uint64_t samples = 0;
+  double loss = 0;       // mean cross-entropy over the samples
+  uint64_t correct = 0;  // largest output is the label
+};
+
+// Thread-safety: none.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // Builds the network with PyTorch's default initialisation from `seed`: equal specs and seeds give equal weights.
+  //   kInvalidArgument  the spec cannot be built (image too small, wrong number of filters)
+  static absl::StatusOr<std::unique_ptr<Model>> Create(const ModelSpec& spec, uint64_t seed);
+
+  virtual const std::vector<TensorInfo>& tensors() const = 0;
+  virtual uint64_t elements() const = 0;
+  virtual uint64_t trained_elements() const = 0;
+
+  // Weights and buffers, elements() long. Whoever writes them does so between steps.
+  virtual absl::Span<float> parameters() = 0;
+  // What is pushed after a step, elements() long: gradients, then the buffers' new values.
+  virtual absl::Span<float> push() = 0;
+
+  // Forward and backward; fills push() with the gradient of the mean loss (replacing the last one).
+  //   kInvalidArgument  a label is not below classes; sizes do not fit
+  //   kInternal         LibTorch's message
+  virtual absl::StatusOr<StepResult> Step(const BatchView& batch) = 0;
+  // Forward only, in evaluation mode; writes the predicted class of each image to `predictions`.
+  virtual absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) = 0;
+};
+
+// Threads LibTorch uses inside one operation, for the whole process.
+void SetComputeThreads(uint32_t threads);
+// "2.13.0".
+std::string LibTorchVersion();
+
+}  // namespace slackline::worker
