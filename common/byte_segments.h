@@ -41,23 +41,32 @@ class ByteReader {
   explicit ByteReader(const ByteSegments& bytes) : segments_(bytes.segments()), left_(bytes.size()) {}
 
   size_t left() const { return left_; }
+  // Of those, the bytes that lie in one piece from here on.
+  size_t contiguous_left() const { return segments_.empty() ? 0 : segments_.front().size() - offset_; }
+  // Where the next `size` bytes lie, to be used in place; null when they are not in one piece.
+  const std::byte* contiguous(size_t size) const {
+    return size <= contiguous_left() && size > 0 ? segments_.front().data() + offset_ : nullptr;
+  }
+  // Passes over the next `size` bytes.
+  // Requires: size <= contiguous_left().
+  void Skip(size_t size) {
+    offset_ += size;
+    left_ -= size;
+    if (segments_.empty() || offset_ < segments_.front().size()) return;
+    segments_.remove_prefix(1);
+    offset_ = 0;
+  }
 
   // Copies the next `size` bytes to `out`, across borders.
   // Requires: size <= left().
   void Read(void* out, size_t size) {
     auto* to = static_cast<std::byte*>(out);
-    left_ -= size;
     while (size > 0) {
-      const absl::Span<const std::byte> rest = segments_.front().subspan(offset_);
-      const size_t piece = size < rest.size() ? size : rest.size();
-      std::memcpy(to, rest.data(), piece);
+      const size_t piece = size < contiguous_left() ? size : contiguous_left();
+      std::memcpy(to, segments_.front().data() + offset_, piece);
       to += piece;
       size -= piece;
-      offset_ += piece;
-      if (offset_ == segments_.front().size()) {
-        segments_.remove_prefix(1);
-        offset_ = 0;
-      }
+      Skip(piece);
     }
   }
 

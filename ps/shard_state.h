@@ -49,7 +49,8 @@ class ShardState {
   ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements);
 
   // Takes initial weights: extent().size() float32.
-  //   kInvalidArgument  another length, or a value that is not finite; nothing changed
+  //   kInvalidArgument     another length, or a value that is not finite; nothing changed
+  //   kFailedPrecondition  it has them already; nothing changed
   absl::Status Seed(const ByteSegments& bytes);
   bool seeded() const { return seeded_; }
 
@@ -65,6 +66,7 @@ class ShardState {
   uint64_t samples_applied() const { return samples_applied_; }
   // Learning rate that the next step would use, before lr_scale.
   double learning_rate() const;
+  const OptimizerState& optimizer() const { return optimizer_; }
 
  private:
   const ShardExtent extent_;

@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/timeouts.h"
@@ -33,8 +34,8 @@ namespace slackline::scheduler {
 enum class WorkerState { kJoining, kLive, kStandby, kLeft, kDead };
 enum class ServerState { kLive, kDead, kLeft };
 
-std::string_view ToString(WorkerState state);
-std::string_view ToString(ServerState state);
+absl::string_view ToString(WorkerState state);
+absl::string_view ToString(ServerState state);
 
 struct MemberRef {
   WorkerId worker;
@@ -94,11 +95,9 @@ class Membership {
     Incarnation incarnation;
     WorkerState state = WorkerState::kJoining;
     Epoch joined_epoch;   // the first set with this incarnation
-    Epoch left_epoch;     // the first set without it; 0 while it is in the set
-    bool fenced = false;
     Clock64 first_clock;  // once live
     absl::Time heard;
-    std::string reason;   // why it left or died
+    std::string reason;  // why it left or died
   };
 
   struct Server {
@@ -156,6 +155,13 @@ class Membership {
   bool AllServersPresent() const;
 
  private:
+  // An incarnation that has left the set, until every live server has installed a set without it.
+  struct Unfenced {
+    WorkerId worker;
+    Incarnation incarnation;
+    Epoch left_epoch;
+  };
+
   void ChangeSet(MembershipActions& actions);
   void SendSet(ServerId id, const Server& server, MembershipActions& actions) const;
   void Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason, MembershipActions& actions);
@@ -169,6 +175,7 @@ class Membership {
   Incarnation last_incarnation_;
   std::map<WorkerId, Worker> workers_;
   std::map<ServerId, Server> servers_;
+  std::vector<Unfenced> unfenced_;
 };
 
 }  // namespace slackline::scheduler

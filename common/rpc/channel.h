@@ -15,7 +15,7 @@ namespace slackline::rpc {
 void RetainAllocations();
 
 // Arguments of data-path channels and servers: bandwidth probe off, 16 MiB look-ahead, 4 MiB frames, a local
-// subchannel pool, no message limit of gRPC's own.
+// subchannel pool, received messages of at most 8 MiB (a frame carries at most 4 MiB of tensor).
 grpc::ChannelArguments DataChannelArguments();
 void SetDataServerArguments(grpc::ServerBuilder& builder);
 

@@ -216,19 +216,19 @@ class Engine {
   // A worker opens or resumes its stream. Waiting pulls of an earlier stream are forgotten. A worker that has
   // more answers than the shard knows is advanced to them; what was lost by that is reported.
   //   kFailedPrecondition  not a member, or another incarnation is
-  absl::Status Hello(const HelloEvent& hello, absl::Time now, Actions& actions);
+  absl::Status Hello(const HelloEvent& hello, Actions& actions);
   // The worker's stream has ended. Held pushes stay; waiting pulls are forgotten.
   void Disconnected(const Sender& sender);
 
   // What Push() would make of this sub-push: called at its first chunk, before bytes are staged.
   enum class Admission {
-    kStage,    // stage it
-    kIgnore,   // known already (answered or held): skip its chunks; Push() answers where there is an answer
-    kRefuse,   // Push() refuses it
+    kStage,   // stage it
+    kIgnore,  // known already (answered or held): skip its chunks; Push() answers where there is an answer
+    kRefuse,  // Push() refuses it
   };
   Admission Admit(const Sender& sender, Sequence sequence) const;
 
-  void Push(const PushEvent& push, absl::Time now, Actions& actions);
+  void Push(const PushEvent& push, Actions& actions);
   void Pull(const PullEvent& pull, absl::Time now, Actions& actions);
   // Time has passed: gives Waiting notices.
   void Tick(absl::Time now, Actions& actions);
@@ -267,8 +267,8 @@ class Engine {
     Incarnation incarnation;
     std::string name;
     Clock64 clock;
-    std::deque<Answer> answers;             // final ones, oldest first, at most window_max
-    std::map<Sequence, HeldPush> held;      // arrived, not answered
+    std::deque<Answer> answers;         // final ones, oldest first, at most window_max
+    std::map<Sequence, HeldPush> held;  // arrived, not answered
     std::vector<WaitingPull> pulls;
   };
 
@@ -276,11 +276,10 @@ class Engine {
   const Worker* Find(const Sender& sender) const;
   absl::Status Unknown(const Sender& sender) const;
   // Applies and answers what the mode allows, then serves the pulls that are free.
-  void Settle(absl::Time now, Actions& actions);
+  void Settle(Actions& actions);
   bool SettleBspStep(Actions& actions);
   void ApplyAlone(const Sender& sender, Worker& worker, const PushEvent& push, Actions& actions);
   void Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions);
-  bool DiscardOldLineage(const Sender& sender, Worker& worker, const PushEvent& push, Actions& actions);
   void DropHeld(const Sender& sender, Worker& worker, Actions& actions);
   bool MayGo(const Worker& worker, const WaitingPull& pull) const;
   uint64_t Staleness(const Version& base) const;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
 
@@ -28,7 +29,7 @@ class Session {
     ShardId shard;
     std::optional<Sequence> push;  // the sub-push with this sequence, base = `base`
     Version base;
-    std::optional<PullId> pull;    // a pull at `clock`; `known` is what the worker has
+    std::optional<PullId> pull;  // a pull at `clock`; `known` is what the worker has
     Clock64 clock;
     std::optional<Version> known;
   };

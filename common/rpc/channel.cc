@@ -1,0 +1,91 @@
+#include "common/rpc/channel.h"
+
+#include <malloc.h>
+
+#include <chrono>
+
+#include "absl/time/clock.h"
+
+namespace slackline::rpc {
+namespace {
+
+constexpr int kLookAheadBytes = 16 << 20;
+constexpr int kHttp2FrameBytes = 4 << 20;
+// Frames carry at most 4 MiB of tensor. gRPC gathers a message before we see it, so this bounds what a stream of
+// garbage can make a process hold.
+constexpr int kMessageBytesMax = 8 << 20;
+
+// Sets what both ends of the data path have in common; `set` takes a name and a number.
+template <typename Set>
+void SetDataArguments(Set set) {
+  set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookAheadBytes);
+  set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
+  set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, kMessageBytesMax);
+  set(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
+}
+
+grpc::ChannelArguments PlainArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetInt(GRPC_ARG_INHIBIT_HEALTH_CHECKING, 1);
+  // gRPC's own back-off grows to two minutes; a job's peers come back within a few heartbeats or never.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  return arguments;
+}
+
+}  // namespace
+
+void RetainAllocations() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest value that every glibc accepts
+  mallopt(M_TRIM_THRESHOLD, INT32_MAX);
+  mallopt(M_TOP_PAD, 16 << 20);
+}
+
+grpc::ChannelArguments DataChannelArguments() {
+  grpc::ChannelArguments arguments = PlainArguments();
+  SetDataArguments([&](const char* name, int value) { arguments.SetInt(name, value); });
+  return arguments;
+}
+
+void SetDataServerArguments(grpc::ServerBuilder& builder) {
+  SetDataArguments([&](const char* name, int value) { builder.AddChannelArgument(name, value); });
+  builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+  builder.SetMaxSendMessageSize(-1);
+  // Two servers on one port would share its connections at random.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+std::shared_ptr<grpc::Channel> DataChannel(const std::string& address) {
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), DataChannelArguments());
+}
+
+std::shared_ptr<grpc::Channel> ControlChannel(const std::string& address) {
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), PlainArguments());
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+std::unique_ptr<grpc::ClientContext> ContextWithTimeout(absl::Duration timeout) {
+  auto context = std::make_unique<grpc::ClientContext>();
+  context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout));
+  context->set_wait_for_ready(false);
+  return context;
+}
+
+bool IsRetryable(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
+}
+
+}  // namespace slackline::rpc

@@ -1,0 +1,157 @@
+#include "common/rpc/frame.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace slackline::rpc {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+
+constexpr int kPayloadField = 15;
+constexpr uint32_t kPayloadTag = WireFormatLite::MakeTag(kPayloadField, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+
+// Lets protobuf read slices in place.
+class SliceStream : public google::protobuf::io::ZeroCopyInputStream {
+ public:
+  explicit SliceStream(const std::vector<grpc::Slice>& slices) : slices_(slices) {}
+
+  bool Next(const void** data, int* size) override {
+    while (index_ < slices_.size() && offset_ == slices_[index_].size()) {
+      ++index_;
+      offset_ = 0;
+    }
+    if (index_ == slices_.size()) return false;
+    *data = slices_[index_].begin() + offset_;
+    *size = static_cast<int>(slices_[index_].size() - offset_);
+    offset_ = slices_[index_].size();
+    count_ += *size;
+    return true;
+  }
+
+  void BackUp(int count) override {
+    offset_ -= static_cast<size_t>(count);
+    count_ -= count;
+  }
+
+  bool Skip(int count) override {
+    const void* data;
+    int size;
+    while (count > 0) {
+      if (!Next(&data, &size)) return false;
+      if (size > count) BackUp(size - count);
+      count -= std::min(size, count);
+    }
+    return true;
+  }
+
+  int64_t ByteCount() const override { return count_; }
+
+ private:
+  const std::vector<grpc::Slice>& slices_;
+  size_t index_ = 0;
+  size_t offset_ = 0;  // within slices_[index_]
+  int64_t count_ = 0;
+};
+
+// Where the parts of a frame lie.
+struct Layout {
+  int header_size = 0;
+  // Begin of the payload's bytes, counted from the begin of the frame; they reach to its end.
+  int payload_begin = 0;
+};
+
+absl::StatusOr<Layout> FindPayload(const std::vector<grpc::Slice>& slices, int frame_size) {
+  SliceStream stream(slices);
+  CodedInputStream input(&stream);
+  while (true) {
+    const int field_begin = input.CurrentPosition();
+    const uint32_t tag = input.ReadTag();
+    if (tag == 0) {
+      // ReadTag also gives 0 for a byte that is 0 and for a tag that is cut short.
+      if (field_begin == frame_size) return Layout{frame_size, frame_size};
+      return absl::InvalidArgumentError(absl::StrCat("frame has no valid field at byte ", field_begin));
+    }
+    if (tag != kPayloadTag) {
+      if (WireFormatLite::GetTagFieldNumber(tag) != kPayloadField && WireFormatLite::SkipField(&input, tag)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("field ", WireFormatLite::GetTagFieldNumber(tag), " at byte ", field_begin, " is malformed"));
+    }
+    uint64_t size = 0;
+    if (!input.ReadVarint64(&size)) return absl::InvalidArgumentError("the payload's length is cut short");
+    const int payload_begin = input.CurrentPosition();
+    if (size != static_cast<uint64_t>(frame_size - payload_begin)) {
+      return absl::InvalidArgumentError(absl::StrCat("the payload is said to have ", size, " bytes, the frame has ",
+                                                     frame_size - payload_begin,
+                                                     " after its length; the payload must be the last field"));
+    }
+    return Layout{field_begin, payload_begin};
+  }
+}
+
+// Runs `release` when gRPC drops its last reference.
+grpc::Slice Attach(absl::Span<const std::byte> payload, std::function<void()> release) {
+  void* const memory = const_cast<std::byte*>(payload.data());  // gRPC only reads it
+  if (release == nullptr) return grpc::Slice(memory, payload.size(), grpc::Slice::STATIC_SLICE);
+  return grpc::Slice(
+      memory, payload.size(),
+      [](void* data) {
+        const std::unique_ptr<std::function<void()>> run(static_cast<std::function<void()>*>(data));
+        (*run)();
+      },
+      new std::function<void()>(std::move(release)));
+}
+
+}  // namespace
+
+grpc::ByteBuffer Build(const google::protobuf::MessageLite& header, absl::Span<const std::byte> payload,
+                       std::function<void()> release) {
+  std::string bytes = header.SerializeAsString();
+  if (payload.empty()) {
+    if (release != nullptr) release();
+    const grpc::Slice slice(bytes);
+    return grpc::ByteBuffer(&slice, 1);
+  }
+  uint8_t prefix[16];
+  uint8_t* end = CodedOutputStream::WriteTagToArray(kPayloadTag, prefix);
+  end = CodedOutputStream::WriteVarint64ToArray(payload.size(), end);
+  bytes.append(reinterpret_cast<const char*>(prefix), static_cast<size_t>(end - prefix));
+  const grpc::Slice slices[] = {grpc::Slice(bytes), Attach(payload, std::move(release))};
+  return grpc::ByteBuffer(slices, 2);
+}
+
+absl::StatusOr<Payload> Parse(const grpc::ByteBuffer& frame, google::protobuf::MessageLite& header) {
+  const size_t frame_size = frame.Valid() ? frame.Length() : 0;
+  if (frame_size > INT32_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat("frame of ", frame_size, " bytes; at most ", INT32_MAX));
+  }
+  auto slices = std::make_shared<std::vector<grpc::Slice>>();
+  if (frame_size > 0 && !frame.Dump(slices.get()).ok()) return absl::InvalidArgumentError("frame cannot be read");
+  const absl::StatusOr<Layout> layout = FindPayload(*slices, static_cast<int>(frame_size));
+  if (!layout.ok()) return layout.status();
+
+  SliceStream stream(*slices);
+  if (!header.ParseFromBoundedZeroCopyStream(&stream, layout->header_size)) {
+    return absl::InvalidArgumentError(absl::StrCat("frame is not a ", header.GetTypeName()));
+  }
+  Payload payload;
+  size_t skip = static_cast<size_t>(layout->payload_begin);
+  for (const grpc::Slice& slice : *slices) {
+    const size_t cut = std::min(skip, slice.size());
+    skip -= cut;
+    payload.segments_.Append({reinterpret_cast<const std::byte*>(slice.begin()) + cut, slice.size() - cut});
+  }
+  payload.slices_ = std::move(slices);
+  return payload;
+}
+
+}  // namespace slackline::rpc

@@ -1,0 +1,49 @@
+// The weighted mean of several pushes, made block by block as the step walks over the shard.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "ps/aligned_floats.h"
+#include "ps/shard_state.h"
+#include "ps/slice.h"
+
+namespace slackline::ps {
+
+// Copies: wire -> block in the nearest cache -> kernel; none where a single push of weight 1 lies in one aligned piece.
+//
+// Thread-safety: none.
+// Ownership:     borrows the contributions and their bytes.
+class GradientMean {
+ public:
+  // Trained elements are clipped, averaged ones are not.
+  enum class Clip { kNo, kYes };
+
+  // Gradients whose norm is above `clip_norm` are scaled down to it; 0 means never.
+  GradientMean(absl::Span<const Contribution> contributions, double clip_norm);
+
+  // The mean of the next `elements` elements; valid until the next call.
+  // Requires: elements <= Slice::kBlockElements.
+  absl::Span<const float> Next(size_t elements, Clip clip);
+
+ private:
+  struct Source {
+    ByteReader reader;
+    float weight = 1;
+    float clipped_weight = 1;
+
+    float factor(Clip clip) const { return clip == Clip::kYes ? clipped_weight : weight; }
+  };
+  using Buffer = std::array<float, Slice::kBlockElements>;
+
+  // The next elements of one push: where they are if that is possible, else copied to `buffer_`.
+  const float* Fetch(Source& source, size_t elements);
+
+  std::vector<Source> sources_;
+  alignas(kCacheLineBytes) Buffer buffer_;
+  alignas(kCacheLineBytes) Buffer sum_;
+};
+
+}  // namespace slackline::ps

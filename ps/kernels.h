@@ -1,0 +1,68 @@
+// The loops over elements: plain C++ that the compiler vectorises, and the oracle for any faster form.
+//
+// Each element is computed by itself, in float32, without contraction and without fast-math, so that the vector
+// width does not show in the result and replicas agree to the bit.
+//
+// Arrays of one call must not overlap. None needs alignment beyond float's.
+#pragma once
+
+#include <cstddef>
+
+namespace slackline::ps {
+
+struct Block {
+  size_t elements = 0;
+  const float* gradient = nullptr;
+  float* weights = nullptr;
+};
+
+struct SgdCoefficients {
+  float lr = 0;
+  float momentum = 0;
+  float weight_decay = 0;
+};
+
+// w -= lr g', where g' = g + weight_decay w.
+void SgdStep(const SgdCoefficients& coefficients, const Block& block);
+// b = momentum b + g'; w -= lr b. A buffer of zeros makes the first b = g', as torch.optim.SGD has it.
+void MomentumStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
+// b = momentum b + g'; w -= lr (g' + momentum b).
+void NesterovStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
+
+struct AdamCoefficients {
+  // lr / (1 - beta1^step)
+  float step_size = 0;
+  // sqrt(1 - beta2^step)
+  float root_correction2 = 1;
+  // Differences are taken in double first: 1 - 0.999f is off by 1e-5.
+  float one_minus_beta1 = 0;
+  float beta2 = 0;
+  float one_minus_beta2 = 0;
+  float epsilon = 0;
+  // Added to the gradient (Adam).
+  float weight_decay = 0;
+  // Multiplies the weights (AdamW): 1 - lr weight_decay.
+  float keep = 1;
+};
+
+struct AdamMoments {
+  float* average = nullptr;
+  float* square_average = nullptr;
+};
+
+// g' = g + weight_decay w; m += (1 - beta1) (g' - m); v = beta2 v + (1 - beta2) g'^2;
+// w = keep w - step_size m / (sqrt(v) / root_correction2 + epsilon).
+void AdamStep(const AdamCoefficients& coefficients, const Block& block, const AdamMoments& moments);
+
+// values += rate (mean - values); a rate of 1 gives the mean itself, to the bit.
+void Average(const Block& mean_and_values, float rate);
+
+// out = factor in
+void Scale(size_t elements, float factor, const float* in, float* out);
+// out += factor in
+void AddScaled(size_t elements, float factor, const float* in, float* out);
+
+// Whether `elements` float32, at any alignment, are all neither infinite nor NaN.
+bool AllFinite(size_t elements, const void* values);
+
+}  // namespace slackline::ps

@@ -1,0 +1,77 @@
+#include "ps/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/check.h"
+
+namespace slackline::ps {
+namespace {
+
+SgdCoefficients Sgd(const OptimizerConfig& config, double lr) {
+  return {
+      .lr = static_cast<float>(lr),
+      .momentum = static_cast<float>(config.momentum),
+      .weight_decay = static_cast<float>(config.weight_decay),
+  };
+}
+
+// `step` counts from 1.
+AdamCoefficients Adam(const OptimizerConfig& config, double lr, uint64_t step) {
+  const bool decoupled = config.kind == OptimizerKind::kAdamW;
+  const double correction1 = 1 - std::pow(config.beta1, static_cast<double>(step));
+  const double correction2 = 1 - std::pow(config.beta2, static_cast<double>(step));
+  return {
+      .step_size = static_cast<float>(lr / correction1),
+      .root_correction2 = static_cast<float>(std::sqrt(correction2)),
+      .one_minus_beta1 = static_cast<float>(1 - config.beta1),
+      .beta2 = static_cast<float>(config.beta2),
+      .one_minus_beta2 = static_cast<float>(1 - config.beta2),
+      .epsilon = static_cast<float>(config.epsilon),
+      .weight_decay = decoupled ? 0.0f : static_cast<float>(config.weight_decay),
+      .keep = decoupled ? static_cast<float>(1 - lr * config.weight_decay) : 1.0f,
+  };
+}
+
+}  // namespace
+
+OptimizerState::OptimizerState(const OptimizerConfig& config, uint64_t elements)
+    : config_(config), elements_(elements) {
+  if (config.kind != OptimizerKind::kSgd) {
+    AddArray("exp_avg");
+    AddArray("exp_avg_sq");
+  } else if (config.momentum != 0) {
+    AddArray("momentum_buffer");
+  }
+}
+
+void OptimizerState::AddArray(absl::string_view name) {
+  AlignedFloats values = AllocateAlignedFloats(elements_);
+  std::fill_n(values.get(), elements_, 0.0f);
+  arrays_.push_back({std::string(name), std::move(values)});
+}
+
+void OptimizerState::BeginStep(double lr) {
+  ++steps_;
+  if (config_.kind == OptimizerKind::kSgd) {
+    sgd_ = Sgd(config_, lr);
+  } else {
+    adam_ = Adam(config_, lr, steps_);
+  }
+}
+
+void OptimizerState::StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights) {
+  SLACKLINE_CHECK(gradient.size() == weights.size() && begin + weights.size() <= elements_);
+  const Block block{.elements = weights.size(), .gradient = gradient.data(), .weights = weights.data()};
+  if (config_.kind != OptimizerKind::kSgd) {
+    AdamStep(adam_, block, {At(0, begin), At(1, begin)});
+  } else if (config_.momentum == 0) {
+    SgdStep(sgd_, block);
+  } else if (config_.nesterov) {
+    NesterovStep(sgd_, block, At(0, begin));
+  } else {
+    MomentumStep(sgd_, block, At(0, begin));
+  }
+}
+
+}  // namespace slackline::ps

@@ -1,0 +1,67 @@
+#include "ps/optimizer_config.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace slackline::ps {
+namespace {
+
+uint64_t Samples(double epochs, uint64_t samples_per_epoch) {
+  return static_cast<uint64_t>(std::llround(epochs * static_cast<double>(samples_per_epoch)));
+}
+
+OptimizerKind Kind(job::Optimizer::Kind kind) {
+  switch (kind) {
+    case job::Optimizer::SGD:
+      return OptimizerKind::kSgd;
+    case job::Optimizer::ADAM:
+      return OptimizerKind::kAdam;
+    case job::Optimizer::ADAMW:
+      return OptimizerKind::kAdamW;
+  }
+  return OptimizerKind::kSgd;
+}
+
+ScheduleKind Kind(job::Schedule::Kind kind) {
+  switch (kind) {
+    case job::Schedule::CONSTANT:
+      return ScheduleKind::kConstant;
+    case job::Schedule::STEP:
+      return ScheduleKind::kStep;
+    case job::Schedule::COSINE:
+      return ScheduleKind::kCosine;
+  }
+  return ScheduleKind::kConstant;
+}
+
+ScheduleConfig MakeScheduleConfig(const job::Job& job, uint64_t samples_per_epoch) {
+  const job::Schedule& schedule = job.optimizer().schedule();
+  return {
+      .kind = Kind(schedule.kind()),
+      .warmup_samples = Samples(schedule.warmup_epochs(), samples_per_epoch),
+      .every_samples = std::max<uint64_t>(Samples(schedule.every_epochs(), samples_per_epoch), 1),
+      .gamma = schedule.gamma(),
+      .final_fraction = schedule.final_fraction(),
+      .total_samples = std::max<uint64_t>(job.training().epochs() * samples_per_epoch, 1),
+  };
+}
+
+}  // namespace
+
+OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch) {
+  const job::Optimizer& optimizer = job.optimizer();
+  return {
+      .kind = Kind(optimizer.kind()),
+      .lr = optimizer.lr(),
+      .momentum = optimizer.momentum(),
+      .nesterov = optimizer.nesterov(),
+      .weight_decay = optimizer.weight_decay(),
+      .beta1 = optimizer.beta1(),
+      .beta2 = optimizer.beta2(),
+      .epsilon = optimizer.epsilon(),
+      .clip_norm = optimizer.clip_norm(),
+      .schedule = MakeScheduleConfig(job, samples_per_epoch),
+  };
+}
+
+}  // namespace slackline::ps

@@ -1,0 +1,36 @@
+// The learning rate over time. Time is samples applied to the shard, so that it means the same for any number of
+// workers.
+#pragma once
+
+#include <cstdint>
+
+namespace slackline::ps {
+
+enum class ScheduleKind {
+  kConstant,
+  // gamma^floor(samples / every_samples); torch.optim.lr_scheduler.StepLR.
+  kStep,
+  // From 1 to final_fraction along half a cosine over total_samples, then final_fraction;
+  // torch.optim.lr_scheduler.CosineAnnealingLR.
+  kCosine,
+};
+
+struct ScheduleConfig {
+  ScheduleKind kind = ScheduleKind::kConstant;
+  // The factor also rises linearly from 0 to 1 over so many samples first; 0 means no warm-up. The warm-up
+  // multiplies and does not delay: step and cosine count from the first sample.
+  uint64_t warmup_samples = 0;
+  // step only; at least 1.
+  uint64_t every_samples = 1;
+  // step only.
+  double gamma = 0.1;
+  // cosine only.
+  double final_fraction = 0;
+  // cosine only; at least 1.
+  uint64_t total_samples = 1;
+};
+
+// Factor of the learning rate for a step that is taken after `samples_applied` samples; 0..1.
+double ScheduleFactor(const ScheduleConfig& config, uint64_t samples_applied);
+
+}  // namespace slackline::ps

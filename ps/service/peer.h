@@ -1,0 +1,79 @@
+// Whoever is at the other end of a stream, as a shard sees it: somewhere to send frames to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "parameter_server.pb.h"
+#include "ps/consistency/engine.h"
+#include "ps/slice.h"
+
+namespace slackline::ps {
+
+// One version of a shard's weights, alive as long as somebody sends from it.
+class PinnedView {
+ public:
+  // `on_unpinned` runs in the destructor, on any thread.
+  PinnedView(const Version& version, SliceView view, std::function<void()> on_unpinned)
+      : version_(version), view_(std::move(view)), on_unpinned_(std::move(on_unpinned)) {}
+  PinnedView(const PinnedView&) = delete;
+  PinnedView& operator=(const PinnedView&) = delete;
+  ~PinnedView() {
+    view_ = SliceView();
+    if (on_unpinned_ != nullptr) on_unpinned_();
+  }
+
+  const Version& version() const { return version_; }
+  const SliceView& view() const { return view_; }
+
+ private:
+  const Version version_;
+  SliceView view_;
+  const std::function<void()> on_unpinned_;
+};
+
+// The answer to a pull of one shard.
+struct PullReply {
+  ShardId shard;
+  PullId id;
+  Version version;
+  Clock64 clock_min;
+  // Null: what the worker has is still current.
+  std::shared_ptr<const PinnedView> weights;
+};
+
+// Thread-safety: none; the sequencer calls it.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+
+  // Queues a small frame; frames go out in the order of these calls.
+  virtual void Send(const wire::ServerFrame& frame) = 0;
+  // Queues the chunks of a pull and its PullDone. A reply that has not begun to go out is replaced by a later one
+  // for the same shard, so that nobody can queue more than two a shard.
+  virtual void Serve(PullReply reply) = 0;
+  // Ends the stream; what is queued is forgotten.
+  virtual void End(const absl::Status& status) = 0;
+};
+
+// A stream that has said Hello.
+struct Caller {
+  Peer* peer = nullptr;
+  Sender sender;
+  // Only pulls, held by no bound; `sender` means nothing then.
+  bool reader = false;
+  // Unanswered pushes it may have on a shard.
+  uint32_t window = 1;
+};
+
+inline void ToWire(const Version& version, wire::Version& out) {
+  out.set_lineage(version.lineage.value());
+  out.set_number(version.number);
+}
+inline Version FromWire(const wire::Version& version) { return {Lineage(version.lineage()), version.number()}; }
+
+}  // namespace slackline::ps

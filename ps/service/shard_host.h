@@ -1,0 +1,146 @@
+// One logical shard as the service runs it: the consistency engine decides, the numbers follow, callers are told.
+//
+// Frames in, frames out through Peer; no gRPC and no thread of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/rpc/frame.h"
+#include "parameter_server.pb.h"
+#include "ps/consistency/engine.h"
+#include "ps/service/peer.h"
+#include "ps/service/service_metrics.h"
+#include "ps/service/staging.h"
+#include "ps/shard_state.h"
+
+namespace slackline::ps {
+
+struct ShardConfig {
+  ShardId shard;
+  ShardExtent extent;
+  OptimizerConfig optimizer;
+  EngineConfig engine;
+  // Copy-on-write unit, and the size of a pulled chunk.
+  uint64_t chunk_elements = 262144;
+  uint32_t chunk_bytes_max = 4 << 20;
+  uint32_t pinned_versions_max = 2;
+  // Runs when a version is no longer being sent, on any thread: Retry() may help.
+  std::function<void()> on_unpinned;
+};
+
+// Thread-safety: none; the sequencer calls it.
+// Ownership:     borrows the budget, the metrics, the time, and the peers between Hello() and Disconnected().
+// Invariants:    nothing a caller sends stops the process; what is refused changes nothing; half a push never shows;
+//                at most pinned_versions_max superseded versions are kept for readers.
+class ShardHost {
+ public:
+  ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& metrics, const TimeSource& time);
+
+  // A worker opens its stream; the state goes into its Welcome.
+  //   kFailedPrecondition  not a member
+  absl::StatusOr<wire::ShardState> Hello(const Caller& caller, const HelloEvent& hello);
+  // The same for a reader.
+  wire::ShardState Greet() const;
+  // The stream has ended: what it had begun is dropped, what it had completed stays.
+  void Disconnected(const Caller& caller);
+
+  void Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload);
+  void Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known);
+
+  //   kFailedPrecondition  an older epoch than the installed one
+  absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members);
+  // Time has passed: notices for those who wait.
+  void Tick();
+  // Serves pulls that waited for memory or for initial weights.
+  void Retry();
+
+  const ShardConfig& config() const { return config_; }
+  const Engine& engine() const { return engine_; }
+  bool seeded() const { return state_.seeded(); }
+  size_t waiting_pulls() const { return engine_.waiting_pulls() + blocked_.size(); }
+
+ private:
+  // What becomes of the chunks of the sub-push that a stream is sending.
+  enum class Fate {
+    kStage,
+    kAnswer,   // its bytes are not needed: only the commit is looked at
+    kSwallow,  // refused: said once, the rest of the chunks is passed over
+  };
+  struct Arriving {
+    Sequence sequence;
+    bool seed = false;
+    Fate fate = Fate::kStage;
+    StagedPush staged;
+  };
+  struct Held {
+    StagedPush staged;
+    double gradient_norm = 0;
+  };
+  // A pull that was asked for and not yet handed to the peer.
+  struct Asked {
+    Peer* peer = nullptr;
+    PullId id;
+    std::optional<Version> known;
+  };
+  struct Blocked {
+    Asked asked;
+    absl::Time since;
+    absl::Time notice_at;
+  };
+  struct Member {
+    Peer* peer = nullptr;
+    Asked asked;
+  };
+
+  void Begin(const Caller& caller, const wire::PushChunk& chunk);
+  // What to do with the sub-push that this chunk begins; an error is for the caller.
+  absl::StatusOr<Arriving> Admit(const Caller& caller, const wire::PushChunk& chunk);
+  absl::StatusOr<Arriving> AdmitSeed(const wire::PushChunk& chunk);
+  void Commit(const Caller& caller, const wire::PushChunk& chunk, Arriving arriving);
+  void CommitSeed(const Caller& caller, Arriving arriving);
+  void AnswerSeed(Peer& peer, bool applied);
+
+  void Execute(const Actions& actions);
+  void Execute(const ApplyAction& apply);
+  void Execute(const DropAction& drop);
+  void Execute(const AnswerAction& answer);
+  void Execute(const ServeAction& serve);
+  void Execute(const RefuseAction& refuse);
+  void Execute(const WaitingAction& waiting);
+  void Execute(const LostAction& lost);
+
+  // Hands the weights to the peer, or keeps the pull until that is possible.
+  void Serve(const Asked& asked);
+  bool TryServe(const Asked& asked);
+  // The current version to send from; null when too many others are being sent from.
+  std::shared_ptr<const PinnedView> Pin();
+  void Forget(const Peer* peer);
+  void NotifyBlocked(Blocked& blocked, absl::Time now);
+  Peer* Find(const Sender& sender) const;
+  void Refuse(Peer& peer, const wire::PushChunk& chunk, const absl::Status& status);
+
+  const ShardConfig config_;
+  StagingBudget& budget_;
+  ServiceMetrics& metrics_;
+  const TimeSource& time_;
+  Engine engine_;
+  ShardState state_;
+  Version version_;  // of state_; the engine's may be ahead while actions are carried out
+  std::map<Sender, Member> members_;  // with an open stream
+  std::map<const Peer*, Arriving> arriving_;
+  std::map<PushRef, Held> held_;  // complete and checked
+  std::vector<Blocked> blocked_;
+  std::vector<std::weak_ptr<const PinnedView>> pinned_;
+  uint64_t lost_ = 0;  // by the Hello in progress
+};
+
+}  // namespace slackline::ps

@@ -1,0 +1,91 @@
+// Sub-pushes on their way in: bytes that a server holds for others, counted and bounded.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/byte_segments.h"
+#include "common/ids.h"
+#include "common/rpc/frame.h"
+
+namespace slackline::ps {
+
+// What all shards of a server may stage together.
+//
+// Thread-safety: none; the sequencer owns it. Reservations must end before it does.
+class StagingBudget {
+ public:
+  // Bytes taken out of the budget until this goes away.
+  class Reservation {
+   public:
+    Reservation() = default;
+    Reservation(StagingBudget* budget, uint64_t bytes) : budget_(budget), bytes_(bytes) { budget_->used_ += bytes_; }
+    Reservation(Reservation&& other) noexcept
+        : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Reservation& operator=(Reservation&& other) noexcept {
+      std::swap(budget_, other.budget_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Reservation() {
+      if (budget_ != nullptr) budget_->used_ -= bytes_;
+    }
+
+   private:
+    StagingBudget* budget_ = nullptr;
+    uint64_t bytes_ = 0;
+  };
+
+  explicit StagingBudget(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+
+  //   kResourceExhausted  there is no room now; names both numbers
+  absl::StatusOr<Reservation> Reserve(uint64_t bytes);
+
+  uint64_t used() const { return used_; }
+  uint64_t bytes_max() const { return bytes_max_; }
+
+ private:
+  const uint64_t bytes_max_;
+  uint64_t used_ = 0;
+};
+
+// The bytes of one sub-push, where they arrived, in order and without gaps.
+//
+// Thread-safety: none.
+// Copies:        wire -> here: 0.
+class StagedPush {
+ public:
+  struct Limits {
+    // Elements of the shard.
+    uint64_t elements = 0;
+    uint32_t chunk_bytes_max = 0;
+  };
+  struct Chunk {
+    // First element.
+    uint64_t offset = 0;
+    // The sub-push ends with it.
+    bool last = false;
+  };
+  // A chunk costs memory beside its bytes, so that smaller ones are refused, but for the last.
+  static constexpr uint32_t kChunkBytesMin = 4096;
+
+  StagedPush() = default;
+  explicit StagedPush(StagingBudget::Reservation reservation) : reservation_(std::move(reservation)) {}
+
+  // Appends a chunk.
+  //   kInvalidArgument  out of order, too long, too short, not whole floats, or a value is not finite; nothing
+  //                     was appended
+  absl::Status Add(const Chunk& chunk, const Limits& limits, rpc::Payload payload);
+
+  const ByteSegments& bytes() const { return bytes_; }
+
+ private:
+  StagingBudget::Reservation reservation_;
+  std::vector<rpc::Payload> chunks_;  // keep the memory behind bytes_ alive
+  ByteSegments bytes_;
+};
+
+}  // namespace slackline::ps

@@ -1,0 +1,83 @@
+#include "ps/shard_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "ps/gradient_mean.h"
+#include "ps/kernels.h"
+
+namespace slackline::ps {
+namespace {
+
+absl::Status CheckSeed(const ByteSegments& bytes, const ShardExtent& extent) {
+  const uint64_t expected = extent.size() * sizeof(float);
+  if (bytes.size() != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("initial weights have ", bytes.size(), " bytes, the shard takes ", expected));
+  }
+  if (!CheckFinite(bytes)) return absl::InvalidArgumentError("initial weights hold a value that is not finite");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ShardState::ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements)
+    : extent_(extent),
+      config_(optimizer),
+      weights_({.elements = extent.size(), .chunk_elements = chunk_elements}),
+      optimizer_(optimizer, extent.trained) {
+  SLACKLINE_CHECK(extent.begin <= extent.end && extent.trained <= extent.size());
+}
+
+absl::Status ShardState::Seed(const ByteSegments& bytes) {
+  if (seeded_) return absl::FailedPreconditionError("the shard has its initial weights already");
+  if (absl::Status status = CheckSeed(bytes, extent_); !status.ok()) return status;
+  ByteReader reader(bytes);
+  weights_.Update(
+      [&](uint64_t /*begin*/, absl::Span<float> values) { reader.Read(values.data(), values.size() * sizeof(float)); });
+  seeded_ = true;
+  return absl::OkStatus();
+}
+
+void ShardState::Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments) {
+  SLACKLINE_CHECK(!contributions.empty());
+  for (const Contribution& part : contributions) {
+    SLACKLINE_CHECK(part.bytes.size() == extent_.size() * sizeof(float));
+  }
+  GradientMean mean(contributions, config_.clip_norm);
+  const auto average_rate = static_cast<float>(arguments.average_rate);
+  optimizer_.BeginStep(learning_rate() * arguments.lr_scale);
+  weights_.Update([&](uint64_t begin, absl::Span<float> values) {
+    const size_t trained = std::min<uint64_t>(values.size(), extent_.trained - std::min(begin, extent_.trained));
+    if (trained > 0) {
+      optimizer_.StepBlock(begin, mean.Next(trained, GradientMean::Clip::kYes), values.first(trained));
+      values.remove_prefix(trained);
+    }
+    if (values.empty()) return;
+    const absl::Span<const float> pushed = mean.Next(values.size(), GradientMean::Clip::kNo);
+    Average({.elements = values.size(), .gradient = pushed.data(), .weights = values.data()}, average_rate);
+  });
+  samples_applied_ += arguments.samples;
+}
+
+double ShardState::learning_rate() const { return LearningRate(config_, samples_applied_); }
+
+bool CheckFinite(const ByteSegments& bytes) {
+  if (bytes.size() % sizeof(float) != 0) return false;
+  // Whole floats are checked where they lie; those across a border are put together first.
+  ByteReader reader(bytes);
+  while (reader.left() > 0) {
+    if (const size_t whole = reader.contiguous_left() / sizeof(float); whole > 0) {
+      if (!AllFinite(whole, reader.contiguous(whole * sizeof(float)))) return false;
+      reader.Skip(whole * sizeof(float));
+    } else {
+      float across;
+      reader.Read(&across, sizeof(across));
+      if (!AllFinite(1, &across)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace slackline::ps

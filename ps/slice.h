@@ -1,0 +1,87 @@
+// The weights of one shard, in chunks that are copied on write: a view costs no copy and never stops an update.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "ps/chunk_pool.h"
+
+namespace slackline::ps {
+
+struct SliceShape {
+  uint64_t elements = 0;
+  // Elements a chunk; the last chunk may have fewer.
+  uint64_t chunk_elements = 0;
+};
+
+// References to all chunks of a slice as they were when it was taken: one version, never a mixture.
+//
+// Thread-safety: const calls are safe; copies may be read and destroyed on any thread.
+// Ownership:     keeps its chunks alive, also after the slice is gone. Copying a view copies one pointer.
+class SliceView {
+ public:
+  // An empty view.
+  SliceView() = default;
+  SliceView(const SliceShape& shape, std::vector<ChunkRef> chunks)
+      : shape_(shape), chunks_(std::make_shared<const std::vector<ChunkRef>>(std::move(chunks))) {}
+
+  uint64_t elements() const { return shape_.elements; }
+  uint64_t chunk_elements() const { return shape_.chunk_elements; }
+  size_t chunks() const { return chunks_ == nullptr ? 0 : chunks_->size(); }
+
+  // Values of chunk `index`; its first element is element index x chunk_elements() of the slice.
+  absl::Span<const float> chunk(size_t index) const {
+    const uint64_t begin = index * shape_.chunk_elements;
+    const uint64_t left = shape_.elements - begin;
+    return {(*chunks_)[index].values(), left < shape_.chunk_elements ? left : shape_.chunk_elements};
+  }
+  // Keeps chunk `index` alive by itself, so that a sender can let go of a view piece by piece.
+  ChunkRef reference(size_t index) const { return (*chunks_)[index]; }
+
+  // Requires: out.size() == elements().
+  void CopyTo(absl::Span<float> out) const;
+
+ private:
+  SliceShape shape_;
+  // Shared, so that copying a view does not touch the count of every chunk.
+  std::shared_ptr<const std::vector<ChunkRef>> chunks_;
+};
+
+// Owns one contiguous range of the model and is the only code that changes it.
+//
+// Thread-safety: View() and Update() belong to one thread (the shard's sequencer); views to any.
+// Units:         elements (float32).
+// Invariant:     a chunk that a view holds is never written.
+class Slice {
+ public:
+  // Update() hands out at most this many elements at a time, so that a block stays in the nearest caches.
+  static constexpr size_t kBlockElements = 4096;
+
+  // All values are 0. Requires: chunk_elements > 0.
+  explicit Slice(const SliceShape& shape);
+
+  uint64_t elements() const { return shape_.elements; }
+  SliceView View() const { return SliceView(shape_, chunks_); }
+
+  // Calls change(begin, values) for each block from front to back; `values` are those of elements begin,
+  // begin + 1, ..., to be changed in place. Chunks that nobody else holds are written where they are, the others
+  // into fresh buffers: block by block, so that memory is passed over once.
+  void Update(absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change);
+
+  // Chunks that Update() had to write into fresh buffers, since the beginning.
+  uint64_t chunks_copied() const { return chunks_copied_; }
+
+ private:
+  const SliceShape shape_;
+  // Shared with the chunks that views keep alive after the slice is gone.
+  const std::shared_ptr<ChunkPool> pool_;
+  std::vector<ChunkRef> chunks_;
+  uint64_t chunks_copied_ = 0;
+};
+
+}  // namespace slackline::ps

@@ -1,0 +1,274 @@
+#include "scheduler/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace slackline::scheduler {
+namespace {
+
+std::string Silence(absl::Duration silent, absl::Duration allowed) {
+  return absl::StrCat("silent for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))), ", allowed is ",
+                      absl::FormatDuration(allowed));
+}
+
+bool InSet(WorkerState state) { return state == WorkerState::kJoining || state == WorkerState::kLive; }
+
+}  // namespace
+
+absl::string_view ToString(WorkerState state) {
+  switch (state) {
+    case WorkerState::kJoining:
+      return "joining";
+    case WorkerState::kLive:
+      return "live";
+    case WorkerState::kStandby:
+      return "standby";
+    case WorkerState::kLeft:
+      return "left";
+    case WorkerState::kDead:
+      return "dead";
+  }
+  return "unknown";
+}
+
+absl::string_view ToString(ServerState state) {
+  switch (state) {
+    case ServerState::kLive:
+      return "live";
+    case ServerState::kDead:
+      return "dead";
+    case ServerState::kLeft:
+      return "left";
+  }
+  return "unknown";
+}
+
+Membership::Membership(const Config& config) : config_(config) {}
+
+// --- Servers ----------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Membership::Registered> Membership::RegisterServer(const std::string& name, const std::string& address,
+                                                                  absl::Time now, MembershipActions& actions) {
+  auto known = std::find_if(servers_.begin(), servers_.end(), [&](const auto& s) { return s.second.name == name; });
+  ServerId id;
+  if (known != servers_.end()) {
+    id = known->first;
+  } else if (servers_.size() < config_.servers) {
+    id = ServerId(static_cast<uint32_t>(servers_.size()) + 1);
+  } else {
+    return absl::ResourceExhaustedError(absl::StrCat("server ", name, " is one too many: the job has ", config_.servers,
+                                                     " servers, and all are known"));
+  }
+  last_incarnation_ = last_incarnation_.Next();
+  Server server;
+  server.name = name;
+  server.address = address;
+  server.incarnation = last_incarnation_;
+  server.heard = now;
+  servers_[id] = std::move(server);
+  // A new life knows nobody: it acknowledges the set before anybody counts as live or fenced on it.
+  SendSet(id, servers_[id], actions);
+  return Registered{id.value(), last_incarnation_};
+}
+
+absl::Status Membership::HeartbeatServer(ServerId server, Incarnation incarnation, absl::Time now) {
+  auto found = servers_.find(server);
+  if (found == servers_.end() || found->second.incarnation != incarnation) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", server.value(), " incarnation ", incarnation.value(), " is not a member"));
+  }
+  if (found->second.state != ServerState::kLive) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", found->second.name, " was given up as ",
+                                                      ToString(found->second.state), ": ", found->second.reason));
+  }
+  found->second.heard = now;
+  return absl::OkStatus();
+}
+
+void Membership::MembersInstalled(ServerId server, Incarnation server_incarnation, Epoch epoch,
+                                  Clock64 clock_min_largest, MembershipActions& actions) {
+  auto found = servers_.find(server);
+  if (found == servers_.end() || found->second.incarnation != server_incarnation) return;
+  if (found->second.state != ServerState::kLive || epoch <= found->second.acknowledged) return;
+  found->second.acknowledged = epoch;
+  found->second.clock_min_largest = clock_min_largest;
+  Settle(actions);
+}
+
+void Membership::ServerLost(ServerId server, Incarnation incarnation, std::string reason, MembershipActions& actions) {
+  auto found = servers_.find(server);
+  if (found == servers_.end() || found->second.incarnation != incarnation) return;
+  LoseServer(server, found->second, ServerState::kDead, std::move(reason), actions);
+}
+
+void Membership::LoseServer(ServerId id, Server& server, ServerState state, std::string reason,
+                            MembershipActions& actions) {
+  if (server.state != ServerState::kLive) return;
+  server.state = state;
+  server.reason = reason;
+  actions.push_back(ServerDeadAction{id, server.incarnation, std::move(reason)});
+  Settle(actions);
+}
+
+bool Membership::AllServersPresent() const {
+  return servers_.size() == config_.servers && std::all_of(servers_.begin(), servers_.end(), [](const auto& server) {
+           return server.second.state == ServerState::kLive;
+         });
+}
+
+// --- Workers ----------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Membership::Registered> Membership::RegisterWorker(const std::string& name,
+                                                                  std::optional<WorkerId> previous, absl::Time now,
+                                                                  MembershipActions& actions) {
+  if (previous && !workers_.contains(*previous)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker ", name, " says it was number ", previous->value(), ", which was never given"));
+  }
+  if (Members().size() >= config_.workers_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("worker ", name, " is one too many: at most ", config_.workers_max, " are allowed"));
+  }
+  const WorkerId id = previous ? *previous : WorkerId(static_cast<uint32_t>(workers_.size()) + 1);
+  // The same process again while its earlier life is still in the set: that life is over.
+  if (previous && InSet(workers_[id].state)) {
+    Remove(id, workers_[id], WorkerState::kDead, "registered again", actions);
+  }
+  last_incarnation_ = last_incarnation_.Next();
+  Worker worker;
+  worker.name = name;
+  worker.incarnation = last_incarnation_;
+  worker.heard = now;
+  workers_[id] = std::move(worker);
+  ChangeSet(actions);
+  workers_[id].joined_epoch = epoch_;
+  return Registered{id.value(), last_incarnation_};
+}
+
+absl::Status Membership::HeartbeatWorker(WorkerId worker, Incarnation incarnation, absl::Time now) {
+  auto found = workers_.find(worker);
+  if (found == workers_.end()) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", worker.value(), " is not a member"));
+  }
+  if (found->second.incarnation != incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", found->second.name, " says incarnation ",
+                                                      incarnation.value(), ", the member is incarnation ",
+                                                      found->second.incarnation.value()));
+  }
+  if (found->second.state == WorkerState::kDead || found->second.state == WorkerState::kLeft) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", found->second.name, " was given up as ",
+                                                      ToString(found->second.state), ": ", found->second.reason));
+  }
+  found->second.heard = now;
+  return absl::OkStatus();
+}
+
+Membership::Worker* Membership::Find(WorkerId worker, Incarnation incarnation) {
+  auto found = workers_.find(worker);
+  if (found == workers_.end() || found->second.incarnation != incarnation) return nullptr;
+  return &found->second;
+}
+
+void Membership::Standby(WorkerId worker, Incarnation incarnation, MembershipActions& actions) {
+  if (Worker* found = Find(worker, incarnation); found != nullptr && InSet(found->state)) {
+    Remove(worker, *found, WorkerState::kStandby, "no data to train on", actions);
+  }
+}
+
+void Membership::Leave(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions) {
+  Worker* found = Find(worker, incarnation);
+  if (found == nullptr || found->state == WorkerState::kDead || found->state == WorkerState::kLeft) return;
+  Remove(worker, *found, WorkerState::kLeft, std::move(reason), actions);
+}
+
+void Membership::Expel(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions) {
+  Worker* found = Find(worker, incarnation);
+  if (found == nullptr || found->state == WorkerState::kDead || found->state == WorkerState::kLeft) return;
+  Remove(worker, *found, WorkerState::kDead, std::move(reason), actions);
+}
+
+void Membership::Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason,
+                        MembershipActions& actions) {
+  const bool was_in_set = InSet(worker.state);
+  worker.state = state;
+  worker.reason = reason;
+  if (state == WorkerState::kDead) {
+    actions.push_back(WorkerDeadAction{id, worker.incarnation, std::move(reason)});
+  }
+  if (!was_in_set) return;
+  ChangeSet(actions);
+  unfenced_.push_back({id, worker.incarnation, epoch_});
+  Settle(actions);
+}
+
+// --- The set ----------------------------------------------------------------------------------------------------
+
+std::vector<MemberRef> Membership::Members() const {
+  std::vector<MemberRef> members;
+  for (const auto& [id, worker] : workers_) {
+    if (InSet(worker.state)) members.push_back({id, worker.incarnation, worker.name});
+  }
+  return members;
+}
+
+size_t Membership::CountLive() const {
+  return static_cast<size_t>(std::count_if(
+      workers_.begin(), workers_.end(), [](const auto& worker) { return worker.second.state == WorkerState::kLive; }));
+}
+
+void Membership::ChangeSet(MembershipActions& actions) {
+  epoch_ = epoch_.Next();
+  for (const auto& [id, server] : servers_) {
+    if (server.state == ServerState::kLive) SendSet(id, server, actions);
+  }
+}
+
+void Membership::SendSet(ServerId id, const Server& server, MembershipActions& actions) const {
+  actions.push_back(SendMembersAction{id, server.incarnation, epoch_, Members()});
+}
+
+void Membership::Settle(MembershipActions& actions) {
+  // A server that is gone takes nothing from anybody; a place never filled has no state to protect either, but a
+  // worker must wait for it, because it will hold weights.
+  Epoch fenced_to = epoch_;
+  Epoch live_to = epoch_;
+  Clock64 first_clock;
+  for (const auto& [id, server] : servers_) {
+    if (server.state == ServerState::kLive) fenced_to = std::min(fenced_to, server.acknowledged);
+    live_to = std::min(live_to, server.state == ServerState::kLive ? server.acknowledged : Epoch());
+    first_clock = std::max(first_clock, server.clock_min_largest);
+  }
+  if (servers_.size() < config_.servers) live_to = Epoch();
+  for (auto& [id, worker] : workers_) {
+    if (worker.state == WorkerState::kJoining && worker.joined_epoch > Epoch() && worker.joined_epoch <= live_to) {
+      worker.state = WorkerState::kLive;
+      worker.first_clock = first_clock;
+      actions.push_back(WorkerLiveAction{id, worker.incarnation, first_clock});
+    }
+  }
+  std::erase_if(unfenced_, [&](const Unfenced& gone) {
+    if (gone.left_epoch > fenced_to) return false;
+    actions.push_back(WorkerFencedAction{gone.worker, gone.incarnation});
+    return true;
+  });
+}
+
+void Membership::Tick(absl::Time now, MembershipActions& actions) {
+  for (auto& [id, server] : servers_) {
+    const absl::Duration silent = now - server.heard;
+    if (server.state == ServerState::kLive && silent > config_.timeouts.server_dead()) {
+      LoseServer(id, server, ServerState::kDead, Silence(silent, config_.timeouts.server_dead()), actions);
+    }
+  }
+  for (auto& [id, worker] : workers_) {
+    const absl::Duration silent = now - worker.heard;
+    const bool gone = worker.state == WorkerState::kDead || worker.state == WorkerState::kLeft;
+    if (!gone && silent > config_.timeouts.worker_dead()) {
+      Remove(id, worker, WorkerState::kDead, Silence(silent, config_.timeouts.worker_dead()), actions);
+    }
+  }
+}
+
+}  // namespace slackline::scheduler

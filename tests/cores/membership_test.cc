@@ -1,0 +1,193 @@
+#include "scheduler/membership.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace slackline::scheduler {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class MembershipTest : public testing::Test {
+ protected:
+  MembershipTest() : membership_(Config()) {}
+
+  static Membership::Config Config() {
+    Membership::Config config;
+    config.servers = 2;
+    config.workers_max = 2;
+    return config;
+  }
+
+  Membership::Registered Server(const std::string& name) {
+    return *membership_.RegisterServer(name, name + ":1", now_, actions_);
+  }
+  Membership::Registered Worker(const std::string& name, std::optional<WorkerId> previous = std::nullopt) {
+    return *membership_.RegisterWorker(name, previous, now_, actions_);
+  }
+  // Both servers acknowledge the set as it is now.
+  void AcknowledgeAll(uint64_t clock = 0) {
+    for (const auto& [id, server] : membership_.servers()) {
+      membership_.MembersInstalled(id, server.incarnation, membership_.epoch(), Clock64(clock), actions_);
+    }
+  }
+  // What happened since the last call, without the sets sent.
+  std::vector<std::string> News() {
+    std::vector<std::string> news;
+    for (const MembershipAction& action : actions_) {
+      if (const auto* live = std::get_if<WorkerLiveAction>(&action)) {
+        news.push_back(absl::StrCat("live ", live->worker.value(), " from ", live->first_clock.value()));
+      } else if (const auto* fenced = std::get_if<WorkerFencedAction>(&action)) {
+        news.push_back(absl::StrCat("fenced ", fenced->worker.value(), ".", fenced->incarnation.value()));
+      } else if (const auto* dead = std::get_if<WorkerDeadAction>(&action)) {
+        news.push_back(absl::StrCat("dead ", dead->worker.value(), ": ", dead->reason));
+      } else if (const auto* lost = std::get_if<ServerDeadAction>(&action)) {
+        news.push_back(absl::StrCat("server dead ", lost->server.value(), ": ", lost->reason));
+      }
+    }
+    actions_.clear();
+    return news;
+  }
+  absl::Status Beat(const Membership::Registered& worker) {
+    return membership_.HeartbeatWorker(WorkerId(worker.id), worker.incarnation, now_);
+  }
+  void BeatServers() {
+    for (const auto& [id, server] : membership_.servers()) {
+      EXPECT_TRUE(membership_.HeartbeatServer(id, server.incarnation, now_).ok());
+    }
+  }
+
+  Membership membership_;
+  MembershipActions actions_;
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+TEST_F(MembershipTest, AWorkerIsLiveOnceEveryServerHasItAndBeginsAtTheLargestMinimum) {
+  const auto one = Server("ps-1");
+  Worker("w");
+  membership_.MembersInstalled(ServerId(one.id), one.incarnation, membership_.epoch(), Clock64(3), actions_);
+  EXPECT_THAT(News(), IsEmpty());
+  const auto two = Server("ps-2");
+  membership_.MembersInstalled(ServerId(two.id), two.incarnation, membership_.epoch(), Clock64(5), actions_);
+  EXPECT_THAT(News(), ElementsAre("live 1 from 5"));
+}
+
+TEST_F(MembershipTest, ALeaverIsFencedOnceEveryServerHasASetWithoutIt) {
+  const auto one = Server("ps-1");
+  Server("ps-2");
+  const auto worker = Worker("w");
+  AcknowledgeAll();
+  News();
+  membership_.Leave(WorkerId(worker.id), worker.incarnation, "done", actions_);
+  EXPECT_TRUE(membership_.Members().empty());
+  membership_.MembersInstalled(ServerId(one.id), one.incarnation, membership_.epoch(), Clock64(0), actions_);
+  EXPECT_THAT(News(), IsEmpty());
+  AcknowledgeAll();
+  EXPECT_THAT(News(), ElementsAre(absl::StrCat("fenced 1.", worker.incarnation.value())));
+}
+
+TEST_F(MembershipTest, ASilentWorkerIsDeadAfterSixteenT) {
+  Server("ps-1");
+  Server("ps-2");
+  const auto worker = Worker("w");
+  AcknowledgeAll();
+  News();
+  now_ += absl::Milliseconds(4800);
+  BeatServers();
+  membership_.Tick(now_, actions_);
+  EXPECT_THAT(News(), IsEmpty());
+  now_ += absl::Milliseconds(1);
+  BeatServers();
+  membership_.Tick(now_, actions_);
+  EXPECT_THAT(News(), ElementsAre(HasSubstr("dead 1: silent for 4.801s, allowed is 4.8s")));
+  EXPECT_THAT(Beat(worker).message(), HasSubstr("was given up as dead: silent for"));
+}
+
+TEST_F(MembershipTest, ASilentServerIsDeadAfterThreeT) {
+  Server("ps-1");
+  now_ += absl::Milliseconds(901);
+  membership_.Tick(now_, actions_);
+  EXPECT_THAT(News(), ElementsAre(HasSubstr("server dead 1: silent for 901ms")));
+  EXPECT_FALSE(membership_.AllServersPresent());
+}
+
+TEST_F(MembershipTest, ADeadServerHoldsNoFence) {
+  const auto one = Server("ps-1");
+  Server("ps-2");
+  const auto worker = Worker("w");
+  AcknowledgeAll();
+  News();
+  membership_.ServerLost(ServerId(2), membership_.servers().at(ServerId(2)).incarnation, "killed", actions_);
+  membership_.Expel(WorkerId(worker.id), worker.incarnation, "killed", actions_);
+  membership_.MembersInstalled(ServerId(one.id), one.incarnation, membership_.epoch(), Clock64(0), actions_);
+  EXPECT_THAT(News(), ElementsAre("server dead 2: killed", "dead 1: killed", HasSubstr("fenced 1.")));
+}
+
+TEST_F(MembershipTest, AServerThatComesBackMustAcknowledgeAnew) {
+  Server("ps-1");
+  Server("ps-2");
+  AcknowledgeAll();
+  const auto old = membership_.servers().at(ServerId(2)).incarnation;
+  const auto again = Server("ps-2");
+  EXPECT_EQ(again.id, 2u);
+  EXPECT_GT(again.incarnation, old);
+  Worker("w");
+  membership_.MembersInstalled(ServerId(1), membership_.servers().at(ServerId(1)).incarnation, membership_.epoch(),
+                               Clock64(0), actions_);
+  membership_.MembersInstalled(ServerId(2), old, membership_.epoch(), Clock64(0), actions_);
+  EXPECT_THAT(News(), IsEmpty());
+  AcknowledgeAll();
+  EXPECT_THAT(News(), ElementsAre("live 1 from 0"));
+}
+
+TEST_F(MembershipTest, AWorkerComesBackFromStandbyAsANewIncarnation) {
+  Server("ps-1");
+  Server("ps-2");
+  const auto worker = Worker("w");
+  AcknowledgeAll();
+  membership_.Standby(WorkerId(worker.id), worker.incarnation, actions_);
+  EXPECT_TRUE(Beat(worker).ok());
+  AcknowledgeAll();
+  News();
+  const auto again = Worker("w", WorkerId(worker.id));
+  EXPECT_EQ(again.id, worker.id);
+  EXPECT_GT(again.incarnation, worker.incarnation);
+  AcknowledgeAll(4);
+  EXPECT_THAT(News(), ElementsAre("live 1 from 4"));
+  EXPECT_THAT(Beat(worker).message(), HasSubstr("says incarnation"));
+}
+
+TEST_F(MembershipTest, RegisteringAgainWhileInTheSetEndsTheEarlierLifeAndFencesItLater) {
+  Server("ps-1");
+  Server("ps-2");
+  const auto worker = Worker("w");
+  AcknowledgeAll();
+  News();
+  Worker("w", WorkerId(worker.id));
+  EXPECT_THAT(News(), ElementsAre("dead 1: registered again"));
+  AcknowledgeAll();
+  EXPECT_THAT(News(),
+              testing::UnorderedElementsAre("live 1 from 0", absl::StrCat("fenced 1.", worker.incarnation.value())));
+}
+
+TEST_F(MembershipTest, TooManyAreRefusedAndChangeNothing) {
+  Server("ps-1");
+  Server("ps-2");
+  EXPECT_EQ(membership_.RegisterServer("ps-3", "", now_, actions_).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  Worker("a");
+  Worker("b");
+  const Epoch epoch = membership_.epoch();
+  EXPECT_EQ(membership_.RegisterWorker("c", std::nullopt, now_, actions_).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(membership_.RegisterWorker("d", WorkerId(9), now_, actions_).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(membership_.epoch(), epoch);
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

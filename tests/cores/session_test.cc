@@ -1,0 +1,111 @@
+#include "worker/client/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace slackline::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr ShardId kFirst(0);
+constexpr ShardId kSecond(1);
+constexpr Version kStart{Lineage(1), 0};
+
+// Two shards, connected, with weights of version 1.0 each.
+Session Ready(Clock64 first_clock = Clock64(0)) {
+  Session session(2, first_clock);
+  session.Connected(kFirst);
+  session.Connected(kSecond);
+  for (const auto& send : session.BeginPull()) EXPECT_TRUE(session.Pulled(send.shard, *send.pull, kStart));
+  EXPECT_TRUE(session.idle());
+  return session;
+}
+
+TEST(Session, AStepPushesAndPullsOnEveryShardAndEndsWhenAllHaveAnsweredAndServed) {
+  Session session = Ready(Clock64(4));
+  const auto sends = session.BeginStep();
+  ASSERT_EQ(sends.size(), 2u);
+  EXPECT_EQ(sends[0].push, Sequence(5));
+  EXPECT_EQ(sends[0].clock, Clock64(5));
+  EXPECT_EQ(sends[0].base, kStart);
+  EXPECT_EQ(sends[0].known, kStart);
+  EXPECT_TRUE(*session.Answered(kFirst, Sequence(5), Session::Outcome::kApplied));
+  EXPECT_TRUE(session.Pulled(kFirst, *sends[0].pull, {Lineage(1), 1}));
+  EXPECT_THAT(session.Awaited(), ElementsAre(kSecond));
+  EXPECT_EQ(session.clock(), Clock64(4));
+  EXPECT_TRUE(session.Pulled(kSecond, *sends[1].pull, {Lineage(1), 1}));
+  EXPECT_FALSE(session.idle());
+  EXPECT_TRUE(*session.Answered(kSecond, Sequence(5), Session::Outcome::kDiscarded));
+  EXPECT_TRUE(session.idle());
+  EXPECT_EQ(session.clock(), Clock64(5));
+  EXPECT_EQ(session.applied(), 1u);
+  EXPECT_EQ(session.discarded(), 1u);
+}
+
+TEST(Session, AfterABrokenStreamTheUnansweredPushIsSaidAgainWithTheSameNumberAndAFreshPull) {
+  Session session = Ready();
+  const auto sends = session.BeginStep();
+  session.Disconnected(kFirst);
+  const auto again = session.Connected(kFirst);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->push, Sequence(1));
+  EXPECT_EQ(again->base, kStart);
+  EXPECT_NE(again->pull, sends[0].pull);
+  // The parameters may hold a part of the lost answer: all of it is pulled again.
+  EXPECT_EQ(again->known, std::nullopt);
+  EXPECT_FALSE(session.Awaits(kFirst, *sends[0].pull));
+  EXPECT_FALSE(session.Pulled(kFirst, *sends[0].pull, {Lineage(1), 1}));
+}
+
+TEST(Session, AfterABrokenStreamAnAnsweredPushIsNotSaidAgain) {
+  Session session = Ready();
+  session.BeginStep();
+  EXPECT_TRUE(*session.Answered(kFirst, Sequence(1), Session::Outcome::kApplied));
+  session.Disconnected(kFirst);
+  const auto again = session.Connected(kFirst);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->push, std::nullopt);
+  EXPECT_EQ(session.last_answered(kFirst), Sequence(1));
+}
+
+TEST(Session, NothingIsSaidAgainWhereNothingIsAwaited) {
+  Session session = Ready();
+  session.Disconnected(kFirst);
+  EXPECT_EQ(session.Connected(kFirst), std::nullopt);
+}
+
+TEST(Session, ShardsThatAreNotConnectedGetTheirShareWhenTheyAre) {
+  Session session = Ready();
+  session.Disconnected(kSecond);
+  EXPECT_EQ(session.BeginStep().size(), 1u);
+  const auto later = session.Connected(kSecond);
+  ASSERT_TRUE(later);
+  EXPECT_EQ(later->push, Sequence(1));
+}
+
+TEST(Session, RepeatedAnswersCountOnceAndUnsentOnesAreAnError) {
+  Session session = Ready();
+  session.BeginStep();
+  EXPECT_TRUE(*session.Answered(kFirst, Sequence(1), Session::Outcome::kApplied));
+  EXPECT_FALSE(*session.Answered(kFirst, Sequence(1), Session::Outcome::kApplied));
+  EXPECT_EQ(session.applied(), 1u);
+  EXPECT_EQ(session.Answered(kFirst, Sequence(2), Session::Outcome::kApplied).status().code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST(Session, ANewLineageIsWhatTheNextGradientComesFrom) {
+  Session session = Ready();
+  auto sends = session.BeginStep();
+  for (const auto& send : sends) {
+    EXPECT_TRUE(session.Answered(send.shard, Sequence(1), Session::Outcome::kDiscarded).ok());
+    EXPECT_TRUE(session.Pulled(send.shard, *send.pull, {Lineage(2), 0}));
+  }
+  sends = session.BeginStep();
+  EXPECT_EQ(sends[0].base, (Version{Lineage(2), 0}));
+  EXPECT_THAT(session.Awaited(), ElementsAre(kFirst, kSecond));
+}
+
+}  // namespace
+}  // namespace slackline::worker
