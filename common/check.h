@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define SLACKLINE_CHECK(condition)                                                                     \
-  do {                                                                                                 \
-    if (!(condition)) {                                                                                \
-      std::fprintf(stderr, "%s:%d: bug: this must hold: %s\n", __FILE__, __LINE__, #condition);        \
-      std::abort();                                                                                    \
-    }                                                                                                  \
+#define SLACKLINE_CHECK(condition)                                                              \
+  do {                                                                                          \
+    if (!(condition)) {                                                                         \
+      std::fprintf(stderr, "%s:%d: bug: this must hold: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                             \
+    }                                                                                           \
   } while (false)

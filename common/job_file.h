@@ -25,8 +25,9 @@ absl::StatusOr<job::Job> ParseJob(const std::string& text, const std::string& na
 job::Job Resolve(const job::Job& job);
 // YAML that ReadJobFile() reads back to an equal job; every field is there.
 std::string ToYaml(const job::Job& job);
-// Equal for jobs that train the same way: covers all but where the output goes, and host-only fields
-// (output, network, worker.threads, cluster.worker_restarts_max).
+// Equal for jobs that train the same way, in every process and on every machine: covers all but where the output
+// goes, and what may differ from host to host (output, network, data.path, worker.threads,
+// cluster.worker_restarts_max).
 uint64_t Fingerprint(const job::Job& job);
 
 }  // namespace slackline

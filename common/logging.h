@@ -16,21 +16,15 @@ void Warning(absl::string_view message);
 void Error(absl::string_view message);
 
 template <typename... Parts>
-void Info(const Parts&... parts)
-  requires(sizeof...(Parts) > 1)
-{
+void Info(const Parts&... parts) requires(sizeof...(Parts) > 1) {
   Info(absl::string_view(absl::StrCat(parts...)));
 }
 template <typename... Parts>
-void Warning(const Parts&... parts)
-  requires(sizeof...(Parts) > 1)
-{
+void Warning(const Parts&... parts) requires(sizeof...(Parts) > 1) {
   Warning(absl::string_view(absl::StrCat(parts...)));
 }
 template <typename... Parts>
-void Error(const Parts&... parts)
-  requires(sizeof...(Parts) > 1)
-{
+void Error(const Parts&... parts) requires(sizeof...(Parts) > 1) {
   Error(absl::string_view(absl::StrCat(parts...)));
 }
 

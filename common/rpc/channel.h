@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
+#include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include <grpcpp/grpcpp.h>
 
 namespace slackline::rpc {
 

@@ -12,11 +12,11 @@
 #include <memory>
 #include <vector>
 
+#include <google/protobuf/message_lite.h>
+#include <grpcpp/support/byte_buffer.h>
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/byte_segments.h"
-#include <google/protobuf/message_lite.h>
-#include <grpcpp/support/byte_buffer.h>
 
 namespace slackline::rpc {
 

@@ -1,0 +1,170 @@
+#include "common/job/reader.h"
+
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/job/suggest.h"
+#include "common/job/value.h"
+
+namespace slackline::job_file {
+namespace {
+
+using ::google::protobuf::Descriptor;
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+
+constexpr size_t kListItemsMax = 1024;
+
+std::string KnownKeys(const Descriptor& section) {
+  std::string keys;
+  for (int i = 0; i < section.field_count(); ++i) {
+    absl::StrAppend(&keys, i == 0 ? "" : ", ", section.field(i)->name());
+  }
+  return keys;
+}
+
+// Walks a tree and a message side by side. `where` turns a line into the start of a message.
+class Reader {
+ public:
+  Reader(std::function<std::string(int line)> where, Origins& origins, Mistakes& mistakes)
+      : where_(std::move(where)), origins_(origins), mistakes_(mistakes) {}
+
+  // `prefix` is the section's full key with a dot at its end, or empty for the root.
+  void ReadSection(const YamlNode& node, const std::string& prefix, Message& message) {
+    std::map<std::string, int> seen;
+    for (const auto& [key, value] : node.entries) {
+      const std::string where = where_(key.line);
+      if (key.kind != YamlNode::Kind::kScalar) {
+        mistakes_.AddText(where, absl::StrCat("found ", Found(key), " as a key; allowed are names"));
+        continue;
+      }
+      const std::string full = absl::StrCat(prefix, key.text);
+      const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(key.text);
+      if (field == nullptr) {
+        UnknownKey(where, key.text, prefix, *message.GetDescriptor());
+      } else if (const auto [first, fresh] = seen.emplace(key.text, key.line); !fresh) {
+        mistakes_.AddText(where, absl::StrCat(full, ": found a second time; the first is in line ", first->second));
+      } else {
+        ReadField(value, where, full, *field, message);
+      }
+    }
+  }
+
+  void ReadField(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
+                 Message& message) {
+    origins_[key] = where;
+    if (field.message_type() != nullptr) {
+      ReadMessage(node, where, key, field, message);
+    } else if (field.is_repeated()) {
+      ReadList(node, where, key, field, message);
+    } else {
+      SetScalar(node, where, key, field, message, mistakes_);
+    }
+  }
+
+  void UnknownKey(const std::string& where, const std::string& name, const std::string& prefix,
+                  const Descriptor& section) {
+    YamlNode shown;
+    shown.kind = YamlNode::Kind::kScalar;
+    shown.text = absl::StrCat(prefix, name);
+    const std::string nearest = NearestKey(name, section, prefix, *job::Job::descriptor());
+    mistakes_.AddText(where, absl::StrCat("found the unknown key ", Found(shown),
+                                          nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"),
+                                          nearest.empty() ? "; allowed are " : " Allowed are ", KnownKeys(section)));
+  }
+
+ private:
+  // A section with nothing below it (all its keys commented out) is an empty one.
+  void ReadMessage(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
+                   Message& message) {
+    if (node.kind != YamlNode::Kind::kMap && node.kind != YamlNode::Kind::kNull) {
+      mistakes_.Add(where, key, Found(node), absl::StrCat("a section of keys: ", KnownKeys(*field.message_type())));
+      return;
+    }
+    ReadSection(node, absl::StrCat(key, "."), *message.GetReflection()->MutableMessage(&message, &field));
+  }
+
+  void ReadList(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
+                Message& message) {
+    if (node.kind != YamlNode::Kind::kList) {
+      mistakes_.Add(where, key, Found(node), absl::StrCat("a list in [ ], each ", Allowed(field)));
+      return;
+    }
+    if (node.items.size() > kListItemsMax) {
+      mistakes_.Add(where, key, absl::StrCat(node.items.size(), " items"), absl::StrCat("at most ", kListItemsMax));
+      return;
+    }
+    message.GetReflection()->ClearField(&message, &field);
+    for (size_t i = 0; i < node.items.size(); ++i) {
+      SetScalar(node.items[i], where_(node.items[i].line), absl::StrCat(key, "[", i, "]"), field, message, mistakes_);
+    }
+  }
+
+  const std::function<std::string(int line)> where_;
+  Origins& origins_;
+  Mistakes& mistakes_;
+};
+
+// The value of an assignment as a node. Text is taken as it stands: "data.path=/a: b" needs no quotes.
+absl::StatusOr<YamlNode> OverrideValue(const std::string& text, const FieldDescriptor& field) {
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field.is_repeated()) {
+    YamlNode node;
+    node.kind = YamlNode::Kind::kScalar;
+    node.text = text;
+    return node;
+  }
+  return ParseYaml(text);
+}
+
+}  // namespace
+
+void ReadTree(const YamlNode& root, const std::string& name, job::Job& job, Origins& origins, Mistakes& mistakes) {
+  if (root.kind == YamlNode::Kind::kNull) return;
+  const auto where = [&name](int line) { return absl::StrCat(name, ":", line); };
+  if (root.kind != YamlNode::Kind::kMap) {
+    mistakes.AddText(
+        where(root.line),
+        absl::StrCat("found ", Found(root), "; allowed are keys with values: ", KnownKeys(*job::Job::descriptor())));
+    return;
+  }
+  Reader(where, origins, mistakes).ReadSection(root, "", job);
+}
+
+void ApplyOverride(const std::string& assignment, job::Job& job, Origins& origins, Mistakes& mistakes) {
+  const std::string where = absl::StrCat("--set ", assignment);
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    mistakes.AddText(where, "found no KEY=VALUE; allowed is e.g. optimizer.lr=0.1");
+    return;
+  }
+  Reader reader([&where](int) { return where; }, origins, mistakes);
+  const std::string full = assignment.substr(0, equals);
+  const std::vector<std::string> names = absl::StrSplit(full, '.');
+  Message* message = &job;
+  std::string prefix;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(names[i]);
+    if (field == nullptr) {
+      reader.UnknownKey(where, names[i], prefix, *message->GetDescriptor());
+      return;
+    }
+    absl::StrAppend(&prefix, names[i], ".");
+    if (i + 1 < names.size()) {
+      if (field->message_type() == nullptr) {
+        mistakes.AddText(where, absl::StrCat("found keys below '", names[i], "'; allowed is ", Allowed(*field)));
+        return;
+      }
+      message = message->GetReflection()->MutableMessage(message, field);
+      continue;
+    }
+    const absl::StatusOr<YamlNode> value = OverrideValue(assignment.substr(equals + 1), *field);
+    if (!value.ok()) {
+      mistakes.Add(where, full, "a value that is not YAML", Allowed(*field));
+    } else {
+      reader.ReadField(*value, where, full, *field, *message);
+    }
+  }
+}
+
+}  // namespace slackline::job_file

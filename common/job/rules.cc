@@ -1,0 +1,158 @@
+#include "common/job/rules.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/job/value.h"
+
+namespace slackline::job_file {
+namespace {
+
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::Reflection;
+
+constexpr size_t kNameMax = 100;
+
+// True if the field is there with another value than its default.
+bool Differs(const Message& section, const FieldDescriptor& field) {
+  const Reflection& reflection = *section.GetReflection();
+  if (field.is_repeated()) return reflection.FieldSize(section, &field) > 0;
+  if (!reflection.HasField(section, &field)) return false;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(section, &field) != field.default_value_bool();
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return reflection.GetUInt32(section, &field) != field.default_value_uint32();
+    default:
+      return reflection.GetDouble(section, &field) != field.default_value_double();
+  }
+}
+
+class Rules {
+ public:
+  Rules(const std::string& name, const Origins& origins, Mistakes& mistakes)
+      : name_(name), origins_(origins), mistakes_(mistakes) {}
+
+  void Model(const job::Model& model) {
+    if (model.kind() == job::Model::MLP) {
+      NeedsOther(model, "model.filters", "model.kind: cnn", "mlp");
+      NeedsOther(model, "model.batch_norm", "model.kind: cnn", "mlp");
+    } else if (model.filters_size() != 0 && model.filters_size() != 2) {
+      Refuse("model.filters", Count(model.filters_size(), "item"), "exactly two, one for each convolution");
+    }
+  }
+
+  void Optimizer(const job::Optimizer& optimizer, const job::Training& training) {
+    const std::string kind = EnumName(*job::Optimizer::Kind_descriptor()->FindValueByNumber(optimizer.kind()));
+    if (optimizer.kind() == job::Optimizer::SGD) {
+      for (const char* key : {"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon"}) {
+        NeedsOther(optimizer, key, "optimizer.kind: adam or adamw", kind);
+      }
+      if (optimizer.nesterov() && optimizer.momentum() == 0) {
+        Refuse("optimizer.nesterov", "true without momentum", "true with optimizer.momentum above 0");
+      }
+    } else {
+      NeedsOther(optimizer, "optimizer.momentum", "optimizer.kind: sgd", kind);
+      NeedsOther(optimizer, "optimizer.nesterov", "optimizer.kind: sgd", kind);
+    }
+    Schedule(optimizer.schedule(), training);
+  }
+
+  void Consistency(const job::Consistency& consistency) {
+    if (consistency.mode() == job::Consistency::SSP) return;
+    NeedsOther(consistency, "consistency.staleness_max", "consistency.mode: ssp",
+               EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(consistency.mode())));
+  }
+
+  void Worker(const job::Worker& worker, const job::Training& training) {
+    for (int i = 0; i < worker.devices_size(); ++i) {
+      if (worker.devices(i) == "cpu") continue;
+      Refuse("worker.devices", absl::StrCat("'", absl::Utf8SafeCEscape(worker.devices(i)), "'"), "cpu");
+    }
+    const uint32_t devices = static_cast<uint32_t>(worker.devices_size());
+    if (devices > training.batch_size()) {
+      Refuse("worker.devices", Count(worker.devices_size(), "device"),
+             absl::StrCat("at most training.batch_size (", training.batch_size(), "), each gets a part of the batch"));
+    }
+  }
+
+  void Timeouts(const job::Timeouts& timeouts) {
+    const uint64_t least = 2ull * timeouts.heartbeat_ms();
+    const std::string allowed = absl::StrCat("at least twice timeouts.heartbeat_ms (", least, ")");
+    if (timeouts.stall_ms() < least) Refuse("timeouts.stall_ms", absl::StrCat(timeouts.stall_ms()), allowed);
+    if (timeouts.startup_ms() < least) Refuse("timeouts.startup_ms", absl::StrCat(timeouts.startup_ms()), allowed);
+  }
+
+  void Names(const job::Job& job) {
+    bool plain = !job.name().empty() && job.name().size() <= kNameMax && job.name() != "." && job.name() != "..";
+    for (const char letter : job.name()) {
+      plain = plain && (absl::ascii_isalnum(letter) || letter == '-' || letter == '_' || letter == '.');
+    }
+    if (!plain) {
+      Refuse("name", absl::StrCat("'", absl::Utf8SafeCEscape(job.name().substr(0, kNameMax)), "'"),
+             absl::StrCat("1 to ", kNameMax, " letters, digits, '-', '_' and '.'"));
+    }
+    if (job.data().path().empty()) Refuse("data.path", "no text", "the folder of the images");
+    if (job.network().listen().empty()) Refuse("network.listen", "no text", "an address of this machine");
+  }
+
+  void Limits(const job::Limits& limits, const job::Cluster& cluster) {
+    if (limits.streams_max() >= cluster.workers()) return;
+    Refuse("limits.streams_max", absl::StrCat(limits.streams_max()),
+           absl::StrCat("at least cluster.workers (", cluster.workers(), "), each has a connection to every server"));
+  }
+
+ private:
+  void Schedule(const job::Schedule& schedule, const job::Training& training) {
+    const std::string kind = EnumName(*job::Schedule::Kind_descriptor()->FindValueByNumber(schedule.kind()));
+    if (schedule.kind() != job::Schedule::STEP) {
+      NeedsOther(schedule, "optimizer.schedule.every_epochs", "optimizer.schedule.kind: step", kind);
+      NeedsOther(schedule, "optimizer.schedule.gamma", "optimizer.schedule.kind: step", kind);
+    }
+    if (schedule.kind() != job::Schedule::COSINE) {
+      NeedsOther(schedule, "optimizer.schedule.final_fraction", "optimizer.schedule.kind: cosine", kind);
+    }
+    if (schedule.warmup_epochs() > training.epochs()) {
+      Refuse("optimizer.schedule.warmup_epochs", NumberText(schedule.warmup_epochs()),
+             absl::StrCat("at most training.epochs (", training.epochs(), ")"));
+    }
+  }
+
+  // Refuses `key` of `section` if it is set although `actual` stands where it needs `needed`.
+  void NeedsOther(const Message& section, const std::string& key, const std::string& needed,
+                  const std::string& actual) {
+    const FieldDescriptor& field = *section.GetDescriptor()->FindFieldByName(key.substr(key.rfind('.') + 1));
+    if (Differs(section, field)) {
+      Refuse(key, absl::StrCat("a value together with ", actual), absl::StrCat("only with ", needed));
+    }
+  }
+
+  void Refuse(const std::string& key, const std::string& found, const std::string& allowed) {
+    const auto origin = origins_.find(key);
+    mistakes_.Add(origin == origins_.end() ? name_ : origin->second, key, found, allowed);
+  }
+
+  static std::string Count(int count, const std::string& noun) {
+    return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+  }
+
+  const std::string& name_;
+  const Origins& origins_;
+  Mistakes& mistakes_;
+};
+
+}  // namespace
+
+void CheckRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes) {
+  Rules rules(name, origins, mistakes);
+  rules.Names(job);
+  rules.Model(job.model());
+  rules.Optimizer(job.optimizer(), job.training());
+  rules.Consistency(job.consistency());
+  rules.Worker(job.worker(), job.training());
+  rules.Timeouts(job.timeouts());
+  rules.Limits(job.limits(), job.cluster());
+}
+
+}  // namespace slackline::job_file

@@ -1,0 +1,227 @@
+#include "common/job/value.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "job.pb.h"
+
+namespace slackline::job_file {
+namespace {
+
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+
+constexpr size_t kTextShownMax = 60;
+
+// "1_000_000" without its underscores, which may stand between two digits only.
+std::optional<std::string> WithoutUnderscores(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      out += text[i];
+      continue;
+    }
+    const bool between_digits =
+        i > 0 && i + 1 < text.size() && absl::ascii_isdigit(text[i - 1]) && absl::ascii_isdigit(text[i + 1]);
+    if (!between_digits) return std::nullopt;
+  }
+  return out;
+}
+
+// Decimal numbers only: "0.1", "1e-3", ".5", "1_000"; not "0x10", "010", "inf" or "nan".
+std::optional<double> ParseNumber(const std::string& text) {
+  const std::optional<std::string> digits = WithoutUnderscores(text);
+  if (!digits || digits->empty() || digits->find_first_not_of("0123456789+-.eE") != std::string::npos) {
+    return std::nullopt;
+  }
+  const size_t first = digits->find_first_not_of("+-");
+  if (first == std::string::npos || first > 1) return std::nullopt;
+  if ((*digits)[first] == '0' && first + 1 < digits->size() && absl::ascii_isdigit((*digits)[first + 1])) {
+    return std::nullopt;
+  }
+  double number = 0;
+  if (!absl::SimpleAtod(*digits, &number) || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+// As ParseNumber(); whole, and exact up to 2^64 - 1 when written without an exponent.
+std::optional<uint64_t> ParseWhole(const std::string& text) {
+  const std::optional<double> number = ParseNumber(text);
+  if (!number || *number < 0 || *number != std::floor(*number)) return std::nullopt;
+  uint64_t exact = 0;
+  if (absl::SimpleAtoi(*WithoutUnderscores(text), &exact)) return exact;
+  constexpr double kExactMax = 9007199254740992;  // 2^53
+  if (*number > kExactMax) return std::nullopt;
+  return static_cast<uint64_t>(*number);
+}
+
+double TypeMax(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return std::numeric_limits<uint32_t>::max();
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return static_cast<double>(std::numeric_limits<uint64_t>::max());
+    default:
+      return std::numeric_limits<double>::infinity();
+  }
+}
+
+double Least(const FieldDescriptor& field) {
+  if (field.options().HasExtension(job::min)) return field.options().GetExtension(job::min);
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE ? -TypeMax(field) : 0;
+}
+
+double Most(const FieldDescriptor& field) {
+  return field.options().HasExtension(job::max) ? field.options().GetExtension(job::max) : TypeMax(field);
+}
+
+bool InRange(const FieldDescriptor& field, double number) { return number >= Least(field) && number <= Most(field); }
+
+// Reads `node` as one kind of value; nullopt if it is no such value or out of range.
+std::optional<double> NumberOf(const YamlNode& node, const FieldDescriptor& field) {
+  if (node.kind != YamlNode::Kind::kScalar || node.quoted) return std::nullopt;
+  const std::optional<double> number = ParseNumber(node.text);
+  return number && InRange(field, *number) ? number : std::nullopt;
+}
+
+std::optional<uint64_t> WholeOf(const YamlNode& node, const FieldDescriptor& field) {
+  if (node.kind != YamlNode::Kind::kScalar || node.quoted) return std::nullopt;
+  const std::optional<uint64_t> number = ParseWhole(node.text);
+  return number && InRange(field, static_cast<double>(*number)) ? number : std::nullopt;
+}
+
+std::optional<bool> BoolOf(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::kScalar || node.quoted) return std::nullopt;
+  if (node.text == "true") return true;
+  if (node.text == "false") return false;
+  return std::nullopt;
+}
+
+const google::protobuf::EnumValueDescriptor* EnumOf(const YamlNode& node, const FieldDescriptor& field) {
+  if (node.kind != YamlNode::Kind::kScalar || node.text != absl::AsciiStrToLower(node.text)) return nullptr;
+  return field.enum_type()->FindValueByName(absl::AsciiStrToUpper(node.text));
+}
+
+// Sets or appends, by the field's label.
+template <typename Value, typename Setter, typename Adder>
+void Store(Message& message, const FieldDescriptor& field, Value value, Setter set, Adder add) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  (reflection.*(field.is_repeated() ? add : set))(&message, &field, value);
+}
+
+using google::protobuf::Reflection;
+
+// False if `node` does not fit.
+bool TrySet(const YamlNode& node, const FieldDescriptor& field, Message& message) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL: {
+      const std::optional<bool> value = BoolOf(node);
+      if (value) Store(message, field, *value, &Reflection::SetBool, &Reflection::AddBool);
+      return value.has_value();
+    }
+    case FieldDescriptor::CPPTYPE_UINT32: {
+      const std::optional<uint64_t> value = WholeOf(node, field);
+      if (value) {
+        Store(message, field, static_cast<uint32_t>(*value), &Reflection::SetUInt32, &Reflection::AddUInt32);
+      }
+      return value.has_value();
+    }
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      const std::optional<uint64_t> value = WholeOf(node, field);
+      if (value) Store(message, field, *value, &Reflection::SetUInt64, &Reflection::AddUInt64);
+      return value.has_value();
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      const std::optional<double> value = NumberOf(node, field);
+      if (value) Store(message, field, *value, &Reflection::SetDouble, &Reflection::AddDouble);
+      return value.has_value();
+    }
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const google::protobuf::EnumValueDescriptor* value = EnumOf(node, field);
+      if (value != nullptr) Store(message, field, value, &Reflection::SetEnum, &Reflection::AddEnum);
+      return value != nullptr;
+    }
+    case FieldDescriptor::CPPTYPE_STRING:
+      if (node.kind != YamlNode::Kind::kScalar) return false;
+      Store(message, field, node.text, &Reflection::SetString, &Reflection::AddString);
+      return true;
+    default:
+      SLACKLINE_CHECK(!"job.proto uses a type that the job file does not know");
+      return false;
+  }
+}
+
+std::string AllowedNumber(const FieldDescriptor& field) {
+  const std::string kind = field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE ? "a number" : "a whole number";
+  if (std::isinf(Least(field))) return kind;
+  if (!field.options().HasExtension(job::max) && field.cpp_type() != FieldDescriptor::CPPTYPE_UINT32) {
+    return absl::StrCat(kind, ", at least ", NumberText(Least(field)));
+  }
+  return absl::StrCat(kind, " from ", NumberText(Least(field)), " to ", NumberText(Most(field)));
+}
+
+std::string AllowedEnum(const FieldDescriptor& field) {
+  std::string names;
+  for (int i = 0; i < field.enum_type()->value_count(); ++i) {
+    absl::StrAppend(&names, i == 0 ? "" : ", ", EnumName(*field.enum_type()->value(i)));
+  }
+  return field.enum_type()->value_count() == 1 ? names : absl::StrCat("one of ", names);
+}
+
+}  // namespace
+
+std::string EnumName(const google::protobuf::EnumValueDescriptor& value) { return absl::AsciiStrToLower(value.name()); }
+
+std::string NumberText(double number) {
+  char text[32];
+  // Whole numbers of everyday size without an exponent.
+  const bool plain = number == std::floor(number) && std::abs(number) < 1e15;
+  const auto end = plain ? std::to_chars(text, text + sizeof(text), number, std::chars_format::fixed)
+                         : std::to_chars(text, text + sizeof(text), number);
+  return std::string(text, end.ptr);
+}
+
+std::string Allowed(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return AllowedEnum(field);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "text";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return "a section of keys";
+    default:
+      return AllowedNumber(field);
+  }
+}
+
+std::string Found(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::kNull:
+      return "nothing";
+    case YamlNode::Kind::kList:
+      return "a list";
+    case YamlNode::Kind::kMap:
+      return "a section of keys";
+    case YamlNode::Kind::kScalar:
+      break;
+  }
+  const bool cut = node.text.size() > kTextShownMax;
+  const std::string text = absl::StrCat(node.text.substr(0, kTextShownMax), cut ? "..." : "");
+  return absl::StrCat(node.quoted ? "the text \"" : "'", absl::Utf8SafeCEscape(text), node.quoted ? "\"" : "'");
+}
+
+void SetScalar(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
+               Message& message, Mistakes& mistakes) {
+  if (!TrySet(node, field, message)) mistakes.Add(where, key, Found(node), Allowed(field));
+}
+
+}  // namespace slackline::job_file

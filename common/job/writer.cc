@@ -1,0 +1,119 @@
+#include "common/job/writer.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/check.h"
+#include "common/job/value.h"
+
+namespace slackline::job_file {
+namespace {
+
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::Reflection;
+
+// Double-quoted, with YAML's escapes; other bytes stay as they are (UTF-8).
+std::string Quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      absl::StrAppend(&out, "\\", std::string(1, letter));
+    } else if (byte < 0x20 || byte == 0x7f) {
+      absl::StrAppendFormat(&out, "\\x%02x", byte);
+    } else {
+      out += letter;
+    }
+  }
+  return out + "\"";
+}
+
+// The value of a field that is not repeated, or of item `index` of one that is (index >= 0).
+std::string Value(const Message& message, const FieldDescriptor& field, int index = -1) {
+  const Reflection& reflection = *message.GetReflection();
+  const bool item = index >= 0;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(item ? reflection.GetRepeatedUInt32(message, &field, index)
+                               : reflection.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return absl::StrCat(reflection.GetUInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return NumberText(reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumName(*reflection.GetEnum(message, &field));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return Quoted(item ? reflection.GetRepeatedString(message, &field, index)
+                         : reflection.GetString(message, &field));
+    default:
+      SLACKLINE_CHECK(!"job.proto uses a type that the job file does not know");
+      return "";
+  }
+}
+
+std::string List(const Message& message, const FieldDescriptor& field) {
+  std::string out = "[";
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+    absl::StrAppend(&out, i == 0 ? "" : ", ", Value(message, field, i));
+  }
+  return out + "]";
+}
+
+void WriteSection(const Message& message, const std::string& indent, std::string& out) {
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    absl::StrAppend(&out, indent, field.name(), ":");
+    if (field.message_type() != nullptr) {
+      out += "\n";
+      WriteSection(message.GetReflection()->GetMessage(message, &field), indent + "  ", out);
+    } else {
+      absl::StrAppend(&out, " ", field.is_repeated() ? List(message, field) : Value(message, field), "\n");
+    }
+  }
+}
+
+// Reads what a field that is not set stands for, and sets it to that.
+void SetDefault(Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.SetBool(&message, &field, field.default_value_bool());
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return reflection.SetUInt32(&message, &field, field.default_value_uint32());
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return reflection.SetUInt64(&message, &field, field.default_value_uint64());
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return reflection.SetDouble(&message, &field, field.default_value_double());
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return reflection.SetEnum(&message, &field, field.default_value_enum());
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection.SetString(&message, &field, field.default_value_string());
+    default:
+      SLACKLINE_CHECK(!"job.proto uses a type that the job file does not know");
+  }
+}
+
+}  // namespace
+
+void SetDefaults(Message& message) {
+  const Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (field.is_repeated()) continue;
+    if (field.message_type() != nullptr) {
+      SetDefaults(*reflection.MutableMessage(&message, &field));
+    } else if (!reflection.HasField(message, &field)) {
+      SetDefault(message, field);
+    }
+  }
+}
+
+std::string WriteYaml(const job::Job& job) {
+  std::string out;
+  WriteSection(job, "", out);
+  return out;
+}
+
+}  // namespace slackline::job_file

@@ -1,0 +1,99 @@
+#include "common/job_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/mistakes.h"
+#include "common/job/reader.h"
+#include "common/job/rules.h"
+#include "common/job/writer.h"
+#include "common/job/yaml_tree.h"
+
+namespace slackline {
+namespace {
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::NotFoundError(absl::StrCat(path, ": found a folder; allowed is a job file"));
+  }
+  std::ifstream in(path, std::ios::binary);
+  // One byte more than allowed, so that the parser sees that it is too much.
+  std::string text(job_file::kYamlBytesMax + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!in && !in.eof()) return absl::NotFoundError(absl::StrCat(path, ": cannot read the job file"));
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
+}
+
+// FNV-1a: the same in every process and on every machine, unlike Abseil's hash.
+uint64_t StableHash(const std::string& bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : bytes) {
+    hash ^= static_cast<unsigned char>(byte);
+    hash *= 0x100000001b3;
+  }
+  return hash;
+}
+
+}  // namespace
+
+absl::StatusOr<job::Job> ParseJob(const std::string& text, const std::string& name,
+                                  absl::Span<const std::string> overrides) {
+  job_file::Mistakes mistakes;
+  job_file::Origins origins;
+  job::Job job;
+  const absl::StatusOr<job_file::YamlNode> root = job_file::ParseYaml(text);
+  // Without a tree there is nothing more to say.
+  if (!root.ok()) return absl::InvalidArgumentError(absl::StrCat(name, ":", root.status().message()));
+  job_file::ReadTree(*root, name, job, origins, mistakes);
+  for (const std::string& assignment : overrides) job_file::ApplyOverride(assignment, job, origins, mistakes);
+  job_file::CheckRules(job, name, origins, mistakes);
+  const absl::Status status = mistakes.ToStatus();
+  if (!status.ok()) return status;
+  return job;
+}
+
+absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const std::string> overrides) {
+  const absl::StatusOr<std::string> text = ReadText(path);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<job::Job> job = ParseJob(*text, path, overrides);
+  if (!job.ok()) return job;
+  const std::filesystem::path data = job->data().path();
+  if (data.is_relative()) {
+    const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+    job->mutable_data()->set_path((folder / data).lexically_normal());
+  }
+  return job;
+}
+
+job::Job Resolve(const job::Job& job) {
+  job::Job resolved = job;
+  job_file::SetDefaults(resolved);
+  job::Model& model = *resolved.mutable_model();
+  const bool cnn = model.kind() == job::Model::CNN;
+  if (model.hidden_size() == 0) model.add_hidden(cnn ? 128 : 192);
+  if (cnn && model.filters_size() == 0) {
+    model.add_filters(32);
+    model.add_filters(64);
+  }
+  if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
+  return resolved;
+}
+
+std::string ToYaml(const job::Job& job) { return job_file::WriteYaml(Resolve(job)); }
+
+uint64_t Fingerprint(const job::Job& job) {
+  job::Job same = Resolve(job);
+  same.clear_output();
+  same.clear_network();
+  same.mutable_data()->clear_path();
+  same.mutable_worker()->clear_threads();
+  same.mutable_cluster()->clear_worker_restarts_max();
+  // The schema has no maps, so that the bytes of equal messages are equal.
+  return StableHash(same.SerializeAsString());
+}
+
+}  // namespace slackline

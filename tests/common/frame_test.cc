@@ -1,0 +1,213 @@
+// Frames against plain protobuf: the same bytes, whatever way they are cut into slices.
+#include "common/rpc/frame.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "parameter_server.pb.h"
+
+namespace slackline::rpc {
+namespace {
+
+wire::WorkerFrame SmallFields() {
+  wire::WorkerFrame frame;
+  frame.set_job(0x0123456789abcdef);
+  frame.set_generation(7);
+  wire::PushChunk& push = *frame.mutable_push();
+  push.set_shard(3);
+  push.set_sequence(300);
+  push.set_offset(262144);
+  push.mutable_commit()->set_samples(64);
+  push.mutable_commit()->set_loss(0.25);
+  push.mutable_commit()->mutable_base()->set_lineage(1);
+  return frame;
+}
+
+absl::Span<const std::byte> Bytes(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+std::string Text(const ByteSegments& bytes) {
+  std::string text;
+  for (absl::Span<const std::byte> piece : bytes.segments()) {
+    text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
+  return text;
+}
+
+std::string Flat(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(buffer.Dump(&slices).ok());
+  std::string text;
+  for (const grpc::Slice& slice : slices) text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  return text;
+}
+
+// Cuts `text` at the given positions.
+grpc::ByteBuffer Cut(const std::string& text, std::vector<size_t> cuts) {
+  cuts.push_back(text.size());
+  std::vector<grpc::Slice> slices;
+  size_t begin = 0;
+  for (size_t end : cuts) {
+    slices.emplace_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+std::string PlainProtobuf(const std::string& payload) {
+  wire::WorkerFrame frame = SmallFields();
+  frame.set_payload(payload);
+  return frame.SerializeAsString();
+}
+
+void ExpectParses(const grpc::ByteBuffer& buffer, const std::string& payload) {
+  wire::WorkerFrame header;
+  const absl::StatusOr<Payload> parsed = Parse(buffer, header);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(header.SerializeAsString(), SmallFields().SerializeAsString());
+  EXPECT_EQ(Text(parsed->segments()), payload);
+}
+
+void ExpectRefused(const std::string& text) {
+  wire::WorkerFrame header;
+  EXPECT_EQ(Parse(Cut(text, {}), header).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Frame, IsPlainProtobufOnTheWire) {
+  for (const size_t size : {0, 1, 4, 127, 128, 20000}) {
+    const std::string payload(size, 'x');
+    EXPECT_EQ(Flat(Build(SmallFields(), Bytes(payload))), PlainProtobuf(payload)) << size;
+  }
+}
+
+TEST(Frame, PayloadIsSentFromItsOwnMemoryAndReleasedOnce) {
+  const std::string payload(4096, 'p');
+  int released = 0;
+  {
+    const grpc::ByteBuffer buffer = Build(SmallFields(), Bytes(payload), [&] { ++released; });
+    std::vector<grpc::Slice> slices;
+    ASSERT_TRUE(buffer.Dump(&slices).ok());
+    EXPECT_EQ(static_cast<const void*>(slices.back().begin()), payload.data());
+    EXPECT_EQ(released, 0);
+  }
+  EXPECT_EQ(released, 1);
+}
+
+TEST(Frame, MayBeCutAnywhere) {
+  const std::string payload = "0123456789abcdef";
+  const std::string text = PlainProtobuf(payload);
+  for (size_t cut = 0; cut <= text.size(); ++cut) {
+    ExpectParses(Cut(text, {cut}), payload);
+    for (size_t second = cut; second <= text.size(); second += 3) ExpectParses(Cut(text, {cut, second}), payload);
+  }
+  std::vector<size_t> everywhere;
+  for (size_t cut = 1; cut < text.size(); ++cut) everywhere.push_back(cut);
+  ExpectParses(Cut(text, everywhere), payload);
+}
+
+TEST(Frame, PayloadOutlivesTheBuffer) {
+  const std::string payload(10000, 'q');
+  wire::WorkerFrame header;
+  absl::StatusOr<Payload> parsed;
+  {
+    const grpc::ByteBuffer buffer = Cut(PlainProtobuf(payload), {5, 100, 5000});
+    parsed = Parse(buffer, header);
+  }
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(Text(parsed->segments()), payload);
+}
+
+TEST(Frame, SmallFieldsMayComeInAnyOrder) {
+  wire::WorkerFrame first;
+  *first.mutable_push() = SmallFields().push();
+  wire::WorkerFrame second;
+  second.set_generation(7);
+  wire::WorkerFrame third;
+  third.set_job(0x0123456789abcdef);
+  const std::string text = first.SerializeAsString() + second.SerializeAsString() + third.SerializeAsString();
+  ExpectParses(Cut(text + "\x7a\x03"
+                          "abc",
+                   {}),
+               "abc");
+}
+
+TEST(Frame, UnknownFieldsAreLeftAlone) {
+  const std::string unknown = "\xa2\x06\x02hi";  // field 100, two bytes
+  wire::WorkerFrame header;
+  const auto parsed = Parse(Cut(SmallFields().SerializeAsString() + unknown + "\x7a\x01z", {}), header);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(Text(parsed->segments()), "z");
+}
+
+TEST(Frame, WithoutPayloadOrBytesIsValid) {
+  wire::WorkerFrame header;
+  EXPECT_TRUE(Parse(grpc::ByteBuffer(), header).ok());
+  ExpectParses(Cut(SmallFields().SerializeAsString(), {3}), "");
+}
+
+TEST(Frame, PayloadMustBeLastAndHaveItsLength) {
+  const std::string small = SmallFields().SerializeAsString();
+  ExpectRefused(small +
+                "\x7a\x03"
+                "ab");  // too short
+  ExpectRefused(small +
+                "\x7a\x03"
+                "abcd");  // too long
+  ExpectRefused(
+      "\x7a\x02"
+      "ab" +
+      small);  // not last
+  ExpectRefused(
+      "\x7a\x02"
+      "ab\x7a\x02"
+      "cd");                                                              // twice
+  ExpectRefused(small + "\x7a");                                          // no length
+  ExpectRefused(small + "\x78\x05");                                      // not bytes
+  ExpectRefused(small + "\x7a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");  // absurd length
+}
+
+TEST(Frame, WhatIsCutShortIsRefused) {
+  const std::string text = PlainProtobuf("0123456789");
+  const size_t job_and_generation = 11;
+  for (size_t size = 1; size < text.size(); ++size) {
+    // A frame that ends between two fields is a shorter frame, and valid.
+    wire::WorkerFrame whole;
+    if (whole.ParseFromString(text.substr(0, size))) continue;
+    ExpectRefused(text.substr(0, size));
+  }
+  wire::WorkerFrame header;
+  EXPECT_TRUE(Parse(Cut(text.substr(0, job_and_generation), {}), header).ok());
+}
+
+// Whatever comes: no crash, and never more lenient than protobuf.
+TEST(Frame, GarbageIsRefusedOrReadAsProtobufReadsIt) {
+  const unsigned seed = std::random_device()();
+  std::cout << "seed " << seed << std::endl;
+  std::mt19937 random(seed);
+  const std::string good = PlainProtobuf("0123456789");
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = good;
+    const int kind = static_cast<int>(random() % 3);
+    if (kind == 0) {
+      text.resize(random() % 64);
+      for (char& byte : text) byte = static_cast<char>(random());
+    } else {
+      for (int change = 0; change < kind; ++change) text[random() % text.size()] = static_cast<char>(random());
+    }
+    wire::WorkerFrame header;
+    const size_t cut = text.empty() ? 0 : random() % text.size();
+    const absl::StatusOr<Payload> parsed = Parse(Cut(text, {cut}), header);
+    if (!parsed.ok()) continue;
+    wire::WorkerFrame plain;
+    ASSERT_TRUE(plain.ParseFromString(text)) << "round " << round;
+    EXPECT_EQ(Text(parsed->segments()), plain.payload()) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace slackline::rpc

@@ -1,0 +1,317 @@
+#include "common/job_file.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+namespace slackline {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string MessageOf(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  const absl::StatusOr<job::Job> job = ParseJob(yaml, "j.yaml", overrides);
+  return job.ok() ? "OK" : std::string(job.status().message());
+}
+
+bool Same(const job::Job& a, const job::Job& b) { return google::protobuf::util::MessageDifferencer::Equals(a, b); }
+
+constexpr char kFull[] = R"(# A job.
+name: trial-1
+seed: 1_000_000
+model:
+  kind: cnn
+  hidden: [128]
+  filters: [32, 64]
+  batch_norm: true
+data:
+  path: "/data/a: b"
+training: {epochs: 3, batch_size: 1e2}
+optimizer:
+  kind: sgd
+  lr: 5e-2
+  momentum: .9
+  nesterov: true
+  schedule:
+    kind: cosine
+    warmup_epochs: 0.5
+consistency:
+  mode: ssp
+  staleness_max: 2
+worker:
+  devices:
+    - cpu
+    - cpu
+output:   # nothing set here
+)";
+
+struct Refusal {
+  const char* name;
+  const char* yaml;
+  const char* message;
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
+
+class JobFileRefuses : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(JobFileRefuses, WithLineFoundAndAllowed) { EXPECT_EQ(MessageOf(GetParam().yaml), GetParam().message); }
+
+const Refusal kRefusals[] = {
+    {"TextForNumber", "optimizer:\n  lr: fast\n",
+     "j.yaml:2: optimizer.lr: found 'fast'; allowed is a number from 0 to 1000"},
+    {"QuotedNumber", "optimizer: {lr: \"0.1\"}\n",
+     "j.yaml:1: optimizer.lr: found the text \"0.1\"; allowed is a number from 0 to 1000"},
+    {"NotANumber", "optimizer: {lr: .nan}\n",
+     "j.yaml:1: optimizer.lr: found '.nan'; allowed is a number from 0 to 1000"},
+    {"Negative", "seed: -1\n", "j.yaml:1: seed: found '-1'; allowed is a whole number, at least 0"},
+    {"Fraction", "training: {epochs: 2.5}\n",
+     "j.yaml:1: training.epochs: found '2.5'; allowed is a whole number from 1 to 1000000"},
+    {"Octal", "training: {epochs: 010}\n",
+     "j.yaml:1: training.epochs: found '010'; allowed is a whole number from 1 to 1000000"},
+    {"Hexadecimal", "training: {epochs: 0x10}\n",
+     "j.yaml:1: training.epochs: found '0x10'; allowed is a whole number from 1 to 1000000"},
+    {"UnderscoreAtEnd", "seed: 10_\n", "j.yaml:1: seed: found '10_'; allowed is a whole number, at least 0"},
+    {"TooLarge", "network: {metrics_port: 65536}\n",
+     "j.yaml:1: network.metrics_port: found '65536'; allowed is a whole number from 0 to 65535"},
+    {"TooLargeForItsType", "data: {train_images_max: 4294967296}\n",
+     "j.yaml:1: data.train_images_max: found '4294967296'; allowed is a whole number from 0 to 4294967295"},
+    {"TooLargeFor64Bits", "seed: 18446744073709551616\n",
+     "j.yaml:1: seed: found '18446744073709551616'; allowed is a whole number, at least 0"},
+    {"YesForTrue", "model: {kind: cnn, batch_norm: yes}\n",
+     "j.yaml:1: model.batch_norm: found 'yes'; allowed is true or false"},
+    {"UpperCaseEnum", "consistency: {mode: SSP}\n",
+     "j.yaml:1: consistency.mode: found 'SSP'; allowed is one of async, ssp, bsp"},
+    {"NumberForList", "model: {hidden: 64}\n",
+     "j.yaml:1: model.hidden: found '64'; allowed is a list in [ ], each a whole number from 1 to 1000000"},
+    {"ListForNumber", "seed: [1]\n", "j.yaml:1: seed: found a list; allowed is a whole number, at least 0"},
+    {"WrongItem", "model:\n  hidden:\n    - 64\n    - 0\n",
+     "j.yaml:4: model.hidden[1]: found '0'; allowed is a whole number from 1 to 1000000"},
+    {"NothingForNumber", "seed:\nname: x\n", "j.yaml:1: seed: found nothing; allowed is a whole number, at least 0"},
+    {"NumberForSection", "training: 5\n",
+     "j.yaml:1: training: found '5'; allowed is a section of keys: epochs, batch_size, evaluation_batch_size, "
+     "evaluate_every_epochs"},
+    {"NearKey", "training:\n  epoch: 5\n",
+     "j.yaml:2: found the unknown key 'training.epoch'; did you mean 'training.epochs'? Allowed are epochs, "
+     "batch_size, evaluation_batch_size, evaluate_every_epochs"},
+    {"KeyOfAnotherSection", "training:\n  lr: 5\n",
+     "j.yaml:2: found the unknown key 'training.lr'; did you mean 'optimizer.lr'? Allowed are epochs, batch_size, "
+     "evaluation_batch_size, evaluate_every_epochs"},
+    {"UnknownKey", "consistency:\n  xylophone: 5\n",
+     "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max"},
+    {"RepeatedKey", "seed: 1\nname: x\nseed: 1\n", "j.yaml:3: seed: found a second time; the first is in line 1"},
+    {"ListAsKey", "[a]: 1\n", "j.yaml:1: found a list as a key; allowed are names"},
+    {"AllMistakesAtOnce", "seed: x\n\nname: a b\n",
+     "j.yaml:1: seed: found 'x'; allowed is a whole number, at least 0\n"
+     "j.yaml:3: name: found 'a b'; allowed is 1 to 100 letters, digits, '-', '_' and '.'"},
+    {"SecondDocument", "seed: 1\n---\nseed: 2\n", "j.yaml:3: found a second document; allowed is one"},
+    {"Anchor", "seed: &a 1\n", "j.yaml:1: found an anchor ('&...'); write values out"},
+    {"Tag", "seed: !!int 1\n", "j.yaml:1: found the tag 'tag:yaml.org,2002:int'; write the value without it"},
+    {"Tab", "training:\n\tepochs: 1\n", "j.yaml:2: found a tab at the start of the line; allowed are spaces"},
+    // Combinations.
+    {"NesterovWithoutMomentum", "optimizer:\n  nesterov: true\n",
+     "j.yaml:2: optimizer.nesterov: found true without momentum; allowed is true with optimizer.momentum above 0"},
+    {"MomentumWithAdam", "optimizer:\n  kind: adam\n  momentum: 0.9\n",
+     "j.yaml:3: optimizer.momentum: found a value together with adam; allowed is only with optimizer.kind: sgd"},
+    {"BetaWithSgd", "optimizer:\n  beta1: 0.8\n",
+     "j.yaml:2: optimizer.beta1: found a value together with sgd; allowed is only with optimizer.kind: adam or adamw"},
+    {"StalenessWithBsp", "consistency:\n  mode: bsp\n  staleness_max: 1\n",
+     "j.yaml:3: consistency.staleness_max: found a value together with bsp; allowed is only with consistency.mode: "
+     "ssp"},
+    {"OneFilter", "model:\n  kind: cnn\n  filters: [32]\n",
+     "j.yaml:3: model.filters: found 1 item; allowed is exactly two, one for each convolution"},
+    {"FiltersWithMlp", "model:\n  filters: [32, 64]\n",
+     "j.yaml:2: model.filters: found a value together with mlp; allowed is only with model.kind: cnn"},
+    {"BatchNormWithMlp", "model:\n  batch_norm: true\n",
+     "j.yaml:2: model.batch_norm: found a value together with mlp; allowed is only with model.kind: cnn"},
+    {"UnknownDevice", "worker:\n  devices: [cuda]\n", "j.yaml:2: worker.devices: found 'cuda'; allowed is cpu"},
+    {"MoreDevicesThanSamples", "worker:\n  devices: [cpu, cpu]\ntraining: {batch_size: 1}\n",
+     "j.yaml:2: worker.devices: found 2 devices; allowed is at most training.batch_size (1), each gets a part of the "
+     "batch"},
+    {"GammaWithCosine", "optimizer: {schedule: {kind: cosine, gamma: 0.5}}\n",
+     "j.yaml:1: optimizer.schedule.gamma: found a value together with cosine; allowed is only with "
+     "optimizer.schedule.kind: step"},
+    {"FinalFractionWithStep", "optimizer: {schedule: {kind: step, final_fraction: 0.5}}\n",
+     "j.yaml:1: optimizer.schedule.final_fraction: found a value together with step; allowed is only with "
+     "optimizer.schedule.kind: cosine"},
+    {"WarmupLongerThanRun", "optimizer: {schedule: {warmup_epochs: 6}}\n",
+     "j.yaml:1: optimizer.schedule.warmup_epochs: found 6; allowed is at most training.epochs (5)"},
+    {"StallShorterThanHeartbeat", "timeouts: {stall_ms: 100}\n",
+     "j.yaml:1: timeouts.stall_ms: found 100; allowed is at least twice timeouts.heartbeat_ms (600)"},
+    {"FewerStreamsThanWorkers", "cluster: {workers: 3}\nlimits:\n  streams_max: 2\n",
+     "j.yaml:3: limits.streams_max: found 2; allowed is at least cluster.workers (3), each has a connection to every "
+     "server"},
+    {"RuleOnAFieldThatNobodySet", "cluster: {workers: 2000}\n",
+     "j.yaml: limits.streams_max: found 1024; allowed is at least cluster.workers (2000), each has a connection to "
+     "every server"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, JobFileRefuses, ::testing::ValuesIn(kRefusals),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(JobFile, EmptyFileIsAValidJob) {
+  for (const char* text : {"", "\n", "# only a comment\n", "---\n", "model:\n"}) EXPECT_EQ(MessageOf(text), "OK");
+}
+
+TEST(JobFile, ReadsEveryKindOfValue) {
+  const absl::StatusOr<job::Job> job = ParseJob(kFull, "j.yaml");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "trial-1");
+  EXPECT_EQ(job->seed(), 1000000);
+  EXPECT_EQ(job->model().kind(), job::Model::CNN);
+  EXPECT_THAT(job->model().filters(), ::testing::ElementsAre(32, 64));
+  EXPECT_EQ(job->data().path(), "/data/a: b");
+  EXPECT_EQ(job->training().batch_size(), 100);
+  EXPECT_EQ(job->optimizer().lr(), 0.05);
+  EXPECT_EQ(job->optimizer().momentum(), 0.9);
+  EXPECT_TRUE(job->optimizer().nesterov());
+  EXPECT_THAT(job->worker().devices(), ::testing::ElementsAre("cpu", "cpu"));
+}
+
+TEST(JobFile, LargestSeedIsExact) {
+  EXPECT_EQ(ParseJob("seed: 18446744073709551615", "j.yaml")->seed(), 18446744073709551615u);
+}
+
+TEST(JobFile, AliasBombsAreRefused) {
+  EXPECT_THAT(MessageOf("name: &a x\nseed: *a\n"), HasSubstr("found an anchor"));
+  EXPECT_THAT(MessageOf("seed: *a\n"), HasSubstr("j.yaml:1: "));
+}
+
+TEST(JobFile, DeepNestingIsRefused) {
+  EXPECT_THAT(MessageOf(std::string(100000, '[')), HasSubstr("found nesting deeper than 16"));
+  std::string blocks;
+  for (int depth = 0; depth < 300; ++depth) blocks += std::string(static_cast<size_t>(depth), ' ') + "a:\n";
+  EXPECT_THAT(MessageOf(blocks), HasSubstr("found nesting deeper than 16"));
+}
+
+TEST(JobFile, HugeFilesAreRefused) {
+  EXPECT_EQ(MessageOf(std::string((1 << 20) + 1, '#')), "j.yaml:1: found 1048577 bytes; allowed are at most 1048576");
+}
+
+TEST(JobFile, ManyMistakesAreCutShort) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "unknown_" + std::to_string(i) + ": 1\n";
+  EXPECT_THAT(MessageOf(text), HasSubstr("\n... and 10 more"));
+}
+
+TEST(JobFileOverride, ReplacesWhatTheFileSays) {
+  const absl::StatusOr<job::Job> job = ParseJob(kFull, "j.yaml",
+                                                {"optimizer.lr=0.1", "model.hidden=[64,32]", "worker={devices: [cpu]}",
+                                                 "data.path=/a b: #c", "output.folder=", "optimizer.lr=0.2"});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->optimizer().lr(), 0.2);
+  EXPECT_THAT(job->model().hidden(), ::testing::ElementsAre(64, 32));
+  EXPECT_THAT(job->worker().devices(), ::testing::ElementsAre("cpu"));
+  EXPECT_EQ(job->data().path(), "/a b: #c");
+  EXPECT_EQ(job->output().folder(), "");
+}
+
+TEST(JobFileOverride, MistakesNameTheOverride) {
+  EXPECT_EQ(MessageOf("", {"optimizer.lr=x"}),
+            "--set optimizer.lr=x: optimizer.lr: found 'x'; allowed is a number from 0 to 1000");
+  EXPECT_EQ(MessageOf("", {"optimizer"}), "--set optimizer: found no KEY=VALUE; allowed is e.g. optimizer.lr=0.1");
+  EXPECT_EQ(MessageOf("", {"optimiser.lr=1"}),
+            "--set optimiser.lr=1: found the unknown key 'optimiser'; did you mean 'optimizer'? Allowed are name, "
+            "seed, model, data, training, optimizer, consistency, cluster, worker, wire, timeouts, output, network, "
+            "limits");
+  EXPECT_EQ(MessageOf("", {"seed.x=1"}),
+            "--set seed.x=1: found keys below 'seed'; allowed is a whole number, at least 0");
+  EXPECT_EQ(MessageOf("", {"seed=[1"}),
+            "--set seed=[1: seed: found a value that is not YAML; allowed is a whole number, at least 0");
+  EXPECT_EQ(MessageOf("consistency: {mode: bsp}", {"consistency.staleness_max=1"}),
+            "--set consistency.staleness_max=1: consistency.staleness_max: found a value together with bsp; allowed "
+            "is only with consistency.mode: ssp");
+}
+
+TEST(JobFile, RelativeDataPathCountsFromTheFile) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "job_file_test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "j.yaml") << "data: {path: ../images}\n";
+  const absl::StatusOr<job::Job> job = ReadJobFile(folder / "j.yaml");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->data().path(), (folder.parent_path() / "images").lexically_normal());
+  std::filesystem::remove_all(folder);
+}
+
+TEST(JobFile, WhatCannotBeReadIsNotFound) {
+  EXPECT_TRUE(absl::IsNotFound(ReadJobFile("/nowhere/j.yaml").status()));
+  EXPECT_EQ(ReadJobFile("/tmp").status().message(), "/tmp: found a folder; allowed is a job file");
+}
+
+TEST(JobFile, ResolvedYamlReadsBackEqual) {
+  for (const char* text : {"", kFull, "optimizer: {kind: adamw, lr: 0.0003, epsilon: 1e-12}",
+                           "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}"}) {
+    const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
+    ASSERT_TRUE(job.ok()) << job.status();
+    const absl::StatusOr<job::Job> back = ParseJob(ToYaml(*job), "resolved.yaml");
+    ASSERT_TRUE(back.ok()) << back.status() << "\n" << ToYaml(*job);
+    EXPECT_TRUE(Same(*back, Resolve(*job))) << ToYaml(*job);
+    EXPECT_TRUE(Same(Resolve(*back), *back));
+    EXPECT_EQ(Fingerprint(*back), Fingerprint(*job));
+  }
+}
+
+TEST(JobFile, ResolveNamesTheLayers) {
+  EXPECT_THAT(Resolve(*ParseJob("", "j")).model().hidden(), ::testing::ElementsAre(192));
+  const job::Job cnn = Resolve(*ParseJob("model: {kind: cnn}", "j"));
+  EXPECT_THAT(cnn.model().hidden(), ::testing::ElementsAre(128));
+  EXPECT_THAT(cnn.model().filters(), ::testing::ElementsAre(32, 64));
+  EXPECT_THAT(cnn.worker().devices(), ::testing::ElementsAre("cpu"));
+}
+
+TEST(Fingerprint, IsTheSameInEveryProcess) {
+  const uint64_t first = Fingerprint(*ParseJob("seed: 1", "j"));
+  EXPECT_EQ(first, Fingerprint(*ParseJob("", "j")));
+  EXPECT_EQ(first, Fingerprint(*ParseJob("output: {folder: x}\nnetwork: {metrics_port: 1}\ndata: {path: y}\n"
+                                         "worker: {threads: 2}\ncluster: {worker_restarts_max: 3}",
+                                         "j")));
+  EXPECT_NE(first, Fingerprint(*ParseJob("seed: 2", "j")));
+  EXPECT_NE(first, Fingerprint(*ParseJob("worker: {devices: [cpu, cpu]}", "j")));
+}
+
+// Random bytes, lines and numbers changed in a valid file: refused or read, never a crash or a hang.
+TEST(JobFileFuzz, MutatedFilesNeverCrash) {
+  const uint32_t seed = std::random_device()();
+  std::printf("seed %u\n", seed);
+  std::mt19937 random(seed);
+  const std::string pieces[] = {"\t",    "\n",   ":",   "- ", "[", "]", "{",     "}",     "&a ", "*a",   "!",
+                                "|",     ">",    "'",   "\"", "#", "%", "---\n", "...\n", "? ",  "\xff", "\xef\xbb\xbf",
+                                "1e999", "<<: ", "\\x", "  "};
+  const std::string base = kFull;
+  const auto below = [&random](size_t end) { return std::uniform_int_distribution<size_t>(0, end - 1)(random); };
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = base;
+    for (size_t changes = 1 + below(6); changes > 0 && !text.empty(); --changes) {
+      const size_t at = below(text.size());
+      switch (below(4)) {
+        case 0:
+          text[at] = static_cast<char>(below(256));
+          break;
+        case 1:
+          text.erase(at, 1 + below(20));
+          break;
+        case 2:
+          text.insert(at, pieces[below(std::size(pieces))]);
+          break;
+        default:
+          text.insert(at, text.substr(below(text.size()), 1 + below(30)));
+      }
+    }
+    const absl::StatusOr<job::Job> job = ParseJob(text, "fuzz.yaml", {text.substr(0, below(text.size() + 1))});
+    if (!job.ok()) {
+      ASSERT_FALSE(job.status().message().empty()) << text;
+    } else {
+      ASSERT_TRUE(ParseJob(ToYaml(*job), "resolved.yaml").ok()) << text << "\n" << ToYaml(*job);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slackline
