@@ -36,7 +36,7 @@ struct OptimizerConfig {
   double epsilon = 1e-8;
   // Largest norm of a gradient over the whole model; 0 means any.
   double clip_norm = 0;
-  ScheduleConfig schedule;
+  ScheduleConfig schedule = {};
 };
 
 // Learning rate of a step that is taken after `samples_applied` samples.

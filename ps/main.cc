@@ -1,0 +1,118 @@
+// slackline-ps: one parameter-server process. Builds the object graph, then waits for its end.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/job_file.h"
+#include "common/logging.h"
+#include "common/metrics.h"
+#include "common/rpc/channel.h"
+#include "ps/ending.h"
+#include "ps/service/exchange.h"
+#include "ps/service/registration.h"
+#include "version.h"
+
+namespace slackline::ps {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+struct Flags {
+  std::string job_file;
+  std::vector<std::string> overrides;
+  std::string scheduler;
+  std::string listen;
+  std::string name = absl::StrCat("ps-", getpid());
+};
+
+Timeouts MakeTimeouts(const job::Timeouts& from) {
+  return {.heartbeat = absl::Milliseconds(from.heartbeat_ms()),
+          .stall = absl::Milliseconds(from.stall_ms()),
+          .startup = absl::Milliseconds(from.startup_ms())};
+}
+
+std::string Host(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+absl::Status ServeMetrics(const job::Network& network, Metrics& metrics) {
+  if (!network.metrics()) return absl::OkStatus();
+  const absl::StatusOr<uint16_t> port = metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()));
+  if (!port.ok()) return port.status();
+  log::Info("metrics at http://", network.listen(), ":", *port, "/metrics");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Ending& ending) {
+  Metrics metrics({{"job", job.name()}, {"process", flags.name}});
+  if (absl::Status status = ServeMetrics(job.network(), metrics); !status.ok()) return status;
+  const SteadyTime time;
+  const Timeouts timeouts = MakeTimeouts(job.timeouts());
+
+  ExchangeOptions options;
+  options.listen = flags.listen.empty() ? absl::StrCat(job.network().listen(), ":0") : flags.listen;
+  options.job = job;
+  options.timeouts = timeouts;
+  options.on_stop = [&](const std::string& reason) { ending.End({0, reason}); };
+  auto exchange = Exchange::Start(options, metrics, time);
+  if (!exchange.ok()) return exchange.status();
+
+  RegistrationOptions registration;
+  registration.scheduler = flags.scheduler;
+  registration.name = flags.name;
+  registration.address = absl::StrCat(
+      job.network().advertise().empty() ? Host(options.listen) : job.network().advertise(), ":", (*exchange)->port());
+  registration.job_fingerprint = Fingerprint(job);
+  registration.timeouts = timeouts;
+  registration.on_end = [&](const absl::Status& status) {
+    ending.End({status.ok() ? 0 : kExitFailed, std::string(status.message())});
+  };
+  const Registration registered(registration, **exchange);
+  const Ending::Result result = ending.Wait();
+  if (result.exit_code != 0) return absl::UnavailableError(result.reason);
+  return result.reason;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("One parameter-server process of a Slackline job.", "slackline-ps");
+  app.set_version_flag("--version",
+                       absl::StrCat("slackline-ps ", kVersion, " (", kCommit, ", ", kBuildType, ", ", kCompiler, ")"));
+  app.add_option("job", flags.job_file, "Job file (YAML)")->required()->type_name("JOB.yaml");
+  app.add_option("--scheduler", flags.scheduler, "Address of the scheduler")->required()->type_name("HOST:PORT");
+  app.add_option("--set", flags.overrides, "Overrides a field of the job file; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--listen", flags.listen, "Address to listen on; port 0 lets the system choose")
+      ->type_name("HOST:PORT");
+  app.add_option("--name", flags.name, "Name in logs and messages; unique among servers");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  const absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
+  if (!job.ok()) {
+    std::cerr << job.status().message() << std::endl;
+    return kExitUsage;
+  }
+  log::Initialise(flags.name);
+  Ending ending;
+  const SignalWatch signals(ending);
+  const absl::StatusOr<std::string> served = Serve(flags, *job, ending);
+  served.ok() ? log::Info("ends: ", *served) : log::Error("ends: ", served.status().message());
+  log::Flush();
+  return served.ok() ? 0 : kExitFailed;
+}
+
+}  // namespace
+}  // namespace slackline::ps
+
+int main(int argc, char** argv) {
+  slackline::rpc::RetainAllocations();
+  return slackline::ps::Main(argc, argv);
+}

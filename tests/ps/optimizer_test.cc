@@ -1,0 +1,115 @@
+#include "ps/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ps/shard_state.h"
+#include "tests/ps/golden_file.h"
+
+namespace slackline::ps {
+namespace {
+
+constexpr int kElements = 37;
+
+// The formulas of make_optimizer_golden.py; Python's % is never negative, and neither are these operands.
+float Weight(int i) { return static_cast<float>((i * 7919) % 1021 - 510) / 256; }
+float Gradient(int step, int i) {
+  return static_cast<float>((step * 104729 + i * 7919 + step * step * i) % 2003 - 1001) / 1024;
+}
+
+ByteSegments Bytes(const std::vector<float>& values) {
+  return ByteSegments({reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)});
+}
+
+std::vector<float> Gradients(int step) {
+  std::vector<float> values;
+  for (int i = 0; i < kElements; ++i) values.push_back(Gradient(step, i));
+  return values;
+}
+
+double Norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
+ShardState SeededShard(const OptimizerConfig& config) {
+  std::vector<float> weights;
+  for (int i = 0; i < kElements; ++i) weights.push_back(Weight(i));
+  // Chunks much smaller than the shard, so that steps cross their borders.
+  ShardState shard({.begin = 0, .end = kElements, .trained = kElements}, config, /*chunk_elements=*/16);
+  EXPECT_TRUE(shard.Seed(Bytes(weights)).ok());
+  return shard;
+}
+
+void Step(int step, ShardState& shard) {
+  const std::vector<float> gradient = Gradients(step);
+  const Contribution part{.bytes = Bytes(gradient), .weight = 1, .gradient_norm = Norm(gradient)};
+  shard.Apply({part}, {.samples = 1});
+}
+
+// Within 1e-6 of the value, or of 1 where the value has come closer to 0 than that: a weight that passes 0 keeps
+// the rounding of its way there.
+void ExpectClose(const std::vector<float>& values, const GoldenRow& row, const std::string& name) {
+  ASSERT_EQ(values.size(), row.values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i], row.values[i], 1e-6 * std::max(std::abs(row.values[i]), 1.0))
+        << name << ", element " << i << ", step " << row.time;
+  }
+}
+
+TEST(Optimizer, GivesPyTorchsWeightsOver100Steps) {
+  const std::vector<GoldenCase> cases = ReadGoldenFile("optimizer_golden.txt");
+  EXPECT_EQ(cases.size(), 11u);
+  for (const GoldenCase& golden : cases) {
+    ShardState shard = SeededShard(golden.config);
+    int step = 0;
+    for (const GoldenRow& row : golden.rows) {
+      while (static_cast<uint64_t>(step) < row.time) Step(++step, shard);
+      std::vector<float> values(kElements);
+      shard.View().CopyTo(absl::MakeSpan(values));
+      ExpectClose(values, row, golden.name);
+    }
+    EXPECT_EQ(step, 100) << golden.name;
+  }
+}
+
+OptimizerConfig Config(OptimizerKind kind, double momentum) { return {.kind = kind, .momentum = momentum}; }
+
+TEST(Optimizer, KeepsTheArraysOfItsKindUnderPyTorchsNames) {
+  EXPECT_EQ(OptimizerState(Config(OptimizerKind::kSgd, 0), 5).arrays(), 0u);
+  const OptimizerState momentum(Config(OptimizerKind::kSgd, 0.9), 5);
+  ASSERT_EQ(momentum.arrays(), 1u);
+  EXPECT_EQ(momentum.name(0), "momentum_buffer");
+  const OptimizerState adam(Config(OptimizerKind::kAdamW, 0), 5);
+  ASSERT_EQ(adam.arrays(), 2u);
+  EXPECT_EQ(adam.name(1), "exp_avg_sq");
+  EXPECT_EQ(adam.array(1).size(), 5u);
+}
+
+TEST(Optimizer, ContinuesToTheBitFromACopiedState) {
+  const OptimizerConfig config{.kind = OptimizerKind::kAdam, .lr = 0.01};
+  OptimizerState original(config, kElements);
+  std::vector<float> weights(kElements, 1);
+  const auto take = [](OptimizerState& state, int step, std::vector<float>& to) {
+    state.BeginStep(0.01);
+    state.StepBlock(0, Gradients(step), absl::MakeSpan(to));
+  };
+  take(original, 1, weights);
+
+  OptimizerState copy(config, kElements);
+  std::vector<float> copied_weights = weights;
+  copy.set_steps(original.steps());
+  for (size_t i = 0; i < copy.arrays(); ++i) {
+    std::copy(original.array(i).begin(), original.array(i).end(), copy.mutable_array(i).begin());
+  }
+  take(original, 2, weights);
+  take(copy, 2, copied_weights);
+  EXPECT_EQ(copied_weights, weights);
+}
+
+}  // namespace
+}  // namespace slackline::ps

@@ -1,0 +1,146 @@
+// A server's tie to a scheduler that answers as each test wants.
+#include "ps/service/registration.h"
+
+#include <memory>
+#include <string>
+
+#include <grpcpp/grpcpp.h>
+#include "absl/synchronization/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/service/awaited.h"
+#include "tests/ps/service_fixture.h"
+
+namespace slackline::ps {
+namespace {
+
+using testing::HasSubstr;
+
+class FakeScheduler : public wire::Scheduler::Service {
+ public:
+  FakeScheduler() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FakeScheduler() override { Shutdown(); }
+
+  void Shutdown() { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  // Answers of the calls to come.
+  void Set(const grpc::Status& registered, const grpc::Status& beat, bool leave) {
+    absl::MutexLock lock(&mutex_);
+    registered_ = registered;
+    beat_ = beat;
+    leave_ = leave;
+  }
+  // Waits for so many heartbeats; returns the last one.
+  wire::HeartbeatRequest AwaitBeats(int count) {
+    absl::MutexLock lock(&mutex_);
+    auto enough = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return beats_ >= count; };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(20)));
+    return last_;
+  }
+
+ private:
+  grpc::Status RegisterServer(grpc::ServerContext*, const wire::RegisterServerRequest* request,
+                              wire::RegisterServerReply* reply) override {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_EQ(request->name(), "ps-0");
+    EXPECT_EQ(request->job_fingerprint(), 42);
+    reply->set_job(77);
+    reply->set_server(3);
+    reply->set_incarnation(8);
+    return registered_;
+  }
+  grpc::Status Heartbeat(grpc::ServerContext*, const wire::HeartbeatRequest* request,
+                         wire::HeartbeatReply* reply) override {
+    absl::MutexLock lock(&mutex_);
+    ++beats_;
+    last_ = *request;
+    reply->set_leave(leave_);
+    return beat_;
+  }
+
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  absl::Mutex mutex_;
+  grpc::Status registered_ ABSL_GUARDED_BY(mutex_);
+  grpc::Status beat_ ABSL_GUARDED_BY(mutex_);
+  bool leave_ ABSL_GUARDED_BY(mutex_) = false;
+  int beats_ ABSL_GUARDED_BY(mutex_) = 0;
+  wire::HeartbeatRequest last_ ABSL_GUARDED_BY(mutex_);
+};
+
+class RegistrationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ExchangeOptions options;
+    options.job = PlainJob();
+    exchange_ = *Exchange::Start(options, metrics_, time_);
+  }
+
+  void Begin() {
+    RegistrationOptions options;
+    options.scheduler = scheduler_.address();
+    options.name = "ps-0";
+    options.address = "127.0.0.1:1";
+    options.job_fingerprint = 42;
+    options.timeouts.heartbeat = absl::Milliseconds(20);
+    options.on_end = [this](const absl::Status& status) { end_.Give(status); };
+    registration_ = std::make_unique<Registration>(options, *exchange_);
+  }
+
+  absl::Status AwaitEnd() { return end_.Wait(absl::Seconds(20)).value_or(absl::UnknownError("no end came")); }
+
+  Metrics metrics_;
+  SteadyTime time_;
+  FakeScheduler scheduler_;
+  std::unique_ptr<Exchange> exchange_;
+  Awaited<absl::Status> end_;
+  std::unique_ptr<Registration> registration_;
+};
+
+TEST_F(RegistrationTest, BeatsAsTheServerItWasToldToBe) {
+  Begin();
+  const wire::HeartbeatRequest beat = scheduler_.AwaitBeats(3);
+  EXPECT_EQ(beat.role(), wire::MEMBER_ROLE_SERVER);
+  EXPECT_EQ(beat.job(), 77);
+  EXPECT_EQ(beat.member(), 3);
+  EXPECT_EQ(beat.incarnation(), 8);
+  EXPECT_GT(beat.server().resident_bytes(), 0);
+  EXPECT_EQ(end_.Wait(absl::ZeroDuration()), std::nullopt);
+}
+
+TEST_F(RegistrationTest, LeavesInGoodOrderWhenTold) {
+  scheduler_.Set(grpc::Status::OK, grpc::Status::OK, /*leave=*/true);
+  Begin();
+  EXPECT_TRUE(AwaitEnd().ok());
+}
+
+TEST_F(RegistrationTest, EndsWhenTheSchedulerRefusesIt) {
+  scheduler_.Set({grpc::StatusCode::INVALID_ARGUMENT, "another job file"}, grpc::Status::OK, false);
+  Begin();
+  EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("another job file"));
+}
+
+TEST_F(RegistrationTest, EndsWhenTheSchedulerHasPutItOut) {
+  Begin();
+  scheduler_.AwaitBeats(1);
+  scheduler_.Set(grpc::Status::OK, {grpc::StatusCode::FAILED_PRECONDITION, "declared dead"}, false);
+  EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("has put this server out: declared dead"));
+}
+
+TEST_F(RegistrationTest, EndsWhenTheSchedulerIsGoneForTooLong) {
+  Begin();
+  scheduler_.AwaitBeats(1);
+  scheduler_.Shutdown();
+  const absl::Status end = AwaitEnd();
+  EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(end.message()), HasSubstr("has not answered for"));
+}
+
+}  // namespace
+}  // namespace slackline::ps

@@ -1,0 +1,359 @@
+// One shard against callers that do right and wrong, without a network.
+#include "ps/service/shard_host.h"
+
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/ps/service_fixture.h"
+
+namespace slackline::ps {
+namespace {
+
+constexpr uint64_t kElements = 3000;       // 12,000 bytes: two whole chunks and a shorter one
+constexpr uint64_t kChunkElements = 1024;  // 4096 bytes
+const Sender kAlice{WorkerId(1), Incarnation(11)};
+const Sender kBob{WorkerId(2), Incarnation(12)};
+
+class ShardHostTest : public testing::Test {
+ protected:
+  explicit ShardHostTest(Mode mode = Mode::kAsync) {
+    ShardConfig config;
+    config.shard = ShardId(3);
+    config.extent = {.begin = 0, .end = kElements, .trained = kElements};
+    config.optimizer.lr = 1;
+    config.engine.mode = mode;
+    config.engine.staleness_max = 0;
+    config.chunk_elements = kChunkElements;
+    config.chunk_bytes_max = kChunkElements * sizeof(float);
+    host_ = std::make_unique<ShardHost>(config, budget_, service_metrics_, time_);
+    EXPECT_TRUE(host_->SetMembers(Epoch(1), {{{kAlice, "alice"}, {kBob, "bob"}}}).ok());
+    EXPECT_TRUE(host_->Hello(alice_, {kAlice, Clock64(), Sequence()}).ok());
+    EXPECT_TRUE(host_->Hello(bob_, {kBob, Clock64(), Sequence()}).ok());
+  }
+
+  void Seed(float value = 10) { Send(alice_, Chunk(0, true), kElements, value, true); }
+
+  static wire::PushChunk Chunk(uint64_t sequence, bool seed = false) {
+    wire::PushChunk chunk;
+    chunk.set_shard(3);
+    chunk.set_sequence(sequence);
+    chunk.set_seed(seed);
+    return chunk;
+  }
+
+  static wire::PushCommit Trailer() {
+    wire::PushCommit commit;
+    commit.mutable_base()->set_lineage(1);
+    commit.set_samples(1);
+    return commit;
+  }
+
+  // Sends `count` elements of `value` in chunks; the last one commits when asked to.
+  void Send(const Caller& caller, wire::PushChunk chunk, uint64_t count, float value, bool commit) {
+    for (uint64_t begin = 0; begin < count; begin += kChunkElements) {
+      const uint64_t size = std::min(kChunkElements, count - begin);
+      chunk.set_offset(begin);
+      if (commit && begin + size == count) *chunk.mutable_commit() = Trailer();
+      host_->Push(caller, chunk, AsPayload(Floats(size, value)));
+    }
+  }
+
+  void Push(const Caller& caller, uint64_t sequence, float value = 1) {
+    Send(caller, Chunk(sequence), kElements, value, true);
+  }
+
+  // The one value that all weights have; fails where there is a mixture.
+  float Weight() {
+    RecordingPeer reader;
+    const Caller caller{&reader, {}, true, 1};
+    host_->Pull(caller, {{}, PullId(1), Clock64()}, std::nullopt);
+    if (reader.replies.empty()) {
+      ADD_FAILURE() << "no reply to a pull";
+      return 0;
+    }
+    const SliceView& view = reader.replies.back().weights->view();
+    for (size_t index = 0; index < view.chunks(); ++index) {
+      EXPECT_THAT(view.chunk(index), testing::Each(view.chunk(0)[0]));
+    }
+    return view.chunk(0)[0];
+  }
+
+  void ExpectRefused(RecordingPeer& peer, absl::StatusCode code, const std::string& words) {
+    const wire::ServerFrame frame = peer.Take();
+    ASSERT_TRUE(frame.has_refused()) << frame.DebugString();
+    EXPECT_EQ(frame.refused().code(), static_cast<uint32_t>(code)) << frame.DebugString();
+    EXPECT_THAT(frame.refused().message(), testing::HasSubstr(words));
+  }
+
+  Metrics metrics_;
+  ServiceMetrics service_metrics_{metrics_};
+  ManualTime time_;
+  StagingBudget budget_{4 * kElements * sizeof(float)};
+  RecordingPeer alice_peer_, bob_peer_;
+  Caller alice_{&alice_peer_, kAlice, false, 1};
+  Caller bob_{&bob_peer_, kBob, false, 1};
+  std::unique_ptr<ShardHost> host_;
+};
+
+TEST_F(ShardHostTest, PushIsAppliedOnceHoweverOftenItIsRepeated) {
+  Seed();
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    Push(alice_, 1);
+    const wire::ServerFrame frame = alice_peer_.Take();
+    ASSERT_TRUE(frame.has_answer()) << frame.DebugString();
+    EXPECT_EQ(frame.answer().sequence(), 1);
+    EXPECT_EQ(frame.answer().outcome(), wire::OUTCOME_APPLIED);
+    EXPECT_EQ(frame.answer().version().number(), 1);
+  }
+  EXPECT_EQ(Weight(), 9);
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(ShardHostTest, HalfAPushNeverShows) {
+  Seed();
+  Send(alice_, Chunk(1), 2 * kChunkElements, 1, /*commit=*/false);
+  EXPECT_EQ(Weight(), 10);
+  EXPECT_EQ(budget_.used(), kElements * sizeof(float));  // reserved whole
+  host_->Disconnected(alice_);
+  EXPECT_EQ(budget_.used(), 0);
+  EXPECT_EQ(Weight(), 10);
+}
+
+TEST_F(ShardHostTest, PushMayBeBegunAnew) {
+  Seed();
+  Send(alice_, Chunk(1), 2 * kChunkElements, 5, /*commit=*/false);
+  Push(alice_, 1);
+  EXPECT_TRUE(alice_peer_.Take().has_answer());
+  EXPECT_EQ(Weight(), 9);
+}
+
+TEST_F(ShardHostTest, WrongLengthIsRefused) {
+  Seed();
+  alice_peer_.Take();
+  Send(alice_, Chunk(1), kElements - 1, 1, true);
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "push has 2999 elements; the shard has 3000");
+  Send(alice_, Chunk(1), kElements + 1, 1, true);
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "the shard has 3000");
+  EXPECT_EQ(Weight(), 10);
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(ShardHostTest, WrongChunksAreRefusedOnceAndChangeNothing) {
+  Seed();
+  alice_peer_.Take();
+  wire::PushChunk chunk = Chunk(1);
+  host_->Push(alice_, chunk, AsPayload("abc"));
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "multiple of 4");
+  host_->Push(alice_, chunk, AsPayload(Floats(8, 1)));
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "at least 4096");
+  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements + 1, 1)));
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "at most 4096");
+  chunk.set_offset(kChunkElements);
+  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements, 1)));
+  EXPECT_TRUE(alice_peer_.frames.empty());  // the rest of what was refused
+  chunk.set_sequence(2);
+  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements, 1)));
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "not begun at element 0");
+  EXPECT_EQ(Weight(), 10);
+  Push(alice_, 1);
+  EXPECT_EQ(Weight(), 9);
+}
+
+TEST_F(ShardHostTest, ChunksOutOfOrderAreRefused) {
+  Seed();
+  alice_peer_.Take();
+  wire::PushChunk chunk = Chunk(1);
+  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements, 1)));
+  chunk.set_offset(2 * kChunkElements);
+  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements, 1)));
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "begins at element 2048; expected is 1024");
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(ShardHostTest, ValuesThatAreNotFiniteAreRefused) {
+  Seed();
+  alice_peer_.Take();
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Push(alice_, 1, bad);
+    ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "not finite");
+  }
+  EXPECT_EQ(Weight(), 10);
+}
+
+TEST_F(ShardHostTest, TrailersThatLieAreRefused) {
+  Seed();
+  alice_peer_.Take();
+  auto send = [&](const wire::PushCommit& commit) {
+    Send(alice_, Chunk(1), 2 * kChunkElements, 1, false);
+    wire::PushChunk last = Chunk(1);
+    last.set_offset(2 * kChunkElements);
+    *last.mutable_commit() = commit;
+    host_->Push(alice_, last, AsPayload(Floats(kElements - 2 * kChunkElements, 1)));
+  };
+  wire::PushCommit commit = Trailer();
+  commit.set_samples(0);
+  send(commit);
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "0 samples");
+  commit = Trailer();
+  commit.clear_base();
+  send(commit);
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "base");
+  commit = Trailer();
+  commit.set_gradient_norm(std::numeric_limits<double>::quiet_NaN());
+  send(commit);
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "gradient_norm");
+  commit = Trailer();
+  commit.mutable_base()->set_number(5);
+  send(commit);
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "version 1.5");
+  EXPECT_EQ(Weight(), 10);
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(ShardHostTest, GapInSequenceNamesTheExpectedNumber) {
+  Seed();
+  alice_peer_.Take();
+  Send(alice_, Chunk(5), kElements, 1, true);
+  ASSERT_EQ(alice_peer_.frames.size(), 1);  // said at the first chunk, once
+  EXPECT_EQ(alice_peer_.frames[0].refused().expected_sequence(), 1);
+  ExpectRefused(alice_peer_, absl::StatusCode::kFailedPrecondition, "expected is 1");
+}
+
+TEST_F(ShardHostTest, StagingIsBounded) {
+  Seed();
+  const auto all = budget_.Reserve(budget_.bytes_max() - 100);
+  ASSERT_TRUE(all.ok());
+  alice_peer_.Take();
+  Push(alice_, 1);
+  ExpectRefused(alice_peer_, absl::StatusCode::kResourceExhausted, "staging_bytes_max");
+  EXPECT_EQ(Weight(), 10);
+}
+
+TEST_F(ShardHostTest, UnknownWorkerAndReaderCannotPush) {
+  Seed();
+  const Caller reader{&bob_peer_, {}, true, 1};
+  Push(reader, 1);
+  ExpectRefused(bob_peer_, absl::StatusCode::kInvalidArgument, "reader");
+  RecordingPeer stranger;
+  const Caller caller{&stranger, {WorkerId(9), Incarnation(1)}, false, 1};
+  EXPECT_EQ(host_->Hello(caller, {caller.sender, Clock64(), Sequence()}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Weight(), 10);
+}
+
+TEST_F(ShardHostTest, FirstInitialWeightsWin) {
+  Seed(10);
+  EXPECT_EQ(alice_peer_.Take().answer().outcome(), wire::OUTCOME_APPLIED);
+  Seed(20);
+  EXPECT_EQ(alice_peer_.Take().answer().reason(), wire::DISCARD_SEEDED);
+  EXPECT_EQ(Weight(), 10);
+}
+
+TEST_F(ShardHostTest, PullsWaitForInitialWeights) {
+  host_->Pull(bob_, {kBob, PullId(7), Clock64()}, std::nullopt);
+  EXPECT_TRUE(bob_peer_.replies.empty());
+  time_.Advance(absl::Seconds(10));
+  host_->Tick();
+  EXPECT_THAT(bob_peer_.Take().waiting().message(), testing::HasSubstr("initial weights"));
+  Push(alice_, 1);
+  ExpectRefused(alice_peer_, absl::StatusCode::kAborted, "no initial weights");
+  Seed();
+  ASSERT_EQ(bob_peer_.replies.size(), 1);
+  EXPECT_EQ(bob_peer_.replies[0].id, PullId(7));
+}
+
+TEST_F(ShardHostTest, CurrentVersionIsNotSentAgain) {
+  Seed();
+  host_->Pull(alice_, {kAlice, PullId(1), Clock64()}, Version{Lineage(1), 0});
+  ASSERT_EQ(alice_peer_.replies.size(), 1);
+  EXPECT_EQ(alice_peer_.replies[0].weights, nullptr);
+  Push(alice_, 1);
+  host_->Pull(alice_, {kAlice, PullId(2), Clock64(1)}, Version{Lineage(1), 0});
+  EXPECT_NE(alice_peer_.replies.back().weights, nullptr);
+}
+
+TEST_F(ShardHostTest, PullIsOneVersionWhilePushesGoOn) {
+  Seed();
+  host_->Pull(bob_, {kBob, PullId(1), Clock64()}, std::nullopt);
+  Push(alice_, 1);
+  EXPECT_EQ(Weight(), 9);
+  const SliceView& view = bob_peer_.replies[0].weights->view();
+  for (size_t index = 0; index < view.chunks(); ++index) EXPECT_THAT(view.chunk(index), testing::Each(10.f));
+}
+
+TEST_F(ShardHostTest, SupersededVersionsAreBoundedAndPushesDoNotWait) {
+  Seed();
+  RecordingPeer slow;
+  const Caller reader{&slow, {}, true, 1};
+  for (uint64_t push = 1; push <= 3; ++push) {
+    host_->Pull(reader, {{}, PullId(push), Clock64()}, std::nullopt);
+    Push(alice_, push);
+  }
+  ASSERT_EQ(slow.replies.size(), 2);  // the third waits
+  EXPECT_EQ(host_->engine().version().number, 3);
+  slow.replies.erase(slow.replies.begin());
+  host_->Retry();
+  ASSERT_EQ(slow.replies.size(), 2);
+  EXPECT_EQ(slow.replies.back().version.number, 3);
+}
+
+TEST_F(ShardHostTest, NewerPullReplacesOneThatWaits) {
+  host_->Pull(bob_, {kBob, PullId(1), Clock64()}, std::nullopt);
+  host_->Pull(bob_, {kBob, PullId(2), Clock64()}, std::nullopt);
+  Seed();
+  ASSERT_EQ(bob_peer_.replies.size(), 1);
+  EXPECT_EQ(bob_peer_.replies[0].id, PullId(2));
+}
+
+class BspShardHostTest : public ShardHostTest {
+ protected:
+  BspShardHostTest() : ShardHostTest(Mode::kBsp) {}
+};
+
+TEST_F(BspShardHostTest, StepIsTheMeanOfAllWorkers) {
+  Seed();
+  alice_peer_.Take();
+  Push(alice_, 1, 1);
+  EXPECT_TRUE(alice_peer_.frames.empty());
+  EXPECT_EQ(budget_.used(), kElements * sizeof(float));  // held
+  Push(bob_, 1, 3);
+  EXPECT_EQ(alice_peer_.Take().answer().outcome(), wire::OUTCOME_APPLIED);
+  EXPECT_EQ(bob_peer_.Take().answer().version().number(), 1);
+  EXPECT_EQ(Weight(), 8);
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(BspShardHostTest, WorkerThatLeavesIsNotAwaitedAndItsPushIsDropped) {
+  Seed();
+  Push(bob_, 1, 3);
+  EXPECT_TRUE(host_->SetMembers(Epoch(2), {{{kAlice, "alice"}}}).ok());
+  EXPECT_EQ(budget_.used(), 0);
+  Push(alice_, 1, 1);
+  EXPECT_EQ(Weight(), 9);
+}
+
+TEST_F(BspShardHostTest, WindowIsEnforced) {
+  Seed();
+  Push(alice_, 1);
+  Push(alice_, 2);
+  ExpectRefused(alice_peer_, absl::StatusCode::kResourceExhausted, "the window allows 1");
+}
+
+TEST_F(BspShardHostTest, WhoIsAwaitedIsNamed) {
+  Seed();
+  Push(alice_, 1);
+  host_->Pull(alice_, {kAlice, PullId(1), Clock64(1)}, std::nullopt);
+  alice_peer_.Take();
+  time_.Advance(absl::Seconds(10));
+  host_->Tick();
+  const wire::ServerFrame frame = alice_peer_.Take();
+  EXPECT_EQ(frame.waiting().pull(), 1);
+  EXPECT_EQ(frame.waiting().culprit(), 2);
+  EXPECT_THAT(frame.waiting().message(), testing::HasSubstr("bob"));
+}
+
+}  // namespace
+}  // namespace slackline::ps

@@ -1,0 +1,222 @@
+#include "ps/shard_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace slackline::ps {
+namespace {
+
+using ::testing::HasSubstr;
+
+const OptimizerConfig kSgd{.kind = OptimizerKind::kSgd, .lr = 0.5};
+
+absl::Span<const std::byte> Raw(const std::vector<float>& values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
+}
+
+Contribution Part(const std::vector<float>& values, double weight = 1) {
+  return {.bytes = ByteSegments(Raw(values)), .weight = weight};
+}
+
+std::vector<float> Weights(const SliceView& view) {
+  std::vector<float> values(view.elements());
+  view.CopyTo(absl::MakeSpan(values));
+  return values;
+}
+
+// A shard of zeros whose first `trained` elements descend.
+ShardState Shard(uint64_t elements, uint64_t trained, const OptimizerConfig& config = kSgd) {
+  ShardState shard({.begin = 0, .end = elements, .trained = trained}, config, /*chunk_elements=*/16);
+  const std::vector<float> zeros(elements, 0);
+  EXPECT_TRUE(shard.Seed(ByteSegments(Raw(zeros))).ok());
+  return shard;
+}
+
+std::vector<float> Ramp(size_t size, float first = 0.1f) {
+  std::vector<float> values(size);
+  for (size_t i = 0; i < size; ++i) values[i] = first + 0.3f * static_cast<float>(i);
+  return values;
+}
+
+TEST(ShardState, WeightedMeanIsTheJoinedBatch) {
+  // Means over 1 and 3 samples; their joined batch has the mean (a + 3 b) / 4.
+  const std::vector<float> a = Ramp(40), b = Ramp(40, -2);
+  std::vector<float> joined(40);
+  for (size_t i = 0; i < 40; ++i) joined[i] = (a[i] + 3 * b[i]) / 4;
+  ShardState parts = Shard(40, 40), whole = Shard(40, 40);
+  parts.Apply({Part(a, 0.25), Part(b, 0.75)}, {.samples = 4});
+  whole.Apply({Part(joined)}, {.samples = 4});
+  const std::vector<float> got = Weights(parts.View()), want = Weights(whole.View());
+  for (size_t i = 0; i < 40; ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i;
+  EXPECT_EQ(parts.samples_applied(), 4u);
+}
+
+TEST(ShardState, WeightsWithALongTailOfBlocksAreSummedEverywhere) {
+  const size_t size = 3 * Slice::kBlockElements + 7;
+  ShardState shard({.begin = 0, .end = size, .trained = size}, kSgd, /*chunk_elements=*/2 * Slice::kBlockElements);
+  const std::vector<float> zeros(size, 0), ones(size, 1), threes(size, 3);
+  ASSERT_TRUE(shard.Seed(ByteSegments(Raw(zeros))).ok());
+  shard.Apply({Part(ones, 0.5), Part(threes, 0.5)}, {});
+  EXPECT_EQ(Weights(shard.View()), std::vector<float>(size, -1));
+}
+
+TEST(ShardState, ClipsEachContributionByItsOwnNorm) {
+  OptimizerConfig config = kSgd;
+  config.clip_norm = 2;
+  ShardState shard = Shard(4, 4, config);
+  const std::vector<float> large(4, 8), small(4, 1);
+  Contribution first = Part(large, 0.5), second = Part(small, 0.5);
+  first.gradient_norm = 16;
+  second.gradient_norm = 2;
+  shard.Apply({first, second}, {});
+  // -0.5 x (0.5 x 8 x 2/16 + 0.5 x 1)
+  EXPECT_EQ(Weights(shard.View()), std::vector<float>(4, -0.5f));
+}
+
+TEST(ShardState, LearningRateScaleTouchesRateAndDecoupledDecayOnly) {
+  const OptimizerConfig config{.kind = OptimizerKind::kAdamW, .lr = 0.1, .weight_decay = 0.5, .epsilon = 1e-30};
+  ShardState shard({.begin = 0, .end = 1, .trained = 1}, config, 16);
+  const std::vector<float> one = {1}, gradient = {0.25f};
+  ASSERT_TRUE(shard.Seed(ByteSegments(Raw(one))).ok());
+  shard.Apply({Part(gradient)}, {.lr_scale = 0.5});
+  // Adam's first step is lr x sign(gradient), whatever scale the gradient has.
+  EXPECT_NEAR(Weights(shard.View())[0], (1 - 0.05 * 0.5) - 0.05, 1e-6);
+  EXPECT_FLOAT_EQ(shard.optimizer().array(0)[0], 0.1f * 0.25f);
+}
+
+TEST(ShardState, AveragedElementsMoveTowardsTheMeanAndAreNotClipped) {
+  OptimizerConfig config = kSgd;
+  config.clip_norm = 1;
+  ShardState shard = Shard(20, 18, config);
+  const std::vector<float> ones(20, 1), threes(20, 3);
+  Contribution first = Part(ones, 0.5), second = Part(threes, 0.5);
+  first.gradient_norm = second.gradient_norm = 100;
+  shard.Apply({first, second}, {.average_rate = 0.25});
+  const std::vector<float> values = Weights(shard.View());
+  EXPECT_FLOAT_EQ(values[17], -0.5f * 0.02f);
+  EXPECT_FLOAT_EQ(values[18], 0.5f);
+  EXPECT_FLOAT_EQ(values[19], 0.5f);
+}
+
+TEST(ShardState, AverageRateOneTakesThePushedValues) {
+  ShardState shard = Shard(3, 0);
+  const std::vector<float> first = {1e8f, -3, 0.1f}, second = {1, 0.3f, 1e-30f};
+  shard.Apply({Part(first)}, {});
+  shard.Apply({Part(second)}, {});
+  EXPECT_EQ(Weights(shard.View()), second);
+}
+
+// The bytes as two segments, cut anywhere, the second one at an odd address.
+TEST(ShardState, StraddlingSegmentsGiveTheSameBitsAtEveryCut) {
+  const std::vector<float> gradient = Ramp(37);
+  const absl::Span<const std::byte> raw = Raw(gradient);
+  ShardState whole = Shard(37, 30);
+  whole.Apply({Part(gradient)}, {});
+  for (size_t cut = 0; cut <= raw.size(); ++cut) {
+    const std::vector<std::byte> front(raw.begin(), raw.begin() + static_cast<ptrdiff_t>(cut));
+    std::vector<std::byte> back(raw.size() - cut + 1);
+    std::copy(raw.begin() + static_cast<ptrdiff_t>(cut), raw.end(), back.begin() + 1);
+    Contribution part;
+    part.bytes.Append(front);
+    part.bytes.Append(absl::MakeConstSpan(back).subspan(1));
+    ASSERT_TRUE(CheckFinite(part.bytes));
+    ShardState shard = Shard(37, 30);
+    shard.Apply({part}, {});
+    ASSERT_EQ(Weights(shard.View()), Weights(whole.View())) << "cut at byte " << cut;
+  }
+}
+
+TEST(ShardState, OneContributionOfWeightOneIsUsedAsItIs) {
+  const std::vector<float> gradient = Ramp(37), zeros(37, 0);
+  ShardState alone = Shard(37, 37), beside_nothing = Shard(37, 37);
+  alone.Apply({Part(gradient)}, {});
+  beside_nothing.Apply({Part(gradient, 1), Part(zeros, 0)}, {});
+  EXPECT_EQ(Weights(alone.View()), Weights(beside_nothing.View()));
+}
+
+TEST(ShardState, ViewsAreUnchangedByLaterSteps) {
+  ShardState shard = Shard(40, 40);
+  const SliceView before = shard.View();
+  const std::vector<float> ones(40, 1);
+  shard.Apply({Part(ones)}, {});
+  EXPECT_EQ(Weights(before), std::vector<float>(40, 0));
+  EXPECT_EQ(Weights(shard.View()), std::vector<float>(40, -0.5f));
+}
+
+TEST(ShardState, ScheduleRunsOnSamplesApplied) {
+  OptimizerConfig config = kSgd;
+  config.schedule = {.kind = ScheduleKind::kStep, .every_samples = 100, .gamma = 0.5};
+  ShardState shard = Shard(1, 1, config);
+  const std::vector<float> one = {1};
+  shard.Apply({Part(one)}, {.samples = 100});
+  EXPECT_EQ(shard.learning_rate(), 0.25);
+  shard.Apply({Part(one)}, {.samples = 64});
+  EXPECT_EQ(Weights(shard.View())[0], -0.75f);
+  EXPECT_EQ(shard.samples_applied(), 164u);
+}
+
+TEST(ShardState, ShardOfNoElementsTakesItsSteps) {
+  ShardState shard = Shard(0, 0);
+  shard.Apply({Contribution{}}, {.samples = 8});
+  EXPECT_EQ(shard.samples_applied(), 8u);
+}
+
+TEST(Seed, RefusesWrongLengthsAndNamesBoth) {
+  ShardState shard({.begin = 10, .end = 14, .trained = 4}, kSgd, 16);
+  const std::vector<float> three(3, 1);
+  const absl::Status status = shard.Seed(ByteSegments(Raw(three)));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("12 bytes"));
+  EXPECT_THAT(status.message(), HasSubstr("takes 16"));
+  EXPECT_FALSE(shard.seeded());
+}
+
+TEST(Seed, RefusesValuesThatAreNotFiniteAndChangesNothing) {
+  ShardState shard({.begin = 0, .end = 2, .trained = 2}, kSgd, 16);
+  const std::vector<float> bad = {1, std::numeric_limits<float>::quiet_NaN()};
+  EXPECT_EQ(shard.Seed(ByteSegments(Raw(bad))).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(shard.seeded());
+  EXPECT_EQ(Weights(shard.View()), std::vector<float>(2, 0));
+}
+
+TEST(Seed, IsTakenOnce) {
+  ShardState shard = Shard(2, 2);
+  const std::vector<float> again = {1, 2};
+  EXPECT_EQ(shard.Seed(ByteSegments(Raw(again))).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Weights(shard.View()), std::vector<float>(2, 0));
+}
+
+TEST(CheckFinite, FindsABadValueAtEveryPlaceAndCut) {
+  constexpr size_t kSize = 9;
+  for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::signaling_NaN()}) {
+    for (size_t place = 0; place < kSize; ++place) {
+      std::vector<float> values(kSize, std::numeric_limits<float>::max());
+      std::memcpy(&values[place], &bad, sizeof(bad));
+      for (size_t cut = 0; cut <= kSize * sizeof(float); ++cut) {
+        ByteSegments bytes(Raw(values).first(cut));
+        bytes.Append(Raw(values).subspan(cut));
+        ASSERT_FALSE(CheckFinite(bytes)) << bad << " at " << place << ", cut at byte " << cut;
+      }
+    }
+  }
+}
+
+TEST(CheckFinite, TakesAllFiniteValues) {
+  using Limits = std::numeric_limits<float>;
+  const std::vector<float> values = {0, -0.0f, Limits::max(), Limits::lowest(), Limits::denorm_min(), Limits::min()};
+  EXPECT_TRUE(CheckFinite(ByteSegments(Raw(values))));
+  EXPECT_TRUE(CheckFinite(ByteSegments()));
+}
+
+TEST(CheckFinite, RefusesPartsOfAFloat) {
+  const std::vector<float> values(4, 1);
+  EXPECT_FALSE(CheckFinite(ByteSegments(Raw(values).first(15))));
+}
+
+}  // namespace
+}  // namespace slackline::ps
