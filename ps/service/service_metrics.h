@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-
 #include <map>
 
 #include "absl/status/status.h"

@@ -104,10 +104,9 @@ class ShardHost {
   void Begin(const Caller& caller, const wire::PushChunk& chunk);
   // What to do with the sub-push that this chunk begins; an error is for the caller.
   absl::StatusOr<Arriving> Admit(const Caller& caller, const wire::PushChunk& chunk);
-  absl::StatusOr<Arriving> AdmitSeed(const wire::PushChunk& chunk);
+  absl::StatusOr<Arriving> AdmitSeed(const Caller& caller, const wire::PushChunk& chunk);
   void Commit(const Caller& caller, const wire::PushChunk& chunk, Arriving arriving);
   void CommitSeed(const Caller& caller, Arriving arriving);
-  void AnswerSeed(Peer& peer, bool applied);
 
   void Execute(const Actions& actions);
   void Execute(const ApplyAction& apply);
@@ -134,7 +133,7 @@ class ShardHost {
   const TimeSource& time_;
   Engine engine_;
   ShardState state_;
-  Version version_;  // of state_; the engine's may be ahead while actions are carried out
+  Version version_;                   // of state_; the engine's may be ahead while actions are carried out
   std::map<Sender, Member> members_;  // with an open stream
   std::map<const Peer*, Arriving> arriving_;
   std::map<PushRef, Held> held_;  // complete and checked

@@ -37,8 +37,8 @@ absl::Status StagedPush::Add(const Chunk& chunk, const Limits& limits, rpc::Payl
                                                    "have at least ", kChunkBytesMin));
   }
   if (!CheckFinite(payload.segments())) {
-    return absl::InvalidArgumentError(absl::StrCat("a value of elements ", received, " to ", received + elements,
-                                                   " is not finite"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a value of elements ", received, " to ", received + elements, " is not finite"));
   }
   bytes_.Append(payload.segments());
   chunks_.push_back(std::move(payload));

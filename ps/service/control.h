@@ -1,0 +1,35 @@
+// What the scheduler tells a server: synchronous calls, whose work the sequencer thread does.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "parameter_server.grpc.pb.h"
+#include "ps/service/mailbox.h"
+#include "ps/service/shard_table.h"
+
+namespace slackline::ps {
+
+// Thread-safety: safe; gRPC calls it from its own threads.
+// Ownership:     borrows the mailbox, and the table for use on the sequencer thread.
+class ControlService : public wire::ParameterServerControl::Service {
+ public:
+  // `stop` runs on the sequencer thread. A call waits for the sequencer for at most `timeout`.
+  ControlService(Mailbox& mailbox, ShardTable& table, absl::Duration timeout,
+                 std::function<void(const std::string& reason)> stop);
+
+  grpc::Status InstallShards(grpc::ServerContext* context, const wire::InstallShardsRequest* request,
+                             wire::InstallShardsReply* reply) override;
+  grpc::Status SetMembers(grpc::ServerContext* context, const wire::SetMembersRequest* request,
+                          wire::SetMembersReply* reply) override;
+  grpc::Status Stop(grpc::ServerContext* context, const wire::StopRequest* request, wire::StopReply* reply) override;
+
+ private:
+  Mailbox& mailbox_;
+  ShardTable& table_;
+  const absl::Duration timeout_;
+  const std::function<void(const std::string& reason)> stop_;
+};
+
+}  // namespace slackline::ps

@@ -1,0 +1,157 @@
+#include "ps/service/exchange.h"
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/logging.h"
+#include "common/rpc/channel.h"
+
+namespace slackline::ps {
+namespace {
+
+// How long streams and control calls may take to end.
+constexpr absl::Duration kShutdown = absl::Milliseconds(500);
+
+std::chrono::system_clock::time_point After(absl::Duration wait) {
+  return std::chrono::system_clock::now() + absl::ToChronoMicroseconds(wait);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Exchange>> Exchange::Start(ExchangeOptions options, Metrics& metrics,
+                                                          const TimeSource& time) {
+  std::unique_ptr<Exchange> exchange(new Exchange(std::move(options), metrics, time));
+  if (absl::Status status = exchange->Listen(); !status.ok()) return status;
+  return exchange;
+}
+
+Exchange::Exchange(ExchangeOptions options, Metrics& metrics, const TimeSource& time)
+    : options_(std::move(options)),
+      metrics_(metrics),
+      time_(time),
+      table_(options_.job, options_.timeouts, metrics_, time_, [flag = unpinned_] { flag->store(true); }) {}
+
+absl::Status Exchange::Listen() {
+  grpc::ServerBuilder builder;
+  rpc::SetDataServerArguments(builder);
+  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port_);
+  // Control calls are rare: one thread waits for them, and a second while one is busy.
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+  queue_ = builder.AddCompletionQueue();
+  mailbox_ = std::make_unique<Mailbox>(queue_.get(), static_cast<Event*>(&mail_event_));
+  control_ = std::make_unique<ControlService>(*mailbox_, table_, options_.timeouts.worker_dead(),
+                                              [this](const std::string& reason) { Stop(reason); });
+  builder.RegisterService(&service_);
+  builder.RegisterService(control_.get());
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port_ == 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen));
+  }
+  AwaitStream();
+  tick_.Set(queue_.get(), After(options_.timeouts.heartbeat), static_cast<Event*>(&tick_event_));
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+Exchange::~Exchange() {
+  if (thread_.joinable()) {
+    mailbox_->Post([this] {
+      stopping_ = true;
+      tick_.Cancel();
+      EndStreams(absl::UnavailableError("the server is stopping"));
+    });
+    // Returns when all calls are gone; the sequencer goes on finishing them meanwhile.
+    server_->Shutdown(After(kShutdown));
+    mailbox_->Close();
+    queue_->Shutdown();
+    thread_.join();
+  } else if (server_ != nullptr) {
+    server_->Shutdown();
+    queue_->Shutdown();
+  }
+}
+
+absl::Status Exchange::SetIdentity(const ServerIdentity& identity) {
+  return mailbox_
+      ->Ask<bool>(
+          [this, identity] {
+            table_.SetIdentity(identity);
+            return true;
+          },
+          options_.timeouts.worker_dead())
+      .status();
+}
+
+absl::StatusOr<ShardTable::Progress> Exchange::progress() {
+  return mailbox_->Ask<ShardTable::Progress>([this] { return table_.progress(); }, options_.timeouts.heartbeat);
+}
+
+// --- The sequencer ----------------------------------------------------------------------------------------------
+
+void Exchange::Run() {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_->Next(&tag, &ok)) {
+    static_cast<Event*>(tag)->Happened(ok);
+    if (unpinned_->exchange(false)) table_.Retry();
+  }
+}
+
+void Exchange::OnTick() {
+  if (stopping_) return;
+  table_.Tick();
+  EndSilentStreams();
+  metrics_.streams.Set(static_cast<double>(streams_.size()));
+  tick_.Set(queue_.get(), After(options_.timeouts.heartbeat), static_cast<Event*>(&tick_event_));
+}
+
+void Exchange::Stop(const std::string& reason) {
+  EndStreams(absl::UnavailableError(absl::StrCat("the server is stopping: ", reason)));
+  if (options_.on_stop != nullptr) options_.on_stop(reason);
+}
+
+// --- Streams ----------------------------------------------------------------------------------------------------
+
+void Exchange::AwaitStream() {
+  auto* stream = new Stream(*this, table_, metrics_);  // deleted in Finished()
+  stream->Request(service_, queue_.get());
+}
+
+absl::Status Exchange::Accepted(Stream& stream) {
+  streams_.insert(&stream);
+  stream.accepted_at = time_.Now();
+  if (stopping_) return absl::UnavailableError("the server is stopping");
+  AwaitStream();
+  if (streams_.size() > options_.job.limits().streams_max()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the server has ", streams_.size() - 1, " streams; allowed are ",
+                                                     options_.job.limits().streams_max()));
+  }
+  return absl::OkStatus();
+}
+
+void Exchange::Finished(Stream& stream) {
+  streams_.erase(&stream);
+  delete &stream;
+}
+
+// A stream without a Hello holds a place that a worker may need.
+void Exchange::EndSilentStreams() {
+  const absl::Time since = time_.Now() - options_.timeouts.worker_dead();
+  std::vector<Stream*> silent;
+  for (Stream* stream : streams_) {
+    if (!stream->heard && stream->accepted_at < since) silent.push_back(stream);
+  }
+  for (Stream* stream : silent) {
+    stream->End(absl::DeadlineExceededError(
+        absl::StrCat("no Hello within ", absl::FormatDuration(options_.timeouts.worker_dead()))));
+  }
+}
+
+void Exchange::EndStreams(const absl::Status& status) {
+  for (Stream* stream : std::vector<Stream*>(streams_.begin(), streams_.end())) stream->End(status);
+}
+
+}  // namespace slackline::ps

@@ -1,0 +1,104 @@
+// The server process's gRPC side: one completion queue and one thread, which is also the sequencer of all shards.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/grpcpp.h>
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/timeouts.h"
+#include "job.pb.h"
+#include "ps/service/control.h"
+#include "ps/service/mailbox.h"
+#include "ps/service/service_metrics.h"
+#include "ps/service/shard_table.h"
+#include "ps/service/stream.h"
+
+namespace slackline::ps {
+
+struct ExchangeOptions {
+  // host:port; port 0 lets the system choose.
+  std::string listen = "127.0.0.1:0";
+  job::Job job;
+  Timeouts timeouts;
+  // The scheduler has told the process to end. Runs on the sequencer thread; must not block.
+  std::function<void(const std::string& reason)> on_stop;
+};
+
+// Thread-safety: port(), SetIdentity() and progress() are safe.
+// Threads:       one (the sequencer), born in Start(), joined in the destructor; gRPC's own for control calls.
+// Ownership:     borrows metrics and time.
+class Exchange : private StreamOwner {
+ public:
+  //   kUnavailable  the address cannot be listened on
+  static absl::StatusOr<std::unique_ptr<Exchange>> Start(ExchangeOptions options, Metrics& metrics,
+                                                         const TimeSource& time);
+  // Ends all streams with UNAVAILABLE.
+  ~Exchange() override;
+
+  uint16_t port() const { return static_cast<uint16_t>(port_); }
+
+  // Who this process is; until then shards are not taken.
+  absl::Status SetIdentity(const ServerIdentity& identity);
+  //   kDeadlineExceeded  the sequencer is busy
+  absl::StatusOr<ShardTable::Progress> progress();
+
+ private:
+  // An event that calls a method.
+  class Call : public Event {
+   public:
+    Call(Exchange* exchange, void (Exchange::*method)()) : exchange_(exchange), method_(method) {}
+    void Happened(bool /*ok*/) override { (exchange_->*method_)(); }
+
+   private:
+    Exchange* const exchange_;
+    void (Exchange::*const method_)();
+  };
+
+  Exchange(ExchangeOptions options, Metrics& metrics, const TimeSource& time);
+  absl::Status Listen();
+
+  absl::Status Accepted(Stream& stream) override;
+  void Finished(Stream& stream) override;
+
+  void Run();
+  void OnTick();
+  void OnMail() { mailbox_->Deliver(); }
+  void AwaitStream();
+  void EndSilentStreams();
+  void EndStreams(const absl::Status& status);
+  void Stop(const std::string& reason);
+
+  const ExchangeOptions options_;
+  ServiceMetrics metrics_;
+  const TimeSource& time_;
+  // Set when a version is let go, on any thread; shared with views that gRPC may hold longest.
+  const std::shared_ptr<std::atomic<bool>> unpinned_ = std::make_shared<std::atomic<bool>>(false);
+
+  Call tick_event_{this, &Exchange::OnTick};
+  Call mail_event_{this, &Exchange::OnMail};
+  ExchangeService service_;
+  std::unique_ptr<ControlService> control_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+
+  // The sequencer's.
+  ShardTable table_;
+  std::set<Stream*> streams_;  // accepted; owned
+  grpc::Alarm tick_;
+  bool stopping_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace slackline::ps

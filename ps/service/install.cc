@@ -1,0 +1,138 @@
+// What the scheduler gives a server: its shards, and the set of live workers.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/logging.h"
+#include "ps/optimizer_config.h"
+#include "ps/service/shard_table.h"
+
+namespace slackline::ps {
+namespace {
+
+Mode ToMode(job::Consistency::Mode mode) {
+  switch (mode) {
+    case job::Consistency::ASYNC:
+      return Mode::kAsync;
+    case job::Consistency::SSP:
+      return Mode::kSsp;
+    case job::Consistency::BSP:
+      return Mode::kBsp;
+  }
+  return Mode::kSsp;
+}
+
+uint64_t Bytes(const wire::ShardSpec& spec) { return (spec.end() - spec.begin()) * sizeof(float); }
+
+uint64_t BytesOfAll(const wire::InstallShardsRequest& request) {
+  uint64_t bytes = 0;
+  for (const wire::ShardSpec& spec : request.shards()) bytes += Bytes(spec);
+  return bytes;
+}
+
+uint64_t StagingBytesMax(const job::Job& job, const wire::InstallShardsRequest& request) {
+  if (job.limits().staging_bytes_max() > 0) return job.limits().staging_bytes_max();
+  return BytesOfAll(request) * (uint64_t{job.wire().window()} * job.cluster().workers() + 1);
+}
+
+}  // namespace
+
+absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
+  if (absl::Status status = CheckInstall(request); !status.ok()) return status;
+  if (!installed_.empty()) return absl::OkStatus();  // the same again
+  if (absl::Status status = CheckExtents(request); !status.ok()) return status;
+  budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
+  for (const wire::ShardSpec& spec : request.shards()) {
+    hosts_[spec.shard()] = std::make_unique<ShardHost>(MakeConfig(request, spec), *budget_, metrics_, time_);
+  }
+  generation_ = Generation(request.generation());
+  installed_ = request.SerializeAsString();
+  log::Info("holds ", hosts_.size(), " shards, ", BytesOfAll(request), " bytes of weights; stages at most ",
+            budget_->bytes_max(), " bytes");
+  return absl::OkStatus();
+}
+
+absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request) const {
+  if (identity_.server == ServerId()) {
+    return absl::UnavailableError("the server has not heard its own number yet; try again");
+  }
+  if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
+  if (ServerId(request.server()) != identity_.server) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("shards for server ", request.server(), "; this is server ", identity_.server.value()));
+  }
+  if (!installed_.empty() && installed_ != request.SerializeAsString()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("other shards are installed (generation ", generation_.value(), "); moving shards is not known"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request) const {
+  if (request.shards().empty()) return absl::InvalidArgumentError("no shards; allowed is at least 1");
+  std::set<uint32_t> seen;
+  for (const wire::ShardSpec& spec : request.shards()) {
+    if (spec.begin() > spec.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shard ", spec.shard(), " begins at ", spec.begin(), " and ends at ", spec.end()));
+    }
+    if (!seen.insert(spec.shard()).second) {
+      return absl::InvalidArgumentError(absl::StrCat("shard ", spec.shard(), " is there twice"));
+    }
+  }
+  // bsp holds the pushes of all workers until the slowest one's is there: less room would stop it for good.
+  const bool bsp = job_.consistency().mode() == job::Consistency::BSP;
+  const uint64_t needed = BytesOfAll(request) * (bsp ? job_.cluster().workers() : 1);
+  if (StagingBytesMax(job_, request) < needed) {
+    return absl::InvalidArgumentError(absl::StrCat("limits.staging_bytes_max is ", StagingBytesMax(job_, request),
+                                                   "; these shards need at least ", needed));
+  }
+  return absl::OkStatus();
+}
+
+ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const {
+  ShardConfig config;
+  config.shard = ShardId(spec.shard());
+  config.extent.begin = spec.begin();
+  config.extent.end = spec.end();
+  config.extent.trained = std::clamp(request.trained_elements(), spec.begin(), spec.end()) - spec.begin();
+  config.optimizer = MakeOptimizerConfig(job_, request.samples_per_epoch());
+  config.engine.mode = ToMode(job_.consistency().mode());
+  config.engine.staleness_max = job_.consistency().staleness_max();
+  config.engine.samples_nominal = job_.training().batch_size();
+  config.engine.notice_every = timeouts_.notice();
+  config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);
+  config.chunk_bytes_max = job_.wire().chunk_bytes();
+  config.pinned_versions_max = job_.limits().pinned_versions_max();
+  config.on_unpinned = on_unpinned_;
+  return config;
+}
+
+absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMembersRequest& request) {
+  if (installed_.empty()) return absl::FailedPreconditionError("members before shards: install the shards first");
+  if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
+  if (Generation(request.generation()) != generation_) {
+    return absl::FailedPreconditionError(absl::StrCat("members of shard map generation ", request.generation(),
+                                                      "; the server is at ", generation_.value()));
+  }
+  std::vector<MemberEntry> members;
+  std::set<Sender> senders;
+  for (const wire::Member& member : request.members()) {
+    members.push_back({{WorkerId(member.worker()), Incarnation(member.incarnation())}, member.name()});
+    senders.insert(members.back().sender);
+  }
+  wire::SetMembersReply reply;
+  reply.set_epoch(request.epoch());
+  for (const auto& [id, host] : hosts_) {
+    if (absl::Status status = host->SetMembers(Epoch(request.epoch()), members); !status.ok()) return status;
+    reply.set_clock_min_largest(std::max(reply.clock_min_largest(), host->engine().clock_min().value()));
+  }
+  EndWhere([&](const Caller& caller) { return !caller.reader && !senders.contains(caller.sender); },
+           absl::FailedPreconditionError(
+               absl::StrCat("the worker is not in the set of members any more (epoch ", request.epoch(), ")")));
+  return reply;
+}
+
+}  // namespace slackline::ps

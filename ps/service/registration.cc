@@ -1,0 +1,105 @@
+#include "ps/service/registration.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+#include "common/rpc/channel.h"
+
+namespace slackline::ps {
+namespace {
+
+// Codes after which the scheduler may still come (back).
+bool MayComeBack(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
+
+}  // namespace
+
+Registration::Registration(RegistrationOptions options, Exchange& exchange)
+    : options_(std::move(options)),
+      exchange_(exchange),
+      scheduler_(wire::Scheduler::NewStub(rpc::ControlChannel(options_.scheduler))),
+      thread_([this] { Run(); }) {}
+
+Registration::~Registration() {
+  stop_.Notify();
+  thread_.join();
+}
+
+void Registration::Run() {
+  absl::Status status = Register();
+  if (status.ok()) status = BeatUntilEnd();
+  if (stop_.HasBeenNotified()) return;
+  if (status.ok()) log::Info("leaves: ", leave_reason_);
+  options_.on_end(status);
+}
+
+absl::Status Registration::Register() {
+  wire::RegisterServerRequest request;
+  request.set_name(options_.name);
+  request.set_address(options_.address);
+  request.set_job_fingerprint(options_.job_fingerprint);
+  const absl::Time give_up = absl::Now() + options_.timeouts.startup;
+  absl::Duration back_off = options_.timeouts.heartbeat / 3;
+  while (true) {
+    auto context = rpc::ContextWithTimeout(options_.timeouts.worker_dead());
+    const absl::Status status = rpc::FromGrpc(scheduler_->RegisterServer(context.get(), request, &self_));
+    if (status.ok()) break;
+    if (!MayComeBack(status) || absl::Now() >= give_up) {
+      return absl::Status(status.code(), absl::StrCat("the scheduler at ", options_.scheduler,
+                                                      " did not take this server: ", status.message()));
+    }
+    if (Stopped(back_off)) return absl::CancelledError("stopped");
+    back_off = std::min(2 * back_off, options_.timeouts.notice());
+  }
+  log::Info("is server ", self_.server(), " (incarnation ", self_.incarnation(), ") at ", options_.address);
+  return exchange_.SetIdentity({JobId(self_.job()), ServerId(self_.server())});
+}
+
+absl::Status Registration::BeatUntilEnd() {
+  absl::Time heard = absl::Now();
+  while (!Stopped(options_.timeouts.heartbeat)) {
+    const absl::StatusOr<bool> leave = Beat();
+    if (leave.ok()) {
+      if (*leave) return absl::OkStatus();
+      heard = absl::Now();
+      continue;
+    }
+    if (!MayComeBack(leave.status())) {
+      return absl::Status(leave.status().code(),
+                          absl::StrCat("the scheduler has put this server out: ", leave.status().message()));
+    }
+    const absl::Duration silent = absl::Now() - heard;
+    if (silent >= options_.timeouts.worker_dead()) {
+      return absl::UnavailableError(absl::StrCat(
+          "the scheduler at ", options_.scheduler, " has not answered for ", absl::FormatDuration(silent),
+          " (allowed are ", absl::FormatDuration(options_.timeouts.worker_dead()), "): ", leave.status().message()));
+    }
+  }
+  return absl::CancelledError("stopped");
+}
+
+absl::StatusOr<bool> Registration::Beat() {
+  // A busy sequencer is no reason to fall silent: the last numbers go out again.
+  if (const absl::StatusOr<ShardTable::Progress> now = exchange_.progress(); now.ok()) progress_ = *now;
+  wire::HeartbeatRequest request;
+  request.set_job(self_.job());
+  request.set_role(wire::MEMBER_ROLE_SERVER);
+  request.set_member(self_.server());
+  request.set_incarnation(self_.incarnation());
+  wire::ServerProgress& progress = *request.mutable_server();
+  progress.set_version_min(progress_.version_min);
+  progress.set_version_max(progress_.version_max);
+  progress.set_seeded(progress_.seeded);
+  progress.set_staging_bytes(progress_.staging_bytes);
+  progress.set_resident_bytes(ResidentBytes());
+  auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
+  wire::HeartbeatReply reply;
+  const absl::Status status = rpc::FromGrpc(scheduler_->Heartbeat(context.get(), request, &reply));
+  if (!status.ok()) return status;
+  leave_reason_ = reply.leave_reason();
+  return reply.leave();
+}
+
+}  // namespace slackline::ps

@@ -1,0 +1,63 @@
+// The server's tie to its scheduler: registers, sends heartbeats, and ends the process when the tie breaks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
+#include "common/timeouts.h"
+#include "ps/service/exchange.h"
+#include "scheduler.grpc.pb.h"
+
+namespace slackline::ps {
+
+struct RegistrationOptions {
+  // host:port of the scheduler.
+  std::string scheduler;
+  std::string name;
+  // host:port that others reach this server at.
+  std::string address;
+  uint64_t job_fingerprint = 0;
+  Timeouts timeouts;
+  // Called once, on the registration's thread, when there is no more reason to serve: OK when the scheduler said
+  // leave, else what broke. Must not block.
+  std::function<void(const absl::Status& status)> on_end;
+};
+
+// Thread-safety: none needed; it has no methods.
+// Threads:       one, born in the constructor, joined in the destructor (which waits for a call in flight: its
+//                deadline is three heartbeats).
+// Ownership:     borrows the exchange.
+class Registration {
+ public:
+  Registration(RegistrationOptions options, Exchange& exchange);
+  ~Registration();
+
+ private:
+  void Run();
+  //   kUnavailable, kDeadlineExceeded  the scheduler did not answer within timeouts.startup
+  absl::Status Register();
+  // One heartbeat. True when the scheduler says leave.
+  absl::StatusOr<bool> Beat();
+  // Heartbeats until the tie ends.
+  absl::Status BeatUntilEnd();
+  bool Stopped(absl::Duration wait) { return stop_.WaitForNotificationWithTimeout(wait); }
+
+  const RegistrationOptions options_;
+  Exchange& exchange_;
+  const std::unique_ptr<wire::Scheduler::Stub> scheduler_;
+  absl::Notification stop_;
+  // The thread's.
+  wire::RegisterServerReply self_;
+  ShardTable::Progress progress_;
+  std::string leave_reason_;
+
+  std::thread thread_;
+};
+
+}  // namespace slackline::ps

@@ -1,0 +1,197 @@
+// What the engine decided is done here, in its order; and pulls are served.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/logging.h"
+#include "ps/service/shard_host.h"
+
+namespace slackline::ps {
+namespace {
+
+wire::DiscardReason ToWire(DiscardReason reason) {
+  switch (reason) {
+    case DiscardReason::kNone:
+      return wire::DISCARD_NONE;
+    case DiscardReason::kLineage:
+      return wire::DISCARD_LINEAGE;
+    case DiscardReason::kLate:
+      return wire::DISCARD_LATE;
+  }
+  return wire::DISCARD_NONE;
+}
+
+}  // namespace
+
+void ShardHost::Execute(const Actions& actions) {
+  for (const Action& action : actions) {
+    std::visit([this](const auto& what) { Execute(what); }, action);
+  }
+}
+
+void ShardHost::Execute(const ApplyAction& apply) {
+  std::vector<Contribution> contributions;
+  for (const ApplyAction::Part& part : apply.parts) {
+    const auto held = held_.find(part.push);
+    SLACKLINE_CHECK(held != held_.end());
+    contributions.push_back({held->second.staged.bytes(), part.weight, held->second.gradient_norm});
+  }
+  const absl::Time begin = time_.Now();
+  state_.Apply(contributions, {apply.lr_scale, apply.average_rate, apply.samples});
+  metrics_.apply_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
+  version_ = apply.version;
+  for (const ApplyAction::Part& part : apply.parts) held_.erase(part.push);
+}
+
+void ShardHost::Execute(const DropAction& drop) { held_.erase(drop.push); }
+
+void ShardHost::Execute(const AnswerAction& action) {
+  const Answer& answer = action.answer;
+  const bool applied = answer.outcome == Outcome::kApplied;
+  if (!action.repeated) {
+    (applied ? metrics_.pushes_applied : metrics_.pushes_discarded).Add();
+    if (applied) metrics_.staleness.Observe(static_cast<double>(answer.staleness));
+  }
+  Peer* const peer = Find(action.sender);
+  if (peer == nullptr) return;  // it repeats the push when it is back
+  wire::ServerFrame frame;
+  wire::PushAnswer& out = *frame.mutable_answer();
+  out.set_shard(config_.shard.value());
+  out.set_sequence(answer.sequence.value());
+  out.set_outcome(applied ? wire::OUTCOME_APPLIED : wire::OUTCOME_DISCARDED);
+  out.set_reason(ToWire(answer.reason));
+  slackline::ps::ToWire(answer.version, *out.mutable_version());
+  out.set_staleness(answer.staleness);
+  out.set_clock_min(engine_.clock_min().value());
+  peer->Send(frame);
+}
+
+void ShardHost::Execute(const RefuseAction& refuse) {
+  metrics_.Refused(refuse.status.code());
+  held_.erase({refuse.sender, refuse.sequence});  // a push that the engine holds is never refused
+  Peer* const peer = Find(refuse.sender);
+  if (peer == nullptr) return;
+  wire::ServerFrame frame;
+  wire::Refused& out = *frame.mutable_refused();
+  out.set_code(static_cast<uint32_t>(refuse.status.code()));
+  out.set_message(absl::StrCat("shard ", config_.shard.value(), ": ", refuse.status.message()));
+  out.set_shard(config_.shard.value());
+  out.set_sequence(refuse.sequence.value());
+  out.set_expected_sequence(refuse.expected.value());
+  peer->Send(frame);
+}
+
+void ShardHost::Execute(const WaitingAction& waiting) {
+  Peer* const peer = Find(waiting.sender);
+  if (peer == nullptr) return;
+  wire::ServerFrame frame;
+  wire::Waiting& out = *frame.mutable_waiting();
+  out.set_shard(config_.shard.value());
+  out.set_pull(waiting.id.value());
+  out.set_culprit(waiting.culprit.value());
+  out.set_culprit_clock(waiting.culprit_clock.value());
+  out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(waiting.waited)));
+  out.set_message(absl::StrCat("shard ", config_.shard.value(), " waits for worker ", waiting.culprit.value(), " (",
+                               waiting.culprit_name, "), which is at clock ", waiting.culprit_clock.value(), ", since ",
+                               absl::FormatDuration(waiting.waited),
+                               "; it goes on when that worker pushes, or when the scheduler declares it dead"));
+  peer->Send(frame);
+}
+
+void ShardHost::Execute(const LostAction& lost) {
+  const uint64_t count = lost.to.value() - lost.from.value();
+  lost_ += count;
+  metrics_.pushes_lost.Add(static_cast<double>(count));
+  log::Warning("shard ", config_.shard.value(), ": pushes ", lost.from.value() + 1, " to ", lost.to.value(),
+               " of worker ", lost.sender.worker.value(), " were lost by a restore");
+}
+
+// --- Pulls ------------------------------------------------------------------------------------------------------
+
+void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known) {
+  Forget(caller.peer);  // a later pull takes the place of one that waits
+  const Asked asked{caller.peer, pull.id, known};
+  if (caller.reader) return Serve(asked);
+  const auto member = members_.find(caller.sender);
+  SLACKLINE_CHECK(member != members_.end() && member->second.peer == caller.peer);
+  member->second.asked = asked;
+  Actions actions;
+  engine_.Pull(pull, time_.Now(), actions);
+  Execute(actions);
+}
+
+void ShardHost::Execute(const ServeAction& serve) {
+  const auto member = members_.find(serve.sender);
+  if (member == members_.end() || member->second.asked.id != serve.id) return;
+  Serve(member->second.asked);
+}
+
+void ShardHost::Serve(const Asked& asked) {
+  if (TryServe(asked)) return;
+  const absl::Time now = time_.Now();
+  blocked_.push_back({asked, now, now + config_.engine.notice_every});
+}
+
+bool ShardHost::TryServe(const Asked& asked) {
+  if (!state_.seeded()) return false;
+  PullReply reply{config_.shard, asked.id, version_, engine_.clock_min(), nullptr};
+  if (asked.known != version_) {
+    reply.weights = Pin();
+    if (reply.weights == nullptr) return false;
+  }
+  asked.peer->Serve(std::move(reply));
+  return true;
+}
+
+std::shared_ptr<const PinnedView> ShardHost::Pin() {
+  std::erase_if(pinned_, [](const auto& view) { return view.expired(); });
+  for (const auto& weak : pinned_) {
+    auto view = weak.lock();
+    if (view != nullptr && view->version() == version_) return view;
+  }
+  // This one is superseded, too, by the next push.
+  if (pinned_.size() >= config_.pinned_versions_max) return nullptr;
+  auto view = std::make_shared<const PinnedView>(version_, state_.View(), config_.on_unpinned);
+  pinned_.push_back(view);
+  return view;
+}
+
+void ShardHost::Retry() {
+  if (blocked_.empty()) return;
+  std::vector<Blocked> waiting = std::move(blocked_);
+  blocked_.clear();
+  for (Blocked& blocked : waiting) {
+    if (!TryServe(blocked.asked)) blocked_.push_back(std::move(blocked));
+  }
+}
+
+void ShardHost::Forget(const Peer* peer) {
+  std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.asked.peer == peer; });
+}
+
+void ShardHost::Tick() {
+  const absl::Time now = time_.Now();
+  Retry();
+  for (Blocked& blocked : blocked_) NotifyBlocked(blocked, now);
+  Actions actions;
+  engine_.Tick(now, actions);
+  Execute(actions);
+}
+
+void ShardHost::NotifyBlocked(Blocked& blocked, absl::Time now) {
+  if (now < blocked.notice_at) return;
+  blocked.notice_at = now + config_.engine.notice_every;
+  wire::ServerFrame frame;
+  wire::Waiting& out = *frame.mutable_waiting();
+  out.set_shard(config_.shard.value());
+  out.set_pull(blocked.asked.id.value());
+  out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - blocked.since)));
+  out.set_message(absl::StrCat(
+      "shard ", config_.shard.value(), " waits for ",
+      state_.seeded() ? "slow readers of older versions; at most " : "initial weights, which the first worker sends",
+      state_.seeded() ? absl::StrCat(config_.pinned_versions_max, " are kept") : ""));
+  blocked.asked.peer->Send(frame);
+}
+
+}  // namespace slackline::ps

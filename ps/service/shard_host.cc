@@ -1,0 +1,209 @@
+// Callers and their pushes; what the engine makes of them is in shard_actions.cc.
+#include "ps/service/shard_host.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace slackline::ps {
+namespace {
+
+// Keeps weights n_i / n_nominal within what float32 steps survive.
+constexpr uint64_t kSamplesMax = uint64_t{1} << 30;
+
+absl::Status CheckTrailer(const wire::PushCommit& commit) {
+  if (!commit.has_base()) return absl::InvalidArgumentError("commit names no base version");
+  if (commit.samples() < 1 || commit.samples() > kSamplesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("commit says ", commit.samples(), " samples; allowed are 1 to ", kSamplesMax));
+  }
+  if (!std::isfinite(commit.gradient_norm()) || commit.gradient_norm() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradient_norm is ", commit.gradient_norm(), "; allowed is a finite number from 0"));
+  }
+  if (!std::isfinite(commit.loss())) {
+    return absl::InvalidArgumentError(absl::StrCat("loss is ", commit.loss(), "; allowed is a finite number"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& metrics, const TimeSource& time)
+    : config_(std::move(config)),
+      budget_(budget),
+      metrics_(metrics),
+      time_(time),
+      engine_(config_.engine),
+      state_(config_.extent, config_.optimizer, config_.chunk_elements),
+      version_(engine_.version()) {}
+
+// --- Streams ----------------------------------------------------------------------------------------------------
+
+absl::StatusOr<wire::ShardState> ShardHost::Hello(const Caller& caller, const HelloEvent& hello) {
+  Actions actions;
+  if (absl::Status status = engine_.Hello(hello, actions); !status.ok()) return status;
+  lost_ = 0;
+  Execute(actions);
+  // Only now: nothing goes to a new stream before its Welcome. An answer missed by that is asked for again.
+  members_[caller.sender] = Member{caller.peer, Asked()};
+  wire::ShardState state = Greet();
+  state.set_last_answered(engine_.clock(caller.sender.worker).value_or(Clock64()).value());
+  state.set_lost(lost_);
+  return state;
+}
+
+wire::ShardState ShardHost::Greet() const {
+  wire::ShardState state;
+  state.set_shard(config_.shard.value());
+  ToWire(version_, *state.mutable_version());
+  state.set_seeded(state_.seeded());
+  return state;
+}
+
+void ShardHost::Disconnected(const Caller& caller) {
+  arriving_.erase(caller.peer);
+  Forget(caller.peer);
+  if (Find(caller.sender) != caller.peer) return;  // a reader, or the worker has a newer stream
+  members_.erase(caller.sender);
+  engine_.Disconnected(caller.sender);
+}
+
+Peer* ShardHost::Find(const Sender& sender) const {
+  const auto member = members_.find(sender);
+  return member == members_.end() ? nullptr : member->second.peer;
+}
+
+absl::Status ShardHost::SetMembers(Epoch epoch, absl::Span<const MemberEntry> members) {
+  Actions actions;
+  absl::Status status = engine_.SetMembers(epoch, members, actions);
+  Execute(actions);
+  return status;
+}
+
+// --- Pushes -----------------------------------------------------------------------------------------------------
+
+void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload) {
+  if (chunk.offset() == 0) Begin(caller, chunk);
+  const auto found = arriving_.find(caller.peer);
+  if (found == arriving_.end() || found->second.sequence.value() != chunk.sequence() ||
+      found->second.seed != chunk.seed()) {
+    return Refuse(*caller.peer, chunk,
+                  absl::InvalidArgumentError(absl::StrCat("chunk at element ", chunk.offset(), " of push ",
+                                                          chunk.sequence(), ", which was not begun at element 0")));
+  }
+  Arriving& arriving = found->second;
+  if (arriving.fate == Fate::kStage) {
+    const absl::Status status = arriving.staged.Add(
+        {chunk.offset(), chunk.has_commit()}, {config_.extent.size(), config_.chunk_bytes_max}, std::move(payload));
+    if (!status.ok()) {
+      arriving.fate = Fate::kSwallow;
+      arriving.staged = StagedPush();
+      Refuse(*caller.peer, chunk, status);
+    }
+  }
+  if (!chunk.has_commit()) return;
+  Arriving complete = std::move(arriving);
+  arriving_.erase(found);
+  if (complete.fate != Fate::kSwallow) Commit(caller, chunk, std::move(complete));
+}
+
+void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
+  arriving_.erase(caller.peer);  // begun anew: what came of the last one is dropped
+  absl::StatusOr<Arriving> admitted = chunk.seed() ? AdmitSeed(caller, chunk) : Admit(caller, chunk);
+  if (!admitted.ok()) {
+    Refuse(*caller.peer, chunk, admitted.status());
+    admitted = Arriving{Sequence(), false, Fate::kSwallow, StagedPush()};
+  }
+  admitted->sequence = Sequence(chunk.sequence());
+  admitted->seed = chunk.seed();
+  arriving_[caller.peer] = *std::move(admitted);
+}
+
+absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const wire::PushChunk& chunk) {
+  const Sequence sequence(chunk.sequence());
+  if (caller.reader) return absl::InvalidArgumentError("a reader cannot push");
+  if (sequence == Sequence()) return absl::InvalidArgumentError("push has sequence 0; numbers begin at 1");
+  switch (engine_.Admit(caller.sender, sequence)) {
+    case Engine::Admission::kIgnore:
+      return Arriving{sequence, false, Fate::kAnswer, StagedPush()};
+    case Engine::Admission::kRefuse: {
+      // The engine says why itself.
+      Actions actions;
+      engine_.Push(PushEvent{caller.sender, sequence, version_, 1}, actions);
+      Execute(actions);
+      return Arriving{sequence, false, Fate::kSwallow, StagedPush()};
+    }
+    case Engine::Admission::kStage:
+      break;
+  }
+  if (!state_.seeded()) return absl::AbortedError("the shard has no initial weights yet; pull before pushing");
+  const Clock64 clock = engine_.clock(caller.sender.worker).value_or(Clock64());
+  if (sequence.value() - clock.value() > caller.window) {
+    return absl::ResourceExhaustedError(absl::StrCat("push ", sequence.value(), ": pushes from ", clock.value() + 1,
+                                                     " on are unanswered, the window allows ", caller.window));
+  }
+  absl::StatusOr<StagingBudget::Reservation> room = budget_.Reserve(config_.extent.size() * sizeof(float));
+  if (!room.ok()) return room.status();
+  return Arriving{sequence, false, Fate::kStage, StagedPush(*std::move(room))};
+}
+
+void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriving arriving) {
+  if (arriving.seed) return CommitSeed(caller, std::move(arriving));
+  const wire::PushCommit& commit = chunk.commit();
+  if (absl::Status status = CheckTrailer(commit); !status.ok()) return Refuse(*caller.peer, chunk, status);
+  const bool stage = engine_.Admit(caller.sender, arriving.sequence) == Engine::Admission::kStage;
+  if (stage && arriving.fate != Fate::kStage) {
+    return Refuse(*caller.peer, chunk, absl::UnavailableError("the shard has changed under this push; repeat it"));
+  }
+  if (stage) {
+    held_[{caller.sender, arriving.sequence}] = Held{std::move(arriving.staged), commit.gradient_norm()};
+  }
+  Actions actions;
+  engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples()}, actions);
+  Execute(actions);
+}
+
+// --- Initial weights --------------------------------------------------------------------------------------------
+
+absl::StatusOr<ShardHost::Arriving> ShardHost::AdmitSeed(const Caller& caller, const wire::PushChunk& chunk) {
+  if (caller.reader) return absl::InvalidArgumentError("a reader cannot send initial weights");
+  if (chunk.sequence() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("initial weights have sequence ", chunk.sequence(), "; allowed is 0"));
+  }
+  if (state_.seeded()) return Arriving{Sequence(), true, Fate::kAnswer, StagedPush()};
+  absl::StatusOr<StagingBudget::Reservation> room = budget_.Reserve(config_.extent.size() * sizeof(float));
+  if (!room.ok()) return room.status();
+  return Arriving{Sequence(), true, Fate::kStage, StagedPush(*std::move(room))};
+}
+
+void ShardHost::CommitSeed(const Caller& caller, Arriving arriving) {
+  const bool take = arriving.fate == Fate::kStage && !state_.seeded();
+  // Length and values were checked as they came.
+  if (take) SLACKLINE_CHECK(state_.Seed(arriving.staged.bytes()).ok());
+  wire::ServerFrame frame;
+  wire::PushAnswer& answer = *frame.mutable_answer();
+  answer.set_shard(config_.shard.value());
+  answer.set_outcome(take ? wire::OUTCOME_APPLIED : wire::OUTCOME_DISCARDED);
+  answer.set_reason(take ? wire::DISCARD_NONE : wire::DISCARD_SEEDED);
+  ToWire(version_, *answer.mutable_version());
+  answer.set_clock_min(engine_.clock_min().value());
+  caller.peer->Send(frame);
+  if (take) Retry();
+}
+
+void ShardHost::Refuse(Peer& peer, const wire::PushChunk& chunk, const absl::Status& status) {
+  metrics_.Refused(status.code());
+  wire::ServerFrame frame;
+  wire::Refused& refused = *frame.mutable_refused();
+  refused.set_code(static_cast<uint32_t>(status.code()));
+  refused.set_message(absl::StrCat("shard ", config_.shard.value(), ": ", status.message()));
+  refused.set_shard(config_.shard.value());
+  refused.set_sequence(chunk.sequence());
+  peer.Send(frame);
+}
+
+}  // namespace slackline::ps

@@ -1,0 +1,223 @@
+// Frames and streams; what the scheduler installs is in install.cc.
+#include "ps/service/shard_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/logging.h"
+
+namespace slackline::ps {
+namespace {
+
+// Far from where sums of clocks overflow.
+constexpr uint64_t kClockMax = uint64_t{1} << 62;
+
+}  // namespace
+
+ShardTable::ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
+                       std::function<void()> on_unpinned)
+    : job_(job), timeouts_(timeouts), metrics_(metrics), time_(time), on_unpinned_(std::move(on_unpinned)) {}
+
+ShardTable::~ShardTable() = default;
+
+std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFrame& frame, rpc::Payload payload) {
+  const absl::Status valid = CheckFrame(frame);
+  const auto caller = callers_.find(&peer);
+  if (caller == callers_.end()) {
+    if (!valid.ok()) return valid;
+    if (!frame.has_hello()) return absl::InvalidArgumentError("the first frame of a stream must be a Hello");
+    if (absl::Status opened = Open(peer, frame.hello()); !opened.ok()) return opened;
+    return std::nullopt;
+  }
+  if (frame.has_hello()) return absl::InvalidArgumentError("a second Hello on one stream");
+  if (frame.body_case() == wire::WorkerFrame::BODY_NOT_SET) {
+    return absl::InvalidArgumentError("frame has no body; allowed are push, pull and goodbye");
+  }
+  if (!valid.ok()) {
+    Refuse(peer, frame, valid);
+  } else if (frame.has_push()) {
+    Push(caller->second, frame.push(), std::move(payload));
+  } else if (frame.has_pull()) {
+    Pull(caller->second, frame.pull());
+  } else {
+    return absl::OkStatus();  // goodbye
+  }
+  return std::nullopt;
+}
+
+absl::Status ShardTable::CheckJob(JobId job) const {
+  if (job == identity_.job) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("message of job ", job.value(), "; this server works for job ", identity_.job.value()));
+}
+
+absl::Status ShardTable::CheckFrame(const wire::WorkerFrame& frame) const {
+  if (installed_.empty()) return absl::UnavailableError("the server has no shards yet; try again");
+  if (absl::Status status = CheckJob(JobId(frame.job())); !status.ok()) return status;
+  const Generation generation(frame.generation());
+  if (generation < generation_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("frame of shard map generation ", generation.value(), "; the server is at ", generation_.value()));
+  }
+  if (generation > generation_) {
+    return absl::UnavailableError(absl::StrCat("frame of shard map generation ", generation.value(),
+                                               "; the server is still at ", generation_.value(), "; try again"));
+  }
+  return absl::OkStatus();
+}
+
+// --- Streams ----------------------------------------------------------------------------------------------------
+
+absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
+  if (hello.role() != wire::ROLE_WORKER && hello.role() != wire::ROLE_READER) {
+    return absl::InvalidArgumentError(absl::StrCat("hello has role ", hello.role(), "; allowed are 1 and 2"));
+  }
+  if (hello.encoding() != wire::ENCODING_FP32) {
+    return absl::InvalidArgumentError(absl::StrCat("hello has encoding ", hello.encoding(), "; allowed is 1 (fp32)"));
+  }
+  Caller caller{&peer, {WorkerId(hello.worker()), Incarnation(hello.incarnation())}, false, 1};
+  caller.reader = hello.role() == wire::ROLE_READER;
+  // A sub-push that waits costs staging: the job's window is the most that was planned for.
+  caller.window = std::clamp<uint32_t>(hello.window(), 1, job_.wire().window());
+  wire::ServerFrame frame;
+  wire::Welcome& welcome = *frame.mutable_welcome();
+  welcome.set_window(caller.window);
+  welcome.set_chunk_bytes_max(std::max(job_.wire().chunk_bytes(), StagedPush::kChunkBytesMin));
+  if (!caller.reader) {
+    if (absl::Status joined = Join(caller, hello, welcome); !joined.ok()) return joined;
+  } else {
+    for (const auto& [id, host] : hosts_) *welcome.add_shards() = host->Greet();
+  }
+  callers_[&peer] = caller;
+  peer.Send(frame);
+  return absl::OkStatus();
+}
+
+absl::Status ShardTable::Join(const Caller& caller, const wire::Hello& hello, wire::Welcome& welcome) {
+  std::map<uint32_t, uint64_t> answered;
+  uint64_t largest = std::max(hello.first_clock(), hello.clock());
+  for (const wire::ShardClock& clock : hello.shards()) {
+    largest = std::max(largest, clock.last_answered());
+    if (!hosts_.contains(clock.shard())) return UnknownShard(clock.shard());
+    answered[clock.shard()] = clock.last_answered();
+  }
+  if (largest > kClockMax) {
+    return absl::InvalidArgumentError(absl::StrCat("hello has clock ", largest, "; allowed is at most ", kClockMax));
+  }
+  for (const auto& [id, host] : hosts_) {
+    const HelloEvent event{caller.sender, Clock64(hello.first_clock()),
+                           Sequence(std::max(answered[id], hello.clock()))};
+    absl::StatusOr<wire::ShardState> state = host->Hello(caller, event);
+    // All shards have the same members, so that none refuses after another has agreed.
+    if (!state.ok() && welcome.shards().empty()) return state.status();
+    SLACKLINE_CHECK(state.ok());
+    *welcome.add_shards() = *std::move(state);
+  }
+  Supersede(caller);
+  return absl::OkStatus();
+}
+
+void ShardTable::Supersede(const Caller& next) {
+  EndWhere([&](const Caller& caller) { return !caller.reader && caller.sender == next.sender; },
+           absl::AbortedError("the worker has opened another stream"));
+}
+
+void ShardTable::EndWhere(const std::function<bool(const Caller&)>& which, const absl::Status& status) {
+  std::vector<Peer*> ended;
+  for (const auto& [peer, caller] : callers_) {
+    if (which(caller)) ended.push_back(caller.peer);
+  }
+  for (Peer* peer : ended) {
+    Closed(*peer);
+    peer->End(status);
+  }
+}
+
+void ShardTable::Closed(Peer& peer) {
+  const auto found = callers_.find(&peer);
+  if (found == callers_.end()) return;
+  for (const auto& [id, host] : hosts_) host->Disconnected(found->second);
+  callers_.erase(found);
+}
+
+// --- Frames -----------------------------------------------------------------------------------------------------
+
+absl::Status ShardTable::UnknownShard(uint32_t shard) const {
+  return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " is not here; server ", identity_.server.value(),
+                                                 " has ", hosts_.size(), " shards, from ", hosts_.begin()->first,
+                                                 " to ", hosts_.rbegin()->first));
+}
+
+void ShardTable::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload) {
+  const auto host = hosts_.find(chunk.shard());
+  if (host != hosts_.end()) return host->second->Push(caller, chunk, std::move(payload));
+  wire::WorkerFrame frame;
+  *frame.mutable_push() = chunk;
+  Refuse(*caller.peer, frame, UnknownShard(chunk.shard()));
+}
+
+void ShardTable::Pull(const Caller& caller, const wire::Pull& pull) {
+  wire::WorkerFrame frame;
+  for (const wire::ShardVersion& wanted : pull.shards()) {
+    if (hosts_.contains(wanted.shard())) continue;
+    return Refuse(*caller.peer, frame, UnknownShard(wanted.shard()));
+  }
+  for (const wire::ShardVersion& wanted : pull.shards()) {
+    std::optional<Version> known;
+    if (wanted.has_known()) known = FromWire(wanted.known());
+    hosts_[wanted.shard()]->Pull(caller, {caller.sender, PullId(pull.id()), Clock64(pull.clock())}, known);
+  }
+}
+
+void ShardTable::Refuse(Peer& peer, const wire::WorkerFrame& frame, const absl::Status& status) {
+  metrics_.Refused(status.code());
+  wire::ServerFrame answer;
+  wire::Refused& refused = *answer.mutable_refused();
+  refused.set_code(static_cast<uint32_t>(status.code()));
+  refused.set_message(std::string(status.message()));
+  refused.set_shard(frame.push().shard());
+  refused.set_sequence(frame.push().sequence());
+  peer.Send(answer);
+}
+
+// --- Time -------------------------------------------------------------------------------------------------------
+
+void ShardTable::Tick() {
+  size_t waiting = 0, held = 0, live = 0;
+  for (const auto& [id, host] : hosts_) {
+    host->Tick();
+    waiting += host->waiting_pulls();
+    held += host->engine().held_pushes();
+    live = std::max(live, host->engine().live_workers());
+  }
+  const Progress now = progress();
+  metrics_.version_min.Set(static_cast<double>(now.version_min));
+  metrics_.version_max.Set(static_cast<double>(now.version_max));
+  metrics_.staging_bytes.Set(static_cast<double>(now.staging_bytes));
+  metrics_.waiting_pulls.Set(static_cast<double>(waiting));
+  metrics_.held_pushes.Set(static_cast<double>(held));
+  metrics_.live_workers.Set(static_cast<double>(live));
+  metrics_.resident_bytes.Set(static_cast<double>(ResidentBytes()));
+}
+
+void ShardTable::Retry() {
+  for (const auto& [id, host] : hosts_) host->Retry();
+}
+
+ShardTable::Progress ShardTable::progress() const {
+  Progress progress;
+  progress.seeded = !hosts_.empty();
+  for (const auto& [id, host] : hosts_) {
+    const uint64_t version = host->engine().version().number;
+    const bool first = id == hosts_.begin()->first;
+    progress.version_min = first ? version : std::min(progress.version_min, version);
+    progress.version_max = std::max(progress.version_max, version);
+    progress.seeded = progress.seeded && host->seeded();
+  }
+  if (budget_ != nullptr) progress.staging_bytes = budget_->used();
+  return progress;
+}
+
+}  // namespace slackline::ps

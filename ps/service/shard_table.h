@@ -1,0 +1,101 @@
+// All shards of one server process, and who talks to them: the whole service but for gRPC.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/rpc/frame.h"
+#include "common/timeouts.h"
+#include "job.pb.h"
+#include "parameter_server.pb.h"
+#include "ps/service/peer.h"
+#include "ps/service/service_metrics.h"
+#include "ps/service/shard_host.h"
+#include "ps/service/staging.h"
+
+namespace slackline::ps {
+
+// Who this process is, as the scheduler told it.
+struct ServerIdentity {
+  JobId job;
+  ServerId server;
+};
+
+// Thread-safety: none; the sequencer calls it.
+// Ownership:     borrows metrics, time, and each peer from its Hello until Closed() or until it was ended.
+// Invariant:     nothing received stops the process; what is refused changes nothing.
+class ShardTable {
+ public:
+  struct Progress {
+    uint64_t version_min = 0;
+    uint64_t version_max = 0;
+    bool seeded = false;
+    uint64_t staging_bytes = 0;
+  };
+
+  // `on_unpinned` as in ShardConfig.
+  ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
+             std::function<void()> on_unpinned);
+  ~ShardTable();
+
+  void SetIdentity(const ServerIdentity& identity) { identity_ = identity; }
+  //   kFailedPrecondition  this server works for another job
+  absl::Status CheckJob(JobId job) const;
+
+  //   kUnavailable         this process does not know its own number yet; try again
+  //   kFailedPrecondition  another job, another server, or other shards are installed
+  //   kInvalidArgument     an impossible shard, or staging that cannot hold what the mode needs
+  absl::Status Install(const wire::InstallShardsRequest& request);
+  // Ends the streams of workers that are no longer in the set.
+  //   kFailedPrecondition  another job or generation, or an older epoch
+  absl::StatusOr<wire::SetMembersReply> SetMembers(const wire::SetMembersRequest& request);
+
+  // One frame from a stream. Returns what ends the stream; nullopt while it goes on.
+  std::optional<absl::Status> Receive(Peer& peer, const wire::WorkerFrame& frame, rpc::Payload payload);
+  // The stream has ended. Repeated calls change nothing.
+  void Closed(Peer& peer);
+
+  void Tick();
+  void Retry();
+  Progress progress() const;
+
+ private:
+  absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
+  absl::Status CheckExtents(const wire::InstallShardsRequest& request) const;
+  ShardConfig MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const;
+  absl::Status CheckFrame(const wire::WorkerFrame& frame) const;
+
+  absl::Status Open(Peer& peer, const wire::Hello& hello);
+  absl::Status Join(const Caller& caller, const wire::Hello& hello, wire::Welcome& welcome);
+  // Another stream of the same worker gives way.
+  void Supersede(const Caller& next);
+  void Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload);
+  void Pull(const Caller& caller, const wire::Pull& pull);
+  void Refuse(Peer& peer, const wire::WorkerFrame& frame, const absl::Status& status);
+  absl::Status UnknownShard(uint32_t shard) const;
+  void EndWhere(const std::function<bool(const Caller&)>& which, const absl::Status& status);
+
+  const job::Job job_;
+  const Timeouts timeouts_;
+  ServiceMetrics& metrics_;
+  const TimeSource& time_;
+  const std::function<void()> on_unpinned_;
+
+  ServerIdentity identity_;
+  std::string installed_;  // the request as bytes; empty before
+  Generation generation_;
+  // Before hosts_, whose reservations it counts.
+  std::unique_ptr<StagingBudget> budget_;
+  std::map<uint32_t, std::unique_ptr<ShardHost>> hosts_;
+  std::map<const Peer*, Caller> callers_;
+};
+
+}  // namespace slackline::ps

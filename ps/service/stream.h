@@ -1,0 +1,109 @@
+// One Exchange call on the completion queue: reads frames, hands them to the shards, writes what they answer.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include <grpcpp/grpcpp.h>
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/rpc/frame.h"
+#include "parameter_server.grpc.pb.h"
+#include "ps/service/peer.h"
+#include "ps/service/service_metrics.h"
+#include "ps/service/shard_table.h"
+
+namespace slackline::ps {
+
+using ExchangeService = wire::ParameterServer::WithRawMethod_Exchange<wire::ParameterServer::Service>;
+
+class Stream;
+
+// What a completion queue gives back.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual void Happened(bool ok) = 0;
+};
+
+// Keeps the streams; told about their beginning and end.
+class StreamOwner {
+ public:
+  virtual ~StreamOwner() = default;
+  // A client has called. An error turns it away.
+  virtual absl::Status Accepted(Stream& stream) = 0;
+  // Nothing is pending any more: the stream may be deleted.
+  virtual void Finished(Stream& stream) = 0;
+};
+
+// Thread-safety: none; the sequencer owns it.
+// Ownership:     borrows owner, table and metrics; the owner deletes it in Finished().
+// Copies:        wire -> shard: 0; shard -> wire: 0.
+// Limits:        kQueuedFramesMax small frames wait for a slow reader, then it is not read from; pulls that wait are
+//                at most two a shard.
+class Stream : public Peer {
+ public:
+  static constexpr size_t kQueuedFramesMax = 1024;
+
+  Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics);
+
+  // Waits for a client's call.
+  void Request(ExchangeService& service, grpc::ServerCompletionQueue* queue);
+
+  void Send(const wire::ServerFrame& frame) override;
+  void Serve(PullReply reply) override;
+  void End(const absl::Status& status) override;
+
+  // When the call was accepted, and whether a valid frame has come since.
+  absl::Time accepted_at = absl::InfinitePast();
+  bool heard = false;
+
+ private:
+  class Tag : public Event {
+   public:
+    Tag(Stream* stream, void (Stream::*method)(bool)) : stream_(stream), method_(method) {}
+    void Happened(bool ok) override { (stream_->*method_)(ok); }
+
+   private:
+    Stream* const stream_;
+    void (Stream::*const method_)(bool);
+  };
+  // A pull that is going out.
+  struct Sending {
+    PullReply reply;
+    size_t next = 0;  // chunk
+  };
+
+  void OnRequested(bool ok);
+  void OnRead(bool ok);
+  void OnWritten(bool ok);
+  void OnFinished(bool ok);
+  // Starts the next read and write, where they may be started.
+  void Pump();
+  void Write(const grpc::ByteBuffer& frame);
+  grpc::ByteBuffer NextPullFrame();
+  void FinishWhenQuiet();
+
+  StreamOwner& owner_;
+  ShardTable& table_;
+  ServiceMetrics& metrics_;
+  grpc::ServerContext context_;
+  grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> call_;
+  Tag requested_{this, &Stream::OnRequested};
+  Tag read_{this, &Stream::OnRead};
+  Tag written_{this, &Stream::OnWritten};
+  Tag finished_{this, &Stream::OnFinished};
+
+  grpc::ByteBuffer incoming_;
+  wire::WorkerFrame frame_;  // kept to spare allocations
+  std::deque<grpc::ByteBuffer> small_;
+  std::deque<Sending> pulls_;
+  bool reading_ = false;
+  bool writing_ = false;
+  std::optional<absl::Status> end_;
+  bool finishing_ = false;
+  bool done_ = false;
+};
+
+}  // namespace slackline::ps
