@@ -1,0 +1,372 @@
+#include "scheduler/controller.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// How soon a worker that has nothing to do asks again, in T.
+constexpr int kStandbyRetryHeartbeats = 1;
+
+Membership::Config MembershipConfig(const Controller::Config& config) {
+  Membership::Config membership;
+  membership.timeouts = config.timeouts;
+  membership.servers = config.job.cluster().servers();
+  return membership;
+}
+
+Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
+  Tasks::Config tasks;
+  tasks.ranges.samples_per_epoch = layout.train_samples;
+  tasks.ranges.epochs = job.training().epochs();
+  tasks.ranges.batch_size = job.training().batch_size();
+  tasks.evaluate_every_epochs = job.training().evaluate_every_epochs();
+  return tasks;
+}
+
+wire::WorkerState ToWire(WorkerState state) {
+  switch (state) {
+    case WorkerState::kLive:
+      return wire::WORKER_LIVE;
+    case WorkerState::kStandby:
+      return wire::WORKER_STANDBY;
+    default:
+      return wire::WORKER_JOINING;
+  }
+}
+
+}  // namespace
+
+Controller::Controller(const Config& config, const TimeSource& time, ServerCalls& servers)
+    : config_(config),
+      time_(time),
+      servers_(servers),
+      created_(time.Now()),
+      membership_(MembershipConfig(config)),
+      last_report_(created_) {}
+
+// --- Joining ----------------------------------------------------------------------------------------------------
+
+absl::Status Controller::CheckJob(uint64_t job) const {
+  if (job == config_.id.value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat("this is job %016x (%s), the request names job %016x",
+                                                       config_.id.value(), config_.job.name(), job));
+}
+
+absl::Status Controller::CheckFingerprint(const std::string& who, uint64_t fingerprint) const {
+  if (fingerprint == config_.fingerprint) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s was started with another job file than the scheduler (fingerprint %016x, the scheduler's is %016x): start it "
+      "with the scheduler's job file and the same --set options",
+      who, fingerprint, config_.fingerprint));
+}
+
+absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire::RegisterServerRequest& request) {
+  if (request.name().empty() || request.address().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("a server needs a name and an address, found '", request.name(),
+                                                   "' and '", request.address(), "'"));
+  }
+  const std::string who = absl::StrCat("server ", request.name());
+  if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
+
+  absl::MutexLock lock(&mutex_);
+  if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+  for (const auto& [id, server] : membership_.servers()) {
+    if (server.name != request.name() || state_ != wire::JOB_TRAINING) continue;
+    const std::string reason = absl::StrCat(who, " was started again in the middle of training; its weights are lost");
+    End(wire::JOB_FAILED, reason);
+    return absl::FailedPreconditionError(reason);
+  }
+  MembershipActions actions;
+  absl::StatusOr<Membership::Registered> registered =
+      membership_.RegisterServer(request.name(), request.address(), time_.Now(), actions);
+  if (!registered.ok()) return registered.status();
+  const ServerRef server = {ServerId(registered->id), registered->incarnation};
+  events_.Add(absl::StrCat(who, " is there at ", request.address()));
+  installed_.erase(server.server);
+  server_progress_.erase(server.server);
+  servers_.Connect(server, request.name(), request.address(), *this);
+  if (places_.empty()) {
+    Place();
+  } else {
+    SendInstall(server.server);
+  }
+  Apply(actions);
+
+  wire::RegisterServerReply reply;
+  reply.set_job(config_.id.value());
+  reply.set_server(registered->id);
+  reply.set_incarnation(registered->incarnation.value());
+  return reply;
+}
+
+absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) {
+  if (first_worker_) return CheckSame(*first_worker_, request);
+  absl::StatusOr<ModelLayout> layout = LayoutOf(request);
+  if (!layout.ok()) return layout.status();
+  first_worker_ = request;
+  layout_ = *layout;
+  tasks_.emplace(TasksConfig(config_.job, layout_));
+  return absl::OkStatus();
+}
+
+std::optional<WorkerId> Controller::PreviousOf(const wire::RegisterWorkerRequest& request) const {
+  if (request.worker() != 0) return WorkerId(request.worker());
+  // The reply to its first registration was lost: without this the process would count twice.
+  for (const auto& [id, worker] : membership_.workers()) {
+    const bool in_set = worker.state == WorkerState::kJoining || worker.state == WorkerState::kLive;
+    if (in_set && request.pid() != 0 && worker.name == request.name() && pids_.at(id) == request.pid()) return id;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire::RegisterWorkerRequest& request) {
+  if (request.name().empty()) return absl::InvalidArgumentError("a worker needs a name");
+  const std::string who = absl::StrCat("worker ", request.name());
+  if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
+
+  absl::MutexLock lock(&mutex_);
+  if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+  if (absl::Status same = LearnModel(request); !same.ok()) return same;
+  const std::optional<WorkerId> previous = PreviousOf(request);
+  if (auto known = membership_.workers().find(previous.value_or(WorkerId())); known != membership_.workers().end()) {
+    WorkerGone({known->first, known->second.incarnation});
+  }
+  MembershipActions actions;
+  absl::StatusOr<Membership::Registered> registered =
+      membership_.RegisterWorker(request.name(), previous, time_.Now(), actions);
+  if (!registered.ok()) return registered.status();
+  pids_[WorkerId(registered->id)] = request.pid();
+  events_.Add(absl::StrCat(who, previous ? " comes back" : " is there"));
+  Place();
+  Apply(actions);
+
+  wire::RegisterWorkerReply reply;
+  reply.set_job(config_.id.value());
+  reply.set_worker(registered->id);
+  reply.set_incarnation(registered->incarnation.value());
+  return reply;
+}
+
+absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetShardMapRequest& request) {
+  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
+  absl::MutexLock lock(&mutex_);
+  if (places_.empty()) return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", Missing()));
+  wire::GetShardMapReply reply;
+  reply.set_generation(kFirstGeneration.value());
+  reply.set_elements(layout_.elements);
+  reply.set_trained_elements(layout_.trained_elements);
+  for (const auto& [id, server] : membership_.servers()) {
+    wire::ServerSpec& spec = *reply.add_servers();
+    spec.set_server(id.value());
+    spec.set_name(server.name);
+    spec.set_address(server.address);
+  }
+  for (const ShardPlace& place : places_) *reply.add_shards() = ToWire(place);
+  return reply;
+}
+
+// --- Heartbeats -------------------------------------------------------------------------------------------------
+
+absl::StatusOr<wire::HeartbeatReply> Controller::Heartbeat(const wire::HeartbeatRequest& request) {
+  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = time_.Now();
+  switch (request.role()) {
+    case wire::MEMBER_ROLE_SERVER:
+      return ServerHeartbeat(request, now);
+    case wire::MEMBER_ROLE_WORKER:
+      return WorkerHeartbeat(request, now);
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("a heartbeat has role ", request.role(), "; allowed are 1 (server) and 2 (worker)"));
+  }
+}
+
+absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::HeartbeatRequest& request,
+                                                                 absl::Time now) {
+  const ServerId id(request.member());
+  const Incarnation incarnation(request.incarnation());
+  if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) return alive;
+  server_progress_[id] = request.server();
+  if (request.leaving()) {
+    MembershipActions actions;
+    membership_.ServerLost(id, incarnation, absl::StrCat("left: ", request.leaving_reason()), actions);
+    Apply(actions);
+  }
+  wire::HeartbeatReply reply;
+  reply.set_generation(places_.empty() ? 0 : kFirstGeneration.value());
+  // Servers go last, so that no worker loses them in the middle of a step.
+  reply.set_leave(stopping_ <= now);
+  if (reply.leave()) reply.set_leave_reason(reason_);
+  return reply;
+}
+
+absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::HeartbeatRequest& request,
+                                                                 absl::Time now) {
+  const Holder holder = {WorkerId(request.member()), Incarnation(request.incarnation())};
+  if (absl::Status alive = membership_.HeartbeatWorker(holder.worker, holder.incarnation, now); !alive.ok()) {
+    return alive;
+  }
+  const Membership::Worker& worker = membership_.workers().at(holder.worker);
+  const bool trains = worker.state == WorkerState::kLive && state_ == wire::JOB_TRAINING;
+  if (request.has_worker()) progress_.Heard(holder, request.worker(), trains, now);
+  wire::HeartbeatReply reply;
+  reply.set_generation(places_.empty() ? 0 : kFirstGeneration.value());
+  if (request.leaving()) {
+    events_.Add(absl::StrCat("worker ", worker.name, " leaves: ", request.leaving_reason()));
+    MembershipActions actions;
+    membership_.Leave(holder.worker, holder.incarnation, request.leaving_reason(), actions);
+    WorkerGone(holder);
+    Apply(actions);
+  } else if (worker.state == WorkerState::kLive && state_ == wire::JOB_STARTING) {
+    // Training begins for all at once: until then a worker that could train is told that it still joins.
+    reply.set_state(wire::WORKER_JOINING);
+  } else {
+    reply.set_state(ToWire(worker.state));
+    reply.set_first_clock(worker.first_clock.value());
+    reply.set_send_seed(trains && Seeder() == holder.worker);
+  }
+  if (Ended()) {
+    reply.set_leave(true);
+    reply.set_leave_reason(reason_);
+    told_to_leave_.insert(holder);
+  }
+  return reply;
+}
+
+std::optional<WorkerId> Controller::Seeder() const {
+  bool all_seeded = true;
+  for (const auto& [id, server] : membership_.servers()) {
+    auto progress = server_progress_.find(id);
+    all_seeded = all_seeded && progress != server_progress_.end() && progress->second.seeded();
+  }
+  if (all_seeded) return std::nullopt;
+  for (const auto& [id, worker] : membership_.workers()) {
+    if (worker.state == WorkerState::kLive) return id;
+  }
+  return std::nullopt;
+}
+
+// --- Work -------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskRequest& request) {
+  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = time_.Now();
+  const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
+  if (absl::Status alive = membership_.HeartbeatWorker(holder.worker, holder.incarnation, now); !alive.ok()) {
+    return alive;
+  }
+  if (Ended()) return Hand(holder, LeaveWork{}, now);
+  const Membership::Worker& worker = membership_.workers().at(holder.worker);
+  if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));
+  if (worker.state == WorkerState::kJoining) {
+    return absl::UnavailableError(
+        absl::StrCat("worker ", worker.name, " is still joining: a heartbeat says when it is live"));
+  }
+  if (request.range_done() != 0) {
+    absl::StatusOr<uint32_t> completed = tasks_->FinishRange(holder, RangeId(request.range_done()));
+    if (!completed.ok()) return completed.status();
+    for (uint32_t i = *completed; i > 0; --i) {
+      events_.Add(absl::StrCat("epoch ", tasks_->ranges().epochs_done() - i + 1, " of ",
+                               config_.job.training().epochs(), " is complete"));
+    }
+  }
+  const Work work = tasks_->Next({holder, worker.state == WorkerState::kLive, request.samples_per_second()});
+  if (std::holds_alternative<RegisterAgainWork>(work)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", worker.name, " is on standby and there is work: register again"));
+  }
+  return Hand(holder, work, now);
+}
+
+wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, absl::Time now) {
+  wire::NextTaskReply reply;
+  if (const auto* range = std::get_if<DataRange>(&work)) {
+    wire::RangeTask& task = *reply.mutable_range();
+    task.set_range(range->id.value());
+    task.set_epoch(range->epoch);
+    task.set_begin(range->begin);
+    task.set_end(range->end);
+    work_since_[holder] = now;
+  } else if (const auto* evaluation = std::get_if<EvaluationWork>(&work)) {
+    wire::EvaluateTask& task = *reply.mutable_evaluate();
+    task.set_epoch(evaluation->epoch);
+    task.set_final(evaluation->final);
+    task.set_run_folder(config_.run_folder);
+    work_since_[holder] = now;
+  } else if (std::holds_alternative<LeaveWork>(work)) {
+    reply.mutable_leave()->set_reason(reason_);
+    told_to_leave_.insert(holder);
+  } else {
+    reply.mutable_standby()->set_retry_ms(
+        static_cast<uint32_t>(absl::ToInt64Milliseconds(kStandbyRetryHeartbeats * config_.timeouts.heartbeat)));
+    MembershipActions actions;
+    membership_.Standby(holder.worker, holder.incarnation, actions);
+    if (!actions.empty()) events_.Add(absl::StrCat("worker ", NameOf(holder.worker), " stands by: nothing to do"));
+    progress_.Left(holder);
+    Apply(actions);
+  }
+  return reply;
+}
+
+absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request) {
+  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = time_.Now();
+  const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
+  if (absl::Status alive = membership_.HeartbeatWorker(holder.worker, holder.incarnation, now); !alive.ok()) {
+    return alive;
+  }
+  if (!tasks_) return absl::FailedPreconditionError("no evaluation was asked for");
+  absl::StatusOr<bool> is_new = tasks_->FinishEvaluation(holder, {request.epoch(), request.final()});
+  if (!is_new.ok()) return is_new.status();
+  if (!*is_new || Ended()) return absl::OkStatus();
+  evaluation_ = request;
+  evaluation_reported_ = false;
+  events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (worker %s)", request.epoch(),
+                              100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
+  AddReport(now);
+  if (tasks_->Complete()) End(wire::JOB_DONE, "training is complete");
+  return absl::OkStatus();
+}
+
+// --- Endings ----------------------------------------------------------------------------------------------------
+
+absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
+  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
+  absl::MutexLock lock(&mutex_);
+  MembershipActions actions;
+  bool known = false;
+  if (request.role() == wire::MEMBER_ROLE_SERVER) {
+    for (const auto& [id, server] : membership_.servers()) {
+      if (server.name != request.name()) continue;
+      known = true;
+      membership_.ServerLost(id, server.incarnation, request.reason(), actions);
+      break;
+    }
+  } else {
+    for (const auto& [id, worker] : membership_.workers()) {
+      if (worker.name != request.name()) continue;
+      known = true;
+      membership_.Expel(id, worker.incarnation, request.reason(), actions);
+    }
+  }
+  if (!known && !Ended()) {
+    early_exits_[request.name()] = request.reason();
+    events_.Add(absl::StrCat(request.name(), " ended before it registered: ", request.reason()));
+  }
+  Apply(actions);
+  return absl::OkStatus();
+}
+
+void Controller::StopJob(const std::string& reason, bool failed) {
+  absl::MutexLock lock(&mutex_);
+  End(failed ? wire::JOB_FAILED : wire::JOB_STOPPED, reason);
+}
+
+}  // namespace slackline::scheduler

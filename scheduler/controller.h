@@ -1,0 +1,183 @@
+// The scheduler itself, without its wires: what each request does to the pure cores (membership, tasks, progress),
+// and what follows for the others.
+//
+// A job goes through STARTING (until all servers have their shards and cluster.workers workers are live), TRAINING,
+// and one of DONE, FAILED, STOPPED. After the end the workers are told to leave, then the servers to stop; then
+// finished() is true.
+//
+// Thread-safety: safe; one lock around everything, never held while waiting for anything.
+// Ownership:     borrows `time` and `servers`.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "common/timeouts.h"
+#include "job.pb.h"
+#include "scheduler.pb.h"
+#include "scheduler/event_log.h"
+#include "scheduler/membership.h"
+#include "scheduler/model_layout.h"
+#include "scheduler/placement.h"
+#include "scheduler/progress.h"
+#include "scheduler/report.h"
+#include "scheduler/server_calls.h"
+#include "scheduler/tasks.h"
+
+namespace slackline::scheduler {
+
+// The shard map of a job that has not moved a shard.
+inline constexpr Generation kFirstGeneration{1};
+
+wire::ShardSpec ToWire(const ShardPlace& place);
+
+class Controller : public ServerObserver {
+ public:
+  struct Config {
+    job::Job job;  // resolved
+    uint64_t fingerprint = 0;
+    JobId id;
+    std::string run_folder;
+    Timeouts timeouts;
+  };
+
+  Controller(const Config& config, const TimeSource& time, ServerCalls& servers);
+
+  // The requests of scheduler.proto, which says what they do. Besides the codes there:
+  //   kFailedPrecondition  another job's number, or an incarnation that is not a member any more
+  //   kUnavailable         too early: ask again
+  absl::StatusOr<wire::RegisterServerReply> RegisterServer(const wire::RegisterServerRequest& request);
+  absl::StatusOr<wire::RegisterWorkerReply> RegisterWorker(const wire::RegisterWorkerRequest& request);
+  absl::StatusOr<wire::HeartbeatReply> Heartbeat(const wire::HeartbeatRequest& request);
+  absl::StatusOr<wire::GetShardMapReply> GetShardMap(const wire::GetShardMapRequest& request);
+  absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
+  absl::Status ReportEvaluation(const wire::EvaluationReport& request);
+  wire::GetStatusReply GetStatus();
+  absl::Status ReportExit(const wire::ReportExitRequest& request);
+  // Ends the job; one that has ended already stays as it ended.
+  void StopJob(const std::string& reason, bool failed);
+
+  void Installed(ServerRef server) override;
+  void MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) override;
+  void Stopped(ServerRef server) override;
+  void Refused(ServerRef server, const absl::Status& status) override;
+
+  // Notices who is silent, what is late, and what is over. Call every T/2 or more often.
+  void Tick();
+
+  // The job has ended and everybody has left, or had time enough to.
+  bool finished() const;
+  wire::JobState state() const;
+
+  // Reports and events since the last call, oldest first.
+  std::vector<Report> TakeReports();
+  std::deque<std::string> TakeEvents();
+
+ private:
+  // --- controller.cc: requests ---
+  absl::Status CheckJob(uint64_t job) const;
+  absl::Status CheckFingerprint(const std::string& who, uint64_t fingerprint) const;
+  absl::Status LearnModel(const wire::RegisterWorkerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The number that this request of a known process comes from, if any.
+  std::optional<WorkerId> PreviousOf(const wire::RegisterWorkerRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<wire::HeartbeatReply> WorkerHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<wire::HeartbeatReply> ServerHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  wire::NextTaskReply Hand(const Holder& holder, const Work& work, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The live worker that sends the initial weights, as long as a server has none.
+  std::optional<WorkerId> Seeder() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // --- controller_run.cc: what follows ---
+  void Apply(const MembershipActions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Act(const SendMembersAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Act(const WorkerLiveAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Act(const WorkerFencedAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Act(const WorkerDeadAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Act(const ServerDeadAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The worker trains no more, for whatever reason.
+  void WorkerGone(const Holder& holder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the servers their shards once they and the model are known.
+  void Place() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendInstall(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginIfReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(wire::JobState state, const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Goes on with the farewell.
+  void PartTick(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AllWorkersGone(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AllServersGone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ExpelStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailIfDeserted(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string NameOf(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // --- controller_status.cc: what people see ---
+  // What the job waits for while it starts; empty when for nothing.
+  std::string Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddReport(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  double ElapsedSeconds(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the samples of all epochs; never runs backwards but for ranges that are given out again.
+  uint64_t SamplesDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint32_t EpochInProgress() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillProgress(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillMembers(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Config config_;
+  const TimeSource& time_;
+  ServerCalls& servers_;
+
+  mutable absl::Mutex mutex_;
+
+  // The job.
+  wire::JobState state_ ABSL_GUARDED_BY(mutex_) = wire::JOB_STARTING;
+  std::string reason_ ABSL_GUARDED_BY(mutex_);
+  const absl::Time created_;
+  absl::Time began_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // training
+  absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  absl::Time stopping_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // servers told to stop
+  bool status_seen_ ABSL_GUARDED_BY(mutex_) = false;                      // since the end
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // The members.
+  Membership membership_ ABSL_GUARDED_BY(mutex_);
+  std::map<WorkerId, uint32_t> pids_ ABSL_GUARDED_BY(mutex_);
+  std::map<ServerId, wire::ServerProgress> server_progress_ ABSL_GUARDED_BY(mutex_);
+  std::set<ServerId> installed_ ABSL_GUARDED_BY(mutex_);
+  std::set<ServerId> stopped_ ABSL_GUARDED_BY(mutex_);
+  std::set<Holder> told_to_leave_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Time> deserted_since_ ABSL_GUARDED_BY(mutex_);
+  uint64_t worker_deaths_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Processes that ended before they registered, by name, for the message when the start fails.
+  std::map<std::string, std::string> early_exits_ ABSL_GUARDED_BY(mutex_);
+
+  // The model: known from the first worker on; placed once the servers are there.
+  std::optional<wire::RegisterWorkerRequest> first_worker_ ABSL_GUARDED_BY(mutex_);
+  ModelLayout layout_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ShardPlace> places_ ABSL_GUARDED_BY(mutex_);
+
+  // The work; absent until the first worker has said how much data there is.
+  std::optional<Tasks> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
+
+  // What people see.
+  Progress progress_ ABSL_GUARDED_BY(mutex_);
+  EventLog events_ ABSL_GUARDED_BY(mutex_);
+  std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
+  bool evaluation_reported_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::Time last_report_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Report> reports_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,277 @@
+// What follows from a change of the members or from the time: placement, start, deaths, stalls, the end.
+#include <algorithm>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// After the end: how long a supervisor has to ask how it ended.
+constexpr absl::Duration kStatusLinger = absl::Seconds(2);
+// A worker is stalled after so many of its own median steps, if that is longer than the setting.
+constexpr double kStallSteps = 20;
+// Names in one message.
+constexpr size_t kNamesMax = 10;
+
+std::string Readable(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+}
+
+absl::Duration FromMilliseconds(double milliseconds) { return absl::Milliseconds(std::clamp(milliseconds, 0.0, 1e12)); }
+
+}  // namespace
+
+wire::ShardSpec ToWire(const ShardPlace& place) {
+  wire::ShardSpec spec;
+  spec.set_shard(place.shard.value());
+  spec.set_server(place.server.value());
+  spec.set_begin(place.begin);
+  spec.set_end(place.end);
+  return spec;
+}
+
+// --- Members ----------------------------------------------------------------------------------------------------
+
+void Controller::Apply(const MembershipActions& actions) {
+  for (const MembershipAction& action : actions) {
+    std::visit([this](const auto& what) ABSL_NO_THREAD_SAFETY_ANALYSIS { Act(what); }, action);
+  }
+  BeginIfReady();
+}
+
+void Controller::Act(const SendMembersAction& action) {
+  wire::SetMembersRequest request;
+  request.set_job(config_.id.value());
+  request.set_generation(kFirstGeneration.value());
+  request.set_epoch(action.epoch.value());
+  for (const MemberRef& member : action.members) {
+    wire::Member& spec = *request.add_members();
+    spec.set_worker(member.worker.value());
+    spec.set_incarnation(member.incarnation.value());
+    spec.set_name(member.name);
+  }
+  servers_.SetMembers({action.server, action.server_incarnation}, request);
+}
+
+void Controller::Act(const WorkerLiveAction& action) {
+  events_.Add(absl::StrCat("worker ", NameOf(action.worker), " is live from clock ", action.first_clock.value()));
+}
+
+void Controller::Act(const WorkerFencedAction& action) {
+  const Holder holder = {action.worker, action.incarnation};
+  const uint64_t samples = tasks_ ? tasks_->Fenced(holder) : 0;
+  if (samples == 0 || Ended()) return;
+  events_.Add(absl::StrCat("the ", samples, " samples that worker ", NameOf(action.worker), " held go to others"));
+}
+
+void Controller::Act(const WorkerDeadAction& action) {
+  WorkerGone({action.worker, action.incarnation});
+  if (Ended()) return;
+  ++worker_deaths_;
+  events_.Add(absl::StrCat("worker ", NameOf(action.worker), " is dead: ", action.reason));
+}
+
+void Controller::Act(const ServerDeadAction& action) {
+  if (Ended()) return;
+  const Membership::Server& server = membership_.servers().at(action.server);
+  End(wire::JOB_FAILED, absl::StrCat("server ", server.name, " (", server.address, ") is dead: ", action.reason,
+                                     "; its last heartbeat came ", Readable(time_.Now() - server.heard), " ago"));
+}
+
+void Controller::WorkerGone(const Holder& holder) {
+  progress_.Left(holder);
+  work_since_.erase(holder);
+  if (tasks_) tasks_->Gone(holder);
+}
+
+std::string Controller::NameOf(WorkerId worker) const {
+  auto found = membership_.workers().find(worker);
+  return found != membership_.workers().end() ? found->second.name : absl::StrCat(worker.value());
+}
+
+// --- Start ------------------------------------------------------------------------------------------------------
+
+void Controller::Place() {
+  if (!places_.empty() || !first_worker_ || !membership_.AllServersPresent()) return;
+  const job::Cluster& cluster = config_.job.cluster();
+  places_ = PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()});
+  events_.Add(absl::StrCat("the model has ", layout_.trained_elements, " parameters and ",
+                           layout_.elements - layout_.trained_elements, " averaged values, in ", places_.size(),
+                           " shards on ", cluster.servers(), " servers"));
+  for (const auto& [id, server] : membership_.servers()) SendInstall(id);
+}
+
+void Controller::SendInstall(ServerId server) {
+  wire::InstallShardsRequest request;
+  request.set_job(config_.id.value());
+  request.set_generation(kFirstGeneration.value());
+  request.set_server(server.value());
+  request.set_trained_elements(layout_.trained_elements);
+  request.set_samples_per_epoch(layout_.train_samples);
+  for (const ShardPlace& place : places_) {
+    if (place.server == server) *request.add_shards() = ToWire(place);
+  }
+  servers_.Install({server, membership_.servers().at(server).incarnation}, request);
+}
+
+void Controller::Installed(ServerRef server) {
+  absl::MutexLock lock(&mutex_);
+  auto found = membership_.servers().find(server.server);
+  if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
+  installed_.insert(server.server);
+  BeginIfReady();
+}
+
+void Controller::MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) {
+  absl::MutexLock lock(&mutex_);
+  MembershipActions actions;
+  membership_.MembersInstalled(server.server, server.incarnation, Epoch(reply.epoch()),
+                               Clock64(reply.clock_min_largest()), actions);
+  Apply(actions);
+}
+
+void Controller::BeginIfReady() {
+  if (state_ != wire::JOB_STARTING || !Missing().empty()) return;
+  state_ = wire::JOB_TRAINING;
+  began_ = time_.Now();
+  last_report_ = began_;
+  events_.Add(absl::StrCat("training begins with ", membership_.CountLive(), " workers on ", layout_.train_samples,
+                           " samples for ", config_.job.training().epochs(), " epochs"));
+}
+
+// --- Time -------------------------------------------------------------------------------------------------------
+
+void Controller::Tick() {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = time_.Now();
+  MembershipActions actions;
+  membership_.Tick(now, actions);
+  Apply(actions);
+  if (Ended()) return PartTick(now);
+  if (state_ == wire::JOB_STARTING) {
+    if (now - created_ <= config_.timeouts.startup) return;
+    return End(wire::JOB_FAILED,
+               absl::StrCat("the job could not start within ", Readable(config_.timeouts.startup), ": it ", Missing()));
+  }
+  ExpelStalled(now);
+  FailIfDeserted(now);
+  if (now - last_report_ >= absl::Milliseconds(config_.job.output().report_every_ms())) AddReport(now);
+}
+
+void Controller::ExpelStalled(absl::Time now) {
+  MembershipActions actions;
+  for (const auto& [id, worker] : membership_.workers()) {
+    const Holder holder = {id, worker.incarnation};
+    auto since = work_since_.find(holder);
+    const wire::WorkerProgress* progress = progress_.Of(holder);
+    if (since == work_since_.end() || progress == nullptr || !tasks_->Busy(holder) || progress->waiting()) continue;
+    // Before it had its present work it was idle by order.
+    const absl::Duration idle =
+        std::min(FromMilliseconds(static_cast<double>(progress->idle_ms())), now - since->second);
+    const absl::Duration allowed =
+        std::max(config_.timeouts.stall, FromMilliseconds(kStallSteps * progress->step_ms_median()));
+    if (idle <= allowed) continue;
+    membership_.Expel(id, worker.incarnation,
+                      absl::StrCat("its heartbeats come, but it has made no step for ", Readable(idle), "; allowed is ",
+                                   Readable(allowed)),
+                      actions);
+  }
+  Apply(actions);
+}
+
+void Controller::FailIfDeserted(absl::Time now) {
+  std::vector<std::string> gone;
+  for (const auto& [id, worker] : membership_.workers()) {
+    if (worker.state != WorkerState::kDead && worker.state != WorkerState::kLeft) {
+      deserted_since_.reset();
+      return;
+    }
+    gone.push_back(absl::StrCat(worker.name, " (", worker.reason, ")"));
+  }
+  if (!deserted_since_) {
+    deserted_since_ = now;
+    events_.Add(absl::StrCat("no worker is left; waiting ", Readable(config_.timeouts.startup), " for a new one"));
+  }
+  if (now - *deserted_since_ <= config_.timeouts.startup) return;
+  if (gone.size() > kNamesMax) gone.erase(gone.begin(), gone.end() - kNamesMax);
+  End(wire::JOB_FAILED,
+      absl::StrCat("no worker is left, and none has joined within ", Readable(config_.timeouts.startup),
+                   "; the last ones: ", absl::StrJoin(gone, ", ")));
+}
+
+// --- End --------------------------------------------------------------------------------------------------------
+
+bool Controller::Ended() const { return state_ != wire::JOB_STARTING && state_ != wire::JOB_TRAINING; }
+
+void Controller::End(wire::JobState state, const std::string& reason) {
+  if (Ended()) return;
+  const bool trained = state_ == wire::JOB_TRAINING;
+  ended_ = time_.Now();
+  if (trained && progress_.totals().samples > progress_.latest().totals.samples) AddReport(ended_);
+  state_ = state;
+  reason_ = reason;
+  const absl::string_view how = state == wire::JOB_DONE ? "done" : state == wire::JOB_FAILED ? "failed" : "stopped";
+  events_.Add(absl::StrFormat("the job is %s: %s", how, reason));
+}
+
+void Controller::Stopped(ServerRef server) {
+  absl::MutexLock lock(&mutex_);
+  stopped_.insert(server.server);
+}
+
+void Controller::Refused(ServerRef server, const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  auto found = membership_.servers().find(server.server);
+  if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
+  // One that cannot be told to stop needs no more waiting for.
+  stopped_.insert(server.server);
+  End(wire::JOB_FAILED,
+      absl::StrCat("server ", found->second.name, " refused a call of the scheduler: ", std::string(status.message())));
+}
+
+bool Controller::AllWorkersGone(absl::Time now) const {
+  for (const auto& [id, worker] : membership_.workers()) {
+    if (worker.state == WorkerState::kDead || worker.state == WorkerState::kLeft) continue;
+    const bool told = told_to_leave_.contains({id, worker.incarnation});
+    if (!told || now - worker.heard <= config_.timeouts.lease()) return false;
+  }
+  return true;
+}
+
+bool Controller::AllServersGone() const {
+  for (const auto& [id, server] : membership_.servers()) {
+    if (server.state == ServerState::kLive && !stopped_.contains(id)) return false;
+  }
+  return true;
+}
+
+void Controller::PartTick(absl::Time now) {
+  if (stopping_ == absl::InfiniteFuture()) {
+    if (!AllWorkersGone(now) && now - ended_ <= config_.timeouts.worker_dead()) return;
+    stopping_ = now;
+    wire::StopRequest request;
+    request.set_job(config_.id.value());
+    request.set_reason(reason_);
+    for (const auto& [id, server] : membership_.servers()) {
+      if (server.state == ServerState::kLive) servers_.Stop({id, server.incarnation}, request);
+    }
+  }
+  const bool alone = AllServersGone() || now - stopping_ > config_.timeouts.failover();
+  if (alone && (status_seen_ || now - ended_ >= kStatusLinger)) finished_ = true;
+}
+
+bool Controller::finished() const {
+  absl::MutexLock lock(&mutex_);
+  return finished_;
+}
+
+wire::JobState Controller::state() const {
+  absl::MutexLock lock(&mutex_);
+  return state_;
+}
+
+}  // namespace slackline::scheduler

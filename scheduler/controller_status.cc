@@ -1,0 +1,169 @@
+// What people see of a job: status, reports, events.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// "1 of 2 servers (there: ps-1)"
+std::string Count(const std::vector<std::string>& there, uint32_t wanted, const std::string& what) {
+  return absl::StrCat(there.size(), " of ", wanted, " ", what,
+                      there.empty() ? "" : absl::StrCat(" (", absl::StrJoin(there, ", "), ")"));
+}
+
+}  // namespace
+
+std::string Controller::Missing() const {
+  std::vector<std::string> servers, uninstalled, workers, joining;
+  for (const auto& [id, server] : membership_.servers()) {
+    if (server.state != ServerState::kLive) continue;
+    servers.push_back(server.name);
+    if (!installed_.contains(id)) uninstalled.push_back(server.name);
+  }
+  for (const auto& [id, worker] : membership_.workers()) {
+    if (worker.state == WorkerState::kLive) workers.push_back(worker.name);
+    if (worker.state == WorkerState::kJoining) joining.push_back(worker.name);
+  }
+  const job::Cluster& cluster = config_.job.cluster();
+  std::vector<std::string> missing;
+  if (servers.size() < cluster.servers()) missing.push_back("has " + Count(servers, cluster.servers(), "servers"));
+  if (workers.size() + joining.size() < cluster.workers()) {
+    workers.insert(workers.end(), joining.begin(), joining.end());
+    missing.push_back("has " + Count(workers, cluster.workers(), "workers"));
+  } else if (workers.size() < cluster.workers() && missing.empty() && uninstalled.empty()) {
+    missing.push_back("waits until all servers know workers " + absl::StrJoin(joining, ", "));
+  }
+  if (first_worker_ && servers.size() == cluster.servers() && !uninstalled.empty()) {
+    missing.push_back("waits for servers " + absl::StrJoin(uninstalled, ", ") + " to take their shards");
+  }
+  if (missing.empty()) return "";
+  for (const auto& [name, reason] : early_exits_) missing.push_back(absl::StrCat(name, " ended early (", reason, ")"));
+  return absl::StrJoin(missing, "; ");
+}
+
+double Controller::ElapsedSeconds(absl::Time now) const {
+  if (began_ == absl::InfiniteFuture()) return 0;
+  return absl::ToDoubleSeconds(std::min(now, ended_) - began_);
+}
+
+uint64_t Controller::SamplesDone() const {
+  if (!tasks_) return 0;
+  const DataRanges& ranges = tasks_->ranges();
+  return std::clamp(progress_.totals().samples, ranges.samples_done(), ranges.samples_done() + ranges.samples_leased());
+}
+
+uint32_t Controller::EpochInProgress() const {
+  const uint32_t done = tasks_ ? tasks_->ranges().epochs_done() : 0;
+  return std::min(done + 1, config_.job.training().epochs());
+}
+
+// --- Reports ----------------------------------------------------------------------------------------------------
+
+void Controller::AddReport(absl::Time now) {
+  const ProgressReport& progress = progress_.Report();
+  Report report;
+  report.time_s = ElapsedSeconds(now);
+  report.epoch = EpochInProgress();
+  report.step = progress.totals.steps;
+  report.samples = progress.totals.samples;
+  report.loss = progress.loss;
+  report.accuracy = progress.accuracy;
+  if (evaluation_ && !evaluation_reported_) {
+    report.test_loss = evaluation_->loss();
+    report.test_accuracy = evaluation_->accuracy();
+    evaluation_reported_ = true;
+  }
+  report.samples_per_second = progress_.SamplesPerSecond(now);
+  report.staleness_mean = progress.staleness_mean;
+  report.staleness_max = progress.staleness_max;
+  report.slack = progress.slack;
+  report.live_workers = membership_.CountLive();
+  report.worker_deaths = worker_deaths_;
+  report.samples_given_twice = tasks_->ranges().samples_given_twice();
+  reports_.push_back(report);
+  last_report_ = now;
+}
+
+std::vector<Report> Controller::TakeReports() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(reports_, {});
+}
+
+std::deque<std::string> Controller::TakeEvents() {
+  absl::MutexLock lock(&mutex_);
+  return events_.Take();
+}
+
+// --- Status -----------------------------------------------------------------------------------------------------
+
+wire::GetStatusReply Controller::GetStatus() {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = time_.Now();
+  status_seen_ = status_seen_ || Ended();
+  wire::GetStatusReply reply;
+  reply.set_job(config_.id.value());
+  reply.set_name(config_.job.name());
+  reply.set_state(state_);
+  reply.set_reason(state_ == wire::JOB_STARTING ? Missing() : reason_);
+  FillProgress(now, reply);
+  FillMembers(now, reply);
+  for (const std::string& event : events_.recent()) reply.add_events(event);
+  reply.set_event_count(events_.count());
+  if (evaluation_) *reply.mutable_evaluation() = *evaluation_;
+  return reply;
+}
+
+void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const {
+  const ProgressReport& latest = progress_.latest();
+  const double samples_per_second = Ended() ? 0 : progress_.SamplesPerSecond(now);
+  const uint64_t total = tasks_ ? tasks_->ranges().samples_total() : 0;
+  const uint64_t done = SamplesDone();
+  reply.set_epoch(EpochInProgress());
+  reply.set_epochs(config_.job.training().epochs());
+  reply.set_samples_done(done);
+  reply.set_samples_total(total);
+  reply.set_step(progress_.totals().steps);
+  reply.set_samples_per_second(samples_per_second);
+  reply.set_seconds_left(samples_per_second > 0 ? static_cast<double>(total - done) / samples_per_second : 0);
+  reply.set_elapsed_seconds(ElapsedSeconds(now));
+  reply.set_loss(latest.loss.value_or(0));
+  reply.set_train_accuracy(latest.accuracy.value_or(0));
+  reply.set_staleness_mean(latest.staleness_mean);
+  reply.set_staleness_max(latest.staleness_max);
+  reply.set_slack(latest.slack);
+  reply.set_has_test_accuracy(evaluation_.has_value());
+  if (evaluation_) reply.set_test_accuracy(evaluation_->accuracy());
+}
+
+void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const {
+  const auto add = [&](wire::MemberRole role, uint32_t id, const auto& member) {
+    wire::MemberStatus& status = *reply.add_members();
+    status.set_role(role);
+    status.set_member(id);
+    status.set_incarnation(member.incarnation.value());
+    status.set_name(member.name);
+    status.set_state(std::string(ToString(member.state)));
+    status.set_reason(member.reason);
+    status.set_silent_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - member.heard)));
+    return &status;
+  };
+  for (const auto& [id, server] : membership_.servers()) {
+    add(wire::MEMBER_ROLE_SERVER, id.value(), server)->set_address(server.address);
+  }
+  for (const auto& [id, worker] : membership_.workers()) {
+    wire::MemberStatus& status = *add(wire::MEMBER_ROLE_WORKER, id.value(), worker);
+    const Holder holder = {id, worker.incarnation};
+    const wire::WorkerProgress* progress = progress_.Of(holder);
+    if (progress == nullptr) continue;
+    status.set_clock(progress->clock());
+    status.set_samples(progress->samples());
+    status.set_samples_per_second(progress_.SamplesPerSecond(holder, now));
+  }
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,111 @@
+#include "scheduler/data_ranges.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// What a peer says its speed is, made harmless.
+double Sane(double samples_per_second) {
+  return std::isfinite(samples_per_second) && samples_per_second > 0 ? std::min(samples_per_second, 1e12) : 0;
+}
+
+}  // namespace
+
+DataRanges::DataRanges(const Config& config) : config_(config) {
+  SLACKLINE_CHECK(config.samples_per_epoch > 0 && config.epochs > 0 && config.batch_size > 0);
+}
+
+std::optional<DataRange> DataRanges::Lease(const Holder& holder, double samples_per_second) {
+  if (auto held = leased_.find(holder); held != leased_.end()) return held->second.range;
+  if (free_.empty()) {
+    if (next_epoch_ == config_.epochs) return std::nullopt;
+    free_.insert({next_epoch_++, 0, config_.samples_per_epoch});
+  }
+  samples_per_second = Sane(samples_per_second);
+  const uint64_t size = SizeFor(holder, samples_per_second);
+  Span span = *free_.begin();
+  free_.erase(free_.begin());
+  const uint64_t end = std::min(span.end, span.begin + size);
+  last_id_ = last_id_.Next();
+  const DataRange range = {last_id_, span.epoch, span.begin, end};
+  if (end < span.end) free_.insert({span.epoch, end, span.end});
+  leased_[holder] = {range, samples_per_second};
+  samples_leased_ += range.size();
+  return range;
+}
+
+uint64_t DataRanges::SizeFor(const Holder& holder, double samples_per_second) const {
+  const double batch = config_.batch_size;
+  const bool is_first = !finished_.contains(holder);
+  double size = samples_per_second > 0 && !is_first ? samples_per_second * absl::ToDoubleSeconds(config_.range_duration)
+                                                    : batch * config_.first_batches;
+  if (next_epoch_ == config_.epochs) {
+    // Nothing comes after this epoch: take half of one's share of what is left, so that the last ranges are short.
+    uint64_t left = 0;
+    for (const Span& span : free_) left += span.end - span.begin;
+    size = std::min(size, static_cast<double>(left) * ShareOf(holder, samples_per_second) / 2);
+  }
+  size = std::min(size, static_cast<double>(config_.samples_per_epoch));
+  const auto batches = static_cast<uint64_t>(size / batch);
+  return std::max<uint64_t>(batches, 1) * config_.batch_size;
+}
+
+double DataRanges::ShareOf(const Holder& holder, double samples_per_second) const {
+  double known_sum = samples_per_second;
+  uint64_t known = samples_per_second > 0 ? 1 : 0;
+  uint64_t workers = 1;
+  for (const auto& [other, lent] : leased_) {
+    if (other == holder) continue;
+    ++workers;
+    known_sum += lent.samples_per_second;
+    known += lent.samples_per_second > 0 ? 1 : 0;
+  }
+  if (known == 0) return 1.0 / static_cast<double>(workers);
+  // Who has not told a speed counts as average.
+  const double average = known_sum / static_cast<double>(known);
+  const double own = samples_per_second > 0 ? samples_per_second : average;
+  return own / (average * static_cast<double>(workers));
+}
+
+absl::StatusOr<uint32_t> DataRanges::Done(const Holder& holder, RangeId id) {
+  if (auto last = finished_.find(holder); last != finished_.end() && last->second == id) return 0;
+  auto held = leased_.find(holder);
+  if (held == leased_.end() || held->second.range.id != id) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "worker ", holder.worker.value(), " says it finished range ", id.value(), ", but it holds ",
+        held == leased_.end() ? std::string("none") : absl::StrCat("range ", held->second.range.id.value())));
+  }
+  const DataRange range = held->second.range;
+  leased_.erase(held);
+  finished_[holder] = id;
+  samples_leased_ -= range.size();
+  samples_done_ += range.size();
+  done_[range.epoch] += range.size();
+
+  uint32_t completed = 0;
+  while (!done_.empty() && done_.begin()->first == epochs_done_ && done_.begin()->second == config_.samples_per_epoch) {
+    done_.erase(done_.begin());
+    ++epochs_done_;
+    ++completed;
+  }
+  return completed;
+}
+
+uint64_t DataRanges::Release(const Holder& holder) {
+  finished_.erase(holder);
+  auto held = leased_.find(holder);
+  if (held == leased_.end()) return 0;
+  const DataRange range = held->second.range;
+  leased_.erase(held);
+  free_.insert({range.epoch, range.begin, range.end});
+  samples_leased_ -= range.size();
+  samples_given_twice_ += range.size();
+  return range.size();
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,116 @@
+// Which worker trains on which samples: the epochs cut into ranges, leased one at a time to each worker. Pure.
+//
+// Epochs flow into each other: when the last samples of an epoch are leased, the next one is opened; nobody waits at
+// its end. A range that was not finished is given out again, but only once its holder is fenced, so a sample is
+// trained at least once, and twice only after a death; those are counted.
+//
+// Thread-safety: none.
+// Units:         samples; positions count from 0 in the epoch's order.
+// Invariant:     every sample of an opened epoch is in exactly one of: free, leased, done.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+
+namespace slackline::scheduler {
+
+// One life of a worker.
+struct Holder {
+  WorkerId worker;
+  Incarnation incarnation;
+
+  friend auto operator<=>(const Holder&, const Holder&) = default;
+};
+
+// Samples [begin, end) of an epoch.
+struct DataRange {
+  RangeId id;
+  uint32_t epoch = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  uint64_t size() const { return end - begin; }
+  friend bool operator==(const DataRange&, const DataRange&) = default;
+};
+
+class DataRanges {
+ public:
+  struct Config {
+    uint64_t samples_per_epoch = 1;
+    uint32_t epochs = 1;
+    uint32_t batch_size = 1;
+    // How long a worker should take for one range.
+    absl::Duration range_duration = absl::Seconds(2);
+    // Size of a range for a worker whose speed is not known yet.
+    uint32_t first_batches = 10;
+  };
+
+  explicit DataRanges(const Config& config);
+
+  // The next range for this worker, which trains `samples_per_second` (0: unknown); nothing when all samples are
+  // leased or done. A holder that has an unfinished range gets that one again. Sizes are whole batches, but for the
+  // end of an epoch; the last epoch is cut ever finer, so that the workers end together.
+  std::optional<DataRange> Lease(const Holder& holder, double samples_per_second);
+
+  // The holder has trained the range. Saying it again changes nothing.
+  // Returns how many epochs this has completed; epochs complete in order.
+  //   kInvalidArgument  such a range was never leased, or this holder never had it
+  absl::StatusOr<uint32_t> Done(const Holder& holder, RangeId range);
+
+  // Gives an unfinished range of a fenced holder back.
+  // Returns its samples, 0 for none.
+  uint64_t Release(const Holder& holder);
+
+  bool HasFree() const { return !free_.empty() || next_epoch_ < config_.epochs; }
+  bool Holds(const Holder& holder) const { return leased_.contains(holder); }
+  // All samples of all epochs are done.
+  bool Finished() const { return epochs_done_ == config_.epochs; }
+
+  // Epochs of which every sample, and every sample of earlier ones, is done.
+  uint32_t epochs_done() const { return epochs_done_; }
+  uint64_t samples_total() const { return config_.samples_per_epoch * config_.epochs; }
+  uint64_t samples_done() const { return samples_done_; }
+  uint64_t samples_leased() const { return samples_leased_; }
+  // Samples of ranges that were given back: some of them are trained twice.
+  uint64_t samples_given_twice() const { return samples_given_twice_; }
+
+ private:
+  struct Span {
+    uint32_t epoch = 0;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    friend auto operator<=>(const Span&, const Span&) = default;
+  };
+
+  struct Lent {
+    DataRange range;
+    double samples_per_second = 0;
+  };
+
+  uint64_t SizeFor(const Holder& holder, double samples_per_second) const;
+  // The holder's part of what all holders train in a second.
+  double ShareOf(const Holder& holder, double samples_per_second) const;
+
+  const Config config_;
+  RangeId last_id_;
+  uint32_t next_epoch_ = 0;
+  std::set<Span> free_;
+  std::map<Holder, Lent> leased_;
+  // What each holder finished last: it may say so twice, and its next range is not its first.
+  std::map<Holder, RangeId> finished_;
+  // Samples done, of epochs that are not complete.
+  std::map<uint32_t, uint64_t> done_;
+  uint32_t epochs_done_ = 0;
+  uint64_t samples_done_ = 0;
+  uint64_t samples_leased_ = 0;
+  uint64_t samples_given_twice_ = 0;
+};
+
+}  // namespace slackline::scheduler

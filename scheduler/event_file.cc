@@ -1,0 +1,51 @@
+#include "scheduler/event_file.h"
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/crc32c.h"
+#include "tensorboard.pb.h"
+
+namespace slackline::scheduler {
+namespace {
+
+template <typename Integer>
+std::string LittleEndian(Integer value) {
+  std::string bytes;
+  for (size_t i = 0; i < sizeof(Integer); ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
+  return bytes;
+}
+
+double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& folder, absl::Time wall_time) {
+  const std::string path = absl::StrCat(folder, "/events.out.tfevents.", absl::ToUnixSeconds(wall_time), ".slackline");
+  std::unique_ptr<EventFile> file(new EventFile(path, std::ofstream(path, std::ios::binary)));
+  tensorboard::Event version;
+  version.set_wall_time(Seconds(wall_time));
+  version.set_file_version("brain.Event:2");
+  if (absl::Status written = file->Write(version); !written.ok()) return written;
+  return file;
+}
+
+absl::Status EventFile::Add(absl::Time wall_time, uint64_t step, const Scalars& scalars) {
+  tensorboard::Event event;
+  event.set_wall_time(Seconds(wall_time));
+  event.set_step(static_cast<int64_t>(step));
+  for (const auto& [tag, value] : scalars) {
+    tensorboard::Summary::Value& point = *event.mutable_summary()->add_value();
+    point.set_tag(tag);
+    point.set_simple_value(static_cast<float>(value));
+  }
+  return Write(event);
+}
+
+absl::Status EventFile::Write(const tensorboard::Event& event) {
+  const std::string data = event.SerializeAsString();
+  const std::string length = LittleEndian<uint64_t>(data.size());
+  out_ << length << LittleEndian(MaskedCrc32c(length)) << data << LittleEndian(MaskedCrc32c(data)) << std::flush;
+  if (out_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write ", path_));
+}
+
+}  // namespace slackline::scheduler

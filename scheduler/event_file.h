@@ -1,0 +1,47 @@
+// A TensorBoard event file: curves that TensorBoard shows.
+//
+// Format, little-endian; a file is a sequence of records:
+//   record := length:uint64  masked_crc32c(length):uint32  event:byte[length]  masked_crc32c(event):uint32
+//   event  := slackline.tensorboard.Event, serialised
+//
+// Thread-safety: none.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace slackline::tensorboard {
+class Event;
+}
+
+namespace slackline::scheduler {
+
+using Scalars = std::vector<std::pair<std::string, double>>;
+
+class EventFile {
+ public:
+  // Makes FOLDER/events.out.tfevents.SECONDS.slackline, with `wall_time` as its beginning.
+  //   kUnavailable  it cannot be written
+  static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& folder, absl::Time wall_time);
+
+  // Adds one point to each of the named curves, and flushes.
+  //   kUnavailable  it cannot be written
+  absl::Status Add(absl::Time wall_time, uint64_t step, const Scalars& scalars);
+
+ private:
+  EventFile(std::string path, std::ofstream out) : path_(std::move(path)), out_(std::move(out)) {}
+  absl::Status Write(const tensorboard::Event& event);
+
+  const std::string path_;
+  std::ofstream out_;
+};
+
+}  // namespace slackline::scheduler

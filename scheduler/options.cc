@@ -1,0 +1,36 @@
+#include "scheduler/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "version.h"
+
+namespace slackline::scheduler {
+namespace {
+
+constexpr int kWrongUse = 2;
+
+}  // namespace
+
+std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
+  Options options;
+  CLI::App app("Decides who holds which part of the model, who trains on which data, and when the job is over.");
+  app.set_version_flag("--version", std::string("slackline-scheduler ") + kVersion + " (" + kCommit + ")");
+  app.add_option("job", options.job_file, "Job file")->required()->type_name("JOB.yaml");
+  app.add_option("--set", options.overrides, "Override a field of the job file, as optimizer.lr=0.1; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--listen", options.listen, "Listen here instead of network.listen and a free port")
+      ->type_name("HOST:PORT");
+  app.add_option("--run-folder", options.run_folder, "Write the run here instead of output.folder")->type_name("DIR");
+  app.add_option("--address-file", options.address_file, "Write host:port there, once it is known")->type_name("FILE");
+  app.footer("Exit codes: 0 done or stopped, 1 failed, 2 wrong use.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = app.exit(error) == 0 ? 0 : kWrongUse;
+    return std::nullopt;
+  }
+  return options;
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,36 @@
+// Which part of the model each shard holds, and which server holds the shard. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/ids.h"
+
+namespace slackline::scheduler {
+
+// Shards begin at multiples of this many elements, so that vectorised kernels meet no odd beginnings: one cache
+// line of float32.
+inline constexpr uint64_t kShardAlignment = 16;
+
+// Elements [begin, end) of the model's flat parameter vector.
+struct ShardPlace {
+  ShardId shard;
+  ServerId server;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  uint64_t size() const { return end - begin; }
+};
+
+struct ClusterShape {
+  uint32_t servers = 1;
+  uint32_t shards_per_server = 1;
+};
+
+// Cuts `elements` into servers x shards_per_server contiguous shards of nearly equal size, numbered in the order of
+// the elements, and deals them out so that the servers hold nearly equal amounts. A model too small for so many gets
+// fewer shards, never an empty one; a server may then have none. Servers are numbered from 1.
+// Requires: elements, servers and shards_per_server are at least 1.
+std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape);
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,87 @@
+// How training goes: the workers' totals turned into rates, means and the slack. Pure.
+//
+// Thread-safety: none.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "scheduler.pb.h"
+#include "scheduler/data_ranges.h"
+
+namespace slackline::scheduler {
+
+// Sums over all workers, those that are gone included.
+struct ProgressTotals {
+  uint64_t samples = 0;
+  uint64_t steps = 0;
+  double loss_sum = 0;
+  uint64_t correct = 0;
+  uint64_t staleness_sum = 0;
+  uint64_t staleness_answers = 0;
+};
+
+// Means over what was trained since the report before; the last known ones when there was nothing.
+struct ProgressReport {
+  ProgressTotals totals;
+  // Absent until something was trained.
+  std::optional<double> loss;
+  std::optional<double> accuracy;
+  double staleness_mean = 0;
+  // Since the beginning.
+  uint64_t staleness_max = 0;
+  // Since the report before: how far a live worker was ahead of the slowest live one, in clocks.
+  uint64_t slack = 0;
+};
+
+class Progress {
+ public:
+  // Rates are means over the latest `window`.
+  explicit Progress(absl::Duration window = absl::Seconds(5)) : window_(window) {}
+
+  // What a worker says of itself; totals since its incarnation began. Totals that shrink, and losses that are no
+  // number, are not counted. `in_clock`: it is live, so its clock counts for the slack.
+  void Heard(const Holder& holder, const wire::WorkerProgress& progress, bool in_clock, absl::Time now);
+  // It is out of the clock.
+  void Left(const Holder& holder);
+
+  // Ends the reporting interval. The report before is latest().
+  const ProgressReport& Report();
+  const ProgressReport& latest() const { return latest_; }
+
+  const ProgressTotals& totals() const { return totals_; }
+  double SamplesPerSecond(absl::Time now) const;
+  // Of one worker, over its latest heartbeats; 0 when unknown.
+  double SamplesPerSecond(const Holder& holder, absl::Time now) const;
+  // The worker's latest words; null before the first.
+  const wire::WorkerProgress* Of(const Holder& holder) const;
+
+ private:
+  // Samples by time, no older than the window but for one.
+  using Series = std::deque<std::pair<absl::Time, uint64_t>>;
+
+  struct Heartbeats {
+    Holder holder;
+    wire::WorkerProgress last;
+    bool in_clock = false;
+    Series samples;
+  };
+
+  void Extend(Series& series, absl::Time now, uint64_t samples) const;
+  double Rate(const Series& series, absl::Time now) const;
+  void ObserveSlack(const wire::WorkerProgress& progress);
+
+  const absl::Duration window_;
+  std::map<WorkerId, Heartbeats> workers_;
+  ProgressTotals totals_;
+  uint64_t staleness_max_ = 0;
+  uint64_t slack_ = 0;
+  Series samples_;
+  ProgressReport latest_;
+};
+
+}  // namespace slackline::scheduler

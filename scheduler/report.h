@@ -1,0 +1,33 @@
+// One report of a run: a row of metrics.csv, a point on each curve.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace slackline::scheduler {
+
+struct Report {
+  // Since training began.
+  double time_s = 0;
+  // In progress, counted from 1.
+  uint32_t epoch = 0;
+  // Steps and samples of all workers.
+  uint64_t step = 0;
+  uint64_t samples = 0;
+  // On training images since the report before; absent until something was trained.
+  std::optional<double> loss;
+  std::optional<double> accuracy;
+  // On test images, when an evaluation has come in since the report before.
+  std::optional<double> test_loss;
+  std::optional<double> test_accuracy;
+  double samples_per_second = 0;
+  double staleness_mean = 0;
+  uint64_t staleness_max = 0;
+  uint64_t slack = 0;
+  uint64_t live_workers = 0;
+  // Since the beginning.
+  uint64_t worker_deaths = 0;
+  uint64_t samples_given_twice = 0;
+};
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,49 @@
+// The folder that a run leaves behind: job.yaml, metrics.csv, events.log, and what others put beside them.
+//
+// Thread-safety: none; one thread writes.
+#pragma once
+
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "job.pb.h"
+#include "scheduler/event_file.h"
+#include "scheduler/report.h"
+
+namespace slackline::scheduler {
+
+// Where a run goes that nobody chose a folder for: runs/NAME-DATE-TIME, relative to the working directory.
+std::string DefaultRunFolder(const std::string& job_name, absl::Time now);
+
+class RunFolder {
+ public:
+  // Makes the folder and its files; job.yaml has every field.
+  //   kAlreadyExists  the folder holds another run
+  //   kUnavailable    something cannot be written
+  static absl::StatusOr<std::unique_ptr<RunFolder>> Create(const std::string& path, const job::Job& job,
+                                                           absl::Time wall_time);
+
+  // Absolute.
+  const std::string& path() const { return path_; }
+
+  // Adds a row to metrics.csv and points to the curves; on disk when it returns, but for the system's cache.
+  //   kUnavailable  something cannot be written
+  absl::Status Write(const Report& report, absl::Time wall_time);
+  // Adds a line to events.log, with the time before it.
+  absl::Status WriteEvent(absl::string_view event, absl::Time wall_time);
+
+ private:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+
+  const std::string path_;
+  std::ofstream metrics_;
+  std::ofstream events_;
+  std::unique_ptr<EventFile> curves_;  // null where job.output.tensorboard is off
+};
+
+}  // namespace slackline::scheduler

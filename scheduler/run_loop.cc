@@ -1,0 +1,64 @@
+#include "scheduler/run_loop.h"
+
+#include <csignal>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+
+namespace slackline::scheduler {
+namespace {
+
+sigset_t StopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+// Waits up to `period` for a signal to stop. Returns 0 for none.
+int WaitForSignal(absl::Duration period) {
+  const sigset_t signals = StopSignals();
+  const timespec timeout = absl::ToTimespec(period);
+  const int signal = sigtimedwait(&signals, nullptr, &timeout);
+  return signal > 0 ? signal : 0;
+}
+
+void WriteDown(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics) {
+  const absl::Time wall_time = absl::Now();
+  absl::Status status;
+  for (const std::string& event : controller.TakeEvents()) status.Update(folder.WriteEvent(event, wall_time));
+  for (const Report& report : controller.TakeReports()) {
+    status.Update(folder.Write(report, wall_time));
+    metrics.Publish(report);
+  }
+  // A full disk costs the curves, not the training.
+  if (!status.ok()) log::Error("the run folder is incomplete: ", std::string(status.message()));
+}
+
+}  // namespace
+
+void BlockStopSignals() {
+  const sigset_t signals = StopSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics, absl::Duration period) {
+  bool asked = false;
+  while (!controller.finished()) {
+    if (const int signal = WaitForSignal(period)) {
+      if (asked) break;
+      asked = true;
+      controller.StopJob(absl::StrCat("the scheduler got ", signal == SIGINT ? "SIGINT" : "SIGTERM"),
+                         /*failed=*/false);
+    }
+    controller.Tick();
+    WriteDown(controller, folder, metrics);
+  }
+  WriteDown(controller, folder, metrics);
+}
+
+}  // namespace slackline::scheduler

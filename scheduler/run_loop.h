@@ -1,0 +1,19 @@
+// The scheduler's main thread: lets time pass for the controller, writes what it reports, hears signals.
+#pragma once
+
+#include "absl/time/time.h"
+#include "scheduler/controller.h"
+#include "scheduler/run_folder.h"
+#include "scheduler/scheduler_metrics.h"
+
+namespace slackline::scheduler {
+
+// Blocks SIGTERM and SIGINT for this thread and those it starts, so that only RunUntilFinished() takes them. Call
+// before the first thread is started.
+void BlockStopSignals();
+
+// Runs until the job has ended and its members have left, ticking every `period`. SIGTERM or SIGINT stops the job; a
+// second one returns at once. Requires BlockStopSignals().
+void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics, absl::Duration period);
+
+}  // namespace slackline::scheduler

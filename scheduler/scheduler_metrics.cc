@@ -1,0 +1,50 @@
+#include "scheduler/scheduler_metrics.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// Reports carry totals.
+void RaiseTo(Counter& counter, uint64_t total) {
+  const double rise = static_cast<double>(total) - counter.value();
+  if (rise > 0) counter.Add(rise);
+}
+
+}  // namespace
+
+SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
+    : live_workers_(metrics.gauge("slackline_scheduler_live_workers", "Workers that hold a clock and train")),
+      epoch_(metrics.gauge("slackline_scheduler_epoch", "Epoch in progress, counted from 1")),
+      loss_(metrics.gauge("slackline_scheduler_train_loss", "Mean loss on training images since the last report")),
+      train_accuracy_(metrics.gauge("slackline_scheduler_train_accuracy_ratio",
+                                    "Share of training images classified right since the last report")),
+      test_accuracy_(metrics.gauge("slackline_scheduler_test_accuracy_ratio",
+                                   "Share of test images classified right at the last evaluation")),
+      samples_per_second_(
+          metrics.gauge("slackline_scheduler_samples_per_second", "Training images a second, of all workers")),
+      slack_(metrics.gauge("slackline_scheduler_slack_clocks", "Fastest minus slowest live worker's clock")),
+      staleness_mean_(metrics.gauge("slackline_scheduler_staleness_mean_versions",
+                                    "Mean staleness of the pushes answered since the last report")),
+      staleness_max_(metrics.gauge("slackline_scheduler_staleness_max_versions", "Largest staleness of any push")),
+      steps_(metrics.counter("slackline_scheduler_steps_total", "Steps of all workers")),
+      samples_(metrics.counter("slackline_scheduler_samples_total", "Training images used, of all workers")),
+      deaths_(metrics.counter("slackline_scheduler_worker_deaths_total", "Workers that died or were expelled")),
+      given_twice_(metrics.counter("slackline_scheduler_samples_given_twice_total",
+                                   "Samples of ranges given out again after a worker was lost")) {}
+
+void SchedulerMetrics::Publish(const Report& report) {
+  live_workers_.Set(static_cast<double>(report.live_workers));
+  epoch_.Set(report.epoch);
+  if (report.loss) loss_.Set(*report.loss);
+  if (report.accuracy) train_accuracy_.Set(*report.accuracy);
+  if (report.test_accuracy) test_accuracy_.Set(*report.test_accuracy);
+  samples_per_second_.Set(report.samples_per_second);
+  slack_.Set(static_cast<double>(report.slack));
+  staleness_mean_.Set(report.staleness_mean);
+  staleness_max_.Set(static_cast<double>(report.staleness_max));
+  RaiseTo(steps_, report.step);
+  RaiseTo(samples_, report.samples);
+  RaiseTo(deaths_, report.worker_deaths);
+  RaiseTo(given_twice_, report.samples_given_twice);
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,33 @@
+// The scheduler's Prometheus series.
+#pragma once
+
+#include "common/metrics.h"
+#include "scheduler/report.h"
+
+namespace slackline::scheduler {
+
+// Thread-safety: none; one thread publishes.
+// Ownership:     borrows `metrics`.
+class SchedulerMetrics {
+ public:
+  explicit SchedulerMetrics(Metrics& metrics);
+
+  void Publish(const Report& report);
+
+ private:
+  Gauge& live_workers_;
+  Gauge& epoch_;
+  Gauge& loss_;
+  Gauge& train_accuracy_;
+  Gauge& test_accuracy_;
+  Gauge& samples_per_second_;
+  Gauge& slack_;
+  Gauge& staleness_mean_;
+  Gauge& staleness_max_;
+  Counter& steps_;
+  Counter& samples_;
+  Counter& deaths_;
+  Counter& given_twice_;
+};
+
+}  // namespace slackline::scheduler

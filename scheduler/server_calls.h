@@ -1,0 +1,49 @@
+// How the scheduler calls the parameter servers: wishes out, outcomes back. The real one is ServerLinks; tests have
+// their own.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "parameter_server.pb.h"
+
+namespace slackline::scheduler {
+
+// One life of a server.
+struct ServerRef {
+  ServerId server;
+  Incarnation incarnation;
+
+  friend bool operator==(const ServerRef&, const ServerRef&) = default;
+};
+
+// Hears how the calls went.
+class ServerObserver {
+ public:
+  virtual ~ServerObserver() = default;
+
+  virtual void Installed(ServerRef server) = 0;
+  virtual void MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) = 0;
+  virtual void Stopped(ServerRef server) = 0;
+  // The server answered with a code after which trying again is useless.
+  virtual void Refused(ServerRef server, const absl::Status& status) = 0;
+};
+
+// Each call notes a wish and returns at once; it never calls the observer back from within. A wish is repeated until
+// the server has answered it, a later one of its kind has replaced it, or the server was connected anew. Wishes for
+// a life that is not the latest one are ignored.
+class ServerCalls {
+ public:
+  virtual ~ServerCalls() = default;
+
+  // A server, or a new life of one, is reached at `address`. Outcomes go to `observer`.
+  virtual void Connect(ServerRef server, const std::string& name, const std::string& address,
+                       ServerObserver& observer) = 0;
+  virtual void Install(ServerRef server, const wire::InstallShardsRequest& request) = 0;
+  // Kept until the shards are installed.
+  virtual void SetMembers(ServerRef server, const wire::SetMembersRequest& request) = 0;
+  virtual void Stop(ServerRef server, const wire::StopRequest& request) = 0;
+};
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,192 @@
+#include "scheduler/server_links.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/logging.h"
+#include "common/rpc/channel.h"
+
+namespace slackline::scheduler {
+namespace {
+
+constexpr absl::Duration kBackOffMin = absl::Milliseconds(20);
+constexpr absl::Duration kBackOffMax = absl::Milliseconds(500);
+
+}  // namespace
+
+ServerLink::ServerLink(ServerRef server, std::string name, const std::string& address, absl::Duration call_timeout,
+                       ServerObserver& observer)
+    : server_(server),
+      name_(std::move(name)),
+      call_timeout_(call_timeout),
+      observer_(observer),
+      stub_(wire::ParameterServerControl::NewStub(rpc::ControlChannel(address))),
+      thread_([this] { Run(); }) {}
+
+ServerLink::~ServerLink() {
+  Close();
+  thread_.join();
+}
+
+void ServerLink::Install(const wire::InstallShardsRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  install_ = request;
+}
+
+void ServerLink::SetMembers(const wire::SetMembersRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (!members_ || members_->epoch() < request.epoch()) members_ = request;
+}
+
+void ServerLink::Stop(const wire::StopRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  stop_ = request;
+}
+
+void ServerLink::Close() {
+  absl::MutexLock lock(&mutex_);
+  closed_ = true;
+  if (in_flight_ != nullptr) in_flight_->TryCancel();
+}
+
+bool ServerLink::HasWork() const { return closed_ || stop_ || install_ || (members_ && installed_); }
+
+void ServerLink::Run() {
+  absl::Duration back_off = kBackOffMin;
+  while (true) {
+    std::optional<wire::InstallShardsRequest> install;
+    std::optional<wire::SetMembersRequest> members;
+    std::optional<wire::StopRequest> stop;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(this, &ServerLink::HasWork));
+      if (closed_) return;
+      if (stop_) {
+        stop = stop_;
+      } else if (install_) {
+        install = install_;
+      } else {
+        members = members_;
+      }
+    }
+    const absl::Status status = stop ? TryStop(*stop) : install ? TryInstall(*install) : TryMembers(*members);
+    if (status.ok()) {
+      back_off = kBackOffMin;
+      continue;
+    }
+    if (!BackOff(status, back_off)) return;
+    back_off = std::min(2 * back_off, kBackOffMax);
+  }
+}
+
+bool ServerLink::BackOff(const absl::Status& status, absl::Duration back_off) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closed_) return false;
+    if (rpc::IsRetryable(status)) {
+      log::Warning("server ", name_, " did not take a call (", status.ToString(), "); trying again");
+      return !mutex_.AwaitWithTimeout(absl::Condition(&closed_), back_off);
+    }
+    closed_ = true;
+  }
+  observer_.Refused(server_, status);
+  return false;
+}
+
+template <typename Call>
+absl::Status ServerLink::Attempt(const Call& call) {
+  std::unique_ptr<grpc::ClientContext> context = rpc::ContextWithTimeout(call_timeout_);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closed_) return absl::CancelledError("closed");
+    in_flight_ = context.get();
+  }
+  const grpc::Status status = call(context.get());
+  absl::MutexLock lock(&mutex_);
+  in_flight_ = nullptr;
+  return rpc::FromGrpc(status);
+}
+
+absl::Status ServerLink::TryInstall(const wire::InstallShardsRequest& request) {
+  wire::InstallShardsReply reply;
+  absl::Status status =
+      Attempt([&](grpc::ClientContext* context) { return stub_->InstallShards(context, request, &reply); });
+  if (!status.ok()) return status;
+  {
+    absl::MutexLock lock(&mutex_);
+    installed_ = true;
+    install_.reset();
+  }
+  observer_.Installed(server_);
+  return status;
+}
+
+absl::Status ServerLink::TryMembers(const wire::SetMembersRequest& request) {
+  wire::SetMembersReply reply;
+  absl::Status status =
+      Attempt([&](grpc::ClientContext* context) { return stub_->SetMembers(context, request, &reply); });
+  if (!status.ok()) return status;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (members_ && members_->epoch() == request.epoch()) members_.reset();
+  }
+  observer_.MembersInstalled(server_, reply);
+  return status;
+}
+
+absl::Status ServerLink::TryStop(const wire::StopRequest& request) {
+  wire::StopReply reply;
+  absl::Status status = Attempt([&](grpc::ClientContext* context) { return stub_->Stop(context, request, &reply); });
+  if (!status.ok()) return status;
+  Close();
+  observer_.Stopped(server_);
+  return status;
+}
+
+ServerLinks::ServerLinks(const Timeouts& timeouts)
+    : call_timeout_(std::max(timeouts.server_dead(), absl::Seconds(1))) {}
+
+void ServerLinks::Connect(ServerRef server, const std::string& name, const std::string& address,
+                          ServerObserver& observer) {
+  absl::MutexLock lock(&mutex_);
+  if (closed_) return;
+  std::unique_ptr<ServerLink>& link = links_[server.server];
+  if (link != nullptr) {
+    link->Close();
+    old_links_.push_back(std::move(link));
+  }
+  link = std::make_unique<ServerLink>(server, name, address, call_timeout_, observer);
+}
+
+ServerLink* ServerLinks::Find(ServerRef server) {
+  auto found = links_.find(server.server);
+  return found != links_.end() && found->second->server() == server ? found->second.get() : nullptr;
+}
+
+void ServerLinks::Install(ServerRef server, const wire::InstallShardsRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (ServerLink* link = Find(server)) link->Install(request);
+}
+
+void ServerLinks::SetMembers(ServerRef server, const wire::SetMembersRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (ServerLink* link = Find(server)) link->SetMembers(request);
+}
+
+void ServerLinks::Stop(ServerRef server, const wire::StopRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (ServerLink* link = Find(server)) link->Stop(request);
+}
+
+void ServerLinks::Close() {
+  std::map<ServerId, std::unique_ptr<ServerLink>> links;
+  std::vector<std::unique_ptr<ServerLink>> old_links;
+  {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    links.swap(links_);
+    old_links.swap(old_links_);
+  }
+}
+
+}  // namespace slackline::scheduler

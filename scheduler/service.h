@@ -1,0 +1,58 @@
+// The Scheduler service of scheduler.proto over gRPC: each call goes to the controller, unchanged.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <grpcpp/grpcpp.h>
+#include "absl/status/statusor.h"
+#include "scheduler.grpc.pb.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+
+// Thread-safety: safe.
+// Ownership:     borrows `controller`.
+class SchedulerService final : public wire::Scheduler::Service {
+ public:
+  explicit SchedulerService(Controller& controller) : controller_(controller) {}
+
+  grpc::Status RegisterServer(grpc::ServerContext*, const wire::RegisterServerRequest*,
+                              wire::RegisterServerReply*) override;
+  grpc::Status RegisterWorker(grpc::ServerContext*, const wire::RegisterWorkerRequest*,
+                              wire::RegisterWorkerReply*) override;
+  grpc::Status Heartbeat(grpc::ServerContext*, const wire::HeartbeatRequest*, wire::HeartbeatReply*) override;
+  grpc::Status GetShardMap(grpc::ServerContext*, const wire::GetShardMapRequest*, wire::GetShardMapReply*) override;
+  grpc::Status NextTask(grpc::ServerContext*, const wire::NextTaskRequest*, wire::NextTaskReply*) override;
+  grpc::Status ReportEvaluation(grpc::ServerContext*, const wire::EvaluationReport*, wire::EvaluationReply*) override;
+  grpc::Status GetStatus(grpc::ServerContext*, const wire::GetStatusRequest*, wire::GetStatusReply*) override;
+  grpc::Status StopJob(grpc::ServerContext*, const wire::StopJobRequest*, wire::StopJobReply*) override;
+  grpc::Status ReportExit(grpc::ServerContext*, const wire::ReportExitRequest*, wire::ReportExitReply*) override;
+
+ private:
+  Controller& controller_;
+};
+
+// A listening server with that service.
+//
+// Thread-safety: safe.
+// Threads:       those of gRPC, until destroyed.
+class SchedulerServer {
+ public:
+  // Listens on host:port; port 0 lets the system choose.
+  //   kUnavailable  the address cannot be listened on
+  static absl::StatusOr<std::unique_ptr<SchedulerServer>> Start(const std::string& address, Controller& controller);
+  ~SchedulerServer();
+
+  uint16_t port() const { return port_; }
+
+ private:
+  explicit SchedulerServer(Controller& controller) : service_(controller) {}
+
+  SchedulerService service_;
+  std::unique_ptr<grpc::Server> server_;
+  uint16_t port_ = 0;
+};
+
+}  // namespace slackline::scheduler

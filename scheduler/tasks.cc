@@ -1,0 +1,70 @@
+#include "scheduler/tasks.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace slackline::scheduler {
+
+Work Tasks::Next(const Asker& asker) {
+  if (complete_) return LeaveWork{};
+  if (auto own = assigned_.find(asker.holder); own != assigned_.end()) return own->second;
+  if (ranges_.Finished()) return Final(asker.holder);
+  if (!asker.live) {
+    if (ranges_.HasFree()) return RegisterAgainWork{};
+    return StandbyWork{};
+  }
+  // An evaluation uses the weights of now: it cannot wait until the ranges are gone.
+  if (due_ && !ranges_.Holds(asker.holder)) {
+    const EvaluationWork work = *due_;
+    due_.reset();
+    assigned_[asker.holder] = work;
+    return work;
+  }
+  if (std::optional<DataRange> range = ranges_.Lease(asker.holder, asker.samples_per_second)) return *range;
+  return StandbyWork{};
+}
+
+Work Tasks::Final(const Holder& holder) {
+  // The last epoch's accuracy is measured by the final evaluation; that of an epoch before it is lost if nobody has
+  // begun to measure it.
+  due_.reset();
+  if (!assigned_.empty()) return StandbyWork{};
+  const EvaluationWork work = {config_.ranges.epochs, /*final=*/true};
+  assigned_[holder] = work;
+  return work;
+}
+
+absl::StatusOr<uint32_t> Tasks::FinishRange(const Holder& holder, RangeId range) {
+  absl::StatusOr<uint32_t> completed = ranges_.Done(holder, range);
+  if (!completed.ok() || *completed == 0 || config_.evaluate_every_epochs == 0) return completed;
+  const uint32_t done = ranges_.epochs_done();
+  for (uint32_t epoch = done - *completed + 1; epoch <= done; ++epoch) {
+    if (epoch % config_.evaluate_every_epochs == 0 && epoch < config_.ranges.epochs) due_ = EvaluationWork{epoch};
+  }
+  return completed;
+}
+
+absl::StatusOr<bool> Tasks::FinishEvaluation(const Holder& holder, const EvaluationWork& work) {
+  if (auto reported = reported_.find(holder); reported != reported_.end() && reported->second == work) return false;
+  auto own = assigned_.find(holder);
+  if (own == assigned_.end() || !(own->second == work)) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", holder.worker.value(), " reports the ",
+                                                      work.final ? "final " : "", "evaluation of epoch ", work.epoch,
+                                                      ", which is not its to make"));
+  }
+  assigned_.erase(own);
+  reported_[holder] = work;
+  complete_ = complete_ || work.final;
+  return true;
+}
+
+void Tasks::Gone(const Holder& holder) {
+  reported_.erase(holder);
+  auto own = assigned_.find(holder);
+  if (own == assigned_.end()) return;
+  if (!own->second.final && (!due_ || due_->epoch < own->second.epoch)) due_ = own->second;
+  assigned_.erase(own);
+}
+
+bool Tasks::Busy(const Holder& holder) const { return assigned_.contains(holder) || ranges_.Holds(holder); }
+
+}  // namespace slackline::scheduler

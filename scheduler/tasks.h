@@ -1,0 +1,90 @@
+// What each worker does next: train on a range, measure accuracy, stand by, or leave. Pure.
+//
+// Ranges come first but for one worker an epoch, which measures the test accuracy when the epoch is complete. When
+// all ranges are done, one worker (live or standing by) makes the final evaluation; then all leave. What a worker
+// was to do and did not, because it died, another one does.
+//
+// Thread-safety: none.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "scheduler/data_ranges.h"
+
+namespace slackline::scheduler {
+
+struct EvaluationWork {
+  // Epochs completed.
+  uint32_t epoch = 0;
+  bool final = false;
+
+  friend bool operator==(const EvaluationWork&, const EvaluationWork&) = default;
+};
+
+// Nothing to do now. The worker must leave the clock, or it would hold the others.
+struct StandbyWork {};
+// There is a range for a worker on standby; it must become a member first.
+struct RegisterAgainWork {};
+// The job is done.
+struct LeaveWork {};
+
+using Work = std::variant<DataRange, EvaluationWork, StandbyWork, RegisterAgainWork, LeaveWork>;
+
+class Tasks {
+ public:
+  struct Config {
+    DataRanges::Config ranges;
+    // 0: only after the last epoch.
+    uint32_t evaluate_every_epochs = 1;
+  };
+
+  struct Asker {
+    Holder holder;
+    // Else on standby.
+    bool live = false;
+    double samples_per_second = 0;
+  };
+
+  explicit Tasks(const Config& config) : config_(config), ranges_(config.ranges) {}
+
+  // Asking again without having reported gives the same work again.
+  Work Next(const Asker& asker);
+
+  // As DataRanges::Done().
+  absl::StatusOr<uint32_t> FinishRange(const Holder& holder, RangeId range);
+
+  // The result has arrived. Saying it again changes nothing.
+  // Returns false for a repetition.
+  //   kFailedPrecondition  this evaluation is not this worker's to make
+  absl::StatusOr<bool> FinishEvaluation(const Holder& holder, const EvaluationWork& work);
+
+  // The worker is dead or has left: another one may evaluate in its place. Its range stays leased until Fenced().
+  void Gone(const Holder& holder);
+  // Nothing of this life can arrive any more. Returns the samples that are given out again.
+  uint64_t Fenced(const Holder& holder) { return ranges_.Release(holder); }
+
+  // The worker has something to do, so that silence of its trainer is a stall.
+  bool Busy(const Holder& holder) const;
+  // The final evaluation is made.
+  bool Complete() const { return complete_; }
+  const DataRanges& ranges() const { return ranges_; }
+
+ private:
+  Work Final(const Holder& holder);
+
+  const Config config_;
+  DataRanges ranges_;
+  // An evaluation that nobody has taken; a later epoch replaces it, since the weights have moved on.
+  std::optional<EvaluationWork> due_;
+  std::map<Holder, EvaluationWork> assigned_;
+  // What each worker reported last, to know a repetition.
+  std::map<Holder, EvaluationWork> reported_;
+  bool complete_ = false;
+};
+
+}  // namespace slackline::scheduler

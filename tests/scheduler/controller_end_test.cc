@@ -1,0 +1,133 @@
+// How a job ends, and how its members are sent home.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "tests/scheduler/fake_cluster.h"
+
+namespace slackline::scheduler {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ControllerEnd, DeadServerFailsTheJobByName) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Silence("ps-2");
+  cluster.Pass(absl::Milliseconds(300));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+  cluster.Pass(absl::Milliseconds(100));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+  const std::string reason = cluster.controller().GetStatus().reason();
+  EXPECT_THAT(reason, HasSubstr("server ps-2 (ps-2:1) is dead: silent for"));
+  EXPECT_THAT(reason, HasSubstr("last heartbeat came 400ms ago"));
+}
+
+TEST(ControllerEnd, ServerWhoseExitIsReportedFailsTheJobAtOnce) {
+  FakeCluster cluster;
+  cluster.Start();
+  wire::ReportExitRequest exit;
+  exit.set_job(FakeCluster::kJob);
+  exit.set_role(wire::MEMBER_ROLE_SERVER);
+  exit.set_name("ps-1");
+  exit.set_reason("killed by signal 9");
+  ASSERT_TRUE(cluster.controller().ReportExit(exit).ok());
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+  EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("killed by signal 9"));
+}
+
+TEST(ControllerEnd, ServerStartedAgainDuringTrainingFailsTheJob) {
+  FakeCluster cluster;
+  cluster.Start();
+  wire::RegisterServerRequest again;
+  again.set_name("ps-1");
+  again.set_address("ps-1:2");
+  again.set_job_fingerprint(FakeCluster::kFingerprint);
+  EXPECT_FALSE(cluster.controller().RegisterServer(again).ok());
+  EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("weights are lost"));
+}
+
+TEST(ControllerEnd, RefusedCallFailsTheJobWithTheServersWords) {
+  FakeCluster cluster;
+  cluster.Start();
+  const ServerRef first = cluster.servers().told()[ServerId(1)].server;
+  cluster.controller().Refused(first, absl::InvalidArgumentError("shard 3 ends before it begins"));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+  EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("shard 3 ends before it begins"));
+}
+
+TEST(ControllerEnd, JobWithoutWorkersWaitsForNewOnesThenFailsNamingTheOld) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Silence("w-1");
+  cluster.Silence("w-2");
+  cluster.Pass(absl::Seconds(11));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+  cluster.Pass(absl::Seconds(2));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+  const std::string reason = cluster.controller().GetStatus().reason();
+  EXPECT_THAT(reason, HasSubstr("w-1 (silent for"));
+  EXPECT_THAT(reason, HasSubstr("w-2 (silent for"));
+}
+
+TEST(ControllerEnd, NewWorkerSavesADesertedJob) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Silence("w-1");
+  cluster.Silence("w-2");
+  cluster.Pass(absl::Seconds(9));
+  cluster.AddWorker("w-3");
+  cluster.Pass(absl::Seconds(9));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+  cluster.Range("w-3");
+}
+
+TEST(ControllerEnd, WorkersLeaveFirstThenServersStopThenItIsOver) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.controller().StopJob("the user said so", /*failed=*/false);
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_STOPPED);
+  // Workers that were told, but still send heartbeats, are still at work.
+  cluster.Pass(absl::Milliseconds(500));
+  EXPECT_TRUE(cluster.Beat("w-1")->leave());
+  EXPECT_EQ(cluster.Beat("w-1")->leave_reason(), "the user said so");
+  EXPECT_FALSE(cluster.Beat("ps-1")->leave());
+  cluster.Silence("w-1");
+  cluster.Silence("w-2");
+  cluster.Pass(absl::Milliseconds(500));
+  EXPECT_FALSE(cluster.member("ps-1").beats);  // stopped
+  EXPECT_FALSE(cluster.controller().finished());
+  cluster.controller().GetStatus();
+  cluster.Pass(absl::Milliseconds(100));
+  EXPECT_TRUE(cluster.controller().finished());
+}
+
+TEST(ControllerEnd, EndDoesNotWaitForeverForAnybody) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.controller().StopJob("enough", /*failed=*/true);
+  cluster.Pass(absl::Milliseconds(1600));  // w-1 and w-2 stay
+  EXPECT_FALSE(cluster.controller().finished());
+  cluster.Pass(absl::Milliseconds(1000));
+  EXPECT_TRUE(cluster.controller().finished());
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+}
+
+TEST(ControllerEnd, LaterEndingChangesNothing) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.controller().StopJob("first", false);
+  cluster.controller().StopJob("second", true);
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_STOPPED);
+  EXPECT_EQ(cluster.controller().GetStatus().reason(), "first");
+}
+
+TEST(ControllerEnd, NobodyJoinsAJobThatHasEnded) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.controller().StopJob("over", false);
+  const absl::Status refused = cluster.controller().RegisterWorker(FakeCluster::WorkerRequest("w-3")).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("over"));
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

@@ -1,0 +1,169 @@
+// Training, and what befalls it: joins, standby, deaths, stalls.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "tests/scheduler/fake_cluster.h"
+
+namespace slackline::scheduler {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+// Two epochs of one range each.
+TEST(ControllerRun, TrainsEvaluatesAndEnds) {
+  FakeCluster cluster;
+  cluster.Start();
+  const uint64_t first = cluster.Range("w-1");
+  const uint64_t second = cluster.Range("w-2");
+  // Epoch 1 is complete: its evaluation comes before standing by.
+  auto task = cluster.Next("w-1", first);
+  ASSERT_TRUE(task->has_evaluate()) << task->DebugString();
+  EXPECT_EQ(task->evaluate().epoch(), 1u);
+  EXPECT_FALSE(task->evaluate().final());
+  ASSERT_TRUE(cluster.Evaluated("w-1", 1, false).ok());
+  EXPECT_TRUE(cluster.Next("w-1")->has_standby());
+  EXPECT_EQ(cluster.StateOf("w-1"), "standby");
+  EXPECT_EQ(cluster.Beat("w-1")->state(), wire::WORKER_STANDBY);
+
+  task = cluster.Next("w-2", second);
+  ASSERT_TRUE(task->has_evaluate()) << task->DebugString();
+  EXPECT_TRUE(task->evaluate().final());
+  EXPECT_EQ(task->evaluate().run_folder(), "/runs/one");
+  EXPECT_TRUE(cluster.Next("w-1")->has_standby());
+  ASSERT_TRUE(cluster.Evaluated("w-2", 2, true).ok());
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_DONE);
+  EXPECT_TRUE(cluster.Next("w-1")->has_leave());
+  EXPECT_TRUE(cluster.Beat("w-2")->leave());
+  const wire::GetStatusReply status = cluster.controller().GetStatus();
+  EXPECT_EQ(status.samples_done(), 200u);
+  EXPECT_EQ(status.samples_total(), 200u);
+  EXPECT_TRUE(status.has_test_accuracy());
+  EXPECT_DOUBLE_EQ(status.test_accuracy(), 0.9);
+}
+
+TEST(ControllerRun, WorkerJoinsInTheMiddle) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.AddWorker("w-3");
+  EXPECT_EQ(cluster.Beat("w-3")->state(), wire::WORKER_JOINING);
+  EXPECT_EQ(cluster.Next("w-3").status().code(), StatusCode::kUnavailable);
+  cluster.Answer();
+  EXPECT_EQ(cluster.Beat("w-3")->state(), wire::WORKER_LIVE);
+  cluster.Range("w-3");
+}
+
+TEST(ControllerRun, RangeOfADeadWorkerGoesToOthersOnlyAfterFencing) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-1");
+  const uint64_t second = cluster.Range("w-2");
+  // w-2 has nothing more to do and waits outside the clock.
+  EXPECT_TRUE(cluster.Next("w-2", second)->has_standby());
+  cluster.Answer();
+  cluster.Silence("w-1");
+  cluster.Silence("ps-2");  // it neither answers nor is missed yet
+  wire::ReportExitRequest exit;
+  exit.set_job(FakeCluster::kJob);
+  exit.set_role(wire::MEMBER_ROLE_WORKER);
+  exit.set_name("w-1");
+  exit.set_reason("killed by signal 9");
+  ASSERT_TRUE(cluster.controller().ReportExit(exit).ok());
+  EXPECT_EQ(cluster.StateOf("w-1"), "dead");
+  EXPECT_TRUE(cluster.HasEvent("w-1 is dead: killed by signal 9"));
+  cluster.Answer();  // ps-1 only
+  EXPECT_TRUE(cluster.Next("w-2")->has_standby());
+  cluster.member("ps-2").beats = true;
+  cluster.Answer();
+  EXPECT_EQ(cluster.Next("w-2").status().code(), StatusCode::kFailedPrecondition);
+  cluster.Rejoin("w-2");
+  cluster.Answer();
+  cluster.Range("w-2");
+}
+
+TEST(ControllerRun, SilentWorkerDiesAfterSixteenHeartbeatsAndTheOthersGoOn) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-1");
+  cluster.Silence("w-1");
+  cluster.Pass(absl::Milliseconds(1600));
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+  cluster.Pass(absl::Milliseconds(100));
+  EXPECT_EQ(cluster.StateOf("w-1"), "dead");
+  EXPECT_EQ(cluster.Beat("w-1").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+  cluster.Range("w-2");
+}
+
+TEST(ControllerRun, FinalEvaluationOfADeadWorkerGoesToAStandbyOne) {
+  FakeCluster cluster;
+  cluster.Start();
+  const uint64_t first = cluster.Range("w-1");
+  const uint64_t second = cluster.Range("w-2");
+  EXPECT_TRUE(cluster.Next("w-2", second)->has_standby());
+  EXPECT_TRUE(cluster.Next("w-1", first)->evaluate().final());
+  cluster.Silence("w-1");
+  EXPECT_TRUE(cluster.Next("w-2")->has_standby());
+  cluster.Pass(absl::Seconds(2));
+  EXPECT_TRUE(cluster.Next("w-2")->evaluate().final());
+}
+
+TEST(ControllerRun, StalledWorkerIsExpelledThoughItsHeartbeatsCome) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-1");
+  cluster.Range("w-2");
+  // w-2 only waits for the servers, that is for w-1.
+  for (const char* name : {"w-1", "w-2"}) cluster.progress(name).set_idle_ms(70000);
+  cluster.progress("w-2").set_waiting(true);
+  cluster.Pass(absl::Seconds(59));
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+  cluster.Pass(absl::Seconds(2));
+  EXPECT_EQ(cluster.StateOf("w-1"), "dead");
+  EXPECT_EQ(cluster.StateOf("w-2"), "live");
+  EXPECT_TRUE(cluster.HasEvent("made no step"));
+}
+
+TEST(ControllerRun, SlowStepsAreNoStall) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-1");
+  cluster.progress("w-1").set_idle_ms(70000);
+  cluster.progress("w-1").set_step_ms_median(4000);
+  cluster.Pass(absl::Seconds(65));
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+}
+
+TEST(ControllerRun, WorkerThatLeavesInGoodOrderIsNoDeath) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-1");
+  wire::HeartbeatRequest last;
+  last.set_job(FakeCluster::kJob);
+  last.set_role(wire::MEMBER_ROLE_WORKER);
+  last.set_member(cluster.member("w-1").id);
+  last.set_incarnation(cluster.member("w-1").incarnation);
+  last.set_leaving(true);
+  last.set_leaving_reason("told to stop");
+  ASSERT_TRUE(cluster.controller().Heartbeat(last).ok());
+  EXPECT_EQ(cluster.StateOf("w-1"), "left");
+  cluster.Answer();
+  EXPECT_TRUE(cluster.HasEvent("go to others"));
+}
+
+TEST(ControllerRun, ReportsComeAtTheirInterval) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-1");
+  cluster.progress("w-1").set_samples(50);
+  cluster.progress("w-1").set_loss_sum(25);
+  cluster.Pass(absl::Seconds(3));
+  const std::vector<Report> reports = cluster.controller().TakeReports();
+  ASSERT_EQ(reports.size(), 3u);
+  EXPECT_DOUBLE_EQ(*reports[0].loss, 0.5);
+  EXPECT_EQ(reports[0].live_workers, 2u);
+  EXPECT_DOUBLE_EQ(reports[2].time_s, 3);
+  EXPECT_TRUE(cluster.controller().TakeReports().empty());
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

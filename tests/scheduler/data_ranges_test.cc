@@ -1,0 +1,220 @@
+#include "scheduler/data_ranges.h"
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace slackline::scheduler {
+namespace {
+
+DataRanges::Config Small() {
+  DataRanges::Config config;
+  config.samples_per_epoch = 1000;
+  config.epochs = 2;
+  config.batch_size = 10;
+  return config;
+}
+
+Holder Worker(uint32_t number, uint64_t incarnation = 0) {
+  return {WorkerId(number), Incarnation(incarnation == 0 ? number : incarnation)};
+}
+
+TEST(DataRanges, FirstRangeIsTenBatchesWhateverTheSpeed) {
+  DataRanges ranges(Small());
+  const auto range = ranges.Lease(Worker(1), 1e6);
+  ASSERT_TRUE(range);
+  EXPECT_EQ(range->begin, 0u);
+  EXPECT_EQ(range->size(), 100u);
+}
+
+TEST(DataRanges, LaterRangesLastTwoSecondsInWholeBatches) {
+  DataRanges ranges(Small());
+  ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());
+  EXPECT_EQ(ranges.Lease(Worker(1), 127)->size(), 250u);
+}
+
+TEST(DataRanges, SlowWorkerGetsAtLeastABatch) {
+  DataRanges ranges(Small());
+  ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());
+  EXPECT_EQ(ranges.Lease(Worker(1), 0.001)->size(), 10u);
+}
+
+TEST(DataRanges, SpeedThatIsNoNumberCountsAsUnknown) {
+  DataRanges ranges(Small());
+  ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());
+  EXPECT_EQ(ranges.Lease(Worker(1), std::nan(""))->size(), 100u);
+}
+
+TEST(DataRanges, HolderAskingAgainGetsTheSameRange) {
+  DataRanges ranges(Small());
+  const auto range = ranges.Lease(Worker(1), 0);
+  EXPECT_EQ(ranges.Lease(Worker(1), 50), range);
+  EXPECT_EQ(ranges.samples_leased(), 100u);
+}
+
+TEST(DataRanges, NextEpochOpensWhileTheLastRangesOfOneAreStillOut) {
+  DataRanges::Config config = Small();
+  config.first_batches = 100;
+  DataRanges ranges(config);
+  const auto slow = ranges.Lease(Worker(1), 0);
+  EXPECT_EQ(slow->epoch, 0u);
+  const auto fast = ranges.Lease(Worker(2), 0);
+  ASSERT_TRUE(fast);
+  EXPECT_EQ(fast->epoch, 1u);
+}
+
+TEST(DataRanges, EpochsCompleteInOrder) {
+  DataRanges::Config config = Small();
+  config.epochs = 3;
+  config.first_batches = 100;
+  DataRanges ranges(config);
+  const auto first = ranges.Lease(Worker(1), 0);
+  const auto second = ranges.Lease(Worker(2), 0);
+  EXPECT_EQ(*ranges.Done(Worker(2), second->id), 0u);
+  EXPECT_EQ(*ranges.Done(Worker(1), first->id), 2u);
+  EXPECT_EQ(ranges.epochs_done(), 2u);
+}
+
+TEST(DataRanges, RepeatedDoneChangesNothing) {
+  DataRanges ranges(Small());
+  const auto range = ranges.Lease(Worker(1), 0);
+  ASSERT_TRUE(ranges.Done(Worker(1), range->id).ok());
+  EXPECT_EQ(*ranges.Done(Worker(1), range->id), 0u);
+  EXPECT_EQ(ranges.samples_done(), 100u);
+}
+
+TEST(DataRanges, DoneOfAnothersRangeIsRefused) {
+  DataRanges ranges(Small());
+  const auto range = ranges.Lease(Worker(1), 0);
+  EXPECT_EQ(ranges.Done(Worker(2), range->id).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ranges.Done(Worker(1), RangeId(99)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ranges.samples_done(), 0u);
+}
+
+TEST(DataRanges, ReleasedRangeIsGivenOutBeforeNewSamplesAndCounted) {
+  DataRanges ranges(Small());
+  const auto lost = ranges.Lease(Worker(1), 0);
+  ASSERT_TRUE(ranges.Lease(Worker(2), 0));
+  EXPECT_EQ(ranges.Release(Worker(1)), 100u);
+  EXPECT_EQ(ranges.samples_given_twice(), 100u);
+  const auto again = ranges.Lease(Worker(3), 0);
+  EXPECT_EQ(again->begin, lost->begin);
+  EXPECT_EQ(again->end, lost->end);
+  EXPECT_NE(again->id, lost->id);
+  EXPECT_EQ(ranges.Release(Worker(1)), 0u);
+}
+
+TEST(DataRanges, LastEpochIsCutFinerTowardsItsEnd) {
+  DataRanges::Config config = Small();
+  config.epochs = 1;
+  config.first_batches = 1;
+  DataRanges ranges(config);
+  ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());
+  uint64_t before = 1000;
+  std::vector<uint64_t> sizes;
+  while (auto range = ranges.Lease(Worker(1), 1e6)) {
+    EXPECT_LE(range->size(), before);
+    before = range->size();
+    sizes.push_back(before);
+    ASSERT_TRUE(ranges.Done(Worker(1), range->id).ok());
+  }
+  EXPECT_EQ(sizes.front(), 490u);
+  EXPECT_EQ(sizes.back(), 10u);
+  EXPECT_TRUE(ranges.Finished());
+}
+
+// Virtual time: workers of the given speeds train to the end. Returns when each stopped.
+std::vector<double> TrainToTheEnd(DataRanges& ranges, const std::vector<double>& speeds) {
+  std::vector<double> free_at(speeds.size(), 0);
+  std::vector<std::optional<DataRange>> held(speeds.size());
+  std::vector<bool> stopped(speeds.size(), false);
+  while (true) {
+    size_t next = speeds.size();
+    for (size_t i = 0; i < speeds.size(); ++i) {
+      if (!stopped[i] && (next == speeds.size() || free_at[i] < free_at[next])) next = i;
+    }
+    if (next == speeds.size()) return free_at;
+    const Holder holder = Worker(static_cast<uint32_t>(next) + 1);
+    if (held[next]) {
+      EXPECT_TRUE(ranges.Done(holder, held[next]->id).ok());
+    }
+    held[next] = ranges.Lease(holder, free_at[next] > 0 ? speeds[next] : 0);
+    if (held[next]) {
+      free_at[next] += static_cast<double>(held[next]->size()) / speeds[next];
+    } else {
+      stopped[next] = true;
+    }
+  }
+}
+
+TEST(DataRanges, WorkersOfUnequalSpeedEndTogether) {
+  DataRanges::Config config;
+  config.samples_per_epoch = 60000;
+  config.epochs = 2;
+  config.batch_size = 64;
+  DataRanges ranges(config);
+  const std::vector<double> ends = TrainToTheEnd(ranges, {6000, 6000, 500});
+  EXPECT_TRUE(ranges.Finished());
+  const double ideal = 120000.0 / 12500;
+  for (double end : ends) {
+    EXPECT_GT(end, ideal - 1.0);
+    EXPECT_LT(end, ideal + 1.5);
+  }
+}
+
+// A random history of leases, ends and deaths.
+void CheckRandomHistory(uint64_t seed) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  DataRanges::Config config;
+  config.samples_per_epoch = 1 + random() % 500;
+  config.epochs = 1 + random() % 4;
+  config.batch_size = 1 + random() % 20;
+  config.first_batches = 1 + random() % 5;
+  DataRanges ranges(config);
+  std::vector<std::vector<int>> done(config.epochs, std::vector<int>(config.samples_per_epoch, 0));
+  std::map<Holder, DataRange> held;
+  uint64_t incarnation = 100;
+  std::vector<Holder> workers = {Worker(1), Worker(2), Worker(3)};
+  uint32_t completed = 0;
+  for (int step = 0; !ranges.Finished(); ++step) {
+    ASSERT_LT(step, 100000) << "does not end";
+    Holder& worker = workers[random() % workers.size()];
+    if (auto own = held.find(worker); own != held.end()) {
+      const DataRange range = own->second;
+      held.erase(own);
+      if (random() % 5 == 0) {
+        EXPECT_EQ(ranges.Release(worker), range.size());
+        worker.incarnation = Incarnation(++incarnation);
+        continue;
+      }
+      const auto result = ranges.Done(worker, range.id);
+      ASSERT_TRUE(result.ok()) << result.status();
+      completed += *result;
+      for (uint64_t i = range.begin; i < range.end; ++i) ++done[range.epoch][i];
+    } else if (const auto range = ranges.Lease(worker, static_cast<double>(random() % 100))) {
+      ASSERT_LT(range->begin, range->end);
+      ASSERT_LE(range->end, config.samples_per_epoch);
+      held[worker] = *range;
+    }
+    uint64_t leased = 0;
+    for (const auto& [holder, range] : held) leased += range.size();
+    ASSERT_EQ(ranges.samples_leased(), leased);
+  }
+  EXPECT_EQ(completed, config.epochs);
+  EXPECT_EQ(ranges.samples_done(), ranges.samples_total());
+  for (const auto& epoch : done) {
+    for (int times : epoch) ASSERT_EQ(times, 1);
+  }
+}
+
+TEST(DataRanges, EverySampleIsDoneOnceInRandomHistories) {
+  for (uint64_t seed = 1; seed <= 500; ++seed) CheckRandomHistory(seed);
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

@@ -1,0 +1,235 @@
+// A controller with servers that do as they are told, in time that stands still: for tests of the controller.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include "common/clock.h"
+#include "common/job_file.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+
+// Keeps what each server was told. A test lets them answer with FakeCluster::Answer().
+class FakeServers : public ServerCalls {
+ public:
+  struct Told {
+    ServerRef server;
+    std::string name;
+    std::optional<wire::InstallShardsRequest> install;
+    std::optional<wire::SetMembersRequest> members;
+    std::optional<wire::StopRequest> stop;
+  };
+
+  void Connect(ServerRef server, const std::string& name, const std::string&, ServerObserver&) override {
+    told_[server.server] = {server, name, {}, {}, {}};
+  }
+  void Install(ServerRef server, const wire::InstallShardsRequest& request) override {
+    told_.at(server.server).install = request;
+  }
+  void SetMembers(ServerRef server, const wire::SetMembersRequest& request) override {
+    told_.at(server.server).members = request;
+  }
+  void Stop(ServerRef server, const wire::StopRequest& request) override { told_.at(server.server).stop = request; }
+
+  std::map<ServerId, Told>& told() { return told_; }
+
+ private:
+  std::map<ServerId, Told> told_;
+};
+
+class FakeCluster {
+ public:
+  static constexpr uint64_t kJob = 77;
+  static constexpr uint64_t kFingerprint = 5;
+
+  struct Member {
+    wire::MemberRole role;
+    std::string name;
+    uint32_t id = 0;
+    uint64_t incarnation = 0;
+    bool beats = true;
+    bool installed = false;  // servers
+  };
+
+  // T is 100 ms, startup 10 s, stall 60 s; an epoch is one range of 100 samples.
+  static job::Job SmallJob() {
+    job::Job job;
+    job.mutable_cluster()->set_servers(2);
+    job.mutable_cluster()->set_workers(2);
+    job.mutable_training()->set_epochs(2);
+    job.mutable_training()->set_batch_size(100);
+    return Resolve(job);
+  }
+
+  explicit FakeCluster(const job::Job& job = SmallJob()) : controller_(ConfigFor(job), time_, servers_) {}
+
+  Controller& controller() { return controller_; }
+  FakeServers& servers() { return servers_; }
+
+  // Both abort the test when the registration fails.
+  Member AddServer(const std::string& name) {
+    wire::RegisterServerRequest request;
+    request.set_name(name);
+    request.set_address(name + ":1");
+    request.set_job_fingerprint(kFingerprint);
+    const auto reply = controller_.RegisterServer(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return members_[name] = {wire::MEMBER_ROLE_SERVER, name, reply->server(), reply->incarnation()};
+  }
+  Member AddWorker(const std::string& name) {
+    const auto reply = controller_.RegisterWorker(WorkerRequest(name));
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return members_[name] = {wire::MEMBER_ROLE_WORKER, name, reply->worker(), reply->incarnation()};
+  }
+  // A worker on standby joins again.
+  void Rejoin(const std::string& name) {
+    wire::RegisterWorkerRequest request = WorkerRequest(name);
+    request.set_worker(members_[name].id);
+    request.set_incarnation(members_[name].incarnation);
+    const auto reply = controller_.RegisterWorker(request);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    members_[name].incarnation = reply->incarnation();
+  }
+  static wire::RegisterWorkerRequest WorkerRequest(const std::string& name) {
+    wire::RegisterWorkerRequest request;
+    request.set_name(name);
+    request.set_job_fingerprint(kFingerprint);
+    request.set_train_samples(100);
+    request.set_test_samples(10);
+    wire::TensorSpec& tensor = *request.add_tensors();
+    tensor.set_name("weight");
+    tensor.add_shape(10000);
+    tensor.set_trained(true);
+    return request;
+  }
+
+  // Two servers, two workers, training.
+  void Start() {
+    for (const char* name : {"ps-1", "ps-2"}) AddServer(name);
+    for (const char* name : {"w-1", "w-2"}) AddWorker(name);
+    Answer();
+    ASSERT_EQ(controller_.state(), wire::JOB_TRAINING) << controller_.GetStatus().reason();
+  }
+
+  // The servers that are still beating do what they were told.
+  void Answer() {
+    for (auto& [id, told] : servers_.told()) {
+      Member& server = members_[told.name];
+      if (!server.beats) continue;
+      if (told.install) {
+        told.install.reset();
+        server.installed = true;
+        controller_.Installed(told.server);
+      }
+      if (told.members && server.installed) {
+        wire::SetMembersReply reply;
+        reply.set_epoch(told.members->epoch());
+        reply.set_clock_min_largest(clock_min_largest_);
+        told.members.reset();
+        controller_.MembersInstalled(told.server, reply);
+      }
+      if (told.stop) {
+        told.stop.reset();
+        server.beats = false;
+        controller_.Stopped(told.server);
+      }
+    }
+  }
+
+  absl::StatusOr<wire::HeartbeatReply> Beat(const std::string& name) {
+    const Member& member = members_.at(name);
+    wire::HeartbeatRequest request;
+    request.set_job(kJob);
+    request.set_role(member.role);
+    request.set_member(member.id);
+    request.set_incarnation(member.incarnation);
+    *request.mutable_worker() = progress_[name];
+    request.mutable_server()->set_seeded(seeded_.contains(name));
+    return controller_.Heartbeat(request);
+  }
+
+  // Time passes in steps of T, with heartbeats of all that still send any.
+  void Pass(absl::Duration duration) {
+    for (absl::Duration step; step < duration; step += absl::Milliseconds(100)) {
+      time_.Advance(absl::Milliseconds(100));
+      for (auto& [name, member] : members_) {
+        if (member.beats) Beat(name).IgnoreError();
+      }
+      controller_.Tick();
+      Answer();
+    }
+  }
+
+  absl::StatusOr<wire::NextTaskReply> Next(const std::string& name, uint64_t range_done = 0) {
+    wire::NextTaskRequest request;
+    request.set_job(kJob);
+    request.set_worker(members_.at(name).id);
+    request.set_incarnation(members_.at(name).incarnation);
+    request.set_range_done(range_done);
+    return controller_.NextTask(request);
+  }
+  // A range, or the test fails.
+  uint64_t Range(const std::string& name, uint64_t range_done = 0) {
+    const auto reply = Next(name, range_done);
+    EXPECT_TRUE(reply.ok() && reply->has_range()) << reply.status() << (reply.ok() ? reply->DebugString() : "");
+    return reply.ok() ? reply->range().range() : 0;
+  }
+  absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final) {
+    wire::EvaluationReport report;
+    report.set_job(kJob);
+    report.set_worker(members_.at(name).id);
+    report.set_incarnation(members_.at(name).incarnation);
+    report.set_epoch(epoch);
+    report.set_final(final);
+    report.set_accuracy(0.9);
+    return controller_.ReportEvaluation(report);
+  }
+
+  // Its heartbeats stop.
+  void Silence(const std::string& name) { members_.at(name).beats = false; }
+  Member& member(const std::string& name) { return members_.at(name); }
+  wire::WorkerProgress& progress(const std::string& name) { return progress_[name]; }
+  void Seed(const std::string& server) { seeded_.insert(server); }
+
+  std::string StateOf(const std::string& name) {
+    const wire::GetStatusReply status = controller_.GetStatus();
+    for (const wire::MemberStatus& member : status.members()) {
+      if (member.name() == name) return member.state();
+    }
+    return "unknown";
+  }
+  bool HasEvent(const std::string& part) {
+    const wire::GetStatusReply status = controller_.GetStatus();
+    for (const std::string& event : status.events()) {
+      if (event.find(part) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+ private:
+  static Controller::Config ConfigFor(const job::Job& job) {
+    Controller::Config config;
+    config.job = job;
+    config.fingerprint = kFingerprint;
+    config.id = JobId(kJob);
+    config.run_folder = "/runs/one";
+    config.timeouts.heartbeat = absl::Milliseconds(100);
+    config.timeouts.startup = absl::Seconds(10);
+    return config;
+  }
+
+  ManualTime time_;
+  FakeServers servers_;
+  Controller controller_;
+  std::map<std::string, Member> members_;
+  std::map<std::string, wire::WorkerProgress> progress_;
+  std::set<std::string> seeded_;
+  uint64_t clock_min_largest_ = 0;
+};
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,64 @@
+#include "scheduler/placement.h"
+
+#include <algorithm>
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace slackline::scheduler {
+namespace {
+
+// What must hold for every model and cluster.
+void CheckPlacement(uint64_t elements, const ClusterShape& shape) {
+  SCOPED_TRACE(testing::Message() << elements << " elements, " << shape.servers << " x " << shape.shards_per_server);
+  const std::vector<ShardPlace> places = PlaceShards(elements, shape);
+  const uint64_t units = (elements + kShardAlignment - 1) / kShardAlignment;
+  ASSERT_EQ(places.size(), std::min<uint64_t>(uint64_t{shape.servers} * shape.shards_per_server, units));
+
+  uint64_t position = 0, smallest = elements, largest = 0;
+  std::map<ServerId, uint64_t> held;
+  for (uint32_t s = 1; s <= shape.servers; ++s) held[ServerId(s)] = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    EXPECT_EQ(places[i].shard, ShardId(static_cast<uint32_t>(i)));
+    EXPECT_EQ(places[i].begin, position);
+    EXPECT_EQ(places[i].begin % kShardAlignment, 0u);
+    ASSERT_LT(places[i].begin, places[i].end);
+    position = places[i].end;
+    smallest = std::min(smallest, places[i].size());
+    largest = std::max(largest, places[i].size());
+    ASSERT_TRUE(held.contains(places[i].server));
+    held[places[i].server] += places[i].size();
+  }
+  EXPECT_EQ(position, elements);
+  EXPECT_LT(largest - smallest, 2 * kShardAlignment);
+  const auto by_size = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [least, most] = std::minmax_element(held.begin(), held.end(), by_size);
+  // Servers differ by one shard only where shards do not divide evenly among them.
+  const uint64_t uneven = places.size() % shape.servers == 0 ? 0 : largest;
+  EXPECT_LE(most->second - least->second, uneven + 2 * kShardAlignment * shape.shards_per_server);
+}
+
+TEST(Placement, CoversTheModelEvenlyForAllShapes) {
+  for (uint64_t elements : {1u, 15u, 16u, 17u, 100u, 1000u, 4096u, 152650u, 1199882u, 11173962u}) {
+    for (uint32_t servers : {1u, 2u, 3u, 5u, 16u}) {
+      for (uint32_t shards : {1u, 2u, 8u, 13u}) CheckPlacement(elements, {servers, shards});
+    }
+  }
+}
+
+TEST(Placement, TinyModelGetsOneShard) {
+  const std::vector<ShardPlace> places = PlaceShards(7, {2, 8});
+  ASSERT_EQ(places.size(), 1u);
+  EXPECT_EQ(places[0].begin, 0u);
+  EXPECT_EQ(places[0].end, 7u);
+}
+
+TEST(Placement, NeighboursLieOnDifferentServers) {
+  const std::vector<ShardPlace> places = PlaceShards(1 << 20, {2, 8});
+  for (size_t i = 1; i < places.size(); ++i) EXPECT_NE(places[i].server, places[i - 1].server);
+}
+
+TEST(Placement, LargestModelDoesNotOverflow) { CheckPlacement(uint64_t{1} << 42, {4096, 8}); }
+
+}  // namespace
+}  // namespace slackline::scheduler

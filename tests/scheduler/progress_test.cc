@@ -1,0 +1,109 @@
+#include "scheduler/progress.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace slackline::scheduler {
+namespace {
+
+const Holder kFirst = {WorkerId(1), Incarnation(1)};
+const Holder kSecond = {WorkerId(2), Incarnation(2)};
+
+wire::WorkerProgress Totals(uint64_t clock, uint64_t samples, double loss_sum = 0, uint64_t correct = 0) {
+  wire::WorkerProgress progress;
+  progress.set_clock(clock);
+  progress.set_steps(clock);
+  progress.set_samples(samples);
+  progress.set_loss_sum(loss_sum);
+  progress.set_correct(correct);
+  return progress;
+}
+
+absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+
+TEST(Progress, MeansCoverWhatWasTrainedSinceTheReportBefore) {
+  Progress progress;
+  progress.Heard(kFirst, Totals(1, 100, 200, 50), true, At(0));
+  progress.Heard(kSecond, Totals(1, 100, 100, 100), true, At(0));
+  EXPECT_DOUBLE_EQ(*progress.Report().loss, 1.5);
+  EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 0.75);
+  progress.Heard(kFirst, Totals(2, 200, 250, 150), true, At(1));
+  EXPECT_DOUBLE_EQ(*progress.Report().loss, 0.5);
+  EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 1.0);
+}
+
+TEST(Progress, NothingTrainedKeepsTheLastMeans) {
+  Progress progress;
+  EXPECT_FALSE(progress.Report().loss);
+  progress.Heard(kFirst, Totals(1, 100, 200), true, At(0));
+  progress.Report();
+  EXPECT_DOUBLE_EQ(*progress.Report().loss, 2);
+}
+
+TEST(Progress, NewIncarnationBeginsAtZeroAgain) {
+  Progress progress;
+  progress.Heard(kFirst, Totals(5, 500), true, At(0));
+  progress.Heard({WorkerId(1), Incarnation(7)}, Totals(1, 100), true, At(1));
+  EXPECT_EQ(progress.totals().samples, 600u);
+  EXPECT_EQ(progress.totals().steps, 6u);
+}
+
+TEST(Progress, ShrinkingTotalsAndBrokenLossesAreNotCounted) {
+  Progress progress;
+  progress.Heard(kFirst, Totals(5, 500, 10), true, At(0));
+  progress.Heard(kFirst, Totals(4, 400, std::nan("")), true, At(1));
+  EXPECT_EQ(progress.totals().samples, 500u);
+  EXPECT_DOUBLE_EQ(progress.totals().loss_sum, 10);
+}
+
+TEST(Progress, RateIsThatOfTheWindow) {
+  Progress progress(absl::Seconds(5));
+  for (int second = 0; second <= 10; ++second) {
+    // 100 samples/s at first, 300 later.
+    const uint64_t samples = second <= 5 ? 100 * second : 500 + 300 * (second - 5);
+    progress.Heard(kFirst, Totals(second, samples), true, At(second));
+  }
+  EXPECT_NEAR(progress.SamplesPerSecond(At(10)), 300, 1);
+  EXPECT_NEAR(progress.SamplesPerSecond(kFirst, At(10)), 300, 1);
+  EXPECT_EQ(progress.SamplesPerSecond(At(20)), 0);
+}
+
+TEST(Progress, SlackIsTheSpreadOfLiveClocks) {
+  Progress progress;
+  progress.Heard(kFirst, Totals(9, 1), true, At(0));
+  progress.Heard(kSecond, Totals(4, 1), true, At(0));
+  EXPECT_EQ(progress.Report().slack, 5u);
+  progress.Left(kSecond);
+  progress.Heard(kFirst, Totals(20, 1), true, At(1));
+  EXPECT_EQ(progress.Report().slack, 0u);
+}
+
+TEST(Progress, SlackThatWorkersMeasuredIsBelieved) {
+  Progress progress;
+  wire::WorkerProgress first = Totals(90, 1);
+  first.set_slack_max(3);
+  wire::WorkerProgress second = Totals(4, 1);
+  second.set_slack_max(0);
+  progress.Heard(kFirst, first, true, At(0));
+  progress.Heard(kSecond, second, true, At(0));
+  EXPECT_EQ(progress.Report().slack, 3u);
+}
+
+TEST(Progress, StalenessIsMeanOfTheIntervalAndLargestOfAll) {
+  Progress progress;
+  wire::WorkerProgress first = Totals(1, 1);
+  first.set_staleness_sum(10);
+  first.set_staleness_answers(4);
+  first.set_staleness_max(6);
+  progress.Heard(kFirst, first, true, At(0));
+  EXPECT_DOUBLE_EQ(progress.Report().staleness_mean, 2.5);
+  first.set_staleness_sum(11);
+  first.set_staleness_answers(6);
+  progress.Heard(kFirst, first, true, At(1));
+  EXPECT_DOUBLE_EQ(progress.Report().staleness_mean, 0.5);
+  EXPECT_EQ(progress.latest().staleness_max, 6u);
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

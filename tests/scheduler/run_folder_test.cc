@@ -1,0 +1,116 @@
+#include "scheduler/run_folder.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "common/job_file.h"
+#include "scheduler/crc32c.h"
+
+namespace slackline::scheduler {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class RunFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "slackline-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  std::string Path() const { return root_ / "runs" / "one"; }
+  static std::string Read(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+
+  std::filesystem::path root_;
+  const absl::Time wall_ = absl::FromUnixSeconds(1700000000);
+};
+
+TEST(Crc32c, KnownVectors) {
+  EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(Crc32c(""), 0u);
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aau);    // RFC 3720, B.4
+  EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43u);  // RFC 3720, B.4
+}
+
+TEST_F(RunFolderTest, HoldsTheResolvedJob) {
+  job::Job job;
+  job.mutable_optimizer()->set_lr(0.125);
+  ASSERT_TRUE(RunFolder::Create(Path(), Resolve(job), wall_).ok());
+  const auto read = ReadJobFile(Path() + "/job.yaml");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->optimizer().lr(), 0.125);
+  EXPECT_EQ(read->training().epochs(), 5u);
+}
+
+TEST_F(RunFolderTest, EachReportIsARowAtOnce) {
+  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  Report report;
+  report.time_s = 1.5;
+  report.epoch = 1;
+  report.step = 20;
+  report.samples = 1280;
+  report.samples_per_second = 853.3;
+  report.live_workers = 2;
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  report.loss = 0.5;
+  report.accuracy = 0.75;
+  report.test_accuracy = 0.875;
+  report.staleness_mean = 1.25;
+  report.staleness_max = 4;
+  report.slack = 3;
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_EQ(Read(Path() + "/metrics.csv"),
+            "time_s,epoch,step,samples,loss,accuracy,test_accuracy,samples_per_second,staleness_mean,staleness_max,"
+            "slack,live_workers\n"
+            "1.500,1,20,1280,,,,853.3,0,0,0,2\n"
+            "1.500,1,20,1280,0.5,0.75,0.875,853.3,1.25,4,3,2\n");
+}
+
+TEST_F(RunFolderTest, EventsHaveATime) {
+  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->WriteEvent("worker w-1 is dead", wall_).ok());
+  EXPECT_THAT(Read(Path() + "/events.log"), StartsWith("2023-11-1"));
+  EXPECT_THAT(Read(Path() + "/events.log"), HasSubstr(" worker w-1 is dead\n"));
+}
+
+TEST_F(RunFolderTest, AnotherRunIsNotOverwritten) {
+  ASSERT_TRUE(RunFolder::Create(Path(), Resolve(job::Job()), wall_).ok());
+  const absl::Status again = RunFolder::Create(Path(), Resolve(job::Job()), wall_).status();
+  EXPECT_EQ(again.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(again.message()), HasSubstr("metrics.csv"));
+}
+
+TEST_F(RunFolderTest, FolderThatCannotBeMadeIsNamed) {
+  std::ofstream(root_ / "file") << "x";
+  const absl::Status status = RunFolder::Create(root_ / "file" / "run", Resolve(job::Job()), wall_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("file/run"));
+}
+
+TEST_F(RunFolderTest, NoCurvesWhereTheJobWantsNone) {
+  job::Job job;
+  job.mutable_output()->set_tensorboard(false);
+  ASSERT_TRUE(RunFolder::Create(Path(), Resolve(job), wall_).ok());
+  for (const auto& entry : std::filesystem::directory_iterator(Path())) {
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("tfevents")));
+  }
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

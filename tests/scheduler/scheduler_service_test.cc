@@ -1,0 +1,236 @@
+// The wires of the scheduler over loopback: its service, and its calls to servers.
+#include "scheduler/service.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/job_file.h"
+#include "common/rpc/channel.h"
+#include "scheduler/address.h"
+#include "scheduler/server_links.h"
+
+namespace slackline::scheduler {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// A server whose first answers are not to its caller's liking.
+class StubbornServer final : public wire::ParameterServerControl::Service {
+ public:
+  StubbornServer() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+  grpc::Status InstallShards(grpc::ServerContext*, const wire::InstallShardsRequest*,
+                             wire::InstallShardsReply*) override {
+    absl::MutexLock lock(&mutex_);
+    if (install_status_.ok() && refusals_left_-- > 0) return {grpc::StatusCode::UNAVAILABLE, "not yet"};
+    calls_ += "install ";
+    return install_status_;
+  }
+  grpc::Status SetMembers(grpc::ServerContext*, const wire::SetMembersRequest* request,
+                          wire::SetMembersReply* reply) override {
+    absl::MutexLock lock(&mutex_);
+    absl::StrAppend(&calls_, "members-", request->epoch(), " ");
+    reply->set_epoch(request->epoch());
+    return grpc::Status::OK;
+  }
+  grpc::Status Stop(grpc::ServerContext*, const wire::StopRequest*, wire::StopReply*) override {
+    absl::MutexLock lock(&mutex_);
+    calls_ += "stop ";
+    return grpc::Status::OK;
+  }
+
+  void RefuseForEver(grpc::Status status) {
+    absl::MutexLock lock(&mutex_);
+    install_status_ = std::move(status);
+  }
+  std::string calls() {
+    absl::MutexLock lock(&mutex_);
+    return calls_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  int refusals_left_ ABSL_GUARDED_BY(mutex_) = 2;
+  grpc::Status install_status_ ABSL_GUARDED_BY(mutex_);
+  std::string calls_ ABSL_GUARDED_BY(mutex_);
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// Remembers what it heard, and lets a test wait for it.
+class Listener : public ServerObserver {
+ public:
+  void Installed(ServerRef) override { Hear("installed "); }
+  void MembersInstalled(ServerRef, const wire::SetMembersReply& reply) override {
+    Hear(absl::StrCat("members-", reply.epoch(), " "));
+  }
+  void Stopped(ServerRef) override { Hear("stopped "); }
+  void Refused(ServerRef, const absl::Status& status) override {
+    Hear(absl::StrCat("refused: ", std::string(status.message())));
+  }
+
+  // Returns all that was heard, once `last` is part of it or patience ends.
+  std::string WaitFor(const std::string& last) {
+    absl::MutexLock lock(&mutex_);
+    const auto heard = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return heard_.find(last) != std::string::npos; };
+    mutex_.AwaitWithTimeout(absl::Condition(&heard), kPatience);
+    return heard_;
+  }
+
+ private:
+  void Hear(const std::string& what) {
+    absl::MutexLock lock(&mutex_);
+    heard_ += what;
+  }
+
+  absl::Mutex mutex_;
+  std::string heard_ ABSL_GUARDED_BY(mutex_);
+};
+
+constexpr ServerRef kServer{ServerId(1), Incarnation(1)};
+
+wire::SetMembersRequest Members(uint64_t epoch) {
+  wire::SetMembersRequest request;
+  request.set_epoch(epoch);
+  return request;
+}
+
+TEST(ServerLinks, RepeatUntilTakenAndKeepTheOrder) {
+  StubbornServer server;
+  Listener listener;
+  ServerLinks links(Timeouts{});
+  links.Connect(kServer, "ps-1", server.address(), listener);
+  links.SetMembers(kServer, Members(2));
+  links.SetMembers(kServer, Members(1));  // older: never sent
+  links.Install(kServer, {});
+  EXPECT_EQ(listener.WaitFor("members-2"), "installed members-2 ");
+  links.Stop(kServer, {});
+  EXPECT_EQ(listener.WaitFor("stopped"), "installed members-2 stopped ");
+  EXPECT_EQ(server.calls(), "install members-2 stop ");
+}
+
+TEST(ServerLinks, FinalRefusalIsToldOnce) {
+  StubbornServer server;
+  server.RefuseForEver({grpc::StatusCode::INVALID_ARGUMENT, "shards overlap"});
+  Listener listener;
+  ServerLinks links(Timeouts{});
+  links.Connect(kServer, "ps-1", server.address(), listener);
+  links.Install(kServer, {});
+  EXPECT_EQ(listener.WaitFor("refused"), "refused: shards overlap");
+  links.Close();
+  EXPECT_EQ(server.calls(), "install ");
+}
+
+TEST(ServerLinks, CloseDoesNotWaitForAServerThatIsGone) {
+  Listener listener;
+  ServerLinks links(Timeouts{});
+  links.Connect(kServer, "ps-1", "unix:/nonexistent/slackline", listener);
+  links.Install(kServer, {});
+  links.Connect({ServerId(1), Incarnation(2)}, "ps-1", "unix:/nonexistent/slackline", listener);
+  const absl::Time before = absl::Now();
+  links.Close();
+  EXPECT_LT(absl::Now() - before, kPatience / 2);
+}
+
+class ServiceTest : public testing::Test {
+ protected:
+  ServiceTest() : links_(Timeouts{}), controller_(Config(), time_, links_) {
+    auto server = SchedulerServer::Start("127.0.0.1:0", controller_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = wire::Scheduler::NewStub(rpc::ControlChannel(absl::StrCat("127.0.0.1:", server_->port())));
+  }
+
+  static Controller::Config Config() {
+    Controller::Config config;
+    config.job = Resolve(job::Job());
+    config.fingerprint = 5;
+    config.id = JobId(77);
+    return config;
+  }
+
+  std::unique_ptr<grpc::ClientContext> Context() { return rpc::ContextWithTimeout(kPatience); }
+
+  SteadyTime time_;
+  ServerLinks links_;
+  Controller controller_;
+  std::unique_ptr<SchedulerServer> server_;
+  std::unique_ptr<wire::Scheduler::Stub> stub_;
+};
+
+TEST_F(ServiceTest, StatusIsThere) {
+  wire::GetStatusReply reply;
+  const grpc::Status status = stub_->GetStatus(Context().get(), {}, &reply);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(reply.job(), 77u);
+  EXPECT_EQ(reply.state(), wire::JOB_STARTING);
+  EXPECT_THAT(reply.reason(), HasSubstr("0 of 2 servers"));
+}
+
+TEST_F(ServiceTest, RefusalsKeepTheirCodeAndMessage) {
+  wire::RegisterServerRequest request;
+  request.set_name("ps-1");
+  request.set_address("127.0.0.1:1");
+  request.set_job_fingerprint(6);
+  wire::RegisterServerReply reply;
+  const grpc::Status status = stub_->RegisterServer(Context().get(), request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("server ps-1 was started with another job file"));
+}
+
+TEST_F(ServiceTest, StopEndsTheJob) {
+  wire::StopJobRequest request;
+  request.set_reason("enough");
+  wire::StopJobReply reply;
+  ASSERT_TRUE(stub_->StopJob(Context().get(), request, &reply).ok());
+  EXPECT_EQ(controller_.state(), wire::JOB_STOPPED);
+}
+
+TEST_F(ServiceTest, PortThatIsTakenIsNamed) {
+  const std::string address = absl::StrCat("127.0.0.1:", server_->port());
+  const absl::Status status = SchedulerServer::Start(address, controller_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(address));
+}
+
+TEST(Address, FlagGoesBeforeTheJobFileAndAdvertisedBeforeBoth) {
+  job::Network network;
+  network.set_listen("10.0.0.1");
+  EXPECT_EQ(ListenAddress("", network), "10.0.0.1:0");
+  EXPECT_EQ(ListenAddress("0.0.0.0:70", network), "0.0.0.0:70");
+  EXPECT_EQ(AdvertisedAddress("10.0.0.1:0", network, 70), "10.0.0.1:70");
+  network.set_advertise("node-1");
+  EXPECT_EQ(AdvertisedAddress("0.0.0.0:0", network, 70), "node-1:70");
+}
+
+TEST(Address, FileHoldsOneLine) {
+  std::string folder = (std::filesystem::temp_directory_path() / "slackline-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  ASSERT_TRUE(WriteAddressFile(folder + "/address", "node-1:70").ok());
+  std::ifstream in(folder + "/address");
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  EXPECT_EQ(text, "node-1:70\n");
+  EXPECT_EQ(WriteAddressFile(folder + "/none/address", "node-1:70").code(), absl::StatusCode::kUnavailable);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

@@ -1,0 +1,151 @@
+#include "scheduler/tasks.h"
+
+#include <gtest/gtest.h>
+
+namespace slackline::scheduler {
+namespace {
+
+const Holder kFirst = {WorkerId(1), Incarnation(1)};
+const Holder kSecond = {WorkerId(2), Incarnation(2)};
+const Holder kThird = {WorkerId(3), Incarnation(3)};
+
+// Each epoch is one range, so that a test needs few steps.
+Tasks::Config Config(uint32_t epochs, uint32_t evaluate_every = 1) {
+  Tasks::Config config;
+  config.ranges.samples_per_epoch = 100;
+  config.ranges.epochs = epochs;
+  config.ranges.batch_size = 100;
+  config.evaluate_every_epochs = evaluate_every;
+  return config;
+}
+
+Work Ask(Tasks& tasks, const Holder& holder, bool live = true) { return tasks.Next({holder, live, 0}); }
+
+// Takes a range and finishes it.
+void Train(Tasks& tasks, const Holder& holder) {
+  const Work work = Ask(tasks, holder);
+  ASSERT_TRUE(std::holds_alternative<DataRange>(work)) << work.index();
+  ASSERT_TRUE(tasks.FinishRange(holder, std::get<DataRange>(work).id).ok());
+}
+
+template <typename Kind>
+bool Is(const Work& work) {
+  return std::holds_alternative<Kind>(work);
+}
+
+EvaluationWork Evaluation(const Work& work) {
+  EXPECT_TRUE(Is<EvaluationWork>(work)) << work.index();
+  return Is<EvaluationWork>(work) ? std::get<EvaluationWork>(work) : EvaluationWork{};
+}
+
+TEST(Tasks, OneWorkerEvaluatesACompletedEpoch) {
+  Tasks tasks(Config(3));
+  Train(tasks, kFirst);
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecond)), (EvaluationWork{1, false}));
+  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kFirst)));
+}
+
+TEST(Tasks, EvaluationsKeepTheirInterval) {
+  Tasks tasks(Config(5, 2));
+  Train(tasks, kFirst);
+  Train(tasks, kFirst);
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirst)), (EvaluationWork{2, false}));
+}
+
+TEST(Tasks, IntervalOfZeroLeavesOnlyTheFinalEvaluation) {
+  Tasks tasks(Config(3, 0));
+  for (int epoch = 0; epoch < 3; ++epoch) Train(tasks, kFirst);
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirst)), (EvaluationWork{3, true}));
+}
+
+TEST(Tasks, AskingAgainGivesTheSameEvaluation) {
+  Tasks tasks(Config(3));
+  Train(tasks, kFirst);
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirst)), Evaluation(Ask(tasks, kFirst)));
+}
+
+TEST(Tasks, EvaluationOfADeadWorkerGoesToAnother) {
+  Tasks tasks(Config(3));
+  Train(tasks, kFirst);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
+  EXPECT_TRUE(tasks.Busy(kFirst));
+  tasks.Gone(kFirst);
+  EXPECT_FALSE(tasks.Busy(kFirst));
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecond)), (EvaluationWork{1, false}));
+}
+
+TEST(Tasks, LaterEpochReplacesAnEvaluationThatNobodyTook) {
+  Tasks tasks(Config(4));
+  const Work first = Ask(tasks, kFirst);
+  const Work second = Ask(tasks, kSecond);
+  ASSERT_TRUE(tasks.FinishRange(kFirst, std::get<DataRange>(first).id).ok());
+  ASSERT_TRUE(tasks.FinishRange(kSecond, std::get<DataRange>(second).id).ok());
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirst)), (EvaluationWork{2, false}));
+  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kSecond)));
+}
+
+TEST(Tasks, WorkerWithoutRangeStandsByUntilADeathFreesOne) {
+  Tasks tasks(Config(1));
+  ASSERT_TRUE(Is<DataRange>(Ask(tasks, kFirst)));
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond)));
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond, /*live=*/false)));
+  tasks.Gone(kFirst);
+  // Not before it is fenced: its pushes may still arrive.
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond, /*live=*/false)));
+  EXPECT_EQ(tasks.Fenced(kFirst), 100u);
+  EXPECT_TRUE(Is<RegisterAgainWork>(Ask(tasks, kSecond, /*live=*/false)));
+  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kSecond)));
+}
+
+TEST(Tasks, FinalEvaluationWaitsForTheLastRangeAndGoesToOneWorker) {
+  Tasks tasks(Config(1));
+  const Work range = Ask(tasks, kFirst);
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond)));
+  ASSERT_TRUE(tasks.FinishRange(kFirst, std::get<DataRange>(range).id).ok());
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecond, /*live=*/false)), (EvaluationWork{1, true}));
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kFirst)));
+}
+
+TEST(Tasks, FinalEvaluationWaitsForAnEvaluationInProgress) {
+  Tasks tasks(Config(2));
+  Train(tasks, kFirst);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
+  Train(tasks, kSecond);
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond)));
+  EXPECT_TRUE(*tasks.FinishEvaluation(kFirst, {1, false}));
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecond)), (EvaluationWork{2, true}));
+}
+
+TEST(Tasks, FinalEvaluationOfADeadWorkerGoesToAnotherAndThenAllLeave) {
+  Tasks tasks(Config(1));
+  Train(tasks, kFirst);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kThird)));
+  tasks.Gone(kFirst);
+  EXPECT_EQ(Evaluation(Ask(tasks, kThird)), (EvaluationWork{1, true}));
+  EXPECT_FALSE(tasks.Complete());
+  EXPECT_TRUE(*tasks.FinishEvaluation(kThird, {1, true}));
+  EXPECT_TRUE(tasks.Complete());
+  EXPECT_TRUE(Is<LeaveWork>(Ask(tasks, kThird)));
+  EXPECT_TRUE(Is<LeaveWork>(Ask(tasks, kSecond, /*live=*/false)));
+}
+
+TEST(Tasks, ResultOfAnotherWorkersEvaluationIsRefused) {
+  Tasks tasks(Config(1));
+  Train(tasks, kFirst);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
+  EXPECT_EQ(tasks.FinishEvaluation(kSecond, {1, true}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(tasks.FinishEvaluation(kFirst, {1, false}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(tasks.Complete());
+}
+
+TEST(Tasks, RepeatedResultChangesNothing) {
+  Tasks tasks(Config(2));
+  Train(tasks, kFirst);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
+  EXPECT_TRUE(*tasks.FinishEvaluation(kFirst, {1, false}));
+  EXPECT_FALSE(*tasks.FinishEvaluation(kFirst, {1, false}));
+}
+
+}  // namespace
+}  // namespace slackline::scheduler
