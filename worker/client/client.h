@@ -66,16 +66,19 @@ struct StepReport {
   Clock64 clock;
   uint32_t shards_applied = 0;
   uint32_t shards_discarded = 0;
-  uint64_t lost = 0;             // sub-pushes that restores have lost since the last step
-  uint64_t staleness_sum = 0;    // over the shards that applied
+  uint64_t lost = 0;           // sub-pushes that restores have lost since the last step
+  uint64_t staleness_sum = 0;  // over the shards that applied
   uint64_t staleness_max = 0;
-  uint64_t slack = 0;            // this worker's clock minus the slowest's, largest over shards
+  uint64_t slack = 0;  // this worker's clock minus the slowest's, largest over shards
   absl::Duration waited;
 };
 
 // Thread-safety: one trainer thread.
 // Threads:       one (I/O), born in Create(), joined in the destructor.
 // Ownership:     borrows `parameters` and the push memory: they must not be touched during a call, and outlive it.
+//                `parameters` is the same memory in every call, and only this client changes it in between.
+// Errors:        a call that fails ends the exchange: the streams are cut, later calls return the same status, and
+//                going on takes a new client.
 class Client {
  public:
   virtual ~Client() = default;

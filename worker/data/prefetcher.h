@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -17,7 +17,7 @@ namespace slackline::worker {
 
 // Thread-safety: safe for one consumer.
 // Threads:       one, born in the constructor, joined in the destructor.
-// Limits:        at most `capacity` batches are ready.
+// Limits:        at most `capacity` batches are ready; one more may be in the making.
 class Prefetcher {
  public:
   struct Normalisation {
@@ -39,6 +39,11 @@ class Prefetcher {
 
  private:
   void Run();
+  // Takes the images of the next batch off the range; the caller loads them without the lock.
+  std::vector<uint32_t> TakeIndices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<Batch> TakeSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  bool HasAnswer() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const Dataset& dataset_;
   const Normalisation normalisation_;
@@ -46,11 +51,11 @@ class Prefetcher {
   absl::Mutex mutex_;
   std::vector<uint32_t> indices_ ABSL_GUARDED_BY(mutex_);
   uint32_t batch_size_ ABSL_GUARDED_BY(mutex_) = 1;
-  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;        // first index not yet taken by the thread
-  uint64_t range_ ABSL_GUARDED_BY(mutex_) = 0;     // counts Start()
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;     // first index not yet taken by the thread
+  uint64_t range_ ABSL_GUARDED_BY(mutex_) = 0;  // counts Start()
   bool loading_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<std::unique_ptr<Batch>> ready_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<Batch>> ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Batch>> spare_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

@@ -11,8 +11,8 @@
 namespace slackline::worker {
 
 // Replicas on CPU threads. A batch is cut in proportion (first parts one larger where it does not divide); the
-// result equals one device on the whole batch up to float32 rounding. Buffers become the mean of the replicas'
-// values, weighted by their samples.
+// result equals one device on the whole batch up to float32 rounding (with batch normalisation each device normalises
+// by its own part). Buffers become the mean of the replicas' values, weighted by their samples.
 //
 // Thread-safety: none.
 // Threads:       one a device beyond the first, born in Create(), joined in the destructor.

@@ -31,10 +31,10 @@ struct ModelSpec {
 };
 
 struct TensorInfo {
-  std::string name;              // as in state_dict
+  std::string name;  // as in state_dict
   std::vector<uint64_t> shape;
   bool trained = true;
-  uint64_t offset = 0;           // first element in the flat vector
+  uint64_t offset = 0;  // first element in the flat vector
 
   uint64_t elements() const;
 };
@@ -84,7 +84,9 @@ class Model {
   virtual absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) = 0;
 };
 
-// Threads LibTorch uses inside one operation, for the whole process.
+// Threads LibTorch uses inside one operation: for the calling thread, and for every thread whose first operation comes
+// later. Call it before models and groups are created. More than the free cores is much slower than one: the threads
+// spin while they wait for each other.
 void SetComputeThreads(uint32_t threads);
 // "2.13.0".
 std::string LibTorchVersion();

@@ -1,0 +1,327 @@
+// The client against a server made of generated code: the wire is what protos/ say, and what breaks is repeated.
+#include "worker/client/client.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "absl/synchronization/notification.h"
+#include "tests/worker/fake_server.h"
+
+namespace slackline::worker {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+constexpr absl::Duration kShort = absl::Milliseconds(200);
+
+// Two servers: shards 0 (3 elements) and 1 (2500) on the first, 2 (5) on the second.
+class ClientTest : public testing::Test {
+ protected:
+  ClientTest() {
+    map_.generation = Generation(7);
+    map_.servers = {{.server = ServerId(1), .name = "ps-1", .address = first_.address()},
+                    {.server = ServerId(2), .name = "ps-2", .address = second_.address()}};
+    map_.shards = {{.shard = ShardId(0), .begin = 0, .end = 3, .server = ServerId(1)},
+                   {.shard = ShardId(1), .begin = 3, .end = 2503, .server = ServerId(1)},
+                   {.shard = ShardId(2), .begin = 2503, .end = 2508, .server = ServerId(2)}};
+    map_.elements = 2508;
+    map_.trained_elements = 2508;
+    options_.job = JobId(42);
+    options_.worker = WorkerId(3);
+    options_.incarnation = Incarnation(9);
+    options_.first_clock = Clock64(10);
+    parameters_.resize(map_.elements, -1);
+    push_.resize(map_.elements);
+    std::iota(push_.begin(), push_.end(), 1);
+  }
+
+  void Connect() {
+    auto client = Client::Create(options_, map_);
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+  }
+  void ConnectAndPull() {
+    Connect();
+    ASSERT_EQ(client_->Pull(absl::MakeSpan(parameters_), kLong), absl::OkStatus());
+  }
+  absl::StatusOr<StepReport> Step(absl::Duration timeout = kLong) {
+    PushInfo info;
+    info.samples = 64;
+    info.loss = 0.5;
+    info.gradient_norm = 2;
+    return client_->Step(push_, info, absl::MakeSpan(parameters_), timeout);
+  }
+  // Parameters after `steps` steps from 0.
+  std::vector<float> Expected(float steps) const {
+    std::vector<float> values(push_);
+    for (float& value : values) value *= -steps;
+    return values;
+  }
+  // Refuses the first push of shard 1 with `code`.
+  void RefuseOnce(grpc::StatusCode code, uint64_t expected) {
+    first_.set_hook([this, code, expected](const wire::WorkerFrame& frame, FakeServer::Stream& stream) {
+      if (!frame.has_push() || frame.push().shard() != 1 || refusals_++ > 0) return FakeServer::Verdict{};
+      wire::ServerFrame answer;
+      answer.mutable_refused()->set_code(code);
+      answer.mutable_refused()->set_message("for a test");
+      answer.mutable_refused()->set_shard(1);
+      answer.mutable_refused()->set_sequence(frame.push().sequence());
+      answer.mutable_refused()->set_expected_sequence(expected);
+      stream.Write(answer);
+      return FakeServer::Verdict{.end = std::nullopt, .swallow = true};
+    });
+  }
+
+  FakeServer first_{{{0, 3}, {1, 2500}}};
+  FakeServer second_{{{2, 5}}};
+  ShardMap map_;
+  ClientOptions options_;
+  std::vector<float> parameters_, push_;
+  std::atomic<int> refusals_ = 0;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(ClientTest, StepPushesToAllShardsAndBringsTheirWeights) {
+  ConnectAndPull();
+  EXPECT_THAT(parameters_, Each(0.0F));
+  for (int step = 1; step <= 3; ++step) {
+    const auto report = Step();
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->clock, Clock64(10 + step));
+    EXPECT_EQ(report->shards_applied, 3);
+    EXPECT_EQ(parameters_, Expected(step));
+  }
+  const auto pushes = second_.pushes(2);
+  ASSERT_EQ(pushes.size(), 3);
+  EXPECT_EQ(pushes[1].job(), 42);
+  EXPECT_EQ(pushes[1].generation(), 7);
+  EXPECT_EQ(pushes[1].push().sequence(), 12);
+  EXPECT_EQ(pushes[1].push().commit().samples(), 64);
+  EXPECT_EQ(pushes[1].push().commit().loss(), 0.5);
+  EXPECT_EQ(pushes[1].push().commit().gradient_norm(), 2);
+  EXPECT_EQ(pushes[1].push().commit().base().number(), 1);
+}
+
+TEST_F(ClientTest, LastShardsArePushedFirstAndOnePullFollows) {
+  ConnectAndPull();
+  ASSERT_TRUE(Step().ok());
+  const auto all = first_.frames();
+  EXPECT_EQ(all[0].hello().first_clock(), 10);
+  const auto begin = std::find_if(all.begin(), all.end(), [](const auto& frame) { return frame.has_push(); });
+  const std::vector<wire::WorkerFrame> frames(begin, all.end());
+  ASSERT_EQ(frames.size(), 3);
+  EXPECT_EQ(frames[0].push().shard(), 1);
+  EXPECT_EQ(frames[1].push().shard(), 0);
+  EXPECT_TRUE(frames[1].push().has_commit());
+  ASSERT_TRUE(frames[2].has_pull());
+  EXPECT_EQ(frames[2].pull().clock(), 11);
+  ASSERT_EQ(frames[2].pull().shards_size(), 2);
+  EXPECT_EQ(frames[2].pull().shards(0).shard(), 0);
+}
+
+TEST_F(ClientTest, LargeShardIsCutIntoChunksOfTheSmallerLimit) {
+  options_.chunk_bytes = 4096;
+  first_.set_chunk_bytes(1001 * 4 + 2);  // no whole number of elements
+  ConnectAndPull();
+  ASSERT_TRUE(Step().ok());
+  EXPECT_EQ(parameters_, Expected(1));
+  std::vector<uint64_t> offsets;
+  for (const wire::WorkerFrame& frame : first_.pushes(1)) {
+    offsets.push_back(frame.push().offset());
+    EXPECT_EQ(frame.push().has_commit(), frame.push().offset() == 2002);
+  }
+  EXPECT_THAT(offsets, ElementsAre(0, 1001, 2002));
+}
+
+TEST_F(ClientTest, PushWhoseAnswerWasLostIsRepeatedWithTheSameBytes) {
+  ConnectAndPull();
+  first_.set_hook([this](const wire::WorkerFrame& frame, FakeServer::Stream&) {
+    const bool lose = frame.has_push() && frame.push().shard() == 1 && refusals_++ == 0;
+    return FakeServer::Verdict{lose ? std::optional(grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut")) : std::nullopt};
+  });
+  const auto report = Step();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->shards_applied, 3);
+  EXPECT_EQ(parameters_, Expected(1));
+  const auto pushes = first_.pushes(1);
+  ASSERT_EQ(pushes.size(), 2);
+  EXPECT_EQ(pushes[0].payload(), pushes[1].payload());
+  EXPECT_EQ(pushes[0].push().sequence(), pushes[1].push().sequence());
+  EXPECT_EQ(second_.pushes(2).size(), 1);  // the other stream was not disturbed
+}
+
+TEST_F(ClientTest, HelloOfANewStreamSaysWhatWasAnswered) {
+  ConnectAndPull();
+  ASSERT_TRUE(Step().ok());
+  second_.set_hook([this](const wire::WorkerFrame& frame, FakeServer::Stream&) {
+    const bool lose = frame.has_push() && refusals_++ == 0;
+    return FakeServer::Verdict{lose ? std::optional(grpc::Status(grpc::StatusCode::INTERNAL, "cut")) : std::nullopt};
+  });
+  ASSERT_TRUE(Step().ok());
+  std::vector<wire::Hello> hellos;
+  for (const wire::WorkerFrame& frame : second_.frames()) {
+    if (frame.has_hello()) hellos.push_back(frame.hello());
+  }
+  ASSERT_EQ(hellos.size(), 2);
+  EXPECT_EQ(hellos[1].worker(), 3);
+  EXPECT_EQ(hellos[1].incarnation(), 9);
+  EXPECT_EQ(hellos[1].clock(), 11);
+  EXPECT_EQ(hellos[1].shards(0).last_answered(), 11);
+}
+
+TEST_F(ClientTest, PushRefusedForNowIsRepeated) {
+  ConnectAndPull();
+  RefuseOnce(grpc::StatusCode::RESOURCE_EXHAUSTED, 0);
+  const auto report = Step();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(parameters_, Expected(1));
+  EXPECT_EQ(first_.pushes(1).size(), 2);
+}
+
+TEST_F(ClientTest, PushOutOfSequenceNamesBothNumbers) {
+  ConnectAndPull();
+  RefuseOnce(grpc::StatusCode::FAILED_PRECONDITION, 8);
+  const absl::Status status = Step().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("ps-1"), HasSubstr("push 11 of shard 1"),
+                                                   HasSubstr("expects push 8"), HasSubstr("for a test")));
+  EXPECT_EQ(Step().status(), status);  // the exchange has ended
+}
+
+TEST_F(ClientTest, RefusalForGoodFailsTheStepWithItsStatus) {
+  ConnectAndPull();
+  RefuseOnce(grpc::StatusCode::INVALID_ARGUMENT, 0);
+  EXPECT_EQ(Step().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ClientTest, FencedWorkerLearnsItFromTheEndOfTheStream) {
+  ConnectAndPull();
+  first_.set_hook([](const wire::WorkerFrame&, FakeServer::Stream&) {
+    return FakeServer::Verdict{grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "worker 3 was expelled")};
+  });
+  const absl::Status status = Step().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 3 was expelled"));
+}
+
+TEST_F(ClientTest, DeadlineNamesShardsServerAndCulprit) {
+  ConnectAndPull();
+  first_.set_hook([](const wire::WorkerFrame& frame, FakeServer::Stream& stream) {
+    if (!frame.has_pull()) return FakeServer::Verdict{};
+    wire::ServerFrame answer;
+    answer.mutable_waiting()->set_shard(1);
+    answer.mutable_waiting()->set_message("awaiting worker-5 at clock 4");
+    stream.Write(answer);
+    return FakeServer::Verdict{.end = std::nullopt, .swallow = true};
+  });
+  const absl::Status status = Step(kShort).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("step 11"), HasSubstr("ps-1"), HasSubstr("shard 0, 1"),
+                                                   HasSubstr("awaiting worker-5 at clock 4")));
+}
+
+TEST_F(ClientTest, DeadServerIsNamedWithTheReason) {
+  ConnectAndPull();
+  second_.Stop();
+  const absl::Status status = Step(kShort).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("ps-2"), HasSubstr("no stream to it")));
+}
+
+TEST_F(ClientTest, FirstSeedIsKept) {
+  Connect();
+  ASSERT_EQ(client_->Seed(push_, kLong), absl::OkStatus());
+  std::vector<float> others(push_.size(), 5);
+  ASSERT_EQ(client_->Seed(others, kLong), absl::OkStatus());
+  ASSERT_EQ(client_->Pull(absl::MakeSpan(parameters_), kLong), absl::OkStatus());
+  EXPECT_EQ(parameters_, push_);
+}
+
+TEST_F(ClientTest, CancelEndsAWaitingStep) {
+  ConnectAndPull();
+  absl::Notification pulled;
+  first_.set_hook([&](const wire::WorkerFrame& frame, FakeServer::Stream&) {
+    if (frame.has_pull()) pulled.Notify();
+    return FakeServer::Verdict{.end = std::nullopt, .swallow = frame.has_pull()};
+  });
+  std::thread other([&] {
+    pulled.WaitForNotification();
+    client_->Cancel("the job is over");
+  });
+  EXPECT_EQ(Step().status(), absl::CancelledError("the job is over"));
+  other.join();
+}
+
+TEST_F(ClientTest, CloseSaysGoodbye) {
+  ConnectAndPull();
+  client_->Close("told to stop", kLong);
+  EXPECT_EQ(first_.frames().back().goodbye().reason(), "told to stop");
+  EXPECT_EQ(second_.frames().back().goodbye().reason(), "told to stop");
+  EXPECT_EQ(Step().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ClientTest, ReaderPullsAndNeverPushes) {
+  options_.reader = true;
+  options_.first_clock = Clock64(0);
+  ConnectAndPull();
+  EXPECT_EQ(first_.frames().front().hello().role(), wire::ROLE_READER);
+  EXPECT_EQ(Step().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ClientTest, ChunkBeyondTheShardIsRefusedAndWritesNothing) {
+  Connect();
+  first_.set_hook([](const wire::WorkerFrame& frame, FakeServer::Stream& stream) {
+    if (!frame.has_pull()) return FakeServer::Verdict{};
+    wire::ServerFrame answer;
+    answer.mutable_pull()->set_id(frame.pull().id());
+    answer.set_payload(std::string(16, 'x'));  // shard 0 has 12 bytes
+    stream.Write(answer);
+    return FakeServer::Verdict{.end = std::nullopt, .swallow = true};
+  });
+  const absl::Status status = client_->Pull(absl::MakeSpan(parameters_), kLong);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("ps-1"), HasSubstr("16 bytes"), HasSubstr("3 elements")));
+  EXPECT_EQ(parameters_[0], -1);
+}
+
+TEST_F(ClientTest, ServerWithoutTheShardIsAFailedPrecondition) {
+  map_.shards[2].server = ServerId(1);
+  Connect();
+  const absl::Status status = client_->Pull(absl::MakeSpan(parameters_), kLong);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not hold shard 2 of shard map generation 7"));
+}
+
+TEST_F(ClientTest, MapWithAGapIsRefused) {
+  map_.shards[1].begin = 4;
+  EXPECT_EQ(Client::Create(options_, map_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ClientTest, StreamsThatComeAndGoAreNoticed) {
+  absl::Mutex mutex;
+  std::vector<std::string> notices;
+  options_.on_notice = [&](const std::string& message) {
+    absl::MutexLock lock(&mutex);
+    notices.push_back(message);
+  };
+  ConnectAndPull();
+  second_.set_hook([this](const wire::WorkerFrame& frame, FakeServer::Stream&) {
+    const bool lose = frame.has_push() && refusals_++ == 0;
+    return FakeServer::Verdict{lose ? std::optional(grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut")) : std::nullopt};
+  });
+  ASSERT_TRUE(Step().ok());
+  client_.reset();
+  EXPECT_THAT(notices, testing::Contains(HasSubstr("broken: UNAVAILABLE: cut")));
+  EXPECT_THAT(notices, testing::Contains(AllOf(HasSubstr("ps-2"), HasSubstr("open again"))));
+}
+
+}  // namespace
+}  // namespace slackline::worker

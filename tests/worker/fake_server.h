@@ -1,0 +1,73 @@
+// A parameter server of a few lines on generated, synchronous gRPC: what any other language's client would talk to.
+// It takes pushes by plain subtraction, and misbehaves where a test tells it to.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "parameter_server.grpc.pb.h"
+
+namespace slackline::worker {
+
+// Thread-safety: safe; handlers run on gRPC's threads.
+class FakeServer : private wire::ParameterServer::Service {
+ public:
+  using Stream = grpc::ServerReaderWriter<wire::ServerFrame, wire::WorkerFrame>;
+  // Looks at a frame before the server does: a status ends the stream with it; true swallows the frame.
+  struct Verdict {
+    std::optional<grpc::Status> end;
+    bool swallow = false;
+  };
+  using Hook = std::function<Verdict(const wire::WorkerFrame&, Stream&)>;
+
+  // Holds these shards, as number -> elements, with all weights 0. Listens on a free port of the loopback.
+  explicit FakeServer(std::map<uint32_t, uint64_t> shards);
+  ~FakeServer() override;
+
+  const std::string& address() const { return address_; }
+  void set_hook(Hook hook) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Largest payload that Welcome allows, and that pulls are cut into.
+  void set_chunk_bytes(uint32_t bytes) { chunk_bytes_ = bytes; }
+  // Elements' values, for the next pull.
+  std::vector<float> weights(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Every frame so far, in order.
+  std::vector<wire::WorkerFrame> frames() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<wire::WorkerFrame> pushes(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until a frame with this body has arrived; false after 20 s.
+  bool AwaitFrame(wire::WorkerFrame::BodyCase body) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends all streams and listens no more.
+  void Stop();
+
+ private:
+  struct Shard {
+    std::vector<float> weights;
+    std::string staged;
+    uint64_t version = 0;
+    uint64_t answered = 0;
+    bool seeded = false;
+  };
+
+  grpc::Status Exchange(grpc::ServerContext* context, Stream* stream) override;
+  Verdict Look(const wire::WorkerFrame& frame, Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<wire::ServerFrame> Handle(const wire::WorkerFrame& frame) ABSL_LOCKS_EXCLUDED(mutex_);
+  wire::ServerFrame Greet(const wire::Hello& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<wire::ServerFrame> Take(const wire::WorkerFrame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Serve(const wire::Pull& pull, std::vector<wire::ServerFrame>& out) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  std::map<uint32_t, Shard> shards_ ABSL_GUARDED_BY(mutex_);
+  std::vector<wire::WorkerFrame> frames_ ABSL_GUARDED_BY(mutex_);
+  Hook hook_ ABSL_GUARDED_BY(mutex_);
+  uint32_t chunk_bytes_ = 1 << 20;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace slackline::worker

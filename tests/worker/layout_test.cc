@@ -1,0 +1,72 @@
+#include "worker/model/layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace slackline::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Names(const Layout& layout) {
+  return absl::StrJoin(layout.tensors, " ", [](std::string* out, const TensorInfo& tensor) {
+    absl::StrAppend(out, tensor.name, "[", absl::StrJoin(tensor.shape, ","), "]@", tensor.offset,
+                    tensor.trained ? "" : "!");
+  });
+}
+
+ModelSpec SmallCnn() {
+  return {.kind = ModelKind::kCnn, .hidden = {5}, .filters = {2, 3}, .classes = 4, .height = 9, .width = 8};
+}
+
+TEST(Layout, MlpIsAChainOfLinears) {
+  const absl::StatusOr<Layout> layout = MakeLayout({.hidden = {192}, .filters = {}});
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(Names(*layout), "fc1.weight[192,784]@0 fc1.bias[192]@150528 fc2.weight[10,192]@150720 fc2.bias[10]@152640");
+  EXPECT_EQ(layout->elements, 152650u);
+  EXPECT_EQ(layout->trained_elements, 152650u);
+}
+
+TEST(Layout, PoolingHalvesTheImageRoundedDown) {
+  const absl::StatusOr<Layout> layout = MakeLayout(SmallCnn());
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(Names(*layout),
+            "conv1.weight[2,1,3,3]@0 conv1.bias[2]@18 conv2.weight[3,2,3,3]@20 conv2.bias[3]@74 "
+            "fc1.weight[5,12]@77 fc1.bias[5]@137 fc2.weight[4,5]@142 fc2.bias[4]@162");
+}
+
+TEST(Layout, BuffersFollowAllThatIsTrained) {
+  ModelSpec spec = SmallCnn();
+  spec.batch_norm = true;
+  const absl::StatusOr<Layout> layout = MakeLayout(spec);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(Names(*layout),
+            "conv1.weight[2,1,3,3]@0 conv1.bias[2]@18 bn1.weight[2]@20 bn1.bias[2]@22 "
+            "conv2.weight[3,2,3,3]@24 conv2.bias[3]@78 bn2.weight[3]@81 bn2.bias[3]@84 "
+            "fc1.weight[5,12]@87 fc1.bias[5]@147 fc2.weight[4,5]@152 fc2.bias[4]@172 "
+            "bn1.running_mean[2]@176! bn1.running_var[2]@178! bn2.running_mean[3]@180! bn2.running_var[3]@183!");
+  EXPECT_EQ(layout->trained_elements, 176u);
+  EXPECT_EQ(layout->elements, 186u);
+}
+
+TEST(Layout, WhatCannotBeBuiltIsRefusedWithTheReason) {
+  const auto refusal = [](auto&& change) {
+    ModelSpec spec = SmallCnn();
+    change(spec);
+    const absl::Status status = MakeLayout(spec).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refusal([](ModelSpec& spec) { spec.height = 3; }), HasSubstr("1 x 3 x 8 are too small"));
+  EXPECT_THAT(refusal([](ModelSpec& spec) { spec.filters = {2}; }), HasSubstr("given 1 numbers of filters"));
+  EXPECT_THAT(refusal([](ModelSpec& spec) { spec.filters = {2, 0}; }), HasSubstr("0 units"));
+  EXPECT_THAT(refusal([](ModelSpec& spec) { spec.hidden = {}; }), HasSubstr("no hidden layer"));
+  EXPECT_THAT(refusal([](ModelSpec& spec) { spec.classes = 1; }), HasSubstr("has 1 classes"));
+  EXPECT_THAT(refusal([](ModelSpec& spec) { spec.hidden = {4000000000, 4000000000}; }), HasSubstr("more than"));
+}
+
+}  // namespace
+}  // namespace slackline::worker

@@ -1,0 +1,101 @@
+#include "worker/group/local_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/worker/model_fixture.h"
+
+namespace slackline::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<LocalGroup> MakeGroup(const ModelSpec& spec, size_t devices) {
+  SetComputeThreads(1);
+  absl::StatusOr<std::unique_ptr<LocalGroup>> group =
+      LocalGroup::Create(spec, 1, std::vector<std::string>(devices, "cpu"));
+  EXPECT_TRUE(group.ok()) << group.status();
+  return *std::move(group);
+}
+
+struct Shape {
+  size_t devices;
+  size_t samples;
+};
+
+class GroupShape : public ::testing::TestWithParam<Shape> {};
+
+// Even parts, uneven parts, and fewer samples than devices.
+INSTANTIATE_TEST_SUITE_P(, GroupShape,
+                         ::testing::Values(Shape{2, 8}, Shape{4, 8}, Shape{2, 7}, Shape{4, 11}, Shape{4, 3},
+                                           Shape{3, 1}),
+                         [](const ::testing::TestParamInfo<Shape>& info) {
+                           return std::to_string(info.param.devices) + "DevicesOn" + std::to_string(info.param.samples);
+                         });
+
+TEST_P(GroupShape, EqualsOneDeviceOnTheWholeBatch) {
+  for (const ModelSpec& spec : {TinyMlp(), TinyCnn(false)}) {
+    const auto one = MakeGroup(spec, 1), many = MakeGroup(spec, GetParam().devices);
+    const Batch batch = TinyBatch(spec, GetParam().samples);
+    // The others must follow what a pull writes into the first.
+    for (int round = 0; round < 3; ++round) {
+      const absl::StatusOr<StepResult> expected = one->Step(View(batch)), result = many->Step(View(batch));
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->samples, expected->samples);
+      EXPECT_EQ(result->correct, expected->correct);
+      EXPECT_NEAR(result->loss, expected->loss, 1e-6);
+      for (size_t i = 0; i < one->model().elements(); ++i) {
+        ASSERT_NEAR(many->model().push()[i], one->model().push()[i], 1e-6) << "element " << i;
+        one->model().parameters()[i] -= 0.5f * one->model().push()[i];
+        many->model().parameters()[i] = one->model().parameters()[i];
+      }
+    }
+  }
+}
+
+TEST(LocalGroup, BuffersAreTheMeanByNumberOfSamples) {
+  const ModelSpec spec = TinyCnn(true);
+  const auto group = MakeGroup(spec, 2);
+  const Batch batch = TinyBatch(spec, 7);
+  ASSERT_TRUE(group->Step(View(batch)).ok());
+
+  const auto alone = MakeModel(spec);
+  const size_t pixels = size_t{spec.height} * spec.width;
+  const absl::Span<const float> images(batch.images);
+  const absl::Span<const int64_t> labels(batch.labels);
+  ASSERT_TRUE(alone->Step({.images = images.subspan(0, 4 * pixels), .labels = labels.subspan(0, 4)}).ok());
+  const std::vector<float> first = Copy(alone->push());
+  ASSERT_TRUE(alone->Step({.images = images.subspan(4 * pixels), .labels = labels.subspan(4)}).ok());
+  for (size_t i = 0; i < alone->elements(); ++i) {
+    EXPECT_NEAR(group->model().push()[i], (4 * first[i] + 3 * alone->push()[i]) / 7, 1e-6) << "element " << i;
+  }
+}
+
+TEST(LocalGroup, MistakeNamesTheDeviceAndTheNextStepWorks) {
+  const auto group = MakeGroup(TinyMlp(), 2);
+  Batch batch = TinyBatch(TinyMlp(), 4);
+  const int64_t kept = batch.labels[3];
+  batch.labels[3] = 77;
+  const absl::Status status = group->Step(View(batch)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("device 1: label 77"));
+  batch.labels[3] = kept;
+  EXPECT_TRUE(group->Step(View(batch)).ok());
+  EXPECT_FALSE(group->Step(View(Batch())).ok());
+}
+
+TEST(LocalGroup, NoDeviceNamedMeansOneCpu) {
+  EXPECT_EQ((*LocalGroup::Create(TinyMlp(), 1, {}))->devices(), 1u);
+  EXPECT_EQ(MakeGroup(TinyMlp(), 3)->devices(), 3u);
+}
+
+TEST(LocalGroup, UnknownDeviceIsRefused) {
+  const absl::Status status = LocalGroup::Create(TinyMlp(), 1, {"cpu", "cuda:0"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\"cuda:0\""));
+}
+
+}  // namespace
+}  // namespace slackline::worker

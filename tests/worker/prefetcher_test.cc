@@ -1,0 +1,121 @@
+#include "worker/data/prefetcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "tests/worker/test_data.h"
+
+namespace slackline::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Long enough for any machine; a wait that ends by it fails the test.
+constexpr absl::Duration kLong = absl::Seconds(60);
+
+// 200 images of 1 x 1; the pixel of image i is i, its label i modulo 10.
+class PrefetcherTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kImages = 200;
+
+  PrefetcherTest() {
+    Bytes pixels(kImages), labels(kImages);
+    std::iota(pixels.begin(), pixels.end(), 0);
+    for (uint32_t i = 0; i < kImages; ++i) labels[i] = static_cast<uint8_t>(i % 10);
+    WriteFile(folder_ / "train-images-idx3-ubyte", Idx({kImages, 1, 1}, pixels));
+    WriteFile(folder_ / "train-labels-idx1-ubyte", Idx({kImages}, labels));
+    data_ = std::make_unique<Dataset>(*Dataset::ReadIdx(folder_.path(), "train"));
+  }
+
+  static std::vector<uint32_t> Range(uint32_t begin, uint32_t end) {
+    std::vector<uint32_t> indices(end - begin);
+    std::iota(indices.begin(), indices.end(), begin);
+    return indices;
+  }
+  // The images of the next batch; empty at the end of the range.
+  static std::vector<uint32_t> NextImages(Prefetcher& prefetcher) {
+    absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher.Next(kLong);
+    EXPECT_TRUE(batch.ok()) << batch.status();
+    if (!batch.ok() || *batch == nullptr) return {};
+    std::vector<uint32_t> images;
+    for (float pixel : (*batch)->images) images.push_back(static_cast<uint32_t>(pixel * 255 + 0.5f));
+    for (size_t i = 0; i < images.size(); ++i) EXPECT_EQ((*batch)->labels[i], images[i] % 10);
+    prefetcher.Recycle(*std::move(batch));
+    return images;
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<Dataset> data_;
+};
+
+TEST_F(PrefetcherTest, BatchesComeInOrderAndTheLastIsShorter) {
+  Prefetcher prefetcher(*data_, {}, 2);
+  prefetcher.Start({5, 3, 8, 199, 0}, 2);
+  EXPECT_THAT(NextImages(prefetcher), ElementsAre(5, 3));
+  EXPECT_THAT(NextImages(prefetcher), ElementsAre(8, 199));
+  EXPECT_THAT(NextImages(prefetcher), ElementsAre(0));
+  EXPECT_TRUE(NextImages(prefetcher).empty());
+  EXPECT_TRUE(NextImages(prefetcher).empty());
+}
+
+TEST_F(PrefetcherTest, BeforeTheFirstRangeThereIsNothing) {
+  Prefetcher prefetcher(*data_, {}, 2);
+  EXPECT_TRUE(NextImages(prefetcher).empty());
+}
+
+TEST_F(PrefetcherTest, NewRangeForgetsWhatWasLeft) {
+  Prefetcher prefetcher(*data_, {}, 3);
+  for (uint32_t round = 0; round < 500; ++round) {
+    const uint32_t begin = round % 100;
+    prefetcher.Start(Range(begin, begin + 50), 7);
+    // Restarts before, while and after batches are made.
+    for (uint32_t batch = 0; batch < round % 4; ++batch) {
+      const uint32_t first = begin + batch * 7;
+      ASSERT_EQ(NextImages(prefetcher), Range(first, first + 7)) << "round " << round;
+    }
+  }
+  prefetcher.Start({1}, 1);
+  EXPECT_THAT(NextImages(prefetcher), ElementsAre(1));
+  EXPECT_TRUE(NextImages(prefetcher).empty());
+}
+
+TEST_F(PrefetcherTest, RecycledMemoryIsUsedAgain) {
+  Prefetcher prefetcher(*data_, {}, 2);
+  prefetcher.Start(Range(0, kImages), 1);
+  std::set<const float*> memory;
+  for (uint32_t i = 0; i < kImages; ++i) {
+    absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher.Next(kLong);
+    ASSERT_TRUE(batch.ok());
+    memory.insert((*batch)->images.data());
+    prefetcher.Recycle(*std::move(batch));
+  }
+  // Two ready, one in each hand.
+  EXPECT_LE(memory.size(), 4u);
+}
+
+TEST_F(PrefetcherTest, WaitEndsWithTheDeadlineAndSaysHowFarTheThreadIs) {
+  Prefetcher prefetcher(*data_, {}, 1);
+  absl::Status status;
+  // A batch this large is not made before the caller asks for it.
+  while (status.ok()) {
+    prefetcher.Start(std::vector<uint32_t>(1 << 20, 7), 1 << 20);
+    status = prefetcher.Next(absl::ZeroDuration()).status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("of 1048576 images"));
+}
+
+TEST_F(PrefetcherTest, CanBeDestroyedInTheMiddle) {
+  for (int round = 0; round < 100; ++round) {
+    Prefetcher prefetcher(*data_, {}, 2);
+    prefetcher.Start(Range(0, kImages), 3);
+    if (round % 2 == 0) NextImages(prefetcher);
+  }
+}
+
+}  // namespace
+}  // namespace slackline::worker

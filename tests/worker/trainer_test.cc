@@ -1,0 +1,296 @@
+// The worker's loop with a scheduler, a client and a model that the test plays.
+#include "worker/trainer.h"
+
+#include <deque>
+#include <limits>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "absl/synchronization/notification.h"
+#include "tests/worker/test_data.h"
+
+namespace slackline::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Gives the answers of a list, and remembers what it was told.
+class ScriptedLink : public SchedulerLink {
+ public:
+  void set_on_end(OnEnd on_end) override { on_end_ = std::move(on_end); }
+  absl::StatusOr<Membership> Join() override {
+    ++joins;
+    Membership life;
+    life.worker = WorkerId(1);
+    life.incarnation = Incarnation(static_cast<uint64_t>(joins));
+    life.first_clock = Clock64(5);
+    life.send_seed = joins == 1;
+    return life;
+  }
+  absl::StatusOr<ShardMap> GetShardMap() override {
+    ShardMap map;
+    map.elements = map.trained_elements = 2;
+    return map;
+  }
+  absl::StatusOr<Work> NextWork(RangeId range_done, double) override {
+    if (range_done != RangeId(0)) done.push_back(range_done.value());
+    if (work.empty()) return LeaveWork{"the job is done"};
+    absl::StatusOr<Work> next = std::move(work.front());
+    work.pop_front();
+    return next;
+  }
+  absl::Status ReportEvaluation(const EvaluationResult& result) override {
+    evaluations.push_back(result.metrics.accuracy);
+    return absl::OkStatus();
+  }
+  void Leave(const std::string& reason) override { left = reason; }
+  absl::Status Pause(absl::Duration) override { return absl::OkStatus(); }
+  void Interrupt(const std::string& reason) override { interrupted = reason; }
+  ProgressBoard& progress() override { return progress_; }
+
+  int joins = 0;
+  std::deque<absl::StatusOr<Work>> work;
+  std::vector<uint64_t> done;
+  std::vector<double> evaluations;
+  std::string left, interrupted;
+  OnEnd on_end_;
+
+ private:
+  ProgressBoard progress_;
+};
+
+// What all clients of a test have seen.
+struct Wire {
+  std::vector<std::string> calls;
+  std::vector<PushInfo> pushes;
+  std::deque<absl::Status> step_errors;  // one a step; empty means OK
+  std::function<void()> during_step;
+};
+
+class ScriptedClient : public Client {
+ public:
+  ScriptedClient(const ClientOptions& options, Wire& wire) : wire_(wire), clock_(options.first_clock) {
+    wire_.calls.push_back(options.reader ? "open reader" : "open");
+  }
+
+  absl::Status Seed(absl::Span<const float>, absl::Duration) override { return Note("seed"); }
+  absl::Status Pull(absl::Span<float>, absl::Duration) override { return Note("pull"); }
+  absl::StatusOr<StepReport> Step(absl::Span<const float>, const PushInfo& info, absl::Span<float>,
+                                  absl::Duration) override {
+    wire_.pushes.push_back(info);
+    if (wire_.during_step) wire_.during_step();
+    if (cancelled_.HasBeenNotified()) return absl::CancelledError("cancelled");
+    if (!wire_.step_errors.empty()) {
+      const absl::Status status = wire_.step_errors.front();
+      wire_.step_errors.pop_front();
+      if (!status.ok()) return status;
+    }
+    clock_ = clock_.Next();
+    StepReport report;
+    report.clock = clock_;
+    return report;
+  }
+  void Close(const std::string& reason, absl::Duration) override { wire_.calls.push_back("close: " + reason); }
+  void Cancel(const std::string&) override { cancelled_.Notify(); }
+  Clock64 clock() const override { return clock_; }
+
+ private:
+  absl::Status Note(const std::string& call) {
+    wire_.calls.push_back(call);
+    return absl::OkStatus();
+  }
+
+  Wire& wire_;
+  Clock64 clock_;
+  absl::Notification cancelled_;
+};
+
+// Two weights; the gradient is (3, 4), or what a test puts there.
+class FixedGroup : public LocalGroup, public Model {
+ public:
+  size_t devices() const override { return 1; }
+  Model& model() override { return *this; }
+  absl::StatusOr<StepResult> Step(const BatchView& batch) override {
+    StepResult result;
+    result.samples = batch.labels.size();
+    result.loss = loss;
+    for (const int64_t label : batch.labels) labels.push_back(label);
+    return result;
+  }
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  uint64_t elements() const override { return 2; }
+  uint64_t trained_elements() const override { return 2; }
+  absl::Span<float> parameters() override { return absl::MakeSpan(parameters_); }
+  absl::Span<float> push() override { return absl::MakeSpan(gradient); }
+  absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override {
+    std::copy(batch.labels.begin(), batch.labels.end(), predictions.begin());
+    StepResult result;
+    result.samples = batch.labels.size();
+    return result;
+  }
+
+  double loss = 0.5;
+  std::vector<float> gradient = {3, 4};
+  std::vector<int64_t> labels;
+
+ private:
+  std::vector<TensorInfo> tensors_ = {{.name = "weight", .shape = {2}}};
+  std::vector<float> parameters_ = {0, 0};
+};
+
+class TrainerTest : public testing::Test {
+ protected:
+  TrainerTest() {
+    // Ten images; each one's label is its index.
+    WriteFile(folder_ / "train-images-idx3-ubyte", Idx({10, 1, 1}, Bytes(10, 0)));
+    WriteFile(folder_ / "train-labels-idx1-ubyte", Idx({10}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+    train_ = *Dataset::ReadIdx(folder_.path(), "train");
+    prefetcher_ = std::make_unique<Prefetcher>(train_, Prefetcher::Normalisation{}, 2);
+    evaluator_ = std::make_unique<Evaluator>(
+        train_,
+        Evaluator::Options{
+            .normalisation = {}, .batch_size = 4, .class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}});
+    options_.batch_size = 4;
+    trainer_ = std::make_unique<Trainer>(
+        options_, Trainer::Parts{.link = link_,
+                                 .group = group_,
+                                 .train = train_,
+                                 .prefetcher = *prefetcher_,
+                                 .evaluator = *evaluator_,
+                                 .metrics = trainer_metrics_,
+                                 .connect = [this](const ClientOptions& options, const ShardMap&) {
+                                   return absl::StatusOr<std::unique_ptr<Client>>(
+                                       std::make_unique<ScriptedClient>(options, wire_));
+                                 }});
+  }
+
+  static RangeWork Range(uint64_t range, uint64_t begin, uint64_t end) {
+    return {.range = RangeId(range), .epoch = 0, .begin = begin, .end = end};
+  }
+
+  const TemporaryFolder folder_;
+  Dataset train_;
+  Trainer::Options options_;
+  ScriptedLink link_;
+  Wire wire_;
+  FixedGroup group_;
+  slackline::Metrics metrics_;
+  TrainerMetrics trainer_metrics_{metrics_};
+  std::unique_ptr<Prefetcher> prefetcher_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+TEST_F(TrainerTest, SeedsPullsTrainsItsRangesAndLeaves) {
+  link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: the job is done"));
+  EXPECT_THAT(link_.done, ElementsAre(7, 8));
+  EXPECT_EQ(link_.left, "the job is done");
+  ASSERT_EQ(wire_.pushes.size(), 3);  // 4 + 2, 4
+  EXPECT_EQ(wire_.pushes[1].range, RangeId(7));
+  EXPECT_EQ(wire_.pushes[1].samples, 2);
+  EXPECT_EQ(wire_.pushes[1].range_samples_done, 6);
+  EXPECT_EQ(wire_.pushes[1].gradient_norm, 5);
+  // The images in the epoch's order, each once.
+  const std::vector<uint32_t> order = EpochOrder(10, options_.seed, 0);
+  EXPECT_EQ(group_.labels, std::vector<int64_t>(order.begin(), order.end()));
+}
+
+TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {
+  link_.work = {Range(1, 0, 10)};
+  ASSERT_EQ(trainer_->Run(), absl::OkStatus());
+  const Progress progress = link_.progress().Take(absl::Now());
+  EXPECT_EQ(progress.steps, 3);
+  EXPECT_EQ(progress.total.samples, 10);
+  EXPECT_EQ(progress.total.clock, Clock64(8));
+  EXPECT_EQ(progress.loss_sum, 5);
+  EXPECT_FALSE(progress.waiting);
+}
+
+TEST_F(TrainerTest, LossThatIsNoNumberStopsBeforeItIsPushed) {
+  link_.work = {Range(3, 0, 10)};
+  group_.loss = std::numeric_limits<double>::quiet_NaN();
+  const absl::Status status = trainer_->Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step 6 (epoch 1, range 3): the loss is nan"));
+  EXPECT_THAT(wire_.pushes, ElementsAre());
+  EXPECT_THAT(link_.left, HasSubstr("failed: step 6"));
+}
+
+TEST_F(TrainerTest, GradientThatIsNoNumberStopsBeforeItIsPushed) {
+  link_.work = {Range(3, 0, 10)};
+  group_.gradient = {1, std::numeric_limits<float>::infinity()};
+  const absl::Status status = trainer_->Run();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the gradient's norm is inf"));
+  EXPECT_THAT(wire_.pushes, ElementsAre());
+}
+
+TEST_F(TrainerTest, StandbyClosesTheStreamsAndComesBackAsAMember) {
+  link_.work = {StandbyWork{}, StandbyWork{}, absl::FailedPreconditionError("register again"), Range(1, 0, 4)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(link_.joins, 2);
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: standing by",  //
+                                       "open", "pull", "close: the job is done"));
+}
+
+TEST_F(TrainerTest, FencedWorkerJoinsAgain) {
+  link_.work = {Range(1, 0, 4), Range(1, 0, 4)};
+  wire_.step_errors = {absl::FailedPreconditionError("incarnation 1 is fenced"), absl::OkStatus()};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(link_.joins, 2);
+}
+
+TEST_F(TrainerTest, GivesUpWhenNoLifeBearsFruit) {
+  for (int i = 0; i < 10; ++i) link_.work.push_back(absl::FailedPreconditionError("not a member"));
+  EXPECT_EQ(trainer_->Run(), absl::FailedPreconditionError("not a member"));
+  EXPECT_EQ(link_.joins, 1 + options_.fruitless_lives_max);
+}
+
+TEST_F(TrainerTest, ExpelledWorkerJoinsAgainThoughTheServersSayNothing) {
+  link_.work = {Range(1, 0, 4), Range(1, 0, 4)};
+  wire_.during_step = [this] {
+    if (link_.joins == 1) link_.on_end_(absl::FailedPreconditionError("silent for 5 s"), "silent for 5 s");
+  };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(link_.joins, 2);
+}
+
+TEST_F(TrainerTest, EndOfTheJobDuringAStepLeavesInGoodOrder) {
+  link_.work = {Range(1, 0, 10)};
+  wire_.during_step = [this] { link_.on_end_(absl::OkStatus(), "the job was stopped"); };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(wire_.pushes.size(), 1);
+  EXPECT_EQ(link_.left, "the job was stopped");
+  EXPECT_EQ(link_.interrupted, "the job was stopped");
+}
+
+TEST_F(TrainerTest, SilentSchedulerEndsTheRunWithAnError) {
+  link_.work = {Range(1, 0, 10)};
+  wire_.during_step = [this] { link_.on_end_(absl::UnavailableError("no scheduler"), "silent"); };
+  EXPECT_EQ(trainer_->Run(), absl::UnavailableError("no scheduler"));
+}
+
+TEST_F(TrainerTest, FinalEvaluationReadsFreshWeightsAndLeavesFiles) {
+  link_.work = {StandbyWork{}, EvaluationWork{.epoch = 2, .final = true, .run_folder = folder_.path()}};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: standing by", "open reader", "pull",
+                                       "close: has read the final weights"));
+  EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "report.json"));
+}
+
+TEST_F(TrainerTest, EvaluationInAnEpochUsesTheWeightsAtHand) {
+  link_.work = {Range(1, 0, 4), EvaluationWork{.epoch = 1, .final = false, .run_folder = folder_.path()},
+                Range(2, 4, 8)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: the job is done"));
+  EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
+}
+
+}  // namespace
+}  // namespace slackline::worker

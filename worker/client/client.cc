@@ -1,0 +1,230 @@
+#include "worker/client/client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <grpcpp/alarm.h>
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/check.h"
+#include "worker/client/exchange.h"
+
+namespace slackline::worker {
+namespace {
+
+// How long gRPC may hold on to the trainer's memory after a request is over and its streams were cut if it failed.
+constexpr absl::Duration kLoanTimeout = absl::Seconds(30);
+
+// The trainer's half: hands one request at a time to the I/O thread and waits for it.
+class ClientImpl : public Client {
+ public:
+  ClientImpl(const ClientOptions& options, const ShardMap& map)
+      : reader_(options.reader),
+        elements_(map.elements),
+        clock_(options.first_clock),
+        loans_(std::make_shared<Loans>()),
+        exchange_(options, map, queue_, time_, loans_) {
+    wake_.client = this;
+    thread_ = std::thread([this] { RunIo(); });
+  }
+
+  ~ClientImpl() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      stop_ = true;
+      Wake();
+    }
+    thread_.join();
+  }
+
+  absl::Status Seed(absl::Span<const float> parameters, absl::Duration timeout) override {
+    if (reader_) return absl::InvalidArgumentError("a reader sends no weights");
+    Request request{.kind = Request::Kind::kSeed, .push = parameters, .timeout = timeout};
+    return Run(request);
+  }
+
+  absl::Status Pull(absl::Span<float> parameters, absl::Duration timeout) override {
+    Request request{.kind = Request::Kind::kPull, .parameters = parameters, .timeout = timeout};
+    const absl::Status status = Run(request);
+    pulled_ |= status.ok();
+    return status;
+  }
+
+  absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters,
+                                  absl::Duration timeout) override {
+    if (reader_) return absl::InvalidArgumentError("a reader pushes nothing");
+    if (!pulled_) return absl::FailedPreconditionError("a step needs a pull before it");
+    Request request{
+        .kind = Request::Kind::kStep, .push = push, .parameters = parameters, .info = info, .timeout = timeout};
+    const absl::Status status = Run(request);
+    if (!status.ok()) return status;
+    clock_ = request.report.clock;
+    return request.report;
+  }
+
+  void Close(const std::string& reason, absl::Duration timeout) override {
+    absl::MutexLock lock(&mutex_);
+    goodbye_ = reason;
+    Wake();
+    mutex_.AwaitWithTimeout(absl::Condition(&ended_), timeout);
+  }
+
+  void Cancel(const std::string& reason) override {
+    absl::MutexLock lock(&mutex_);
+    if (cancelled_) return;
+    cancelled_ = reason;
+    Wake();
+  }
+
+  Clock64 clock() const override { return clock_; }
+
+ private:
+  // Something waits in the mailbox.
+  struct WakeOperation : Operation {
+    void Done(bool) override { client->ReadMailbox(); }
+    ClientImpl* client = nullptr;
+  };
+
+  absl::Status Run(Request& request) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::Status status = CheckSizes(request);
+    if (!status.ok()) return status;
+    {
+      absl::MutexLock lock(&mutex_);
+      posted_ = &request;
+      done_ = false;
+      Wake();
+      // No deadline here: the exchange completes every request, by its own.
+      mutex_.Await(absl::Condition(&done_));
+      status = result_;
+    }
+    if (!loans_->AwaitNone(kLoanTimeout)) {
+      return absl::InternalError(absl::StrCat("gRPC still holds the push memory ", absl::FormatDuration(kLoanTimeout),
+                                              " after the request ended"));
+    }
+    return status;
+  }
+
+  absl::Status CheckSizes(const Request& request) {
+    const bool pushes = request.kind != Request::Kind::kPull;
+    const bool pulls = request.kind != Request::Kind::kSeed;
+    if ((pushes && request.push.size() != elements_) || (pulls && request.parameters.size() != elements_)) {
+      return absl::InvalidArgumentError(absl::StrCat("the model has ", elements_, " elements; the push has ",
+                                                     request.push.size(), ", the parameters ",
+                                                     request.parameters.size()));
+    }
+    // The servers send only what changed since what they believe is in this memory.
+    if (pulls) {
+      SLACKLINE_CHECK(parameters_ == nullptr || parameters_ == request.parameters.data());
+      parameters_ = request.parameters.data();
+    }
+    return absl::OkStatus();
+  }
+
+  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (wake_pending_ || io_over_) return;
+    wake_pending_ = true;
+    alarm_.Set(&queue_, std::chrono::system_clock::now(), static_cast<Operation*>(&wake_));
+  }
+
+  // --- I/O thread ---
+
+  void RunIo() {
+    exchange_.Start();
+    while (!Over()) {
+      const absl::Time now = time_.Now();
+      if (now >= exchange_.next_tick()) exchange_.Tick();
+      WaitForOperation(exchange_.next_tick() - time_.Now());
+    }
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) continue;
+  }
+
+  void WaitForOperation(absl::Duration longest) {
+    void* tag = nullptr;
+    bool ok = false;
+    constexpr absl::Duration kLongest = absl::Seconds(10);
+    const int64_t wait_us = absl::ToInt64Microseconds(std::min(longest, kLongest));
+    const gpr_timespec deadline =
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(std::max<int64_t>(0, wait_us), GPR_TIMESPAN));
+    if (queue_.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) {
+      static_cast<Operation*>(tag)->Done(ok);
+    }
+  }
+
+  void ReadMailbox() ABSL_LOCKS_EXCLUDED(mutex_) {
+    Request* request = nullptr;
+    std::optional<std::string> cancelled, goodbye;
+    bool stop = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      wake_pending_ = false;
+      request = std::exchange(posted_, nullptr);
+      cancelled = cancelled_;
+      goodbye = std::exchange(goodbye_, std::nullopt);
+      stop = stop_;
+    }
+    if (cancelled) exchange_.Fail(absl::CancelledError(*cancelled));
+    if (request != nullptr) exchange_.Begin(*request, [this](const absl::Status& status) { Complete(status); });
+    if (goodbye) exchange_.Goodbye(*goodbye);
+    if (stop) exchange_.Fail(absl::CancelledError("the client is going away"));
+    stopping_ = stop;
+  }
+
+  void Complete(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    result_ = status;
+    done_ = true;
+  }
+
+  bool Over() ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (!exchange_.ended()) return false;
+    absl::MutexLock lock(&mutex_);
+    ended_ = true;
+    io_over_ = stopping_ && !wake_pending_;
+    return io_over_;
+  }
+
+  const bool reader_;
+  const uint64_t elements_;
+  // The trainer's thread.
+  Clock64 clock_;
+  bool pulled_ = false;
+  const float* parameters_ = nullptr;
+
+  const SteadyTime time_;
+  const std::shared_ptr<Loans> loans_;
+  grpc::CompletionQueue queue_;
+  WakeOperation wake_;
+  // The I/O thread.
+  Exchange exchange_;
+  bool stopping_ = false;
+
+  absl::Mutex mutex_;
+  grpc::Alarm alarm_ ABSL_GUARDED_BY(mutex_);
+  bool wake_pending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool io_over_ ABSL_GUARDED_BY(mutex_) = false;
+  Request* posted_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status result_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> goodbye_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> cancelled_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ClientOptions& options, const ShardMap& map) {
+  const absl::Status valid = ValidateMap(map);
+  if (!valid.ok()) return valid;
+  return std::make_unique<ClientImpl>(options, map);
+}
+
+}  // namespace slackline::worker

@@ -1,0 +1,128 @@
+// The I/O thread's half of the client: the streams to all servers, the session over them, and the one request that
+// the trainer has in progress.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "worker/backoff.h"
+#include "worker/client/client.h"
+#include "worker/client/frames.h"
+#include "worker/client/loans.h"
+#include "worker/client/pull_writer.h"
+#include "worker/client/session.h"
+#include "worker/client/silence_watch.h"
+#include "worker/client/stream.h"
+
+namespace slackline::worker {
+
+// What the trainer asks for. On its stack; the exchange lets go of it when it calls `done`.
+struct Request {
+  enum class Kind { kSeed, kPull, kStep };
+
+  Kind kind = Kind::kPull;
+  absl::Span<const float> push = {};  // kStep: the gradient; kSeed: the initial weights
+  absl::Span<float> parameters = {};  // kPull, kStep
+  PushInfo info = {};
+  absl::Duration timeout = absl::ZeroDuration();
+  StepReport report = {};  // filled in by a step
+};
+
+// A request that fails, or a server's final word between two of them, ends the exchange: the streams are cut and
+// every later request gets the same status.
+//
+// Thread-safety: none; the I/O thread.
+class Exchange : private Stream::Owner {
+ public:
+  using Done = std::function<void(const absl::Status&)>;
+
+  // Requires: a map that ValidateMap() takes.
+  Exchange(const ClientOptions& options, const ShardMap& map, grpc::CompletionQueue& queue, const TimeSource& time,
+           std::shared_ptr<Loans> loans);
+
+  // Opens the streams.
+  void Start();
+  // Requires: no request is in progress.
+  void Begin(Request& request, Done done);
+  // Fails the request in progress, if any, and all later ones.
+  void Fail(const absl::Status& status);
+  // Says goodbye on the streams that are open and ends all of them.
+  void Goodbye(const std::string& reason);
+  // Does what is due by now.
+  void Tick();
+  absl::Time next_tick() const { return next_tick_; }
+  bool ended() const;
+  Clock64 clock() const { return session_.clock(); }
+
+ private:
+  struct Peer {
+    ServerInfo info;
+    std::vector<ShardId> shards;  // ascending
+    std::unique_ptr<Stream> stream;
+    uint64_t chunk_bytes = 0;
+    // Shards whose frames were refused for now, and when to say them again.
+    std::set<ShardId> refused;
+    absl::Time retry_at = absl::InfiniteFuture();
+    std::unique_ptr<Backoff> backoff;
+  };
+  struct Shard {
+    ShardInfo info;
+    size_t peer = 0;
+    PullWriter writer;
+    bool seed_awaited = false;
+  };
+
+  // Stream::Owner
+  wire::WorkerFrame MakeHello(Stream& stream) override;
+  void Opened(Stream& stream, const wire::Welcome& welcome) override;
+  void Received(Stream& stream, const wire::ServerFrame& frame, const rpc::Payload& payload) override;
+  void Broken(Stream& stream, const absl::Status& status) override;
+  void WakeAt(absl::Time time) override;
+
+  absl::Status Dispatch(Peer& peer, const wire::ServerFrame& frame, const rpc::Payload& payload);
+  absl::Status OnAnswer(const wire::PushAnswer& answer);
+  absl::Status OnPullChunk(const wire::PullChunk& chunk, const rpc::Payload& payload);
+  absl::Status OnPullDone(const wire::PullDone& done);
+  void OnWaiting(size_t peer, const wire::Waiting& waiting);
+  absl::Status OnRefused(Peer& peer, const wire::Refused& refused);
+
+  absl::Status CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const;
+  // The shard, if it lives on this server.
+  absl::StatusOr<Shard*> FindShard(const Peer& peer, uint32_t shard);
+  void SendAll(absl::Span<const Session::Send> sends);
+  void SendSeeds(Peer& peer);
+  void SendFrames(Peer& peer, std::vector<Outgoing> frames);
+  void SayAgain(Peer& peer, absl::Span<const ShardId> shards);
+  absl::Span<const float> PushPart(const Shard& shard) const;
+  std::vector<std::vector<ShardId>> Awaited() const;
+  void CompleteIfDone();
+  void Complete(const absl::Status& status);
+
+  const ClientOptions options_;
+  const ShardMap map_;
+  const TimeSource& time_;
+  Session session_;
+  SilenceWatch watch_;
+  std::vector<Peer> peers_;
+  std::vector<Shard> shards_;
+  Request* request_ = nullptr;
+  Done done_;
+  absl::Time request_begin_;
+  uint64_t lost_ = 0;  // reported by servers since the last step
+  size_t seeds_awaited_ = 0;
+  absl::Status failure_;
+  bool leaving_ = false;
+  absl::Time next_tick_ = absl::InfiniteFuture();
+};
+
+// Whether the shards are numbered from 0, lie side by side from 0 to map.elements, and are on known servers.
+absl::Status ValidateMap(const ShardMap& map);
+
+}  // namespace slackline::worker

@@ -1,0 +1,67 @@
+#include "worker/client/frames.h"
+
+#include <algorithm>
+
+namespace slackline::worker {
+namespace {
+
+void SetWire(const Version& version, wire::Version& out) {
+  out.set_lineage(version.lineage.value());
+  out.set_number(version.number);
+}
+
+}  // namespace
+
+void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& frames) {
+  const uint64_t chunk_elements = std::max<uint64_t>(1, chunk_bytes / sizeof(float));
+  uint64_t offset = 0;
+  do {
+    const auto piece = push.values.subspan(offset, chunk_elements);
+    Outgoing& frame = frames.emplace_back();
+    frame.payload = {reinterpret_cast<const std::byte*>(piece.data()), piece.size() * sizeof(float)};
+    wire::PushChunk& chunk = *frame.header.mutable_push();
+    chunk = push.first;
+    chunk.set_offset(offset);
+    offset += piece.size();
+    if (offset == push.values.size()) *chunk.mutable_commit() = push.trailer;
+  } while (offset < push.values.size());
+}
+
+SubPush GradientPush(const Session::Send& send, const PushInfo& info, absl::Span<const float> values) {
+  SubPush push;
+  push.values = values;
+  push.first.set_shard(send.shard.value());
+  push.first.set_sequence(send.push->value());
+  SetWire(send.base, *push.trailer.mutable_base());
+  push.trailer.set_samples(info.samples);
+  push.trailer.set_loss(info.loss);
+  push.trailer.set_gradient_norm(info.gradient_norm);
+  push.trailer.mutable_data()->set_range(info.range.value());
+  push.trailer.mutable_data()->set_samples_done(info.range_samples_done);
+  return push;
+}
+
+SubPush SeedPush(ShardId shard, absl::Span<const float> values) {
+  SubPush push;
+  push.values = values;
+  push.first.set_shard(shard.value());
+  push.first.set_seed(true);
+  return push;
+}
+
+void AppendPulls(absl::Span<const Session::Send> sends, std::vector<Outgoing>& frames) {
+  wire::Pull* pull = nullptr;
+  for (const Session::Send& send : sends) {
+    if (!send.pull) continue;
+    if (pull == nullptr || pull->id() != send.pull->value() || pull->clock() != send.clock.value()) {
+      pull = frames.emplace_back().header.mutable_pull();
+      pull->set_id(send.pull->value());
+      pull->set_clock(send.clock.value());
+    }
+    wire::ShardVersion& shard = *pull->add_shards();
+    shard.set_shard(send.shard.value());
+    if (send.known) SetWire(*send.known, *shard.mutable_known());
+  }
+}
+
+}  // namespace slackline::worker

@@ -1,0 +1,192 @@
+#include "worker/client/stream.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/rpc/channel.h"
+
+namespace slackline::worker {
+
+constexpr char kMethod[] = "/slackline.wire.ParameterServer/Exchange";
+
+// One call, with a channel of its own: a shared one would make a new attempt wait for gRPC's back-off, not ours.
+struct Stream::Attempt {
+  explicit Attempt(const std::string& address) : stub(rpc::DataChannel(address)) {}
+
+  grpc::GenericStub stub;
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+  grpc::ByteBuffer received;
+  grpc::Status status;
+  absl::Status broken_because;  // our own reason, which goes before gRPC's
+  int outstanding = 0;
+  bool started = false;
+  bool writing = false;
+  bool half_closed = false;
+  bool finishing = false;
+  bool finished = false;
+};
+
+Stream::Stream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time,
+               std::shared_ptr<Loans> loans, Owner& owner)
+    : options_(options),
+      queue_(queue),
+      time_(time),
+      loans_(std::move(loans)),
+      owner_(owner),
+      backoff_(options.jitter_seed) {
+  const std::pair<Tag*, Handler> tags[] = {{&start_tag_, &Stream::Started},
+                                           {&read_tag_, &Stream::ReadDone},
+                                           {&write_tag_, &Stream::WriteDone},
+                                           {&finish_tag_, &Stream::Finished}};
+  for (const auto& [tag, handler] : tags) {
+    tag->stream = this;
+    tag->handler = handler;
+  }
+}
+
+Stream::~Stream() { SLACKLINE_CHECK(attempt_ == nullptr); }
+
+void* Stream::Begin(Tag& tag) {
+  ++attempt_->outstanding;
+  return static_cast<Operation*>(&tag);
+}
+
+void Stream::Connect() {
+  SLACKLINE_CHECK(attempt_ == nullptr && !shutdown_);
+  retry_at_ = absl::InfiniteFuture();
+  attempt_ = std::make_unique<Attempt>(options_.address);
+  attempt_->call = attempt_->stub.PrepareCall(&attempt_->context, kMethod, &queue_);
+  attempt_->call->StartCall(Begin(start_tag_));
+}
+
+void Stream::Started(bool ok) {
+  --attempt_->outstanding;
+  attempt_->started = ok;
+  if (!ok) return BeginFinish();
+  Write({.header = owner_.MakeHello(*this), .payload = {}}, /*more_follows=*/false);
+  Read();
+}
+
+void Stream::Read() { attempt_->call->Read(&attempt_->received, Begin(read_tag_)); }
+
+void Stream::ReadDone(bool ok) {
+  --attempt_->outstanding;
+  if (!ok) return BeginFinish();
+  grpc::ByteBuffer bytes;
+  bytes.Swap(&attempt_->received);
+  Read();
+  Dispatch(bytes);
+}
+
+void Stream::Dispatch(const grpc::ByteBuffer& bytes) {
+  // What is still in the pipe after we broke off is not listened to: the owner was told already what is missing.
+  if (shutdown_ || !attempt_->broken_because.ok()) return;
+  wire::ServerFrame frame;
+  const absl::StatusOr<rpc::Payload> payload = rpc::Parse(bytes, frame);
+  if (!payload.ok()) return Break(absl::InternalError(absl::StrCat("no frame: ", payload.status().message())));
+  if (open_ || frame.has_refused()) {
+    if (!frame.has_refused()) backoff_.Reset();  // a server that only greets or refuses is not hurried
+    return owner_.Received(*this, frame, *payload);
+  }
+  if (!frame.has_welcome()) return Break(absl::InternalError("its first frame was no Welcome"));
+  open_ = true;
+  owner_.Opened(*this, frame.welcome());
+}
+
+void Stream::Send(std::vector<Outgoing> frames) {
+  SLACKLINE_CHECK(open_);
+  for (Outgoing& frame : frames) outgoing_.push_back(std::move(frame));
+  if (!attempt_->writing) WriteNext();
+}
+
+void Stream::WriteNext() {
+  if (outgoing_.empty()) {
+    if (shutdown_ && !attempt_->half_closed) {
+      attempt_->half_closed = true;
+      attempt_->writing = true;
+      attempt_->call->WritesDone(Begin(write_tag_));
+    }
+    return;
+  }
+  const Outgoing frame = std::move(outgoing_.front());
+  outgoing_.pop_front();
+  Write(frame, !outgoing_.empty());
+}
+
+void Stream::Write(const Outgoing& frame, bool more_follows) {
+  attempt_->writing = true;
+  grpc::WriteOptions options;
+  if (more_follows) options.set_buffer_hint();
+  const grpc::ByteBuffer bytes =
+      frame.payload.empty() ? rpc::Build(frame.header) : rpc::Build(frame.header, frame.payload, loans_->Lend());
+  attempt_->call->Write(bytes, options, Begin(write_tag_));
+}
+
+void Stream::WriteDone(bool ok) {
+  --attempt_->outstanding;
+  attempt_->writing = false;
+  // When it failed, the read in progress fails too and says why.
+  if (ok && !attempt_->finishing && attempt_->broken_because.ok()) WriteNext();
+  EndAttemptIfQuiet();
+}
+
+void Stream::DropQueuedPush(uint32_t shard) {
+  std::erase_if(outgoing_,
+                [=](const Outgoing& frame) { return frame.header.has_push() && frame.header.push().shard() == shard; });
+}
+
+void Stream::Break(const absl::Status& why) {
+  if (attempt_ == nullptr || !attempt_->broken_because.ok()) return;
+  attempt_->broken_because = why;
+  open_ = false;
+  outgoing_.clear();
+  attempt_->context.TryCancel();
+}
+
+void Stream::Shutdown(std::optional<Outgoing> last_frame) {
+  if (shutdown_) {
+    if (!last_frame && attempt_ != nullptr) attempt_->context.TryCancel();
+    return;
+  }
+  shutdown_ = true;
+  retry_at_ = absl::InfiniteFuture();
+  if (attempt_ == nullptr) return;
+  outgoing_.clear();
+  if (!open_ || !last_frame) return attempt_->context.TryCancel();
+  outgoing_.push_back(std::move(*last_frame));
+  if (!attempt_->writing) WriteNext();
+}
+
+void Stream::BeginFinish() {
+  if (attempt_->finishing) return;
+  attempt_->finishing = true;
+  open_ = false;
+  outgoing_.clear();
+  attempt_->call->Finish(&attempt_->status, Begin(finish_tag_));
+}
+
+void Stream::Finished(bool) {
+  --attempt_->outstanding;
+  attempt_->finished = true;
+  EndAttemptIfQuiet();
+}
+
+void Stream::EndAttemptIfQuiet() {
+  if (!attempt_->finished || attempt_->outstanding > 0) return;
+  const absl::Status status =
+      attempt_->broken_because.ok() ? rpc::FromGrpc(attempt_->status) : attempt_->broken_because;
+  attempt_.reset();
+  if (!shutdown_) {
+    retry_at_ = time_.Now() + backoff_.Next();
+    owner_.WakeAt(retry_at_);
+  }
+  owner_.Broken(*this, status);
+}
+
+void Stream::Tick(absl::Time now) {
+  if (!shutdown_ && now >= retry_at_) Connect();
+}
+
+}  // namespace slackline::worker

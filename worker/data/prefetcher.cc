@@ -1,0 +1,95 @@
+#include "worker/data/prefetcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace slackline::worker {
+
+Prefetcher::Prefetcher(const Dataset& dataset, Normalisation normalisation, uint32_t capacity)
+    : dataset_(dataset), normalisation_(normalisation), capacity_(capacity) {
+  SLACKLINE_CHECK(capacity > 0);
+  thread_ = std::thread(&Prefetcher::Run, this);
+}
+
+Prefetcher::~Prefetcher() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+void Prefetcher::Start(std::vector<uint32_t> indices, uint32_t batch_size) {
+  SLACKLINE_CHECK(batch_size > 0);
+  absl::MutexLock lock(&mutex_);
+  indices_ = std::move(indices);
+  batch_size_ = batch_size;
+  next_ = 0;
+  ++range_;
+  for (std::unique_ptr<Batch>& batch : ready_) spare_.push_back(std::move(batch));
+  ready_.clear();
+}
+
+absl::StatusOr<std::unique_ptr<Batch>> Prefetcher::Next(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  if (!mutex_.AwaitWithTimeout(absl::Condition(this, &Prefetcher::HasAnswer), timeout)) {
+    return absl::DeadlineExceededError(absl::StrCat("the prefetch thread made no batch ready within ",
+                                                    absl::FormatDuration(timeout), "; it has begun ", next_, " of ",
+                                                    indices_.size(), " images of the range"));
+  }
+  if (ready_.empty()) return nullptr;
+  std::unique_ptr<Batch> batch = std::move(ready_.front());
+  ready_.pop_front();
+  return batch;
+}
+
+void Prefetcher::Recycle(std::unique_ptr<Batch> batch) {
+  SLACKLINE_CHECK(batch != nullptr);
+  absl::MutexLock lock(&mutex_);
+  // What is in use at a time is the capacity and one in each hand; more would only pile up.
+  if (spare_.size() < capacity_ + 2) spare_.push_back(std::move(batch));
+}
+
+bool Prefetcher::HasWork() const { return stop_ || (next_ < indices_.size() && ready_.size() < capacity_); }
+
+bool Prefetcher::HasAnswer() const { return !ready_.empty() || (next_ == indices_.size() && !loading_); }
+
+std::vector<uint32_t> Prefetcher::TakeIndices() {
+  const size_t end = std::min<size_t>(next_ + batch_size_, indices_.size());
+  std::vector<uint32_t> taken(indices_.begin() + next_, indices_.begin() + end);
+  next_ = end;
+  return taken;
+}
+
+std::unique_ptr<Batch> Prefetcher::TakeSpare() {
+  if (spare_.empty()) return std::make_unique<Batch>();
+  std::unique_ptr<Batch> batch = std::move(spare_.back());
+  spare_.pop_back();
+  return batch;
+}
+
+void Prefetcher::Run() {
+  absl::MutexLock lock(&mutex_);
+  for (;;) {
+    mutex_.Await(absl::Condition(this, &Prefetcher::HasWork));
+    if (stop_) return;
+    const uint64_t range = range_;
+    const std::vector<uint32_t> indices = TakeIndices();
+    std::unique_ptr<Batch> batch = TakeSpare();
+    loading_ = true;
+    mutex_.Unlock();
+    dataset_.Load(indices, normalisation_.mean, normalisation_.deviation, *batch);
+    mutex_.Lock();
+    loading_ = false;
+    if (range == range_) {
+      ready_.push_back(std::move(batch));
+    } else {
+      spare_.push_back(std::move(batch));  // another range has begun in the meantime
+    }
+  }
+}
+
+}  // namespace slackline::worker

@@ -1,0 +1,58 @@
+// How well predictions match labels: a confusion matrix, and the figures made from it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace slackline::worker {
+
+// A ratio whose divisor is 0 counts as 0.
+struct ClassMetrics {
+  uint64_t samples = 0;  // with this label
+  double precision = 0;  // of those predicted as this class, the fraction that are
+  double recall = 0;     // of those that are, the fraction predicted
+  double f1 = 0;         // harmonic mean of the two
+};
+
+struct Metrics {
+  uint64_t samples = 0;
+  double accuracy = 0;
+  std::vector<ClassMetrics> classes;
+  // Macro: the plain mean over the classes that occur, as label or as prediction.
+  double precision_macro = 0;
+  double recall_macro = 0;
+  double f1_macro = 0;
+  // Micro: over all decisions. With one label a sample it equals the accuracy.
+  double f1_micro = 0;
+  // Weighted: the mean by each class's number of samples.
+  double f1_weighted = 0;
+};
+
+// Counts (label, prediction) pairs.
+//
+// Thread-safety: none.
+class ConfusionMatrix {
+ public:
+  explicit ConfusionMatrix(uint32_t classes) : classes_(classes), counts_(uint64_t{classes} * classes) {}
+
+  // Requires: equal lengths; every value in [0, classes).
+  void Add(absl::Span<const int64_t> labels, absl::Span<const int64_t> predictions);
+
+  uint64_t count(uint32_t label, uint32_t prediction) const { return counts_[uint64_t{label} * classes_ + prediction]; }
+  Metrics ToMetrics() const;
+
+ private:
+  struct Tally {
+    uint64_t labelled = 0;
+    uint64_t predicted = 0;
+    uint64_t correct = 0;
+  };
+  Tally TallyOf(uint32_t label) const;
+
+  const uint32_t classes_;
+  std::vector<uint64_t> counts_;  // labels x predictions
+};
+
+}  // namespace slackline::worker

@@ -1,0 +1,100 @@
+#include "worker/evaluator.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+#include "absl/strings/str_cat.h"
+#include "worker/model/safetensors.h"
+
+namespace slackline::worker {
+namespace {
+
+constexpr char kWeightsFile[] = "model.safetensors";
+constexpr char kReportFile[] = "report.json";
+
+std::string ToJson(const EvaluationResult& result) {
+  const Metrics& metrics = result.metrics;
+  nlohmann::ordered_json classes = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < metrics.classes.size(); ++i) {
+    const ClassMetrics& one = metrics.classes[i];
+    classes.push_back({{"label", i},
+                       {"name", result.class_names[i]},
+                       {"samples", one.samples},
+                       {"precision", one.precision},
+                       {"recall", one.recall},
+                       {"f1", one.f1}});
+  }
+  const nlohmann::ordered_json report = {{"epoch", result.work.epoch},
+                                         {"samples", metrics.samples},
+                                         {"loss", result.loss},
+                                         {"accuracy", metrics.accuracy},
+                                         {"precision_macro", metrics.precision_macro},
+                                         {"recall_macro", metrics.recall_macro},
+                                         {"f1_macro", metrics.f1_macro},
+                                         {"f1_micro", metrics.f1_micro},
+                                         {"f1_weighted", metrics.f1_weighted},
+                                         {"classes", classes}};
+  return report.dump(2) + "\n";
+}
+
+// Writes beside `path` and renames, so that a reader sees all of it or nothing.
+absl::Status WriteWhole(const std::string& path, const std::string& text) {
+  const std::string draft = path + ".tmp";
+  std::ofstream out(draft, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const EvaluationWork& work,
+                                                     const std::function<absl::Status()>& between) {
+  ConfusionMatrix confusion(static_cast<uint32_t>(options_.class_names.size()));
+  double loss_sum = 0;
+  std::vector<uint32_t> indices;
+  std::vector<int64_t> predictions;
+  for (uint64_t begin = 0; begin < test_.size(); begin += options_.batch_size) {
+    indices.resize(std::min<uint64_t>(options_.batch_size, test_.size() - begin));
+    std::iota(indices.begin(), indices.end(), static_cast<uint32_t>(begin));
+    test_.Load(indices, options_.normalisation.mean, options_.normalisation.deviation, batch_);
+    predictions.resize(indices.size());
+    const auto part = model.Evaluate({.images = batch_.images, .labels = batch_.labels}, absl::MakeSpan(predictions));
+    if (!part.ok()) return part.status();
+    confusion.Add(batch_.labels, predictions);
+    loss_sum += part->loss * static_cast<double>(part->samples);
+    const absl::Status go_on = between();
+    if (!go_on.ok()) return go_on;
+  }
+  EvaluationResult result;
+  result.work = work;
+  result.metrics = confusion.ToMetrics();
+  result.loss = loss_sum / static_cast<double>(std::max<uint64_t>(1, test_.size()));
+  result.class_names = options_.class_names;
+  return result;
+}
+
+absl::Status Evaluator::WriteFiles(Model& model, EvaluationResult& result) const {
+  const std::filesystem::path folder(result.work.run_folder);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder.string(), ": ", error.message()));
+  const absl::Status weights = WriteSafetensors(
+      folder / kWeightsFile, model.tensors(), model.parameters(),
+      {{"epoch", absl::StrCat(result.work.epoch)}, {"test_accuracy", absl::StrCat(result.metrics.accuracy)}});
+  if (!weights.ok()) return weights;
+  const absl::Status report = WriteWhole(folder / kReportFile, ToJson(result));
+  if (report.ok()) result.files = {kWeightsFile, kReportFile};
+  return report;
+}
+
+}  // namespace slackline::worker

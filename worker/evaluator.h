@@ -1,0 +1,44 @@
+// Measures a model on all test images, and leaves the final weights and figures in the run folder.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+#include "worker/data/prefetcher.h"
+#include "worker/model/model.h"
+#include "worker/scheduler_link.h"
+
+namespace slackline::worker {
+
+// Thread-safety: none.
+// Ownership:     borrows the test images.
+class Evaluator {
+ public:
+  struct Options {
+    Prefetcher::Normalisation normalisation;
+    uint32_t batch_size = 500;
+    std::vector<std::string> class_names;  // one a class
+  };
+
+  Evaluator(const Dataset& test, Options options) : test_(test), options_(std::move(options)) {}
+
+  // Forward over all test images, on the model's parameters as they are. `between` is called after each batch; an
+  // error from it ends the evaluation.
+  absl::StatusOr<EvaluationResult> Evaluate(Model& model, const EvaluationWork& work,
+                                            const std::function<absl::Status()>& between);
+
+  // Writes model.safetensors and report.json into work.run_folder, and names them in `result`.
+  //   kUnavailable  the file system refused; names the file and the reason
+  absl::Status WriteFiles(Model& model, EvaluationResult& result) const;
+
+ private:
+  const Dataset& test_;
+  const Options options_;
+  Batch batch_;
+};
+
+}  // namespace slackline::worker

@@ -1,0 +1,13 @@
+// The L2 norm of a gradient, and whether it is a number at all.
+#pragma once
+
+#include "absl/types/span.h"
+
+namespace slackline::worker {
+
+// In double, so that it is finite exactly when every element is.
+//
+// Hot: one pass over `values`; eight sums, so that additions need not wait for each other.
+double L2Norm(absl::Span<const float> values);
+
+}  // namespace slackline::worker

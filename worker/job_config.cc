@@ -1,0 +1,74 @@
+#include "worker/job_config.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace slackline::worker {
+namespace {
+
+std::vector<uint32_t> OrElse(const google::protobuf::RepeatedField<uint32_t>& values, std::vector<uint32_t> otherwise) {
+  if (values.empty()) return otherwise;
+  return {values.begin(), values.end()};
+}
+
+ModelSpec MakeModelSpec(const job::Model& model) {
+  ModelSpec spec;
+  spec.classes = model.classes();
+  if (model.kind() == job::Model::CNN) {
+    spec.kind = ModelKind::kCnn;
+    spec.hidden = OrElse(model.hidden(), {128});
+    spec.filters = OrElse(model.filters(), {32, 64});
+    spec.batch_norm = model.batch_norm();
+  } else {
+    spec.kind = ModelKind::kMlp;
+    spec.hidden = OrElse(model.hidden(), {192});
+  }
+  return spec;
+}
+
+Timeouts MakeTimeouts(const job::Timeouts& timeouts) {
+  return {.heartbeat = absl::Milliseconds(timeouts.heartbeat_ms()),
+          .stall = absl::Milliseconds(timeouts.stall_ms()),
+          .startup = absl::Milliseconds(timeouts.startup_ms())};
+}
+
+}  // namespace
+
+WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores) {
+  WorkerConfig config;
+  config.model = MakeModelSpec(job.model());
+  config.seed = job.seed();
+  config.data_path = job.data().path();
+  config.train_images_max = job.data().train_images_max();
+  config.normalisation = {.mean = job.data().mean(), .deviation = job.data().deviation()};
+  config.prefetch_batches = job.data().prefetch_batches();
+  config.evaluation_batch_size = job.training().evaluation_batch_size();
+  config.trainer.seed = job.seed();
+  config.trainer.batch_size = job.training().batch_size();
+  config.trainer.chunk_bytes = job.wire().chunk_bytes();
+  config.trainer.timeouts = MakeTimeouts(job.timeouts());
+  config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());
+  const auto cpus = static_cast<uint32_t>(std::count(config.devices.begin(), config.devices.end(), "cpu"));
+  const uint32_t sharers = job.cluster().workers() * std::max<uint32_t>(1, cpus);
+  config.compute_threads = job.worker().threads() > 0 ? job.worker().threads() : std::max<uint32_t>(1, cores / sharers);
+  return config;
+}
+
+absl::Status CheckData(const Dataset& train, const Dataset& test, uint32_t classes) {
+  if (train.size() == 0 || test.size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", train.size(), " training and ", test.size(), " test images; both need at least 1"));
+  }
+  if (train.height() != test.height() || train.width() != test.width()) {
+    return absl::InvalidArgumentError(absl::StrCat("training images are ", train.width(), "x", train.height(),
+                                                   ", test images ", test.width(), "x", test.height()));
+  }
+  const uint32_t label_max = std::max(train.label_max(), test.label_max());
+  if (label_max >= classes) {
+    return absl::InvalidArgumentError(absl::StrCat("the data has label ", label_max, "; model.classes is ", classes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace slackline::worker

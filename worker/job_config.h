@@ -1,0 +1,36 @@
+// The job file's fields as this worker's rooms want them: plain structs, so that no room needs protobuf.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/timeouts.h"
+#include "job.pb.h"
+#include "worker/data/prefetcher.h"
+#include "worker/model/model.h"
+#include "worker/trainer.h"
+
+namespace slackline::worker {
+
+struct WorkerConfig {
+  ModelSpec model;  // but for the size of an image, which the data says
+  uint64_t seed = 1;
+  std::string data_path;
+  uint64_t train_images_max = 0;
+  Prefetcher::Normalisation normalisation;
+  uint32_t prefetch_batches = 4;
+  uint32_t evaluation_batch_size = 500;
+  Trainer::Options trainer;
+  std::vector<std::string> devices;
+  uint32_t compute_threads = 1;
+};
+
+// `cores`: of this machine.
+WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores);
+
+// The data must fit the model.
+//   kInvalidArgument  another image size of test images than of training images, labels beyond the classes, no images
+absl::Status CheckData(const Dataset& train, const Dataset& test, uint32_t classes);
+
+}  // namespace slackline::worker

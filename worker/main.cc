@@ -1,0 +1,132 @@
+// slackline-worker: computes gradients for one job. Exit codes: 0 done or told to stop, 1 failed, 2 wrong use.
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include "absl/strings/str_cat.h"
+#include "common/job_file.h"
+#include "common/logging.h"
+#include "common/metrics.h"
+#include "common/rpc/channel.h"
+#include "version.h"
+#include "worker/data/class_names.h"
+#include "worker/job_config.h"
+#include "worker/stop_signals.h"
+
+namespace slackline::worker {
+namespace {
+
+struct Flags {
+  std::string job_file;
+  std::string scheduler;
+  std::string name;
+  std::vector<std::string> overrides;
+};
+
+constexpr int kFailed = 1;
+constexpr int kWrongUse = 2;
+
+int Fail(const absl::Status& status, int code) {
+  log::Error(status.message());
+  log::Flush();
+  return code;
+}
+
+absl::Status ServeMetrics(const job::Network& network, slackline::Metrics& metrics) {
+  if (!network.metrics()) return absl::OkStatus();
+  const absl::StatusOr<uint16_t> port = metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()));
+  if (!port.ok()) return port.status();
+  log::Info("metrics at http://", network.listen(), ":", *port, "/metrics");
+  return absl::OkStatus();
+}
+
+SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, const WorkerConfig& config) {
+  SchedulerLink::Options options;
+  options.address = flags.scheduler;
+  options.name = flags.name;
+  options.job_fingerprint = Fingerprint(job);
+  options.timeouts = config.trainer.timeouts;
+  return options;
+}
+
+int Work(const Flags& flags, const job::Job& job) {
+  const WorkerConfig config = MakeWorkerConfig(job, std::thread::hardware_concurrency());
+  const auto train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
+  if (!train.ok()) return Fail(train.status(), kFailed);
+  const auto test = Dataset::ReadIdx(config.data_path, "t10k");
+  if (!test.ok()) return Fail(test.status(), kFailed);
+  const absl::Status data = CheckData(*train, *test, config.model.classes);
+  if (!data.ok()) return Fail(data, kFailed);
+  const auto class_names = ReadClassNames(config.data_path, config.model.classes);
+  if (!class_names.ok()) return Fail(class_names.status(), kFailed);
+
+  ModelSpec spec = config.model;
+  spec.height = train->height();
+  spec.width = train->width();
+  SetComputeThreads(config.compute_threads);
+  const auto group = LocalGroup::Create(spec, config.seed, config.devices);
+  if (!group.ok()) return Fail(group.status(), kFailed);
+  log::Info("LibTorch ", LibTorchVersion(), ", ", (*group)->devices(), " device(s) with ", config.compute_threads,
+            " thread(s), ", (*group)->model().elements(), " parameters, ", train->size(), " training images");
+
+  slackline::Metrics metrics({{"job", job.name()}, {"process", flags.name}});
+  TrainerMetrics trainer_metrics(metrics);
+  const absl::Status served = ServeMetrics(job.network(), metrics);
+  if (!served.ok()) return Fail(served, kFailed);
+
+  SchedulerLink::Options link_options = LinkOptions(flags, job, config);
+  link_options.tensors = (*group)->model().tensors();
+  link_options.train_samples = train->size();
+  link_options.test_samples = test->size();
+  const auto link = SchedulerLink::Create(link_options);
+  Prefetcher prefetcher(*train, config.normalisation, config.prefetch_batches);
+  Evaluator evaluator(
+      *test,
+      {.normalisation = config.normalisation, .batch_size = config.evaluation_batch_size, .class_names = *class_names});
+  Trainer trainer(config.trainer, {.link = *link,
+                                   .group = **group,
+                                   .train = *train,
+                                   .prefetcher = prefetcher,
+                                   .evaluator = evaluator,
+                                   .metrics = trainer_metrics});
+  const StopSignals signals(
+      [&trainer](const std::string& name) { trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name)); });
+  const absl::Status status = trainer.Run();
+  if (!status.ok()) return Fail(status, kFailed);
+  log::Info("done");
+  log::Flush();
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  rpc::RetainAllocations();
+  HoldStopSignals();
+  Flags flags{.job_file = "", .scheduler = "", .name = absl::StrCat("worker-", ::getpid()), .overrides = {}};
+  CLI::App app("Computes gradients for one job of Slackline.", "slackline-worker");
+  app.add_option("JOB.yaml", flags.job_file, "The job file, the same for all processes of the job")->required();
+  app.add_option("--scheduler", flags.scheduler, "HOST:PORT of the job's scheduler")->required();
+  app.add_option("--set", flags.overrides, "KEY=VALUE: overrides a field of the job file; may be repeated")
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_option("--name", flags.name, "Name in logs, metrics and the status page");
+  app.set_version_flag(
+      "--version", absl::StrCat("slackline-worker ", kVersion, " (", kCommit, ", ", kBuildType, ", ", kCompiler, ")"));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongUse;
+  }
+  log::Initialise(flags.name);
+  const absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
+  if (!job.ok()) return Fail(job.status(), kWrongUse);
+  return Work(flags, Resolve(*job));
+}
+
+}  // namespace
+}  // namespace slackline::worker
+
+int main(int argc, char** argv) { return slackline::worker::Main(argc, argv); }

@@ -1,0 +1,61 @@
+#include "worker/progress.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace slackline::worker {
+
+void ProgressBoard::Reset(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  progress_ = {};
+  alive_ = now;
+}
+
+void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  recent_[progress_.steps % kRecent] = step.compute + step.wait;
+  ++progress_.steps;
+  StepFacts& total = progress_.total;
+  total.clock = step.clock;
+  total.samples += step.samples;
+  progress_.loss_sum += step.loss * static_cast<double>(step.samples);
+  total.correct += step.correct;
+  total.compute += step.compute;
+  total.wait += step.wait;
+  total.applied += step.applied;
+  total.discarded += step.discarded;
+  total.lost += step.lost;
+  total.staleness_sum += step.staleness_sum;
+  total.staleness_max = std::max(total.staleness_max, step.staleness_max);
+  progress_.slack_max = std::max(progress_.slack_max, step.slack);
+  alive_ = now;
+}
+
+void ProgressBoard::Alive(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  alive_ = now;
+}
+
+void ProgressBoard::SetWaiting(bool waiting) {
+  absl::MutexLock lock(&mutex_);
+  progress_.waiting = waiting;
+}
+
+absl::Duration ProgressBoard::Median() const {
+  std::array<absl::Duration, kRecent> times = recent_;
+  const size_t count = std::min<size_t>(progress_.steps, kRecent);
+  if (count == 0) return absl::ZeroDuration();
+  std::nth_element(times.begin(), times.begin() + count / 2, times.begin() + count);
+  return times[count / 2];
+}
+
+Progress ProgressBoard::Take(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  Progress progress = progress_;
+  progress.idle = now - alive_;
+  progress.step_median = Median();
+  progress_.slack_max = 0;
+  return progress;
+}
+
+}  // namespace slackline::worker

@@ -1,0 +1,66 @@
+// What this worker has done since it joined: written by the trainer after each step, read by the heartbeat thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+
+namespace slackline::worker {
+
+// One finished step.
+struct StepFacts {
+  Clock64 clock;
+  uint64_t samples = 0;
+  double loss = 0;  // mean over the samples
+  uint64_t correct = 0;
+  absl::Duration compute;
+  absl::Duration wait;  // for servers
+  // Over the shards of the step.
+  uint64_t applied = 0;
+  uint64_t discarded = 0;
+  uint64_t lost = 0;
+  uint64_t staleness_sum = 0;
+  uint64_t staleness_max = 0;
+  uint64_t slack = 0;
+};
+
+// Totals since Reset().
+struct Progress {
+  uint64_t steps = 0;
+  StepFacts total;      // sums; maxima for what is called so; the latest clock
+  double loss_sum = 0;  // over samples
+  absl::Duration idle;  // since the last sign of life
+  absl::Duration step_median;
+  uint64_t slack_max = 0;  // since the previous Take()
+  bool waiting = false;
+};
+
+// Thread-safety: safe; the lock is held for a few instructions.
+class ProgressBoard {
+ public:
+  ProgressBoard() { Reset(absl::InfinitePast()); }
+
+  void Reset(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Record(const StepFacts& step, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The trainer does something else than steps (it evaluates), and moves on.
+  void Alive(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The trainer waits for servers: not its own stall.
+  void SetWaiting(bool waiting) ABSL_LOCKS_EXCLUDED(mutex_);
+  Progress Take(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  static constexpr size_t kRecent = 31;
+
+  absl::Duration Median() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+
+  absl::Mutex mutex_;
+  Progress progress_ ABSL_GUARDED_BY(mutex_);
+  absl::Time alive_ ABSL_GUARDED_BY(mutex_);
+  std::array<absl::Duration, kRecent> recent_ ABSL_GUARDED_BY(mutex_);  // a ring of step times
+};
+
+}  // namespace slackline::worker

@@ -1,0 +1,256 @@
+#include "worker/scheduler_link.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "common/logging.h"
+#include "common/rpc/channel.h"
+#include "worker/backoff.h"
+#include "worker/scheduler_wire.h"
+
+namespace slackline::worker {
+namespace {
+
+// The scheduler over gRPC.
+class GrpcSchedulerLink : public SchedulerLink {
+ public:
+  explicit GrpcSchedulerLink(const Options& options)
+      : options_(options),
+        stub_(wire::Scheduler::NewStub(rpc::ControlChannel(options.address))),
+        heartbeats_([this] { RunHeartbeats(); }) {}
+
+  ~GrpcSchedulerLink() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      stop_ = true;
+    }
+    heartbeats_.join();
+  }
+
+  void set_on_end(OnEnd on_end) override {
+    absl::MutexLock lock(&on_end_mutex_);
+    on_end_ = std::move(on_end);
+  }
+
+  absl::StatusOr<Membership> Join() override {
+    wire::RegisterWorkerRequest request = MakeRegistration(options_, static_cast<uint32_t>(::getpid()));
+    {
+      absl::MutexLock lock(&mutex_);
+      request.set_worker(life_.worker.value());
+      request.set_incarnation(life_.incarnation.value());
+      beating_ = false;  // the old life ends here
+    }
+    wire::RegisterWorkerReply reply;
+    const absl::Status status =
+        Call("register", &wire::Scheduler::Stub::RegisterWorker, request, &reply, options_.timeouts.startup);
+    if (!status.ok()) return status;
+    progress_.Reset(time_.Now());
+    absl::MutexLock lock(&mutex_);
+    life_ = {.job = JobId(reply.job()),
+             .worker = WorkerId(reply.worker()),
+             .incarnation = Incarnation(reply.incarnation()),
+             .first_clock = Clock64(0),
+             .send_seed = false};
+    live_ = false;
+    ended_.reset();
+    heard_ = time_.Now();
+    beating_ = true;
+    return AwaitLive();
+  }
+
+  absl::StatusOr<ShardMap> GetShardMap() override {
+    wire::GetShardMapRequest request;
+    request.set_job(life().job.value());
+    wire::GetShardMapReply reply;
+    const absl::Status status =
+        Call("get the shard map", &wire::Scheduler::Stub::GetShardMap, request, &reply, options_.timeouts.startup);
+    if (!status.ok()) return status;
+    return FromWire(reply);
+  }
+
+  absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) override {
+    const Membership life = this->life();
+    wire::NextTaskRequest request;
+    request.set_job(life.job.value());
+    request.set_worker(life.worker.value());
+    request.set_incarnation(life.incarnation.value());
+    request.set_range_done(range_done.value());
+    request.set_samples_per_second(samples_per_second);
+    wire::NextTaskReply reply;
+    const absl::Status status =
+        Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, options_.timeouts.worker_dead());
+    if (!status.ok()) return status;
+    return FromWire(reply);
+  }
+
+  absl::Status ReportEvaluation(const EvaluationResult& result) override {
+    const Membership life = this->life();
+    wire::EvaluationReport report = ToWire(result);
+    report.set_job(life.job.value());
+    report.set_worker(life.worker.value());
+    report.set_incarnation(life.incarnation.value());
+    wire::EvaluationReply reply;
+    return Call("report an evaluation", &wire::Scheduler::Stub::ReportEvaluation, report, &reply,
+                options_.timeouts.worker_dead());
+  }
+
+  void Leave(const std::string& reason) override {
+    wire::HeartbeatRequest request;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!beating_) return;
+      beating_ = false;
+      request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
+    }
+    request.set_leaving(true);
+    request.set_leaving_reason(reason);
+    wire::HeartbeatReply reply;
+    // Whether it arrives or not: the worker goes, and silence says the same a little later.
+    const auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
+    const grpc::Status status = stub_->Heartbeat(context.get(), request, &reply);
+    if (!status.ok()) log::Warning("could not say goodbye to the scheduler: ", status.error_message());
+  }
+
+  absl::Status Pause(absl::Duration duration) override {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::Interrupted), duration);
+    return InterruptStatus();
+  }
+
+  void Interrupt(const std::string& reason) override {
+    absl::MutexLock lock(&mutex_);
+    if (!interrupted_) interrupted_ = reason;
+  }
+
+  ProgressBoard& progress() override { return progress_; }
+
+ private:
+  using Stub = wire::Scheduler::Stub;
+
+  Membership life() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return life_;
+  }
+  bool Interrupted() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return interrupted_.has_value(); }
+  bool LiveOrOver() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return live_ || ended_ || interrupted_; }
+  absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return interrupted_ ? absl::CancelledError(*interrupted_) : absl::OkStatus();
+  }
+
+  absl::StatusOr<Membership> AwaitLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::LiveOrOver), options_.timeouts.startup);
+    if (interrupted_) return InterruptStatus();
+    if (ended_) return ended_->ok() ? absl::CancelledError("the job has ended") : *ended_;
+    if (live_) return life_;
+    return absl::DeadlineExceededError(
+        absl::StrCat("registered as worker ", life_.worker.value(), ", but the scheduler at ", options_.address,
+                     " did not make it a member within ", absl::FormatDuration(options_.timeouts.startup),
+                     ": some server or worker of the job is missing"));
+  }
+
+  // Calls until there is an answer that is not worth another attempt, for at most `total`.
+  template <typename Request, typename Reply>
+  absl::Status Call(const char* what, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                    const Request& request, Reply* reply, absl::Duration total) {
+    Backoff backoff(static_cast<uint64_t>(::getpid()));
+    const absl::Time end = time_.Now() + total;
+    while (true) {
+      const absl::Duration attempt = std::min(end - time_.Now(), options_.timeouts.worker_dead());
+      const auto context = rpc::ContextWithTimeout(attempt);
+      const absl::Status status = rpc::FromGrpc((stub_.get()->*method)(context.get(), request, reply));
+      if (status.ok()) return status;
+      const absl::Duration wait = backoff.Next();
+      if (!rpc::IsRetryable(status) || time_.Now() + wait >= end) {
+        return absl::Status(status.code(), absl::StrCat("could not ", what, " at the scheduler (", options_.address,
+                                                        "): ", status.message()));
+      }
+      const absl::Status pause = Pause(wait);
+      if (!pause.ok()) return pause;
+    }
+  }
+
+  // --- heartbeat thread ---
+
+  void RunHeartbeats() ABSL_LOCKS_EXCLUDED(mutex_) {
+    while (true) {
+      wire::HeartbeatRequest request;
+      {
+        absl::MutexLock lock(&mutex_);
+        mutex_.AwaitWithTimeout(absl::Condition(&stop_), options_.timeouts.heartbeat);
+        if (stop_) return;
+        if (!beating_) continue;
+        request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
+      }
+      wire::HeartbeatReply reply;
+      const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
+      const absl::Status status = rpc::FromGrpc(stub_->Heartbeat(context.get(), request, &reply));
+      Digest(Incarnation(request.incarnation()), status, reply);
+    }
+  }
+
+  void Digest(Incarnation incarnation, const absl::Status& status, const wire::HeartbeatReply& reply)
+      ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::Status end;
+    std::string reason = reply.leave_reason();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!beating_ || incarnation != life_.incarnation) return;  // of an earlier life
+      if (status.ok()) {
+        heard_ = time_.Now();
+        if (reply.state() == wire::WORKER_LIVE && !live_) {
+          live_ = true;
+          life_.first_clock = Clock64(reply.first_clock());
+        }
+        life_.send_seed = reply.send_seed();
+        if (!reply.leave()) return;
+      } else {
+        const absl::Duration silent = time_.Now() - heard_;
+        if (rpc::IsRetryable(status) && silent < options_.timeouts.worker_dead()) return;
+        end = status;
+        reason = rpc::IsRetryable(status)
+                     ? absl::StrCat("the scheduler at ", options_.address, " has been silent for ",
+                                    absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))))
+                     : std::string(status.message());
+      }
+      if (ended_) return;
+      ended_ = end;
+      beating_ = false;
+    }
+    absl::MutexLock lock(&on_end_mutex_);
+    if (on_end_) on_end_(end, reason);
+  }
+
+  const Options options_;
+  const SteadyTime time_;
+  const std::unique_ptr<Stub> stub_;
+  ProgressBoard progress_;
+
+  absl::Mutex on_end_mutex_;  // before mutex_
+  OnEnd on_end_ ABSL_GUARDED_BY(on_end_mutex_);
+
+  absl::Mutex mutex_;
+  Membership life_ ABSL_GUARDED_BY(mutex_);
+  bool beating_ ABSL_GUARDED_BY(mutex_) = false;  // registered, and the life is not over
+  bool live_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // OK: the job has ended
+  absl::Time heard_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> interrupted_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread heartbeats_;
+};
+
+}  // namespace
+
+std::unique_ptr<SchedulerLink> SchedulerLink::Create(const Options& options) {
+  return std::make_unique<GrpcSchedulerLink>(options);
+}
+
+}  // namespace slackline::worker

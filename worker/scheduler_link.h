@@ -1,0 +1,106 @@
+// The worker's line to the scheduler: joins, beats, asks what to do next, reports what came of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/timeouts.h"
+#include "worker/client/client.h"
+#include "worker/evaluation.h"
+#include "worker/model/model.h"
+#include "worker/progress.h"
+
+namespace slackline::worker {
+
+// This worker as a live member, in one of its lives.
+struct Membership {
+  JobId job;
+  WorkerId worker;
+  Incarnation incarnation;
+  Clock64 first_clock;
+  // It is to send its initial weights to all shards before it pulls.
+  bool send_seed = false;
+};
+
+// Samples [begin, end) of the epoch's order.
+struct RangeWork {
+  RangeId range;
+  uint32_t epoch = 0;  // from 0
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+struct EvaluationWork {
+  uint32_t epoch = 0;  // completed ones
+  bool final = false;
+  std::string run_folder;
+};
+// Out of the clock; ask again after `retry`.
+struct StandbyWork {
+  absl::Duration retry;
+};
+struct LeaveWork {
+  std::string reason;
+};
+using Work = std::variant<RangeWork, EvaluationWork, StandbyWork, LeaveWork>;
+
+// What was asked for, what came of it, and the files written for it, relative to the run folder.
+struct EvaluationResult {
+  EvaluationWork work;
+  double loss = 0;  // mean over the samples
+  Metrics metrics;
+  std::vector<std::string> class_names;  // in the order of labels
+  std::vector<std::string> files;
+};
+
+// Thread-safety: one trainer thread; Interrupt() and progress() from any.
+// Threads:       one (heartbeats), born in Create(), joined in the destructor.
+class SchedulerLink {
+ public:
+  struct Options {
+    std::string address;
+    std::string name;
+    uint64_t job_fingerprint = 0;
+    std::vector<TensorInfo> tensors;
+    uint64_t train_samples = 0;
+    uint64_t test_samples = 0;
+    Timeouts timeouts;
+  };
+
+  virtual ~SchedulerLink() = default;
+
+  static std::unique_ptr<SchedulerLink> Create(const Options& options);
+
+  // Is called once a life, on the heartbeat thread, when it is over: OK and a reason when the job has ended,
+  // kFailedPrecondition when this worker was expelled, kUnavailable when the scheduler is silent. It must not block.
+  // Once this returns, the handler before it is not running and never will again.
+  using OnEnd = std::function<void(const absl::Status& status, const std::string& reason)>;
+  virtual void set_on_end(OnEnd on_end) = 0;
+
+  // Registers (again), and waits until the worker is live.
+  //   kInvalidArgument   the scheduler runs another job, or has another model or other data
+  //   kDeadlineExceeded  the processes of the job did not find each other within timeouts.startup
+  virtual absl::StatusOr<Membership> Join() = 0;
+  virtual absl::StatusOr<ShardMap> GetShardMap() = 0;
+  // `range_done`: the range just finished, 0 for none. `samples_per_second`: 0 when unknown.
+  //   kFailedPrecondition  Join() again: there is work, and this worker is not a member
+  virtual absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) = 0;
+  virtual absl::Status ReportEvaluation(const EvaluationResult& result) = 0;
+  // The last word: tells the scheduler to wait for this worker no more.
+  virtual void Leave(const std::string& reason) = 0;
+
+  // Waits for `duration`; returns kCancelled at once when interrupted.
+  virtual absl::Status Pause(absl::Duration duration) = 0;
+  // Makes waiting calls, and later ones but Leave(), return kCancelled.
+  virtual void Interrupt(const std::string& reason) = 0;
+  virtual ProgressBoard& progress() = 0;
+};
+
+}  // namespace slackline::worker

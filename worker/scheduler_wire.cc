@@ -1,0 +1,114 @@
+#include "worker/scheduler_wire.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace slackline::worker {
+
+wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid) {
+  wire::RegisterWorkerRequest request;
+  request.set_name(options.name);
+  request.set_job_fingerprint(options.job_fingerprint);
+  request.set_train_samples(options.train_samples);
+  request.set_test_samples(options.test_samples);
+  request.set_pid(pid);
+  for (const TensorInfo& tensor : options.tensors) {
+    wire::TensorSpec& spec = *request.add_tensors();
+    spec.set_name(tensor.name);
+    spec.mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
+    spec.set_trained(tensor.trained);
+  }
+  return request;
+}
+
+wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress) {
+  wire::HeartbeatRequest request;
+  request.set_job(life.job.value());
+  request.set_role(wire::MEMBER_ROLE_WORKER);
+  request.set_member(life.worker.value());
+  request.set_incarnation(life.incarnation.value());
+  const StepFacts& total = progress.total;
+  wire::WorkerProgress& out = *request.mutable_worker();
+  out.set_clock(progress.steps > 0 ? total.clock.value() : life.first_clock.value());
+  out.set_steps(progress.steps);
+  out.set_samples(total.samples);
+  out.set_loss_sum(progress.loss_sum);
+  out.set_correct(total.correct);
+  out.set_idle_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(progress.idle)));
+  out.set_step_ms_median(absl::ToDoubleMilliseconds(progress.step_median));
+  out.set_compute_seconds(absl::ToDoubleSeconds(total.compute));
+  out.set_wait_seconds(absl::ToDoubleSeconds(total.wait));
+  out.set_pushes_applied(total.applied);
+  out.set_pushes_discarded(total.discarded);
+  out.set_pushes_lost(total.lost);
+  out.set_staleness_sum(total.staleness_sum);
+  out.set_staleness_answers(total.applied);
+  out.set_staleness_max(total.staleness_max);
+  out.set_waiting(progress.waiting);
+  out.set_slack_max(progress.slack_max);
+  return request;
+}
+
+wire::EvaluationReport ToWire(const EvaluationResult& result) {
+  const Metrics& metrics = result.metrics;
+  wire::EvaluationReport report;
+  report.set_epoch(result.work.epoch);
+  report.set_final(result.work.final);
+  report.set_samples(metrics.samples);
+  report.set_loss(result.loss);
+  report.set_accuracy(metrics.accuracy);
+  for (size_t i = 0; i < metrics.classes.size(); ++i) {
+    wire::ClassReport& out = *report.add_classes();
+    out.set_name(result.class_names[i]);
+    out.set_samples(metrics.classes[i].samples);
+    out.set_precision(metrics.classes[i].precision);
+    out.set_recall(metrics.classes[i].recall);
+    out.set_f1(metrics.classes[i].f1);
+  }
+  report.set_precision_macro(metrics.precision_macro);
+  report.set_recall_macro(metrics.recall_macro);
+  report.set_f1_macro(metrics.f1_macro);
+  report.set_f1_micro(metrics.f1_micro);
+  report.set_f1_weighted(metrics.f1_weighted);
+  report.mutable_files()->Assign(result.files.begin(), result.files.end());
+  return report;
+}
+
+absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply) {
+  switch (reply.task_case()) {
+    case wire::NextTaskReply::kRange:
+      return RangeWork{.range = RangeId(reply.range().range()),
+                       .epoch = reply.range().epoch(),
+                       .begin = reply.range().begin(),
+                       .end = reply.range().end()};
+    case wire::NextTaskReply::kEvaluate:
+      return EvaluationWork{.epoch = reply.evaluate().epoch(),
+                            .final = reply.evaluate().final(),
+                            .run_folder = reply.evaluate().run_folder()};
+    case wire::NextTaskReply::kStandby:
+      return StandbyWork{.retry = absl::Milliseconds(reply.standby().retry_ms())};
+    case wire::NextTaskReply::kLeave:
+      return LeaveWork{.reason = reply.leave().reason()};
+    case wire::NextTaskReply::TASK_NOT_SET:
+      break;
+  }
+  return absl::InternalError("the scheduler gave a task that is not known here: another version of Slackline?");
+}
+
+ShardMap FromWire(const wire::GetShardMapReply& reply) {
+  ShardMap map;
+  map.generation = Generation(reply.generation());
+  map.elements = reply.elements();
+  map.trained_elements = reply.trained_elements();
+  for (const wire::ServerSpec& server : reply.servers()) {
+    map.servers.push_back({.server = ServerId(server.server()), .name = server.name(), .address = server.address()});
+  }
+  for (const wire::ShardSpec& shard : reply.shards()) {
+    map.shards.push_back({.shard = ShardId(shard.shard()),
+                          .begin = shard.begin(),
+                          .end = shard.end(),
+                          .server = ServerId(shard.server())});
+  }
+  return map;
+}
+
+}  // namespace slackline::worker

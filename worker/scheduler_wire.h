@@ -1,0 +1,17 @@
+// The scheduler's messages from and to the worker's own words.
+#pragma once
+
+#include "scheduler.grpc.pb.h"
+#include "worker/scheduler_link.h"
+
+namespace slackline::worker {
+
+wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid);
+wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress);
+wire::EvaluationReport ToWire(const EvaluationResult& result);
+
+//   kInternal  a task that is not known here
+absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply);
+ShardMap FromWire(const wire::GetShardMapReply& reply);
+
+}  // namespace slackline::worker

@@ -1,0 +1,296 @@
+#include "worker/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/logging.h"
+#include "worker/gradient_norm.h"
+
+namespace slackline::worker {
+namespace {
+
+constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);
+
+}  // namespace
+
+Trainer::Trainer(const Options& options, const Parts& parts) : options_(options), parts_(parts) {
+  parts_.link.set_on_end([this](const absl::Status& status, const std::string& reason) { OnLifeEnd(status, reason); });
+}
+
+Trainer::~Trainer() { parts_.link.set_on_end(nullptr); }
+
+absl::Duration Trainer::silence_max() const {
+  // A server says something every 3 T. Well before the scheduler would call this worker stalled.
+  return std::max(options_.timeouts.worker_dead(), options_.timeouts.stall / 2);
+}
+
+absl::Status Trainer::Run() {
+  absl::Status status;
+  int fruitless = 0;
+  while (true) {
+    const uint64_t steps_before = steps_;
+    status = Live();
+    if (const absl::Status expelled = TakeExpulsion(); !expelled.ok()) status = expelled;
+    CloseClient(status.ok() ? leave_reason_ : std::string(status.message()));
+    if (!absl::IsFailedPrecondition(status) || !CheckStopped().ok()) break;
+    fruitless = steps_ == steps_before ? fruitless + 1 : 0;
+    if (fruitless > options_.fruitless_lives_max) break;
+    log::Info("joining again: ", std::string(status.message()));
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopped_) {
+      status = stopped_->status;
+      leave_reason_ = stopped_->reason;
+    }
+  }
+  parts_.link.Leave(status.ok() ? leave_reason_ : absl::StrCat("failed: ", status.message()));
+  return status;
+}
+
+absl::Status Trainer::Live() {
+  const absl::StatusOr<Membership> life = parts_.link.Join();
+  if (!life.ok()) return life.status();
+  const absl::Status entered = Enter(*life);
+  return entered.ok() ? WorkUntilDone() : entered;
+}
+
+absl::Status Trainer::Enter(const Membership& life) {
+  life_ = life;
+  absl::StatusOr<ShardMap> map = parts_.link.GetShardMap();
+  if (!map.ok()) return map.status();
+  map_ = *std::move(map);
+  Model& model = parts_.group.model();
+  if (map_.elements != model.elements()) {
+    return absl::InternalError(
+        absl::StrCat("the shard map has ", map_.elements, " elements, the model ", model.elements()));
+  }
+  log::Info("live as worker ", life_.worker.value(), " (incarnation ", life_.incarnation.value(), ") from clock ",
+            life_.first_clock.value(), life_.send_seed ? ", sends the initial weights" : "");
+  absl::Status status = OpenClient(/*reader=*/false);
+  if (!status.ok()) return status;
+  const absl::Duration timeout = options_.timeouts.startup;
+  if (life_.send_seed) status = Await([&] { return client_->Seed(model.parameters(), timeout); });
+  if (!status.ok()) return status;
+  return Await([&] { return client_->Pull(model.parameters(), timeout); });
+}
+
+absl::Status Trainer::WorkUntilDone() {
+  RangeId done;
+  while (true) {
+    const absl::StatusOr<Work> work = parts_.link.NextWork(done, samples_per_second_);
+    if (!work.ok()) return work.status();
+    done = RangeId(0);
+    absl::Status status;
+    if (const auto* range = std::get_if<RangeWork>(&*work)) {
+      status = TrainRange(*range);
+      done = range->range;
+    } else if (const auto* evaluation = std::get_if<EvaluationWork>(&*work)) {
+      status = Evaluate(*evaluation);
+    } else if (const auto* standby = std::get_if<StandbyWork>(&*work)) {
+      CloseClient("standing by");
+      status = parts_.link.Pause(standby->retry);
+    } else {
+      leave_reason_ = std::get<LeaveWork>(*work).reason;
+      return absl::OkStatus();
+    }
+    if (!status.ok()) return status;
+  }
+}
+
+absl::Status Trainer::TrainRange(const RangeWork& range) {
+  if (client_ == nullptr) return absl::FailedPreconditionError("there is work for a worker on standby");
+  if (order_epoch_ != range.epoch) {
+    order_ = EpochOrder(parts_.train.size(), options_.seed, range.epoch);
+    order_epoch_ = range.epoch;
+  }
+  if (range.begin > range.end || range.end > order_.size()) {
+    return absl::InternalError(absl::StrCat("range ", range.range.value(), " is [", range.begin, ", ", range.end,
+                                            ") of ", order_.size(), " training images"));
+  }
+  parts_.prefetcher.Start(
+      {order_.begin() + static_cast<int64_t>(range.begin), order_.begin() + static_cast<int64_t>(range.end)},
+      options_.batch_size);
+  const absl::Time begin = time_.Now();
+  uint64_t samples = 0;
+  while (true) {
+    absl::StatusOr<std::unique_ptr<Batch>> batch = parts_.prefetcher.Next(options_.timeouts.stall);
+    if (!batch.ok()) return batch.status();
+    if (*batch == nullptr) break;
+    const absl::Status status = TrainBatch(range, **batch, samples);
+    if (!status.ok()) return status;
+    samples += (*batch)->size();
+    parts_.prefetcher.Recycle(*std::move(batch));
+  }
+  const double seconds = absl::ToDoubleSeconds(time_.Now() - begin);
+  if (seconds > 0) samples_per_second_ = static_cast<double>(samples) / seconds;
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::TrainBatch(const RangeWork& range, const Batch& batch, uint64_t samples_before) {
+  Model& model = parts_.group.model();
+  const absl::Time begin = time_.Now();
+  const absl::StatusOr<StepResult> result = parts_.group.Step({.images = batch.images, .labels = batch.labels});
+  if (!result.ok()) return result.status();
+  const double norm = L2Norm(model.push().first(model.trained_elements()));
+  const absl::Status finite = CheckFinite(*result, norm, range);
+  if (!finite.ok()) return finite;
+  const absl::Time computed = time_.Now();
+
+  const PushInfo info = {.samples = result->samples,
+                         .loss = result->loss,
+                         .gradient_norm = norm,
+                         .range = range.range,
+                         .range_samples_done = samples_before + result->samples};
+  const absl::StatusOr<StepReport> report =
+      Await([&] { return client_->Step(model.push(), info, model.parameters(), silence_max()); });
+  if (!report.ok()) return report.status();
+  const absl::Time end = time_.Now();
+  ++steps_;
+
+  const StepFacts facts = {.clock = report->clock,
+                           .samples = result->samples,
+                           .loss = result->loss,
+                           .correct = result->correct,
+                           .compute = computed - begin,
+                           .wait = end - computed,
+                           .applied = report->shards_applied,
+                           .discarded = report->shards_discarded,
+                           .lost = report->lost,
+                           .staleness_sum = report->staleness_sum,
+                           .staleness_max = report->staleness_max,
+                           .slack = report->slack};
+  parts_.link.progress().Record(facts, end);
+  parts_.metrics.Record(facts);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::CheckFinite(const StepResult& result, double norm, const RangeWork& range) const {
+  const bool loss_finite = std::isfinite(result.loss);
+  // Averaged buffers lie behind the gradient.
+  const absl::Span<const float> push = parts_.group.model().push();
+  const double buffers = L2Norm(push.subspan(std::min<size_t>(map_.trained_elements, push.size())));
+  if (loss_finite && std::isfinite(norm) && std::isfinite(buffers)) return absl::OkStatus();
+  const std::string what = !loss_finite           ? absl::StrCat("the loss is ", result.loss)
+                           : !std::isfinite(norm) ? absl::StrCat("the gradient's norm is ", norm)
+                                                  : "a batch-norm statistic is not finite";
+  return absl::InternalError(absl::StrCat("step ", client_->clock().value() + 1, " (epoch ", range.epoch + 1,
+                                          ", range ", range.range.value(), "): ", what,
+                                          "; nothing of it was pushed. A smaller optimizer.lr, a warm-up or "
+                                          "optimizer.clip_norm usually helps"));
+}
+
+absl::Status Trainer::Evaluate(const EvaluationWork& work) {
+  if (work.final) {
+    const absl::Status pulled = PullAsReader();
+    if (!pulled.ok()) return pulled;
+  } else if (client_ == nullptr) {
+    return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
+  }
+  Model& model = parts_.group.model();
+  absl::StatusOr<EvaluationResult> result = parts_.evaluator.Evaluate(model, work, [this] {
+    parts_.link.progress().Alive(time_.Now());
+    return CheckStopped();
+  });
+  if (!result.ok()) return result.status();
+  parts_.metrics.RecordEvaluation(result->metrics.accuracy);
+  log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": test accuracy ",
+            result->metrics.accuracy, ", loss ", result->loss);
+  if (work.final) {
+    const absl::Status written = parts_.evaluator.WriteFiles(model, *result);
+    if (!written.ok()) return written;
+  }
+  return parts_.link.ReportEvaluation(*result);
+}
+
+absl::Status Trainer::PullAsReader() {
+  CloseClient("reading the final weights");
+  const absl::Status opened = OpenClient(/*reader=*/true);
+  if (!opened.ok()) return opened;
+  const absl::Status status = Await([&] { return client_->Pull(parts_.group.model().parameters(), silence_max()); });
+  CloseClient("has read the final weights");
+  return status;
+}
+
+absl::Status Trainer::OpenClient(bool reader) {
+  ClientOptions options;
+  options.job = life_.job;
+  options.worker = life_.worker;
+  options.incarnation = life_.incarnation;
+  options.first_clock = reader ? Clock64(0) : life_.first_clock;
+  options.reader = reader;
+  options.chunk_bytes = options_.chunk_bytes;
+  options.timeouts = options_.timeouts;
+  options.on_notice = [](const std::string& message) { log::Info(message); };
+  absl::StatusOr<std::unique_ptr<Client>> client = parts_.connect(options, map_);
+  if (!client.ok()) return client.status();
+  absl::MutexLock lock(&mutex_);
+  client_ = *std::move(client);
+  return absl::OkStatus();
+}
+
+void Trainer::CloseClient(const std::string& reason) {
+  if (client_ == nullptr) return;
+  client_->Close(reason, kGoodbyeTimeout);
+  absl::MutexLock lock(&mutex_);
+  client_.reset();
+}
+
+template <typename Call>
+auto Trainer::Await(Call call) -> decltype(call()) {
+  const absl::Status begin = BeginWait();
+  if (!begin.ok()) return begin;
+  auto result = call();
+  EndWait();
+  return result;
+}
+
+absl::Status Trainer::BeginWait() {
+  absl::MutexLock lock(&mutex_);
+  if (stopped_) return absl::CancelledError(stopped_->reason);
+  waiting_ = true;
+  parts_.link.progress().SetWaiting(true);
+  return absl::OkStatus();
+}
+
+void Trainer::EndWait() {
+  absl::MutexLock lock(&mutex_);
+  waiting_ = false;
+  parts_.link.progress().SetWaiting(false);
+}
+
+absl::Status Trainer::CheckStopped() {
+  absl::MutexLock lock(&mutex_);
+  return stopped_ ? absl::CancelledError(stopped_->reason) : absl::OkStatus();
+}
+
+absl::Status Trainer::TakeExpulsion() {
+  absl::MutexLock lock(&mutex_);
+  const std::optional<std::string> reason = std::exchange(expelled_, std::nullopt);
+  return reason ? absl::FailedPreconditionError(absl::StrCat("expelled: ", *reason)) : absl::OkStatus();
+}
+
+void Trainer::Stop(const absl::Status& status, const std::string& reason) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopped_) return;
+    stopped_ = Stopped{status, reason};
+    // Where nobody waits, the streams stay whole for a goodbye.
+    if (waiting_) client_->Cancel(reason);
+  }
+  parts_.link.Interrupt(reason);
+}
+
+void Trainer::OnLifeEnd(const absl::Status& status, const std::string& reason) {
+  if (!absl::IsFailedPrecondition(status)) return Stop(status, reason);
+  // Expelled: the servers may keep silent about it, and this worker may come back under another incarnation.
+  log::Warning("expelled: ", reason);
+  absl::MutexLock lock(&mutex_);
+  expelled_ = reason;
+  if (waiting_) client_->Cancel(reason);
+}
+
+}  // namespace slackline::worker

@@ -1,0 +1,117 @@
+// The worker's loop: join, pull, then range after range of batches until there is no more work.
+//
+// A life begins with Join() and ends with the job, on standby, or when this worker was fenced; then it joins again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/timeouts.h"
+#include "worker/client/client.h"
+#include "worker/data/dataset.h"
+#include "worker/data/prefetcher.h"
+#include "worker/evaluator.h"
+#include "worker/group/local_group.h"
+#include "worker/scheduler_link.h"
+#include "worker/trainer_metrics.h"
+
+namespace slackline::worker {
+
+// Thread-safety: Run() on one thread; Stop() from any.
+// Ownership:     borrows all parts; they outlive it.
+class Trainer {
+ public:
+  struct Options {
+    // Of the order of the data.
+    uint64_t seed = 1;
+    uint32_t batch_size = 64;
+    uint32_t chunk_bytes = 1 << 20;
+    Timeouts timeouts;
+    // Lives without a single step, one after the other, before it gives up.
+    int fruitless_lives_max = 3;
+  };
+  using Connect =
+      std::function<absl::StatusOr<std::unique_ptr<Client>>(const ClientOptions& options, const ShardMap& map)>;
+  struct Parts {
+    SchedulerLink& link;
+    LocalGroup& group;
+    const Dataset& train;
+    Prefetcher& prefetcher;  // over `train`
+    Evaluator& evaluator;
+    TrainerMetrics& metrics;
+    Connect connect = Client::Create;
+  };
+
+  Trainer(const Options& options, const Parts& parts);
+  ~Trainer();
+
+  // Works until the job is over or Stop(), and leaves in good order.
+  //   OK        nothing more to do, or stopped in good order
+  //   kInternal  a loss or a gradient is not finite: the step is named, and was not pushed
+  //   others    the last word of the scheduler, a server, LibTorch or the file system
+  absl::Status Run();
+
+  // Ends Run() soon, with `status`: a step that waits for servers is given up, one that computes is not pushed.
+  void Stop(const absl::Status& status, const std::string& reason);
+
+ private:
+  struct Stopped {
+    absl::Status status;
+    std::string reason;
+  };
+
+  // One life, up to the end of the work. kFailedPrecondition: join again.
+  absl::Status Live();
+  absl::Status Enter(const Membership& life);
+  absl::Status WorkUntilDone();
+  absl::Status TrainRange(const RangeWork& range);
+  absl::Status TrainBatch(const RangeWork& range, const Batch& batch, uint64_t samples_before);
+  absl::Status CheckFinite(const StepResult& result, double norm, const RangeWork& range) const;
+  absl::Status Evaluate(const EvaluationWork& work);
+  absl::Status PullAsReader();
+  void Standby();
+
+  absl::Status OpenClient(bool reader);
+  void CloseClient(const std::string& reason);
+  // Runs a call of the client's that Stop() and being expelled can cut short.
+  template <typename Call>
+  auto Await(Call call) -> decltype(call());
+  absl::Status BeginWait() ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndWait() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckStopped() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Why the scheduler has ended this life, if it has.
+  absl::Status TakeExpulsion() ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnLifeEnd(const absl::Status& status, const std::string& reason);
+  absl::Duration silence_max() const;
+
+  const Options options_;
+  const Parts parts_;
+  const SteadyTime time_;
+  // The trainer's thread.
+  Membership life_;
+  ShardMap map_;
+  uint64_t steps_ = 0;  // over all lives
+  std::vector<uint32_t> order_;
+  std::optional<uint32_t> order_epoch_;
+  double samples_per_second_ = 0;
+  std::string leave_reason_ = "no more work";
+
+  absl::Mutex mutex_;
+  // Replaced by the trainer's thread only, which therefore reads it without the lock.
+  std::unique_ptr<Client> client_;
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // in a call of client_
+  std::optional<std::string> expelled_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Stopped> stopped_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace slackline::worker
