@@ -1,0 +1,128 @@
+#include "cli/cluster.h"
+
+#include <unistd.h>
+
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Between two looks for the address file; the end of a child wakes us at once.
+constexpr absl::Duration kAddressPoll = absl::Milliseconds(10);
+
+}  // namespace
+
+absl::StatusOr<Programs> Programs::BesideThisProgram() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) return absl::NotFoundError("cannot tell where this program is: /proc/self/exe is not readable");
+  const fs::path folder = self.parent_path();
+  const Programs programs{folder / "slackline-scheduler", folder / "slackline-ps", folder / "slackline-worker"};
+  std::vector<std::string> missing;
+  for (const fs::path& program : {programs.scheduler, programs.server, programs.worker}) {
+    if (::access(program.c_str(), X_OK) != 0) missing.push_back(program.filename());
+  }
+  if (missing.empty()) return programs;
+  return absl::NotFoundError(absl::StrCat("found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
+                                          "; build or install all programs of Slackline into one folder"));
+}
+
+Cluster::Cluster(job::Job job, Programs programs, const RunFolder& folder, SignalQueue& signals)
+    : job_(std::move(job)),
+      programs_(std::move(programs)),
+      folder_(folder),
+      signals_(signals),
+      crew_(folder, signals) {}
+
+absl::Status Cluster::Start() {
+  if (absl::Status status = StartScheduler(); !status.ok()) return status;
+  absl::StatusOr<std::string> address = WaitForAddress();
+  if (!address.ok()) return address.status();
+  address_ = *std::move(address);
+  client_ = std::make_unique<SchedulerClient>(address_);
+  for (uint32_t number = 1; number <= job_.cluster().servers(); ++number) {
+    if (absl::Status status = StartServer(number); !status.ok()) return status;
+  }
+  for (uint32_t number = 1; number <= job_.cluster().workers(); ++number) {
+    if (absl::Status status = StartWorker(absl::StrCat("worker-", number)); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::StartScheduler() {
+  return crew_.Start(Role::kScheduler, "scheduler",
+                     {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path(), "--address-file",
+                      folder_.address_file()});
+}
+
+absl::Status Cluster::StartServer(uint32_t number) {
+  const std::string name = absl::StrCat("ps-", number);
+  // One port can serve one process: the one in the job file is the scheduler's.
+  return crew_.Start(Role::kServer, name,
+                     {programs_.server, folder_.job_file(), "--scheduler", address_, "--name", name, "--set",
+                      "network.metrics_port=0"});
+}
+
+absl::Status Cluster::StartWorker(const std::string& name) {
+  return crew_.Start(Role::kWorker, name,
+                     {programs_.worker, folder_.job_file(), "--scheduler", address_, "--name", name, "--set",
+                      "network.metrics_port=0"});
+}
+
+absl::StatusOr<std::string> Cluster::WaitForAddress() {
+  const absl::Duration patience = absl::Milliseconds(job_.timeouts().startup_ms());
+  const absl::Time deadline = absl::Now() + patience;
+  while (absl::Now() < deadline) {
+    if (absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) return address;
+    for (const Crew::End& end : crew_.Reap()) return absl::AbortedError(end.Describe());
+    const std::optional<int> signal = signals_.Wait(kAddressPoll);
+    if (signal && IsStop(*signal)) return absl::CancelledError("stopped");
+  }
+  return absl::DeadlineExceededError(absl::StrCat("waited ", absl::FormatDuration(patience),
+                                                  " (timeouts.startup_ms) for the scheduler to write ",
+                                                  folder_.address_file().string()));
+}
+
+Cluster::News Cluster::Watch(uint64_t job) {
+  News news;
+  for (const Crew::End& end : crew_.Reap()) {
+    if (end.role == Role::kWorker) {
+      WorkerEnded(end, job, news);
+      continue;
+    }
+    if (end.role == Role::kServer && crew_.Running(Role::kScheduler) > 0 && !end.how.ok()) {
+      client_->ReportExit(job, wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe()).IgnoreError();
+    }
+    if (news.trouble.empty()) {
+      news.trouble = end.Describe();
+      news.maybe_done = end.how.ok();
+    }
+  }
+  if (news.trouble.empty() && crew_.Running(Role::kWorker) == 0) {
+    news.trouble = "no worker is left";
+    news.maybe_done = !worker_died_;
+  }
+  return news;
+}
+
+void Cluster::WorkerEnded(const Crew::End& end, uint64_t job, News& news) {
+  // A worker that was told to leave has not died.
+  if (end.how.ok()) return;
+  worker_died_ = true;
+  news.lines.push_back(end.Describe());
+  client_->ReportExit(job, wire::MEMBER_ROLE_WORKER, end.name, end.how.Describe()).IgnoreError();
+  const uint32_t most = job_.cluster().worker_restarts_max();
+  if (worker_restarts_ >= most) return;
+  ++worker_restarts_;
+  const absl::Status status = StartWorker(end.name);
+  news.lines.push_back(status.ok() ? absl::StrCat(end.name, " is started again (restart ", worker_restarts_, " of ",
+                                                  most, ", cluster.worker_restarts_max)")
+                                   : absl::StrCat(end.name, " cannot be started again: ", status.message()));
+}
+
+}  // namespace slackline::cli

@@ -1,0 +1,80 @@
+// The whole job as processes on this machine: a scheduler, servers and workers, each with its part of the job.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/crew.h"
+#include "cli/run_folder.h"
+#include "cli/scheduler_client.h"
+#include "cli/signals.h"
+#include "job.pb.h"
+
+namespace slackline::cli {
+
+// Where the programs are.
+struct Programs {
+  std::filesystem::path scheduler;
+  std::filesystem::path server;
+  std::filesystem::path worker;
+
+  // Those beside this program.
+  //   kNotFound  names all that are missing
+  static absl::StatusOr<Programs> BesideThisProgram();
+};
+
+// Thread-safety: none.
+// Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
+class Cluster {
+ public:
+  Cluster(job::Job job, Programs programs, const RunFolder& folder, SignalQueue& signals);
+
+  // Starts the scheduler, waits for its address, then starts the others.
+  //   kDeadlineExceeded  the scheduler gave no address in time
+  //   kAborted           it died; its last words are in the message
+  //   kCancelled         a stop signal came
+  absl::Status Start();
+
+  // Once the scheduler has given its address, which it has when Start() was OK.
+  bool has_scheduler() const { return client_ != nullptr; }
+  SchedulerClient& scheduler() { return *client_; }
+
+  struct News {
+    // Deaths of workers and their restarts, for people.
+    std::vector<std::string> lines;
+    // Why the run cannot go on, unless the job has ended meanwhile: empty while it can.
+    std::string trouble;
+    // The trouble may just be the end of the job that was seen early: nobody has failed.
+    bool maybe_done = false;
+  };
+  // Looks after the processes: reports deaths to the scheduler, and starts workers again as the job allows.
+  // `job` is the job's number, 0 while unknown.
+  News Watch(uint64_t job);
+
+  // Ends all; see Crew::Stop().
+  std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) { return crew_.Stop(deadlines); }
+
+ private:
+  absl::Status StartScheduler();
+  absl::Status StartServer(uint32_t number);
+  absl::Status StartWorker(const std::string& name);
+  absl::StatusOr<std::string> WaitForAddress();
+  void WorkerEnded(const Crew::End& end, uint64_t job, News& news);
+
+  const job::Job job_;
+  const Programs programs_;
+  const RunFolder& folder_;
+  SignalQueue& signals_;
+  Crew crew_;
+  std::string address_;
+  std::unique_ptr<SchedulerClient> client_;
+  uint32_t worker_restarts_ = 0;
+  bool worker_died_ = false;
+};
+
+}  // namespace slackline::cli

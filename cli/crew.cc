@@ -1,0 +1,118 @@
+#include "cli/crew.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace slackline::cli {
+
+const char* RoleName(Role role) {
+  switch (role) {
+    case Role::kScheduler:
+      return "scheduler";
+    case Role::kServer:
+      return "ps";
+    case Role::kWorker:
+      return "worker";
+  }
+  return "";
+}
+
+std::string Crew::End::Describe() const {
+  return absl::StrCat(name, " (process ", pid, ") died: ", how.Describe(),
+                      last_words.empty() ? "; it said nothing"
+                                         : absl::StrCat("; its last words:\n    ",
+                                                        absl::StrReplaceAll(last_words, {{"\n", "\n    "}})));
+}
+
+absl::Status Crew::Start(Role role, const std::string& name, std::vector<std::string> command) {
+  absl::StatusOr<Process> process = Process::Start({name, std::move(command), folder_.log(name)});
+  if (!process.ok()) return process.status();
+  const auto known =
+      std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.process.name() == name; });
+  if (known == members_.end()) {
+    members_.push_back({role, 0, false, *std::move(process)});
+  } else {
+    known->process = *std::move(process);
+    known->reaped = false;
+    ++known->restarts;
+  }
+  Record();
+  return absl::OkStatus();
+}
+
+std::vector<Crew::End> Crew::Reap() {
+  std::vector<End> ends;
+  for (Member& member : members_) {
+    const std::optional<ProcessEnd> how = member.process.Poll();
+    if (member.reaped || !how) continue;
+    member.reaped = true;
+    ends.push_back({member.role, member.process.name(), member.process.pid(), *how, member.process.LastWords()});
+  }
+  if (!ends.empty()) Record();
+  return ends;
+}
+
+size_t Crew::Running(Role role) {
+  return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](Member& member) {
+    return member.role == role && !member.process.Poll();
+  }));
+}
+
+size_t Crew::Running() { return Running(Role::kScheduler) + Running(Role::kServer) + Running(Role::kWorker); }
+
+std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
+  std::vector<std::string> said;
+  if (!WaitForEnd(/*with_scheduler=*/false, deadlines.leave)) {
+    SignalAll(/*with_scheduler=*/false, SIGTERM);
+    WaitForEnd(/*with_scheduler=*/false, deadlines.terminate);
+  }
+  SignalAll(/*with_scheduler=*/true, SIGTERM);
+  WaitForEnd(/*with_scheduler=*/true, deadlines.terminate);
+  for (Member& member : members_) {
+    if (member.process.Poll()) continue;
+    said.push_back(absl::StrCat(member.process.name(), " (process ", member.process.pid(), ") did not leave ",
+                                impatient_ ? "at once" : "in time", " and was killed"));
+    member.process.Signal(SIGKILL);
+    member.process.WaitFor(absl::InfiniteDuration());
+  }
+  Reap();
+  return said;
+}
+
+bool Crew::WaitForEnd(bool with_scheduler, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  while (AnyRunning(with_scheduler)) {
+    const absl::Duration left = deadline - absl::Now();
+    if (impatient_ || left <= absl::ZeroDuration()) return false;
+    const std::optional<int> signal = signals_.Wait(left);
+    impatient_ = signal && IsStop(*signal);
+  }
+  return true;
+}
+
+bool Crew::AnyRunning(bool with_scheduler) {
+  return Running(Role::kServer) + Running(Role::kWorker) + (with_scheduler ? Running(Role::kScheduler) : 0) > 0;
+}
+
+void Crew::SignalAll(bool with_scheduler, int signal) {
+  for (Member& member : members_) {
+    if (with_scheduler || member.role != Role::kScheduler) member.process.Signal(signal);
+  }
+}
+
+void Crew::Record() {
+  std::vector<ProcessRecord> records;
+  for (Member& member : members_) {
+    const std::optional<ProcessEnd> end = member.process.Poll();
+    records.push_back({member.process.name(), RoleName(member.role), member.process.pid(), member.restarts,
+                       end ? end->Describe() : "running"});
+  }
+  // For people and tools; the run does not depend on it.
+  folder_.WriteProcesses(records).IgnoreError();
+}
+
+}  // namespace slackline::cli

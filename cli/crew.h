@@ -1,0 +1,77 @@
+// The processes of one run: started by name, reaped, counted, and ended together.
+#pragma once
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "cli/process.h"
+#include "cli/run_folder.h"
+#include "cli/signals.h"
+
+namespace slackline::cli {
+
+enum class Role { kScheduler, kServer, kWorker };
+// "scheduler", "ps", "worker".
+const char* RoleName(Role role);
+
+// Thread-safety: none.
+// Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
+class Crew {
+ public:
+  // A process that has ended since the last Reap().
+  struct End {
+    Role role;
+    std::string name;
+    pid_t pid;
+    ProcessEnd how;
+    std::string last_words;
+
+    // "worker-2 (process 123) died: killed by signal 9 (Killed); its last words:\n  ..."
+    std::string Describe() const;
+  };
+
+  Crew(const RunFolder& folder, SignalQueue& signals) : folder_(folder), signals_(signals) {}
+
+  // Starts `command` under `name`; a name that ended before is started again, and counted so.
+  absl::Status Start(Role role, const std::string& name, std::vector<std::string> command);
+  // Who has ended since the last call, in the order of their start.
+  std::vector<End> Reap();
+  // Processes of `role` that run.
+  size_t Running(Role role);
+  size_t Running();
+
+  struct StopDeadlines {
+    // How long they may take to leave by themselves (they were told, or the job is done), ...
+    absl::Duration leave = absl::Seconds(10);
+    // ... and after SIGTERM; then SIGKILL.
+    absl::Duration terminate = absl::Seconds(5);
+  };
+  // Ends all processes, the scheduler after the others, and returns when none is left. A stop signal meanwhile
+  // kills at once. Returns what had to be said: who was killed because it would not leave.
+  std::vector<std::string> Stop(const StopDeadlines& deadlines);
+
+ private:
+  struct Member {
+    Role role;
+    unsigned restarts = 0;
+    bool reaped = false;
+    // Not reaped means that its end was not told yet.
+    Process process;
+  };
+
+  // Waits until none of `roles` runs; false when the time is over, or sets `impatient_` on a stop signal.
+  bool WaitForEnd(bool with_scheduler, absl::Duration timeout);
+  bool AnyRunning(bool with_scheduler);
+  void SignalAll(bool with_scheduler, int signal);
+  void Record();
+
+  const RunFolder& folder_;
+  SignalQueue& signals_;
+  std::list<Member> members_;
+  bool impatient_ = false;
+};
+
+}  // namespace slackline::cli

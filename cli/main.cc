@@ -1,0 +1,127 @@
+// The `slackline` command.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/report.h"
+#include "cli/run_folder.h"
+#include "cli/scheduler_client.h"
+#include "cli/train.h"
+#include "common/job_file.h"
+#include "version.h"
+
+namespace slackline::cli {
+namespace {
+
+constexpr char kAbout[] =
+    "Trains neural networks asynchronously through sharded parameter servers.\n"
+    "Exit codes: 0 done, 2 wrong use (flags or job file), 1 failed or stopped.";
+
+constexpr char kTrainHelp[] = R"(
+The job file says everything; every setting has a default, and an empty file is a valid job. `slackline train`
+starts a scheduler, the servers and the workers on this machine, shows the progress, and stops them all at the end.
+The run folder holds job.yaml (as resolved), metrics.csv, TensorBoard events, model.safetensors, and the log of each
+process. A worker that dies is named, and the run goes on; cluster.worker_restarts_max starts it again.
+Ctrl-C stops the run in good order, a second one at once.
+
+Examples
+  slackline train examples/fashion-mnist-mlp.yaml
+  slackline train examples/bsp.yaml --set cluster.workers=4 --set optimizer.lr=0.1
+  slackline train job.yaml --run-folder runs/first --quiet)";
+
+constexpr char kCheckHelp[] = R"(
+Prints the job with every default written out. A mistake is named with its line, what was found, and what is allowed.
+
+Examples
+  slackline check examples/fashion-mnist-cnn.yaml
+  slackline check job.yaml --set consistency.mode=bsp)";
+
+constexpr char kStatusHelp[] = R"(
+Examples
+  slackline status runs/fashion-mnist-mlp-20250131-120000
+  slackline status 127.0.0.1:34567)";
+
+constexpr char kSetHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1 or model.hidden=[64,32]";
+
+int Check(const std::string& job_file, const std::vector<std::string>& overrides) {
+  const absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
+  if (!job.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
+    return kExitWrongUse;
+  }
+  std::printf("%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), job_file.c_str());
+  return kExitDone;
+}
+
+// `target` is host:port or a run folder.
+int Status(const std::string& target) {
+  constexpr absl::Duration kPatience = absl::Seconds(5);
+  std::string address = target;
+  std::error_code error;
+  if (std::filesystem::is_directory(target, error)) {
+    const absl::StatusOr<std::string> found = RunFolder::ReadAddressFile(target);
+    if (!found.ok()) {
+      std::fprintf(stderr, "slackline: %s; is %s a run folder?\n", std::string(found.status().message()).c_str(),
+                   target.c_str());
+      return kExitFailed;
+    }
+    address = *found;
+  } else if (target.find(':') == std::string::npos) {
+    std::fprintf(stderr, "slackline: found '%s'; allowed is a run folder or HOST:PORT\n", target.c_str());
+    return kExitWrongUse;
+  }
+  const absl::StatusOr<wire::GetStatusReply> status = SchedulerClient(address).GetStatus(kPatience);
+  if (!status.ok()) {
+    std::fprintf(stderr, "slackline: no scheduler answers at %s (the run has ended?): %s\n", address.c_str(),
+                 std::string(status.status().message()).c_str());
+    return kExitFailed;
+  }
+  std::printf("%s", RenderStatus(*status).c_str());
+  return kExitDone;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app(kAbout, "slackline");
+  app.set_version_flag("--version",
+                       absl::StrCat("slackline ", kVersion, " (", kCommit, ", ", kCompiler, ", ", kBuildType, ")"));
+  app.require_subcommand(1);
+
+  TrainOptions train;
+  train.program = argv[0];
+  CLI::App* train_command = app.add_subcommand("train", "Run a job on this machine, from one file");
+  train_command->add_option("JOB", train.job_file, "The job file (YAML)")->required();
+  train_command->add_option("--set", train.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  train_command->add_option("--run-folder", train.run_folder,
+                            "Folder for the results, new or empty; default: output.folder, or runs/NAME-DATE-TIME");
+  train_command->add_flag("--quiet", train.quiet, "Show only the result");
+  train_command->footer(kTrainHelp);
+
+  std::string check_file;
+  std::vector<std::string> check_overrides;
+  CLI::App* check_command = app.add_subcommand("check", "Check a job file without running it");
+  check_command->add_option("JOB", check_file, "The job file (YAML)")->required();
+  check_command->add_option("--set", check_overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  check_command->footer(kCheckHelp);
+
+  std::string target;
+  CLI::App* status_command = app.add_subcommand("status", "Show how a run is doing, and its members");
+  status_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
+  status_command->footer(kStatusHelp);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitDone : kExitWrongUse;
+  }
+  if (train_command->parsed()) return Train(train);
+  if (check_command->parsed()) return Check(check_file, check_overrides);
+  return Status(target);
+}
+
+}  // namespace
+}  // namespace slackline::cli
+
+int main(int argc, char** argv) { return slackline::cli::Main(argc, argv); }

@@ -1,0 +1,130 @@
+#include "cli/report.h"
+
+#include <algorithm>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/progress.h"
+
+namespace slackline::cli {
+namespace {
+
+constexpr int kNameColumnsMin = 20;
+
+std::string Row(int columns, const std::string& name, const std::string& images, double precision, double recall,
+                double f1) {
+  return absl::StrFormat("  %-*s %8s %10.3f %8.3f %8.3f\n", columns, name, images, precision, recall, f1);
+}
+
+std::string StateName(wire::JobState state) {
+  switch (state) {
+    case wire::JOB_STARTING:
+      return "starting";
+    case wire::JOB_TRAINING:
+      return "training";
+    case wire::JOB_DONE:
+      return "done";
+    case wire::JOB_FAILED:
+      return "failed";
+    case wire::JOB_STOPPED:
+      return "stopped";
+    default:
+      return "unknown";
+  }
+}
+
+// What each file of a run folder is for; files that are not there are left out.
+struct Result {
+  const char* path;
+  const char* meaning;
+};
+constexpr Result kResults[] = {
+    {"model.safetensors", "the weights; safetensors.torch.load_file reads them"},
+    {"metrics.csv", "loss, accuracy, samples/s, staleness and slack over time"},
+    {"report.json", "the table above, for programs"},
+    {"job.yaml", "the job with every setting written out"},
+    {"events.log", "who came, left and died, and when"},
+    {"logs", "what each process said"},
+};
+
+}  // namespace
+
+std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
+  std::string out =
+      absl::StrFormat("Test accuracy %.2f %%  (loss %.4f, %s images, after %u epochs)\n\n", 100 * evaluation.accuracy(),
+                      evaluation.loss(), RenderCount(static_cast<double>(evaluation.samples())), evaluation.epoch());
+  int columns = kNameColumnsMin;
+  for (const wire::ClassReport& row : evaluation.classes()) {
+    columns = std::max(columns, static_cast<int>(row.name().size()));
+  }
+  absl::StrAppendFormat(&out, "  %-*s %8s %10s %8s %8s\n", columns, "class", "images", "precision", "recall", "F1");
+  double precision_weighted = 0;
+  for (const wire::ClassReport& row : evaluation.classes()) {
+    out += Row(columns, row.name(), absl::StrCat(row.samples()), row.precision(), row.recall(), row.f1());
+    if (evaluation.samples() == 0) continue;
+    precision_weighted +=
+        row.precision() * static_cast<double>(row.samples()) / static_cast<double>(evaluation.samples());
+  }
+  out +=
+      Row(columns, "mean (macro)", "", evaluation.precision_macro(), evaluation.recall_macro(), evaluation.f1_macro());
+  // One label an image: micro precision and recall are both the accuracy, and so is the weighted recall.
+  out += Row(columns, "all (micro)", "", evaluation.accuracy(), evaluation.accuracy(), evaluation.f1_micro());
+  out += Row(columns, "by images (weighted)", "", precision_weighted, evaluation.accuracy(), evaluation.f1_weighted());
+  return out;
+}
+
+std::string RenderResults(const std::filesystem::path& folder) {
+  std::string out = absl::StrCat("Results in ", folder.string(), "\n");
+  for (const Result& result : kResults) {
+    std::error_code error;
+    if (!std::filesystem::exists(folder / result.path, error)) continue;
+    absl::StrAppendFormat(&out, "  %-18s %s\n", result.path, result.meaning);
+  }
+  return out;
+}
+
+std::string RenderNext(const job::Job& job, const std::string& train, const std::filesystem::path& folder) {
+  const std::string change = absl::StrCat("  ", train, " --set ");
+  std::string out = "Try next\n";
+  const uint32_t staleness_max = job.consistency().staleness_max();
+  if (job.consistency().mode() == job::Consistency::BSP) {
+    absl::StrAppend(&out, change, "consistency.mode=async  # nobody waits\n");
+  } else if (staleness_max != job::Consistency::default_instance().staleness_max()) {
+    // The other modes refuse a bound that was set.
+    absl::StrAppend(&out, change, "consistency.staleness_max=", 2 * staleness_max + 1, "  # a looser bound\n");
+  } else {
+    absl::StrAppend(&out, change, "consistency.mode=bsp  # everybody waits for everybody\n");
+  }
+  if (job.model().kind() == job::Model::MLP && job.model().hidden_size() < 2) {
+    absl::StrAppend(&out, change, "'model.hidden=[256,128]'  # a deeper model\n");
+  }
+  absl::StrAppend(&out, change, "cluster.workers=", job.cluster().workers() + 1, "  # one worker more\n");
+  if (job.output().tensorboard()) {
+    absl::StrAppend(&out, "  tensorboard --logdir ", folder.parent_path().string(), "  # all runs side by side\n");
+  }
+  return out;
+}
+
+std::string RenderStatus(const wire::GetStatusReply& status) {
+  std::string out = absl::StrCat("job ", status.name(), ": ", StateName(status.state()),
+                                 status.reason().empty() ? "" : absl::StrCat(" (", status.reason(), ")"), "\n");
+  if (status.state() != wire::JOB_STARTING) absl::StrAppend(&out, RenderPlain(status), "\n");
+  if (status.has_test_accuracy()) {
+    absl::StrAppendFormat(&out, "test accuracy %.2f %%\n", 100 * status.test_accuracy());
+  }
+  absl::StrAppendFormat(&out, "\n  %-16s %-8s %10s %12s %10s %8s  %s\n", "member", "state", "clock", "samples",
+                        "samples/s", "silent", "address");
+  for (const wire::MemberStatus& member : status.members()) {
+    const bool worker = member.role() == wire::MEMBER_ROLE_WORKER;
+    absl::StrAppendFormat(
+        &out, "  %-16s %-8s %10s %12s %10s %6.1f s  %s%s\n", member.name(), member.state(),
+        worker ? absl::StrCat(member.clock()) : "-", worker ? RenderCount(static_cast<double>(member.samples())) : "-",
+        worker ? RenderCount(member.samples_per_second()) : "-", static_cast<double>(member.silent_ms()) / 1000,
+        member.address(), member.reason().empty() ? "" : absl::StrCat(" (", member.reason(), ")"));
+  }
+  return out;
+}
+
+}  // namespace slackline::cli

@@ -1,0 +1,22 @@
+// The end of a run, for people: how good the model is, where it lies, and what to try next.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "job.pb.h"
+#include "scheduler.pb.h"
+
+namespace slackline::cli {
+
+// Test accuracy, then precision, recall and F1 of each class and their means.
+std::string RenderEvaluation(const wire::EvaluationReport& evaluation);
+// Where the results lie. `folder` is read.
+std::string RenderResults(const std::filesystem::path& folder);
+// Commands that change one thing about this job, ready to paste. `train` is how this run was started, up to its job
+// file.
+std::string RenderNext(const job::Job& job, const std::string& train, const std::filesystem::path& folder);
+// State, progress and a table of the members.
+std::string RenderStatus(const wire::GetStatusReply& status);
+
+}  // namespace slackline::cli

@@ -1,0 +1,75 @@
+#include "cli/run_folder.h"
+
+#include <fstream>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Writes beside `path`, then renames over it.
+absl::Status WriteAtomically(const fs::path& path, const std::string& text) {
+  const fs::path draft = path.string() + ".tmp";
+  std::ofstream out(draft, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  std::error_code error;
+  if (out) fs::rename(draft, path, error);
+  if (!out || error) return absl::UnavailableError(absl::StrCat("cannot write ", path.string()));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunFolder> RunFolder::Create(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path, error)) {
+    if (!fs::is_directory(path, error)) {
+      return absl::AlreadyExistsError(absl::StrCat("run folder ", path.string(), ": found a file of that name"));
+    }
+    if (!fs::is_empty(path, error) || error) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("run folder ", path.string(), ": found files in it; allowed is a new or an empty folder"));
+    }
+  }
+  const fs::path absolute = fs::absolute(path).lexically_normal();
+  fs::create_directories(absolute / "logs", error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot make the run folder ", path.string(), ": ", error.message()));
+  }
+  return RunFolder(absolute);
+}
+
+absl::Status RunFolder::WriteJob(const std::string& yaml) const { return WriteAtomically(job_file(), yaml); }
+
+absl::Status RunFolder::WriteProcesses(const std::vector<ProcessRecord>& processes) const {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ProcessRecord& process : processes) {
+    list.push_back({{"name", process.name},
+                    {"role", process.role},
+                    {"pid", process.pid},
+                    {"restarts", process.restarts},
+                    {"state", process.state}});
+  }
+  return WriteAtomically(path_ / "processes.json", list.dump(2) + "\n");
+}
+
+absl::StatusOr<std::string> RunFolder::ReadAddressFile(const fs::path& run) {
+  std::ifstream in(AddressFile(run));
+  std::string address;
+  if (!std::getline(in, address)) {
+    return absl::NotFoundError(absl::StrCat("found no ", AddressFile(run).string()));
+  }
+  return std::string(absl::StripAsciiWhitespace(address));
+}
+
+fs::path DefaultRunFolder(const std::string& name, absl::Time now) {
+  return fs::path("runs") / absl::StrCat(name, "-", absl::FormatTime("%Y%m%d-%H%M%S", now, absl::LocalTimeZone()));
+}
+
+}  // namespace slackline::cli

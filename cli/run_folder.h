@@ -1,0 +1,62 @@
+// The folder that a run leaves behind, as far as the command line writes it.
+//
+//   job.yaml             the job as resolved
+//   scheduler.address    host:port of the scheduler, once it listens
+//   processes.json       who runs: name, role, process id, restarts, state
+//   logs/NAME.log        what each process says
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace slackline::cli {
+
+struct ProcessRecord {
+  std::string name;
+  // "scheduler", "ps" or "worker".
+  std::string role;
+  pid_t pid = 0;
+  unsigned restarts = 0;
+  // "running" or how it ended.
+  std::string state;
+};
+
+// Thread-safety: none.
+class RunFolder {
+ public:
+  // Makes the folder and what is above it.
+  //   kAlreadyExists  there is something in it; a run never mixes with another
+  //   kUnavailable    the system refused
+  static absl::StatusOr<RunFolder> Create(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path job_file() const { return path_ / "job.yaml"; }
+  std::filesystem::path address_file() const { return AddressFile(path_); }
+  std::filesystem::path log(const std::string& name) const { return path_ / "logs" / (name + ".log"); }
+
+  absl::Status WriteJob(const std::string& yaml) const;
+  // Replaces processes.json as a whole: readers see the old or the new one.
+  absl::Status WriteProcesses(const std::vector<ProcessRecord>& processes) const;
+  // The scheduler's address, once it is there.
+  absl::StatusOr<std::string> ReadAddress() const { return ReadAddressFile(path_); }
+
+  static std::filesystem::path AddressFile(const std::filesystem::path& run) { return run / "scheduler.address"; }
+  //   kNotFound  not there yet, or no run folder
+  static absl::StatusOr<std::string> ReadAddressFile(const std::filesystem::path& run);
+
+ private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::filesystem::path path_;
+};
+
+// runs/NAME-YYYYmmdd-HHMMSS in local time.
+std::filesystem::path DefaultRunFolder(const std::string& name, absl::Time now);
+
+}  // namespace slackline::cli

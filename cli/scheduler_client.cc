@@ -1,0 +1,43 @@
+#include "cli/scheduler_client.h"
+
+#include "common/rpc/channel.h"
+
+namespace slackline::cli {
+namespace {
+
+// The scheduler is on this machine or near; an order that takes longer than this will not arrive.
+constexpr absl::Duration kOrderTimeout = absl::Seconds(2);
+
+}  // namespace
+
+SchedulerClient::SchedulerClient(const std::string& address)
+    : stub_(wire::Scheduler::NewStub(rpc::ControlChannel(address))) {}
+
+absl::StatusOr<wire::GetStatusReply> SchedulerClient::GetStatus(absl::Duration timeout) {
+  wire::GetStatusReply reply;
+  const auto context = rpc::ContextWithTimeout(timeout);
+  const absl::Status status = rpc::FromGrpc(stub_->GetStatus(context.get(), {}, &reply));
+  if (!status.ok()) return status;
+  return reply;
+}
+
+absl::Status SchedulerClient::StopJob(const std::string& reason, bool failed) {
+  wire::StopJobRequest request;
+  request.set_reason(reason);
+  request.set_failed(failed);
+  wire::StopJobReply reply;
+  return rpc::FromGrpc(stub_->StopJob(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
+}
+
+absl::Status SchedulerClient::ReportExit(uint64_t job, wire::MemberRole role, const std::string& name,
+                                         const std::string& reason) {
+  wire::ReportExitRequest request;
+  request.set_job(job);
+  request.set_role(role);
+  request.set_name(name);
+  request.set_reason(reason);
+  wire::ReportExitReply reply;
+  return rpc::FromGrpc(stub_->ReportExit(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
+}
+
+}  // namespace slackline::cli

@@ -1,0 +1,29 @@
+// What the command line asks of a scheduler. Every call gives up after a short while.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "scheduler.grpc.pb.h"
+
+namespace slackline::cli {
+
+// Thread-safety: safe.
+class SchedulerClient {
+ public:
+  // `address` is host:port. Connects on first use.
+  explicit SchedulerClient(const std::string& address);
+
+  absl::StatusOr<wire::GetStatusReply> GetStatus(absl::Duration timeout);
+  // Asks for the end of the run in good order.
+  absl::Status StopJob(const std::string& reason, bool failed);
+  // Says that a process has ended, so that nobody waits for its heartbeats to stop.
+  absl::Status ReportExit(uint64_t job, wire::MemberRole role, const std::string& name, const std::string& reason);
+
+ private:
+  const std::unique_ptr<wire::Scheduler::Stub> stub_;
+};
+
+}  // namespace slackline::cli

@@ -1,0 +1,27 @@
+// `slackline train`: the whole run from one job file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace slackline::cli {
+
+// Exit codes of all programs.
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitWrongUse = 2;
+
+struct TrainOptions {
+  // As the user called this program; for the commands that are proposed at the end.
+  std::string program = "slackline";
+  std::string job_file;
+  std::vector<std::string> overrides;
+  // Empty: as the job says.
+  std::string run_folder;
+  bool quiet = false;
+};
+
+// Starts the cluster, shows its progress, ends it, and reports. Returns the exit code.
+int Train(const TrainOptions& options);
+
+}  // namespace slackline::cli

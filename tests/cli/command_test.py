@@ -1,0 +1,134 @@
+"""The `slackline` command from outside: exit codes and messages of what needs no cluster.
+
+    command_test.py SLACKLINE EXAMPLES_FOLDER
+"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SLACKLINE = ""
+EXAMPLES = pathlib.Path()
+
+
+def run(*arguments, program=None, cwd=None):
+    return subprocess.run([program or SLACKLINE, *map(str, arguments)], capture_output=True, text=True, timeout=60,
+                          cwd=cwd)
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, text):
+        path = self.folder / "job.yaml"
+        path.write_text(text)
+        return path
+
+    def test_every_example_is_valid(self):
+        examples = sorted(EXAMPLES.glob("*.yaml"))
+        self.assertGreaterEqual(len(examples), 4)
+        for example in examples:
+            with self.subTest(example.name):
+                result = run("check", example)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assertTrue(result.stdout.endswith(f"# OK: {example} is a valid job.\n"))
+
+    def test_what_check_prints_is_a_valid_job_that_prints_the_same(self):
+        first = run("check", self.write("model: {kind: cnn}\n"), "--set", "optimizer.lr=0.1")
+        self.assertIn("  lr: 0.1\n", first.stdout)
+        second = run("check", self.write(first.stdout))
+        self.assertEqual(second.stdout, first.stdout)
+
+    def test_mistakes_are_wrong_use_with_their_line(self):
+        job = self.write("optimizer:\n  lr: fast\nepochs: 3\n")
+        for command in ("check", "train"):
+            with self.subTest(command):
+                result = run(command, job, cwd=self.folder)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn(f"{job}:2: optimizer.lr: found 'fast'; allowed is a number from 0 to 1000",
+                              result.stderr)
+                self.assertIn(f"{job}:3: found the unknown key 'epochs'; did you mean 'training.epochs'?",
+                              result.stderr)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
+
+    def test_wrong_flags_are_wrong_use(self):
+        for arguments in ((), ("dance",), ("train",), ("check", "a", "b"), ("train", "a", "--fast"),
+                          ("status", "nonsense"), ("check", self.folder / "missing.yaml"), ("check", self.folder)):
+            with self.subTest(arguments):
+                result = run(*arguments)
+                self.assertEqual(result.returncode, 2)
+                self.assertNotEqual(result.stderr, "")
+
+    def test_help_has_examples(self):
+        for command in ("train", "check", "status"):
+            result = run(command, "--help")
+            self.assertEqual(result.returncode, 0)
+            self.assertRegex(result.stdout, rf"Examples\n  slackline {command} ")
+        self.assertEqual(run("--help").returncode, 0)
+
+    def test_version_tells_the_build(self):
+        result = run("--version")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout, r"^slackline \d+\.\d+\.\d+ \([^,]+, \w+ [\d.]+, \w*\)\n$")
+
+    def test_missing_programs_are_named(self):
+        alone = self.folder / "bin" / "slackline"
+        alone.parent.mkdir()
+        shutil.copy(SLACKLINE, alone)
+        job = self.write(f"data: {{path: {self.folder}}}\n")
+        result = run("train", job, program=alone, cwd=self.folder)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"found no slackline-scheduler, slackline-ps, slackline-worker in {alone.parent}", result.stderr)
+
+    def test_missing_data_is_named_before_anything_starts(self):
+        result = run("train", self.write("data: {path: nowhere}\n"), cwd=self.folder)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"data.path: found no folder {self.folder}/nowhere", result.stderr)
+
+    def test_a_run_folder_with_files_is_refused(self):
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name in ("slackline-scheduler", "slackline-ps", "slackline-worker"):
+            (programs / name).symlink_to("/bin/false")
+        shutil.copy(SLACKLINE, programs / "slackline")
+        job = self.write(f"data: {{path: {self.folder}}}\n")
+        result = run("train", job, "--run-folder", self.folder, program=programs / "slackline")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("found files in it; allowed is a new or an empty folder", result.stderr)
+
+    def test_a_scheduler_that_dies_at_start_is_named_with_its_last_words(self):
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name in ("slackline-ps", "slackline-worker"):
+            (programs / name).symlink_to("/bin/false")
+        scheduler = programs / "slackline-scheduler"
+        scheduler.write_text("#!/bin/sh\necho no memory today >&2\nexit 1\n")
+        scheduler.chmod(0o755)
+        shutil.copy(SLACKLINE, programs / "slackline")
+        job = self.write(f"data: {{path: {self.folder}}}\n")
+        result = run("train", job, "--run-folder", self.folder / "run", program=programs / "slackline")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"scheduler \(process \d+\) died: exit code 1; its last words:\n"
+                                        r"    no memory today\n")
+        self.assertIn(f"the logs are in {self.folder}/run/logs", result.stderr)
+
+    def test_status_of_a_folder_that_is_no_run(self):
+        result = run("status", self.folder)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("a run folder?", result.stderr)
+
+    def test_status_of_a_run_that_has_ended(self):
+        (self.folder / "scheduler.address").write_text("127.0.0.1:1\n")
+        result = run("status", self.folder)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no scheduler answers at 127.0.0.1:1", result.stderr)
+
+
+if __name__ == "__main__":
+    SLACKLINE, EXAMPLES = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2])
+    unittest.main(argv=sys.argv[:1], verbosity=1)

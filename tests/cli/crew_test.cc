@@ -1,0 +1,161 @@
+#include "cli/crew.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace slackline::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+class CrewTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/crew_test_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    absl::StatusOr<RunFolder> folder = RunFolder::Create(root_ / "run");
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    folder_.emplace(*std::move(folder));
+    crew_.emplace(*folder_, signals_);
+  }
+  void TearDown() override {
+    crew_.reset();
+    std::filesystem::remove_all(root_);
+  }
+
+  void Start(Role role, const std::string& name, const std::string& script) {
+    const absl::Status status = crew_->Start(role, name, {"/bin/sh", "-c", script});
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  std::vector<Crew::End> ReapOne() {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (absl::Now() < deadline) {
+      std::vector<Crew::End> ends = crew_->Reap();
+      if (!ends.empty()) return ends;
+      signals_.Wait(deadline - absl::Now());
+    }
+    return {};
+  }
+
+  // A child that says that its trap is set by making a file.
+  void StartStubborn(const std::string& name) {
+    const std::filesystem::path ready = root_ / (name + ".ready");
+    Start(Role::kServer, name, "trap '' TERM; : > " + ready.string() + "; while :; do read x < /dev/zero; done");
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (!std::filesystem::exists(ready) && absl::Now() < deadline) signals_.Wait(absl::Milliseconds(5));
+    ASSERT_TRUE(std::filesystem::exists(ready));
+  }
+
+  nlohmann::json Records() const {
+    std::ifstream in(folder_->path() / "processes.json");
+    return nlohmann::json::parse(in);
+  }
+
+  std::filesystem::path root_;
+  SignalQueue signals_;
+  std::optional<RunFolder> folder_;
+  std::optional<Crew> crew_;
+};
+
+constexpr char kForever[] = "exec tail -f /dev/null";
+
+TEST_F(CrewTest, ADeathIsToldOnceWithItsLastWords) {
+  Start(Role::kWorker, "worker-1", "echo first; echo 'no such tensor' >&2; exit 1");
+  const std::vector<Crew::End> ends = ReapOne();
+  ASSERT_EQ(ends.size(), 1);
+  EXPECT_EQ(ends[0].Describe(), "worker-1 (process " + std::to_string(ends[0].pid) +
+                                    ") died: exit code 1; its last words:\n    first\n    no such tensor");
+  EXPECT_THAT(crew_->Reap(), IsEmpty());
+}
+
+TEST_F(CrewTest, ARestartIsCountedAndKeepsTheLog) {
+  Start(Role::kWorker, "worker-1", "echo one; exit 1");
+  ASSERT_EQ(ReapOne().size(), 1);
+  Start(Role::kWorker, "worker-1", "echo two; exit 1");
+  const std::vector<Crew::End> ends = ReapOne();
+  ASSERT_EQ(ends.size(), 1);
+  EXPECT_EQ(ends[0].last_words, "one\ntwo");
+  const nlohmann::json records = Records();
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records[0]["restarts"], 1);
+  EXPECT_EQ(records[0]["state"], "exit code 1");
+}
+
+TEST_F(CrewTest, ProcessesAreOnRecord) {
+  Start(Role::kScheduler, "scheduler", kForever);
+  Start(Role::kServer, "ps-1", kForever);
+  const nlohmann::json records = Records();
+  ASSERT_EQ(records.size(), 2);
+  EXPECT_EQ(records[1]["name"], "ps-1");
+  EXPECT_EQ(records[1]["role"], "ps");
+  EXPECT_EQ(records[1]["state"], "running");
+  EXPECT_EQ(::kill(records[1]["pid"].get<pid_t>(), 0), 0);
+}
+
+TEST_F(CrewTest, StopAsksAndEndsTheSchedulerLast) {
+  const std::string order = (root_ / "order").string();
+  for (const auto& [role, name] : {std::pair(Role::kScheduler, "scheduler"), std::pair(Role::kWorker, "worker-1")}) {
+    const std::string ready = (root_ / name).string();
+    Start(role, name,
+          "trap 'echo " + std::string(name) + " >> " + order + "; exit 0' TERM; : > " + ready +
+              "; tail -f /dev/null & wait; kill $!");
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (!std::filesystem::exists(ready) && absl::Now() < deadline) signals_.Wait(absl::Milliseconds(5));
+  }
+  EXPECT_THAT(crew_->Stop({.leave = absl::ZeroDuration(), .terminate = kPatience}), IsEmpty());
+  EXPECT_EQ(crew_->Running(), 0);
+  std::ostringstream text;
+  text << std::ifstream(order).rdbuf();
+  EXPECT_EQ(text.str(), "worker-1\nscheduler\n");
+}
+
+TEST_F(CrewTest, WhoDoesNotLeaveIsKilledAndNamed) {
+  StartStubborn("ps-1");
+  const std::vector<std::string> said =
+      crew_->Stop({.leave = absl::ZeroDuration(), .terminate = absl::Milliseconds(50)});
+  ASSERT_EQ(said.size(), 1);
+  EXPECT_THAT(said[0], HasSubstr("ps-1 (process "));
+  EXPECT_THAT(said[0], HasSubstr("did not leave in time and was killed"));
+  EXPECT_EQ(crew_->Running(), 0);
+}
+
+TEST_F(CrewTest, ASecondStopSignalKillsAtOnce) {
+  StartStubborn("ps-1");
+  ASSERT_EQ(::raise(SIGINT), 0);
+  const std::vector<std::string> said = crew_->Stop({.leave = absl::Hours(1), .terminate = absl::Hours(1)});
+  ASSERT_EQ(said.size(), 1);
+  EXPECT_THAT(said[0], HasSubstr("did not leave at once and was killed"));
+}
+
+TEST(RunFolder, RefusesAFolderWithFiles) {
+  std::string pattern = ::testing::TempDir() + "/run_folder_XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  EXPECT_TRUE(RunFolder::Create(pattern).ok()) << "an empty one is fine";
+  const absl::Status status = RunFolder::Create(pattern).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(status));
+  EXPECT_EQ(status.message(), "run folder " + pattern + ": found files in it; allowed is a new or an empty folder");
+  std::filesystem::remove_all(pattern);
+}
+
+TEST(RunFolder, TheDefaultNamesJobAndTime) {
+  const absl::Time now = absl::FromCivil(absl::CivilSecond(2025, 1, 31, 12, 0, 5), absl::LocalTimeZone());
+  EXPECT_EQ(DefaultRunFolder("trial", now), "runs/trial-20250131-120005");
+}
+
+}  // namespace
+}  // namespace slackline::cli

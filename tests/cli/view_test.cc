@@ -1,0 +1,198 @@
+// Golden text: what a person sees.
+#include <cstdio>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/progress.h"
+#include "cli/report.h"
+
+namespace slackline::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+wire::GetStatusReply Training() {
+  wire::GetStatusReply status;
+  status.set_name("trial");
+  status.set_state(wire::JOB_TRAINING);
+  status.set_epoch(2);
+  status.set_epochs(5);
+  status.set_samples_done(129000);
+  status.set_samples_total(300000);
+  status.set_samples_per_second(61234.4);
+  status.set_loss(0.41234);
+  status.set_train_accuracy(0.8514);
+  status.set_slack(3);
+  status.set_seconds_left(42.4);
+  status.set_elapsed_seconds(7.25);
+  return status;
+}
+
+TEST(RenderProgress, FitsTheWidth) {
+  const wire::GetStatusReply status = Training();
+  const std::pair<int, const char*> kGolden[] = {
+      {120,
+       "epoch 2/5 [==========              ]  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left"},
+      {100, "epoch 2/5 [======         ]  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left"},
+      {79, "epoch 2/5  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3"},
+      {40, "epoch 2/5  43 %  61,234 samples/s"},
+      {20, "epoch 2/5  43 %"},
+      {9, "epoch 2/5"},
+      {0, ""},
+  };
+  for (const auto& [width, line] : kGolden) EXPECT_EQ(RenderProgress(status, width), line) << width;
+  for (int width = 0; width < 200; ++width) {
+    EXPECT_LE(RenderProgress(status, width).size(), static_cast<size_t>(width));
+  }
+}
+
+TEST(RenderProgress, SaysWhatItWaitsFor) {
+  wire::GetStatusReply status;
+  status.set_state(wire::JOB_STARTING);
+  EXPECT_EQ(RenderProgress(status, 80), "starting");
+  status.set_reason("1 of 2 workers are there");
+  EXPECT_EQ(RenderProgress(status, 80), "starting: 1 of 2 workers are there");
+}
+
+TEST(RenderProgress, NothingIsKnownYet) {
+  wire::GetStatusReply status;
+  status.set_state(wire::JOB_TRAINING);
+  status.set_epoch(1);
+  status.set_epochs(5);
+  EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 1/5   0 %  0 samples/s  loss 0.000  accuracy 0.0 %  slack 0");
+}
+
+TEST(RenderTime, HoursMinutesSeconds) {
+  EXPECT_EQ(RenderTime(0), "0:00");
+  EXPECT_EQ(RenderTime(59.6), "1:00");
+  EXPECT_EQ(RenderTime(3723), "1:02:03");
+  EXPECT_EQ(RenderTime(-1), "0:00");
+}
+
+TEST(RenderCount, GroupsOfThree) {
+  EXPECT_EQ(RenderCount(0), "0");
+  EXPECT_EQ(RenderCount(999.4), "999");
+  EXPECT_EQ(RenderCount(1000), "1,000");
+  EXPECT_EQ(RenderCount(1234567), "1,234,567");
+}
+
+// What a Progress wrote to its stream.
+class Written {
+ public:
+  Written() : file_(std::tmpfile()) {}
+  ~Written() { std::fclose(file_); }
+  std::FILE* file() { return file_; }
+  std::string text() {
+    std::rewind(file_);
+    std::string text;
+    for (int letter; (letter = std::fgetc(file_)) != EOF;) text += static_cast<char>(letter);
+    return text;
+  }
+
+ private:
+  std::FILE* const file_;
+};
+
+TEST(Progress, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
+  Written out;
+  Progress progress(out.file(), /*tty=*/false, /*quiet=*/false);
+  const absl::Time start = absl::UnixEpoch();
+  wire::GetStatusReply status = Training();
+  progress.Show(status, start);
+  progress.Show(status, start + absl::Seconds(1));
+  status.set_epoch(3);
+  progress.Show(status, start + absl::Seconds(2));
+  progress.Show(status, start + absl::Seconds(6.9));
+  progress.Show(status, start + absl::Seconds(7));
+  const std::string figures = "  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n";
+  EXPECT_EQ(out.text(),
+            "   7.2 s  epoch 2/5" + figures + "   7.2 s  epoch 3/5" + figures + "   7.2 s  epoch 3/5" + figures);
+}
+
+TEST(Progress, EventsAreShownOnceAboveTheLine) {
+  Written out;
+  Progress progress(out.file(), /*tty=*/true, /*quiet=*/false);
+  wire::GetStatusReply status = Training();
+  status.add_events("worker-2 joined");
+  status.set_event_count(7);
+  progress.Show(status, absl::UnixEpoch());
+  progress.Show(status, absl::UnixEpoch());
+  status.add_events("worker-2 died");
+  status.set_event_count(8);
+  progress.Show(status, absl::UnixEpoch());
+  progress.Clear();
+  const std::string line = "\r\x1b[K" + RenderProgress(status, 79);
+  EXPECT_EQ(out.text(), "worker-2 joined\n" + line + line + "\r\x1b[Kworker-2 died\n" + line + "\r\x1b[K");
+}
+
+TEST(Progress, QuietShowsOnlyWhatIsSaid) {
+  Written out;
+  Progress progress(out.file(), /*tty=*/true, /*quiet=*/true);
+  wire::GetStatusReply status = Training();
+  status.add_events("worker-2 joined");
+  status.set_event_count(1);
+  progress.Show(status, absl::UnixEpoch());
+  progress.Say("said");
+  EXPECT_EQ(out.text(), "said\n");
+}
+
+TEST(Report, EvaluationIsATable) {
+  wire::EvaluationReport evaluation;
+  evaluation.set_epoch(5);
+  evaluation.set_samples(10000);
+  evaluation.set_loss(0.33125);
+  evaluation.set_accuracy(0.8812);
+  for (const auto& [name, precision] : {std::pair("T-shirt/top", 0.8), std::pair("Ankle boot", 0.9)}) {
+    wire::ClassReport& row = *evaluation.add_classes();
+    row.set_name(name);
+    row.set_samples(5000);
+    row.set_precision(precision);
+    row.set_recall(0.75);
+    row.set_f1(0.5);
+  }
+  evaluation.set_precision_macro(0.85);
+  evaluation.set_recall_macro(0.75);
+  evaluation.set_f1_macro(0.5);
+  evaluation.set_f1_micro(0.8812);
+  evaluation.set_f1_weighted(0.6);
+  EXPECT_EQ(RenderEvaluation(evaluation),
+            "Test accuracy 88.12 %  (loss 0.3312, 10,000 images, after 5 epochs)\n"
+            "\n"
+            "  class                  images  precision   recall       F1\n"
+            "  T-shirt/top              5000      0.800    0.750    0.500\n"
+            "  Ankle boot               5000      0.900    0.750    0.500\n"
+            "  mean (macro)                       0.850    0.750    0.500\n"
+            "  all (micro)                        0.881    0.881    0.881\n"
+            "  by images (weighted)               0.850    0.881    0.600\n");
+}
+
+TEST(Report, StatusNamesEveryMember) {
+  wire::GetStatusReply status = Training();
+  wire::MemberStatus& member = *status.add_members();
+  member.set_role(wire::MEMBER_ROLE_WORKER);
+  member.set_name("worker-2");
+  member.set_state("dead");
+  member.set_reason("killed by signal 9");
+  member.set_clock(17);
+  member.set_samples(1088);
+  member.set_silent_ms(5100);
+  EXPECT_EQ(RenderStatus(status),
+            "job trial: training\n"
+            "   7.2 s  epoch 2/5  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n"
+            "\n"
+            "  member           state         clock      samples  samples/s   silent  address\n"
+            "  worker-2         dead             17        1,088          0    5.1 s   (killed by signal 9)\n");
+}
+
+TEST(Report, NextStepsChangeOneThing) {
+  job::Job job;
+  EXPECT_THAT(RenderNext(job, "bin/slackline train j.yaml", "runs/a"),
+              HasSubstr("  bin/slackline train j.yaml --set consistency.mode=bsp  # "));
+  job.mutable_consistency()->set_mode(job::Consistency::BSP);
+  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.mode=async"));
+}
+
+}  // namespace
+}  // namespace slackline::cli

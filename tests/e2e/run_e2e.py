@@ -1,0 +1,333 @@
+"""The whole system from outside: trains Fashion-MNIST with real processes, kills some of them, reads what is left.
+
+    run_e2e.py --programs BIN_FOLDER [--twin TWIN.PY --python PYTHON_WITH_TORCH] [--patience FACTOR] [TEST...]
+
+Exits with 77 (skipped) where the programs or the data are not there.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from slackline_run import Programs, TrainRun
+
+DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
+NEEDED = ("slackline", "slackline-scheduler", "slackline-ps", "slackline-worker")
+# Columns that every metrics.csv has; there may be more.
+COLUMNS = {"time_s", "epoch", "step", "loss", "accuracy", "samples_per_second", "staleness_mean", "staleness_max",
+           "slack"}
+
+OPTIONS = argparse.Namespace()
+
+MLP = """
+name: e2e
+optimizer: {lr: 0.1, schedule: {kind: cosine}}
+output: {report_every_ms: 50}
+worker: {threads: 1}
+"""
+# Long enough to die in, short enough to wait for.
+SMALL = MLP + """
+data: {train_images_max: 6000}
+training: {epochs: 40, evaluate_every_epochs: 0}
+"""
+
+
+class EndToEnd(unittest.TestCase):
+    def setUp(self):
+        root = tempfile.TemporaryDirectory(prefix="slackline-e2e-")
+        self.addCleanup(root.cleanup)
+        self.root = pathlib.Path(root.name)
+        self.programs = Programs(OPTIONS.programs, OPTIONS.patience)
+
+    def train(self, yaml, *settings):
+        job = self.root / "job.yaml"
+        job.write_text(yaml)
+        run = TrainRun(self.programs, self.root, job, settings)
+        self.addCleanup(run.close)
+        return run
+
+    def finish(self, run, code):
+        self.assertEqual(run.wait(), code, run.diagnosis())
+        self.programs.wait_for("the end of all processes", lambda: not run.leftovers(), 10)
+
+    def check(self, yaml, least, *settings):
+        """Trains to an accuracy of `least`."""
+        run = self.train(yaml, *settings)
+        self.finish(run, 0)
+        accuracy = self.accuracy(run)
+        print(f"{self.id()}: {100 * accuracy:.2f} %", flush=True)
+        self.assertGreaterEqual(accuracy, least, run.diagnosis())
+
+    def accuracy(self, run):
+        """What the final table says, as a fraction."""
+        found = re.search(r"Test accuracy ([\d.]+) %", run.stdout())
+        self.assertIsNotNone(found, run.diagnosis())
+        return float(found.group(1)) / 100
+
+
+class Learning(EndToEnd):
+    """Models, optimizers and modes learn; on few images, and quickly."""
+
+    def test_async(self):
+        self.check(SMALL, 0.80, "consistency.mode=async", "training.epochs=10")
+
+    def test_bsp_with_three_servers(self):
+        self.check(SMALL, 0.80, "consistency.mode=bsp", "training.epochs=10", "cluster.servers=3")
+
+    def test_adamw_with_three_workers(self):
+        self.check(SMALL, 0.80, "optimizer={kind: adamw, lr: 0.001}", "cluster.workers=3",
+                   "training.epochs=10")
+
+    def test_two_devices_a_worker(self):
+        self.check(SMALL, 0.80, "worker.devices=[cpu, cpu]", "cluster.workers=1", "training.epochs=10")
+
+    def test_cnn_with_batch_norm(self):
+        self.check(SMALL, 0.75, "model={kind: cnn, filters: [8, 16], hidden: [64], batch_norm: true}",
+                   "training.epochs=4", "optimizer.lr=0.05")
+
+
+class Accuracy(EndToEnd):
+    """What the models reach on all 60,000 images in 5 epochs, in each mode."""
+
+    def test_async(self):
+        self.check(MLP, 0.875, "consistency.mode=async")
+
+    def test_ssp(self):
+        self.check(MLP, 0.875, "consistency.mode=ssp")
+
+    def test_bsp(self):
+        self.check(MLP, 0.875, "consistency.mode=bsp", "training.batch_size=32")
+
+    def test_cnn(self):
+        self.check(MLP, 0.91, "model.kind=cnn", "optimizer={kind: adam, lr: 0.001}", "training.epochs=5")
+
+
+class Results(EndToEnd):
+    def test_the_run_folder_is_complete_and_the_weights_are_the_reported_ones(self):
+        run = self.train(SMALL, "training.epochs=4", "training.evaluate_every_epochs=1")
+        self.finish(run, 0)
+        names = {path.name for path in run.folder.iterdir()}
+        self.assertLessEqual({"job.yaml", "metrics.csv", "model.safetensors", "report.json", "logs"}, names)
+        self.assertTrue(list(run.folder.rglob("events.out.tfevents.*")), names)
+        logs = {path.stem for path in (run.folder / "logs").iterdir()}
+        self.assertEqual(logs, {"scheduler", "ps-1", "ps-2", "worker-1", "worker-2"})
+        self.assertEqual({entry["state"] for entry in run.members().values()}, {"exit code 0"})
+        self.check_job(run)
+        self.check_twin(run)
+        self.check_rows(run)
+
+    def check_rows(self, run):
+        rows = run.rows()
+        self.assertGreater(len(rows), 1)
+        self.assertLessEqual(COLUMNS, set(rows[0]))
+        for column in ("time_s", "step", "samples"):
+            values = [float(row[column]) for row in rows]
+            self.assertEqual(values, sorted(values), f"{column} never falls")
+        last = rows[-1]
+        # What was trained since the last heartbeats before the end may be missing.
+        self.assertGreaterEqual(int(last["samples"]), 0.75 * 4 * 6000)
+        self.assertLessEqual(int(last["samples"]), 4 * 6000)
+        self.assertLess(float(last["loss"]), float(next(row["loss"] for row in rows if row["loss"])))
+        self.assertLessEqual(max(int(row["slack"]) for row in rows), 5, "ssp's bound of 4, seen between two clocks")
+
+    def check_job(self, run):
+        check = subprocess.run([self.programs.path("slackline"), "check", run.folder / "job.yaml"],
+                               capture_output=True, text=True, timeout=60)
+        self.assertEqual(check.returncode, 0, check.stderr)
+        self.assertTrue(check.stdout.startswith((run.folder / "job.yaml").read_text()))
+
+    def check_twin(self, run):
+        if not OPTIONS.twin:
+            return
+        report = json.loads((run.folder / "report.json").read_text())
+        self.assertAlmostEqual(report["accuracy"], self.accuracy(run), 4)
+        twin = subprocess.run([OPTIONS.python, OPTIONS.twin, "evaluate", run.folder / "model.safetensors", "--kind",
+                               "mlp", "--data", DATA, "--expect-accuracy", str(report["accuracy"])],
+                              capture_output=True, text=True, timeout=300)
+        self.assertEqual(twin.returncode, 0, twin.stdout + twin.stderr)
+
+
+class WorkerDeath(EndToEnd):
+    """kill -9 of a worker in the middle: the rest finish."""
+
+    def check_worker_death(self, mode):
+        run = self.train(SMALL, f"consistency.mode={mode}")
+        run.wait_for_training()
+        run.kill("worker-2")
+        self.finish(run, 0)
+        self.assertRegex(run.stdout(), r"worker-2 \(process \d+\) died: killed by signal 9")
+        self.assertIn("epoch 40 of 40 is complete", run.stdout(), "its data went to others")
+        self.assertGreaterEqual(self.accuracy(run), 0.80)
+
+    def test_in_bsp(self):
+        self.check_worker_death("bsp")
+
+    def test_in_ssp(self):
+        self.check_worker_death("ssp")
+
+
+class Deaths(EndToEnd):
+    """Other deaths: each is named, and none becomes a hang."""
+
+    def test_a_worker_is_started_again(self):
+        run = self.train(SMALL, "cluster.worker_restarts_max=1")
+        run.wait_for_training()
+        first = run.members()["worker-2"]["pid"]
+        run.kill("worker-2")
+        self.programs.wait_for("a new worker-2", lambda: run.members()["worker-2"]["pid"] != first, 30, run.process)
+        self.finish(run, 0)
+        self.assertIn("worker-2 is started again (restart 1 of 1", run.stdout())
+        self.assertEqual(run.members()["worker-2"]["restarts"], 1)
+
+    def test_all_workers_die(self):
+        run = self.train(SMALL)
+        run.wait_for_training()
+        run.kill("worker-1")
+        run.kill("worker-2")
+        self.finish(run, 1)
+        self.assertIn("worker-2 (process", run.stdout())
+        self.assertRegex(run.stderr(), "failed: .*worker")
+
+    def check_fatal(self, name):
+        run = self.train(SMALL)
+        run.wait_for_training()
+        run.kill(name)
+        self.finish(run, 1)
+        self.assertRegex(run.stderr(), rf"failed: {name} \(process \d+\) died: killed by signal 9")
+        self.assertIn("the logs are in", run.stderr())
+
+    def test_a_server_dies(self):
+        self.check_fatal("ps-1")
+
+    def test_the_scheduler_dies(self):
+        self.check_fatal("scheduler")
+
+
+class Stopping(EndToEnd):
+    def check_stop(self, number):
+        run = self.train(SMALL, "training.epochs=4000")
+        run.wait_for_training()
+        run.process.send_signal(number)
+        self.finish(run, 1)
+        self.assertIn("slackline: stopped", run.stderr())
+        self.assertNotIn("was killed", run.stdout(), "they leave in good order")
+
+    def test_ctrl_c(self):
+        self.check_stop(signal.SIGINT)
+
+    def test_terminate(self):
+        self.check_stop(signal.SIGTERM)
+
+    def test_ctrl_c_while_starting(self):
+        run = self.train(SMALL)
+        self.programs.wait_for("the scheduler", run.members, 60, run.process)
+        run.process.send_signal(signal.SIGINT)
+        self.finish(run, 1)
+
+    def test_nothing_outlives_a_killed_slackline(self):
+        run = self.train(SMALL, "training.epochs=4000")
+        run.wait_for_training()
+        run.process.kill()
+        run.process.wait()
+        self.programs.wait_for("the end of the children", lambda: not run.leftovers(), 30)
+
+    def test_status_of_a_live_run(self):
+        run = self.train(SMALL, "training.epochs=4000")
+        run.wait_for_training()
+        status = subprocess.run([self.programs.path("slackline"), "status", run.folder], capture_output=True,
+                                text=True, timeout=60)
+        self.assertEqual(status.returncode, 0, status.stderr)
+        self.assertIn("job e2e: training", status.stdout)
+        for name in ("ps-1", "ps-2", "worker-1", "worker-2"):
+            self.assertRegex(status.stdout, rf"(?m)^  {name} +live ")
+
+
+class ByHand(EndToEnd):
+    """The programs one by one, as on several machines."""
+
+    def start(self, name, *arguments):
+        log = open(self.root / f"{name}.log", "wb")
+        self.addCleanup(log.close)
+        process = subprocess.Popen([self.programs.path(arguments[0]), *map(str, arguments[1:])], stdout=log,
+                                   stderr=log, stdin=subprocess.DEVNULL)
+
+        def end():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+        self.addCleanup(end)
+        return process
+
+    def logs(self):
+        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}"
+                         for log in sorted(self.root.glob("*.log")))
+
+    def scheduler(self, job):
+        address = self.root / "address"
+        process = self.start("scheduler", "slackline-scheduler", job, "--run-folder", self.root / "run",
+                             "--address-file", address)
+        self.programs.wait_for("the scheduler's address", address.exists, 30, process)
+        return process, address.read_text().strip()
+
+    def test_one_by_one(self):
+        job = self.root / "job.yaml"
+        job.write_text(SMALL.replace("epochs: 40", "epochs: 4"))
+        processes = {}
+        processes["scheduler"], address = self.scheduler(job)
+        # Workers first: nobody depends on the order.
+        for name, program in (("worker-a", "slackline-worker"), ("ps-a", "slackline-ps"), ("ps-b", "slackline-ps"),
+                              ("worker-b", "slackline-worker")):
+            processes[name] = self.start(name, program, job, "--scheduler", address, "--name", name)
+        for name, process in processes.items():
+            self.programs.wait_for(f"the end of {name}\n{self.logs()}", lambda p=process: p.poll() is not None, 120)
+            self.assertEqual(process.returncode, 0, f"{name}\n{self.logs()}")
+        self.assertTrue((self.root / "run" / "model.safetensors").exists())
+
+    def test_a_worker_with_another_job_is_refused(self):
+        job = self.root / "job.yaml"
+        job.write_text(SMALL)
+        _, address = self.scheduler(job)
+        worker = self.start("worker", "slackline-worker", job, "--scheduler", address, "--set", "optimizer.lr=0.9")
+        self.programs.wait_for(f"the worker's end\n{self.logs()}", lambda: worker.poll() is not None, 60)
+        self.assertIn(worker.returncode, (1, 2))
+        self.assertRegex((self.root / "worker.log").read_text(), "job file")
+
+    def test_wrong_use(self):
+        job = self.root / "job.yaml"
+        job.write_text("optimizer: {lr: fast}\n")
+        for program in NEEDED[1:]:
+            extra = [] if program == "slackline-scheduler" else ["--scheduler", "127.0.0.1:1"]
+            for arguments in ([], [str(job), *extra], [str(job), "--no-such-flag"]):
+                with self.subTest(program, arguments=arguments):
+                    result = subprocess.run([self.programs.path(program), *arguments], capture_output=True, text=True,
+                                            timeout=60)
+                    self.assertEqual(result.returncode, 2, result.stderr)
+            version = subprocess.run([self.programs.path(program), "--version"], capture_output=True, text=True,
+                                     timeout=60)
+            self.assertEqual(version.returncode, 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", required=True, help="folder of the built programs")
+    parser.add_argument("--twin", default="", help="script that evaluates a run folder with PyTorch")
+    parser.add_argument("--python", default=sys.executable, help="Python that has torch")
+    parser.add_argument("--patience", type=float, default=1.0, help="factor on all deadlines")
+    parser.add_argument("tests", nargs="*", help="e.g. Deaths or Deaths.test_a_server_dies; default: all")
+    parser.parse_args(namespace=OPTIONS)
+    missing = [name for name in NEEDED if not os.access(pathlib.Path(OPTIONS.programs) / name, os.X_OK)]
+    if missing or not DATA.is_dir():
+        print("skipped: found no " + (", ".join(missing) if missing else str(DATA)))
+        return 77
+    return 0 if unittest.main(argv=[sys.argv[0], *OPTIONS.tests], verbosity=2, exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Runs of the built programs, as a user would start them. Every wait has a deadline and says what it waited for."""
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+
+
+class Programs:
+    """Where the programs are, and how patient to be with them (sanitizers are slow)."""
+
+    def __init__(self, folder, patience=1.0):
+        self.folder = pathlib.Path(folder).resolve()
+        self.patience = patience
+        self.next_look = threading.Event()
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def wait_for(self, what, condition, seconds=60, alive=None):
+        """The first truthy answer of `condition`. `alive` is a process without which it cannot come true."""
+        deadline = time.monotonic() + seconds * self.patience
+        while True:
+            last_chance = time.monotonic() > deadline or (alive is not None and alive.poll() is not None)
+            answer = condition()
+            if answer:
+                return answer
+            if last_chance:
+                raise AssertionError(f"waited in vain for {what}")
+            # What other processes write sends no event to us: look again soon.
+            self.next_look.wait(0.01)
+
+
+class TrainRun:
+    """One `slackline train`, in a folder of its own."""
+
+    def __init__(self, programs, root, job, settings=()):
+        self.programs = programs
+        self.folder = pathlib.Path(root) / "run"
+        self.out = pathlib.Path(root) / "stdout"
+        self.err = pathlib.Path(root) / "stderr"
+        command = [programs.path("slackline"), "train", str(job), "--run-folder", str(self.folder)]
+        for setting in settings:
+            command += ["--set", setting]
+        with open(self.out, "wb") as out, open(self.err, "wb") as err:
+            self.process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+
+    def stdout(self):
+        return self.out.read_text(errors="replace")
+
+    def stderr(self):
+        return self.err.read_text(errors="replace")
+
+    def rows(self):
+        """metrics.csv as dictionaries; a row that is being written is left out."""
+        path = self.folder / "metrics.csv"
+        if not path.exists():
+            return []
+        text = path.read_text()
+        return list(csv.DictReader(text[:text.rfind("\n") + 1].splitlines()))
+
+    def members(self):
+        """processes.json by name."""
+        path = self.folder / "processes.json"
+        return {entry["name"]: entry for entry in json.loads(path.read_text())} if path.exists() else {}
+
+    def wait_for_training(self, samples=1):
+        """Until so many samples were trained."""
+        self.programs.wait_for(f"{samples} trained samples\n{self.diagnosis()}",
+                               lambda: any(int(row["samples"]) >= samples for row in self.rows()), 120, self.process)
+
+    def kill(self, name, number=signal.SIGKILL):
+        os.kill(self.members()[name]["pid"], number)
+
+    def wait(self, seconds=180):
+        """The exit code."""
+        self.programs.wait_for(f"the end of slackline train\n{self.diagnosis()}",
+                               lambda: self.process.poll() is not None, seconds)
+        return self.process.returncode
+
+    def leftovers(self):
+        """Processes that still have this run's folder in their command line."""
+        return processes_with(str(self.folder))
+
+    def diagnosis(self):
+        """All that was said, for a test that failed."""
+        parts = [f"--- stdout\n{self.stdout()[-3000:]}", f"--- stderr\n{self.stderr()[-3000:]}"]
+        for log in sorted(self.folder.glob("logs/*.log")):
+            parts.append(f"--- {log.name}\n{log.read_text(errors='replace')[-1500:]}")
+        return "\n".join(parts)
+
+    def close(self):
+        """For the end of a test, however it ended: the kernel ends the children with their parent."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def processes_with(text):
+    """Process ids whose command line holds `text`."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if text.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            pass  # it has ended meanwhile
+    return found
