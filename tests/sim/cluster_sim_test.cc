@@ -86,7 +86,9 @@ TEST(ClusterSim, CatchesARestoredShardThatWaitsForClocksNobodyWillSendAgain) {
       << violation;
 }
 
-TEST(ClusterSim, TheSameSeedGivesTheSameHistory) { EXPECT_EQ(Simulate(OptionsOf(7)).events, Simulate(OptionsOf(7)).events); }
+TEST(ClusterSim, TheSameSeedGivesTheSameHistory) {
+  EXPECT_EQ(Simulate(OptionsOf(7)).events, Simulate(OptionsOf(7)).events);
+}
 
 bool Flag(const char* argument, const char* name, uint64_t* value) {
   absl::string_view text = argument;

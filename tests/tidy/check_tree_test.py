@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Each rule finds the mistake it is there for, and lets the right thing pass."""
+
+import unittest
+
+from check_tree import problems_of
+from tree import Tree
+
+SLEEP = "std::this_thread::sleep_" + "for(x);\n"
+
+# (what, files, the file that must be named; None where all is well)
+CASES = [
+    ("a process room may include common", {"ps/a.h": '#include "common/b.h"\n', "common/b.h": ""}, None),
+    ("a process room may not include another", {"ps/a.h": '#include "worker/b.h"\n', "worker/b.h": ""}, "ps/a.h"),
+    ("common may not include a process room", {"common/a.h": '#include "ps/b.h"\n', "ps/b.h": ""}, "common/a.h"),
+    ("an include beside the file is seen", {"common/x/a.h": '#include "../c/b.h"\n', "common/c/b.h": ""}, None),
+    ("tests may include a process room", {"tests/ps/a.cc": '#include "ps/b.h"\n', "ps/b.h": ""}, None),
+    ("programs may not include tests", {"cli/a.cc": '#include "tests/b.h"\n', "tests/b.h": ""}, "cli/a.cc"),
+    ("a new room must be declared", {"other/a.cc": ""}, "other/a.cc"),
+    ("worker/model may include torch", {"worker/model/a.cc": "#include <torch/torch.h>\n"}, None),
+    ("no other room may", {"worker/trainer.cc": "#include <ATen/ATen.h>\n"}, "worker/trainer.cc"),
+    ("torch and gRPC do not meet", {"bench/a.cc": "#include <torch/torch.h>\n#include <grpcpp/grpcpp.h>\n"},
+     "bench/a.cc"),
+    ("nor through our headers", {
+        "bench/a.cc": '#include "common/job_file.h"\n#include <c10/core/Device.h>\n',
+        "common/job_file.h": '#include "job.pb.h"\n'}, "bench/a.cc"),
+    ("the engine is pure", {"ps/consistency/e.h": "#include <mutex>\n"}, "ps/consistency/e.h"),
+    ("at any depth", {"ps/consistency/e.h": '#include "common/b.h"\n', "common/b.h": '#include "job.pb.h"\n'},
+     "ps/consistency/e.h"),
+    ("yaml-cpp only where the job file is read", {"cli/a.cc": "#include <yaml-cpp/yaml.h>\n"}, "cli/a.cc"),
+    ("spdlog only in logging", {"common/metrics.cc": "#include <spdlog/spdlog.h>\n"}, "common/metrics.cc"),
+    ("prometheus only in metrics", {"ps/a.cc": "#include <prometheus/counter.h>\n"}, "ps/a.cc"),
+    ("zlib only in the data room", {"worker/a.cc": "#include <zlib.h>\n"}, "worker/a.cc"),
+    ("gRPC only at the edges", {"scheduler/placement.cc": "#include <grpcpp/grpcpp.h>\n"}, "scheduler/placement.cc"),
+    ("no path of one machine", {"docs/a.md": "see /wor" + "k/x\n"}, "docs/a.md"),
+    ("no one's home", {"scripts/a": "/hom" + "e/me/x\n"}, "scripts/a"),
+    ("no host", {"scripts/a.txt": "--index-url http" + "s://wheels.somewhere.net/x\n"}, "scripts/a.txt"),
+    ("not without https either", {"docs/a.md": "from somewhere" + ".org\n"}, "docs/a.md"),
+    ("the licence's address may stand", {"LICENSE": "http://www.apache.org/licenses/\n"}, None),
+    ("settings do not come from the environment", {"ps/a.cc": 'std::getenv' + '("X");\n'}, "ps/a.cc"),
+    ("tests do not sleep", {"tests/a.cc": SLEEP}, "tests/a.cc"),
+    ("nor in Python", {"tests/a.py": "time.sle" + "ep(1)\n"}, "tests/a.py"),
+    ("a file ends in time", {"ps/a.cc": "\n" * 601}, "ps/a.cc"),
+    ("600 lines are allowed", {"ps/a.cc": "\n" * 600}, None),
+    ("a document's link leads somewhere", {"docs/a.md": "[b](../b.md)\n"}, "docs/a.md"),
+    ("and may lead to a folder", {"docs/a.md": "[b](../ps) `ps/a.{h,cc}` `ps/`\n", "ps/a.h": "", "ps/a.cc": ""}, None),
+    ("a document names files that exist", {"docs/a.md": "`ps/a.{h,cc}`\n", "ps/a.h": ""}, "docs/a.md"),
+    ("and tests and calls that exist", {
+        "docs/a.md": "`Slice.IsOne` `Scheduler.Stop`\n", "tests/a.cc": "TEST(Slice, IsTwo) {"}, "docs/a.md"),
+    ("which may be anywhere", {
+        "docs/a.md": "`Slice.IsOne` `Scheduler.Stop`\n", "tests/a.cc": "TEST_F(Slice, IsOne) {",
+        "protos/a.proto": "service Scheduler {\n  rpc Stop(A) returns (B);\n}\n"}, None),
+]
+
+
+class CheckTree(unittest.TestCase):
+    def test_each_rule_finds_its_mistake_and_nothing_else(self):
+        for what, files, culprit in CASES:
+            with self.subTest(what):
+                found = {problem.path for problem in problems_of(Tree(files))}
+                self.assertEqual(found, {culprit} if culprit else set())
+
+    def test_a_problem_names_its_line(self):
+        problems = list(problems_of(Tree({"ps/a.cc": "\n\n#include <zlib.h>\n"})))
+        self.assertEqual([(problem.path, problem.line) for problem in problems], [("ps/a.cc", 3)])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,64 @@
+"""Documents name files, tests and calls that exist."""
+
+import re
+
+from tree import Problem
+
+ROOMS = "protos|common|ps|worker|scheduler|cli|python|k8s|slurm|monitoring|tests|bench|docs|examples|scripts|cmake"
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+# `worker/client/session.h` and `worker/client/session.{h,cc}`; not a pattern such as `tests/<room>/`.
+QUOTED = re.compile(r"`((?:" + ROOMS + r")/[\w./{},-]*)`")
+# `Suite.Name` of a test, or `Service.Call` of a protocol.
+NAMED = re.compile(r"`([A-Z]\w+\.[A-Z]\w+)`")
+TEST = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
+SERVICE = re.compile(r"^service (\w+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"^\s*rpc (\w+)\(", re.MULTILINE)
+
+
+def expand(path):
+    """a.{h,cc} -> a.h a.cc"""
+    braces = re.search(r"\{([^}]*)\}", path)
+    if not braces:
+        return [path]
+    return [path[:braces.start()] + part + path[braces.end():] for part in braces.group(1).split(",")]
+
+
+def resolve(path, link):
+    parts = path.split("/")[:-1]
+    for part in link.split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in (".", ""):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def names_of(tree):
+    """Every test and every call, as Suite.Name and Service.Call."""
+    names = {f"{suite}.{test}" for _, text in tree.files(".cc") for suite, test in TEST.findall(text)}
+    for _, text in tree.files(".proto"):
+        for service, body in SERVICE.findall(text):
+            names.update(f"{service}.{call}" for call in CALL.findall(body))
+    return names
+
+
+def check(tree):
+    folders = tree.folders()
+    names = names_of(tree)
+    for path, text in tree.files(".md"):
+        for match in LINK.finditer(text):
+            if "://" in match.group(1):
+                continue
+            target = resolve(path, match.group(1))
+            if target is None or (target not in tree and target not in folders):
+                yield Problem(path, text.count("\n", 0, match.start()) + 1, f"links to {match.group(1)}: no such file")
+        for match in QUOTED.finditer(text):
+            for name in expand(match.group(1)):
+                if name not in tree and name.rstrip("/") not in folders:
+                    yield Problem(path, text.count("\n", 0, match.start()) + 1, f"names {name}: no such file")
+        for match in NAMED.finditer(text):
+            if match.group(1) not in names:
+                line = text.count("\n", 0, match.start()) + 1
+                yield Problem(path, line, f"names {match.group(1)}: no such test or call")

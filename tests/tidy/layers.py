@@ -1,0 +1,157 @@
+"""Who may include whom: the rules of the rooms, and the check that a tree keeps them.
+
+Every rule is data at the top of this file. A check takes a Tree and yields Problems; it knows nothing of ctest.
+"""
+
+import re
+
+from tree import Problem
+
+# Rooms of the tree, and the rooms that each may include. The three processes never include one another.
+PROCESS_ROOMS = ("ps", "worker", "scheduler")
+MAY_INCLUDE = {
+    "protos": {"protos"},
+    "common": {"common", "protos"},
+    "ps": {"ps", "common", "protos"},
+    "worker": {"worker", "common", "protos"},
+    "scheduler": {"scheduler", "common", "protos"},
+    "cli": {"cli", "common", "protos", *PROCESS_ROOMS},
+    "bench": {"bench", "common", "protos", *PROCESS_ROOMS},
+    "tests": {"tests", "cli", "common", "protos", *PROCESS_ROOMS},
+}
+
+# How an include names a third party.
+THIRD_PARTIES = {
+    "torch": re.compile(r"^(torch|ATen|c10)/"),
+    "grpc": re.compile(r"^(grpc|grpcpp)/|\.grpc\.pb\.h$"),
+    "protobuf": re.compile(r"^google/protobuf/|(?<!\.grpc)\.pb\.h$"),
+    "yaml-cpp": re.compile(r"^yaml-cpp/"),
+    "spdlog": re.compile(r"^spdlog/"),
+    "prometheus": re.compile(r"^prometheus/"),
+    "zlib": re.compile(r"^zlib\.h$"),
+    "nlohmann": re.compile(r"^nlohmann/"),
+    "cli11": re.compile(r"^CLI/"),
+    "gtest": re.compile(r"^(gtest|gmock)/"),
+    "benchmark": re.compile(r"^benchmark/"),
+}
+
+# Where each may be included: folders end in '/', files are patterns of whole paths. What a process room may not, no
+# test or bench of another room may either: they come in by name.
+ALLOWED = {
+    "torch": ["worker/model/.*", "tests/worker/.*", "bench/.*"],
+    "grpc": [
+        "common/rpc/.*", "tests/.*", "bench/.*", "cli/.*",
+        "ps/service/.*", "ps/main\\.cc",
+        "worker/client/.*", "worker/scheduler_[a-z]*\\.(h|cc)",
+        "scheduler/(service|server)[a-z_]*\\.(h|cc)", "scheduler/main\\.cc",
+    ],
+    "yaml-cpp": ["common/job/.*"],
+    "spdlog": ["common/logging\\.cc"],
+    "prometheus": ["common/metrics\\.cc"],
+    "zlib": ["worker/data/.*", "tests/worker/.*"],
+    "nlohmann": ["cli/run_folder\\.cc", "worker/evaluator\\.cc", "worker/model/safetensors\\.cc", "tests/.*"],
+    "cli11": ["cli/.*", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "bench/.*"],
+    "gtest": ["tests/.*"],
+    "benchmark": ["bench/.*"],
+}
+
+# Cores without I/O: nothing they include, at any depth, may be one of these.
+PURE = ["ps/consistency/.*", "scheduler/membership\\.(h|cc)", "worker/client/session\\.(h|cc)"]
+IMPURE_HEADERS = re.compile(
+    r"^(thread|mutex|condition_variable|atomic|future|chrono|fstream|iostream|filesystem|random|ctime)$"
+    r"|^absl/(synchronization|random)/|^(sys|unistd|netinet)")
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.MULTILINE)
+
+
+def matches(path, patterns):
+    return any(re.fullmatch(pattern, path) for pattern in patterns)
+
+
+def room_of(path):
+    return path.split("/", 1)[0]
+
+
+class Includes:
+    """The includes of a tree's C++ files; those that name a file of the tree, and all others."""
+
+    def __init__(self, tree):
+        self.direct = {}
+        for path, text in tree.files(".h", ".cc"):
+            self.direct[path] = [
+                (self._resolve(path, match.group(1), tree), text.count("\n", 0, match.start()) + 1)
+                for match in INCLUDE.finditer(text)
+            ]
+
+    @staticmethod
+    def _resolve(path, name, tree):
+        if name in tree:
+            return name
+        beside = path.rsplit("/", 1)[0] + "/" + name
+        return beside if beside in tree else name
+
+    def reach(self, path):
+        """Every name that `path` includes at any depth, with the chain that leads to it."""
+        chains = {}
+        work = [(name, [name]) for name, _ in self.direct.get(path, [])]
+        while work:
+            name, chain = work.pop()
+            if name in chains:
+                continue
+            chains[name] = chain
+            work.extend((further, chain + [further]) for further, _ in self.direct.get(name, []))
+        return chains
+
+
+def third_party_of(name):
+    return next((party for party, pattern in THIRD_PARTIES.items() if pattern.search(name)), None)
+
+
+def check_rooms(tree, includes):
+    for path, names in includes.direct.items():
+        allowed = MAY_INCLUDE.get(room_of(path))
+        if allowed is None:
+            yield Problem(path, 1, f"is in no known room; rooms are {', '.join(sorted(MAY_INCLUDE))}")
+            continue
+        for name, line in names:
+            if name in tree and room_of(name) not in allowed:
+                yield Problem(path, line, f"includes {name}; {room_of(path)} may include {', '.join(sorted(allowed))}")
+
+
+def check_third_parties(tree, includes):
+    del tree
+    for path, names in includes.direct.items():
+        for name, line in names:
+            party = third_party_of(name)
+            if party in ALLOWED and not matches(path, ALLOWED[party]):
+                yield Problem(path, line, f"includes {name}; {party} may be included by {' '.join(ALLOWED[party])}")
+
+
+def check_torch_stays_apart(tree, includes):
+    """LibTorch brings headers of an older protobuf: the two never meet in one translation unit."""
+    del tree
+    for path in includes.direct:
+        chains = includes.reach(path)
+        torch = next((chain for name, chain in chains.items() if third_party_of(name) == "torch"), None)
+        wire = next((chain for name, chain in chains.items() if third_party_of(name) in ("grpc", "protobuf")), None)
+        if torch and wire:
+            yield Problem(path, 1, f"reaches LibTorch by {' > '.join(torch)} and protobuf by {' > '.join(wire)}")
+
+
+def check_pure_cores(tree, includes):
+    del tree
+    for path in includes.direct:
+        if not matches(path, PURE):
+            continue
+        for name, chain in includes.reach(path).items():
+            if third_party_of(name) or IMPURE_HEADERS.search(name):
+                yield Problem(path, 1, f"is a pure core and reaches {' > '.join(chain)}")
+
+
+CHECKS = [check_rooms, check_third_parties, check_torch_stays_apart, check_pure_cores]
+
+
+def check(tree):
+    includes = Includes(tree)
+    for one in CHECKS:
+        yield from one(tree, includes)

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""usage: summarise_tests_test.py ROOT: the last line of ./test counts right, and the exit code follows it."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+PASSED = '<testcase name="a" status="run"><system-out>fine</system-out></testcase>'
+FAILED = '<testcase name="b" status="fail"><failure message=""/><system-out>no</system-out></testcase>'
+SKIPPED = ('<testcase name="c" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
+           "<system-out>SKIP: no sbatch here</system-out></testcase>")
+NOT_FOUND = '<testcase name="d" status="notrun"><skipped message="Unable to find executable"/></testcase>'
+
+# (cases of each report, broken stages, expected last line, expected exit code, text that must be there)
+CASES = [
+    ([[PASSED], [PASSED]], [], "2 passed, 0 failed, 0 skipped", 0, ""),
+    ([[PASSED, FAILED]], [], "1 passed, 1 failed, 0 skipped", 1, "FAILED   run0: b"),
+    ([[PASSED, SKIPPED]], [], "1 passed, 0 failed, 1 skipped", 0, "no sbatch here"),
+    ([[NOT_FOUND]], [], "0 passed, 1 failed, 0 skipped", 1, "run0: d"),
+    ([[PASSED]], ["tsa: did not build"], "1 passed, 1 failed, 0 skipped", 1, "tsa: did not build"),
+]
+
+
+def main():
+    tool = os.path.join(sys.argv[1], "scripts", "summarise_tests")
+    with tempfile.TemporaryDirectory() as folder:
+        for reports, broken, last_line, code, text in CASES:
+            command = [sys.executable, tool]
+            for problem in broken:
+                command += ["--broken", problem]
+            for number, cases in enumerate(reports):
+                path = os.path.join(folder, f"{number}.xml")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(f"<testsuite>{''.join(cases)}</testsuite>")
+                command.append(f"run{number}={path}")
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            found = (done.stdout.splitlines()[-1:], done.returncode, text in done.stdout)
+            if found != ([last_line], code, True):
+                print(f"wanted {last_line!r}, exit code {code} and {text!r}; found:\n{done.stdout}{done.stderr}")
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

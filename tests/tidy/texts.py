@@ -1,0 +1,67 @@
+"""What may not stand in the text of any file, and how long a file may be."""
+
+import re
+
+from layers import matches
+from tree import Problem
+
+LINES_MAX = 600
+# Files that may be longer, and how long. A new entry needs a reason.
+# The simulated network is read as one story, next to the invariants that it checks.
+LONGER = {"tests/sim/cluster_sim.cc": 700}
+
+CODE = (".h", ".cc", ".py", ".proto", ".sh", ".cmake", "CMakeLists.txt")
+
+# Folders of one machine. Written in two parts, so that this file keeps its own rule.
+MACHINE_PATH = re.compile(r"(?<![\w.}$*-])/(?:wor" + r"k|roo" + r"t|hom" + r"e/\w+)/")
+# Files tell no host but the licence, YAML's tag and examples: where packages come from is the user's own setting.
+HOST = re.compile(r"\bhttps?://([\w.-]+)|(?<![\w@/])((?:[a-z0-9-]+\.)+(?:org|com))\b(?!\()")
+HOSTS_ALLOWED = re.compile(r"^(www\.apache\.org|yaml\.org|localhost|127\.0\.0\.1|(\w+\.)*example\.(org|com))$")
+# The environment is no API.
+ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
+ENVIRONMENT_ALLOWED = ["tests/.*\\.py", "bench/.*\\.py", "scripts/.*"]
+# Tests wait for events, with a deadline; programs wait on conditions that something can break.
+SLEEP = re.compile(r"\bsleep_(?:for|until)\b|\bSleepFor\b|\bu?sleep\s*\(|\bnanosleep\b|\btime\.sleep\b")
+# Looks at processes from outside, again and again until a deadline, in one function.
+SLEEP_ALLOWED = ["tests/tidy/.*", "tests/e2e/slackline_run\\.py"]
+
+
+def _search(tree, pattern, endings, message, allowed=()):
+    for path, text in tree.files(*endings):
+        if matches(path, allowed):
+            continue
+        for match in pattern.finditer(text):
+            yield Problem(path, text.count("\n", 0, match.start()) + 1, f"found '{match.group(0).strip()}': {message}")
+
+
+def check_machine_paths(tree):
+    yield from _search(tree, MACHINE_PATH, (), "a path of one machine")
+
+
+def check_hosts(tree):
+    for path, text in tree.files():
+        for match in HOST.finditer(text):
+            host = match.group(1) or match.group(2)
+            if not HOSTS_ALLOWED.match(host):
+                yield Problem(path, text.count("\n", 0, match.start()) + 1, f"names the host {host}")
+
+
+def check_environment(tree):
+    yield from _search(tree, ENVIRONMENT, (".h", ".cc", ".py"), "settings belong in the job file or in flags",
+                       ENVIRONMENT_ALLOWED)
+
+
+def check_sleeps(tree):
+    yield from _search(tree, SLEEP, (".h", ".cc", ".py"), "wait for an event, with a deadline", SLEEP_ALLOWED)
+
+
+def check_length(tree):
+    for path, text in tree.files(*CODE):
+        lines, lines_max = text.count("\n"), LONGER.get(path, LINES_MAX)
+        if lines > lines_max:
+            yield Problem(path, lines_max, f"has {lines} lines; allowed are {lines_max}")
+
+
+def check(tree):
+    for one in (check_machine_paths, check_hosts, check_environment, check_sleeps, check_length):
+        yield from one(tree)
