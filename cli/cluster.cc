@@ -103,7 +103,7 @@ Cluster::News Cluster::Watch(uint64_t job) {
       news.maybe_done = end.how.ok();
     }
   }
-  if (news.trouble.empty() && crew_.Running(Role::kWorker) == 0) {
+  if (news.trouble.empty() && crew_.Watched(Role::kWorker) == 0) {
     news.trouble = "no worker is left";
     news.maybe_done = !worker_died_;
   }

@@ -56,6 +56,12 @@ std::vector<Crew::End> Crew::Reap() {
   return ends;
 }
 
+size_t Crew::Watched(Role role) const {
+  return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](const Member& member) {
+    return member.role == role && !member.reaped;
+  }));
+}
+
 size_t Crew::Running(Role role) {
   return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](Member& member) {
     return member.role == role && !member.process.Poll();
@@ -66,12 +72,12 @@ size_t Crew::Running() { return Running(Role::kScheduler) + Running(Role::kServe
 
 std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   std::vector<std::string> said;
-  if (!WaitForEnd(/*with_scheduler=*/false, deadlines.leave)) {
-    SignalAll(/*with_scheduler=*/false, SIGTERM);
-    WaitForEnd(/*with_scheduler=*/false, deadlines.terminate);
+  WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave);
+  // In the order in which they need one another.
+  for (const Role role : {Role::kWorker, Role::kServer, Role::kScheduler}) {
+    SignalAll(role, SIGTERM);
+    WaitForEnd({role}, deadlines.terminate);
   }
-  SignalAll(/*with_scheduler=*/true, SIGTERM);
-  WaitForEnd(/*with_scheduler=*/true, deadlines.terminate);
   for (Member& member : members_) {
     if (member.process.Poll()) continue;
     said.push_back(absl::StrCat(member.process.name(), " (process ", member.process.pid(), ") did not leave ",
@@ -83,24 +89,20 @@ std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   return said;
 }
 
-bool Crew::WaitForEnd(bool with_scheduler, absl::Duration timeout) {
+void Crew::WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
-  while (AnyRunning(with_scheduler)) {
+  const auto runs = [this](Role role) { return Running(role) > 0; };
+  while (std::any_of(roles.begin(), roles.end(), runs)) {
     const absl::Duration left = deadline - absl::Now();
-    if (impatient_ || left <= absl::ZeroDuration()) return false;
+    if (impatient_ || left <= absl::ZeroDuration()) return;
     const std::optional<int> signal = signals_.Wait(left);
     impatient_ = signal && IsStop(*signal);
   }
-  return true;
 }
 
-bool Crew::AnyRunning(bool with_scheduler) {
-  return Running(Role::kServer) + Running(Role::kWorker) + (with_scheduler ? Running(Role::kScheduler) : 0) > 0;
-}
-
-void Crew::SignalAll(bool with_scheduler, int signal) {
+void Crew::SignalAll(Role role, int signal) {
   for (Member& member : members_) {
-    if (with_scheduler || member.role != Role::kScheduler) member.process.Signal(signal);
+    if (member.role == role) member.process.Signal(signal);
   }
 }
 

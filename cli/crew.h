@@ -1,6 +1,7 @@
 // The processes of one run: started by name, reaped, counted, and ended together.
 #pragma once
 
+#include <initializer_list>
 #include <list>
 #include <string>
 #include <vector>
@@ -39,18 +40,21 @@ class Crew {
   absl::Status Start(Role role, const std::string& name, std::vector<std::string> command);
   // Who has ended since the last call, in the order of their start.
   std::vector<End> Reap();
+  // Processes of `role` whose end Reap() has not told yet. Unlike Running(), it agrees with what Reap() has said.
+  size_t Watched(Role role) const;
   // Processes of `role` that run.
   size_t Running(Role role);
   size_t Running();
 
   struct StopDeadlines {
-    // How long they may take to leave by themselves (they were told, or the job is done), ...
+    // How long workers and servers may take to leave by themselves, because the scheduler was told that the job is
+    // over; zero where there is nothing to wait for, ...
     absl::Duration leave = absl::Seconds(10);
-    // ... and after SIGTERM; then SIGKILL.
+    // ... and those of each role after SIGTERM; then SIGKILL.
     absl::Duration terminate = absl::Seconds(5);
   };
-  // Ends all processes, the scheduler after the others, and returns when none is left. A stop signal meanwhile
-  // kills at once. Returns what had to be said: who was killed because it would not leave.
+  // Ends all processes, workers before servers before the scheduler, and returns when none is left. A stop signal
+  // meanwhile kills at once. Returns what had to be said: who was killed because it would not leave.
   std::vector<std::string> Stop(const StopDeadlines& deadlines);
 
  private:
@@ -62,10 +66,9 @@ class Crew {
     Process process;
   };
 
-  // Waits until none of `roles` runs; false when the time is over, or sets `impatient_` on a stop signal.
-  bool WaitForEnd(bool with_scheduler, absl::Duration timeout);
-  bool AnyRunning(bool with_scheduler);
-  void SignalAll(bool with_scheduler, int signal);
+  // Waits until none of `roles` runs or the time is over; a stop signal sets `impatient_` and ends all such waits.
+  void WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout);
+  void SignalAll(Role role, int signal);
   void Record();
 
   const RunFolder& folder_;

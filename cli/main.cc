@@ -5,13 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
 #include "cli/train.h"
 #include "common/job_file.h"
-#include "version.h"
+#include "common/version_text.h"
 
 namespace slackline::cli {
 namespace {
@@ -85,8 +84,7 @@ int Status(const std::string& target) {
 
 int Main(int argc, char** argv) {
   CLI::App app(kAbout, "slackline");
-  app.set_version_flag("--version",
-                       absl::StrCat("slackline ", kVersion, " (", kCommit, ", ", kCompiler, ", ", kBuildType, ")"));
+  app.set_version_flag("--version", VersionText("slackline"));
   app.require_subcommand(1);
 
   TrainOptions train;

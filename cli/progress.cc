@@ -15,6 +15,8 @@ namespace slackline::cli {
 namespace {
 
 constexpr absl::Duration kPlainEvery = absl::Seconds(5);
+// Of so many epochs each begins with a line; more would say too much.
+constexpr uint32_t kEpochLinesMax = 50;
 constexpr int kBarColumnsMax = 24;
 constexpr int kBarColumnsMin = 8;
 constexpr int kWidthUnknown = 80;
@@ -110,7 +112,8 @@ void Progress::Show(const wire::GetStatusReply& status, absl::Time now) {
     return;
   }
   const bool starting = status.state() == wire::JOB_STARTING;
-  const bool news = starting ? status.reason() != waiting_shown_ : status.epoch() != epoch_shown_;
+  const bool new_epoch = status.epoch() != epoch_shown_ && status.epochs() <= kEpochLinesMax;
+  const bool news = starting ? status.reason() != waiting_shown_ : new_epoch;
   if (!news && now < next_plain_) return;
   waiting_shown_ = status.reason();
   epoch_shown_ = status.epoch();

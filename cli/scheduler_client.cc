@@ -36,6 +36,7 @@ absl::Status SchedulerClient::ReportExit(uint64_t job, wire::MemberRole role, co
   request.set_role(role);
   request.set_name(name);
   request.set_reason(reason);
+  request.set_announced(true);
   wire::ReportExitReply reply;
   return rpc::FromGrpc(stub_->ReportExit(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
 }

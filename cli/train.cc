@@ -98,10 +98,11 @@ class Run {
     trouble_deadline_ = std::min(trouble_deadline_, deadline);
   }
 
+  // All that the job leaves behind is written, and its end is known: nobody needs to be waited for.
   int Finish() {
     progress_.Clear();
+    StopAll({.leave = absl::ZeroDuration()});
     if (status_.state() == wire::JOB_DONE) {
-      StopAll({});
       std::printf(
           "\n%s\n%s\n%s", RenderEvaluation(status_.evaluation()).c_str(), RenderResults(folder_.path()).c_str(),
           RenderNext(job_, absl::StrCat(options_.program, " train ", options_.job_file), folder_.path()).c_str());
@@ -109,7 +110,6 @@ class Run {
     }
     const bool stopped = status_.state() == wire::JOB_STOPPED;
     const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;
-    StopAll({});
     std::fprintf(stderr, "slackline: %s: %s\n", stopped ? "stopped" : "failed", reason.c_str());
     PointToLogs();
     return kExitFailed;

@@ -12,10 +12,10 @@
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
+#include "common/version_text.h"
 #include "ps/ending.h"
 #include "ps/service/exchange.h"
 #include "ps/service/registration.h"
-#include "version.h"
 
 namespace slackline::ps {
 namespace {
@@ -80,8 +80,7 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Endin
 int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("One parameter-server process of a Slackline job.", "slackline-ps");
-  app.set_version_flag("--version",
-                       absl::StrCat("slackline-ps ", kVersion, " (", kCommit, ", ", kBuildType, ", ", kCompiler, ")"));
+  app.set_version_flag("--version", VersionText("slackline-ps"));
   app.add_option("job", flags.job_file, "Job file (YAML)")->required()->type_name("JOB.yaml");
   app.add_option("--scheduler", flags.scheduler, "Address of the scheduler")->required()->type_name("HOST:PORT");
   app.add_option("--set", flags.overrides, "Overrides a field of the job file; may be repeated")

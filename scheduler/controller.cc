@@ -1,5 +1,6 @@
 #include "scheduler/controller.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,7 +70,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
     return absl::InvalidArgumentError(absl::StrCat("a server needs a name and an address, found '", request.name(),
                                                    "' and '", request.address(), "'"));
   }
-  const std::string who = absl::StrCat("server ", request.name());
+  const std::string who = Called("server", request.name());
   if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
 
   absl::MutexLock lock(&mutex_);
@@ -125,7 +126,7 @@ std::optional<WorkerId> Controller::PreviousOf(const wire::RegisterWorkerRequest
 
 absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire::RegisterWorkerRequest& request) {
   if (request.name().empty()) return absl::InvalidArgumentError("a worker needs a name");
-  const std::string who = absl::StrCat("worker ", request.name());
+  const std::string who = Called("worker", request.name());
   if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
 
   absl::MutexLock lock(&mutex_);
@@ -205,19 +206,29 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   return reply;
 }
 
-absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::HeartbeatRequest& request,
-                                                                 absl::Time now) {
-  const Holder holder = {WorkerId(request.member()), Incarnation(request.incarnation())};
+absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProgress* progress, absl::Time now) {
   if (absl::Status alive = membership_.HeartbeatWorker(holder.worker, holder.incarnation, now); !alive.ok()) {
     return alive;
   }
+  const bool trains = Trains(membership_.workers().at(holder.worker));
+  if (progress != nullptr) progress_.Heard(holder, *progress, trains, now);
+  return absl::OkStatus();
+}
+
+bool Controller::Trains(const Membership::Worker& worker) const {
+  return worker.state == WorkerState::kLive && state_ == wire::JOB_TRAINING;
+}
+
+absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::HeartbeatRequest& request,
+                                                                 absl::Time now) {
+  const Holder holder = {WorkerId(request.member()), Incarnation(request.incarnation())};
+  const wire::WorkerProgress* const progress = request.has_worker() ? &request.worker() : nullptr;
+  if (absl::Status alive = HearWorker(holder, progress, now); !alive.ok()) return alive;
   const Membership::Worker& worker = membership_.workers().at(holder.worker);
-  const bool trains = worker.state == WorkerState::kLive && state_ == wire::JOB_TRAINING;
-  if (request.has_worker()) progress_.Heard(holder, request.worker(), trains, now);
   wire::HeartbeatReply reply;
   reply.set_generation(places_.empty() ? 0 : kFirstGeneration.value());
   if (request.leaving()) {
-    events_.Add(absl::StrCat("worker ", worker.name, " leaves: ", request.leaving_reason()));
+    events_.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
     MembershipActions actions;
     membership_.Leave(holder.worker, holder.incarnation, request.leaving_reason(), actions);
     WorkerGone(holder);
@@ -228,7 +239,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
   } else {
     reply.set_state(ToWire(worker.state));
     reply.set_first_clock(worker.first_clock.value());
-    reply.set_send_seed(trains && Seeder() == holder.worker);
+    reply.set_send_seed(Trains(worker) && !AllSeeded());
   }
   if (Ended()) {
     reply.set_leave(true);
@@ -238,17 +249,11 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
   return reply;
 }
 
-std::optional<WorkerId> Controller::Seeder() const {
-  bool all_seeded = true;
-  for (const auto& [id, server] : membership_.servers()) {
-    auto progress = server_progress_.find(id);
-    all_seeded = all_seeded && progress != server_progress_.end() && progress->second.seeded();
-  }
-  if (all_seeded) return std::nullopt;
-  for (const auto& [id, worker] : membership_.workers()) {
-    if (worker.state == WorkerState::kLive) return id;
-  }
-  return std::nullopt;
+bool Controller::AllSeeded() const {
+  return std::all_of(membership_.servers().begin(), membership_.servers().end(), [&](const auto& server) {
+    auto progress = server_progress_.find(server.first);
+    return progress != server_progress_.end() && progress->second.seeded();
+  });
 }
 
 // --- Work -------------------------------------------------------------------------------------------------------
@@ -258,28 +263,24 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
   absl::MutexLock lock(&mutex_);
   const absl::Time now = time_.Now();
   const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
-  if (absl::Status alive = membership_.HeartbeatWorker(holder.worker, holder.incarnation, now); !alive.ok()) {
-    return alive;
-  }
+  const wire::WorkerProgress* const progress = request.has_progress() ? &request.progress() : nullptr;
+  if (absl::Status alive = HearWorker(holder, progress, now); !alive.ok()) return alive;
   if (Ended()) return Hand(holder, LeaveWork{}, now);
   const Membership::Worker& worker = membership_.workers().at(holder.worker);
   if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));
   if (worker.state == WorkerState::kJoining) {
     return absl::UnavailableError(
-        absl::StrCat("worker ", worker.name, " is still joining: a heartbeat says when it is live"));
+        absl::StrCat(Called("worker", worker.name), " is still joining: a heartbeat says when it is live"));
   }
   if (request.range_done() != 0) {
     absl::StatusOr<uint32_t> completed = tasks_->FinishRange(holder, RangeId(request.range_done()));
     if (!completed.ok()) return completed.status();
-    for (uint32_t i = *completed; i > 0; --i) {
-      events_.Add(absl::StrCat("epoch ", tasks_->ranges().epochs_done() - i + 1, " of ",
-                               config_.job.training().epochs(), " is complete"));
-    }
+    TellEpochs(*completed, now);
   }
   const Work work = tasks_->Next({holder, worker.state == WorkerState::kLive, request.samples_per_second()});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("worker ", worker.name, " is on standby and there is work: register again"));
+        absl::StrCat(Called("worker", worker.name), " is on standby and there is work: register again"));
   }
   return Hand(holder, work, now);
 }
@@ -307,7 +308,7 @@ wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, abs
         static_cast<uint32_t>(absl::ToInt64Milliseconds(kStandbyRetryHeartbeats * config_.timeouts.heartbeat)));
     MembershipActions actions;
     membership_.Standby(holder.worker, holder.incarnation, actions);
-    if (!actions.empty()) events_.Add(absl::StrCat("worker ", NameOf(holder.worker), " stands by: nothing to do"));
+    if (!actions.empty()) events_.Add(absl::StrCat(NameOf(holder.worker), " stands by: nothing to do"));
     progress_.Left(holder);
     Apply(actions);
   }
@@ -328,7 +329,7 @@ absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request)
   if (!*is_new || Ended()) return absl::OkStatus();
   evaluation_ = request;
   evaluation_reported_ = false;
-  events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (worker %s)", request.epoch(),
+  events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (%s)", request.epoch(),
                               100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
   AddReport(now);
   if (tasks_->Complete()) End(wire::JOB_DONE, "training is complete");
@@ -358,15 +359,24 @@ absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
   }
   if (!known && !Ended()) {
     early_exits_[request.name()] = request.reason();
-    events_.Add(absl::StrCat(request.name(), " ended before it registered: ", request.reason()));
+    events_.Add(absl::StrCat(request.name(), " ended before it registered: ", request.reason()),
+                request.announced() ? Audience::kRecord : Audience::kPeople);
   }
+  exit_audience_ = request.announced() ? Audience::kRecord : Audience::kPeople;
   Apply(actions);
+  exit_audience_ = Audience::kPeople;
   return absl::OkStatus();
 }
 
 void Controller::StopJob(const std::string& reason, bool failed) {
   absl::MutexLock lock(&mutex_);
   End(failed ? wire::JOB_FAILED : wire::JOB_STOPPED, reason);
+}
+
+void Controller::Dismiss(const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  if (Ended()) status_seen_ = true;
+  End(wire::JOB_STOPPED, reason);
 }
 
 }  // namespace slackline::scheduler

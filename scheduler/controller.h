@@ -66,6 +66,8 @@ class Controller : public ServerObserver {
   absl::Status ReportExit(const wire::ReportExitRequest& request);
   // Ends the job; one that has ended already stays as it ended.
   void StopJob(const std::string& reason, bool failed);
+  // The scheduler itself is to go: ends the job; of one that has ended, nobody will ask any more how it ended.
+  void Dismiss(const std::string& reason);
 
   void Installed(ServerRef server) override;
   void MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) override;
@@ -91,14 +93,19 @@ class Controller : public ServerObserver {
   // The number that this request of a known process comes from, if any.
   std::optional<WorkerId> PreviousOf(const wire::RegisterWorkerRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A sign of life of a worker, and what it says of its progress (null for nothing).
+  //   kFailedPrecondition  it is not a member any more
+  absl::Status HearWorker(const Holder& holder, const wire::WorkerProgress* progress, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Trains(const Membership::Worker& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<wire::HeartbeatReply> WorkerHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<wire::HeartbeatReply> ServerHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   wire::NextTaskReply Hand(const Holder& holder, const Work& work, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The live worker that sends the initial weights, as long as a server has none.
-  std::optional<WorkerId> Seeder() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Until then every live worker sends its initial weights: whoever dies over it leaves nobody waiting.
+  bool AllSeeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_run.cc: what follows ---
   void Apply(const MembershipActions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -121,11 +128,14 @@ class Controller : public ServerObserver {
   bool AllServersGone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExpelStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailIfDeserted(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // "worker w-2", or what else Called() makes of it.
   std::string NameOf(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_status.cc: what people see ---
   // What the job waits for while it starts; empty when for nothing.
   std::string Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `completed` more epochs are complete: says so, but of many short ones only now and then.
+  void TellEpochs(uint32_t completed, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddReport(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double ElapsedSeconds(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of the samples of all epochs; never runs backwards but for ranges that are given out again.
@@ -174,6 +184,9 @@ class Controller : public ServerObserver {
   // What people see.
   Progress progress_ ABSL_GUARDED_BY(mutex_);
   EventLog events_ ABSL_GUARDED_BY(mutex_);
+  // Of the deaths that ReportExit() brings about.
+  Audience exit_audience_ ABSL_GUARDED_BY(mutex_) = Audience::kPeople;
+  absl::Time epoch_told_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
   bool evaluation_reported_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Time last_report_ ABSL_GUARDED_BY(mutex_);

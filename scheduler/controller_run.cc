@@ -58,27 +58,27 @@ void Controller::Act(const SendMembersAction& action) {
 }
 
 void Controller::Act(const WorkerLiveAction& action) {
-  events_.Add(absl::StrCat("worker ", NameOf(action.worker), " is live from clock ", action.first_clock.value()));
+  events_.Add(absl::StrCat(NameOf(action.worker), " is live from clock ", action.first_clock.value()));
 }
 
 void Controller::Act(const WorkerFencedAction& action) {
   const Holder holder = {action.worker, action.incarnation};
   const uint64_t samples = tasks_ ? tasks_->Fenced(holder) : 0;
   if (samples == 0 || Ended()) return;
-  events_.Add(absl::StrCat("the ", samples, " samples that worker ", NameOf(action.worker), " held go to others"));
+  events_.Add(absl::StrCat("the ", samples, " samples that ", NameOf(action.worker), " held go to others"));
 }
 
 void Controller::Act(const WorkerDeadAction& action) {
   WorkerGone({action.worker, action.incarnation});
   if (Ended()) return;
   ++worker_deaths_;
-  events_.Add(absl::StrCat("worker ", NameOf(action.worker), " is dead: ", action.reason));
+  events_.Add(absl::StrCat(NameOf(action.worker), " is dead: ", action.reason), exit_audience_);
 }
 
 void Controller::Act(const ServerDeadAction& action) {
   if (Ended()) return;
   const Membership::Server& server = membership_.servers().at(action.server);
-  End(wire::JOB_FAILED, absl::StrCat("server ", server.name, " (", server.address, ") is dead: ", action.reason,
+  End(wire::JOB_FAILED, absl::StrCat(Called("server", server.name), " (", server.address, ") is dead: ", action.reason,
                                      "; its last heartbeat came ", Readable(time_.Now() - server.heard), " ago"));
 }
 
@@ -90,7 +90,7 @@ void Controller::WorkerGone(const Holder& holder) {
 
 std::string Controller::NameOf(WorkerId worker) const {
   auto found = membership_.workers().find(worker);
-  return found != membership_.workers().end() ? found->second.name : absl::StrCat(worker.value());
+  return Called("worker", found != membership_.workers().end() ? found->second.name : absl::StrCat(worker.value()));
 }
 
 // --- Start ------------------------------------------------------------------------------------------------------
@@ -229,8 +229,8 @@ void Controller::Refused(ServerRef server, const absl::Status& status) {
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
   // One that cannot be told to stop needs no more waiting for.
   stopped_.insert(server.server);
-  End(wire::JOB_FAILED,
-      absl::StrCat("server ", found->second.name, " refused a call of the scheduler: ", std::string(status.message())));
+  End(wire::JOB_FAILED, absl::StrCat(Called("server", found->second.name),
+                                     " refused a call of the scheduler: ", std::string(status.message())));
 }
 
 bool Controller::AllWorkersGone(absl::Time now) const {

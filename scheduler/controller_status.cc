@@ -10,7 +10,11 @@
 namespace slackline::scheduler {
 namespace {
 
-// "1 of 2 servers (there: ps-1)"
+// Of so many epochs each is worth a line; of more, one now and then.
+constexpr uint32_t kEpochsToldMax = 50;
+constexpr absl::Duration kEpochToldEvery = absl::Seconds(5);
+
+// "1 of 2 servers (ps-1)"
 std::string Count(const std::vector<std::string>& there, uint32_t wanted, const std::string& what) {
   return absl::StrCat(there.size(), " of ", wanted, " ", what,
                       there.empty() ? "" : absl::StrCat(" (", absl::StrJoin(there, ", "), ")"));
@@ -63,6 +67,16 @@ uint32_t Controller::EpochInProgress() const {
 }
 
 // --- Reports ----------------------------------------------------------------------------------------------------
+
+void Controller::TellEpochs(uint32_t completed, absl::Time now) {
+  const uint32_t done = tasks_->ranges().epochs_done();
+  const uint32_t epochs = config_.job.training().epochs();
+  for (uint32_t epoch = done - completed + 1; epoch <= done; ++epoch) {
+    if (epochs > kEpochsToldMax && epoch != epochs && now - epoch_told_ <= kEpochToldEvery) continue;
+    events_.Add(absl::StrCat("epoch ", epoch, " of ", epochs, " is complete"));
+    epoch_told_ = now;
+  }
+}
 
 void Controller::AddReport(absl::Time now) {
   const ProgressReport& progress = progress_.Report();

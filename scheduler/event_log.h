@@ -1,4 +1,5 @@
-// What happened, for people: the latest events in memory, all of them once for the run folder.
+// What happened, for people: the latest events in memory, all of them once for the run folder; and how they call
+// the members.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +7,20 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/logging.h"
 
 namespace slackline::scheduler {
+
+// "worker w-2", but not "worker worker-2": many names say themselves what they name.
+inline std::string Called(absl::string_view role, absl::string_view name) {
+  return absl::StartsWith(name, role) ? std::string(name) : absl::StrCat(role, " ", name);
+}
+
+// Whom an event is for: people who follow the job, or only the record of it (they have been told otherwise).
+enum class Audience { kPeople, kRecord };
 
 // Thread-safety: none.
 class EventLog {
@@ -19,17 +31,19 @@ class EventLog {
   static constexpr size_t kUntakenMax = 10000;
 
   // Notes it and logs it.
-  void Add(std::string event) {
+  void Add(std::string event, Audience audience = Audience::kPeople) {
     log::Info(event);
-    ++count_;
     untaken_.push_back(event);
     if (untaken_.size() > kUntakenMax) untaken_.pop_front();
+    if (audience == Audience::kRecord) return;
+    ++count_;
     recent_.push_back(std::move(event));
     if (recent_.size() > kRecentMax) recent_.pop_front();
   }
 
+  // Those for people.
   const std::deque<std::string>& recent() const { return recent_; }
-  // Since the beginning.
+  // Those for people since the beginning.
   uint64_t count() const { return count_; }
 
   // Those added since the last call.

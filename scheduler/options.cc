@@ -1,8 +1,7 @@
 #include "scheduler/options.h"
 
 #include <CLI/CLI.hpp>
-
-#include "version.h"
+#include "common/version_text.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -14,7 +13,7 @@ constexpr int kWrongUse = 2;
 std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   Options options;
   CLI::App app("Decides who holds which part of the model, who trains on which data, and when the job is over.");
-  app.set_version_flag("--version", std::string("slackline-scheduler ") + kVersion + " (" + kCommit + ")");
+  app.set_version_flag("--version", VersionText("slackline-scheduler"));
   app.add_option("job", options.job_file, "Job file")->required()->type_name("JOB.yaml");
   app.add_option("--set", options.overrides, "Override a field of the job file, as optimizer.lr=0.1; may be repeated")
       ->type_name("KEY=VALUE")

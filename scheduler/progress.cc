@@ -18,6 +18,11 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
     worker.holder = holder;
   }
   const wire::WorkerProgress& before = worker.last;
+  if (progress.steps() < before.steps()) {
+    // Overtaken; what happened between the last two words is in it nevertheless.
+    if (in_clock && progress.has_slack_max()) ObserveSlack(progress);
+    return;
+  }
   totals_.samples += Grown(progress.samples(), before.samples());
   totals_.steps += Grown(progress.steps(), before.steps());
   totals_.correct += Grown(progress.correct(), before.correct());

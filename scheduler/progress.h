@@ -43,8 +43,9 @@ class Progress {
   // Rates are means over the latest `window`.
   explicit Progress(absl::Duration window = absl::Seconds(5)) : window_(window) {}
 
-  // What a worker says of itself; totals since its incarnation began. Totals that shrink, and losses that are no
-  // number, are not counted. `in_clock`: it is live, so its clock counts for the slack.
+  // What a worker says of itself; totals since its incarnation began. Words that come after later ones (a worker
+  // speaks in heartbeats and when it asks for work), totals that shrink, and losses that are no number are not counted.
+  // `in_clock`: it is live, so its clock counts for the slack.
   void Heard(const Holder& holder, const wire::WorkerProgress& progress, bool in_clock, absl::Time now);
   // It is out of the clock.
   void Left(const Holder& holder);

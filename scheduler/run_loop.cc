@@ -52,8 +52,7 @@ void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetric
     if (const int signal = WaitForSignal(period)) {
       if (asked) break;
       asked = true;
-      controller.StopJob(absl::StrCat("the scheduler got ", signal == SIGINT ? "SIGINT" : "SIGTERM"),
-                         /*failed=*/false);
+      controller.Dismiss(absl::StrCat("the scheduler got ", signal == SIGINT ? "SIGINT" : "SIGTERM"));
     }
     controller.Tick();
     WriteDown(controller, folder, metrics);

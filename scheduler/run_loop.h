@@ -12,8 +12,8 @@ namespace slackline::scheduler {
 // before the first thread is started.
 void BlockStopSignals();
 
-// Runs until the job has ended and its members have left, ticking every `period`. SIGTERM or SIGINT stops the job; a
-// second one returns at once. Requires BlockStopSignals().
+// Runs until the job has ended and its members have left, ticking every `period`. SIGTERM or SIGINT stops the job, or,
+// where it has ended, the waiting for somebody to ask how; a second one returns at once. Requires BlockStopSignals().
 void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics, absl::Duration period);
 
 }  // namespace slackline::scheduler

@@ -12,7 +12,7 @@
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
-#include "version.h"
+#include "common/version_text.h"
 #include "worker/data/class_names.h"
 #include "worker/job_config.h"
 #include "worker/stop_signals.h"
@@ -113,8 +113,7 @@ int Main(int argc, char** argv) {
       ->take_all()
       ->allow_extra_args(false);
   app.add_option("--name", flags.name, "Name in logs, metrics and the status page");
-  app.set_version_flag(
-      "--version", absl::StrCat("slackline-worker ", kVersion, " (", kCommit, ", ", kBuildType, ", ", kCompiler, ")"));
+  app.set_version_flag("--version", VersionText("slackline-worker"));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

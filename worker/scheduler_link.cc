@@ -84,6 +84,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     request.set_incarnation(life.incarnation.value());
     request.set_range_done(range_done.value());
     request.set_samples_per_second(samples_per_second);
+    *request.mutable_progress() = ToWire(life, progress_.Take(time_.Now()));
     wire::NextTaskReply reply;
     const absl::Status status =
         Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, options_.timeouts.worker_dead());

@@ -20,14 +20,9 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   return request;
 }
 
-wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress) {
-  wire::HeartbeatRequest request;
-  request.set_job(life.job.value());
-  request.set_role(wire::MEMBER_ROLE_WORKER);
-  request.set_member(life.worker.value());
-  request.set_incarnation(life.incarnation.value());
+wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   const StepFacts& total = progress.total;
-  wire::WorkerProgress& out = *request.mutable_worker();
+  wire::WorkerProgress out;
   out.set_clock(progress.steps > 0 ? total.clock.value() : life.first_clock.value());
   out.set_steps(progress.steps);
   out.set_samples(total.samples);
@@ -45,6 +40,16 @@ wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& pro
   out.set_staleness_max(total.staleness_max);
   out.set_waiting(progress.waiting);
   out.set_slack_max(progress.slack_max);
+  return out;
+}
+
+wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress) {
+  wire::HeartbeatRequest request;
+  request.set_job(life.job.value());
+  request.set_role(wire::MEMBER_ROLE_WORKER);
+  request.set_member(life.worker.value());
+  request.set_incarnation(life.incarnation.value());
+  *request.mutable_worker() = ToWire(life, progress);
   return request;
 }
 

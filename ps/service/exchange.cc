@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
+#include "ps/service/readable.h"
 
 namespace slackline::ps {
 namespace {
@@ -145,8 +146,8 @@ void Exchange::EndSilentStreams() {
     if (!stream->heard && stream->accepted_at < since) silent.push_back(stream);
   }
   for (Stream* stream : silent) {
-    stream->End(absl::DeadlineExceededError(
-        absl::StrCat("no Hello within ", absl::FormatDuration(options_.timeouts.worker_dead()))));
+    stream->End(
+        absl::DeadlineExceededError(absl::StrCat("no Hello within ", Readable(options_.timeouts.worker_dead()))));
   }
 }
 

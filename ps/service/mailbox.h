@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "ps/service/awaited.h"
+#include "ps/service/readable.h"
 
 namespace slackline::ps {
 
@@ -40,8 +41,7 @@ class Mailbox {
     }
     std::optional<Result> result = reply->Wait(timeout);
     if (!result.has_value()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("the sequencer did not answer within ", absl::FormatDuration(timeout)));
+      return absl::DeadlineExceededError(absl::StrCat("the sequencer did not answer within ", Readable(timeout)));
     }
     return *std::move(result);
   }

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
+#include "ps/service/readable.h"
 
 namespace slackline::ps {
 namespace {
@@ -72,9 +73,9 @@ absl::Status Registration::BeatUntilEnd() {
     }
     const absl::Duration silent = absl::Now() - heard;
     if (silent >= options_.timeouts.worker_dead()) {
-      return absl::UnavailableError(absl::StrCat(
-          "the scheduler at ", options_.scheduler, " has not answered for ", absl::FormatDuration(silent),
-          " (allowed are ", absl::FormatDuration(options_.timeouts.worker_dead()), "): ", leave.status().message()));
+      return absl::UnavailableError(
+          absl::StrCat("the scheduler at ", options_.scheduler, " has not answered for ", Readable(silent),
+                       " (allowed are ", Readable(options_.timeouts.worker_dead()), "): ", leave.status().message()));
     }
   }
   return absl::CancelledError("stopped");

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/logging.h"
+#include "ps/service/readable.h"
 #include "ps/service/shard_host.h"
 
 namespace slackline::ps {
@@ -94,7 +95,7 @@ void ShardHost::Execute(const WaitingAction& waiting) {
   out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(waiting.waited)));
   out.set_message(absl::StrCat("shard ", config_.shard.value(), " waits for worker ", waiting.culprit.value(), " (",
                                waiting.culprit_name, "), which is at clock ", waiting.culprit_clock.value(), ", since ",
-                               absl::FormatDuration(waiting.waited),
+                               Readable(waiting.waited),
                                "; it goes on when that worker pushes, or when the scheduler declares it dead"));
   peer->Send(frame);
 }

@@ -112,32 +112,42 @@ void Stream::Pump() {
 void Stream::Write(const grpc::ByteBuffer& frame) {
   writing_ = true;
   metrics_.bytes_sent.Add(static_cast<double>(frame.Length()));
-  call_.Write(frame, &written_);
+  // Frames that others follow need not go out one by one: small ones leave together.
+  grpc::WriteOptions options;
+  if (!small_.empty() || !pulls_.empty()) options.set_buffer_hint();
+  call_.Write(frame, options, &written_);
 }
 
 grpc::ByteBuffer Stream::NextPullFrame() {
   Sending& sending = pulls_.front();
-  const PullReply& reply = sending.reply;
+  const PullReply reply = sending.reply;
   wire::ServerFrame frame;
-  if (reply.weights != nullptr && sending.next < reply.weights->view().chunks()) {
-    const SliceView& view = reply.weights->view();
-    wire::PullChunk& chunk = *frame.mutable_pull();
-    chunk.set_id(reply.id.value());
-    chunk.set_shard(reply.shard.value());
-    chunk.set_offset(sending.next * view.chunk_elements());
-    ToWire(reply.version, *chunk.mutable_version());
-    const absl::Span<const float> values = view.chunk(sending.next++);
-    return rpc::Build(frame, {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)},
-                      [pinned = reply.weights] {});
+  if (reply.weights == nullptr) {
+    Complete(reply, *frame.mutable_pull_done());
+    pulls_.pop_front();
+    return rpc::Build(frame);
   }
-  wire::PullDone& done = *frame.mutable_pull_done();
+  const SliceView& view = reply.weights->view();
+  wire::PullChunk& chunk = *frame.mutable_pull();
+  chunk.set_id(reply.id.value());
+  chunk.set_shard(reply.shard.value());
+  chunk.set_offset(sending.next * view.chunk_elements());
+  ToWire(reply.version, *chunk.mutable_version());
+  const absl::Span<const float> values = view.chunk(sending.next++);
+  if (sending.next == view.chunks()) {
+    Complete(reply, *chunk.mutable_done());
+    pulls_.pop_front();
+  }
+  return rpc::Build(frame, {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)},
+                    [pinned = reply.weights] {});
+}
+
+void Stream::Complete(const PullReply& reply, wire::PullDone& done) {
   done.set_id(reply.id.value());
   done.set_shard(reply.shard.value());
   ToWire(reply.version, *done.mutable_version());
   done.set_unchanged(reply.weights == nullptr);
   done.set_clock_min(reply.clock_min.value());
-  pulls_.pop_front();
-  return rpc::Build(frame);
 }
 
 }  // namespace slackline::ps

@@ -83,6 +83,7 @@ class Stream : public Peer {
   void Pump();
   void Write(const grpc::ByteBuffer& frame);
   grpc::ByteBuffer NextPullFrame();
+  static void Complete(const PullReply& reply, wire::PullDone& done);
   void FinishWhenQuiet();
 
   StreamOwner& owner_;

@@ -83,6 +83,16 @@ TEST_F(CrewTest, ADeathIsToldOnceWithItsLastWords) {
   EXPECT_THAT(crew_->Reap(), IsEmpty());
 }
 
+TEST_F(CrewTest, AnEndThatWasNotToldIsStillWatched) {
+  Start(Role::kWorker, "worker-1", "exit 1");
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (crew_->Running() > 0 && absl::Now() < deadline) signals_.Wait(deadline - absl::Now());
+  EXPECT_EQ(crew_->Running(Role::kWorker), 0);
+  EXPECT_EQ(crew_->Watched(Role::kWorker), 1);
+  ASSERT_EQ(crew_->Reap().size(), 1);
+  EXPECT_EQ(crew_->Watched(Role::kWorker), 0);
+}
+
 TEST_F(CrewTest, ARestartIsCountedAndKeepsTheLog) {
   Start(Role::kWorker, "worker-1", "echo one; exit 1");
   ASSERT_EQ(ReapOne().size(), 1);
@@ -107,9 +117,10 @@ TEST_F(CrewTest, ProcessesAreOnRecord) {
   EXPECT_EQ(::kill(records[1]["pid"].get<pid_t>(), 0), 0);
 }
 
-TEST_F(CrewTest, StopAsksAndEndsTheSchedulerLast) {
+TEST_F(CrewTest, StopAsksInTheOrderInWhichTheyNeedOneAnother) {
   const std::string order = (root_ / "order").string();
-  for (const auto& [role, name] : {std::pair(Role::kScheduler, "scheduler"), std::pair(Role::kWorker, "worker-1")}) {
+  for (const auto& [role, name] : {std::pair(Role::kScheduler, "scheduler"), std::pair(Role::kServer, "ps-1"),
+                                   std::pair(Role::kWorker, "worker-1")}) {
     const std::string ready = (root_ / name).string();
     Start(role, name,
           "trap 'echo " + std::string(name) + " >> " + order + "; exit 0' TERM; : > " + ready +
@@ -121,7 +132,7 @@ TEST_F(CrewTest, StopAsksAndEndsTheSchedulerLast) {
   EXPECT_EQ(crew_->Running(), 0);
   std::ostringstream text;
   text << std::ifstream(order).rdbuf();
-  EXPECT_EQ(text.str(), "worker-1\nscheduler\n");
+  EXPECT_EQ(text.str(), "worker-1\nps-1\nscheduler\n");
 }
 
 TEST_F(CrewTest, WhoDoesNotLeaveIsKilledAndNamed) {

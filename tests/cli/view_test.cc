@@ -1,4 +1,5 @@
 // Golden text: what a person sees.
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -109,6 +110,21 @@ TEST(Progress, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
   const std::string figures = "  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n";
   EXPECT_EQ(out.text(),
             "   7.2 s  epoch 2/5" + figures + "   7.2 s  epoch 3/5" + figures + "   7.2 s  epoch 3/5" + figures);
+}
+
+TEST(Progress, ManyShortEpochsAreNoNews) {
+  Written out;
+  Progress progress(out.file(), /*tty=*/false, /*quiet=*/false);
+  wire::GetStatusReply status = Training();
+  status.set_epochs(4000);
+  for (uint32_t epoch = 1; epoch <= 10; ++epoch) {
+    status.set_epoch(epoch);
+    progress.Show(status, absl::UnixEpoch() + absl::Seconds(epoch));
+  }
+  EXPECT_THAT(out.text(), HasSubstr("epoch 1/4000"));
+  EXPECT_THAT(out.text(), HasSubstr("epoch 6/4000"));
+  const std::string text = out.text();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
 }
 
 TEST(Progress, EventsAreShownOnceAboveTheLine) {

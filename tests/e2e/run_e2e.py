@@ -130,9 +130,7 @@ class Results(EndToEnd):
             values = [float(row[column]) for row in rows]
             self.assertEqual(values, sorted(values), f"{column} never falls")
         last = rows[-1]
-        # What was trained since the last heartbeats before the end may be missing.
-        self.assertGreaterEqual(int(last["samples"]), 0.75 * 4 * 6000)
-        self.assertLessEqual(int(last["samples"]), 4 * 6000)
+        self.assertGreaterEqual(int(last["samples"]), 4 * 6000, "every sample, at least once")
         self.assertLess(float(last["loss"]), float(next(row["loss"] for row in rows if row["loss"])))
         self.assertLessEqual(max(int(row["slack"]) for row in rows), 5, "ssp's bound of 4, seen between two clocks")
 
@@ -162,6 +160,8 @@ class WorkerDeath(EndToEnd):
         run.kill("worker-2")
         self.finish(run, 0)
         self.assertRegex(run.stdout(), r"worker-2 \(process \d+\) died: killed by signal 9")
+        self.assertEqual(run.stdout().count("killed by signal 9"), 1, "a death is told once")
+        self.assertRegex((run.folder / "events.log").read_text(), r" worker-2 is dead: killed by signal 9")
         self.assertIn("epoch 40 of 40 is complete", run.stdout(), "its data went to others")
         self.assertGreaterEqual(self.accuracy(run), 0.80)
 
@@ -312,6 +312,7 @@ class ByHand(EndToEnd):
             version = subprocess.run([self.programs.path(program), "--version"], capture_output=True, text=True,
                                      timeout=60)
             self.assertEqual(version.returncode, 0)
+            self.assertRegex(version.stdout, rf"^{program} \d+\.\d+\.\d+ \([^,]+, \w+ [\d.]+, \w*\)\n$")
 
 
 def main():

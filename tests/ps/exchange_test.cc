@@ -104,7 +104,7 @@ class TestWorker {
     for (int done = 0; done < 2;) {
       const wire::ServerFrame frame = Read();
       if (frame.has_pull()) bytes[frame.pull().shard()] += frame.payload();
-      if (frame.has_pull_done()) ++done;
+      if (frame.has_pull_done() || frame.pull().has_done()) ++done;
       if (frame.body_case() == wire::ServerFrame::BODY_NOT_SET) break;
     }
     return bytes[0] + bytes[1];

@@ -100,6 +100,37 @@ TEST(ControllerEnd, WorkersLeaveFirstThenServersStopThenItIsOver) {
   EXPECT_TRUE(cluster.controller().finished());
 }
 
+TEST(ControllerEnd, DismissalEndsTheWaitForSomebodyToAskHowItEnded) {
+  for (const bool dismissed : {false, true}) {
+    FakeCluster cluster;
+    cluster.Start();
+    cluster.controller().StopJob("the user said so", /*failed=*/false);
+    for (const char* name : {"w-1", "w-2"}) {
+      cluster.Beat(name).IgnoreError();  // is told to leave
+      cluster.Silence(name);
+    }
+    cluster.Pass(absl::Milliseconds(500));
+    EXPECT_FALSE(cluster.controller().finished());
+    if (dismissed) cluster.controller().Dismiss("the scheduler got SIGTERM");
+    cluster.Pass(absl::Milliseconds(100));
+    EXPECT_EQ(cluster.controller().finished(), dismissed);
+    EXPECT_EQ(cluster.controller().GetStatus().reason(), "the user said so");
+  }
+}
+
+TEST(ControllerEnd, DismissalStopsTheJobAndLeavesTimeToAskHowItEnded) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.controller().Dismiss("the scheduler got SIGTERM");
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_STOPPED);
+  for (const char* name : {"w-1", "w-2"}) {
+    cluster.Beat(name).IgnoreError();
+    cluster.Silence(name);
+  }
+  cluster.Pass(absl::Milliseconds(600));
+  EXPECT_FALSE(cluster.controller().finished());
+}
+
 TEST(ControllerEnd, EndDoesNotWaitForeverForAnybody) {
   FakeCluster cluster;
   cluster.Start();

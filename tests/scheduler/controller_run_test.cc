@@ -7,6 +7,7 @@ namespace slackline::scheduler {
 namespace {
 
 using absl::StatusCode;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Two epochs of one range each.
@@ -39,6 +40,65 @@ TEST(ControllerRun, TrainsEvaluatesAndEnds) {
   EXPECT_EQ(status.samples_total(), 200u);
   EXPECT_TRUE(status.has_test_accuracy());
   EXPECT_DOUBLE_EQ(status.test_accuracy(), 0.9);
+}
+
+TEST(ControllerRun, LastReportHasWhatWasTrainedSinceTheLastHeartbeats) {
+  FakeCluster cluster;
+  cluster.Start();
+  const uint64_t first = cluster.Range("w-1");
+  const uint64_t second = cluster.Range("w-2");
+  for (const char* name : {"w-1", "w-2"}) cluster.progress(name).set_samples(100);
+  cluster.Next("w-1", first).IgnoreError();
+  ASSERT_TRUE(cluster.Evaluated("w-1", 1, false).ok());
+  ASSERT_TRUE(cluster.Next("w-2", second)->evaluate().final());
+  ASSERT_TRUE(cluster.Evaluated("w-2", 2, true).ok());
+  ASSERT_EQ(cluster.controller().state(), wire::JOB_DONE);
+  EXPECT_EQ(cluster.controller().TakeReports().back().samples, 200u);
+}
+
+TEST(ControllerRun, OfManyShortEpochsOneNowAndThenIsAnEvent) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_epochs(60);
+  job.mutable_training()->set_evaluate_every_epochs(0);
+  FakeCluster cluster(job);
+  cluster.Start();
+  uint64_t range = cluster.Range("w-1");
+  for (int epoch = 1; epoch < 60; ++epoch) {
+    if (epoch == 40) cluster.Pass(absl::Seconds(6));
+    range = cluster.Range("w-1", range);
+  }
+  EXPECT_TRUE(cluster.Next("w-1", range)->evaluate().final());
+  for (int epoch = 1; epoch <= 60; ++epoch) {
+    const bool told = epoch == 1 || epoch == 40 || epoch == 60;
+    EXPECT_EQ(cluster.HasEvent("epoch " + std::to_string(epoch) + " of 60 is complete"), told) << epoch;
+  }
+}
+
+TEST(ControllerRun, DeathThatTheCallerHasAnnouncedIsOnlyRecorded) {
+  FakeCluster cluster;
+  cluster.Start();
+  const uint64_t events = cluster.controller().GetStatus().event_count();
+  cluster.controller().TakeEvents();
+  wire::ReportExitRequest exit;
+  exit.set_job(FakeCluster::kJob);
+  exit.set_role(wire::MEMBER_ROLE_WORKER);
+  exit.set_name("w-1");
+  exit.set_reason("killed by signal 9");
+  exit.set_announced(true);
+  ASSERT_TRUE(cluster.controller().ReportExit(exit).ok());
+  EXPECT_EQ(cluster.controller().GetStatus().event_count(), events);
+  EXPECT_FALSE(cluster.HasEvent("is dead"));
+  EXPECT_THAT(cluster.controller().TakeEvents(), ElementsAre("worker w-1 is dead: killed by signal 9"));
+  exit.set_name("w-2");
+  exit.set_announced(false);
+  ASSERT_TRUE(cluster.controller().ReportExit(exit).ok());
+  EXPECT_TRUE(cluster.HasEvent("worker w-2 is dead"));
+}
+
+TEST(EventLog, MembersAreCalledByRoleUnlessTheirNameSaysIt) {
+  EXPECT_EQ(Called("worker", "w-2"), "worker w-2");
+  EXPECT_EQ(Called("worker", "worker-2"), "worker-2");
+  EXPECT_EQ(Called("server", "ps-1"), "server ps-1");
 }
 
 TEST(ControllerRun, WorkerJoinsInTheMiddle) {

@@ -171,6 +171,7 @@ class FakeCluster {
     request.set_worker(members_.at(name).id);
     request.set_incarnation(members_.at(name).incarnation);
     request.set_range_done(range_done);
+    *request.mutable_progress() = progress_[name];
     return controller_.NextTask(request);
   }
   // A range, or the test fails.

@@ -57,6 +57,16 @@ TEST(Progress, ShrinkingTotalsAndBrokenLossesAreNotCounted) {
   EXPECT_DOUBLE_EQ(progress.totals().loss_sum, 10);
 }
 
+TEST(Progress, WordsThatWereOvertakenAreNotCountedAgain) {
+  Progress progress;
+  progress.Heard(kFirst, Totals(5, 500, 10), true, At(0));
+  progress.Heard(kFirst, Totals(4, 400, 8), true, At(0));
+  progress.Heard(kFirst, Totals(6, 600, 12), true, At(1));
+  EXPECT_EQ(progress.totals().samples, 600u);
+  EXPECT_EQ(progress.totals().steps, 6u);
+  EXPECT_DOUBLE_EQ(progress.totals().loss_sum, 12);
+}
+
 TEST(Progress, RateIsThatOfTheWindow) {
   Progress progress(absl::Seconds(5));
   for (int second = 0; second <= 10; ++second) {

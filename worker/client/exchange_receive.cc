@@ -119,7 +119,10 @@ absl::Status Exchange::Dispatch(Peer& peer, const wire::ServerFrame& frame, cons
   }
   if (frame.has_pull()) {
     const auto shard = FindShard(peer, frame.pull().shard());
-    return shard.ok() ? OnPullChunk(frame.pull(), payload) : shard.status();
+    const absl::Status written = shard.ok() ? OnPullChunk(frame.pull(), payload) : shard.status();
+    if (!written.ok() || !frame.pull().has_done()) return written;
+    const auto done = FindShard(peer, frame.pull().done().shard());
+    return done.ok() ? OnPullDone(frame.pull().done()) : done.status();
   }
   if (frame.has_pull_done()) {
     const auto shard = FindShard(peer, frame.pull_done().shard());

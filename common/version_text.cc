@@ -1,0 +1,12 @@
+#include "common/version_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "version.h"
+
+namespace slackline {
+
+std::string VersionText(absl::string_view program) {
+  return absl::StrCat(program, " ", kVersion, " (", kCommit, ", ", kCompiler, ", ", kBuildType, ")");
+}
+
+}  // namespace slackline
