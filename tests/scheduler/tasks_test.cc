@@ -5,8 +5,8 @@
 namespace slackline::scheduler {
 namespace {
 
-const Holder kFirst = {WorkerId(1), Incarnation(1)};
-const Holder kSecond = {WorkerId(2), Incarnation(2)};
+const Holder kFirstHolder = {WorkerId(1), Incarnation(1)};
+const Holder kSecondHolder = {WorkerId(2), Incarnation(2)};
 const Holder kThird = {WorkerId(3), Incarnation(3)};
 
 // Each epoch is one range, so that a test needs few steps.
@@ -40,111 +40,111 @@ EvaluationWork Evaluation(const Work& work) {
 
 TEST(Tasks, OneWorkerEvaluatesACompletedEpoch) {
   Tasks tasks(Config(3));
-  Train(tasks, kFirst);
-  EXPECT_EQ(Evaluation(Ask(tasks, kSecond)), (EvaluationWork{1, false}));
-  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kFirst)));
+  Train(tasks, kFirstHolder);
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecondHolder)), (EvaluationWork{1, false}));
+  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kFirstHolder)));
 }
 
 TEST(Tasks, EvaluationsKeepTheirInterval) {
   Tasks tasks(Config(5, 2));
-  Train(tasks, kFirst);
-  Train(tasks, kFirst);
-  EXPECT_EQ(Evaluation(Ask(tasks, kFirst)), (EvaluationWork{2, false}));
+  Train(tasks, kFirstHolder);
+  Train(tasks, kFirstHolder);
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirstHolder)), (EvaluationWork{2, false}));
 }
 
 TEST(Tasks, IntervalOfZeroLeavesOnlyTheFinalEvaluation) {
   Tasks tasks(Config(3, 0));
-  for (int epoch = 0; epoch < 3; ++epoch) Train(tasks, kFirst);
-  EXPECT_EQ(Evaluation(Ask(tasks, kFirst)), (EvaluationWork{3, true}));
+  for (int epoch = 0; epoch < 3; ++epoch) Train(tasks, kFirstHolder);
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirstHolder)), (EvaluationWork{3, true}));
 }
 
 TEST(Tasks, AskingAgainGivesTheSameEvaluation) {
   Tasks tasks(Config(3));
-  Train(tasks, kFirst);
-  EXPECT_EQ(Evaluation(Ask(tasks, kFirst)), Evaluation(Ask(tasks, kFirst)));
+  Train(tasks, kFirstHolder);
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirstHolder)), Evaluation(Ask(tasks, kFirstHolder)));
 }
 
 TEST(Tasks, EvaluationOfADeadWorkerGoesToAnother) {
   Tasks tasks(Config(3));
-  Train(tasks, kFirst);
-  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
-  EXPECT_TRUE(tasks.Busy(kFirst));
-  tasks.Gone(kFirst);
-  EXPECT_FALSE(tasks.Busy(kFirst));
-  EXPECT_EQ(Evaluation(Ask(tasks, kSecond)), (EvaluationWork{1, false}));
+  Train(tasks, kFirstHolder);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirstHolder)));
+  EXPECT_TRUE(tasks.Busy(kFirstHolder));
+  tasks.Gone(kFirstHolder);
+  EXPECT_FALSE(tasks.Busy(kFirstHolder));
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecondHolder)), (EvaluationWork{1, false}));
 }
 
 TEST(Tasks, LaterEpochReplacesAnEvaluationThatNobodyTook) {
   Tasks tasks(Config(4));
-  const Work first = Ask(tasks, kFirst);
-  const Work second = Ask(tasks, kSecond);
-  ASSERT_TRUE(tasks.FinishRange(kFirst, std::get<DataRange>(first).id).ok());
-  ASSERT_TRUE(tasks.FinishRange(kSecond, std::get<DataRange>(second).id).ok());
-  EXPECT_EQ(Evaluation(Ask(tasks, kFirst)), (EvaluationWork{2, false}));
-  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kSecond)));
+  const Work first = Ask(tasks, kFirstHolder);
+  const Work second = Ask(tasks, kSecondHolder);
+  ASSERT_TRUE(tasks.FinishRange(kFirstHolder, std::get<DataRange>(first).id).ok());
+  ASSERT_TRUE(tasks.FinishRange(kSecondHolder, std::get<DataRange>(second).id).ok());
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirstHolder)), (EvaluationWork{2, false}));
+  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kSecondHolder)));
 }
 
 TEST(Tasks, WorkerWithoutRangeStandsByUntilADeathFreesOne) {
   Tasks tasks(Config(1));
-  ASSERT_TRUE(Is<DataRange>(Ask(tasks, kFirst)));
-  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond)));
-  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond, /*live=*/false)));
-  tasks.Gone(kFirst);
+  ASSERT_TRUE(Is<DataRange>(Ask(tasks, kFirstHolder)));
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecondHolder)));
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecondHolder, /*live=*/false)));
+  tasks.Gone(kFirstHolder);
   // Not before it is fenced: its pushes may still arrive.
-  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond, /*live=*/false)));
-  EXPECT_EQ(tasks.Fenced(kFirst), 100u);
-  EXPECT_TRUE(Is<RegisterAgainWork>(Ask(tasks, kSecond, /*live=*/false)));
-  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kSecond)));
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecondHolder, /*live=*/false)));
+  EXPECT_EQ(tasks.Fenced(kFirstHolder), 100u);
+  EXPECT_TRUE(Is<RegisterAgainWork>(Ask(tasks, kSecondHolder, /*live=*/false)));
+  EXPECT_TRUE(Is<DataRange>(Ask(tasks, kSecondHolder)));
 }
 
 TEST(Tasks, FinalEvaluationWaitsForTheLastRangeAndGoesToOneWorker) {
   Tasks tasks(Config(1));
-  const Work range = Ask(tasks, kFirst);
-  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond)));
-  ASSERT_TRUE(tasks.FinishRange(kFirst, std::get<DataRange>(range).id).ok());
-  EXPECT_EQ(Evaluation(Ask(tasks, kSecond, /*live=*/false)), (EvaluationWork{1, true}));
-  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kFirst)));
+  const Work range = Ask(tasks, kFirstHolder);
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecondHolder)));
+  ASSERT_TRUE(tasks.FinishRange(kFirstHolder, std::get<DataRange>(range).id).ok());
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecondHolder, /*live=*/false)), (EvaluationWork{1, true}));
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kFirstHolder)));
 }
 
 TEST(Tasks, FinalEvaluationWaitsForAnEvaluationInProgress) {
   Tasks tasks(Config(2));
-  Train(tasks, kFirst);
-  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
-  Train(tasks, kSecond);
-  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecond)));
-  EXPECT_TRUE(*tasks.FinishEvaluation(kFirst, {1, false}));
-  EXPECT_EQ(Evaluation(Ask(tasks, kSecond)), (EvaluationWork{2, true}));
+  Train(tasks, kFirstHolder);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirstHolder)));
+  Train(tasks, kSecondHolder);
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecondHolder)));
+  EXPECT_TRUE(*tasks.FinishEvaluation(kFirstHolder, {1, false}));
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecondHolder)), (EvaluationWork{2, true}));
 }
 
 TEST(Tasks, FinalEvaluationOfADeadWorkerGoesToAnotherAndThenAllLeave) {
   Tasks tasks(Config(1));
-  Train(tasks, kFirst);
-  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
+  Train(tasks, kFirstHolder);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirstHolder)));
   EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kThird)));
-  tasks.Gone(kFirst);
+  tasks.Gone(kFirstHolder);
   EXPECT_EQ(Evaluation(Ask(tasks, kThird)), (EvaluationWork{1, true}));
   EXPECT_FALSE(tasks.Complete());
   EXPECT_TRUE(*tasks.FinishEvaluation(kThird, {1, true}));
   EXPECT_TRUE(tasks.Complete());
   EXPECT_TRUE(Is<LeaveWork>(Ask(tasks, kThird)));
-  EXPECT_TRUE(Is<LeaveWork>(Ask(tasks, kSecond, /*live=*/false)));
+  EXPECT_TRUE(Is<LeaveWork>(Ask(tasks, kSecondHolder, /*live=*/false)));
 }
 
 TEST(Tasks, ResultOfAnotherWorkersEvaluationIsRefused) {
   Tasks tasks(Config(1));
-  Train(tasks, kFirst);
-  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
-  EXPECT_EQ(tasks.FinishEvaluation(kSecond, {1, true}).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(tasks.FinishEvaluation(kFirst, {1, false}).status().code(), absl::StatusCode::kFailedPrecondition);
+  Train(tasks, kFirstHolder);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirstHolder)));
+  EXPECT_EQ(tasks.FinishEvaluation(kSecondHolder, {1, true}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(tasks.FinishEvaluation(kFirstHolder, {1, false}).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(tasks.Complete());
 }
 
 TEST(Tasks, RepeatedResultChangesNothing) {
   Tasks tasks(Config(2));
-  Train(tasks, kFirst);
-  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirst)));
-  EXPECT_TRUE(*tasks.FinishEvaluation(kFirst, {1, false}));
-  EXPECT_FALSE(*tasks.FinishEvaluation(kFirst, {1, false}));
+  Train(tasks, kFirstHolder);
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirstHolder)));
+  EXPECT_TRUE(*tasks.FinishEvaluation(kFirstHolder, {1, false}));
+  EXPECT_FALSE(*tasks.FinishEvaluation(kFirstHolder, {1, false}));
 }
 
 }  // namespace
