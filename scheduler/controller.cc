@@ -250,10 +250,11 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
 }
 
 bool Controller::AllSeeded() const {
-  return std::all_of(membership_.servers().begin(), membership_.servers().end(), [&](const auto& server) {
-    auto progress = server_progress_.find(server.first);
-    return progress != server_progress_.end() && progress->second.seeded();
-  });
+  for (const auto& [id, server] : membership_.servers()) {
+    auto progress = server_progress_.find(id);
+    if (progress == server_progress_.end() || !progress->second.seeded()) return false;
+  }
+  return true;
 }
 
 // --- Work -------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class TreeBuilder : public YAML::EventHandler {
       parent.key = std::move(node);
       parent.has_key = true;
     } else {
-      parent.node.entries.emplace_back(std::move(parent.key), std::move(node));
+      parent.node.entries.push_back({std::move(parent.key), std::move(node)});
       parent.has_key = false;
     }
   }

@@ -12,6 +12,8 @@
 
 namespace slackline::job_file {
 
+struct YamlEntry;
+
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
 
@@ -24,7 +26,12 @@ struct YamlNode {
   // kList.
   std::vector<YamlNode> items;
   // kMap, in the order of the file; the same key may occur twice.
-  std::vector<std::pair<YamlNode, YamlNode>> entries;
+  std::vector<YamlEntry> entries;
+};
+
+struct YamlEntry {
+  YamlNode key;
+  YamlNode value;
 };
 
 // Bounds on what a file can make the reader hold.

@@ -272,10 +272,12 @@ void Engine::Settle(Actions& actions) {
     while (SettleBspStep(actions)) {
     }
   }
-  for (auto& [id, worker] : workers_) {
-    std::erase_if(worker.pulls, [&](const WaitingPull& pull) {
+  for (auto& [id, live] : workers_) {
+    const Worker& worker = live;
+    const Sender sender{id, worker.incarnation};
+    std::erase_if(live.pulls, [&](const WaitingPull& pull) {
       if (!MayGo(worker, pull)) return false;
-      actions.push_back(ServeAction{{id, worker.incarnation}, pull.id});
+      actions.push_back(ServeAction{sender, pull.id});
       return true;
     });
   }

@@ -212,7 +212,8 @@ absl::Status Exchange::OnRefused(Peer& peer, const wire::Refused& refused) {
     if (!shard.ok()) return shard.status();
     peer.refused.insert(ShardId(refused.shard()));
   } else {
-    for (ShardId id : Awaited()[peer.stream->index()]) peer.refused.insert(id);
+    const auto awaited = Awaited();
+    for (ShardId id : awaited[peer.stream->index()]) peer.refused.insert(id);
   }
   if (peer.retry_at == absl::InfiniteFuture()) peer.retry_at = time_.Now() + peer.backoff->Next();
   WakeAt(peer.retry_at);
