@@ -56,8 +56,7 @@ absl::Status Cluster::Start() {
 
 absl::Status Cluster::StartScheduler() {
   return crew_.Start(Role::kScheduler, "scheduler",
-                     {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path(), "--address-file",
-                      folder_.address_file()});
+                     {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path()});
 }
 
 absl::Status Cluster::StartServer(uint32_t number) {

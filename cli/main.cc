@@ -1,15 +1,15 @@
 // The `slackline` command.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "cli/report.h"
-#include "cli/run_folder.h"
-#include "cli/scheduler_client.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/status.h"
 #include "cli/train.h"
 #include "common/job_file.h"
+#include "common/rpc/channel.h"
 #include "common/version_text.h"
 
 namespace slackline::cli {
@@ -55,31 +55,15 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   return kExitDone;
 }
 
-// `target` is host:port or a run folder.
-int Status(const std::string& target) {
-  constexpr absl::Duration kPatience = absl::Seconds(5);
-  std::string address = target;
-  std::error_code error;
-  if (std::filesystem::is_directory(target, error)) {
-    const absl::StatusOr<std::string> found = RunFolder::ReadAddressFile(target);
-    if (!found.ok()) {
-      std::fprintf(stderr, "slackline: %s; is %s a run folder?\n", std::string(found.status().message()).c_str(),
-                   target.c_str());
-      return kExitFailed;
-    }
-    address = *found;
-  } else if (target.find(':') == std::string::npos) {
-    std::fprintf(stderr, "slackline: found '%s'; allowed is a run folder or HOST:PORT\n", target.c_str());
-    return kExitWrongUse;
+// Empty if the first word is a flag or one of `app`'s subcommands, else what is wrong with it.
+std::string SubcommandMistake(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == argv[1]) return "";
+    names.push_back(command->get_name());
   }
-  const absl::StatusOr<wire::GetStatusReply> status = SchedulerClient(address).GetStatus(kPatience);
-  if (!status.ok()) {
-    std::fprintf(stderr, "slackline: no scheduler answers at %s (the run has ended?): %s\n", address.c_str(),
-                 std::string(status.status().message()).c_str());
-    return kExitFailed;
-  }
-  std::printf("%s", RenderStatus(*status).c_str());
-  return kExitDone;
+  return absl::StrCat("found '", argv[1], "'; allowed is ", absl::StrJoin(names, ", "));
 }
 
 int Main(int argc, char** argv) {
@@ -109,6 +93,10 @@ int Main(int argc, char** argv) {
   status_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
   status_command->footer(kStatusHelp);
 
+  if (const std::string mistake = SubcommandMistake(app, argc, argv); !mistake.empty()) {
+    std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
+    return kExitWrongUse;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -122,4 +110,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace slackline::cli
 
-int main(int argc, char** argv) { return slackline::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  slackline::rpc::SilenceGrpcLog();
+  return slackline::cli::Main(argc, argv);
+}

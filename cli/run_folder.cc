@@ -45,6 +45,20 @@ absl::StatusOr<RunFolder> RunFolder::Create(const fs::path& path) {
   return RunFolder(absolute);
 }
 
+absl::StatusOr<RunFolder> RunFolder::CreateUnused(const fs::path& path) {
+  std::error_code error;
+  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
+  fs::path unused = path;
+  // Only one of two that make a folder at the same time is told that it did.
+  for (int number = 2; !error && !fs::create_directory(unused, error); ++number) {
+    if (!error) unused = absl::StrCat(path.string(), "-", number);
+  }
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot make the run folder ", unused.string(), ": ", error.message()));
+  }
+  return Create(unused);
+}
+
 absl::Status RunFolder::WriteJob(const std::string& yaml) const { return WriteAtomically(job_file(), yaml); }
 
 absl::Status RunFolder::WriteProcesses(const std::vector<ProcessRecord>& processes) const {

@@ -1,7 +1,7 @@
-// The folder that a run leaves behind, as far as the command line writes it.
+// The folder that a run leaves behind, as far as the command line knows it.
 //
 //   job.yaml             the job as resolved
-//   scheduler.address    host:port of the scheduler, once it listens
+//   scheduler.address    host:port of the scheduler, once it listens; the scheduler writes it
 //   processes.json       who runs: name, role, process id, restarts, state
 //   logs/NAME.log        what each process says
 #pragma once
@@ -34,6 +34,9 @@ class RunFolder {
   //   kAlreadyExists  there is something in it; a run never mixes with another
   //   kUnavailable    the system refused
   static absl::StatusOr<RunFolder> Create(const std::filesystem::path& path);
+
+  // The same for `path` itself, or for the first of PATH-2, PATH-3 ... that nobody has: two runs never get one folder.
+  static absl::StatusOr<RunFolder> CreateUnused(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path job_file() const { return path_ / "job.yaml"; }

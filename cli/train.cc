@@ -155,10 +155,10 @@ class Run {
   absl::Time trouble_deadline_ = absl::InfiniteFuture();
 };
 
-std::filesystem::path ChooseRunFolder(const TrainOptions& options, const job::Job& job) {
-  if (!options.run_folder.empty()) return options.run_folder;
-  if (!job.output().folder().empty()) return job.output().folder();
-  return DefaultRunFolder(job.name(), absl::Now());
+absl::StatusOr<RunFolder> MakeRunFolder(const TrainOptions& options, const job::Job& job) {
+  if (!options.run_folder.empty()) return RunFolder::Create(options.run_folder);
+  if (!job.output().folder().empty()) return RunFolder::Create(job.output().folder());
+  return RunFolder::CreateUnused(DefaultRunFolder(job.name(), absl::Now()));
 }
 
 // What a worker would find out only after everything has started.
@@ -181,7 +181,7 @@ int Train(const TrainOptions& options) {
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
   if (!programs.ok()) return Fail(programs.status(), kExitFailed);
-  absl::StatusOr<RunFolder> folder = RunFolder::Create(ChooseRunFolder(options, job));
+  absl::StatusOr<RunFolder> folder = MakeRunFolder(options, job);
   if (!folder.ok()) return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);

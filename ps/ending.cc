@@ -25,7 +25,7 @@ SignalWatch::SignalWatch(Ending& ending) {
   thread_ = std::thread([&ending, set] {
     int signal = 0;
     while (sigwait(&set, &signal) == 0 && signal != kStopWatching) {
-      ending.End({0, absl::StrCat("signal ", signal)});
+      ending.End({0, absl::StrCat("told to stop by ", signal == SIGINT ? "SIGINT" : "SIGTERM")});
     }
   });
 }

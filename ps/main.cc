@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/address.h"
 #include "common/clock.h"
 #include "common/job_file.h"
 #include "common/logging.h"
@@ -82,12 +83,16 @@ int Main(int argc, char** argv) {
   CLI::App app("One parameter-server process of a Slackline job.", "slackline-ps");
   app.set_version_flag("--version", VersionText("slackline-ps"));
   app.add_option("job", flags.job_file, "Job file (YAML)")->required()->type_name("JOB.yaml");
-  app.add_option("--scheduler", flags.scheduler, "Address of the scheduler")->required()->type_name("HOST:PORT");
+  app.add_option("--scheduler", flags.scheduler, "Address of the scheduler")
+      ->required()
+      ->type_name("HOST:PORT")
+      ->check(AddressMistake);
   app.add_option("--set", flags.overrides, "Overrides a field of the job file; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_option("--listen", flags.listen, "Address to listen on; port 0 lets the system choose")
-      ->type_name("HOST:PORT");
+      ->type_name("HOST:PORT")
+      ->check(AddressMistake);
   app.add_option("--name", flags.name, "Name in logs and messages; unique among servers");
   try {
     app.parse(argc, argv);
@@ -113,5 +118,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   slackline::rpc::RetainAllocations();
+  slackline::rpc::SilenceGrpcLog();
   return slackline::ps::Main(argc, argv);
 }

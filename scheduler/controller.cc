@@ -16,6 +16,8 @@ Membership::Config MembershipConfig(const Controller::Config& config) {
   Membership::Config membership;
   membership.timeouts = config.timeouts;
   membership.servers = config.job.cluster().servers();
+  // Nobody takes over from a server yet, so that its death ends the run: it is believed as late as a worker's.
+  membership.server_silence_max = config.timeouts.worker_dead();
   return membership;
 }
 

@@ -9,6 +9,7 @@
 #include "common/job_file.h"
 #include "common/logging.h"
 #include "common/metrics.h"
+#include "common/rpc/channel.h"
 #include "scheduler/address.h"
 #include "scheduler/controller.h"
 #include "scheduler/options.h"
@@ -76,10 +77,9 @@ int Run(const Options& options) {
   if (!server.ok()) return Complain(server.status(), kFailed);
   const std::string address = AdvertisedAddress(listen, job.network(), (*server)->port());
   log::Info("job ", job.name(), " listens on ", address, ", writes to ", (*folder)->path());
-  if (!options.address_file.empty()) {
-    if (absl::Status written = WriteAddressFile(options.address_file, address); !written.ok()) {
-      return Complain(written, kFailed);
-    }
+  for (const std::string& file : {(*folder)->path() + "/scheduler.address", options.address_file}) {
+    if (file.empty()) continue;
+    if (absl::Status written = WriteAddressFile(file, address); !written.ok()) return Complain(written, kFailed);
   }
 
   const absl::Duration report_every = absl::Milliseconds(job.output().report_every_ms());
@@ -95,6 +95,7 @@ int Run(const Options& options) {
 }  // namespace slackline::scheduler
 
 int main(int argc, char** argv) {
+  slackline::rpc::SilenceGrpcLog();
   int exit_code = 0;
   const auto options = slackline::scheduler::ParseOptions(argc, argv, exit_code);
   if (!options) return exit_code;

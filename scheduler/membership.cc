@@ -256,10 +256,12 @@ void Membership::Settle(MembershipActions& actions) {
 }
 
 void Membership::Tick(absl::Time now, MembershipActions& actions) {
+  const bool stated = config_.server_silence_max > absl::ZeroDuration();
+  const absl::Duration server_max = stated ? config_.server_silence_max : config_.timeouts.server_dead();
   for (auto& [id, server] : servers_) {
     const absl::Duration silent = now - server.heard;
-    if (server.state == ServerState::kLive && silent > config_.timeouts.server_dead()) {
-      LoseServer(id, server, ServerState::kDead, Silence(silent, config_.timeouts.server_dead()), actions);
+    if (server.state == ServerState::kLive && silent > server_max) {
+      LoseServer(id, server, ServerState::kDead, Silence(silent, server_max), actions);
     }
   }
   for (auto& [id, worker] : workers_) {

@@ -88,6 +88,8 @@ class Membership {
     // Server places of the job.
     uint32_t servers = 1;
     uint32_t workers_max = 65536;
+    // Silence after which a server is dead; 0 means timeouts.server_dead(), for servers that have a backup.
+    absl::Duration server_silence_max;
   };
 
   struct Worker {

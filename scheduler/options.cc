@@ -1,6 +1,7 @@
 #include "scheduler/options.h"
 
 #include <CLI/CLI.hpp>
+#include "common/address.h"
 #include "common/version_text.h"
 
 namespace slackline::scheduler {
@@ -19,9 +20,11 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_option("--listen", options.listen, "Listen here instead of network.listen and a free port")
-      ->type_name("HOST:PORT");
+      ->type_name("HOST:PORT")
+      ->check(AddressMistake);
   app.add_option("--run-folder", options.run_folder, "Write the run here instead of output.folder")->type_name("DIR");
-  app.add_option("--address-file", options.address_file, "Write host:port there, once it is known")->type_name("FILE");
+  app.add_option("--address-file", options.address_file, "Write host:port there too, once it is known")
+      ->type_name("FILE");
   app.footer("Exit codes: 0 done or stopped, 1 failed, 2 wrong use.");
   try {
     app.parse(argc, argv);

@@ -15,7 +15,7 @@ struct Options {
   std::string listen;
   // Empty for the job file's, or a new one under runs/.
   std::string run_folder;
-  // Where to write host:port once the scheduler listens; empty for nowhere.
+  // Where to write host:port once the scheduler listens, beside the run folder's scheduler.address; empty for nowhere.
   std::string address_file;
 };
 

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include "absl/strings/str_cat.h"
+#include "common/address.h"
 #include "common/job_file.h"
 #include "common/logging.h"
 #include "common/metrics.h"
@@ -104,11 +105,12 @@ int Work(const Flags& flags, const job::Job& job) {
 
 int Main(int argc, char** argv) {
   rpc::RetainAllocations();
+  rpc::SilenceGrpcLog();
   HoldStopSignals();
   Flags flags{.job_file = "", .scheduler = "", .name = absl::StrCat("worker-", ::getpid()), .overrides = {}};
   CLI::App app("Computes gradients for one job of Slackline.", "slackline-worker");
   app.add_option("JOB.yaml", flags.job_file, "The job file, the same for all processes of the job")->required();
-  app.add_option("--scheduler", flags.scheduler, "HOST:PORT of the job's scheduler")->required();
+  app.add_option("--scheduler", flags.scheduler, "HOST:PORT of the job's scheduler")->required()->check(AddressMistake);
   app.add_option("--set", flags.overrides, "KEY=VALUE: overrides a field of the job file; may be repeated")
       ->take_all()
       ->allow_extra_args(false);

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
+#include "common/silence_notice.h"
 #include "worker/backoff.h"
 #include "worker/scheduler_wire.h"
 
@@ -163,6 +164,7 @@ class GrpcSchedulerLink : public SchedulerLink {
                     const Request& request, Reply* reply, absl::Duration total) {
     Backoff backoff(static_cast<uint64_t>(::getpid()));
     const absl::Time end = time_.Now() + total;
+    SilenceNotice notice(absl::StrCat("the scheduler at ", options_.address), time_.Now(), total);
     while (true) {
       const absl::Duration attempt = std::min(end - time_.Now(), options_.timeouts.worker_dead());
       const auto context = rpc::ContextWithTimeout(attempt);
@@ -173,6 +175,7 @@ class GrpcSchedulerLink : public SchedulerLink {
         return absl::Status(status.code(), absl::StrCat("could not ", what, " at the scheduler (", options_.address,
                                                         "): ", status.message()));
       }
+      notice.NoAnswer(time_.Now());
       const absl::Status pause = Pause(wait);
       if (!pause.ok()) return pause;
     }

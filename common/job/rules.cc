@@ -29,6 +29,19 @@ bool Differs(const Message& section, const FieldDescriptor& field) {
   }
 }
 
+// As --set takes it; of the types that Differs() knows.
+std::string DefaultText(const FieldDescriptor& field) {
+  if (field.is_repeated()) return "[]";
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return field.default_value_bool() ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(field.default_value_uint32());
+    default:
+      return NumberText(field.default_value_double());
+  }
+}
+
 class Rules {
  public:
   Rules(const std::string& name, const Origins& origins, Mistakes& mistakes)
@@ -124,7 +137,9 @@ class Rules {
                   const std::string& actual) {
     const FieldDescriptor& field = *section.GetDescriptor()->FindFieldByName(key.substr(key.rfind('.') + 1));
     if (Differs(section, field)) {
-      Refuse(key, absl::StrCat("a value together with ", actual), absl::StrCat("only with ", needed));
+      Refuse(key, absl::StrCat("a value together with ", actual),
+             absl::StrCat("only with ", needed, " (add --set ", key, "=", DefaultText(field),
+                          " to take the default back)"));
     }
   }
 

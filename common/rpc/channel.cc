@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include <grpc/support/log.h>
 #include "absl/time/clock.h"
 
 namespace slackline::rpc {
@@ -45,6 +46,10 @@ void RetainAllocations() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest value that every glibc accepts
   mallopt(M_TRIM_THRESHOLD, INT32_MAX);
   mallopt(M_TOP_PAD, 16 << 20);
+}
+
+void SilenceGrpcLog() {
+  gpr_set_log_function([](gpr_log_func_args*) {});
 }
 
 grpc::ChannelArguments DataChannelArguments() {

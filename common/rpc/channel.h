@@ -14,6 +14,9 @@ namespace slackline::rpc {
 // the system costs up to half of the throughput. Call once, first thing in main().
 void RetainAllocations();
 
+// Turns gRPC's own log off: what it has to say reaches our messages as the status of a call. Call once, in main().
+void SilenceGrpcLog();
+
 // Arguments of data-path channels and servers: bandwidth probe off, 16 MiB look-ahead, 4 MiB frames, a local
 // subchannel pool, received messages of at most 8 MiB (a frame carries at most 4 MiB of tensor).
 grpc::ChannelArguments DataChannelArguments();

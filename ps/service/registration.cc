@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
+#include "common/silence_notice.h"
 #include "ps/service/readable.h"
 
 namespace slackline::ps {
@@ -42,6 +43,7 @@ absl::Status Registration::Register() {
   request.set_address(options_.address);
   request.set_job_fingerprint(options_.job_fingerprint);
   const absl::Time give_up = absl::Now() + options_.timeouts.startup;
+  SilenceNotice notice(absl::StrCat("the scheduler at ", options_.scheduler), absl::Now(), options_.timeouts.startup);
   absl::Duration back_off = options_.timeouts.heartbeat / 3;
   while (true) {
     auto context = rpc::ContextWithTimeout(options_.timeouts.worker_dead());
@@ -51,6 +53,7 @@ absl::Status Registration::Register() {
       return absl::Status(status.code(), absl::StrCat("the scheduler at ", options_.scheduler,
                                                       " did not take this server: ", status.message()));
     }
+    notice.NoAnswer(absl::Now());
     if (Stopped(back_off)) return absl::CancelledError("stopped");
     back_off = std::min(2 * back_off, options_.timeouts.notice());
   }

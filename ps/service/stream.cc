@@ -20,7 +20,8 @@ void Stream::Send(const wire::ServerFrame& frame) {
   // Notices to somebody who does not read would pile up.
   if (frame.has_waiting() && small_.size() >= kQueuedFramesMax) return;
   small_.push_back(rpc::Build(frame));
-  Pump();
+  // What this frame of the worker's leads to leaves together: OnRead() pumps.
+  if (!receiving_) Pump();
 }
 
 void Stream::Serve(PullReply reply) {
@@ -31,7 +32,7 @@ void Stream::Serve(PullReply reply) {
     return;
   }
   pulls_.push_back({std::move(reply), 0});
-  Pump();
+  if (!receiving_) Pump();
 }
 
 void Stream::End(const absl::Status& status) {
@@ -64,7 +65,9 @@ void Stream::OnRead(bool ok) {
   absl::StatusOr<rpc::Payload> payload = rpc::Parse(incoming_, frame_);
   incoming_.Clear();
   if (!payload.ok()) return End(payload.status());
+  receiving_ = true;
   std::optional<absl::Status> end = table_.Receive(*this, frame_, *std::move(payload));
+  receiving_ = false;
   if (end.has_value()) return End(*end);
   heard = true;
   Pump();

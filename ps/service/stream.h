@@ -101,6 +101,7 @@ class Stream : public Peer {
   std::deque<grpc::ByteBuffer> small_;
   std::deque<Sending> pulls_;
   bool reading_ = false;
+  bool receiving_ = false;  // a frame of this stream is being worked on
   bool writing_ = false;
   std::optional<absl::Status> end_;
   bool finishing_ = false;

@@ -58,11 +58,16 @@ class Command(unittest.TestCase):
 
     def test_wrong_flags_are_wrong_use(self):
         for arguments in ((), ("dance",), ("train",), ("check", "a", "b"), ("train", "a", "--fast"),
-                          ("status", "nonsense"), ("check", self.folder / "missing.yaml"), ("check", self.folder)):
+                          ("status", "nonsense"), ("status", "host:"), ("status", ":1"), ("check", self.folder / "missing.yaml"), ("check", self.folder)):
             with self.subTest(arguments):
                 result = run(*arguments)
                 self.assertEqual(result.returncode, 2)
                 self.assertNotEqual(result.stderr, "")
+
+    def test_an_unknown_command_is_named_with_those_that_exist(self):
+        result = run("dance")
+        self.assertEqual((result.returncode, result.stderr),
+                         (2, "slackline: found 'dance'; allowed is train, check, status\n"))
 
     def test_help_has_examples(self):
         for command in ("train", "check", "status"):
@@ -122,11 +127,33 @@ class Command(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("a run folder?", result.stderr)
 
-    def test_status_of_a_run_that_has_ended(self):
+    def end_a_run(self, *events):
         (self.folder / "scheduler.address").write_text("127.0.0.1:1\n")
+        (self.folder / "events.log").write_text("".join(f"{event}\n" for event in events))
+
+    def test_status_of_a_run_that_is_complete(self):
+        self.end_a_run("the first", *["more"] * 5, "the job is done")
+        (self.folder / "report.json").write_text('{"accuracy": 0.9037}')
         result = run("status", self.folder)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("no scheduler answers at 127.0.0.1:1", result.stderr)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"no scheduler answers at 127.0.0.1:1\.\n(  more\n)+  the job is done\n"
+                                        r"test accuracy 90.37 %\n$")
+
+    def test_status_of_a_run_that_broke_off(self):
+        self.end_a_run("the job failed: server ps-1 died")
+        for report in (None, '{"accur', '{"accuracy": "high"}'):
+            with self.subTest(report):
+                if report:
+                    (self.folder / "report.json").write_text(report)
+                result = run("status", self.folder)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("server ps-1 died", result.stdout)
+                self.assertNotIn("accuracy", result.stdout)
+
+    def test_status_where_nobody_listens(self):
+        result = run("status", "127.0.0.1:1")
+        self.assertEqual((result.returncode, result.stderr),
+                         (1, "slackline: no scheduler answers at 127.0.0.1:1 (the run has ended?)\n"))
 
 
 if __name__ == "__main__":

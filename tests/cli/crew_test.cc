@@ -163,6 +163,20 @@ TEST(RunFolder, RefusesAFolderWithFiles) {
   std::filesystem::remove_all(pattern);
 }
 
+TEST(RunFolder, RunsThatWantTheSameUnusedFolderGetTheirOwn) {
+  std::string pattern = ::testing::TempDir() + "/run_folder_XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  const std::filesystem::path wanted = std::filesystem::path(pattern) / "runs" / "trial";
+  for (const std::string ending : {"", "-2", "-3"}) {
+    const absl::StatusOr<RunFolder> folder = RunFolder::CreateUnused(wanted);
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_EQ(folder->path(), wanted.string() + ending);
+  }
+  std::ofstream(pattern + "/file").close();
+  EXPECT_TRUE(absl::IsUnavailable(RunFolder::CreateUnused(pattern + "/file/trial").status()));
+  std::filesystem::remove_all(pattern);
+}
+
 TEST(RunFolder, TheDefaultNamesJobAndTime) {
   const absl::Time now = absl::FromCivil(absl::CivilSecond(2025, 1, 31, 12, 0, 5), absl::LocalTimeZone());
   EXPECT_EQ(DefaultRunFolder("trial", now), "runs/trial-20250131-120005");

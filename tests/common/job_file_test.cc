@@ -119,28 +119,35 @@ const Refusal kRefusals[] = {
     {"NesterovWithoutMomentum", "optimizer:\n  nesterov: true\n",
      "j.yaml:2: optimizer.nesterov: found true without momentum; allowed is true with optimizer.momentum above 0"},
     {"MomentumWithAdam", "optimizer:\n  kind: adam\n  momentum: 0.9\n",
-     "j.yaml:3: optimizer.momentum: found a value together with adam; allowed is only with optimizer.kind: sgd"},
+     "j.yaml:3: optimizer.momentum: found a value together with adam; allowed is only with optimizer.kind: sgd "
+     "(add --set optimizer.momentum=0 to take the default back)"},
     {"BetaWithSgd", "optimizer:\n  beta1: 0.8\n",
-     "j.yaml:2: optimizer.beta1: found a value together with sgd; allowed is only with optimizer.kind: adam or adamw"},
+     "j.yaml:2: optimizer.beta1: found a value together with sgd; allowed is only with optimizer.kind: adam or adamw "
+     "(add --set optimizer.beta1=0.9 to take the default back)"},
     {"StalenessWithBsp", "consistency:\n  mode: bsp\n  staleness_max: 1\n",
      "j.yaml:3: consistency.staleness_max: found a value together with bsp; allowed is only with consistency.mode: "
-     "ssp"},
+     "ssp "
+     "(add --set consistency.staleness_max=4 to take the default back)"},
     {"OneFilter", "model:\n  kind: cnn\n  filters: [32]\n",
      "j.yaml:3: model.filters: found 1 item; allowed is exactly two, one for each convolution"},
     {"FiltersWithMlp", "model:\n  filters: [32, 64]\n",
-     "j.yaml:2: model.filters: found a value together with mlp; allowed is only with model.kind: cnn"},
+     "j.yaml:2: model.filters: found a value together with mlp; allowed is only with model.kind: cnn "
+     "(add --set model.filters=[] to take the default back)"},
     {"BatchNormWithMlp", "model:\n  batch_norm: true\n",
-     "j.yaml:2: model.batch_norm: found a value together with mlp; allowed is only with model.kind: cnn"},
+     "j.yaml:2: model.batch_norm: found a value together with mlp; allowed is only with model.kind: cnn "
+     "(add --set model.batch_norm=false to take the default back)"},
     {"UnknownDevice", "worker:\n  devices: [cuda]\n", "j.yaml:2: worker.devices: found 'cuda'; allowed is cpu"},
     {"MoreDevicesThanSamples", "worker:\n  devices: [cpu, cpu]\ntraining: {batch_size: 1}\n",
      "j.yaml:2: worker.devices: found 2 devices; allowed is at most training.batch_size (1), each gets a part of the "
      "batch"},
     {"GammaWithCosine", "optimizer: {schedule: {kind: cosine, gamma: 0.5}}\n",
      "j.yaml:1: optimizer.schedule.gamma: found a value together with cosine; allowed is only with "
-     "optimizer.schedule.kind: step"},
+     "optimizer.schedule.kind: step "
+     "(add --set optimizer.schedule.gamma=0.1 to take the default back)"},
     {"FinalFractionWithStep", "optimizer: {schedule: {kind: step, final_fraction: 0.5}}\n",
      "j.yaml:1: optimizer.schedule.final_fraction: found a value together with step; allowed is only with "
-     "optimizer.schedule.kind: cosine"},
+     "optimizer.schedule.kind: cosine "
+     "(add --set optimizer.schedule.final_fraction=0 to take the default back)"},
     {"WarmupLongerThanRun", "optimizer: {schedule: {warmup_epochs: 6}}\n",
      "j.yaml:1: optimizer.schedule.warmup_epochs: found 6; allowed is at most training.epochs (5)"},
     {"StallShorterThanHeartbeat", "timeouts: {stall_ms: 100}\n",
@@ -227,7 +234,13 @@ TEST(JobFileOverride, MistakesNameTheOverride) {
             "--set seed=[1: seed: found a value that is not YAML; allowed is a whole number, at least 0");
   EXPECT_EQ(MessageOf("consistency: {mode: bsp}", {"consistency.staleness_max=1"}),
             "--set consistency.staleness_max=1: consistency.staleness_max: found a value together with bsp; allowed "
-            "is only with consistency.mode: ssp");
+            "is only with consistency.mode: ssp (add --set consistency.staleness_max=4 to take the default back)");
+}
+
+TEST(JobFileOverride, TakesBackWhatAnotherModeOrModelDoesNotKnow) {
+  EXPECT_EQ(MessageOf("consistency: {mode: bsp, staleness_max: 1}\nmodel: {filters: [8, 8]}",
+                      {"consistency.staleness_max=4", "model.filters=[]"}),
+            "OK");
 }
 
 TEST(JobFile, RelativeDataPathCountsFromTheFile) {

@@ -115,6 +115,20 @@ TEST_F(MembershipTest, ASilentServerIsDeadAfterThreeT) {
   EXPECT_FALSE(membership_.AllServersPresent());
 }
 
+TEST(Membership, AServerWithoutABackupMayBeSilentForAsLongAsStated) {
+  Membership::Config config;
+  config.server_silence_max = absl::Seconds(5);
+  Membership membership(config);
+  MembershipActions actions;
+  ASSERT_TRUE(membership.RegisterServer("ps-1", "", absl::UnixEpoch(), actions).ok());
+  actions.clear();
+  membership.Tick(absl::UnixEpoch() + absl::Seconds(5), actions);
+  EXPECT_TRUE(actions.empty());
+  membership.Tick(absl::UnixEpoch() + absl::Milliseconds(5001), actions);
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(std::get<ServerDeadAction>(actions[0]).reason, "silent for 5.001s, allowed is 5s");
+}
+
 TEST_F(MembershipTest, ADeadServerHoldsNoFence) {
   const auto one = Server("ps-1");
   Server("ps-2");

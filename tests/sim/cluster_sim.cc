@@ -447,30 +447,38 @@ class Cluster {
     if (auto send = worker.session->Connected(ShardId(shard))) Say(w, *send);
   }
 
+  // A pull may go before or after the push that it waits for.
   void Say(uint32_t w, const worker::Session::Send& send) {
-    Worker& worker = workers_[w];
+    if (workers_[w].stream[send.shard.value()] == 0) return;
+    const bool pull_first = Chance(2);
+    if (send.pull && pull_first) SayPull(w, send);
+    if (send.push) SayPush(w, send);
+    if (send.pull && !pull_first) SayPull(w, send);
+  }
+
+  void SayPush(uint32_t w, const worker::Session::Send& send) {
     const uint32_t shard = send.shard.value();
-    if (worker.stream[shard] == 0) return;
-    const Sender sender{*worker.id, worker.incarnation};
-    if (send.push) {
-      const Weights base = *worker.base[shard];
-      if (base.version != send.base) Violation("the session names another base than the gradient has");
-      ToShard(w, shard, [this, shard, sender, base, sequence = *send.push] {
-        Shard& s = shards_[shard];
-        if (s.engine->Admit(sender, sequence) == ps::Engine::Admission::kStage) s.staged[{sender, sequence}] = base;
-        ps::Actions actions;
-        s.engine->Push({sender, sequence, base.version, 1}, actions);
-        Carry(shard, actions);
-      });
-    }
-    if (send.pull) {
-      ToShard(w, shard, [this, shard, sender, id = *send.pull, clock = send.clock] {
-        pulls_[{shard, sender, id}] = clock;
-        ps::Actions actions;
-        shards_[shard].engine->Pull({sender, id, clock}, Time(), actions);
-        Carry(shard, actions);
-      });
-    }
+    const Sender sender{*workers_[w].id, workers_[w].incarnation};
+    const Weights base = *workers_[w].base[shard];
+    if (base.version != send.base) Violation("the session names another base than the gradient has");
+    ToShard(w, shard, [this, shard, sender, base, sequence = *send.push] {
+      Shard& s = shards_[shard];
+      if (s.engine->Admit(sender, sequence) == ps::Engine::Admission::kStage) s.staged[{sender, sequence}] = base;
+      ps::Actions actions;
+      s.engine->Push({sender, sequence, base.version, 1}, actions);
+      Carry(shard, actions);
+    });
+  }
+
+  void SayPull(uint32_t w, const worker::Session::Send& send) {
+    const uint32_t shard = send.shard.value();
+    const Sender sender{*workers_[w].id, workers_[w].incarnation};
+    ToShard(w, shard, [this, shard, sender, id = *send.pull, clock = send.clock] {
+      pulls_[{shard, sender, id}] = clock;
+      ps::Actions actions;
+      shards_[shard].engine->Pull({sender, id, clock}, Time(), actions);
+      Carry(shard, actions);
+    });
   }
 
   // --- Workers ---------------------------------------------------------------------------------------------------

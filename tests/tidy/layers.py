@@ -49,7 +49,7 @@ ALLOWED = {
     "spdlog": ["common/logging\\.cc"],
     "prometheus": ["common/metrics\\.cc"],
     "zlib": ["worker/data/.*", "tests/worker/.*"],
-    "nlohmann": ["cli/run_folder\\.cc", "worker/evaluator\\.cc", "worker/model/safetensors\\.cc", "tests/.*"],
+    "nlohmann": ["cli/(run_folder|status)\\.cc", "worker/evaluator\\.cc", "worker/model/safetensors\\.cc", "tests/.*"],
     "cli11": ["cli/.*", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "bench/.*"],
     "gtest": ["tests/.*"],
     "benchmark": ["bench/.*"],

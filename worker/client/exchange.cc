@@ -112,13 +112,15 @@ void Exchange::SendAll(absl::Span<const Session::Send> sends) {
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (by_peer[i].empty()) continue;
     std::vector<Outgoing> frames;
+    // The pull goes first: it waits for this worker's own push, so that each shard is served as soon as its push is
+    // answered, while those of the others are still on their way.
+    AppendPulls(by_peer[i], frames);
     // Backward finishes the last layers first; forward needs the first layers first.
     for (auto send = by_peer[i].rbegin(); send != by_peer[i].rend(); ++send) {
       if (!send->push) continue;
       const absl::Span<const float> part = PushPart(shards_[send->shard.value()]);
       AppendPush(GradientPush(*send, request_->info, part), peers_[i].chunk_bytes, frames);
     }
-    AppendPulls(by_peer[i], frames);
     SendFrames(peers_[i], std::move(frames));
   }
 }

@@ -1,0 +1,38 @@
+#include "common/address.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace slackline {
+namespace {
+
+bool IsHost(absl::string_view host) {
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  for (const char letter : host) {
+    const bool plain = absl::ascii_isalnum(letter) || letter == '.' || letter == '-' || letter == '_';
+    if (!plain && !(bracketed && (letter == ':' || letter == '%'))) return false;
+  }
+  return !host.empty();
+}
+
+bool IsPort(absl::string_view port) {
+  uint32_t number = 0;
+  return !port.empty() && absl::ascii_isdigit(port.front()) && absl::SimpleAtoi(port, &number) && number <= UINT16_MAX;
+}
+
+}  // namespace
+
+std::string AddressMistake(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon != std::string::npos && IsHost(absl::string_view(text).substr(0, colon)) &&
+      IsPort(absl::string_view(text).substr(colon + 1))) {
+    return "";
+  }
+  return absl::StrCat("found '", absl::Utf8SafeCEscape(text), "'; allowed is HOST:PORT");
+}
+
+}  // namespace slackline

@@ -1,0 +1,36 @@
+// Says that a peer does not answer, while somebody goes on trying.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/logging.h"
+
+namespace slackline {
+
+// Thread-safety: none.
+class SilenceNotice {
+ public:
+  // `peer` is named in the line; the caller began at `now` and gives up after `total`.
+  SilenceNotice(std::string peer, absl::Time now, absl::Duration total)
+      : peer_(std::move(peer)), since_(now), next_(now + kEvery), total_(total) {}
+
+  // Call after each attempt that got no answer: logs every kEvery.
+  void NoAnswer(absl::Time now) {
+    if (now < next_) return;
+    next_ = now + kEvery;
+    log::Warning("no answer from ", peer_, " since ", absl::ToInt64Seconds(now - since_), " s; gives up after ",
+                 absl::ToInt64Seconds(total_), " s");
+  }
+
+ private:
+  static constexpr absl::Duration kEvery = absl::Seconds(5);
+
+  const std::string peer_;
+  const absl::Time since_;
+  absl::Time next_;
+  const absl::Duration total_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,24 @@
+#include "common/address.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace slackline {
+namespace {
+
+TEST(AddressMistake, HostAndPortAreAllowed) {
+  for (const std::string text : {"127.0.0.1:7000", "node-1.cluster_a:0", "[::1]:65535"}) {
+    EXPECT_EQ(AddressMistake(text), "") << text;
+  }
+}
+
+TEST(AddressMistake, EverythingElseIsNamed) {
+  for (const std::string text : {"", ":", "nonsense", "host:", ":1", "host:x", "host:-1", "host:+1", "host: 1",
+                                 "host:65536", "a b:1", "::1:7", "[]:7", "a:b:1"}) {
+    EXPECT_EQ(AddressMistake(text), "found '" + text + "'; allowed is HOST:PORT");
+  }
+}
+
+}  // namespace
+}  // namespace slackline
