@@ -110,21 +110,19 @@ TEST_F(ClientTest, StepPushesToAllShardsAndBringsTheirWeights) {
   EXPECT_EQ(pushes[1].push().commit().base().number(), 1);
 }
 
-TEST_F(ClientTest, LastShardsArePushedFirstAndOnePullFollows) {
+TEST_F(ClientTest, OnePullGoesFirstAndThenTheLastShardsArePushed) {
   ConnectAndPull();
   ASSERT_TRUE(Step().ok());
   const auto all = first_.frames();
   EXPECT_EQ(all[0].hello().first_clock(), 10);
-  const auto begin = std::find_if(all.begin(), all.end(), [](const auto& frame) { return frame.has_push(); });
+  const auto begin = std::find_if(all.begin(), all.end(), [](const auto& frame) { return frame.pull().clock() == 11; });
   const std::vector<wire::WorkerFrame> frames(begin, all.end());
   ASSERT_EQ(frames.size(), 3);
-  EXPECT_EQ(frames[0].push().shard(), 1);
-  EXPECT_EQ(frames[1].push().shard(), 0);
-  EXPECT_TRUE(frames[1].push().has_commit());
-  ASSERT_TRUE(frames[2].has_pull());
-  EXPECT_EQ(frames[2].pull().clock(), 11);
-  ASSERT_EQ(frames[2].pull().shards_size(), 2);
-  EXPECT_EQ(frames[2].pull().shards(0).shard(), 0);
+  ASSERT_EQ(frames[0].pull().shards_size(), 2);
+  EXPECT_EQ(frames[0].pull().shards(0).shard(), 0);
+  EXPECT_EQ(frames[1].push().shard(), 1);
+  EXPECT_EQ(frames[2].push().shard(), 0);
+  EXPECT_TRUE(frames[2].push().has_commit());
 }
 
 TEST_F(ClientTest, LargeShardIsCutIntoChunksOfTheSmallerLimit) {
@@ -215,11 +213,11 @@ TEST_F(ClientTest, FencedWorkerLearnsItFromTheEndOfTheStream) {
 TEST_F(ClientTest, DeadlineNamesShardsServerAndCulprit) {
   ConnectAndPull();
   first_.set_hook([](const wire::WorkerFrame& frame, FakeServer::Stream& stream) {
-    if (!frame.has_pull()) return FakeServer::Verdict{};
+    if (!frame.has_pull() && !frame.has_push()) return FakeServer::Verdict{};
     wire::ServerFrame answer;
     answer.mutable_waiting()->set_shard(1);
     answer.mutable_waiting()->set_message("awaiting worker-5 at clock 4");
-    stream.Write(answer);
+    if (frame.has_push()) stream.Write(answer);
     return FakeServer::Verdict{.end = std::nullopt, .swallow = true};
   });
   const absl::Status status = Step(kShort).status();

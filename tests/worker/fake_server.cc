@@ -95,6 +95,7 @@ wire::ServerFrame FakeServer::Greet(const wire::Hello& hello) {
     const auto shard = shards_.find(asked.shard());
     if (shard == shards_.end()) continue;
     shard->second.answered = std::max(shard->second.answered, asked.last_answered());
+    shard->second.waiting.reset();
     wire::ShardState& state = *welcome.add_shards();
     state.set_shard(shard->first);
     state.set_last_answered(shard->second.answered);
@@ -130,13 +131,20 @@ std::vector<wire::ServerFrame> FakeServer::Take(const wire::WorkerFrame& frame) 
   answer.mutable_answer()->mutable_version()->set_lineage(1);
   answer.mutable_answer()->mutable_version()->set_number(shard.version);
   answer.mutable_answer()->set_clock_min(shard.answered);
-  return {answer};
+  std::vector<wire::ServerFrame> out = {answer};
+  if (shard.waiting) Serve(*std::exchange(shard.waiting, std::nullopt), out);
+  return out;
 }
 
 void FakeServer::Serve(const wire::Pull& pull, std::vector<wire::ServerFrame>& out) {
   for (const wire::ShardVersion& asked : pull.shards()) {
-    const Shard& shard = shards_.at(asked.shard());
-    if (shard.answered < pull.clock()) continue;  // waits for a push that, here, comes with a pull of its own
+    Shard& shard = shards_.at(asked.shard());
+    if (shard.answered < pull.clock()) {  // waits for the worker's own push
+      shard.waiting = pull;
+      shard.waiting->clear_shards();
+      *shard.waiting->add_shards() = asked;
+      continue;
+    }
     wire::Version version;
     version.set_lineage(1);
     version.set_number(shard.version);

@@ -52,6 +52,7 @@ class FakeServer : private wire::ParameterServer::Service {
     uint64_t version = 0;
     uint64_t answered = 0;
     bool seeded = false;
+    std::optional<wire::Pull> waiting;  // for the push before its clock; of this shard only
   };
 
   grpc::Status Exchange(grpc::ServerContext* context, Stream* stream) override;
