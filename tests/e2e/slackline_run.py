@@ -75,7 +75,7 @@ class TrainRun:
     def kill(self, name, number=signal.SIGKILL):
         os.kill(self.members()[name]["pid"], number)
 
-    def wait(self, seconds=180):
+    def wait(self, seconds=400):
         """The exit code."""
         self.programs.wait_for(f"the end of slackline train\n{self.diagnosis()}",
                                lambda: self.process.poll() is not None, seconds)
