@@ -1,19 +1,24 @@
 // The optimizer's kernels beside what this machine's memory gives in the same run, and copy-on-write beside a
-// snapshot that is copied under a mutex. Ends with the ratios, which say more than GB/s on a shared machine.
+// snapshot that is copied under a mutex.
 //
 // Bytes are those that the loop names (STREAM's way: no write-allocate): 12 an element for the triad and plain SGD.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <map>
-#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "bench/support/ratio_reporter.h"
+#include "common/byte_segments.h"
+#include "common/codec/block_decoder.h"
+#include "common/codec/encode.h"
 #include "ps/aligned_floats.h"
 #include "ps/kernels.h"
 #include "ps/optimizer.h"
@@ -60,6 +65,26 @@ void ReadModifyWrite(benchmark::State& state) {
   SetBytes(state, 2);
 }
 
+// The least that an optimizer with `arrays` arrays of its own and weights can do: read a gradient, change the arrays.
+template <int arrays>
+void Update(benchmark::State& state) {
+  const AlignedFloats gradient = Filled(1e-3f);
+  const AlignedFloats changed[] = {Filled(1), Filled(arrays > 1 ? 2 : 0), Filled(arrays > 2 ? 3 : 0)};
+  for (auto _ : state) {
+    const float* __restrict from = gradient.get();
+    float* __restrict a = changed[0].get();
+    float* __restrict b = changed[1].get();
+    float* __restrict c = changed[2].get();
+    for (uint64_t i = 0; i < kElements; ++i) {
+      a[i] += from[i];
+      if constexpr (arrays > 1) b[i] += from[i];
+      if constexpr (arrays > 2) c[i] += from[i];
+    }
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 1 + 2 * arrays);
+}
+
 // --- Kernels ----------------------------------------------------------------------------------------------------
 
 // Each element reads weight and gradient and writes the weight, and reads and writes each state array.
@@ -77,10 +102,23 @@ void Kernel(benchmark::State& state, const OptimizerConfig& config) {
   SetBytes(state, 3 + 2 * static_cast<int>(optimizer.arrays()));
 }
 
-void FiniteCheck(benchmark::State& state) {
-  const AlignedFloats gradient = Filled(1e-3f);
-  for (auto _ : state) benchmark::DoNotOptimize(AllFinite(kElements, gradient.get()));
-  SetBytes(state, 1);
+// From encoded bytes in one piece, as a push of one worker is applied.
+void DecodeAndStep(benchmark::State& state, const codec::Codec& codec) {
+  const AlignedFloats weights = Filled(1), gradient = Filled(1e-3f);
+  std::vector<std::byte> encoded(codec::EncodedBytesMax(codec, kElements));
+  encoded.resize(codec::Encode(codec, {gradient.get(), kElements}, absl::MakeSpan(encoded)));
+  const ByteSegments bytes(encoded);
+  alignas(kCacheLineBytes) std::array<float, Slice::kBlockElements> block;
+  for (auto _ : state) {
+    codec::BlockDecoder decoder(codec, bytes);
+    for (uint64_t begin = 0; begin < kElements; begin += block.size()) {
+      const size_t size = std::min<uint64_t>(block.size(), kElements - begin);
+      SgdStep({.lr = 0.1f}, {size, decoder.Next(absl::MakeSpan(block).first(size)), weights.get() + begin});
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
+                          static_cast<int64_t>(encoded.size() + 2 * kElements * sizeof(float)));
 }
 
 // --- Snapshots --------------------------------------------------------------------------------------------------
@@ -127,72 +165,56 @@ void StepMutexAndCopy(benchmark::State& state) {
 
 // --- Report -----------------------------------------------------------------------------------------------------
 
-// Keeps the best rate of each loop, over --benchmark_repetitions, for the table of ratios.
-class RatioReporter : public benchmark::ConsoleReporter {
- public:
-  RatioReporter() : ConsoleReporter(OO_None) {}
-
-  void ReportRuns(const std::vector<Run>& runs) override {
-    ConsoleReporter::ReportRuns(runs);
-    for (const Run& run : runs) {
-      const auto rate = run.counters.find("bytes_per_second");
-      if (run.run_type != Run::RT_Iteration || rate == run.counters.end()) continue;
-      double& best = rates_[run.run_name.function_name];
-      best = std::max<double>(best, rate->second);
-    }
-  }
-  void Finalize() override {
-    for (const char* kernel : {"sgd", "momentum", "nesterov", "adam", "adamw", "finite"}) {
-      Print(kernel, "triad");
-      Print(kernel, "read_modify_write");
-    }
-    Print("step_copy_on_write", "step_in_place");
-    Print("step_copy_on_write", "step_mutex_and_copy");
-  }
-
- private:
-  // Nothing where a filter left one of them out.
-  void Print(const std::string& what, const std::string& against) const {
-    if (!rates_.contains(what) || !rates_.contains(against)) return;
-    std::printf("ratio %-20s / %-20s %5.2f   (%.1f / %.1f GB/s)\n", what.c_str(), against.c_str(),
-                rates_.at(what) / rates_.at(against), rates_.at(what) / 1e9, rates_.at(against) / 1e9);
-  }
-
-  std::map<std::string, double> rates_;
-};
-
 OptimizerConfig Config(OptimizerKind kind, double momentum, bool nesterov) {
   return {.kind = kind, .momentum = momentum, .nesterov = nesterov, .weight_decay = 1e-4};
 }
 
-template <typename... Arguments>
-void Register(Arguments... arguments) {
-  // Time on the wall: other processes on the machine count against memory-bound loops anyway.
-  benchmark::RegisterBenchmark(arguments...)->Unit(benchmark::kMillisecond)->UseRealTime();
+void RegisterAll() {
+  bench::RegisterLoop("triad", Triad);
+  bench::RegisterLoop("read_modify_write", ReadModifyWrite);
+  bench::RegisterLoop("update_1", Update<1>);
+  bench::RegisterLoop("update_2", Update<2>);
+  bench::RegisterLoop("update_3", Update<3>);
+  bench::RegisterLoop("sgd", Kernel, Config(OptimizerKind::kSgd, 0, false));
+  bench::RegisterLoop("momentum", Kernel, Config(OptimizerKind::kSgd, 0.9, false));
+  bench::RegisterLoop("nesterov", Kernel, Config(OptimizerKind::kSgd, 0.9, true));
+  bench::RegisterLoop("adam", Kernel, Config(OptimizerKind::kAdam, 0, false));
+  bench::RegisterLoop("adamw", Kernel, Config(OptimizerKind::kAdamW, 0, false));
+  for (const char* codec : {"fp32", "bf16", "fp16", "int8", "topk:0.01"}) {
+    bench::RegisterLoop(absl::StrCat(codec, "_sgd").c_str(), DecodeAndStep, codec::ParseCodec(codec).value());
+  }
+  bench::RegisterLoop("step_in_place", StepInPlace);
+  bench::RegisterLoop("step_copy_on_write", StepCopyOnWrite);
+  bench::RegisterLoop("step_mutex_and_copy", StepMutexAndCopy);
 }
 
-void RegisterAll() {
-  Register("triad", Triad);
-  Register("read_modify_write", ReadModifyWrite);
-  Register("sgd", Kernel, Config(OptimizerKind::kSgd, 0, false));
-  Register("momentum", Kernel, Config(OptimizerKind::kSgd, 0.9, false));
-  Register("nesterov", Kernel, Config(OptimizerKind::kSgd, 0.9, true));
-  Register("adam", Kernel, Config(OptimizerKind::kAdam, 0, false));
-  Register("adamw", Kernel, Config(OptimizerKind::kAdamW, 0, false));
-  Register("finite", FiniteCheck);
-  Register("step_in_place", StepInPlace);
-  Register("step_copy_on_write", StepCopyOnWrite);
-  Register("step_mutex_and_copy", StepMutexAndCopy);
+// Each kernel against one array changed in place, and against as many arrays as it reads and changes itself.
+bench::RatioReporter Reporter() {
+  return bench::RatioReporter({{"sgd", "read_modify_write"},
+                               {"sgd", "update_1"},
+                               {"momentum", "read_modify_write"},
+                               {"momentum", "update_2"},
+                               {"nesterov", "read_modify_write"},
+                               {"nesterov", "update_2"},
+                               {"adam", "read_modify_write"},
+                               {"adam", "update_3"},
+                               {"adamw", "read_modify_write"},
+                               {"adamw", "update_3"},
+                               {"fp32_sgd", "update_1"},
+                               {"bf16_sgd", "update_1"},
+                               {"fp16_sgd", "update_1"},
+                               {"int8_sgd", "update_1"},
+                               {"topk:0.01_sgd", "update_1"},
+                               {"step_copy_on_write", "step_in_place"},
+                               {"step_copy_on_write", "step_mutex_and_copy"}});
 }
 
 }  // namespace
 }  // namespace slackline::ps
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   slackline::ps::RegisterAll();
-  slackline::ps::RatioReporter reporter;
-  benchmark::RunSpecifiedBenchmarks(&reporter);
-  return 0;
+  slackline::bench::RatioReporter reporter = slackline::ps::Reporter();
+  std::printf("kernels for %s\n", slackline::ps::KernelTarget());
+  return slackline::bench::RunInterleaved(argc, argv, reporter);
 }

@@ -12,6 +12,7 @@ find_package(spdlog REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(hwy REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 

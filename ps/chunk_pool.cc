@@ -12,19 +12,14 @@ void ChunkRef::Release() {
   pool->Return(std::unique_ptr<Chunk>(chunk_));
 }
 
+ChunkPool::ChunkPool(const ChunkPoolOptions& options)
+    : options_(options),
+      stride_(Stride(options.chunk_elements)),
+      places_(options.segment == nullptr || stride_ == 0 ? 0 : options.segment->bytes() / stride_) {}
+
 ChunkRef ChunkPool::Take() {
-  std::unique_ptr<Chunk> chunk;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!free_.empty()) {
-      chunk = std::move(free_.back());
-      free_.pop_back();
-    }
-  }
-  if (chunk == nullptr) {
-    chunk = std::make_unique<Chunk>();
-    chunk->values = AllocateAlignedFloats(options_.chunk_elements);
-  }
+  std::unique_ptr<Chunk> chunk = TakeFree();
+  if (chunk == nullptr) chunk = MakeChunk();
   chunk->pool = shared_from_this();
   chunk->references.store(1, std::memory_order_relaxed);
   return ChunkRef(chunk.release());
@@ -42,9 +37,51 @@ size_t ChunkPool::free_buffers() const {
 }
 
 void ChunkPool::Return(std::unique_ptr<Chunk> chunk) {
+  if (Keep(chunk) || !chunk->place) return;
+  // Before others may have the place: what they write there must not be lost.
+  options_.segment->Release({.offset = *chunk->place * stride_, .bytes = stride_});
   absl::MutexLock lock(&mutex_);
-  // What does not fit is freed after the lock is gone: `chunk` outlives `lock`.
-  if (free_.size() < options_.free_max) free_.push_back(std::move(chunk));
+  vacant_.push_back(*chunk->place);
+}
+
+std::unique_ptr<Chunk> ChunkPool::TakeFree() {
+  absl::MutexLock lock(&mutex_);
+  if (free_.empty()) return nullptr;
+  std::unique_ptr<Chunk> chunk = std::move(free_.back());
+  free_.pop_back();
+  return chunk;
+}
+
+bool ChunkPool::Keep(std::unique_ptr<Chunk>& chunk) {
+  // A chunk that only found no room in the segment makes way for one that does.
+  if (options_.segment != nullptr && !chunk->place) return false;
+  absl::MutexLock lock(&mutex_);
+  if (free_.size() >= options_.free_max) return false;
+  free_.push_back(std::move(chunk));
+  return true;
+}
+
+std::optional<size_t> ChunkPool::TakePlace() {
+  absl::MutexLock lock(&mutex_);
+  if (!vacant_.empty()) {
+    const size_t place = vacant_.back();
+    vacant_.pop_back();
+    return place;
+  }
+  if (places_taken_ == places_) return std::nullopt;
+  return places_taken_++;
+}
+
+std::unique_ptr<Chunk> ChunkPool::MakeChunk() {
+  auto chunk = std::make_unique<Chunk>();
+  chunk->place = TakePlace();
+  if (chunk->place) {
+    chunk->values = reinterpret_cast<float*>(options_.segment->data() + *chunk->place * stride_);
+  } else {
+    chunk->heap = AllocateAlignedFloats(options_.chunk_elements);
+    chunk->values = chunk->heap.get();
+  }
+  return chunk;
 }
 
 }  // namespace slackline::ps

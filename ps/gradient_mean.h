@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/codec/block_decoder.h"
 #include "ps/aligned_floats.h"
 #include "ps/shard_state.h"
 #include "ps/slice.h"
 
 namespace slackline::ps {
 
-// Copies: wire -> block in the nearest cache -> kernel; none where a single push of weight 1 lies in one aligned piece.
+// Copies: wire -> block in the nearest cache, decoded -> kernel; none where a single push of weight 1 lies as float32
+// in one aligned piece.
 //
 // Thread-safety: none.
 // Ownership:     borrows the contributions and their bytes.
@@ -30,7 +32,7 @@ class GradientMean {
 
  private:
   struct Source {
-    ByteReader reader;
+    codec::BlockDecoder decoder;
     float weight = 1;
     float clipped_weight = 1;
 
@@ -38,10 +40,8 @@ class GradientMean {
   };
   using Buffer = std::array<float, Slice::kBlockElements>;
 
-  // The next elements of one push: where they are if that is possible, else copied to `buffer_`.
-  const float* Fetch(Source& source, size_t elements);
-
   std::vector<Source> sources_;
+  // Where the values of one push are decoded.
   alignas(kCacheLineBytes) Buffer buffer_;
   alignas(kCacheLineBytes) Buffer sum_;
 };

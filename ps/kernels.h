@@ -1,7 +1,8 @@
-// The loops over elements: plain C++ that the compiler vectorises, and the oracle for any faster form.
+// The loops over elements, in the vectors of the CPU at hand: the widest of those that were compiled is taken at the
+// first call. kernels_scalar.h has the same loops in plain C++, the oracle.
 //
-// Each element is computed by itself, in float32, without contraction and without fast-math, so that the vector
-// width does not show in the result and replicas agree to the bit.
+// Each element is computed by itself, in float32, without contraction, reciprocals and fast-math, so that the vector
+// width does not show in the result and replicas agree to the bit. Only which NaN a NaN is may differ.
 //
 // Arrays of one call must not overlap. None needs alignment beyond float's.
 #pragma once
@@ -62,7 +63,7 @@ void Scale(size_t elements, float factor, const float* in, float* out);
 // out += factor in
 void AddScaled(size_t elements, float factor, const float* in, float* out);
 
-// Whether `elements` float32, at any alignment, are all neither infinite nor NaN.
-bool AllFinite(size_t elements, const void* values);
+// The instruction set that was taken, as Highway names it: "AVX2".
+const char* KernelTarget();
 
 }  // namespace slackline::ps

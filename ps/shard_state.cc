@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/codec/checker.h"
 #include "ps/gradient_mean.h"
 #include "ps/kernels.h"
 
@@ -43,7 +44,7 @@ absl::Status ShardState::Seed(const ByteSegments& bytes) {
 void ShardState::Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments) {
   SLACKLINE_CHECK(!contributions.empty());
   for (const Contribution& part : contributions) {
-    SLACKLINE_CHECK(part.bytes.size() == extent_.size() * sizeof(float));
+    SLACKLINE_CHECK(codec::IsEncodedLength(part.codec, extent_.size(), part.bytes.size()));
   }
   GradientMean mean(contributions, config_.clip_norm);
   const auto average_rate = static_cast<float>(arguments.average_rate);
@@ -63,21 +64,6 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
 
 double ShardState::learning_rate() const { return LearningRate(config_, samples_applied_); }
 
-bool CheckFinite(const ByteSegments& bytes) {
-  if (bytes.size() % sizeof(float) != 0) return false;
-  // Whole floats are checked where they lie; those across a border are put together first.
-  ByteReader reader(bytes);
-  while (reader.left() > 0) {
-    if (const size_t whole = reader.contiguous_left() / sizeof(float); whole > 0) {
-      if (!AllFinite(whole, reader.contiguous(whole * sizeof(float)))) return false;
-      reader.Skip(whole * sizeof(float));
-    } else {
-      float across;
-      reader.Read(&across, sizeof(across));
-      if (!AllFinite(1, &across)) return false;
-    }
-  }
-  return true;
-}
+bool CheckFinite(const ByteSegments& bytes) { return codec::AllFinite(codec::Encoding::kFp32, bytes); }
 
 }  // namespace slackline::ps

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/byte_segments.h"
+#include "common/codec/codec.h"
 #include "ps/optimizer.h"
 #include "ps/slice.h"
 
@@ -25,12 +26,13 @@ struct ShardExtent {
 
 // One push's bytes and its share in the step.
 struct Contribution {
-  // size() float32, little-endian.
+  // The shard's elements in the form that `codec` says, checked with codec::Checker.
   ByteSegments bytes;
   // Weights of a step sum to 1.
   double weight = 1;
   // Norm of the gradient over the whole model, for clipping.
   double gradient_norm = 0;
+  codec::Codec codec = {};
 };
 
 struct StepArguments {
@@ -54,9 +56,9 @@ class ShardState {
   absl::Status Seed(const ByteSegments& bytes);
   bool seeded() const { return seeded_; }
 
-  // One optimizer step on the weighted mean of the contributions, whose bytes were checked with CheckFinite().
+  // One optimizer step on the weighted mean of the contributions, whose bytes were checked.
   // The sums run in the order given, so that equal inputs give equal bits.
-  // Requires: every contribution has extent().size() elements.
+  // Requires: every contribution has a length that extent().size() elements can have in its codec.
   void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments);
 
   // References to the weights as they are now; costs no copy.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/check.h"
 
@@ -13,9 +14,14 @@ size_t ChunkCount(const SliceShape& shape) {
   return shape.elements / shape.chunk_elements + (shape.elements % shape.chunk_elements != 0);
 }
 
-// Enough for one superseded version: whoever pulls after every step finds its buffers here again.
-ChunkPoolOptions PoolOptions(const SliceShape& shape) {
-  return {.chunk_elements = std::min(shape.chunk_elements, shape.elements), .free_max = ChunkCount(shape)};
+// What a chunk's buffer has room for.
+uint64_t BufferElements(const SliceShape& shape) { return std::min(shape.chunk_elements, shape.elements); }
+
+// Whoever pulls after every step finds its buffers here again.
+ChunkPoolOptions PoolOptions(const SliceShape& shape, SliceStorage storage) {
+  return {.chunk_elements = BufferElements(shape),
+          .free_max = ChunkCount(shape) * storage.versions_kept,
+          .segment = std::move(storage.segment)};
 }
 
 }  // namespace
@@ -29,9 +35,14 @@ void SliceView::CopyTo(absl::Span<float> out) const {
   }
 }
 
-Slice::Slice(const SliceShape& shape) : shape_(shape), pool_(std::make_shared<ChunkPool>(PoolOptions(shape))) {
+Slice::Slice(const SliceShape& shape, SliceStorage storage)
+    : shape_(shape), pool_(std::make_shared<ChunkPool>(PoolOptions(shape, std::move(storage)))) {
   chunks_.reserve(ChunkCount(shape));
   for (size_t index = 0; index < ChunkCount(shape); ++index) chunks_.push_back(pool_->TakeZeroed());
+}
+
+uint64_t Slice::SegmentBytes(const SliceShape& shape, size_t versions_max) {
+  return ChunkCount(shape) * versions_max * ChunkPool::Stride(BufferElements(shape));
 }
 
 void Slice::Update(absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change) {

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "common/shm/segment.h"
 #include "ps/chunk_pool.h"
 
 namespace slackline::ps {
@@ -17,6 +19,16 @@ struct SliceShape {
   uint64_t elements = 0;
   // Elements a chunk; the last chunk may have fewer.
   uint64_t chunk_elements = 0;
+};
+
+// Where a slice's chunks lie.
+struct SliceStorage {
+  // They lie here as far as it has room, further ones and all without a segment on the heap. No other slice may use
+  // it; views share it.
+  std::shared_ptr<shm::Segment> segment = nullptr;
+  // Buffers of so many superseded versions are kept for reuse when nobody holds them. As many as are held at a time
+  // in the steady state: in a segment, taking memory from the system anew costs seven times the step.
+  size_t versions_kept = 1;
 };
 
 // References to all chunks of a slice as they were when it was taken: one version, never a mixture.
@@ -40,6 +52,9 @@ class SliceView {
     const uint64_t left = shape_.elements - begin;
     return {(*chunks_)[index].values(), left < shape_.chunk_elements ? left : shape_.chunk_elements};
   }
+  // Bytes from the beginning of the slice's segment to chunk `index`; none when it does not lie there. Processes that
+  // map the segment may read it as long as this view, or a reference, is held for them.
+  std::optional<uint64_t> chunk_offset(size_t index) const { return (*chunks_)[index].segment_offset(); }
   // Keeps chunk `index` alive by itself, so that a sender can let go of a view piece by piece.
   ChunkRef reference(size_t index) const { return (*chunks_)[index]; }
 
@@ -64,7 +79,10 @@ class Slice {
   static constexpr size_t kBlockElements = 512;
 
   // All values are 0. Requires: chunk_elements > 0.
-  explicit Slice(const SliceShape& shape);
+  explicit Slice(const SliceShape& shape, SliceStorage storage = {});
+
+  // Bytes of a segment in which so many versions, each with chunks of its own, find room. 0 for no elements.
+  static uint64_t SegmentBytes(const SliceShape& shape, size_t versions_max);
 
   uint64_t elements() const { return shape_.elements; }
   SliceView View() const { return SliceView(shape_, chunks_); }

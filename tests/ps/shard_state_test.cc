@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "common/codec/encode.h"
+
 namespace slackline::ps {
 namespace {
 
@@ -36,6 +38,18 @@ ShardState Shard(uint64_t elements, uint64_t trained, const OptimizerConfig& con
   return shard;
 }
 
+std::vector<std::byte> Encoded(const codec::Codec& codec, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(codec::EncodedBytesMax(codec, values.size()));
+  bytes.resize(codec::Encode(codec, values, absl::MakeSpan(bytes)));
+  return bytes;
+}
+
+std::vector<float> Decoded(const codec::Codec& codec, const std::vector<std::byte>& bytes, size_t size) {
+  std::vector<float> values(size, 0);
+  codec::ReturnToResidual(codec, bytes, absl::MakeSpan(values));
+  return values;
+}
+
 std::vector<float> Ramp(size_t size, float first = 0.1f) {
   std::vector<float> values(size);
   for (size_t i = 0; i < size; ++i) values[i] = first + 0.3f * static_cast<float>(i);
@@ -53,6 +67,21 @@ TEST(ShardState, WeightedMeanIsTheJoinedBatch) {
   const std::vector<float> got = Weights(parts.View()), want = Weights(whole.View());
   for (size_t i = 0; i < 40; ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i;
   EXPECT_EQ(parts.samples_applied(), 4u);
+}
+
+TEST(ShardState, EncodedPushesStepLikeTheirValues) {
+  const size_t size = 2 * codec::kInt8BlockElements + 9, trained = size - 700;
+  const std::vector<float> a = Ramp(size), b = Ramp(size, -3);
+  for (const char* name : {"fp32", "bf16", "fp16", "int8", "topk:0.2"}) {
+    const codec::Codec codec = codec::ParseCodec(name).value();
+    ShardState encoded = Shard(size, trained), plain = Shard(size, trained);
+    const std::vector<std::byte> bytes_a = Encoded(codec, a), bytes_b = Encoded(codec, b);
+    encoded.Apply({{.bytes = ByteSegments(bytes_a), .weight = 0.25, .codec = codec},
+                   {.bytes = ByteSegments(bytes_b), .weight = 0.75, .codec = codec}},
+                  {.samples = 4});
+    plain.Apply({Part(Decoded(codec, bytes_a, size), 0.25), Part(Decoded(codec, bytes_b, size), 0.75)}, {.samples = 4});
+    EXPECT_EQ(Weights(encoded.View()), Weights(plain.View())) << name;
+  }
 }
 
 TEST(ShardState, WeightsWithALongTailOfBlocksAreSummedEverywhere) {

@@ -31,6 +31,7 @@ THIRD_PARTIES = {
     "zlib": re.compile(r"^zlib\.h$"),
     "nlohmann": re.compile(r"^nlohmann/"),
     "cli11": re.compile(r"^CLI/"),
+    "highway": re.compile(r"^hwy/"),
     "gtest": re.compile(r"^(gtest|gmock)/"),
     "benchmark": re.compile(r"^benchmark/"),
 }
@@ -51,6 +52,8 @@ ALLOWED = {
     "zlib": ["worker/data/.*", "tests/worker/.*"],
     "nlohmann": ["cli/(run_folder|status)\\.cc", "worker/evaluator\\.cc", "worker/model/safetensors\\.cc", "tests/.*"],
     "cli11": ["cli/.*", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "bench/.*"],
+    # Its vectors stay in the files of kernels; a test goes through the instruction sets.
+    "highway": ["(ps|common/codec)/kernels_simd\\.cc", "tests/each_target\\.h"],
     "gtest": ["tests/.*"],
     "benchmark": ["bench/.*"],
 }

@@ -1,0 +1,18 @@
+// The kernels of kernels.h one element at a time: the plainest form, which says what the fast one must give.
+#pragma once
+
+#include <cstddef>
+
+#include "ps/kernels.h"
+
+namespace slackline::ps::scalar {
+
+void SgdStep(const SgdCoefficients& coefficients, const Block& block);
+void MomentumStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
+void NesterovStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
+void AdamStep(const AdamCoefficients& coefficients, const Block& block, const AdamMoments& moments);
+void Average(const Block& mean_and_values, float rate);
+void Scale(size_t elements, float factor, const float* in, float* out);
+void AddScaled(size_t elements, float factor, const float* in, float* out);
+
+}  // namespace slackline::ps::scalar

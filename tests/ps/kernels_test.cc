@@ -1,0 +1,98 @@
+// The vector kernels give the bits of the scalar ones on every instruction set.
+#include "ps/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "ps/kernels_scalar.h"
+#include "tests/each_target.h"
+#include "tests/hard_floats.h"
+
+namespace slackline::ps {
+namespace {
+
+constexpr SgdCoefficients kSgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-3f};
+constexpr AdamCoefficients kAdam{.step_size = 0.01f,
+                                 .root_correction2 = 0.3f,
+                                 .one_minus_beta1 = 0.1f,
+                                 .beta2 = 0.999f,
+                                 .one_minus_beta2 = 1e-3f,
+                                 .epsilon = 1e-8f,
+                                 .weight_decay = 1e-3f,
+                                 .keep = 0.9999f};
+
+// One array that is read and three that are changed; each begins `offset` elements behind an aligned place.
+struct Arrays {
+  Arrays(size_t size, size_t offset, uint32_t seed) : elements(size), begin(offset) {
+    for (uint32_t i = 0; i < 4; ++i) values.push_back(HardFloats(size + 2 * offset, seed + i));
+    // Second moments are never negative.
+    for (float& square : values[3]) square = std::fabs(square);
+  }
+  float* at(size_t index) { return values[index].data() + begin; }
+  Block block() { return {.elements = elements, .gradient = at(0), .weights = at(1)}; }
+
+  size_t elements;
+  size_t begin;
+  std::vector<std::vector<float>> values;
+};
+
+using Kernel = std::function<void(Arrays&)>;
+
+// Runs both on the same values, of all small sizes at all alignments, and compares all arrays with their surroundings.
+void ExpectEqual(const Kernel& fast, const Kernel& oracle) {
+  OnEachTarget(KernelTarget, [&] {
+    for (size_t size = 0; size <= 70; ++size) {
+      for (size_t offset : {0, 1, 3}) {
+        Arrays got(size, offset, 1000 * size), want = got;
+        fast(got);
+        oracle(want);
+        for (size_t i = 0; i < 4; ++i) {
+          SCOPED_TRACE(testing::Message() << "size " << size << ", offset " << offset << ", array " << i);
+          ASSERT_NO_FATAL_FAILURE(ExpectSameBits(got.values[i], want.values[i]));
+        }
+      }
+    }
+  });
+}
+
+TEST(Kernels, SgdIsTheOracles) {
+  ExpectEqual([](Arrays& a) { SgdStep(kSgd, a.block()); }, [](Arrays& a) { scalar::SgdStep(kSgd, a.block()); });
+}
+
+TEST(Kernels, MomentumIsTheOracles) {
+  ExpectEqual([](Arrays& a) { MomentumStep(kSgd, a.block(), a.at(2)); },
+              [](Arrays& a) { scalar::MomentumStep(kSgd, a.block(), a.at(2)); });
+}
+
+TEST(Kernels, NesterovIsTheOracles) {
+  ExpectEqual([](Arrays& a) { NesterovStep(kSgd, a.block(), a.at(2)); },
+              [](Arrays& a) { scalar::NesterovStep(kSgd, a.block(), a.at(2)); });
+}
+
+TEST(Kernels, AdamIsTheOracles) {
+  ExpectEqual(
+      [](Arrays& a) {
+        AdamStep(kAdam, a.block(), {a.at(2), a.at(3)});
+      },
+      [](Arrays& a) {
+        scalar::AdamStep(kAdam, a.block(), {a.at(2), a.at(3)});
+      });
+}
+
+TEST(Kernels, AverageIsTheOracles) {
+  for (float rate : {0.3f, 1.0f}) {
+    ExpectEqual([&](Arrays& a) { Average(a.block(), rate); }, [&](Arrays& a) { scalar::Average(a.block(), rate); });
+  }
+}
+
+TEST(Kernels, ScaleAndAddScaledAreTheOracles) {
+  ExpectEqual([](Arrays& a) { Scale(a.elements, 0.7f, a.at(0), a.at(1)); },
+              [](Arrays& a) { scalar::Scale(a.elements, 0.7f, a.at(0), a.at(1)); });
+  ExpectEqual([](Arrays& a) { AddScaled(a.elements, 0.7f, a.at(0), a.at(1)); },
+              [](Arrays& a) { scalar::AddScaled(a.elements, 0.7f, a.at(0), a.at(1)); });
+}
+
+}  // namespace
+}  // namespace slackline::ps
