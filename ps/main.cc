@@ -67,6 +67,7 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Endin
   registration.name = flags.name;
   registration.address = absl::StrCat(
       job.network().advertise().empty() ? Host(options.listen) : job.network().advertise(), ":", (*exchange)->port());
+  registration.local = (*exchange)->local();
   registration.job_fingerprint = Fingerprint(job);
   registration.timeouts = timeouts;
   registration.on_end = [&](const absl::Status& status) {

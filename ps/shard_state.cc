@@ -1,6 +1,7 @@
 #include "ps/shard_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
@@ -23,10 +24,11 @@ absl::Status CheckSeed(const ByteSegments& bytes, const ShardExtent& extent) {
 
 }  // namespace
 
-ShardState::ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements)
+ShardState::ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements,
+                       SliceStorage storage)
     : extent_(extent),
       config_(optimizer),
-      weights_({.elements = extent.size(), .chunk_elements = chunk_elements}),
+      weights_({.elements = extent.size(), .chunk_elements = chunk_elements}, std::move(storage)),
       optimizer_(optimizer, extent.trained) {
   SLACKLINE_CHECK(extent.begin <= extent.end && extent.trained <= extent.size());
 }

@@ -47,8 +47,9 @@ struct StepArguments {
 // Thread-safety: none for Apply and Seed (the shard's sequencer); views taken by it may be read by any thread.
 class ShardState {
  public:
-  // `chunk_elements`: copy-on-write unit of the slice.
-  ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements);
+  // `chunk_elements`: copy-on-write unit of the slice, whose chunks lie in `storage`.
+  ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements,
+             SliceStorage storage = {});
 
   // Takes initial weights: extent().size() float32.
   //   kInvalidArgument     another length, or a value that is not finite; nothing changed

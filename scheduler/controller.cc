@@ -91,6 +91,8 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   events_.Add(absl::StrCat(who, " is there at ", request.address()));
   installed_.erase(server.server);
   server_progress_.erase(server.server);
+  local_addresses_.erase(server.server);
+  if (request.has_local()) local_addresses_[server.server] = request.local();
   servers_.Connect(server, request.name(), request.address(), *this);
   if (places_.empty()) {
     Place();
@@ -167,6 +169,9 @@ absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetSh
     spec.set_server(id.value());
     spec.set_name(server.name);
     spec.set_address(server.address);
+    if (const auto local = local_addresses_.find(id); local != local_addresses_.end()) {
+      *spec.mutable_local() = local->second;
+    }
   }
   for (const ShardPlace& place : places_) *reply.add_shards() = ToWire(place);
   return reply;

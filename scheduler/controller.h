@@ -164,6 +164,7 @@ class Controller : public ServerObserver {
   Membership membership_ ABSL_GUARDED_BY(mutex_);
   std::map<WorkerId, uint32_t> pids_ ABSL_GUARDED_BY(mutex_);
   std::map<ServerId, wire::ServerProgress> server_progress_ ABSL_GUARDED_BY(mutex_);
+  std::map<ServerId, wire::LocalAddress> local_addresses_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> installed_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> stopped_ ABSL_GUARDED_BY(mutex_);
   std::set<Holder> told_to_leave_ ABSL_GUARDED_BY(mutex_);

@@ -33,6 +33,18 @@ Timeouts MakeTimeouts(const job::Timeouts& timeouts) {
           .startup = absl::Milliseconds(timeouts.startup_ms())};
 }
 
+SameHost ToSameHost(job::Wire::SameHost same_host) {
+  switch (same_host) {
+    case job::Wire::SHARED_MEMORY:
+      return SameHost::kSharedMemory;
+    case job::Wire::UNIX:
+      return SameHost::kUnix;
+    case job::Wire::TCP:
+      return SameHost::kTcp;
+  }
+  return SameHost::kTcp;
+}
+
 }  // namespace
 
 WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores) {
@@ -47,6 +59,8 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores) {
   config.trainer.seed = job.seed();
   config.trainer.batch_size = job.training().batch_size();
   config.trainer.chunk_bytes = job.wire().chunk_bytes();
+  config.trainer.window = job.wire().window();
+  config.trainer.same_host = ToSameHost(job.wire().same_host());
   config.trainer.timeouts = MakeTimeouts(job.timeouts());
   config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());
   const auto cpus = static_cast<uint32_t>(std::count(config.devices.begin(), config.devices.end(), "cpu"));

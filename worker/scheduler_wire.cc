@@ -105,7 +105,12 @@ ShardMap FromWire(const wire::GetShardMapReply& reply) {
   map.elements = reply.elements();
   map.trained_elements = reply.trained_elements();
   for (const wire::ServerSpec& server : reply.servers()) {
-    map.servers.push_back({.server = ServerId(server.server()), .name = server.name(), .address = server.address()});
+    map.servers.push_back({.server = ServerId(server.server()),
+                           .name = server.name(),
+                           .address = server.address(),
+                           .host = server.local().host(),
+                           .socket = server.local().socket(),
+                           .memory_socket = server.local().memory_socket()});
   }
   for (const wire::ShardSpec& shard : reply.shards()) {
     map.shards.push_back({.shard = ShardId(shard.shard()),

@@ -125,6 +125,7 @@ absl::Status Trainer::TrainRange(const RangeWork& range) {
     samples += (*batch)->size();
     parts_.prefetcher.Recycle(*std::move(batch));
   }
+  if (const absl::Status finished = FinishSteps(0); !finished.ok()) return finished;
   const double seconds = absl::ToDoubleSeconds(time_.Now() - begin);
   if (seconds > 0) samples_per_second_ = static_cast<double>(samples) / seconds;
   return absl::OkStatus();
@@ -132,39 +133,52 @@ absl::Status Trainer::TrainRange(const RangeWork& range) {
 
 absl::Status Trainer::TrainBatch(const RangeWork& range, const Batch& batch, uint64_t samples_before) {
   Model& model = parts_.group.model();
+  if (!parts_.push_memory.empty()) {
+    model.UsePush(parts_.push_memory[(steps_ + begun_.size()) % parts_.push_memory.size()]);
+  }
   const absl::Time begin = time_.Now();
   const absl::StatusOr<StepResult> result = parts_.group.Step({.images = batch.images, .labels = batch.labels});
   if (!result.ok()) return result.status();
   const double norm = L2Norm(model.push().first(model.trained_elements()));
   const absl::Status finite = CheckFinite(*result, norm, range);
   if (!finite.ok()) return finite;
-  const absl::Time computed = time_.Now();
 
   const PushInfo info = {.samples = result->samples,
                          .loss = result->loss,
                          .gradient_norm = norm,
                          .range = range.range,
                          .range_samples_done = samples_before + result->samples};
-  const absl::StatusOr<StepReport> report =
-      Await([&] { return client_->Step(model.push(), info, model.parameters(), silence_max()); });
-  if (!report.ok()) return report.status();
-  const absl::Time end = time_.Now();
-  ++steps_;
+  const absl::Status begun = client_->BeginStep(model.push(), info);
+  if (!begun.ok()) return begun;
+  StepFacts& facts = begun_.emplace_back();
+  facts.samples = result->samples;
+  facts.loss = result->loss;
+  facts.correct = result->correct;
+  facts.compute = time_.Now() - begin;
+  return FinishSteps(options_.window - 1);
+}
 
-  const StepFacts facts = {.clock = report->clock,
-                           .samples = result->samples,
-                           .loss = result->loss,
-                           .correct = result->correct,
-                           .compute = computed - begin,
-                           .wait = end - computed,
-                           .applied = report->shards_applied,
-                           .discarded = report->shards_discarded,
-                           .lost = report->lost,
-                           .staleness_sum = report->staleness_sum,
-                           .staleness_max = report->staleness_max,
-                           .slack = report->slack};
-  parts_.link.progress().Record(facts, end);
-  parts_.metrics.Record(facts);
+absl::Status Trainer::FinishSteps(size_t left) {
+  while (begun_.size() > left) {
+    const absl::Time begin = time_.Now();
+    const absl::StatusOr<StepReport> report =
+        Await([&] { return client_->FinishStep(parts_.group.model().parameters(), silence_max()); });
+    if (!report.ok()) return report.status();
+    const absl::Time end = time_.Now();
+    ++steps_;
+    StepFacts facts = begun_.front();
+    begun_.pop_front();
+    facts.clock = report->clock;
+    facts.wait = end - begin;
+    facts.applied = report->shards_applied;
+    facts.discarded = report->shards_discarded;
+    facts.lost = report->lost;
+    facts.staleness_sum = report->staleness_sum;
+    facts.staleness_max = report->staleness_max;
+    facts.slack = report->slack;
+    parts_.link.progress().Record(facts, end);
+    parts_.metrics.Record(facts);
+  }
   return absl::OkStatus();
 }
 
@@ -177,8 +191,8 @@ absl::Status Trainer::CheckFinite(const StepResult& result, double norm, const R
   const std::string what = !loss_finite           ? absl::StrCat("the loss is ", result.loss)
                            : !std::isfinite(norm) ? absl::StrCat("the gradient's norm is ", norm)
                                                   : "a batch-norm statistic is not finite";
-  return absl::InternalError(absl::StrCat("step ", client_->clock().value() + 1, " (epoch ", range.epoch + 1,
-                                          ", range ", range.range.value(), "): ", what,
+  return absl::InternalError(absl::StrCat("step ", client_->clock().value() + begun_.size() + 1, " (epoch ",
+                                          range.epoch + 1, ", range ", range.range.value(), "): ", what,
                                           "; nothing of it was pushed. A smaller optimizer.lr, a warm-up or "
                                           "optimizer.clip_norm usually helps"));
 }
@@ -223,6 +237,9 @@ absl::Status Trainer::OpenClient(bool reader) {
   options.first_clock = reader ? Clock64(0) : life_.first_clock;
   options.reader = reader;
   options.chunk_bytes = options_.chunk_bytes;
+  options.window = options_.window;
+  options.same_host = options_.same_host;
+  if (!reader) options.push_segment = parts_.push_segment;
   options.timeouts = options_.timeouts;
   options.on_notice = [](const std::string& message) { log::Info(message); };
   absl::StatusOr<std::unique_ptr<Client>> client = parts_.connect(options, map_);
@@ -233,6 +250,7 @@ absl::Status Trainer::OpenClient(bool reader) {
 }
 
 void Trainer::CloseClient(const std::string& reason) {
+  begun_.clear();
   if (client_ == nullptr) return;
   client_->Close(reason, kGoodbyeTimeout);
   absl::MutexLock lock(&mutex_);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,6 +37,9 @@ class Trainer {
     uint64_t seed = 1;
     uint32_t batch_size = 64;
     uint32_t chunk_bytes = 1 << 20;
+    // Steps in flight: with 2, a batch is computed while the push and pull of the one before are on their way.
+    uint32_t window = 1;
+    SameHost same_host = SameHost::kSharedMemory;
     Timeouts timeouts;
     // Lives without a single step, one after the other, before it gives up.
     int fruitless_lives_max = 3;
@@ -49,6 +53,10 @@ class Trainer {
     Prefetcher& prefetcher;  // over `train`
     Evaluator& evaluator;
     TrainerMetrics& metrics;
+    // Where steps write what they push, in turns: one for each step in flight. Empty: the model's own.
+    std::vector<absl::Span<float>> push_memory = {};
+    // Where the push memory lies, if servers of this host may read it.
+    std::shared_ptr<shm::Segment> push_segment = nullptr;
     Connect connect = Client::Create;
   };
 
@@ -76,6 +84,8 @@ class Trainer {
   absl::Status WorkUntilDone();
   absl::Status TrainRange(const RangeWork& range);
   absl::Status TrainBatch(const RangeWork& range, const Batch& batch, uint64_t samples_before);
+  // Waits until at most so many steps are in flight.
+  absl::Status FinishSteps(size_t left);
   absl::Status CheckFinite(const StepResult& result, double norm, const RangeWork& range) const;
   absl::Status Evaluate(const EvaluationWork& work);
   absl::Status PullAsReader();
@@ -100,7 +110,8 @@ class Trainer {
   // The trainer's thread.
   Membership life_;
   ShardMap map_;
-  uint64_t steps_ = 0;  // over all lives
+  uint64_t steps_ = 0;           // over all lives
+  std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
   std::vector<uint32_t> order_;
   std::optional<uint32_t> order_epoch_;
   double samples_per_second_ = 0;

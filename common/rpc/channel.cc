@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include <grpc/support/log.h>
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 namespace slackline::rpc {
@@ -65,6 +66,8 @@ void SetDataServerArguments(grpc::ServerBuilder& builder) {
   // Two servers on one port would share its connections at random.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
+
+std::string UnixAddress(const std::string& name) { return absl::StrCat("unix-abstract:", name); }
 
 std::shared_ptr<grpc::Channel> DataChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), DataChannelArguments());

@@ -22,7 +22,10 @@ void SilenceGrpcLog();
 grpc::ChannelArguments DataChannelArguments();
 void SetDataServerArguments(grpc::ServerBuilder& builder);
 
-// A plain-text channel. `address` is host:port or unix:/path. Health checks, proxies and retries are off.
+// The address, for channels and servers, of an abstract Unix socket.
+std::string UnixAddress(const std::string& name);
+
+// A plain-text channel. `address` is host:port or UnixAddress(). Health checks, proxies and retries are off.
 std::shared_ptr<grpc::Channel> DataChannel(const std::string& address);
 std::shared_ptr<grpc::Channel> ControlChannel(const std::string& address);
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <memory>
-#include <string>
 #include <utility>
+#include <vector>
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream.h>
@@ -126,20 +127,52 @@ grpc::Slice Attach(absl::Span<const std::byte> payload, std::function<void()> re
 
 }  // namespace
 
-grpc::ByteBuffer Build(const google::protobuf::MessageLite& header, absl::Span<const std::byte> payload,
-                       std::function<void()> release) {
-  std::string bytes = header.SerializeAsString();
-  if (payload.empty()) {
-    if (release != nullptr) release();
-    const grpc::Slice slice(bytes);
-    return grpc::ByteBuffer(&slice, 1);
+grpc::ByteBuffer Build(const google::protobuf::MessageLite& header, absl::Span<Attachment> pieces) {
+  size_t payload_size = 0;
+  size_t inline_size = 0;  // of the first pieces, which lie in one slice with the small fields
+  size_t attached_from = 0;
+  for (const Attachment& piece : pieces) payload_size += piece.bytes.size();
+  while (attached_from < pieces.size() && pieces[attached_from].bytes.size() <= kInlineBytes) {
+    inline_size += pieces[attached_from++].bytes.size();
   }
+  const size_t header_size = header.ByteSizeLong();
   uint8_t prefix[16];
-  uint8_t* end = CodedOutputStream::WriteTagToArray(kPayloadTag, prefix);
-  end = CodedOutputStream::WriteVarint64ToArray(payload.size(), end);
-  bytes.append(reinterpret_cast<const char*>(prefix), static_cast<size_t>(end - prefix));
-  const grpc::Slice slices[] = {grpc::Slice(bytes), Attach(payload, std::move(release))};
-  return grpc::ByteBuffer(slices, 2);
+  uint8_t* prefix_end = prefix;
+  if (payload_size > 0) {
+    prefix_end = CodedOutputStream::WriteTagToArray(kPayloadTag, prefix);
+    prefix_end = CodedOutputStream::WriteVarint64ToArray(payload_size, prefix_end);
+  }
+  const auto prefix_size = static_cast<size_t>(prefix_end - prefix);
+  const grpc::Slice front(grpc_slice_malloc(header_size + prefix_size + inline_size), grpc::Slice::STEAL_REF);
+  auto* to = const_cast<uint8_t*>(front.begin());  // ours alone so far
+  to = std::copy(prefix, prefix_end, header.SerializeWithCachedSizesToArray(to));
+  std::vector<grpc::Slice> slices = {front};
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const absl::Span<const std::byte> bytes = pieces[i].bytes;
+    if (i < attached_from) {
+      if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+      to += bytes.size();
+    } else if (bytes.size() <= kInlineBytes) {
+      slices.push_back(grpc::Slice(bytes.data(), bytes.size()));
+    } else {
+      slices.push_back(Attach(bytes, std::move(pieces[i].release)));
+      continue;
+    }
+    if (pieces[i].release != nullptr) pieces[i].release();
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+Payload PayloadCutter::Next(size_t bytes) {
+  Payload part;
+  part.owner_ = payload_.owner_;
+  while (bytes > 0) {
+    const size_t piece = std::min(bytes, reader_.contiguous_left());
+    part.segments_.Append({reader_.contiguous(piece), piece});
+    reader_.Skip(piece);
+    bytes -= piece;
+  }
+  return part;
 }
 
 absl::StatusOr<Payload> Parse(const grpc::ByteBuffer& frame, google::protobuf::MessageLite& header) {
@@ -163,7 +196,7 @@ absl::StatusOr<Payload> Parse(const grpc::ByteBuffer& frame, google::protobuf::M
     skip -= cut;
     payload.segments_.Append({reinterpret_cast<const std::byte*>(slice.begin()) + cut, slice.size() - cut});
   }
-  payload.slices_ = std::move(slices);
+  payload.owner_ = std::move(slices);
   return payload;
 }
 

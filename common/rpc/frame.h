@@ -4,13 +4,13 @@
 // attaches the tensor memory as slices of a grpc::ByteBuffer, without a copy; Parse() reads the small fields and
 // leaves the payload where it arrived. Both sides are plain protobuf on the wire.
 //
-// Copies: wire -> slices: 0; memory -> wire: 0.
+// Copies: wire -> slices: 0; memory -> wire: 0, but for pieces of at most kInlineBytes: 1.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include <google/protobuf/message_lite.h>
 #include <grpcpp/support/byte_buffer.h>
@@ -20,10 +20,19 @@
 
 namespace slackline::rpc {
 
-// Serialises `header` (whose payload field must be empty) and attaches `payload`.
-// `release` runs once gRPC has let go of the memory, on any thread; the memory must not change until then.
-grpc::ByteBuffer Build(const google::protobuf::MessageLite& header, absl::Span<const std::byte> payload = {},
-                       std::function<void()> release = nullptr);
+// Pieces up to this size are copied behind the small fields: a copy is cheaper than a slice of its own.
+inline constexpr size_t kInlineBytes = 16 << 10;
+
+// A part of a frame's payload.
+struct Attachment {
+  absl::Span<const std::byte> bytes;
+  // Runs once the memory is no longer read, on any thread; the bytes must not change until then. For pieces that are
+  // copied it runs at once.
+  std::function<void()> release;
+};
+
+// Serialises `header` (whose payload field must be empty) and attaches the pieces of the payload in their order.
+grpc::ByteBuffer Build(const google::protobuf::MessageLite& header, absl::Span<Attachment> pieces = {});
 
 // Received bytes that stay alive as long as this does. Copying shares them.
 //
@@ -31,6 +40,9 @@ grpc::ByteBuffer Build(const google::protobuf::MessageLite& header, absl::Span<c
 class Payload {
  public:
   Payload() = default;
+  // Bytes that did not come in a frame, alive as long as `owner`.
+  Payload(absl::Span<const std::byte> bytes, std::shared_ptr<const void> owner)
+      : owner_(std::move(owner)), segments_(bytes) {}
 
   // The bytes in order; floats may lie across two segments, and need not be aligned.
   const ByteSegments& segments() const { return segments_; }
@@ -38,8 +50,26 @@ class Payload {
 
  private:
   friend absl::StatusOr<Payload> Parse(const grpc::ByteBuffer&, google::protobuf::MessageLite&);
-  std::shared_ptr<const std::vector<grpc::Slice>> slices_;
+  friend class PayloadCutter;
+  std::shared_ptr<const void> owner_;
   ByteSegments segments_;
+};
+
+// Deals a frame's payload out to its items, front to back.
+//
+// Thread-safety: none.
+// Ownership:     borrows the payload; the parts keep the bytes alive by themselves.
+class PayloadCutter {
+ public:
+  explicit PayloadCutter(const Payload& payload) : payload_(payload), reader_(payload.segments()) {}
+
+  size_t left() const { return reader_.left(); }
+  // Requires: bytes <= left().
+  Payload Next(size_t bytes);
+
+ private:
+  const Payload& payload_;
+  ByteReader reader_;
 };
 
 // Reads the small fields of a frame into `header` (its payload field stays empty) and returns the payload.

@@ -254,8 +254,7 @@ void Engine::Pull(const PullEvent& pull, absl::Time now, Actions& actions) {
     actions.push_back(RefuseAction{pull.sender, Sequence(), pull.id, Unknown(pull.sender), Sequence()});
     return;
   }
-  // One pull a worker: a later one replaces it.
-  worker->pulls.clear();
+  if (worker->pulls.size() >= pull.waiting_max) worker->pulls.erase(worker->pulls.begin());
   worker->pulls.push_back({pull.id, pull.clock, now, now + config_.notice_every});
   Settle(actions);
 }

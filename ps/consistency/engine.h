@@ -101,6 +101,8 @@ struct PullEvent {
   PullId id;
   // The worker's own pushes that must have been answered first.
   Clock64 clock;
+  // So many of its pulls may wait; a further one takes the place of the oldest. At least 1.
+  uint32_t waiting_max = 1;
 };
 
 struct MemberEntry {
@@ -269,7 +271,7 @@ class Engine {
     Clock64 clock;
     std::deque<Answer> answers;         // final ones, oldest first, at most window_max
     std::map<Sequence, HeldPush> held;  // arrived, not answered
-    std::vector<WaitingPull> pulls;
+    std::vector<WaitingPull> pulls;     // oldest first
   };
 
   Worker* Find(const Sender& sender);

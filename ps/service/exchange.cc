@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
+#include "common/shm/descriptor_socket.h"
+#include "common/shm/host.h"
 #include "ps/service/readable.h"
 
 namespace slackline::ps {
@@ -38,6 +40,7 @@ absl::Status Exchange::Listen() {
   grpc::ServerBuilder builder;
   rpc::SetDataServerArguments(builder);
   builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port_);
+  ListenLocally(builder);
   // Control calls are rare: one thread waits for them, and a second while one is busy.
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
@@ -51,13 +54,33 @@ absl::Status Exchange::Listen() {
   if (server_ == nullptr || port_ == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen));
   }
+  if (local_port_ == 0) local_.Clear();
   AwaitStream();
   tick_.Set(queue_.get(), After(options_.timeouts.heartbeat), static_cast<Event*>(&tick_event_));
   thread_ = std::thread([this] { Run(); });
+  if (local_.host().empty() || options_.job.wire().same_host() != job::Wire::SHARED_MEMORY) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<MemoryDesk>> desk = MemoryDesk::Open(*mailbox_, table_, options_.timeouts.notice());
+  if (desk.ok()) {
+    desk_ = *std::move(desk);
+    local_.set_memory_socket(desk_->name());
+  } else {
+    log::Warning("no shared memory with workers of this host: ", std::string(desk.status().message()));
+  }
   return absl::OkStatus();
 }
 
+void Exchange::ListenLocally(grpc::ServerBuilder& builder) {
+  const std::string host = shm::HostIdentity();
+  if (host.empty() || options_.job.wire().same_host() == job::Wire::TCP) return;
+  const absl::StatusOr<std::string> name = shm::RandomAbstractName();
+  if (!name.ok()) return log::Warning("no Unix socket: ", std::string(name.status().message()));
+  builder.AddListeningPort(rpc::UnixAddress(*name), grpc::InsecureServerCredentials(), &local_port_);
+  local_.set_host(host);
+  local_.set_socket(*name);
+}
+
 Exchange::~Exchange() {
+  desk_.reset();
   if (thread_.joinable()) {
     mailbox_->Post([this] {
       stopping_ = true;
@@ -66,8 +89,9 @@ Exchange::~Exchange() {
     });
     // Returns when all calls are gone; the sequencer goes on finishing them meanwhile.
     server_->Shutdown(After(kShutdown));
+    // Its streams may still begin operations, which a queue that is shut down does not take.
+    mailbox_->Post([this] { draining_ = true; });
     mailbox_->Close();
-    queue_->Shutdown();
     thread_.join();
   } else if (server_ != nullptr) {
     server_->Shutdown();
@@ -98,6 +122,9 @@ void Exchange::Run() {
   while (queue_->Next(&tag, &ok)) {
     static_cast<Event*>(tag)->Happened(ok);
     if (unpinned_->exchange(false)) table_.Retry();
+    if (!draining_ || awaiting_ || !streams_.empty()) continue;
+    draining_ = false;
+    queue_->Shutdown();
   }
 }
 
@@ -118,11 +145,13 @@ void Exchange::Stop(const std::string& reason) {
 
 void Exchange::AwaitStream() {
   auto* stream = new Stream(*this, table_, metrics_);  // deleted in Finished()
+  awaiting_ = true;
   stream->Request(service_, queue_.get());
 }
 
 absl::Status Exchange::Accepted(Stream& stream) {
   streams_.insert(&stream);
+  awaiting_ = false;
   stream.accepted_at = time_.Now();
   if (stopping_) return absl::UnavailableError("the server is stopping");
   AwaitStream();
@@ -134,7 +163,7 @@ absl::Status Exchange::Accepted(Stream& stream) {
 }
 
 void Exchange::Finished(Stream& stream) {
-  streams_.erase(&stream);
+  if (streams_.erase(&stream) == 0) awaiting_ = false;
   delete &stream;
 }
 

@@ -18,9 +18,11 @@
 #include "job.pb.h"
 #include "ps/service/control.h"
 #include "ps/service/mailbox.h"
+#include "ps/service/memory_desk.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/shard_table.h"
 #include "ps/service/stream.h"
+#include "scheduler.pb.h"
 
 namespace slackline::ps {
 
@@ -45,6 +47,8 @@ class Exchange : private StreamOwner {
   ~Exchange() override;
 
   uint16_t port() const { return static_cast<uint16_t>(port_); }
+  // How processes of this host reach it; host is empty where they use the port.
+  const wire::LocalAddress& local() const { return local_; }
 
   // Who this process is; until then shards are not taken.
   absl::Status SetIdentity(const ServerIdentity& identity);
@@ -65,6 +69,8 @@ class Exchange : private StreamOwner {
 
   Exchange(ExchangeOptions options, Metrics& metrics, const TimeSource& time);
   absl::Status Listen();
+  // Opens what wire.same_host asks for, as far as the system has it.
+  void ListenLocally(grpc::ServerBuilder& builder);
 
   absl::Status Accepted(Stream& stream) override;
   void Finished(Stream& stream) override;
@@ -91,12 +97,17 @@ class Exchange : private StreamOwner {
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
+  int local_port_ = 0;
+  wire::LocalAddress local_;
+  std::unique_ptr<MemoryDesk> desk_;
 
   // The sequencer's.
   ShardTable table_;
   std::set<Stream*> streams_;  // accepted; owned
   grpc::Alarm tick_;
+  bool awaiting_ = false;  // a stream that nobody has opened yet
   bool stopping_ = false;
+  bool draining_ = false;  // the queue is shut down when the last stream is gone
 
   std::thread thread_;
 };

@@ -103,6 +103,7 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   config.engine.staleness_max = job_.consistency().staleness_max();
   config.engine.samples_nominal = job_.training().batch_size();
   config.engine.notice_every = timeouts_.notice();
+  config.shared_memory = job_.wire().same_host() == job::Wire::SHARED_MEMORY;
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);
   config.chunk_bytes_max = job_.wire().chunk_bytes();
   config.pinned_versions_max = job_.limits().pinned_versions_max();

@@ -1,6 +1,6 @@
 #include "ps/service/mailbox.h"
 
-#include <chrono>
+#include <grpc/support/time.h>
 
 namespace slackline::ps {
 
@@ -10,7 +10,8 @@ bool Mailbox::Post(std::function<void()> work) {
   work_.push_back(std::move(work));
   if (!armed_) {
     armed_ = true;
-    alarm_.Set(queue_, std::chrono::system_clock::now(), tag_);
+    // The past: gRPC rounds a time of now up by a millisecond.
+    alarm_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), tag_);
   }
   return true;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "common/shm/segment.h"
 #include "parameter_server.pb.h"
 #include "ps/consistency/engine.h"
 #include "ps/slice.h"
@@ -44,6 +45,10 @@ struct PullReply {
   Clock64 clock_min;
   // Null: what the worker has is still current.
   std::shared_ptr<const PinnedView> weights;
+  // So many replies for one shard may wait to go out.
+  uint32_t queued_max = 1;
+  // The peer reads chunks in the shard's segment, and says when it is done with them.
+  bool shared_memory = false;
 };
 
 // Thread-safety: none; the sequencer calls it.
@@ -51,11 +56,13 @@ class Peer {
  public:
   virtual ~Peer() = default;
 
-  // Queues a small frame; frames go out in the order of these calls.
-  virtual void Send(const wire::ServerFrame& frame) = 0;
-  // Queues the chunks of a pull and its PullDone. A reply that has not begun to go out is replaced by a later one
-  // for the same shard, so that nobody can queue more than two a shard.
+  // Queues an item; items go out in the order of these calls, small ones together.
+  virtual void Send(const wire::ServerItem& item) = 0;
+  // Queues the chunks of a pull and its PullDone. Where queued_max replies for the shard have not begun to go out, the
+  // last of them is replaced, so that nobody can queue without bound.
   virtual void Serve(PullReply reply) = 0;
+  // The peer has read what it was lent in shared memory for this pull.
+  virtual void Release(ShardId shard, PullId id) = 0;
   // Ends the stream; what is queued is forgotten.
   virtual void End(const absl::Status& status) = 0;
 };
@@ -66,8 +73,12 @@ struct Caller {
   Sender sender;
   // Only pulls, held by no bound; `sender` means nothing then.
   bool reader = false;
-  // Unanswered pushes it may have on a shard.
+  // Unanswered pushes and unserved pulls it may have on a shard.
   uint32_t window = 1;
+  // Tensors need not travel on the stream.
+  bool shared_memory = false;
+  // Where its chunks in shared memory lie; null when it has none.
+  std::shared_ptr<const shm::MappedSegment> push_segment = nullptr;
 };
 
 inline void ToWire(const Version& version, wire::Version& out) {

@@ -42,6 +42,7 @@ absl::Status Registration::Register() {
   request.set_name(options_.name);
   request.set_address(options_.address);
   request.set_job_fingerprint(options_.job_fingerprint);
+  if (!options_.local.host().empty()) *request.mutable_local() = options_.local;
   const absl::Time give_up = absl::Now() + options_.timeouts.startup;
   SilenceNotice notice(absl::StrCat("the scheduler at ", options_.scheduler), absl::Now(), options_.timeouts.startup);
   absl::Duration back_off = options_.timeouts.heartbeat / 3;

@@ -23,6 +23,8 @@ struct RegistrationOptions {
   // host:port that others reach this server at.
   std::string address;
   uint64_t job_fingerprint = 0;
+  // As Exchange::local().
+  wire::LocalAddress local;
   Timeouts timeouts;
   // Called once, on the registration's thread, when there is no more reason to serve: OK when the scheduler said
   // leave, else what broke. Must not block.

@@ -56,8 +56,8 @@ void ShardHost::Execute(const AnswerAction& action) {
   }
   Peer* const peer = Find(action.sender);
   if (peer == nullptr) return;  // it repeats the push when it is back
-  wire::ServerFrame frame;
-  wire::PushAnswer& out = *frame.mutable_answer();
+  wire::ServerItem item;
+  wire::PushAnswer& out = *item.mutable_answer();
   out.set_shard(config_.shard.value());
   out.set_sequence(answer.sequence.value());
   out.set_outcome(applied ? wire::OUTCOME_APPLIED : wire::OUTCOME_DISCARDED);
@@ -65,7 +65,7 @@ void ShardHost::Execute(const AnswerAction& action) {
   slackline::ps::ToWire(answer.version, *out.mutable_version());
   out.set_staleness(answer.staleness);
   out.set_clock_min(engine_.clock_min().value());
-  peer->Send(frame);
+  peer->Send(item);
 }
 
 void ShardHost::Execute(const RefuseAction& refuse) {
@@ -73,21 +73,21 @@ void ShardHost::Execute(const RefuseAction& refuse) {
   held_.erase({refuse.sender, refuse.sequence});  // a push that the engine holds is never refused
   Peer* const peer = Find(refuse.sender);
   if (peer == nullptr) return;
-  wire::ServerFrame frame;
-  wire::Refused& out = *frame.mutable_refused();
+  wire::ServerItem item;
+  wire::Refused& out = *item.mutable_refused();
   out.set_code(static_cast<uint32_t>(refuse.status.code()));
   out.set_message(absl::StrCat("shard ", config_.shard.value(), ": ", refuse.status.message()));
   out.set_shard(config_.shard.value());
   out.set_sequence(refuse.sequence.value());
   out.set_expected_sequence(refuse.expected.value());
-  peer->Send(frame);
+  peer->Send(item);
 }
 
 void ShardHost::Execute(const WaitingAction& waiting) {
   Peer* const peer = Find(waiting.sender);
   if (peer == nullptr) return;
-  wire::ServerFrame frame;
-  wire::Waiting& out = *frame.mutable_waiting();
+  wire::ServerItem item;
+  wire::Waiting& out = *item.mutable_waiting();
   out.set_shard(config_.shard.value());
   out.set_pull(waiting.id.value());
   out.set_culprit(waiting.culprit.value());
@@ -97,7 +97,7 @@ void ShardHost::Execute(const WaitingAction& waiting) {
                                waiting.culprit_name, "), which is at clock ", waiting.culprit_clock.value(), ", since ",
                                Readable(waiting.waited),
                                "; it goes on when that worker pushes, or when the scheduler declares it dead"));
-  peer->Send(frame);
+  peer->Send(item);
 }
 
 void ShardHost::Execute(const LostAction& lost) {
@@ -111,12 +111,14 @@ void ShardHost::Execute(const LostAction& lost) {
 // --- Pulls ------------------------------------------------------------------------------------------------------
 
 void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known) {
-  Forget(caller.peer);  // a later pull takes the place of one that waits
-  const Asked asked{caller.peer, pull.id, known};
+  ForgetOldest(caller);
+  const Asked asked{caller.peer, pull.id, known, caller.window, caller.shared_memory};
   if (caller.reader) return Serve(asked);
   const auto member = members_.find(caller.sender);
   SLACKLINE_CHECK(member != members_.end() && member->second.peer == caller.peer);
-  member->second.asked = asked;
+  std::deque<Asked>& waiting = member->second.asked;
+  waiting.push_back(asked);
+  if (waiting.size() > caller.window) waiting.pop_front();
   Actions actions;
   engine_.Pull(pull, time_.Now(), actions);
   Execute(actions);
@@ -124,8 +126,14 @@ void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::opt
 
 void ShardHost::Execute(const ServeAction& serve) {
   const auto member = members_.find(serve.sender);
-  if (member == members_.end() || member->second.asked.id != serve.id) return;
-  Serve(member->second.asked);
+  if (member == members_.end()) return;
+  std::deque<Asked>& waiting = member->second.asked;
+  const auto found =
+      std::find_if(waiting.begin(), waiting.end(), [&](const Asked& asked) { return asked.id == serve.id; });
+  if (found == waiting.end()) return;
+  const Asked asked = *found;
+  waiting.erase(found);
+  Serve(asked);
 }
 
 void ShardHost::Serve(const Asked& asked) {
@@ -136,7 +144,8 @@ void ShardHost::Serve(const Asked& asked) {
 
 bool ShardHost::TryServe(const Asked& asked) {
   if (!state_.seeded()) return false;
-  PullReply reply{config_.shard, asked.id, version_, engine_.clock_min(), nullptr};
+  PullReply reply{config_.shard, asked.id,         version_,           engine_.clock_min(),
+                  nullptr,       asked.queued_max, asked.shared_memory};
   if (asked.known != version_) {
     reply.weights = Pin();
     if (reply.weights == nullptr) return false;
@@ -171,6 +180,12 @@ void ShardHost::Forget(const Peer* peer) {
   std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.asked.peer == peer; });
 }
 
+void ShardHost::ForgetOldest(const Caller& caller) {
+  const auto mine = [&](const Blocked& blocked) { return blocked.asked.peer == caller.peer; };
+  if (std::count_if(blocked_.begin(), blocked_.end(), mine) < caller.window) return;
+  blocked_.erase(std::find_if(blocked_.begin(), blocked_.end(), mine));
+}
+
 void ShardHost::Tick() {
   const absl::Time now = time_.Now();
   Retry();
@@ -183,8 +198,8 @@ void ShardHost::Tick() {
 void ShardHost::NotifyBlocked(Blocked& blocked, absl::Time now) {
   if (now < blocked.notice_at) return;
   blocked.notice_at = now + config_.engine.notice_every;
-  wire::ServerFrame frame;
-  wire::Waiting& out = *frame.mutable_waiting();
+  wire::ServerItem item;
+  wire::Waiting& out = *item.mutable_waiting();
   out.set_shard(config_.shard.value());
   out.set_pull(blocked.asked.id.value());
   out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - blocked.since)));
@@ -192,7 +207,7 @@ void ShardHost::NotifyBlocked(Blocked& blocked, absl::Time now) {
       "shard ", config_.shard.value(), " waits for ",
       state_.seeded() ? "slow readers of older versions; at most " : "initial weights, which the first worker sends",
       state_.seeded() ? absl::StrCat(config_.pinned_versions_max, " are kept") : ""));
-  blocked.asked.peer->Send(frame);
+  blocked.asked.peer->Send(item);
 }
 
 }  // namespace slackline::ps

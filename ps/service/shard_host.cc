@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/logging.h"
 
 namespace slackline::ps {
 namespace {
@@ -29,6 +30,18 @@ absl::Status CheckTrailer(const wire::PushCommit& commit) {
   return absl::OkStatus();
 }
 
+// Room for the version that is written and those that readers hold. Null where the system has none: the heap does.
+std::shared_ptr<shm::Segment> MakeSegment(const ShardConfig& config) {
+  const SliceShape shape = {.elements = config.extent.size(), .chunk_elements = config.chunk_elements};
+  const uint64_t bytes = Slice::SegmentBytes(shape, config.pinned_versions_max + 1);
+  if (!config.shared_memory || bytes == 0) return nullptr;
+  auto segment = shm::Segment::Create({.name = absl::StrCat("slackline-shard-", config.shard.value()), .bytes = bytes});
+  if (segment.ok()) return *std::move(segment);
+  log::Warning("shard ", config.shard.value(),
+               ": no shared memory, its weights travel by socket: ", std::string(segment.status().message()));
+  return nullptr;
+}
+
 }  // namespace
 
 ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& metrics, const TimeSource& time)
@@ -37,7 +50,9 @@ ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& 
       metrics_(metrics),
       time_(time),
       engine_(config_.engine),
-      state_(config_.extent, config_.optimizer, config_.chunk_elements),
+      segment_(MakeSegment(config_)),
+      state_(config_.extent, config_.optimizer, config_.chunk_elements,
+             {.segment = segment_, .versions_kept = segment_ == nullptr ? 1 : config_.pinned_versions_max}),
       version_(engine_.version()) {}
 
 // --- Streams ----------------------------------------------------------------------------------------------------
@@ -48,7 +63,7 @@ absl::StatusOr<wire::ShardState> ShardHost::Hello(const Caller& caller, const He
   lost_ = 0;
   Execute(actions);
   // Only now: nothing goes to a new stream before its Welcome. An answer missed by that is asked for again.
-  members_[caller.sender] = Member{caller.peer, Asked()};
+  members_[caller.sender] = Member{caller.peer, {}};
   wire::ShardState state = Greet();
   state.set_last_answered(engine_.clock(caller.sender.worker).value_or(Clock64()).value());
   state.set_lost(lost_);
@@ -89,7 +104,7 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
   if (chunk.offset() == 0) Begin(caller, chunk);
   const auto found = arriving_.find(caller.peer);
   if (found == arriving_.end() || found->second.sequence.value() != chunk.sequence() ||
-      found->second.seed != chunk.seed()) {
+      found->second.seed != chunk.seed() || found->second.shared_memory != chunk.has_segment_offset()) {
     return Refuse(*caller.peer, chunk,
                   absl::InvalidArgumentError(absl::StrCat("chunk at element ", chunk.offset(), " of push ",
                                                           chunk.sequence(), ", which was not begun at element 0")));
@@ -97,7 +112,8 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
   Arriving& arriving = found->second;
   if (arriving.fate == Fate::kStage) {
     const absl::Status status = arriving.staged.Add(
-        {chunk.offset(), chunk.has_commit()}, {config_.extent.size(), config_.chunk_bytes_max}, std::move(payload));
+        {chunk.offset(), chunk.elements(), chunk.has_commit()},
+        {config_.extent.size(), chunk.has_segment_offset() ? UINT64_MAX : config_.chunk_bytes_max}, std::move(payload));
     if (!status.ok()) {
       arriving.fate = Fate::kSwallow;
       arriving.staged = StagedPush();
@@ -119,6 +135,7 @@ void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
   }
   admitted->sequence = Sequence(chunk.sequence());
   admitted->seed = chunk.seed();
+  admitted->shared_memory = chunk.has_segment_offset();
   arriving_[caller.peer] = *std::move(admitted);
 }
 
@@ -145,7 +162,9 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
     return absl::ResourceExhaustedError(absl::StrCat("push ", sequence.value(), ": pushes from ", clock.value() + 1,
                                                      " on are unanswered, the window allows ", caller.window));
   }
-  absl::StatusOr<StagingBudget::Reservation> room = budget_.Reserve(config_.extent.size() * sizeof(float));
+  // What lies in the worker's segment takes none of this process's memory.
+  absl::StatusOr<StagingBudget::Reservation> room =
+      budget_.Reserve(chunk.has_segment_offset() ? 0 : config_.extent.size() * sizeof(float));
   if (!room.ok()) return room.status();
   return Arriving{sequence, false, Fate::kStage, StagedPush(*std::move(room))};
 }
@@ -184,26 +203,26 @@ void ShardHost::CommitSeed(const Caller& caller, Arriving arriving) {
   const bool take = arriving.fate == Fate::kStage && !state_.seeded();
   // Length and values were checked as they came.
   if (take) SLACKLINE_CHECK(state_.Seed(arriving.staged.bytes()).ok());
-  wire::ServerFrame frame;
-  wire::PushAnswer& answer = *frame.mutable_answer();
+  wire::ServerItem item;
+  wire::PushAnswer& answer = *item.mutable_answer();
   answer.set_shard(config_.shard.value());
   answer.set_outcome(take ? wire::OUTCOME_APPLIED : wire::OUTCOME_DISCARDED);
   answer.set_reason(take ? wire::DISCARD_NONE : wire::DISCARD_SEEDED);
   ToWire(version_, *answer.mutable_version());
   answer.set_clock_min(engine_.clock_min().value());
-  caller.peer->Send(frame);
+  caller.peer->Send(item);
   if (take) Retry();
 }
 
 void ShardHost::Refuse(Peer& peer, const wire::PushChunk& chunk, const absl::Status& status) {
   metrics_.Refused(status.code());
-  wire::ServerFrame frame;
-  wire::Refused& refused = *frame.mutable_refused();
+  wire::ServerItem item;
+  wire::Refused& refused = *item.mutable_refused();
   refused.set_code(static_cast<uint32_t>(status.code()));
   refused.set_message(absl::StrCat("shard ", config_.shard.value(), ": ", status.message()));
   refused.set_shard(config_.shard.value());
   refused.set_sequence(chunk.sequence());
-  peer.Send(frame);
+  peer.Send(item);
 }
 
 }  // namespace slackline::ps

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,6 +30,8 @@ struct ShardConfig {
   ShardExtent extent;
   OptimizerConfig optimizer;
   EngineConfig engine;
+  // The shard's weights lie in memory that workers of this host may map.
+  bool shared_memory = false;
   // Copy-on-write unit, and the size of a pulled chunk.
   uint64_t chunk_elements = 262144;
   uint32_t chunk_bytes_max = 4 << 20;
@@ -66,6 +69,8 @@ class ShardHost {
   const ShardConfig& config() const { return config_; }
   const Engine& engine() const { return engine_; }
   bool seeded() const { return state_.seeded(); }
+  // Where the weights lie; null on the heap.
+  const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
   size_t waiting_pulls() const { return engine_.waiting_pulls() + blocked_.size(); }
 
  private:
@@ -80,6 +85,7 @@ class ShardHost {
     bool seed = false;
     Fate fate = Fate::kStage;
     StagedPush staged;
+    bool shared_memory = false;  // its bytes are in the worker's segment
   };
   struct Held {
     StagedPush staged;
@@ -90,6 +96,8 @@ class ShardHost {
     Peer* peer = nullptr;
     PullId id;
     std::optional<Version> known;
+    uint32_t queued_max = 1;
+    bool shared_memory = false;
   };
   struct Blocked {
     Asked asked;
@@ -98,7 +106,7 @@ class ShardHost {
   };
   struct Member {
     Peer* peer = nullptr;
-    Asked asked;
+    std::deque<Asked> asked;  // oldest first, at most the window
   };
 
   void Begin(const Caller& caller, const wire::PushChunk& chunk);
@@ -123,6 +131,8 @@ class ShardHost {
   // The current version to send from; null when too many others are being sent from.
   std::shared_ptr<const PinnedView> Pin();
   void Forget(const Peer* peer);
+  // Makes room for one more pull of this caller among those that wait for memory.
+  void ForgetOldest(const Caller& caller);
   void NotifyBlocked(Blocked& blocked, absl::Time now);
   Peer* Find(const Sender& sender) const;
   void Refuse(Peer& peer, const wire::PushChunk& chunk, const absl::Status& status);
@@ -132,6 +142,7 @@ class ShardHost {
   ServiceMetrics& metrics_;
   const TimeSource& time_;
   Engine engine_;
+  const std::shared_ptr<shm::Segment> segment_;
   ShardState state_;
   Version version_;                   // of state_; the engine's may be ahead while actions are carried out
   std::map<Sender, Member> members_;  // with an open stream

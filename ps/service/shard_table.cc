@@ -13,6 +13,20 @@ namespace {
 
 // Far from where sums of clocks overflow.
 constexpr uint64_t kClockMax = uint64_t{1} << 62;
+constexpr int kItemsMax = 4096;
+
+// Whether the items make sense as one frame.
+absl::Status CheckShape(const wire::WorkerFrame& frame, size_t payload_bytes) {
+  if (frame.items_size() < 1 || frame.items_size() > kItemsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame has ", frame.items_size(), " items; allowed are 1 to ", kItemsMax));
+  }
+  uint64_t claimed = 0;
+  for (const wire::WorkerItem& item : frame.items()) claimed += item.payload_bytes();
+  if (claimed == payload_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the items claim ", claimed, " bytes of payload, the frame has ", payload_bytes));
+}
 
 }  // namespace
 
@@ -22,27 +36,41 @@ ShardTable::ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMet
 
 ShardTable::~ShardTable() = default;
 
-std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFrame& frame, rpc::Payload payload) {
+std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFrame& frame,
+                                                const rpc::Payload& payload) {
+  if (absl::Status shape = CheckShape(frame, payload.size()); !shape.ok()) return shape;
   const absl::Status valid = CheckFrame(frame);
+  rpc::PayloadCutter payloads(payload);
+  for (const wire::WorkerItem& item : frame.items()) {
+    std::optional<absl::Status> end = Receive(peer, item, payloads.Next(item.payload_bytes()), valid);
+    if (end.has_value()) return end;
+  }
+  return std::nullopt;
+}
+
+std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerItem& item, rpc::Payload payload,
+                                                const absl::Status& valid) {
   const auto caller = callers_.find(&peer);
   if (caller == callers_.end()) {
     if (!valid.ok()) return valid;
-    if (!frame.has_hello()) return absl::InvalidArgumentError("the first frame of a stream must be a Hello");
-    if (absl::Status opened = Open(peer, frame.hello()); !opened.ok()) return opened;
+    if (!item.has_hello()) return absl::InvalidArgumentError("the first item of a stream must be a Hello");
+    if (absl::Status opened = Open(peer, item.hello()); !opened.ok()) return opened;
     return std::nullopt;
   }
-  if (frame.has_hello()) return absl::InvalidArgumentError("a second Hello on one stream");
-  if (frame.body_case() == wire::WorkerFrame::BODY_NOT_SET) {
-    return absl::InvalidArgumentError("frame has no body; allowed are push, pull and goodbye");
+  if (item.has_hello()) return absl::InvalidArgumentError("a second Hello on one stream");
+  if (item.body_case() == wire::WorkerItem::BODY_NOT_SET) {
+    return absl::InvalidArgumentError("item has no body; allowed are push, pull, release and goodbye");
   }
   if (!valid.ok()) {
-    Refuse(peer, frame, valid);
-  } else if (frame.has_push()) {
-    Push(caller->second, frame.push(), std::move(payload));
-  } else if (frame.has_pull()) {
-    Pull(caller->second, frame.pull());
-  } else {
-    return absl::OkStatus();  // goodbye
+    Refuse(peer, item, valid);
+  } else if (item.has_push()) {
+    Push(caller->second, item.push(), std::move(payload));
+  } else if (item.has_pull()) {
+    Pull(caller->second, item.pull());
+  } else if (item.has_release()) {
+    Release(caller->second, item.release());
+  } else if (item.has_goodbye()) {
+    return absl::OkStatus();
   }
   return std::nullopt;
 }
@@ -74,24 +102,27 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
   if (hello.role() != wire::ROLE_WORKER && hello.role() != wire::ROLE_READER) {
     return absl::InvalidArgumentError(absl::StrCat("hello has role ", hello.role(), "; allowed are 1 and 2"));
   }
-  if (hello.encoding() != wire::ENCODING_FP32) {
-    return absl::InvalidArgumentError(absl::StrCat("hello has encoding ", hello.encoding(), "; allowed is 1 (fp32)"));
+  if (hello.pull_encoding() > wire::ENCODING_FP32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hello has pull_encoding ", hello.pull_encoding(), "; allowed is 1 (fp32)"));
   }
   Caller caller{&peer, {WorkerId(hello.worker()), Incarnation(hello.incarnation())}, false, 1};
   caller.reader = hello.role() == wire::ROLE_READER;
   // A sub-push that waits costs staging: the job's window is the most that was planned for.
   caller.window = std::clamp<uint32_t>(hello.window(), 1, job_.wire().window());
-  wire::ServerFrame frame;
-  wire::Welcome& welcome = *frame.mutable_welcome();
+  TakeGrant(hello.segment_token(), caller);
+  wire::ServerItem item;
+  wire::Welcome& welcome = *item.mutable_welcome();
+  welcome.set_shared_memory(caller.shared_memory);
   welcome.set_window(caller.window);
-  welcome.set_chunk_bytes_max(std::max(job_.wire().chunk_bytes(), StagedPush::kChunkBytesMin));
+  welcome.set_chunk_bytes_max(job_.wire().chunk_bytes());
   if (!caller.reader) {
     if (absl::Status joined = Join(caller, hello, welcome); !joined.ok()) return joined;
   } else {
     for (const auto& [id, host] : hosts_) *welcome.add_shards() = host->Greet();
   }
   callers_[&peer] = caller;
-  peer.Send(frame);
+  peer.Send(item);
   return absl::OkStatus();
 }
 
@@ -152,33 +183,39 @@ absl::Status ShardTable::UnknownShard(uint32_t shard) const {
 
 void ShardTable::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload) {
   const auto host = hosts_.find(chunk.shard());
-  if (host != hosts_.end()) return host->second->Push(caller, chunk, std::move(payload));
-  wire::WorkerFrame frame;
-  *frame.mutable_push() = chunk;
-  Refuse(*caller.peer, frame, UnknownShard(chunk.shard()));
+  absl::Status wrong = host == hosts_.end() ? UnknownShard(chunk.shard()) : absl::OkStatus();
+  if (wrong.ok() && chunk.has_segment_offset()) {
+    absl::StatusOr<rpc::Payload> found = FindInSegment(caller, chunk, payload);
+    wrong = found.status();
+    if (found.ok()) payload = *std::move(found);
+  }
+  if (wrong.ok()) return host->second->Push(caller, chunk, std::move(payload));
+  wire::WorkerItem item;
+  *item.mutable_push() = chunk;
+  Refuse(*caller.peer, item, wrong);
 }
 
 void ShardTable::Pull(const Caller& caller, const wire::Pull& pull) {
-  wire::WorkerFrame frame;
   for (const wire::ShardVersion& wanted : pull.shards()) {
     if (hosts_.contains(wanted.shard())) continue;
-    return Refuse(*caller.peer, frame, UnknownShard(wanted.shard()));
+    return Refuse(*caller.peer, wire::WorkerItem(), UnknownShard(wanted.shard()));
   }
   for (const wire::ShardVersion& wanted : pull.shards()) {
     std::optional<Version> known;
     if (wanted.has_known()) known = FromWire(wanted.known());
-    hosts_[wanted.shard()]->Pull(caller, {caller.sender, PullId(pull.id()), Clock64(pull.clock())}, known);
+    hosts_[wanted.shard()]->Pull(caller, {caller.sender, PullId(pull.id()), Clock64(pull.clock()), caller.window},
+                                 known);
   }
 }
 
-void ShardTable::Refuse(Peer& peer, const wire::WorkerFrame& frame, const absl::Status& status) {
+void ShardTable::Refuse(Peer& peer, const wire::WorkerItem& item, const absl::Status& status) {
   metrics_.Refused(status.code());
-  wire::ServerFrame answer;
+  wire::ServerItem answer;
   wire::Refused& refused = *answer.mutable_refused();
   refused.set_code(static_cast<uint32_t>(status.code()));
   refused.set_message(std::string(status.message()));
-  refused.set_shard(frame.push().shard());
-  refused.set_sequence(frame.push().sequence());
+  refused.set_shard(item.push().shard());
+  refused.set_sequence(item.push().sequence());
   peer.Send(answer);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/rpc/frame.h"
+#include "common/shm/segment.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
@@ -58,10 +59,22 @@ class ShardTable {
   //   kFailedPrecondition  another job or generation, or an older epoch
   absl::StatusOr<wire::SetMembersReply> SetMembers(const wire::SetMembersRequest& request);
 
-  // One frame from a stream. Returns what ends the stream; nullopt while it goes on.
-  std::optional<absl::Status> Receive(Peer& peer, const wire::WorkerFrame& frame, rpc::Payload payload);
+  // One frame from a stream, and its payload. Returns what ends the stream; nullopt while it goes on.
+  std::optional<absl::Status> Receive(Peer& peer, const wire::WorkerFrame& frame, const rpc::Payload& payload);
   // The stream has ended. Repeated calls change nothing.
   void Closed(Peer& peer);
+
+  // A worker of this host wants to share memory: the shards' segments for it, and its own for the stream that it will
+  // open with the token.
+  struct SegmentGrant {
+    wire::SegmentOffer offer;
+    std::vector<shm::SharedDescriptor> descriptors;  // one a shard of the offer
+  };
+  //   kFailedPrecondition  another job
+  //   kUnavailable         no shards yet, or they do not lie in shared memory
+  //   kResourceExhausted   too many have asked and opened no stream
+  absl::StatusOr<SegmentGrant> GrantSegments(const wire::SegmentRequest& request,
+                                             std::shared_ptr<const shm::MappedSegment> push_segment);
 
   void Tick();
   void Retry();
@@ -71,7 +84,11 @@ class ShardTable {
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
   absl::Status CheckExtents(const wire::InstallShardsRequest& request) const;
   ShardConfig MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const;
+  // Whether the frame is for this job and this shard map.
   absl::Status CheckFrame(const wire::WorkerFrame& frame) const;
+  // `valid` as CheckFrame() says.
+  std::optional<absl::Status> Receive(Peer& peer, const wire::WorkerItem& item, rpc::Payload payload,
+                                      const absl::Status& valid);
 
   absl::Status Open(Peer& peer, const wire::Hello& hello);
   absl::Status Join(const Caller& caller, const wire::Hello& hello, wire::Welcome& welcome);
@@ -79,9 +96,22 @@ class ShardTable {
   void Supersede(const Caller& next);
   void Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload);
   void Pull(const Caller& caller, const wire::Pull& pull);
-  void Refuse(Peer& peer, const wire::WorkerFrame& frame, const absl::Status& status);
+  void Release(const Caller& caller, const wire::Release& release);
+  // The chunk's bytes in the worker's segment.
+  static absl::StatusOr<rpc::Payload> FindInSegment(const Caller& caller, const wire::PushChunk& chunk,
+                                                    const rpc::Payload& payload);
+  // What was granted to the stream that says this token; the token is then used up.
+  void TakeGrant(const std::string& token, Caller& caller);
+  void Refuse(Peer& peer, const wire::WorkerItem& item, const absl::Status& status);
   absl::Status UnknownShard(uint32_t shard) const;
   void EndWhere(const std::function<bool(const Caller&)>& which, const absl::Status& status);
+
+  // Segments for a stream that is not open yet.
+  struct Grant {
+    Sender sender;
+    std::shared_ptr<const shm::MappedSegment> push_segment;
+    absl::Time since;
+  };
 
   const job::Job job_;
   const Timeouts timeouts_;
@@ -96,6 +126,7 @@ class ShardTable {
   std::unique_ptr<StagingBudget> budget_;
   std::map<uint32_t, std::unique_ptr<ShardHost>> hosts_;
   std::map<const Peer*, Caller> callers_;
+  std::map<std::string, Grant> grants_;  // by token
 };
 
 }  // namespace slackline::ps

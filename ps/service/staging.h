@@ -61,16 +61,17 @@ class StagedPush {
   struct Limits {
     // Elements of the shard.
     uint64_t elements = 0;
-    uint32_t chunk_bytes_max = 0;
+    uint64_t chunk_bytes_max = 0;
   };
   struct Chunk {
     // First element.
     uint64_t offset = 0;
+    uint64_t elements = 0;
     // The sub-push ends with it.
     bool last = false;
   };
   // A chunk costs memory beside its bytes, so that smaller ones are refused, but for the last.
-  static constexpr uint32_t kChunkBytesMin = 4096;
+  static constexpr uint64_t kChunkElementsMin = 1024;
 
   StagedPush() = default;
   explicit StagedPush(StagingBudget::Reservation reservation) : reservation_(std::move(reservation)) {}

@@ -1,10 +1,23 @@
 #include "ps/service/stream.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/rpc/channel.h"
 
 namespace slackline::ps {
+namespace {
+
+// Small pulls leave together up to so many bytes.
+constexpr size_t kGatherBytes = 64 << 10;
+constexpr int kFrameItemsMax = 256;
+
+absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
+}
+
+}  // namespace
 
 Stream::Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics)
     : owner_(owner), table_(table), metrics_(metrics), call_(&context_) {}
@@ -15,24 +28,47 @@ void Stream::Request(ExchangeService& service, grpc::ServerCompletionQueue* queu
 
 // --- What the shards say ----------------------------------------------------------------------------------------
 
-void Stream::Send(const wire::ServerFrame& frame) {
+void Stream::Send(const wire::ServerItem& item) {
   if (end_.has_value()) return;
   // Notices to somebody who does not read would pile up.
-  if (frame.has_waiting() && small_.size() >= kQueuedFramesMax) return;
-  small_.push_back(rpc::Build(frame));
+  if (item.has_waiting() && small_.size() >= kQueuedItemsMax) return;
+  small_.push_back(item);
   // What this frame of the worker's leads to leaves together: OnRead() pumps.
   if (!receiving_) Pump();
 }
 
 void Stream::Serve(PullReply reply) {
   if (end_.has_value()) return;
-  for (Sending& sending : pulls_) {
-    if (sending.next > 0 || sending.reply.shard != reply.shard) continue;
-    sending.reply = std::move(reply);
-    return;
+  Sending next{std::move(reply), 0, {}};
+  if (next.reply.weights != nullptr && next.reply.weights->view().elements() <= rpc::kInlineBytes / sizeof(float)) {
+    next.copied.resize(next.reply.weights->view().elements());
+    next.reply.weights->view().CopyTo(absl::MakeSpan(next.copied));
+    next.reply.weights = nullptr;
   }
-  pulls_.push_back({std::move(reply), 0});
+  uint32_t queued = 0;
+  Sending* last = nullptr;
+  for (Sending& sending : pulls_) {
+    if (sending.next > 0 || sending.reply.shard != next.reply.shard) continue;
+    ++queued;
+    last = &sending;
+  }
+  if (queued >= next.reply.queued_max) {
+    *last = std::move(next);
+  } else {
+    pulls_.push_back(std::move(next));
+  }
   if (!receiving_) Pump();
+}
+
+void Stream::Release(ShardId shard, PullId id) {
+  std::erase_if(lent_, [&](const Lent& lent) { return lent.shard == shard && lent.id == id; });
+}
+
+void Stream::Lend(const PullReply& reply) {
+  const auto same_shard = [&](const Lent& lent) { return lent.shard == reply.shard; };
+  lent_.push_back({reply.shard, reply.id, reply.weights});
+  if (std::count_if(lent_.begin(), lent_.end(), same_shard) <= reply.queued_max) return;
+  lent_.erase(std::find_if(lent_.begin(), lent_.end(), same_shard));
 }
 
 void Stream::End(const absl::Status& status) {
@@ -41,6 +77,7 @@ void Stream::End(const absl::Status& status) {
   table_.Closed(*this);
   small_.clear();
   pulls_.clear();
+  lent_.clear();
   FinishWhenQuiet();
 }
 
@@ -66,7 +103,7 @@ void Stream::OnRead(bool ok) {
   incoming_.Clear();
   if (!payload.ok()) return End(payload.status());
   receiving_ = true;
-  std::optional<absl::Status> end = table_.Receive(*this, frame_, *std::move(payload));
+  std::optional<absl::Status> end = table_.Receive(*this, frame_, *payload);
   receiving_ = false;
   if (end.has_value()) return End(*end);
   heard = true;
@@ -98,58 +135,86 @@ void Stream::FinishWhenQuiet() {
 
 void Stream::Pump() {
   if (end_.has_value()) return;
-  if (!reading_ && small_.size() < kQueuedFramesMax) {
+  if (!reading_ && small_.size() < kQueuedItemsMax) {
     reading_ = true;
     call_.Read(&incoming_, &read_);
   }
-  if (writing_) return;
-  if (!small_.empty()) {
-    const grpc::ByteBuffer frame = std::move(small_.front());
-    small_.pop_front();
-    Write(frame);
-  } else if (!pulls_.empty()) {
-    Write(NextPullFrame());
-  }
+  if (!writing_ && (!small_.empty() || !pulls_.empty())) Write(NextFrame());
 }
 
 void Stream::Write(const grpc::ByteBuffer& frame) {
   writing_ = true;
   metrics_.bytes_sent.Add(static_cast<double>(frame.Length()));
-  // Frames that others follow need not go out one by one: small ones leave together.
+  // A frame that another follows at once need not go out by itself.
   grpc::WriteOptions options;
   if (!small_.empty() || !pulls_.empty()) options.set_buffer_hint();
   call_.Write(frame, options, &written_);
 }
 
-grpc::ByteBuffer Stream::NextPullFrame() {
-  Sending& sending = pulls_.front();
-  const PullReply reply = sending.reply;
+grpc::ByteBuffer Stream::NextFrame() {
   wire::ServerFrame frame;
-  if (reply.weights == nullptr) {
-    Complete(reply, *frame.mutable_pull_done());
-    pulls_.pop_front();
-    return rpc::Build(frame);
+  std::vector<rpc::Attachment> pieces;
+  while (!small_.empty() && frame.items_size() < kFrameItemsMax) {
+    frame.add_items()->Swap(&small_.front());
+    small_.pop_front();
   }
-  const SliceView& view = reply.weights->view();
-  wire::PullChunk& chunk = *frame.mutable_pull();
-  chunk.set_id(reply.id.value());
-  chunk.set_shard(reply.shard.value());
-  chunk.set_offset(sending.next * view.chunk_elements());
-  ToWire(reply.version, *chunk.mutable_version());
-  const absl::Span<const float> values = view.chunk(sending.next++);
-  if (sending.next == view.chunks()) {
-    Complete(reply, *chunk.mutable_done());
-    pulls_.pop_front();
+  size_t bytes = 0;
+  while (!pulls_.empty() && bytes < kGatherBytes && frame.items_size() < kFrameItemsMax) {
+    wire::ServerItem& item = *frame.add_items();
+    pieces.push_back(NextPullItem(item));
+    item.set_payload_bytes(static_cast<uint32_t>(pieces.back().bytes.size()));
+    bytes += pieces.back().bytes.size();
   }
-  return rpc::Build(frame, {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)},
-                    [pinned = reply.weights] {});
+  return rpc::Build(frame, absl::MakeSpan(pieces));
 }
 
-void Stream::Complete(const PullReply& reply, wire::PullDone& done) {
+rpc::Attachment Stream::NextPullItem(wire::ServerItem& item) {
+  Sending& sending = pulls_.front();
+  const PullReply& reply = sending.reply;
+  rpc::Attachment piece;
+  if (!sending.copied.empty()) {
+    NameChunk(reply, {0, sending.copied.size()}, *item.mutable_pull());
+    Complete(reply, /*unchanged=*/false, *item.mutable_pull()->mutable_done());
+    auto values = std::make_shared<std::vector<float>>(std::move(sending.copied));
+    piece = {AsBytes(*values), [values] {}};
+    pulls_.pop_front();
+  } else if (reply.weights == nullptr) {
+    Complete(reply, /*unchanged=*/true, *item.mutable_pull_done());
+    pulls_.pop_front();
+  } else {
+    const SliceView& view = reply.weights->view();
+    const size_t index = sending.next++;
+    const absl::Span<const float> values = view.chunk(index);
+    NameChunk(reply, {index * view.chunk_elements(), values.size()}, *item.mutable_pull());
+    const std::optional<uint64_t> place = reply.shared_memory ? view.chunk_offset(index) : std::nullopt;
+    if (place) {
+      item.mutable_pull()->set_segment_offset(*place);
+    } else {
+      piece = {AsBytes(values), [pinned = reply.weights] {}};
+    }
+    if (sending.next == view.chunks()) {
+      if (reply.shared_memory) Lend(reply);
+      Complete(reply, /*unchanged=*/false, *item.mutable_pull()->mutable_done());
+      pulls_.pop_front();
+    }
+  }
+  return piece;
+}
+
+void Stream::NameChunk(const PullReply& reply, const Extent& extent, wire::PullChunk& chunk) {
+  chunk.set_id(reply.id.value());
+  chunk.set_shard(reply.shard.value());
+  chunk.set_offset(extent.offset);
+  chunk.set_elements(extent.elements);
+  chunk.set_encoding(wire::ENCODING_FP32);
+  ToWire(reply.version, *chunk.mutable_version());
+}
+
+void Stream::Complete(const PullReply& reply, bool unchanged, wire::PullDone& done) {
   done.set_id(reply.id.value());
   done.set_shard(reply.shard.value());
   ToWire(reply.version, *done.mutable_version());
-  done.set_unchanged(reply.weights == nullptr);
+  done.set_unchanged(unchanged);
   done.set_clock_min(reply.clock_min.value());
 }
 

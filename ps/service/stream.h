@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
@@ -40,19 +41,20 @@ class StreamOwner {
 // Thread-safety: none; the sequencer owns it.
 // Ownership:     borrows owner, table and metrics; the owner deletes it in Finished().
 // Copies:        wire -> shard: 0; shard -> wire: 0.
-// Limits:        kQueuedFramesMax small frames wait for a slow reader, then it is not read from; pulls that wait are
+// Limits:        kQueuedItemsMax small items wait for a slow reader, then it is not read from; pulls that wait are
 //                at most two a shard.
 class Stream : public Peer {
  public:
-  static constexpr size_t kQueuedFramesMax = 1024;
+  static constexpr size_t kQueuedItemsMax = 1024;
 
   Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics);
 
   // Waits for a client's call.
   void Request(ExchangeService& service, grpc::ServerCompletionQueue* queue);
 
-  void Send(const wire::ServerFrame& frame) override;
+  void Send(const wire::ServerItem& item) override;
   void Serve(PullReply reply) override;
+  void Release(ShardId shard, PullId id) override;
   void End(const absl::Status& status) override;
 
   // When the call was accepted, and whether a valid frame has come since.
@@ -73,6 +75,15 @@ class Stream : public Peer {
   struct Sending {
     PullReply reply;
     size_t next = 0;  // chunk
+    // All of a small shard, copied, so that no version is held for it.
+    std::vector<float> copied;
+  };
+
+  // A version that the peer reads in shared memory.
+  struct Lent {
+    ShardId shard;
+    PullId id;
+    std::shared_ptr<const PinnedView> weights;
   };
 
   void OnRequested(bool ok);
@@ -82,8 +93,18 @@ class Stream : public Peer {
   // Starts the next read and write, where they may be started.
   void Pump();
   void Write(const grpc::ByteBuffer& frame);
-  grpc::ByteBuffer NextPullFrame();
-  static void Complete(const PullReply& reply, wire::PullDone& done);
+  // All queued items that fit: small ones, and the bytes of up to kGatherBytes or one chunk.
+  grpc::ByteBuffer NextFrame();
+  // The next piece of the first pull.
+  rpc::Attachment NextPullItem(wire::ServerItem& item);
+  struct Extent {
+    uint64_t offset = 0;
+    uint64_t elements = 0;
+  };
+  // Keeps what was served in shared memory until Release(), or until it is the oldest of too many.
+  void Lend(const PullReply& reply);
+  static void NameChunk(const PullReply& reply, const Extent& extent, wire::PullChunk& chunk);
+  static void Complete(const PullReply& reply, bool unchanged, wire::PullDone& done);
   void FinishWhenQuiet();
 
   StreamOwner& owner_;
@@ -98,8 +119,9 @@ class Stream : public Peer {
 
   grpc::ByteBuffer incoming_;
   wire::WorkerFrame frame_;  // kept to spare allocations
-  std::deque<grpc::ByteBuffer> small_;
+  std::deque<wire::ServerItem> small_;
   std::deque<Sending> pulls_;
+  std::deque<Lent> lent_;  // oldest first
   bool reading_ = false;
   bool receiving_ = false;  // a frame of this stream is being worked on
   bool writing_ = false;

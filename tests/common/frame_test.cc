@@ -17,7 +17,7 @@ wire::WorkerFrame SmallFields() {
   wire::WorkerFrame frame;
   frame.set_job(0x0123456789abcdef);
   frame.set_generation(7);
-  wire::PushChunk& push = *frame.mutable_push();
+  wire::PushChunk& push = *frame.add_items()->mutable_push();
   push.set_shard(3);
   push.set_sequence(300);
   push.set_offset(262144);
@@ -59,6 +59,11 @@ grpc::ByteBuffer Cut(const std::string& text, std::vector<size_t> cuts) {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
+grpc::ByteBuffer BuildOne(const std::string& payload) {
+  Attachment piece{Bytes(payload), nullptr};
+  return Build(SmallFields(), absl::MakeSpan(&piece, 1));
+}
+
 std::string PlainProtobuf(const std::string& payload) {
   wire::WorkerFrame frame = SmallFields();
   frame.set_payload(payload);
@@ -81,15 +86,49 @@ void ExpectRefused(const std::string& text) {
 TEST(Frame, IsPlainProtobufOnTheWire) {
   for (const size_t size : {0, 1, 4, 127, 128, 20000}) {
     const std::string payload(size, 'x');
-    EXPECT_EQ(Flat(Build(SmallFields(), Bytes(payload))), PlainProtobuf(payload)) << size;
+    EXPECT_EQ(Flat(BuildOne(payload)), PlainProtobuf(payload)) << size;
   }
 }
 
+TEST(Frame, PiecesOfThePayloadFollowEachOtherWhateverTheirSize) {
+  const size_t sizes[] = {0, 5, kInlineBytes, kInlineBytes + 1, 3, 70000, 1};
+  for (size_t first = 0; first < std::size(sizes); ++first) {
+    std::vector<std::string> parts;
+    for (size_t i = first; i < std::size(sizes); ++i) parts.emplace_back(sizes[i], static_cast<char>('a' + i));
+    std::string whole;
+    std::vector<Attachment> pieces;
+    int released = 0;
+    for (const std::string& part : parts) {
+      whole += part;
+      pieces.push_back({Bytes(part), [&] { ++released; }});
+    }
+    EXPECT_EQ(Flat(Build(SmallFields(), absl::MakeSpan(pieces))), PlainProtobuf(whole));
+    EXPECT_EQ(released, pieces.size());
+  }
+}
+
+TEST(Frame, PayloadIsDealtOutAcrossSlices) {
+  const std::string payload = "0123456789abcdef";
+  wire::WorkerFrame header;
+  const auto parsed = Parse(Cut(PlainProtobuf(payload), {20, 40, 45, 47}), header);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  PayloadCutter cutter(*parsed);
+  std::string all;
+  for (const size_t size : {3, 0, 7, 1, 5}) {
+    const Payload part = cutter.Next(size);
+    EXPECT_EQ(part.size(), size);
+    all += Text(part.segments());
+  }
+  EXPECT_EQ(all, payload);
+  EXPECT_EQ(cutter.left(), 0);
+}
+
 TEST(Frame, PayloadIsSentFromItsOwnMemoryAndReleasedOnce) {
-  const std::string payload(4096, 'p');
+  const std::string payload(kInlineBytes + 1, 'p');
   int released = 0;
   {
-    const grpc::ByteBuffer buffer = Build(SmallFields(), Bytes(payload), [&] { ++released; });
+    Attachment piece{Bytes(payload), [&] { ++released; }};
+    const grpc::ByteBuffer buffer = Build(SmallFields(), absl::MakeSpan(&piece, 1));
     std::vector<grpc::Slice> slices;
     ASSERT_TRUE(buffer.Dump(&slices).ok());
     EXPECT_EQ(static_cast<const void*>(slices.back().begin()), payload.data());
@@ -124,7 +163,7 @@ TEST(Frame, PayloadOutlivesTheBuffer) {
 
 TEST(Frame, SmallFieldsMayComeInAnyOrder) {
   wire::WorkerFrame first;
-  *first.mutable_push() = SmallFields().push();
+  *first.mutable_items() = SmallFields().items();
   wire::WorkerFrame second;
   second.set_generation(7);
   wire::WorkerFrame third;

@@ -19,6 +19,7 @@ Session Ready(Clock64 first_clock = Clock64(0)) {
   session.Connected(kFirst);
   session.Connected(kSecond);
   for (const auto& send : session.BeginPull()) EXPECT_TRUE(session.Pulled(send.shard, *send.pull, kStart));
+  session.Take();
   EXPECT_TRUE(session.idle());
   return session;
 }
@@ -49,12 +50,12 @@ TEST(Session, AfterABrokenStreamTheUnansweredPushIsSaidAgainWithTheSameNumberAnd
   const auto sends = session.BeginStep();
   session.Disconnected(kFirst);
   const auto again = session.Connected(kFirst);
-  ASSERT_TRUE(again);
-  EXPECT_EQ(again->push, Sequence(1));
-  EXPECT_EQ(again->base, kStart);
-  EXPECT_NE(again->pull, sends[0].pull);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].push, Sequence(1));
+  EXPECT_EQ(again[0].base, kStart);
+  EXPECT_NE(again[0].pull, sends[0].pull);
   // The parameters may hold a part of the lost answer: all of it is pulled again.
-  EXPECT_EQ(again->known, std::nullopt);
+  EXPECT_EQ(again[0].known, std::nullopt);
   EXPECT_FALSE(session.Awaits(kFirst, *sends[0].pull));
   EXPECT_FALSE(session.Pulled(kFirst, *sends[0].pull, {Lineage(1), 1}));
 }
@@ -65,15 +66,15 @@ TEST(Session, AfterABrokenStreamAnAnsweredPushIsNotSaidAgain) {
   EXPECT_TRUE(*session.Answered(kFirst, Sequence(1), Session::Outcome::kApplied));
   session.Disconnected(kFirst);
   const auto again = session.Connected(kFirst);
-  ASSERT_TRUE(again);
-  EXPECT_EQ(again->push, std::nullopt);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].push, std::nullopt);
   EXPECT_EQ(session.last_answered(kFirst), Sequence(1));
 }
 
 TEST(Session, NothingIsSaidAgainWhereNothingIsAwaited) {
   Session session = Ready();
   session.Disconnected(kFirst);
-  EXPECT_EQ(session.Connected(kFirst), std::nullopt);
+  EXPECT_THAT(session.Connected(kFirst), IsEmpty());
 }
 
 TEST(Session, ShardsThatAreNotConnectedGetTheirShareWhenTheyAre) {
@@ -81,8 +82,8 @@ TEST(Session, ShardsThatAreNotConnectedGetTheirShareWhenTheyAre) {
   session.Disconnected(kSecond);
   EXPECT_EQ(session.BeginStep().size(), 1u);
   const auto later = session.Connected(kSecond);
-  ASSERT_TRUE(later);
-  EXPECT_EQ(later->push, Sequence(1));
+  ASSERT_EQ(later.size(), 1u);
+  EXPECT_EQ(later[0].push, Sequence(1));
 }
 
 TEST(Session, RepeatedAnswersCountOnceAndUnsentOnesAreAnError) {
@@ -102,9 +103,78 @@ TEST(Session, ANewLineageIsWhatTheNextGradientComesFrom) {
     EXPECT_TRUE(session.Answered(send.shard, Sequence(1), Session::Outcome::kDiscarded).ok());
     EXPECT_TRUE(session.Pulled(send.shard, *send.pull, {Lineage(2), 0}));
   }
+  session.Take();
   sends = session.BeginStep();
   EXPECT_EQ(sends[0].base, (Version{Lineage(2), 0}));
   EXPECT_THAT(session.Awaited(), ElementsAre(kFirst, kSecond));
+}
+
+// --- Several steps in flight --------------------------------------------------------------------------------------
+
+TEST(Session, StepsFinishInOrderWhateverTheOrderOfTheirShards) {
+  Session session = Ready();
+  const auto first = session.BeginStep();
+  const auto second = session.BeginStep();
+  for (const Sequence sequence : {Sequence(1), Sequence(2)}) {
+    EXPECT_TRUE(*session.Answered(kFirst, sequence, Session::Outcome::kApplied));
+  }
+  EXPECT_TRUE(session.Pulled(kFirst, *first[0].pull, {Lineage(1), 1}));
+  EXPECT_TRUE(session.Pulled(kFirst, *second[0].pull, {Lineage(1), 2}));
+  EXPECT_EQ(session.finished(), Sequence(0));
+  EXPECT_TRUE(*session.Answered(kSecond, Sequence(1), Session::Outcome::kApplied));
+  EXPECT_EQ(session.clock(), Clock64(1));
+  EXPECT_TRUE(session.Pulled(kSecond, *first[1].pull, {Lineage(1), 1}));
+  EXPECT_EQ(session.finished(), Sequence(1));
+  EXPECT_TRUE(*session.Answered(kSecond, Sequence(2), Session::Outcome::kApplied));
+  EXPECT_TRUE(session.Pulled(kSecond, *second[1].pull, {Lineage(1), 2}));
+  EXPECT_EQ(session.finished(), Sequence(2));
+  EXPECT_EQ(session.clock(), Clock64(2));
+  EXPECT_TRUE(session.idle());
+}
+
+TEST(Session, ALaterPullServesTheEarlierOnesToo) {
+  Session session = Ready();
+  session.BeginStep();
+  const auto second = session.BeginStep();
+  for (const ShardId shard : {kFirst, kSecond}) {
+    EXPECT_TRUE(*session.Answered(shard, Sequence(1), Session::Outcome::kApplied));
+    EXPECT_TRUE(session.Pulled(shard, *second[0].pull, {Lineage(1), 2}));
+  }
+  EXPECT_EQ(session.finished(), Sequence(1));
+  for (const ShardId shard : {kFirst, kSecond}) {
+    EXPECT_TRUE(*session.Answered(shard, Sequence(2), Session::Outcome::kApplied));
+  }
+  EXPECT_TRUE(session.idle());
+}
+
+TEST(Session, GradientsComeFromWhatWasTakenNotFromWhatHasArrived) {
+  Session session = Ready();
+  const auto first = session.BeginStep();
+  EXPECT_TRUE(*session.Answered(kFirst, Sequence(1), Session::Outcome::kApplied));
+  EXPECT_TRUE(session.Pulled(kFirst, *first[0].pull, {Lineage(1), 7}));
+  EXPECT_EQ(session.BeginStep()[0].base, kStart);
+  session.Take();
+  EXPECT_EQ(session.BeginStep()[0].base, (Version{Lineage(1), 7}));
+}
+
+TEST(Session, AfterABrokenStreamAllThatIsInFlightIsSaidAgainInOrder) {
+  Session session = Ready();
+  session.BeginStep();
+  session.BeginStep();
+  EXPECT_TRUE(*session.Answered(kFirst, Sequence(1), Session::Outcome::kApplied));
+  session.Disconnected(kFirst);
+  auto again = session.Connected(kFirst);
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_EQ(again[0].push, std::nullopt);
+  EXPECT_EQ(again[0].clock, Clock64(1));
+  EXPECT_EQ(again[1].push, Sequence(2));
+  EXPECT_EQ(again[1].clock, Clock64(2));
+  EXPECT_TRUE(session.Pulled(kFirst, *again[1].pull, {Lineage(1), 3}));
+  session.Disconnected(kFirst);
+  again = session.Connected(kFirst);
+  ASSERT_EQ(again.size(), 1u);  // the push alone
+  EXPECT_EQ(again[0].push, Sequence(2));
+  EXPECT_EQ(again[0].pull, std::nullopt);
 }
 
 }  // namespace

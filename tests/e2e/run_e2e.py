@@ -52,14 +52,14 @@ class EndToEnd(unittest.TestCase):
         self.addCleanup(run.close)
         return run
 
-    def finish(self, run, code):
-        self.assertEqual(run.wait(), code, run.diagnosis())
+    def finish(self, run, code, seconds=400):
+        self.assertEqual(run.wait(seconds), code, run.diagnosis())
         self.programs.wait_for("the end of all processes", lambda: not run.leftovers(), 10)
 
-    def check(self, yaml, least, *settings):
+    def check(self, yaml, least, *settings, seconds=400):
         """Trains to an accuracy of `least`."""
         run = self.train(yaml, *settings)
-        self.finish(run, 0)
+        self.finish(run, 0, seconds)
         accuracy = self.accuracy(run)
         print(f"{self.id()}: {100 * accuracy:.2f} %", flush=True)
         self.assertGreaterEqual(accuracy, least, run.diagnosis())
@@ -101,7 +101,7 @@ class Accuracy(EndToEnd):
         # A step of bsp is one for all workers: half the batch each keeps the number of steps.
         batch = 32 if mode == "bsp" else 64
         self.check(MLP, least, f"model.kind={kind}", self.ADAM, f"consistency.mode={mode}", "training.epochs=5",
-                   f"training.batch_size={batch}")
+                   f"training.batch_size={batch}", seconds=1200)
 
     def test_mlp_async(self):
         self.reach("mlp", 0.875, "async")

@@ -34,12 +34,13 @@ class TestWorker {
       : stub_(wire::ParameterServer::NewStub(channel)),
         context_(rpc::ContextWithTimeout(absl::Seconds(20))),
         stream_(stub_->Exchange(context_.get())) {
-    hello_ = Frame();
-    hello_.mutable_hello()->set_role(role);
-    hello_.mutable_hello()->set_worker(worker);
-    hello_.mutable_hello()->set_incarnation(incarnation);
-    hello_.mutable_hello()->set_encoding(wire::ENCODING_FP32);
-    hello_.mutable_hello()->set_window(1);
+    hello_frame_ = Frame();
+    hello_frame_.add_items();
+    hello().set_role(role);
+    hello().set_worker(worker);
+    hello().set_incarnation(incarnation);
+    hello().set_pull_encoding(wire::ENCODING_FP32);
+    hello().set_window(1);
   }
   ~TestWorker() { context_->TryCancel(); }
 
@@ -50,18 +51,30 @@ class TestWorker {
     return frame;
   }
 
-  wire::WorkerFrame& hello() { return hello_; }
+  wire::WorkerFrame& hello_frame() { return hello_frame_; }
+  wire::Hello& hello() { return *hello_frame_.mutable_items(0)->mutable_hello(); }
   bool Write(const wire::WorkerFrame& frame) { return stream_->Write(frame); }
-  // An empty frame when the stream has ended.
-  wire::ServerFrame Read() {
-    wire::ServerFrame frame;
-    if (!stream_->Read(&frame)) frame.Clear();
-    return frame;
+  // The next item; an empty one when the stream has ended.
+  wire::ServerItem Read() {
+    while (next_ == received_.items_size()) {
+      next_ = 0;
+      payload_begin_ = 0;
+      payload_size_ = 0;
+      if (!stream_->Read(&received_)) {
+        received_.Clear();
+        return wire::ServerItem();
+      }
+    }
+    payload_begin_ += payload_size_;
+    payload_size_ = received_.items(next_).payload_bytes();
+    return received_.items(next_++);
   }
+  // Of the item read last.
+  std::string payload() const { return received_.payload().substr(payload_begin_, payload_size_); }
   grpc::Status Finish() { return stream_->Finish(); }
 
   wire::Welcome SayHello() {
-    Write(hello_);
+    Write(hello_frame_);
     return Read().welcome();
   }
 
@@ -75,7 +88,8 @@ class TestWorker {
   static wire::WorkerFrame PushFrame(uint32_t shard, uint64_t sequence, uint64_t offset, std::string payload,
                                      bool commit, bool seed = false) {
     wire::WorkerFrame frame = Frame();
-    wire::PushChunk& chunk = *frame.mutable_push();
+    wire::WorkerItem& item = *frame.add_items();
+    wire::PushChunk& chunk = *item.mutable_push();
     chunk.set_shard(shard);
     chunk.set_sequence(sequence);
     chunk.set_offset(offset);
@@ -84,16 +98,19 @@ class TestWorker {
       chunk.mutable_commit()->mutable_base()->set_lineage(1);
       chunk.mutable_commit()->set_samples(1);
     }
+    chunk.set_elements(payload.size() / sizeof(float));
+    item.set_payload_bytes(static_cast<uint32_t>(payload.size()));
     frame.set_payload(std::move(payload));
     return frame;
   }
 
   static wire::WorkerFrame PullFrame(uint64_t id, uint64_t clock) {
     wire::WorkerFrame frame = Frame();
-    frame.mutable_pull()->set_id(id);
-    frame.mutable_pull()->set_clock(clock);
-    frame.mutable_pull()->add_shards()->set_shard(0);
-    frame.mutable_pull()->add_shards()->set_shard(1);
+    wire::Pull& pull = *frame.add_items()->mutable_pull();
+    pull.set_id(id);
+    pull.set_clock(clock);
+    pull.add_shards()->set_shard(0);
+    pull.add_shards()->set_shard(1);
     return frame;
   }
 
@@ -102,10 +119,10 @@ class TestWorker {
     Write(PullFrame(++pull_, clock));
     std::string bytes[2];
     for (int done = 0; done < 2;) {
-      const wire::ServerFrame frame = Read();
-      if (frame.has_pull()) bytes[frame.pull().shard()] += frame.payload();
-      if (frame.has_pull_done() || frame.pull().has_done()) ++done;
-      if (frame.body_case() == wire::ServerFrame::BODY_NOT_SET) break;
+      const wire::ServerItem item = Read();
+      if (item.has_pull()) bytes[item.pull().shard()] += payload();
+      if (item.has_pull_done() || item.pull().has_done()) ++done;
+      if (item.body_case() == wire::ServerItem::BODY_NOT_SET) break;
     }
     return bytes[0] + bytes[1];
   }
@@ -114,7 +131,11 @@ class TestWorker {
   const std::unique_ptr<wire::ParameterServer::Stub> stub_;
   const std::unique_ptr<grpc::ClientContext> context_;
   const std::unique_ptr<grpc::ClientReaderWriter<wire::WorkerFrame, wire::ServerFrame>> stream_;
-  wire::WorkerFrame hello_;
+  wire::WorkerFrame hello_frame_;
+  wire::ServerFrame received_;
+  int next_ = 0;  // item of received_
+  size_t payload_begin_ = 0;
+  size_t payload_size_ = 0;
   uint64_t pull_ = 0;
 };
 
@@ -188,8 +209,8 @@ class ExchangeTest : public testing::Test {
   void ExpectGoodStep(TestWorker& worker, uint64_t sequence, float weight) {
     for (const uint32_t shard : {0, 1}) worker.SendPush(shard, sequence, 1);
     for (int answers = 0; answers < 2; ++answers) {
-      const wire::ServerFrame frame = worker.Read();
-      ASSERT_EQ(frame.answer().outcome(), wire::OUTCOME_APPLIED) << frame.DebugString();
+      const wire::ServerItem item = worker.Read();
+      ASSERT_EQ(item.answer().outcome(), wire::OUTCOME_APPLIED) << item.DebugString();
     }
     EXPECT_EQ(worker.Pull(sequence), Floats(2 * kElements, weight));
   }
@@ -199,7 +220,7 @@ class ExchangeTest : public testing::Test {
     SCOPED_TRACE(words);
     const std::string before = Weights();
     ASSERT_TRUE(alice_->Write(frame));
-    const wire::ServerFrame answer = alice_->Read();
+    const wire::ServerItem answer = alice_->Read();
     ASSERT_TRUE(answer.has_refused()) << answer.DebugString();
     EXPECT_EQ(answer.refused().code(), code) << answer.DebugString();
     EXPECT_THAT(answer.refused().message(), HasSubstr(words));
@@ -214,7 +235,7 @@ class ExchangeTest : public testing::Test {
     const std::string before = Weights();
     TestWorker worker(address_, 2, 102);
     speak(worker);
-    while (worker.Read().body_case() != wire::ServerFrame::BODY_NOT_SET) {
+    while (worker.Read().body_case() != wire::ServerItem::BODY_NOT_SET) {
     }
     const grpc::Status status = worker.Finish();
     EXPECT_EQ(status.error_code(), code) << status.error_message();
@@ -241,7 +262,8 @@ TEST_F(ExchangeTest, PushedGradientsComeBackAsWeights) {
 
 TEST_F(ExchangeTest, CurrentWeightsAreNotSentAgain) {
   wire::WorkerFrame pull = TestWorker::PullFrame(1, 0);
-  for (wire::ShardVersion& shard : *pull.mutable_pull()->mutable_shards()) shard.mutable_known()->set_lineage(1);
+  for (wire::ShardVersion& shard : *pull.mutable_items(0)->mutable_pull()->mutable_shards())
+    shard.mutable_known()->set_lineage(1);
   alice_->Write(pull);
   for (int shard = 0; shard < 2; ++shard) EXPECT_TRUE(alice_->Read().pull_done().unchanged());
 }
@@ -281,7 +303,7 @@ TEST_F(ExchangeTest, WrongFramesAreRefusedAndTheStreamGoesOn) {
   ExpectRefused(TestWorker::PushFrame(0, step_ + 1, 0, chunk, true), grpc::StatusCode::INVALID_ARGUMENT,
                 "push has 1024 elements; the shard has 1500");
   ExpectRefused(TestWorker::PushFrame(0, step_ + 1, 0, "abc", true), grpc::StatusCode::INVALID_ARGUMENT,
-                "multiple of 4");
+                "payload has 3 bytes for 0 elements");
   ExpectRefused(TestWorker::PushFrame(0, step_ + 1, 0, Floats(kElements, 1), true), grpc::StatusCode::INVALID_ARGUMENT,
                 "allowed are at most 4096");
   ExpectRefused(
@@ -292,7 +314,7 @@ TEST_F(ExchangeTest, WrongFramesAreRefusedAndTheStreamGoesOn) {
   ExpectRefused(TestWorker::PushFrame(0, step_ + 3, 0, chunk, false), grpc::StatusCode::FAILED_PRECONDITION,
                 "expected is");
   frame = TestWorker::PullFrame(99, 0);
-  frame.mutable_pull()->mutable_shards(1)->set_shard(4);
+  frame.mutable_items(0)->mutable_pull()->mutable_shards(1)->set_shard(4);
   ExpectRefused(frame, grpc::StatusCode::INVALID_ARGUMENT, "shard 4 is not here");
 }
 
@@ -301,46 +323,56 @@ TEST_F(ExchangeTest, StreamsThatSpeakWronglyEndWithAStatus) {
   ExpectEnds([](Worker& worker) { worker.Write(Worker::PullFrame(1, 0)); }, grpc::StatusCode::INVALID_ARGUMENT,
              "must be a Hello");
   ExpectEnds([](Worker& worker) { worker.Write(Worker::Frame()); }, grpc::StatusCode::INVALID_ARGUMENT,
-             "must be a Hello");
+             "frame has 0 items");
   ExpectEnds(
       [](Worker& worker) {
         worker.SayHello();
-        worker.Write(Worker::Frame());
+        wire::WorkerFrame frame = Worker::Frame();
+        frame.add_items();
+        worker.Write(frame);
       },
       grpc::StatusCode::INVALID_ARGUMENT, "no body");
   ExpectEnds(
       [](Worker& worker) {
         worker.SayHello();
-        worker.Write(worker.hello());
+        wire::WorkerFrame frame = Worker::PushFrame(0, 1, 0, Floats(kChunkElements, 1), false);
+        frame.mutable_items(0)->set_payload_bytes(100);
+        worker.Write(frame);
+      },
+      grpc::StatusCode::INVALID_ARGUMENT, "claim 100 bytes of payload, the frame has 4096");
+  ExpectEnds(
+      [](Worker& worker) {
+        worker.SayHello();
+        worker.Write(worker.hello_frame());
       },
       grpc::StatusCode::INVALID_ARGUMENT, "second Hello");
   ExpectEnds(
       [](Worker& worker) {
-        worker.hello().mutable_hello()->set_worker(9);
+        worker.hello().set_worker(9);
         worker.SayHello();
       },
       grpc::StatusCode::FAILED_PRECONDITION, "worker 9");
   ExpectEnds(
       [](Worker& worker) {
-        worker.hello().mutable_hello()->set_incarnation(99);
+        worker.hello().set_incarnation(99);
         worker.SayHello();
       },
       grpc::StatusCode::FAILED_PRECONDITION, "incarnation 99");
   ExpectEnds(
       [](Worker& worker) {
-        worker.hello().mutable_hello()->clear_encoding();
+        worker.hello().set_pull_encoding(wire::ENCODING_INT8);
         worker.SayHello();
       },
-      grpc::StatusCode::INVALID_ARGUMENT, "encoding 0");
+      grpc::StatusCode::INVALID_ARGUMENT, "pull_encoding 4");
   ExpectEnds(
       [](Worker& worker) {
-        worker.hello().mutable_hello()->set_clock(std::numeric_limits<uint64_t>::max());
+        worker.hello().set_clock(std::numeric_limits<uint64_t>::max());
         worker.SayHello();
       },
       grpc::StatusCode::INVALID_ARGUMENT, "clock");
   ExpectEnds(
       [](Worker& worker) {
-        worker.hello().set_job(1);
+        worker.hello_frame().set_job(1);
         worker.SayHello();
       },
       grpc::StatusCode::FAILED_PRECONDITION, "job 1");

@@ -46,19 +46,21 @@ inline job::Job PlainJob(job::Consistency::Mode mode = job::Consistency::ASYNC) 
 // Remembers; thread-safety: none.
 class RecordingPeer : public Peer {
  public:
-  void Send(const wire::ServerFrame& frame) override { frames.push_back(frame); }
+  void Send(const wire::ServerItem& item) override { items.push_back(item); }
   void Serve(PullReply reply) override { replies.push_back(std::move(reply)); }
+  void Release(ShardId shard, PullId id) override { releases.emplace_back(shard, id); }
   void End(const absl::Status& status) override { ended = status; }
 
-  // The last frame, which is then forgotten with all others.
-  wire::ServerFrame Take() {
-    wire::ServerFrame last = frames.empty() ? wire::ServerFrame() : frames.back();
-    frames.clear();
+  // The last item, which is then forgotten with all others.
+  wire::ServerItem Take() {
+    wire::ServerItem last = items.empty() ? wire::ServerItem() : items.back();
+    items.clear();
     return last;
   }
 
-  std::vector<wire::ServerFrame> frames;
+  std::vector<wire::ServerItem> items;
   std::vector<PullReply> replies;
+  std::vector<std::pair<ShardId, PullId>> releases;
   std::optional<absl::Status> ended;
 };
 

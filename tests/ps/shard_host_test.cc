@@ -52,12 +52,16 @@ class ShardHostTest : public testing::Test {
   }
 
   // Sends `count` elements of `value` in chunks; the last one commits when asked to.
+  void Give(const Caller& caller, wire::PushChunk chunk, const std::string& bytes) {
+    chunk.set_elements(bytes.size() / sizeof(float));
+    host_->Push(caller, chunk, AsPayload(bytes));
+  }
   void Send(const Caller& caller, wire::PushChunk chunk, uint64_t count, float value, bool commit) {
     for (uint64_t begin = 0; begin < count; begin += kChunkElements) {
       const uint64_t size = std::min(kChunkElements, count - begin);
       chunk.set_offset(begin);
       if (commit && begin + size == count) *chunk.mutable_commit() = Trailer();
-      host_->Push(caller, chunk, AsPayload(Floats(size, value)));
+      Give(caller, chunk, Floats(size, value));
     }
   }
 
@@ -82,10 +86,10 @@ class ShardHostTest : public testing::Test {
   }
 
   void ExpectRefused(RecordingPeer& peer, absl::StatusCode code, const std::string& words) {
-    const wire::ServerFrame frame = peer.Take();
-    ASSERT_TRUE(frame.has_refused()) << frame.DebugString();
-    EXPECT_EQ(frame.refused().code(), static_cast<uint32_t>(code)) << frame.DebugString();
-    EXPECT_THAT(frame.refused().message(), testing::HasSubstr(words));
+    const wire::ServerItem item = peer.Take();
+    ASSERT_TRUE(item.has_refused()) << item.DebugString();
+    EXPECT_EQ(item.refused().code(), static_cast<uint32_t>(code)) << item.DebugString();
+    EXPECT_THAT(item.refused().message(), testing::HasSubstr(words));
   }
 
   Metrics metrics_;
@@ -102,11 +106,11 @@ TEST_F(ShardHostTest, PushIsAppliedOnceHoweverOftenItIsRepeated) {
   Seed();
   for (int repeat = 0; repeat < 3; ++repeat) {
     Push(alice_, 1);
-    const wire::ServerFrame frame = alice_peer_.Take();
-    ASSERT_TRUE(frame.has_answer()) << frame.DebugString();
-    EXPECT_EQ(frame.answer().sequence(), 1);
-    EXPECT_EQ(frame.answer().outcome(), wire::OUTCOME_APPLIED);
-    EXPECT_EQ(frame.answer().version().number(), 1);
+    const wire::ServerItem item = alice_peer_.Take();
+    ASSERT_TRUE(item.has_answer()) << item.DebugString();
+    EXPECT_EQ(item.answer().sequence(), 1);
+    EXPECT_EQ(item.answer().outcome(), wire::OUTCOME_APPLIED);
+    EXPECT_EQ(item.answer().version().number(), 1);
   }
   EXPECT_EQ(Weight(), 9);
   EXPECT_EQ(budget_.used(), 0);
@@ -145,17 +149,17 @@ TEST_F(ShardHostTest, WrongChunksAreRefusedOnceAndChangeNothing) {
   Seed();
   alice_peer_.Take();
   wire::PushChunk chunk = Chunk(1);
-  host_->Push(alice_, chunk, AsPayload("abc"));
-  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "multiple of 4");
-  host_->Push(alice_, chunk, AsPayload(Floats(8, 1)));
-  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "at least 4096");
-  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements + 1, 1)));
+  Give(alice_, chunk, "abc");
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "payload has 3 bytes for 0 elements");
+  Give(alice_, chunk, Floats(8, 1));
+  ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "at least 1024");
+  Give(alice_, chunk, Floats(kChunkElements + 1, 1));
   ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "at most 4096");
   chunk.set_offset(kChunkElements);
-  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements, 1)));
-  EXPECT_TRUE(alice_peer_.frames.empty());  // the rest of what was refused
+  Give(alice_, chunk, Floats(kChunkElements, 1));
+  EXPECT_TRUE(alice_peer_.items.empty());  // the rest of what was refused
   chunk.set_sequence(2);
-  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements, 1)));
+  Give(alice_, chunk, Floats(kChunkElements, 1));
   ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "not begun at element 0");
   EXPECT_EQ(Weight(), 10);
   Push(alice_, 1);
@@ -166,9 +170,9 @@ TEST_F(ShardHostTest, ChunksOutOfOrderAreRefused) {
   Seed();
   alice_peer_.Take();
   wire::PushChunk chunk = Chunk(1);
-  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements, 1)));
+  Give(alice_, chunk, Floats(kChunkElements, 1));
   chunk.set_offset(2 * kChunkElements);
-  host_->Push(alice_, chunk, AsPayload(Floats(kChunkElements, 1)));
+  Give(alice_, chunk, Floats(kChunkElements, 1));
   ExpectRefused(alice_peer_, absl::StatusCode::kInvalidArgument, "begins at element 2048; expected is 1024");
   EXPECT_EQ(budget_.used(), 0);
 }
@@ -191,7 +195,7 @@ TEST_F(ShardHostTest, TrailersThatLieAreRefused) {
     wire::PushChunk last = Chunk(1);
     last.set_offset(2 * kChunkElements);
     *last.mutable_commit() = commit;
-    host_->Push(alice_, last, AsPayload(Floats(kElements - 2 * kChunkElements, 1)));
+    Give(alice_, last, Floats(kElements - 2 * kChunkElements, 1));
   };
   wire::PushCommit commit = Trailer();
   commit.set_samples(0);
@@ -217,8 +221,8 @@ TEST_F(ShardHostTest, GapInSequenceNamesTheExpectedNumber) {
   Seed();
   alice_peer_.Take();
   Send(alice_, Chunk(5), kElements, 1, true);
-  ASSERT_EQ(alice_peer_.frames.size(), 1);  // said at the first chunk, once
-  EXPECT_EQ(alice_peer_.frames[0].refused().expected_sequence(), 1);
+  ASSERT_EQ(alice_peer_.items.size(), 1);  // said at the first chunk, once
+  EXPECT_EQ(alice_peer_.items[0].refused().expected_sequence(), 1);
   ExpectRefused(alice_peer_, absl::StatusCode::kFailedPrecondition, "expected is 1");
 }
 
@@ -317,7 +321,7 @@ TEST_F(BspShardHostTest, StepIsTheMeanOfAllWorkers) {
   Seed();
   alice_peer_.Take();
   Push(alice_, 1, 1);
-  EXPECT_TRUE(alice_peer_.frames.empty());
+  EXPECT_TRUE(alice_peer_.items.empty());
   EXPECT_EQ(budget_.used(), kElements * sizeof(float));  // held
   Push(bob_, 1, 3);
   EXPECT_EQ(alice_peer_.Take().answer().outcome(), wire::OUTCOME_APPLIED);
@@ -349,10 +353,10 @@ TEST_F(BspShardHostTest, WhoIsAwaitedIsNamed) {
   alice_peer_.Take();
   time_.Advance(absl::Seconds(10));
   host_->Tick();
-  const wire::ServerFrame frame = alice_peer_.Take();
-  EXPECT_EQ(frame.waiting().pull(), 1);
-  EXPECT_EQ(frame.waiting().culprit(), 2);
-  EXPECT_THAT(frame.waiting().message(), testing::HasSubstr("bob"));
+  const wire::ServerItem item = alice_peer_.Take();
+  EXPECT_EQ(item.waiting().pull(), 1);
+  EXPECT_EQ(item.waiting().culprit(), 2);
+  EXPECT_THAT(item.waiting().message(), testing::HasSubstr("bob"));
 }
 
 }  // namespace

@@ -444,7 +444,7 @@ class Cluster {
     Carry(shard, actions);
     if (!status.ok()) return retry();  // the set may still be on its way; if it is fenced, the scheduler says so
     worker.stream[shard] = ++last_stream_;
-    if (auto send = worker.session->Connected(ShardId(shard))) Say(w, *send);
+    for (const auto& send : worker.session->Connected(ShardId(shard))) Say(w, send);
   }
 
   // A pull may go before or after the push that it waits for.
@@ -558,6 +558,7 @@ class Cluster {
     Worker& worker = workers_[w];
     if (!worker.session->idle() || worker.computing) return;
     if (worker.session->clock() >= Clock64(options_.clock_target)) return Finish(w);
+    worker.session->Take();
     worker.computing = true;
     const Ticks time = Chance(8) ? Random(10, 400) * kMs : Random(1, 20) * kMs * (w + 1);
     At(time, [this, w, life = worker.life, incarnation = worker.incarnation] { Push(w, life, incarnation); });

@@ -67,15 +67,16 @@ class ClientTest : public testing::Test {
   }
   // Refuses the first push of shard 1 with `code`.
   void RefuseOnce(grpc::StatusCode code, uint64_t expected) {
-    first_.set_hook([this, code, expected](const wire::WorkerFrame& frame, FakeServer::Stream& stream) {
-      if (!frame.has_push() || frame.push().shard() != 1 || refusals_++ > 0) return FakeServer::Verdict{};
-      wire::ServerFrame answer;
+    first_.set_hook([this, code, expected](const wire::WorkerItem& item, FakeServer::Stream& stream) {
+      if (!item.has_push() || item.push().shard() != 1 || refusals_++ > 0) return FakeServer::Verdict{};
+      wire::ServerFrame frame;
+      wire::ServerItem& answer = *frame.add_items();
       answer.mutable_refused()->set_code(code);
       answer.mutable_refused()->set_message("for a test");
       answer.mutable_refused()->set_shard(1);
-      answer.mutable_refused()->set_sequence(frame.push().sequence());
+      answer.mutable_refused()->set_sequence(item.push().sequence());
       answer.mutable_refused()->set_expected_sequence(expected);
-      stream.Write(answer);
+      stream.Write(frame);
       return FakeServer::Verdict{.end = std::nullopt, .swallow = true};
     });
   }
@@ -101,8 +102,8 @@ TEST_F(ClientTest, StepPushesToAllShardsAndBringsTheirWeights) {
   }
   const auto pushes = second_.pushes(2);
   ASSERT_EQ(pushes.size(), 3);
-  EXPECT_EQ(pushes[1].job(), 42);
-  EXPECT_EQ(pushes[1].generation(), 7);
+  EXPECT_EQ(second_.last_frame().job(), 42);
+  EXPECT_EQ(second_.last_frame().generation(), 7);
   EXPECT_EQ(pushes[1].push().sequence(), 12);
   EXPECT_EQ(pushes[1].push().commit().samples(), 64);
   EXPECT_EQ(pushes[1].push().commit().loss(), 0.5);
@@ -113,16 +114,16 @@ TEST_F(ClientTest, StepPushesToAllShardsAndBringsTheirWeights) {
 TEST_F(ClientTest, OnePullGoesFirstAndThenTheLastShardsArePushed) {
   ConnectAndPull();
   ASSERT_TRUE(Step().ok());
-  const auto all = first_.frames();
+  const auto all = first_.items();
   EXPECT_EQ(all[0].hello().first_clock(), 10);
-  const auto begin = std::find_if(all.begin(), all.end(), [](const auto& frame) { return frame.pull().clock() == 11; });
-  const std::vector<wire::WorkerFrame> frames(begin, all.end());
-  ASSERT_EQ(frames.size(), 3);
-  ASSERT_EQ(frames[0].pull().shards_size(), 2);
-  EXPECT_EQ(frames[0].pull().shards(0).shard(), 0);
-  EXPECT_EQ(frames[1].push().shard(), 1);
-  EXPECT_EQ(frames[2].push().shard(), 0);
-  EXPECT_TRUE(frames[2].push().has_commit());
+  const auto begin = std::find_if(all.begin(), all.end(), [](const auto& item) { return item.pull().clock() == 11; });
+  const std::vector<wire::WorkerItem> items(begin, all.end());
+  ASSERT_EQ(items.size(), 3);
+  ASSERT_EQ(items[0].pull().shards_size(), 2);
+  EXPECT_EQ(items[0].pull().shards(0).shard(), 0);
+  EXPECT_EQ(items[1].push().shard(), 1);
+  EXPECT_EQ(items[2].push().shard(), 0);
+  EXPECT_TRUE(items[2].push().has_commit());
 }
 
 TEST_F(ClientTest, LargeShardIsCutIntoChunksOfTheSmallerLimit) {
@@ -132,17 +133,17 @@ TEST_F(ClientTest, LargeShardIsCutIntoChunksOfTheSmallerLimit) {
   ASSERT_TRUE(Step().ok());
   EXPECT_EQ(parameters_, Expected(1));
   std::vector<uint64_t> offsets;
-  for (const wire::WorkerFrame& frame : first_.pushes(1)) {
-    offsets.push_back(frame.push().offset());
-    EXPECT_EQ(frame.push().has_commit(), frame.push().offset() == 2002);
+  for (const wire::WorkerItem& item : first_.pushes(1)) {
+    offsets.push_back(item.push().offset());
+    EXPECT_EQ(item.push().has_commit(), item.push().offset() == 2002);
   }
   EXPECT_THAT(offsets, ElementsAre(0, 1001, 2002));
 }
 
 TEST_F(ClientTest, PushWhoseAnswerWasLostIsRepeatedWithTheSameBytes) {
   ConnectAndPull();
-  first_.set_hook([this](const wire::WorkerFrame& frame, FakeServer::Stream&) {
-    const bool lose = frame.has_push() && frame.push().shard() == 1 && refusals_++ == 0;
+  first_.set_hook([this](const wire::WorkerItem& item, FakeServer::Stream&) {
+    const bool lose = item.has_push() && item.push().shard() == 1 && refusals_++ == 0;
     return FakeServer::Verdict{lose ? std::optional(grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut")) : std::nullopt};
   });
   const auto report = Step();
@@ -151,7 +152,7 @@ TEST_F(ClientTest, PushWhoseAnswerWasLostIsRepeatedWithTheSameBytes) {
   EXPECT_EQ(parameters_, Expected(1));
   const auto pushes = first_.pushes(1);
   ASSERT_EQ(pushes.size(), 2);
-  EXPECT_EQ(pushes[0].payload(), pushes[1].payload());
+  EXPECT_EQ(first_.pushed_bytes(1)[0], first_.pushed_bytes(1)[1]);
   EXPECT_EQ(pushes[0].push().sequence(), pushes[1].push().sequence());
   EXPECT_EQ(second_.pushes(2).size(), 1);  // the other stream was not disturbed
 }
@@ -159,14 +160,14 @@ TEST_F(ClientTest, PushWhoseAnswerWasLostIsRepeatedWithTheSameBytes) {
 TEST_F(ClientTest, HelloOfANewStreamSaysWhatWasAnswered) {
   ConnectAndPull();
   ASSERT_TRUE(Step().ok());
-  second_.set_hook([this](const wire::WorkerFrame& frame, FakeServer::Stream&) {
-    const bool lose = frame.has_push() && refusals_++ == 0;
+  second_.set_hook([this](const wire::WorkerItem& item, FakeServer::Stream&) {
+    const bool lose = item.has_push() && refusals_++ == 0;
     return FakeServer::Verdict{lose ? std::optional(grpc::Status(grpc::StatusCode::INTERNAL, "cut")) : std::nullopt};
   });
   ASSERT_TRUE(Step().ok());
   std::vector<wire::Hello> hellos;
-  for (const wire::WorkerFrame& frame : second_.frames()) {
-    if (frame.has_hello()) hellos.push_back(frame.hello());
+  for (const wire::WorkerItem& item : second_.items()) {
+    if (item.has_hello()) hellos.push_back(item.hello());
   }
   ASSERT_EQ(hellos.size(), 2);
   EXPECT_EQ(hellos[1].worker(), 3);
@@ -202,7 +203,7 @@ TEST_F(ClientTest, RefusalForGoodFailsTheStepWithItsStatus) {
 
 TEST_F(ClientTest, FencedWorkerLearnsItFromTheEndOfTheStream) {
   ConnectAndPull();
-  first_.set_hook([](const wire::WorkerFrame&, FakeServer::Stream&) {
+  first_.set_hook([](const wire::WorkerItem&, FakeServer::Stream&) {
     return FakeServer::Verdict{grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "worker 3 was expelled")};
   });
   const absl::Status status = Step().status();
@@ -212,12 +213,13 @@ TEST_F(ClientTest, FencedWorkerLearnsItFromTheEndOfTheStream) {
 
 TEST_F(ClientTest, DeadlineNamesShardsServerAndCulprit) {
   ConnectAndPull();
-  first_.set_hook([](const wire::WorkerFrame& frame, FakeServer::Stream& stream) {
-    if (!frame.has_pull() && !frame.has_push()) return FakeServer::Verdict{};
-    wire::ServerFrame answer;
+  first_.set_hook([](const wire::WorkerItem& item, FakeServer::Stream& stream) {
+    if (!item.has_pull() && !item.has_push()) return FakeServer::Verdict{};
+    wire::ServerFrame frame;
+    wire::ServerItem& answer = *frame.add_items();
     answer.mutable_waiting()->set_shard(1);
     answer.mutable_waiting()->set_message("awaiting worker-5 at clock 4");
-    if (frame.has_push()) stream.Write(answer);
+    if (item.has_push()) stream.Write(frame);
     return FakeServer::Verdict{.end = std::nullopt, .swallow = true};
   });
   const absl::Status status = Step(kShort).status();
@@ -246,9 +248,9 @@ TEST_F(ClientTest, FirstSeedIsKept) {
 TEST_F(ClientTest, CancelEndsAWaitingStep) {
   ConnectAndPull();
   absl::Notification pulled;
-  first_.set_hook([&](const wire::WorkerFrame& frame, FakeServer::Stream&) {
-    if (frame.has_pull()) pulled.Notify();
-    return FakeServer::Verdict{.end = std::nullopt, .swallow = frame.has_pull()};
+  first_.set_hook([&](const wire::WorkerItem& item, FakeServer::Stream&) {
+    if (item.has_pull()) pulled.Notify();
+    return FakeServer::Verdict{.end = std::nullopt, .swallow = item.has_pull()};
   });
   std::thread other([&] {
     pulled.WaitForNotification();
@@ -261,8 +263,8 @@ TEST_F(ClientTest, CancelEndsAWaitingStep) {
 TEST_F(ClientTest, CloseSaysGoodbye) {
   ConnectAndPull();
   client_->Close("told to stop", kLong);
-  EXPECT_EQ(first_.frames().back().goodbye().reason(), "told to stop");
-  EXPECT_EQ(second_.frames().back().goodbye().reason(), "told to stop");
+  EXPECT_EQ(first_.items().back().goodbye().reason(), "told to stop");
+  EXPECT_EQ(second_.items().back().goodbye().reason(), "told to stop");
   EXPECT_EQ(Step().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
@@ -270,18 +272,55 @@ TEST_F(ClientTest, ReaderPullsAndNeverPushes) {
   options_.reader = true;
   options_.first_clock = Clock64(0);
   ConnectAndPull();
-  EXPECT_EQ(first_.frames().front().hello().role(), wire::ROLE_READER);
+  EXPECT_EQ(first_.items().front().hello().role(), wire::ROLE_READER);
   EXPECT_EQ(Step().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ClientTest, StepsInFlightFinishInTheirOrder) {
+  options_.window = 2;
+  ConnectAndPull();
+  PushInfo info;
+  info.samples = 64;
+  const std::vector<float> second(push_.size(), 100);
+  ASSERT_EQ(client_->BeginStep(push_, info), absl::OkStatus());
+  ASSERT_EQ(client_->BeginStep(second, info), absl::OkStatus());
+  EXPECT_EQ(client_->BeginStep(push_, info).code(), absl::StatusCode::kFailedPrecondition);  // the window is full
+  EXPECT_EQ(client_->Pull(absl::MakeSpan(parameters_), kLong).code(), absl::StatusCode::kFailedPrecondition);
+  auto report = client_->FinishStep(absl::MakeSpan(parameters_), kLong);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->clock, Clock64(11));
+  EXPECT_EQ(report->shards_applied, 3);
+  report = client_->FinishStep(absl::MakeSpan(parameters_), kLong);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->clock, Clock64(12));
+  for (size_t i = 0; i < push_.size(); ++i) EXPECT_EQ(parameters_[i], -push_[i] - 100) << i;
+  EXPECT_EQ(client_->FinishStep(absl::MakeSpan(parameters_), kLong).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ClientTest, WeightsThatArriveWhileNobodyWaitsDoNotDisturbTheTrainer) {
+  ConnectAndPull();
+  PushInfo info;
+  info.samples = 64;
+  ASSERT_EQ(client_->BeginStep(push_, info), absl::OkStatus());
+  ASSERT_TRUE(second_.AwaitItem(wire::WorkerItem::kPush));
+  ASSERT_TRUE(first_.AwaitItem(wire::WorkerItem::kPush));
+  EXPECT_THAT(parameters_, Each(0.0F));
+  ASSERT_TRUE(client_->FinishStep(absl::MakeSpan(parameters_), kLong).ok());
+  EXPECT_EQ(parameters_, Expected(1));
 }
 
 TEST_F(ClientTest, ChunkBeyondTheShardIsRefusedAndWritesNothing) {
   Connect();
-  first_.set_hook([](const wire::WorkerFrame& frame, FakeServer::Stream& stream) {
-    if (!frame.has_pull()) return FakeServer::Verdict{};
-    wire::ServerFrame answer;
-    answer.mutable_pull()->set_id(frame.pull().id());
-    answer.set_payload(std::string(16, 'x'));  // shard 0 has 12 bytes
-    stream.Write(answer);
+  first_.set_hook([](const wire::WorkerItem& item, FakeServer::Stream& stream) {
+    if (!item.has_pull()) return FakeServer::Verdict{};
+    wire::ServerFrame frame;
+    wire::ServerItem& answer = *frame.add_items();
+    answer.mutable_pull()->set_id(item.pull().id());
+    answer.mutable_pull()->set_elements(4);
+    answer.set_payload_bytes(16);
+    frame.set_payload(std::string(16, 'x'));  // shard 0 has 12 bytes
+    stream.Write(frame);
     return FakeServer::Verdict{.end = std::nullopt, .swallow = true};
   });
   const absl::Status status = client_->Pull(absl::MakeSpan(parameters_), kLong);
@@ -311,8 +350,8 @@ TEST_F(ClientTest, StreamsThatComeAndGoAreNoticed) {
     notices.push_back(message);
   };
   ConnectAndPull();
-  second_.set_hook([this](const wire::WorkerFrame& frame, FakeServer::Stream&) {
-    const bool lose = frame.has_push() && refusals_++ == 0;
+  second_.set_hook([this](const wire::WorkerItem& item, FakeServer::Stream&) {
+    const bool lose = item.has_push() && refusals_++ == 0;
     return FakeServer::Verdict{lose ? std::optional(grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut")) : std::nullopt};
   });
   ASSERT_TRUE(Step().ok());

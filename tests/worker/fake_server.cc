@@ -34,61 +34,90 @@ std::vector<float> FakeServer::weights(uint32_t shard) const {
   return shards_.at(shard).weights;
 }
 
-std::vector<wire::WorkerFrame> FakeServer::frames() const {
+std::vector<wire::WorkerItem> FakeServer::items() const {
   absl::MutexLock lock(&mutex_);
-  return frames_;
+  return items_;
 }
 
-std::vector<wire::WorkerFrame> FakeServer::pushes(uint32_t shard) const {
-  std::vector<wire::WorkerFrame> found = frames();
-  std::erase_if(found,
-                [=](const wire::WorkerFrame& frame) { return !frame.has_push() || frame.push().shard() != shard; });
+std::vector<wire::WorkerItem> FakeServer::pushes(uint32_t shard) const {
+  std::vector<wire::WorkerItem> found = items();
+  std::erase_if(found, [=](const wire::WorkerItem& item) { return !item.has_push() || item.push().shard() != shard; });
   return found;
 }
 
-bool FakeServer::AwaitFrame(wire::WorkerFrame::BodyCase body) const {
+std::vector<std::string> FakeServer::pushed_bytes(uint32_t shard) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = pushed_bytes_.find(shard);
+  return found == pushed_bytes_.end() ? std::vector<std::string>() : found->second;
+}
+
+wire::WorkerFrame FakeServer::last_frame() const {
+  absl::MutexLock lock(&mutex_);
+  return last_frame_;
+}
+
+bool FakeServer::AwaitItem(wire::WorkerItem::BodyCase body) const {
   absl::MutexLock lock(&mutex_);
   const auto arrived = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return std::any_of(frames_.begin(), frames_.end(),
-                       [=](const wire::WorkerFrame& frame) { return frame.body_case() == body; });
+    return std::any_of(items_.begin(), items_.end(),
+                       [=](const wire::WorkerItem& item) { return item.body_case() == body; });
   };
   return mutex_.AwaitWithTimeout(absl::Condition(&arrived), absl::Seconds(20));
 }
 
-FakeServer::Verdict FakeServer::Look(const wire::WorkerFrame& frame, Stream& stream) {
+FakeServer::Verdict FakeServer::Look(const wire::WorkerItem& item, Stream& stream) {
   Hook hook;
   {
     absl::MutexLock lock(&mutex_);
-    frames_.push_back(frame);
+    items_.push_back(item);
     hook = hook_;
   }
-  return hook ? hook(frame, stream) : Verdict{};
+  return hook ? hook(item, stream) : Verdict{};
 }
 
 grpc::Status FakeServer::Exchange(grpc::ServerContext*, Stream* stream) {
   wire::WorkerFrame frame;
   while (stream->Read(&frame)) {
-    const Verdict verdict = Look(frame, *stream);
-    if (verdict.end && !verdict.swallow) Handle(frame);  // done, but the answer is lost
-    if (verdict.end) return *verdict.end;
-    if (verdict.swallow) continue;
-    for (const wire::ServerFrame& answer : Handle(frame)) stream->Write(answer);
+    {
+      absl::MutexLock lock(&mutex_);
+      last_frame_ = frame;
+    }
+    size_t begin = 0;
+    for (const wire::WorkerItem& item : frame.items()) {
+      const auto end = Hear(item, frame.payload().substr(begin, item.payload_bytes()), *stream);
+      if (end) return *end;
+      begin += item.payload_bytes();
+    }
   }
   return grpc::Status::OK;
 }
 
-std::vector<wire::ServerFrame> FakeServer::Handle(const wire::WorkerFrame& frame) {
+std::optional<grpc::Status> FakeServer::Hear(const wire::WorkerItem& item, const std::string& payload, Stream& stream) {
+  const Verdict verdict = Look(item, stream);
+  if (verdict.end && !verdict.swallow) Handle(item, payload);  // done, but the answer is lost
+  if (verdict.end || verdict.swallow) return verdict.end;
+  for (const Said& said : Handle(item, payload)) {
+    wire::ServerFrame frame;
+    *frame.add_items() = said.item;
+    frame.mutable_items(0)->set_payload_bytes(static_cast<uint32_t>(said.payload.size()));
+    frame.set_payload(said.payload);
+    stream.Write(frame);
+  }
+  return std::nullopt;
+}
+
+std::vector<FakeServer::Said> FakeServer::Handle(const wire::WorkerItem& item, const std::string& payload) {
   absl::MutexLock lock(&mutex_);
-  std::vector<wire::ServerFrame> out;
-  if (frame.has_hello()) out.push_back(Greet(frame.hello()));
-  if (frame.has_push()) out = Take(frame);
-  if (frame.has_pull()) Serve(frame.pull(), out);
+  std::vector<Said> out;
+  if (item.has_hello()) out.push_back(Greet(item.hello()));
+  if (item.has_push()) out = Take(item.push(), payload);
+  if (item.has_pull()) Serve(item.pull(), out);
   return out;
 }
 
-wire::ServerFrame FakeServer::Greet(const wire::Hello& hello) {
-  wire::ServerFrame frame;
-  wire::Welcome& welcome = *frame.mutable_welcome();
+FakeServer::Said FakeServer::Greet(const wire::Hello& hello) {
+  wire::ServerItem item;
+  wire::Welcome& welcome = *item.mutable_welcome();
   welcome.set_window(1);
   welcome.set_chunk_bytes_max(chunk_bytes_);
   for (const wire::ShardClock& asked : hello.shards()) {
@@ -101,21 +130,22 @@ wire::ServerFrame FakeServer::Greet(const wire::Hello& hello) {
     state.set_last_answered(shard->second.answered);
     state.set_seeded(shard->second.seeded);
   }
-  return frame;
+  return {item, ""};
 }
 
-std::vector<wire::ServerFrame> FakeServer::Take(const wire::WorkerFrame& frame) {
-  const wire::PushChunk& chunk = frame.push();
+std::vector<FakeServer::Said> FakeServer::Take(const wire::PushChunk& chunk, const std::string& payload) {
   Shard& shard = shards_.at(chunk.shard());
+  pushed_bytes_[chunk.shard()].push_back(payload);
   if (chunk.offset() == 0) shard.staged.clear();
   SLACKLINE_CHECK(chunk.offset() * sizeof(float) == shard.staged.size());
-  shard.staged += frame.payload();
+  SLACKLINE_CHECK(chunk.elements() * sizeof(float) == payload.size());
+  shard.staged += payload;
   if (!chunk.has_commit()) return {};
   SLACKLINE_CHECK(shard.staged.size() == shard.weights.size() * sizeof(float));
   std::vector<float> values(shard.weights.size());
   std::memcpy(values.data(), shard.staged.data(), shard.staged.size());
 
-  wire::ServerFrame answer;
+  wire::ServerItem answer;
   answer.mutable_answer()->set_shard(chunk.shard());
   answer.mutable_answer()->set_sequence(chunk.sequence());
   answer.mutable_answer()->set_outcome(wire::OUTCOME_APPLIED);
@@ -131,12 +161,12 @@ std::vector<wire::ServerFrame> FakeServer::Take(const wire::WorkerFrame& frame) 
   answer.mutable_answer()->mutable_version()->set_lineage(1);
   answer.mutable_answer()->mutable_version()->set_number(shard.version);
   answer.mutable_answer()->set_clock_min(shard.answered);
-  std::vector<wire::ServerFrame> out = {answer};
+  std::vector<Said> out = {{answer, ""}};
   if (shard.waiting) Serve(*std::exchange(shard.waiting, std::nullopt), out);
   return out;
 }
 
-void FakeServer::Serve(const wire::Pull& pull, std::vector<wire::ServerFrame>& out) {
+void FakeServer::Serve(const wire::Pull& pull, std::vector<Said>& out) {
   for (const wire::ShardVersion& asked : pull.shards()) {
     Shard& shard = shards_.at(asked.shard());
     if (shard.answered < pull.clock()) {  // waits for the worker's own push
@@ -151,14 +181,17 @@ void FakeServer::Serve(const wire::Pull& pull, std::vector<wire::ServerFrame>& o
     const bool unchanged = asked.has_known() && asked.known().number() == shard.version;
     const size_t step = chunk_bytes_ / sizeof(float);
     for (size_t offset = 0; !unchanged && offset < shard.weights.size(); offset += step) {
-      wire::ServerFrame& frame = out.emplace_back();
-      frame.mutable_pull()->set_id(pull.id());
-      frame.mutable_pull()->set_shard(asked.shard());
-      frame.mutable_pull()->set_offset(offset);
-      *frame.mutable_pull()->mutable_version() = version;
-      frame.set_payload(shard.weights.data() + offset, std::min(step, shard.weights.size() - offset) * sizeof(float));
+      Said& said = out.emplace_back();
+      wire::PullChunk& chunk = *said.item.mutable_pull();
+      chunk.set_id(pull.id());
+      chunk.set_shard(asked.shard());
+      chunk.set_offset(offset);
+      chunk.set_elements(std::min(step, shard.weights.size() - offset));
+      *chunk.mutable_version() = version;
+      said.payload.assign(reinterpret_cast<const char*>(shard.weights.data() + offset),
+                          chunk.elements() * sizeof(float));
     }
-    wire::PullDone& done = *out.emplace_back().mutable_pull_done();
+    wire::PullDone& done = *out.emplace_back().item.mutable_pull_done();
     done.set_id(pull.id());
     done.set_shard(asked.shard());
     *done.mutable_version() = version;

@@ -20,12 +20,12 @@ namespace slackline::worker {
 class FakeServer : private wire::ParameterServer::Service {
  public:
   using Stream = grpc::ServerReaderWriter<wire::ServerFrame, wire::WorkerFrame>;
-  // Looks at a frame before the server does: a status ends the stream with it; true swallows the frame.
+  // Looks at an item before the server does: a status ends the stream with it; true swallows the item.
   struct Verdict {
     std::optional<grpc::Status> end;
     bool swallow = false;
   };
-  using Hook = std::function<Verdict(const wire::WorkerFrame&, Stream&)>;
+  using Hook = std::function<Verdict(const wire::WorkerItem&, Stream&)>;
 
   // Holds these shards, as number -> elements, with all weights 0. Listens on a free port of the loopback.
   explicit FakeServer(std::map<uint32_t, uint64_t> shards);
@@ -37,11 +37,14 @@ class FakeServer : private wire::ParameterServer::Service {
   void set_chunk_bytes(uint32_t bytes) { chunk_bytes_ = bytes; }
   // Elements' values, for the next pull.
   std::vector<float> weights(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Every frame so far, in order.
-  std::vector<wire::WorkerFrame> frames() const ABSL_LOCKS_EXCLUDED(mutex_);
-  std::vector<wire::WorkerFrame> pushes(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits until a frame with this body has arrived; false after 20 s.
-  bool AwaitFrame(wire::WorkerFrame::BodyCase body) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Every item so far, in order.
+  std::vector<wire::WorkerItem> items() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<wire::WorkerItem> pushes(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Their bytes, one entry a chunk.
+  std::vector<std::string> pushed_bytes(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
+  wire::WorkerFrame last_frame() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until an item with this body has arrived; false after 20 s.
+  bool AwaitItem(wire::WorkerItem::BodyCase body) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends all streams and listens no more.
   void Stop();
 
@@ -55,16 +58,26 @@ class FakeServer : private wire::ParameterServer::Service {
     std::optional<wire::Pull> waiting;  // for the push before its clock; of this shard only
   };
 
+  // An answer before it is put into a frame.
+  struct Said {
+    wire::ServerItem item;
+    std::string payload;
+  };
+
   grpc::Status Exchange(grpc::ServerContext* context, Stream* stream) override;
-  Verdict Look(const wire::WorkerFrame& frame, Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
-  std::vector<wire::ServerFrame> Handle(const wire::WorkerFrame& frame) ABSL_LOCKS_EXCLUDED(mutex_);
-  wire::ServerFrame Greet(const wire::Hello& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<wire::ServerFrame> Take(const wire::WorkerFrame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Serve(const wire::Pull& pull, std::vector<wire::ServerFrame>& out) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<grpc::Status> Hear(const wire::WorkerItem& item, const std::string& payload, Stream& stream);
+  Verdict Look(const wire::WorkerItem& item, Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<Said> Handle(const wire::WorkerItem& item, const std::string& payload) ABSL_LOCKS_EXCLUDED(mutex_);
+  Said Greet(const wire::Hello& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Said> Take(const wire::PushChunk& chunk, const std::string& payload)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Serve(const wire::Pull& pull, std::vector<Said>& out) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
   std::map<uint32_t, Shard> shards_ ABSL_GUARDED_BY(mutex_);
-  std::vector<wire::WorkerFrame> frames_ ABSL_GUARDED_BY(mutex_);
+  wire::WorkerFrame last_frame_ ABSL_GUARDED_BY(mutex_);
+  std::vector<wire::WorkerItem> items_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, std::vector<std::string>> pushed_bytes_ ABSL_GUARDED_BY(mutex_);
   Hook hook_ ABSL_GUARDED_BY(mutex_);
   uint32_t chunk_bytes_ = 1 << 20;
   std::string address_;

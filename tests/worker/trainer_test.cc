@@ -67,6 +67,7 @@ struct Wire {
   std::vector<PushInfo> pushes;
   std::deque<absl::Status> step_errors;  // one a step; empty means OK
   std::function<void()> during_step;
+  size_t in_flight_max = 0;
 };
 
 class ScriptedClient : public Client {
@@ -77,9 +78,20 @@ class ScriptedClient : public Client {
 
   absl::Status Seed(absl::Span<const float>, absl::Duration) override { return Note("seed"); }
   absl::Status Pull(absl::Span<float>, absl::Duration) override { return Note("pull"); }
-  absl::StatusOr<StepReport> Step(absl::Span<const float>, const PushInfo& info, absl::Span<float>,
-                                  absl::Duration) override {
+  absl::Status BeginStep(absl::Span<const float>, const PushInfo& info) override {
     wire_.pushes.push_back(info);
+    ++in_flight_;
+    wire_.in_flight_max = std::max(wire_.in_flight_max, in_flight_);
+    return absl::OkStatus();
+  }
+  size_t steps_in_flight() const override { return in_flight_; }
+  absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters,
+                                  absl::Duration timeout) override {
+    const absl::Status begun = BeginStep(push, info);
+    return begun.ok() ? FinishStep(parameters, timeout) : begun;
+  }
+  absl::StatusOr<StepReport> FinishStep(absl::Span<float>, absl::Duration) override {
+    --in_flight_;
     if (wire_.during_step) wire_.during_step();
     if (cancelled_.HasBeenNotified()) return absl::CancelledError("cancelled");
     if (!wire_.step_errors.empty()) {
@@ -104,6 +116,7 @@ class ScriptedClient : public Client {
 
   Wire& wire_;
   Clock64 clock_;
+  size_t in_flight_ = 0;
   absl::Notification cancelled_;
 };
 
@@ -123,7 +136,11 @@ class FixedGroup : public LocalGroup, public Model {
   uint64_t elements() const override { return 2; }
   uint64_t trained_elements() const override { return 2; }
   absl::Span<float> parameters() override { return absl::MakeSpan(parameters_); }
-  absl::Span<float> push() override { return absl::MakeSpan(gradient); }
+  absl::Span<float> push() override { return push_.empty() ? absl::MakeSpan(gradient) : push_; }
+  void UsePush(absl::Span<float> memory) override {
+    push_ = memory;
+    std::copy(gradient.begin(), gradient.end(), push_.begin());
+  }
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override {
     std::copy(batch.labels.begin(), batch.labels.end(), predictions.begin());
     StepResult result;
@@ -138,6 +155,7 @@ class FixedGroup : public LocalGroup, public Model {
  private:
   std::vector<TensorInfo> tensors_ = {{.name = "weight", .shape = {2}}};
   std::vector<float> parameters_ = {0, 0};
+  absl::Span<float> push_;
 };
 
 class TrainerTest : public testing::Test {
@@ -153,6 +171,11 @@ class TrainerTest : public testing::Test {
         Evaluator::Options{
             .normalisation = {}, .batch_size = 4, .class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}});
     options_.batch_size = 4;
+    MakeTrainer();
+  }
+
+  void MakeTrainer(std::vector<absl::Span<float>> push_memory = {}) {
+    trainer_.reset();
     trainer_ = std::make_unique<Trainer>(
         options_, Trainer::Parts{.link = link_,
                                  .group = group_,
@@ -160,6 +183,7 @@ class TrainerTest : public testing::Test {
                                  .prefetcher = *prefetcher_,
                                  .evaluator = *evaluator_,
                                  .metrics = trainer_metrics_,
+                                 .push_memory = std::move(push_memory),
                                  .connect = [this](const ClientOptions& options, const ShardMap&) {
                                    return absl::StatusOr<std::unique_ptr<Client>>(
                                        std::make_unique<ScriptedClient>(options, wire_));
@@ -197,6 +221,19 @@ TEST_F(TrainerTest, SeedsPullsTrainsItsRangesAndLeaves) {
   // The images in the epoch's order, each once.
   const std::vector<uint32_t> order = EpochOrder(10, options_.seed, 0);
   EXPECT_EQ(group_.labels, std::vector<int64_t>(order.begin(), order.end()));
+}
+
+TEST_F(TrainerTest, KeepsAsManyStepsInFlightAsTheWindowAllowsAndEndsARangeWithNone) {
+  std::vector<float> memory(4);
+  options_.window = 2;
+  MakeTrainer({absl::MakeSpan(memory).first(2), absl::MakeSpan(memory).subspan(2)});
+  link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(wire_.in_flight_max, 2);
+  EXPECT_EQ(wire_.pushes.size(), 3);
+  EXPECT_THAT(link_.done, ElementsAre(7, 8));
+  EXPECT_EQ(link_.progress().Take(absl::Now()).steps, 3);
+  EXPECT_THAT(memory, ElementsAre(3, 4, 3, 4));  // in turns
 }
 
 TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {

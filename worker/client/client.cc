@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <grpcpp/alarm.h>
 #include "absl/base/thread_annotations.h"
@@ -25,9 +28,9 @@ class ClientImpl : public Client {
   ClientImpl(const ClientOptions& options, const ShardMap& map)
       : reader_(options.reader),
         elements_(map.elements),
+        window_(options.window),
         clock_(options.first_clock),
-        loans_(std::make_shared<Loans>()),
-        exchange_(options, map, queue_, time_, loans_) {
+        exchange_(options, map, queue_, time_) {
     wake_.client = this;
     thread_ = std::thread([this] { RunIo(); });
   }
@@ -39,31 +42,66 @@ class ClientImpl : public Client {
       Wake();
     }
     thread_.join();
+    // The memory of steps that nobody has finished.
+    for (const auto& loans : loans_) loans->AwaitNone(kLoanTimeout);
   }
 
   absl::Status Seed(absl::Span<const float> parameters, absl::Duration timeout) override {
     if (reader_) return absl::InvalidArgumentError("a reader sends no weights");
-    Request request{.kind = Request::Kind::kSeed, .push = parameters, .timeout = timeout};
-    return Run(request);
+    if (absl::Status size = CheckSize("initial weights have", parameters.size()); !size.ok()) return size;
+    Request request{.kind = Request::Kind::kSeed, .seed = parameters, .timeout = timeout};
+    request.loans = std::make_shared<Loans>();
+    const absl::Status status = Run(request);
+    const absl::Status returned = AwaitLoans(*request.loans);
+    return status.ok() ? returned : status;
   }
 
   absl::Status Pull(absl::Span<float> parameters, absl::Duration timeout) override {
+    if (!loans_.empty()) return absl::FailedPreconditionError("a pull while steps are in flight");
+    if (absl::Status same = CheckParameters(parameters); !same.ok()) return same;
     Request request{.kind = Request::Kind::kPull, .parameters = parameters, .timeout = timeout};
     const absl::Status status = Run(request);
     pulled_ |= status.ok();
     return status;
   }
 
-  absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters,
-                                  absl::Duration timeout) override {
+  absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info) override {
     if (reader_) return absl::InvalidArgumentError("a reader pushes nothing");
     if (!pulled_) return absl::FailedPreconditionError("a step needs a pull before it");
-    Request request{
-        .kind = Request::Kind::kStep, .push = push, .parameters = parameters, .info = info, .timeout = timeout};
+    if (loans_.size() >= window_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(loans_.size(), " steps are in flight; the window allows ", window_));
+    }
+    if (absl::Status size = CheckSize("the push has", push.size()); !size.ok()) return size;
+    loans_.push_back(std::make_shared<Loans>());
+    absl::MutexLock lock(&mutex_);
+    new_steps_.push_back({push, info, loans_.back()});
+    Wake();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<StepReport> FinishStep(absl::Span<float> parameters, absl::Duration timeout) override {
+    if (loans_.empty()) return absl::FailedPreconditionError("no step is in flight");
+    if (absl::Status same = CheckParameters(parameters); !same.ok()) return same;
+    Request request{.kind = Request::Kind::kFinishStep, .parameters = parameters, .timeout = timeout};
     const absl::Status status = Run(request);
+    const absl::Status returned = AwaitLoans(*loans_.front());
+    loans_.pop_front();
     if (!status.ok()) return status;
+    if (!returned.ok()) return returned;
     clock_ = request.report.clock;
     return request.report;
+  }
+
+  size_t steps_in_flight() const override { return loans_.size(); }
+
+  absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters,
+                                  absl::Duration timeout) override {
+    if (!loans_.empty()) return absl::FailedPreconditionError("other steps are in flight");
+    if (absl::Status same = CheckParameters(parameters); !same.ok()) return same;
+    const absl::Status begun = BeginStep(push, info);
+    if (!begun.ok()) return begun;
+    return FinishStep(parameters, timeout);
   }
 
   void Close(const std::string& reason, absl::Duration timeout) override {
@@ -90,44 +128,40 @@ class ClientImpl : public Client {
   };
 
   absl::Status Run(Request& request) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::Status status = CheckSizes(request);
-    if (!status.ok()) return status;
-    {
-      absl::MutexLock lock(&mutex_);
-      posted_ = &request;
-      done_ = false;
-      Wake();
-      // No deadline here: the exchange completes every request, by its own.
-      mutex_.Await(absl::Condition(&done_));
-      status = result_;
-    }
-    if (!loans_->AwaitNone(kLoanTimeout)) {
-      return absl::InternalError(absl::StrCat("gRPC still holds the push memory ", absl::FormatDuration(kLoanTimeout),
-                                              " after the request ended"));
-    }
-    return status;
+    absl::MutexLock lock(&mutex_);
+    posted_ = &request;
+    done_ = false;
+    Wake();
+    // No deadline here: the exchange completes every request, by its own.
+    mutex_.Await(absl::Condition(&done_));
+    return result_;
   }
 
-  absl::Status CheckSizes(const Request& request) {
-    const bool pushes = request.kind != Request::Kind::kPull;
-    const bool pulls = request.kind != Request::Kind::kSeed;
-    if ((pushes && request.push.size() != elements_) || (pulls && request.parameters.size() != elements_)) {
-      return absl::InvalidArgumentError(absl::StrCat("the model has ", elements_, " elements; the push has ",
-                                                     request.push.size(), ", the parameters ",
-                                                     request.parameters.size()));
-    }
+  static absl::Status AwaitLoans(Loans& loans) {
+    if (loans.AwaitNone(kLoanTimeout)) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("gRPC still holds the push memory ", absl::FormatDuration(kLoanTimeout),
+                                            " after the request ended"));
+  }
+
+  absl::Status CheckSize(const char* what, size_t elements) const {
+    if (elements == elements_) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " ", elements, " elements, the model has ", elements_, " elements"));
+  }
+
+  absl::Status CheckParameters(absl::Span<float> parameters) {
+    if (absl::Status size = CheckSize("the parameters have", parameters.size()); !size.ok()) return size;
     // The servers send only what changed since what they believe is in this memory.
-    if (pulls) {
-      SLACKLINE_CHECK(parameters_ == nullptr || parameters_ == request.parameters.data());
-      parameters_ = request.parameters.data();
-    }
+    SLACKLINE_CHECK(parameters_ == nullptr || parameters_ == parameters.data());
+    parameters_ = parameters.data();
     return absl::OkStatus();
   }
 
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (wake_pending_ || io_over_) return;
     wake_pending_ = true;
-    alarm_.Set(&queue_, std::chrono::system_clock::now(), static_cast<Operation*>(&wake_));
+    // The past: gRPC rounds a time of now up by a millisecond.
+    alarm_.Set(&queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<Operation*>(&wake_));
   }
 
   // --- I/O thread ---
@@ -158,18 +192,21 @@ class ClientImpl : public Client {
   }
 
   void ReadMailbox() ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::vector<NewStep> steps;
     Request* request = nullptr;
     std::optional<std::string> cancelled, goodbye;
     bool stop = false;
     {
       absl::MutexLock lock(&mutex_);
       wake_pending_ = false;
+      steps.swap(new_steps_);
       request = std::exchange(posted_, nullptr);
       cancelled = cancelled_;
       goodbye = std::exchange(goodbye_, std::nullopt);
       stop = stop_;
     }
     if (cancelled) exchange_.Fail(absl::CancelledError(*cancelled));
+    for (const NewStep& step : steps) exchange_.BeginStep(step);
     if (request != nullptr) exchange_.Begin(*request, [this](const absl::Status& status) { Complete(status); });
     if (goodbye) exchange_.Goodbye(*goodbye);
     if (stop) exchange_.Fail(absl::CancelledError("the client is going away"));
@@ -192,13 +229,14 @@ class ClientImpl : public Client {
 
   const bool reader_;
   const uint64_t elements_;
+  const uint32_t window_;
   // The trainer's thread.
   Clock64 clock_;
   bool pulled_ = false;
   const float* parameters_ = nullptr;
+  std::deque<std::shared_ptr<Loans>> loans_;  // of the steps in flight, oldest first
 
   const SteadyTime time_;
-  const std::shared_ptr<Loans> loans_;
   grpc::CompletionQueue queue_;
   WakeOperation wake_;
   // The I/O thread.
@@ -209,6 +247,7 @@ class ClientImpl : public Client {
   grpc::Alarm alarm_ ABSL_GUARDED_BY(mutex_);
   bool wake_pending_ ABSL_GUARDED_BY(mutex_) = false;
   bool io_over_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<NewStep> new_steps_ ABSL_GUARDED_BY(mutex_);
   Request* posted_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mutex_);

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "common/shm/segment.h"
 #include "common/timeouts.h"
 
 namespace slackline::worker {
@@ -23,7 +24,14 @@ struct ServerInfo {
   ServerId server;
   std::string name;
   std::string address;
+  // How processes of its host reach it, as wire::LocalAddress says; empty where they use the address.
+  std::string host = {};
+  std::string socket = {};
+  std::string memory_socket = {};
 };
+
+// How to reach a server on the same host; each falls back to the one below it.
+enum class SameHost { kSharedMemory, kUnix, kTcp };
 
 struct ShardInfo {
   ShardId shard;
@@ -48,6 +56,11 @@ struct ClientOptions {
   // Only pulls; Step() is a mistake.
   bool reader = false;
   uint32_t chunk_bytes = 1 << 20;
+  // Steps that may be in flight.
+  uint32_t window = 1;
+  SameHost same_host = SameHost::kSharedMemory;
+  // Where pushes lie that servers of this host read in place; others are sent by socket. May be null.
+  std::shared_ptr<shm::Segment> push_segment = nullptr;
   Timeouts timeouts;
   // Called on the I/O thread when a wait becomes long (who is awaited, since when) and when streams come and go.
   // Must not block or call back.
@@ -75,7 +88,7 @@ struct StepReport {
 
 // Thread-safety: one trainer thread.
 // Threads:       one (I/O), born in Create(), joined in the destructor.
-// Ownership:     borrows `parameters` and the push memory: they must not be touched during a call, and outlive it.
+// Ownership:     borrows `parameters` during a call, and the push memory until its step is finished.
 //                `parameters` is the same memory in every call, and only this client changes it in between.
 // Errors:        a call that fails ends the exchange: the streams are cut, later calls return the same status, and
 //                going on takes a new client.
@@ -94,8 +107,16 @@ class Client {
   //   kFailedPrecondition, kInvalidArgument, ...   a server's final word
   virtual absl::Status Pull(absl::Span<float> parameters, absl::Duration timeout) = 0;
 
-  // Pushes `push` (map.elements long) as the next sequence, waits for every shard's answer, and pulls. A wait at a
+  // Pushes `push` (map.elements long) as the next sequence, and asks for the weights after it. Returns at once; `push`
+  // must stay as it is until the step is finished. Failures show when it is.
+  //   kFailedPrecondition  options.window steps are in flight, or nothing was pulled yet
+  virtual absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info) = 0;
+  // Waits until every shard has answered and served the oldest step in flight, and writes the weights. A wait at a
   // consistency gate is bounded in silence, not in time: `timeout` runs anew with every word from the server.
+  //   kFailedPrecondition  no step is in flight
+  virtual absl::StatusOr<StepReport> FinishStep(absl::Span<float> parameters, absl::Duration timeout) = 0;
+  virtual size_t steps_in_flight() const = 0;
+  // Both, one after the other. Requires: no step is in flight.
   virtual absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info,
                                           absl::Span<float> parameters, absl::Duration timeout) = 0;
 

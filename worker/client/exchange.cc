@@ -19,8 +19,8 @@ std::string Name(const Request& request, const Session& session) {
       return "sending initial weights";
     case Request::Kind::kPull:
       return absl::StrCat("pull at clock ", session.sequence().value());
-    case Request::Kind::kStep:
-      return absl::StrCat("step ", session.sequence().value());
+    case Request::Kind::kFinishStep:
+      return absl::StrCat("step ", session.finished().value() + 1);
   }
   return "";
 }
@@ -53,7 +53,7 @@ absl::Status ValidateMap(const ShardMap& map) {
 }
 
 Exchange::Exchange(const ClientOptions& options, const ShardMap& map, grpc::CompletionQueue& queue,
-                   const TimeSource& time, std::shared_ptr<Loans> loans)
+                   const TimeSource& time)
     : options_(options),
       map_(map),
       time_(time),
@@ -65,9 +65,12 @@ Exchange::Exchange(const ClientOptions& options, const ShardMap& map, grpc::Comp
     Peer& peer = peers_.emplace_back();
     peer.info = info;
     peer.backoff = std::make_unique<Backoff>(JitterSeed(options, info));
-    peer.stream = std::make_unique<Stream>(
-        Stream::Options{.index = i, .address = info.address, .jitter_seed = JitterSeed(options, info)}, queue, time,
-        loans, static_cast<Stream::Owner&>(*this));
+    peer.stream = std::make_unique<Stream>(Stream::Options{.index = i,
+                                                           .address = AddressOf(info),
+                                                           .job = options.job,
+                                                           .generation = map.generation,
+                                                           .jitter_seed = JitterSeed(options, info)},
+                                           queue, time, static_cast<Stream::Owner&>(*this));
   }
   for (const ShardInfo& info : map_.shards) {
     const auto server = std::find_if(map_.servers.begin(), map_.servers.end(),
@@ -86,6 +89,13 @@ void Exchange::Start() {
   }
 }
 
+void Exchange::BeginStep(const NewStep& step) {
+  if (leaving_ || !failure_.ok()) return;
+  const std::vector<Session::Send> sends = session_.BeginStep();
+  steps_.push_back({session_.sequence(), step, {}});
+  SendAll(sends);
+}
+
 void Exchange::Begin(Request& request, Done done) {
   SLACKLINE_CHECK(request_ == nullptr);
   if (leaving_) return done(absl::FailedPreconditionError("the exchange was closed"));
@@ -93,17 +103,18 @@ void Exchange::Begin(Request& request, Done done) {
   request_ = &request;
   done_ = std::move(done);
   request_begin_ = time_.Now();
-  std::vector<Session::Send> sends;
+  watch_.Begin(Name(request, session_), request.timeout, request_begin_);
+  WakeAt(watch_.next());
   if (request.kind == Request::Kind::kSeed) {
     for (Shard& shard : shards_) shard.seed_awaited = true;
     seeds_awaited_ = shards_.size();
     for (Peer& peer : peers_) SendSeeds(peer);
+  } else if (request.kind == Request::Kind::kPull) {
+    SendAll(session_.BeginPull());
   } else {
-    sends = request.kind == Request::Kind::kStep ? session_.BeginStep() : session_.BeginPull();
+    SLACKLINE_CHECK(!steps_.empty());
+    CompleteIfDone();
   }
-  watch_.Begin(Name(request, session_), request.timeout, request_begin_);
-  WakeAt(watch_.next());
-  SendAll(sends);
 }
 
 void Exchange::SendAll(absl::Span<const Session::Send> sends) {
@@ -111,39 +122,60 @@ void Exchange::SendAll(absl::Span<const Session::Send> sends) {
   for (const Session::Send& send : sends) by_peer[shards_[send.shard.value()].peer].push_back(send);
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (by_peer[i].empty()) continue;
-    std::vector<Outgoing> frames;
+    std::vector<Outgoing> items;
     // The pull goes first: it waits for this worker's own push, so that each shard is served as soon as its push is
     // answered, while those of the others are still on their way.
-    AppendPulls(by_peer[i], frames);
-    // Backward finishes the last layers first; forward needs the first layers first.
-    for (auto send = by_peer[i].rbegin(); send != by_peer[i].rend(); ++send) {
-      if (!send->push) continue;
-      const absl::Span<const float> part = PushPart(shards_[send->shard.value()]);
-      AppendPush(GradientPush(*send, request_->info, part), peers_[i].chunk_bytes, frames);
+    AppendPulls(by_peer[i], items);
+    // Backward finishes the last layers first; forward needs the first layers first. Steps stay in their order.
+    std::vector<Session::Send>& mine = by_peer[i];
+    std::stable_sort(mine.begin(), mine.end(), [](const Session::Send& a, const Session::Send& b) {
+      return std::pair(a.clock, b.shard) < std::pair(b.clock, a.shard);
+    });
+    for (const Session::Send& send : mine) {
+      if (!send.push) continue;
+      const SubPush push = MakePush(send);
+      const std::optional<uint64_t> place =
+          peers_[i].memory_agreed ? OffsetInSegment(options_.push_segment.get(), push.values) : std::nullopt;
+      place ? AppendSharedPush(push, *place, items) : AppendPush(push, peers_[i].chunk_bytes, items);
     }
-    SendFrames(peers_[i], std::move(frames));
+    Send(peers_[i], std::move(items));
   }
+}
+
+SubPush Exchange::MakePush(const Session::Send& send) const {
+  const auto step =
+      std::find_if(steps_.begin(), steps_.end(), [&](const InFlight& step) { return step.sequence == *send.push; });
+  SLACKLINE_CHECK(step != steps_.end());
+  const ShardInfo& shard = shards_[send.shard.value()].info;
+  SubPush push = GradientPush(send, step->step.info, step->step.push.subspan(shard.begin, shard.end - shard.begin));
+  push.loans = step->step.loans;
+  return push;
+}
+
+Exchange::InFlight* Exchange::FindStep(uint64_t sequence) {
+  for (InFlight& step : steps_) {
+    if (step.sequence.value() == sequence) return &step;
+  }
+  return nullptr;
 }
 
 void Exchange::SendSeeds(Peer& peer) {
   if (!peer.stream->open()) return;
-  std::vector<Outgoing> frames;
+  std::vector<Outgoing> items;
   for (ShardId id : peer.shards) {
     const Shard& shard = shards_[id.value()];
     if (!shard.seed_awaited) continue;
     peer.stream->DropQueuedPush(id.value());
-    AppendPush(SeedPush(id, PushPart(shard)), peer.chunk_bytes, frames);
+    SubPush push = SeedPush(id, request_->seed.subspan(shard.info.begin, shard.info.end - shard.info.begin));
+    push.loans = request_->loans;
+    AppendPush(push, peer.chunk_bytes, items);
   }
-  SendFrames(peer, std::move(frames));
+  Send(peer, std::move(items));
 }
 
-void Exchange::SendFrames(Peer& peer, std::vector<Outgoing> frames) {
-  if (!peer.stream->open() || frames.empty()) return;  // Opened() says it all again
-  for (Outgoing& frame : frames) {
-    frame.header.set_job(options_.job.value());
-    frame.header.set_generation(map_.generation.value());
-  }
-  peer.stream->Send(std::move(frames));
+void Exchange::Send(Peer& peer, std::vector<Outgoing> items) {
+  if (!peer.stream->open() || items.empty()) return;  // Opened() says it all again
+  peer.stream->Send(std::move(items));
 }
 
 void Exchange::SayAgain(Peer& peer, absl::Span<const ShardId> shards) {
@@ -151,15 +183,10 @@ void Exchange::SayAgain(Peer& peer, absl::Span<const ShardId> shards) {
   for (ShardId id : shards) {
     // What is left of the first attempt must not mix with the second.
     peer.stream->DropQueuedPush(id.value());
-    if (std::optional<Session::Send> send = session_.Connected(id)) sends.push_back(*send);
+    for (const Session::Send& send : session_.Connected(id)) sends.push_back(send);
   }
-  if (request_ == nullptr) return;
-  if (request_->kind == Request::Kind::kSeed) return SendSeeds(peer);
+  if (request_ != nullptr && request_->kind == Request::Kind::kSeed) SendSeeds(peer);
   SendAll(sends);
-}
-
-absl::Span<const float> Exchange::PushPart(const Shard& shard) const {
-  return request_->push.subspan(shard.info.begin, shard.info.end - shard.info.begin);
 }
 
 std::vector<std::vector<ShardId>> Exchange::Awaited() const {
@@ -192,12 +219,61 @@ void Exchange::Tick() {
 
 void Exchange::WakeAt(absl::Time time) { next_tick_ = std::min(next_tick_, time); }
 
+bool Exchange::RequestDone() const {
+  switch (request_->kind) {
+    case Request::Kind::kSeed:
+      return seeds_awaited_ == 0;
+    case Request::Kind::kPull:
+      return session_.idle();
+    case Request::Kind::kFinishStep:
+      return session_.finished() >= steps_.front().sequence;
+  }
+  return false;
+}
+
 void Exchange::CompleteIfDone() {
-  if (request_ == nullptr || seeds_awaited_ > 0 || !session_.idle()) return;
-  request_->report.clock = session_.clock();
-  request_->report.waited = time_.Now() - request_begin_;
-  if (request_->kind == Request::Kind::kStep) request_->report.lost = std::exchange(lost_, 0);
+  if (request_ == nullptr || !RequestDone()) return;
+  if (request_->kind == Request::Kind::kSeed) return Complete(absl::OkStatus());
+  if (const absl::Status taken = TakePulled(); !taken.ok()) return Fail(taken);
+  if (request_->kind == Request::Kind::kFinishStep) {
+    request_->report = steps_.front().report;
+    request_->report.clock = steps_.front().sequence;
+    request_->report.waited = time_.Now() - request_begin_;
+    request_->report.lost = std::exchange(lost_, 0);
+    steps_.pop_front();
+  }
   Complete(absl::OkStatus());
+}
+
+void Exchange::SendReleases() {
+  for (Peer& peer : peers_) {
+    std::vector<Outgoing> items;
+    for (const auto& [id, shards] : peer.read) {
+      wire::Release& release = *items.emplace_back().item.mutable_release();
+      release.set_id(id.value());
+      for (const ShardId shard : shards) release.add_shards(shard.value());
+    }
+    peer.read.clear();
+    Send(peer, std::move(items));
+  }
+}
+
+absl::Status Exchange::TakePulled() {
+  for (Shard& shard : shards_) {
+    const absl::Status status =
+        shard.arrivals.WriteFinished(request_->parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin));
+    if (!status.ok()) return status;
+    for (const PullId id : shard.arrivals.TakeRead()) peers_[shard.peer].read[id].push_back(shard.info.shard);
+  }
+  session_.Take();
+  SendReleases();
+  return absl::OkStatus();
+}
+
+absl::Span<float> Exchange::PulledPart(const Shard& shard, Clock64 pull_clock) const {
+  if (request_ == nullptr || request_->kind == Request::Kind::kSeed) return {};
+  if (request_->kind == Request::Kind::kFinishStep && pull_clock > steps_.front().sequence) return {};
+  return request_->parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin);
 }
 
 void Exchange::Complete(const absl::Status& status) {
@@ -215,11 +291,9 @@ void Exchange::Fail(const absl::Status& status) {
 void Exchange::Goodbye(const std::string& reason) {
   leaving_ = true;
   for (Peer& peer : peers_) {
-    Outgoing frame;
-    frame.header.set_job(options_.job.value());
-    frame.header.set_generation(map_.generation.value());
-    frame.header.mutable_goodbye()->set_reason(reason);
-    peer.stream->Shutdown(std::move(frame));
+    Outgoing last;
+    last.item.mutable_goodbye()->set_reason(reason);
+    peer.stream->Shutdown(std::move(last));
   }
 }
 

@@ -2,7 +2,9 @@
 // the trainer has in progress.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -13,26 +15,34 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "worker/backoff.h"
+#include "worker/client/arrivals.h"
 #include "worker/client/client.h"
 #include "worker/client/frames.h"
 #include "worker/client/loans.h"
-#include "worker/client/pull_writer.h"
 #include "worker/client/session.h"
+#include "worker/client/shared_memory.h"
 #include "worker/client/silence_watch.h"
 #include "worker/client/stream.h"
 
 namespace slackline::worker {
 
-// What the trainer asks for. On its stack; the exchange lets go of it when it calls `done`.
+// A step that the trainer begins. Borrows the gradient until it is finished.
+struct NewStep {
+  absl::Span<const float> push;
+  PushInfo info;
+  std::shared_ptr<Loans> loans;
+};
+
+// What the trainer waits for. On its stack; the exchange lets go of it when it calls `done`.
 struct Request {
-  enum class Kind { kSeed, kPull, kStep };
+  enum class Kind { kSeed, kPull, kFinishStep };
 
   Kind kind = Kind::kPull;
-  absl::Span<const float> push = {};  // kStep: the gradient; kSeed: the initial weights
-  absl::Span<float> parameters = {};  // kPull, kStep
-  PushInfo info = {};
+  absl::Span<const float> seed = {};  // kSeed: the initial weights
+  std::shared_ptr<Loans> loans = {};  // kSeed
+  absl::Span<float> parameters = {};  // kPull, kFinishStep
   absl::Duration timeout = absl::ZeroDuration();
-  StepReport report = {};  // filled in by a step
+  StepReport report = {};  // filled in by kFinishStep
 };
 
 // A request that fails, or a server's final word between two of them, ends the exchange: the streams are cut and
@@ -44,12 +54,13 @@ class Exchange : private Stream::Owner {
   using Done = std::function<void(const absl::Status&)>;
 
   // Requires: a map that ValidateMap() takes.
-  Exchange(const ClientOptions& options, const ShardMap& map, grpc::CompletionQueue& queue, const TimeSource& time,
-           std::shared_ptr<Loans> loans);
+  Exchange(const ClientOptions& options, const ShardMap& map, grpc::CompletionQueue& queue, const TimeSource& time);
 
   // Opens the streams.
   void Start();
-  // Requires: no request is in progress.
+  // Sends the gradient and asks for the weights after it. After a failure nothing happens.
+  void BeginStep(const NewStep& step);
+  // Requires: no request is in progress; for kFinishStep, a step is in flight.
   void Begin(Request& request, Done done);
   // Fails the request in progress, if any, and all later ones.
   void Fail(const absl::Status& status);
@@ -67,6 +78,11 @@ class Exchange : private Stream::Owner {
     std::vector<ShardId> shards;  // ascending
     std::unique_ptr<Stream> stream;
     uint64_t chunk_bytes = 0;
+    // With a server of this host, once it has agreed; null otherwise.
+    std::unique_ptr<SharedMemory> memory;
+    bool memory_agreed = false;
+    // Pulls that were lent in shared memory and are read by now.
+    std::map<PullId, std::vector<ShardId>> read;
     // Shards whose frames were refused for now, and when to say them again.
     std::set<ShardId> refused;
     absl::Time retry_at = absl::InfiniteFuture();
@@ -75,32 +91,51 @@ class Exchange : private Stream::Owner {
   struct Shard {
     ShardInfo info;
     size_t peer = 0;
-    PullWriter writer;
+    Arrivals arrivals;
     bool seed_awaited = false;
+  };
+  struct InFlight {
+    Sequence sequence;
+    NewStep step;
+    StepReport report;
   };
 
   // Stream::Owner
-  wire::WorkerFrame MakeHello(Stream& stream) override;
+  wire::Hello MakeHello(Stream& stream) override;
   void Opened(Stream& stream, const wire::Welcome& welcome) override;
-  void Received(Stream& stream, const wire::ServerFrame& frame, const rpc::Payload& payload) override;
+  void Received(Stream& stream, const wire::ServerItem& item, const rpc::Payload& payload) override;
   void Broken(Stream& stream, const absl::Status& status) override;
   void WakeAt(absl::Time time) override;
 
-  absl::Status Dispatch(Peer& peer, const wire::ServerFrame& frame, const rpc::Payload& payload);
+  absl::Status Dispatch(Peer& peer, const wire::ServerItem& item, const rpc::Payload& payload);
   absl::Status OnAnswer(const wire::PushAnswer& answer);
   absl::Status OnPullChunk(const wire::PullChunk& chunk, const rpc::Payload& payload);
+  // Where the chunk's bytes are: in the frame, or in shared memory.
+  static absl::StatusOr<rpc::Payload> FindBytes(const Peer& peer, const wire::PullChunk& chunk,
+                                                const rpc::Payload& payload);
   absl::Status OnPullDone(const wire::PullDone& done);
   void OnWaiting(size_t peer, const wire::Waiting& waiting);
   absl::Status OnRefused(Peer& peer, const wire::Refused& refused);
 
+  // Tries to share memory with a server of this host.
+  void JoinMemory(Peer& peer);
+  std::string AddressOf(const ServerInfo& server) const;
+  // Tells the servers which shared memory is no longer read.
+  void SendReleases();
   absl::Status CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const;
   // The shard, if it lives on this server.
   absl::StatusOr<Shard*> FindShard(const Peer& peer, uint32_t shard);
   void SendAll(absl::Span<const Session::Send> sends);
   void SendSeeds(Peer& peer);
-  void SendFrames(Peer& peer, std::vector<Outgoing> frames);
+  void Send(Peer& peer, std::vector<Outgoing> items);
   void SayAgain(Peer& peer, absl::Span<const ShardId> shards);
-  absl::Span<const float> PushPart(const Shard& shard) const;
+  SubPush MakePush(const Session::Send& send) const;
+  // The step in flight with this sequence; null when it is finished.
+  InFlight* FindStep(uint64_t sequence);
+  // The shard's part of the parameters that the trainer waits for; empty when it does not wait for this pull.
+  absl::Span<float> PulledPart(const Shard& shard, Clock64 pull_clock) const;
+  bool RequestDone() const;
+  absl::Status TakePulled();
   std::vector<std::vector<ShardId>> Awaited() const;
   void CompleteIfDone();
   void Complete(const absl::Status& status);
@@ -112,6 +147,7 @@ class Exchange : private Stream::Owner {
   SilenceWatch watch_;
   std::vector<Peer> peers_;
   std::vector<Shard> shards_;
+  std::deque<InFlight> steps_;  // oldest first
   Request* request_ = nullptr;
   Done done_;
   absl::Time request_begin_;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel.h"
+#include "common/shm/host.h"
 #include "worker/client/exchange.h"
 
 namespace slackline::worker {
@@ -42,24 +43,48 @@ absl::Status ToStatus(const wire::Refused& refused) {
 
 }  // namespace
 
-wire::WorkerFrame Exchange::MakeHello(Stream& stream) {
-  wire::WorkerFrame frame;
-  frame.set_job(options_.job.value());
-  frame.set_generation(map_.generation.value());
-  wire::Hello& hello = *frame.mutable_hello();
+std::string Exchange::AddressOf(const ServerInfo& server) const {
+  const bool local = options_.same_host != SameHost::kTcp && !server.socket.empty() && !server.host.empty() &&
+                     server.host == shm::HostIdentity();
+  return local ? rpc::UnixAddress(server.socket) : server.address;
+}
+
+void Exchange::JoinMemory(Peer& peer) {
+  peer.memory.reset();
+  peer.memory_agreed = false;
+  peer.read.clear();
+  if (options_.same_host != SameHost::kSharedMemory || peer.info.memory_socket.empty() || peer.info.host.empty() ||
+      peer.info.host != shm::HostIdentity()) {
+    return;
+  }
+  // The only wait of this thread: for a process of this host, before a stream to it is open.
+  auto memory = SharedMemory::Join(peer.info, options_, options_.timeouts.notice());
+  if (memory.ok()) {
+    peer.memory = *std::move(memory);
+  } else if (options_.on_notice) {
+    options_.on_notice(
+        absl::StrCat("no shared memory with ", watch_.name(peer.stream->index()), ": ", memory.status().message()));
+  }
+}
+
+wire::Hello Exchange::MakeHello(Stream& stream) {
+  Peer& peer = peers_[stream.index()];
+  JoinMemory(peer);
+  wire::Hello hello;
+  if (peer.memory != nullptr) hello.set_segment_token(peer.memory->token());
   hello.set_role(options_.reader ? wire::ROLE_READER : wire::ROLE_WORKER);
   hello.set_worker(options_.worker.value());
   hello.set_incarnation(options_.incarnation.value());
   hello.set_first_clock(options_.first_clock.value());
   hello.set_clock(session_.clock().value());
-  hello.set_encoding(wire::ENCODING_FP32);
-  hello.set_window(1);
+  hello.set_pull_encoding(wire::ENCODING_FP32);
+  hello.set_window(options_.window);
   for (ShardId id : peers_[stream.index()].shards) {
     wire::ShardClock& shard = *hello.add_shards();
     shard.set_shard(id.value());
     shard.set_last_answered(session_.last_answered(id).value());
   }
-  return frame;
+  return hello;
 }
 
 absl::Status Exchange::CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const {
@@ -84,13 +109,18 @@ void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
   if (!check.ok()) return Fail(Named(watch_.name(stream.index()), check));
   watch_.StreamOpened(stream.index());
   peer.chunk_bytes = std::min<uint64_t>(options_.chunk_bytes, welcome.chunk_bytes_max());
+  peer.memory_agreed = welcome.shared_memory() && peer.memory != nullptr;
+  if (!peer.memory_agreed) peer.memory.reset();
   for (const wire::ShardState& state : welcome.shards()) lost_ += state.lost();
   SayAgain(peer, peer.shards);
 }
 
 void Exchange::Broken(Stream& stream, const absl::Status& status) {
   Peer& peer = peers_[stream.index()];
-  for (ShardId id : peer.shards) session_.Disconnected(id);
+  for (ShardId id : peer.shards) {
+    session_.Disconnected(id);
+    shards_[id.value()].arrivals.DropUnfinished();
+  }
   peer.refused.clear();
   peer.retry_at = absl::InfiniteFuture();
   if (leaving_ || !failure_.ok()) return;
@@ -98,37 +128,37 @@ void Exchange::Broken(Stream& stream, const absl::Status& status) {
   watch_.StreamBroken(stream.index(), status);
 }
 
-void Exchange::Received(Stream& stream, const wire::ServerFrame& frame, const rpc::Payload& payload) {
-  const absl::Status status = Dispatch(peers_[stream.index()], frame, payload);
+void Exchange::Received(Stream& stream, const wire::ServerItem& item, const rpc::Payload& payload) {
+  const absl::Status status = Dispatch(peers_[stream.index()], item, payload);
   if (!status.ok()) return Fail(Named(watch_.name(stream.index()), status));
   CompleteIfDone();
 }
 
-absl::Status Exchange::Dispatch(Peer& peer, const wire::ServerFrame& frame, const rpc::Payload& payload) {
+absl::Status Exchange::Dispatch(Peer& peer, const wire::ServerItem& item, const rpc::Payload& payload) {
   const size_t index = peer.stream->index();
-  if (frame.has_refused()) return OnRefused(peer, frame.refused());
-  if (frame.has_waiting()) {
-    OnWaiting(index, frame.waiting());
+  if (item.has_refused()) return OnRefused(peer, item.refused());
+  if (item.has_waiting()) {
+    OnWaiting(index, item.waiting());
     return absl::OkStatus();
   }
   watch_.Heard(index, time_.Now());
   // A shard that is not this server's is found before anything is believed.
-  if (frame.has_answer()) {
-    const auto shard = FindShard(peer, frame.answer().shard());
-    return shard.ok() ? OnAnswer(frame.answer()) : shard.status();
+  if (item.has_answer()) {
+    const auto shard = FindShard(peer, item.answer().shard());
+    return shard.ok() ? OnAnswer(item.answer()) : shard.status();
   }
-  if (frame.has_pull()) {
-    const auto shard = FindShard(peer, frame.pull().shard());
-    const absl::Status written = shard.ok() ? OnPullChunk(frame.pull(), payload) : shard.status();
-    if (!written.ok() || !frame.pull().has_done()) return written;
-    const auto done = FindShard(peer, frame.pull().done().shard());
-    return done.ok() ? OnPullDone(frame.pull().done()) : done.status();
+  if (item.has_pull()) {
+    const auto shard = FindShard(peer, item.pull().shard());
+    const absl::Status written = shard.ok() ? OnPullChunk(item.pull(), payload) : shard.status();
+    if (!written.ok() || !item.pull().has_done()) return written;
+    const auto done = FindShard(peer, item.pull().done().shard());
+    return done.ok() ? OnPullDone(item.pull().done()) : done.status();
   }
-  if (frame.has_pull_done()) {
-    const auto shard = FindShard(peer, frame.pull_done().shard());
-    return shard.ok() ? OnPullDone(frame.pull_done()) : shard.status();
+  if (item.has_pull_done()) {
+    const auto shard = FindShard(peer, item.pull_done().shard());
+    return shard.ok() ? OnPullDone(item.pull_done()) : shard.status();
   }
-  return absl::InternalError("sent a frame without a body that is known here");
+  return absl::InternalError("sent an item without a body that is known here");
 }
 
 absl::StatusOr<Exchange::Shard*> Exchange::FindShard(const Peer& peer, uint32_t shard) {
@@ -152,8 +182,9 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
   const absl::StatusOr<bool> first = session_.Answered(
       id, Sequence(answer.sequence()), applied ? Session::Outcome::kApplied : Session::Outcome::kDiscarded);
   if (!first.ok()) return first.status();
-  if (!*first || request_ == nullptr) return absl::OkStatus();
-  StepReport& report = request_->report;
+  InFlight* const step = FindStep(answer.sequence());
+  if (!*first || step == nullptr) return absl::OkStatus();
+  StepReport& report = step->report;
   ++(applied ? report.shards_applied : report.shards_discarded);
   if (applied) {
     report.staleness_sum += answer.staleness();
@@ -164,29 +195,46 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
 
 absl::Status Exchange::OnPullChunk(const wire::PullChunk& chunk, const rpc::Payload& payload) {
   const ShardId id(chunk.shard());
-  // Of a pull that was asked for again since; also guards the parameters between two requests.
-  if (request_ == nullptr || !session_.Awaits(id, PullId(chunk.id()))) return absl::OkStatus();
+  const std::optional<Clock64> clock = session_.Awaits(id, PullId(chunk.id()));
+  if (!clock) return absl::OkStatus();  // of a pull that was asked for again since
   Shard& shard = shards_[id.value()];
-  const absl::Status status =
-      shard.writer.Write(chunk.offset(), FromWire(chunk.version()), payload.segments(),
-                         request_->parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin));
+  const absl::StatusOr<rpc::Payload> bytes = FindBytes(peers_[shard.peer], chunk, payload);
+  const absl::Status status = bytes.ok()
+                                  ? shard.arrivals.Add({PullId(chunk.id()), chunk.offset(), FromWire(chunk.version()),
+                                                        *bytes, chunk.has_segment_offset()},
+                                                       PulledPart(shard, *clock))
+                                  : bytes.status();
   return status.ok() ? status : Named(absl::StrCat("shard ", id.value()), status);
+}
+
+absl::StatusOr<rpc::Payload> Exchange::FindBytes(const Peer& peer, const wire::PullChunk& chunk,
+                                                 const rpc::Payload& payload) {
+  if (chunk.has_segment_offset()) {
+    if (peer.memory == nullptr) return absl::InternalError("a chunk in shared memory, which was not agreed on");
+    return peer.memory->Find(ShardId(chunk.shard()), chunk.segment_offset(), chunk.elements());
+  }
+  if (chunk.elements() * sizeof(float) == payload.size()) return payload;
+  return absl::InternalError(absl::StrCat("a chunk of ", chunk.elements(), " elements has ", payload.size(), " bytes"));
 }
 
 absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
   const ShardId id(done.shard());
-  if (request_ == nullptr || !session_.Awaits(id, PullId(done.id()))) return absl::OkStatus();
+  const std::optional<Clock64> clock = session_.Awaits(id, PullId(done.id()));
+  if (!clock) return absl::OkStatus();
   Shard& shard = shards_[id.value()];
   const Version version = FromWire(done.version());
-  const absl::Status status = shard.writer.Finish(version, done.unchanged(), shard.info.end - shard.info.begin);
+  const absl::Status status =
+      shard.arrivals.Finish(PullId(done.id()), version, done.unchanged(), shard.info.end - shard.info.begin);
   if (!status.ok()) return Named(absl::StrCat("shard ", id.value()), status);
   if (done.unchanged() && session_.version(id) != version) {
     return absl::InternalError(absl::StrCat("shard ", id.value(), ": unchanged at version ", ToString(version),
                                             ", which the worker does not have"));
   }
   session_.Pulled(id, PullId(done.id()), version);
-  const uint64_t clock = session_.sequence().value();
-  if (clock > done.clock_min()) request_->report.slack = std::max(request_->report.slack, clock - done.clock_min());
+  InFlight* const step = FindStep(clock->value());
+  if (step != nullptr && *clock > Clock64(done.clock_min())) {
+    step->report.slack = std::max(step->report.slack, clock->value() - done.clock_min());
+  }
   return absl::OkStatus();
 }
 

@@ -12,19 +12,31 @@ void SetWire(const Version& version, wire::Version& out) {
 
 }  // namespace
 
-void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& frames) {
+void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& items) {
   const uint64_t chunk_elements = std::max<uint64_t>(1, chunk_bytes / sizeof(float));
   uint64_t offset = 0;
   do {
     const auto piece = push.values.subspan(offset, chunk_elements);
-    Outgoing& frame = frames.emplace_back();
-    frame.payload = {reinterpret_cast<const std::byte*>(piece.data()), piece.size() * sizeof(float)};
-    wire::PushChunk& chunk = *frame.header.mutable_push();
+    Outgoing& outgoing = items.emplace_back();
+    outgoing.loans = push.loans;
+    outgoing.payload = {reinterpret_cast<const std::byte*>(piece.data()), piece.size() * sizeof(float)};
+    wire::PushChunk& chunk = *outgoing.item.mutable_push();
     chunk = push.first;
     chunk.set_offset(offset);
+    chunk.set_elements(piece.size());
+    chunk.set_encoding(wire::ENCODING_FP32);
     offset += piece.size();
     if (offset == push.values.size()) *chunk.mutable_commit() = push.trailer;
   } while (offset < push.values.size());
+}
+
+void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items) {
+  wire::PushChunk& chunk = *items.emplace_back().item.mutable_push();
+  chunk = push.first;
+  chunk.set_elements(push.values.size());
+  chunk.set_encoding(wire::ENCODING_FP32);
+  chunk.set_segment_offset(offset);
+  *chunk.mutable_commit() = push.trailer;
 }
 
 SubPush GradientPush(const Session::Send& send, const PushInfo& info, absl::Span<const float> values) {
@@ -49,12 +61,12 @@ SubPush SeedPush(ShardId shard, absl::Span<const float> values) {
   return push;
 }
 
-void AppendPulls(absl::Span<const Session::Send> sends, std::vector<Outgoing>& frames) {
+void AppendPulls(absl::Span<const Session::Send> sends, std::vector<Outgoing>& items) {
   wire::Pull* pull = nullptr;
   for (const Session::Send& send : sends) {
     if (!send.pull) continue;
     if (pull == nullptr || pull->id() != send.pull->value() || pull->clock() != send.clock.value()) {
-      pull = frames.emplace_back().header.mutable_pull();
+      pull = items.emplace_back().item.mutable_pull();
       pull->set_id(send.pull->value());
       pull->set_clock(send.clock.value());
     }

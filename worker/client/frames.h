@@ -1,21 +1,24 @@
-// What a worker says, cut into frames: tensors as chunks of the trainer's memory, pulls of one server in one frame.
+// What a worker says, cut into items: tensors as chunks of the trainer's memory, pulls of one server in one item.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "parameter_server.pb.h"
 #include "worker/client/client.h"
+#include "worker/client/loans.h"
 #include "worker/client/session.h"
 
 namespace slackline::worker {
 
-// A frame that waits for its turn on a stream. Borrows `payload`.
+// An item that waits for its turn on a stream. Borrows `payload`, and counts that in `loans`.
 struct Outgoing {
-  wire::WorkerFrame header;
+  wire::WorkerItem item;
   absl::Span<const std::byte> payload;
+  std::shared_ptr<Loans> loans;
 };
 
 // One sub-push to one shard.
@@ -24,18 +27,22 @@ struct SubPush {
   absl::Span<const float> values;
   wire::PushChunk first;     // shard, sequence, seed; offset and commit are filled in
   wire::PushCommit trailer;  // goes with the last chunk
+  std::shared_ptr<Loans> loans;
 };
 
-// Appends the chunks of `push`, each at most `chunk_bytes` long; what fits into one chunk is one frame.
-void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& frames);
+// Appends the chunks of `push`, each at most `chunk_bytes` long; what fits into one chunk is one item.
+void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& items);
+
+// The same for a push whose values lie in the push segment, `offset` bytes from its beginning: one item, no payload.
+void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items);
 
 // The sub-push that `send` asks for.
 // Requires: send.push.
 SubPush GradientPush(const Session::Send& send, const PushInfo& info, absl::Span<const float> values);
 SubPush SeedPush(ShardId shard, absl::Span<const float> values);
 
-// Appends the pulls that `sends` ask for: one frame for all that share an id and a clock.
-void AppendPulls(absl::Span<const Session::Send> sends, std::vector<Outgoing>& frames);
+// Appends the pulls that `sends` ask for: one item for all that share an id and a clock.
+void AppendPulls(absl::Span<const Session::Send> sends, std::vector<Outgoing>& items);
 
 inline Version FromWire(const wire::Version& version) {
   return {.lineage = Lineage(version.lineage()), .number = version.number()};

@@ -1,12 +1,17 @@
 #include "worker/client/stream.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/rpc/channel.h"
 
 namespace slackline::worker {
+
+// Small items leave together up to so many bytes of payload.
+constexpr size_t kGatherBytes = 64 << 10;
+constexpr int kFrameItemsMax = 256;
 
 constexpr char kMethod[] = "/slackline.wire.ParameterServer/Exchange";
 
@@ -28,14 +33,8 @@ struct Stream::Attempt {
   bool finished = false;
 };
 
-Stream::Stream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time,
-               std::shared_ptr<Loans> loans, Owner& owner)
-    : options_(options),
-      queue_(queue),
-      time_(time),
-      loans_(std::move(loans)),
-      owner_(owner),
-      backoff_(options.jitter_seed) {
+Stream::Stream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time, Owner& owner)
+    : options_(options), queue_(queue), time_(time), owner_(owner), backoff_(options.jitter_seed) {
   const std::pair<Tag*, Handler> tags[] = {{&start_tag_, &Stream::Started},
                                            {&read_tag_, &Stream::ReadDone},
                                            {&write_tag_, &Stream::WriteDone},
@@ -65,7 +64,9 @@ void Stream::Started(bool ok) {
   --attempt_->outstanding;
   attempt_->started = ok;
   if (!ok) return BeginFinish();
-  Write({.header = owner_.MakeHello(*this), .payload = {}}, /*more_follows=*/false);
+  SLACKLINE_CHECK(outgoing_.empty());
+  *outgoing_.emplace_back().item.mutable_hello() = owner_.MakeHello(*this);
+  WriteQueued();
   Read();
 }
 
@@ -86,18 +87,30 @@ void Stream::Dispatch(const grpc::ByteBuffer& bytes) {
   wire::ServerFrame frame;
   const absl::StatusOr<rpc::Payload> payload = rpc::Parse(bytes, frame);
   if (!payload.ok()) return Break(absl::InternalError(absl::StrCat("no frame: ", payload.status().message())));
-  if (open_ || frame.has_refused()) {
-    if (!frame.has_refused()) backoff_.Reset();  // a server that only greets or refuses is not hurried
-    return owner_.Received(*this, frame, *payload);
+  rpc::PayloadCutter payloads(*payload);
+  for (const wire::ServerItem& item : frame.items()) {
+    if (item.payload_bytes() > payloads.left()) {
+      return Break(absl::InternalError(absl::StrCat("an item claims ", item.payload_bytes(), " bytes of payload, ",
+                                                    payloads.left(), " are left in the frame")));
+    }
+    Dispatch(item, payloads.Next(item.payload_bytes()));
+    if (shutdown_ || !attempt_->broken_because.ok()) return;
   }
-  if (!frame.has_welcome()) return Break(absl::InternalError("its first frame was no Welcome"));
-  open_ = true;
-  owner_.Opened(*this, frame.welcome());
 }
 
-void Stream::Send(std::vector<Outgoing> frames) {
+void Stream::Dispatch(const wire::ServerItem& item, const rpc::Payload& payload) {
+  if (open_ || item.has_refused()) {
+    if (!item.has_refused()) backoff_.Reset();  // a server that only greets or refuses is not hurried
+    return owner_.Received(*this, item, payload);
+  }
+  if (!item.has_welcome()) return Break(absl::InternalError("the first that it said was no Welcome"));
+  open_ = true;
+  owner_.Opened(*this, item.welcome());
+}
+
+void Stream::Send(std::vector<Outgoing> items) {
   SLACKLINE_CHECK(open_);
-  for (Outgoing& frame : frames) outgoing_.push_back(std::move(frame));
+  for (Outgoing& item : items) outgoing_.push_back(std::move(item));
   if (!attempt_->writing) WriteNext();
 }
 
@@ -110,18 +123,28 @@ void Stream::WriteNext() {
     }
     return;
   }
-  const Outgoing frame = std::move(outgoing_.front());
-  outgoing_.pop_front();
-  Write(frame, !outgoing_.empty());
+  WriteQueued();
 }
 
-void Stream::Write(const Outgoing& frame, bool more_follows) {
-  attempt_->writing = true;
+void Stream::WriteQueued() {
+  wire::WorkerFrame frame;
+  frame.set_job(options_.job.value());
+  frame.set_generation(options_.generation.value());
+  std::vector<rpc::Attachment> pieces;
+  size_t bytes = 0;
+  while (!outgoing_.empty() && bytes < kGatherBytes && frame.items_size() < kFrameItemsMax) {
+    Outgoing& next = outgoing_.front();
+    wire::WorkerItem& item = *frame.add_items();
+    item.Swap(&next.item);
+    item.set_payload_bytes(static_cast<uint32_t>(next.payload.size()));
+    bytes += next.payload.size();
+    if (!next.payload.empty()) pieces.push_back({next.payload, next.loans->Lend()});
+    outgoing_.pop_front();
+  }
   grpc::WriteOptions options;
-  if (more_follows) options.set_buffer_hint();
-  const grpc::ByteBuffer bytes =
-      frame.payload.empty() ? rpc::Build(frame.header) : rpc::Build(frame.header, frame.payload, loans_->Lend());
-  attempt_->call->Write(bytes, options, Begin(write_tag_));
+  if (!outgoing_.empty()) options.set_buffer_hint();
+  attempt_->writing = true;
+  attempt_->call->Write(rpc::Build(frame, absl::MakeSpan(pieces)), options, Begin(write_tag_));
 }
 
 void Stream::WriteDone(bool ok) {
@@ -134,7 +157,7 @@ void Stream::WriteDone(bool ok) {
 
 void Stream::DropQueuedPush(uint32_t shard) {
   std::erase_if(outgoing_,
-                [=](const Outgoing& frame) { return frame.header.has_push() && frame.header.push().shard() == shard; });
+                [=](const Outgoing& next) { return next.item.has_push() && next.item.push().shard() == shard; });
 }
 
 void Stream::Break(const absl::Status& why) {
@@ -145,17 +168,17 @@ void Stream::Break(const absl::Status& why) {
   attempt_->context.TryCancel();
 }
 
-void Stream::Shutdown(std::optional<Outgoing> last_frame) {
+void Stream::Shutdown(std::optional<Outgoing> last_item) {
   if (shutdown_) {
-    if (!last_frame && attempt_ != nullptr) attempt_->context.TryCancel();
+    if (!last_item && attempt_ != nullptr) attempt_->context.TryCancel();
     return;
   }
   shutdown_ = true;
   retry_at_ = absl::InfiniteFuture();
   if (attempt_ == nullptr) return;
   outgoing_.clear();
-  if (!open_ || !last_frame) return attempt_->context.TryCancel();
-  outgoing_.push_back(std::move(*last_frame));
+  if (!open_ || !last_item) return attempt_->context.TryCancel();
+  outgoing_.push_back(std::move(*last_item));
   if (!attempt_->writing) WriteNext();
 }
 

@@ -1,7 +1,7 @@
 // One server's Exchange stream: opens it, says Hello, keeps one read and one write going, and opens it again with
 // back-off after it broke.
 //
-// An attempt lives from Connect() until gRPC has returned its last operation. Frames queued on an attempt die with
+// An attempt lives from Connect() until gRPC has returned its last operation. Items queued on an attempt die with
 // it: what has to be said again is for the owner to know.
 #pragma once
 
@@ -19,7 +19,6 @@
 #include "common/rpc/frame.h"
 #include "worker/backoff.h"
 #include "worker/client/frames.h"
-#include "worker/client/loans.h"
 
 namespace slackline::worker {
 
@@ -38,11 +37,11 @@ class Stream {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // The first frame of a new stream.
-    virtual wire::WorkerFrame MakeHello(Stream& stream) = 0;
+    // What a new stream says first.
+    virtual wire::Hello MakeHello(Stream& stream) = 0;
     // The server has accepted the stream: Send() works from now on.
     virtual void Opened(Stream& stream, const wire::Welcome& welcome) = 0;
-    virtual void Received(Stream& stream, const wire::ServerFrame& frame, const rpc::Payload& payload) = 0;
+    virtual void Received(Stream& stream, const wire::ServerItem& item, const rpc::Payload& payload) = 0;
     // The stream has ended with `status`, open or not. It tries again by itself until Shutdown().
     virtual void Broken(Stream& stream, const absl::Status& status) = 0;
     // Tick() is wanted at `time`.
@@ -53,20 +52,22 @@ class Stream {
   struct Options {
     size_t index = 0;
     std::string address;
+    // Go into every frame.
+    JobId job;
+    Generation generation;
     uint64_t jitter_seed = 0;
   };
 
-  Stream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time, std::shared_ptr<Loans> loans,
-         Owner& owner);
+  Stream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time, Owner& owner);
   ~Stream();
 
   size_t index() const { return options_.index; }
   bool open() const { return open_; }
 
   void Connect();
-  // Queues frames. Their payloads must stay as they are until the loans are back.
+  // Queues items. Their payloads must stay as they are until the loans are back.
   // Requires: open().
-  void Send(std::vector<Outgoing> frames);
+  void Send(std::vector<Outgoing> items);
   // Forgets the chunks for this shard that wait in the queue.
   void DropQueuedPush(uint32_t shard);
   // Tries again when the back-off is over, which is at retry_at().
@@ -74,8 +75,8 @@ class Stream {
   absl::Time retry_at() const { return retry_at_; }
   // Breaks the stream off now and lets Broken() and the back-off follow.
   void Break(const absl::Status& why);
-  // Ends it for good: after a last frame in good order where there is one, at once otherwise.
-  void Shutdown(std::optional<Outgoing> last_frame);
+  // Ends it for good: after a last item in good order where there is one, at once otherwise.
+  void Shutdown(std::optional<Outgoing> last_item);
   // No operation is outstanding and none will be begun; after Shutdown().
   bool ended() const { return shutdown_ && attempt_ == nullptr; }
 
@@ -98,15 +99,16 @@ class Stream {
   void* Begin(Tag& tag);
   void Read();
   void WriteNext();
-  void Write(const Outgoing& frame, bool more_follows);
+  // Sends the items that fit into one frame: small ones, and the bytes of up to kGatherBytes or one chunk.
+  void WriteQueued();
   void Dispatch(const grpc::ByteBuffer& bytes);
+  void Dispatch(const wire::ServerItem& item, const rpc::Payload& payload);
   void BeginFinish();
   void EndAttemptIfQuiet();
 
   const Options options_;
   grpc::CompletionQueue& queue_;
   const TimeSource& time_;
-  const std::shared_ptr<Loans> loans_;
   Owner& owner_;
   Backoff backoff_;
   Tag start_tag_, read_tag_, write_tag_, finish_tag_;

@@ -75,6 +75,9 @@ class Model {
   virtual absl::Span<float> parameters() = 0;
   // What is pushed after a step, elements() long: gradients, then the buffers' new values.
   virtual absl::Span<float> push() = 0;
+  // Makes `memory` the push() of the steps that follow, so that what an earlier step made can still be on its way.
+  // Borrows it. Requires: elements() floats, on a cache line.
+  virtual void UsePush(absl::Span<float> memory) = 0;
 
   // Forward and backward; fills push() with the gradient of the mean loss (replacing the last one).
   //   kInvalidArgument  a label is not below classes; sizes do not fit

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "worker/model/layout.h"
 #include "worker/model/model.h"
 
@@ -64,6 +65,7 @@ class TorchModel final : public Model {
   uint64_t trained_elements() const override { return layout_.trained_elements; }
   absl::Span<float> parameters() override { return Flat(parameters_); }
   absl::Span<float> push() override { return Flat(push_); }
+  void UsePush(absl::Span<float> memory) override;
   absl::StatusOr<StepResult> Step(const BatchView& batch) override;
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override;
 
@@ -86,7 +88,7 @@ class TorchModel final : public Model {
   std::map<std::string, TensorInfo> by_name_;
   // The tensors below are views into these two, which LibTorch allocates as its kernels like it: on cache lines.
   const at::Tensor parameters_;
-  const at::Tensor push_;
+  at::Tensor push_;
   std::vector<Weighted> convolutions_;
   std::vector<BatchNorm> norms_;  // one a convolution, or none
   std::vector<Weighted> linears_;
@@ -123,6 +125,24 @@ at::Tensor TorchModel::Trained(const std::string& name) {
   tensor.set_requires_grad(true);
   tensor.mutable_grad() = View(push_, name);
   return tensor;
+}
+
+void TorchModel::UsePush(absl::Span<float> memory) {
+  SLACKLINE_CHECK(memory.size() == layout_.elements);
+  if (memory.data() == push_.data_ptr<float>()) return;
+  push_ = at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())}, at::kFloat);
+  const auto point = [this](const std::string& layer, Weighted& pair) {
+    pair.weight.mutable_grad() = View(push_, layer + ".weight");
+    pair.bias.mutable_grad() = View(push_, layer + ".bias");
+  };
+  for (size_t i = 0; i < convolutions_.size(); ++i) point(absl::StrCat("conv", i + 1), convolutions_[i]);
+  for (size_t i = 0; i < linears_.size(); ++i) point(absl::StrCat("fc", i + 1), linears_[i]);
+  for (size_t i = 0; i < norms_.size(); ++i) {
+    const std::string norm = absl::StrCat("bn", i + 1);
+    point(norm, norms_[i].affine);
+    norms_[i].pushed_mean = View(push_, norm + ".running_mean");
+    norms_[i].pushed_variance = View(push_, norm + ".running_var");
+  }
 }
 
 Weighted TorchModel::TrainedPair(const std::string& layer) {

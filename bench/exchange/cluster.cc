@@ -1,0 +1,150 @@
+#include "bench/exchange/cluster.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/exchange/data_path.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/logging.h"
+#include "common/metrics.h"
+#include "common/rpc/channel.h"
+#include "parameter_server.grpc.pb.h"
+#include "ps/service/exchange.h"
+
+namespace slackline::bench {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(60);
+constexpr uint64_t kGeneration = 1;
+
+void Serve(const ExchangeBenchOptions& options, uint32_t number, const Channel& channel) {
+  rpc::RetainAllocations();
+  log::Initialise(absl::StrCat("ps-", number - 1));  // standard output is for figures
+  Metrics metrics;
+  const SteadyTime time;
+  auto exchange = ps::Exchange::Start(MakeServerOptions(options), metrics, time);
+  ExitOnError(exchange.status());
+  ExitOnError((*exchange)->SetIdentity({JobId(kBenchJob), ServerId(number)}));
+  const wire::LocalAddress& local = (*exchange)->local();
+  channel.SendText(absl::StrCat(options.listen, ":", (*exchange)->port(), "|", local.host(), "|", local.socket(), "|",
+                                local.memory_socket()));
+  while (true) pause();
+}
+
+// Where shard `index` of `shards` begins: on a tensor's border when there are enough of them.
+uint64_t BorderOf(const ExchangeBenchOptions& options, uint64_t index, uint64_t shards) {
+  if (options.tensors >= shards) return options.tensors * index / shards * options.ElementsOfTensor();
+  return options.elements() * index / shards;
+}
+
+worker::ShardMap MakeMap(const ExchangeBenchOptions& options, const std::vector<worker::ServerInfo>& servers) {
+  worker::ShardMap map;
+  map.generation = Generation(kGeneration);
+  map.elements = map.trained_elements = options.elements();
+  const uint32_t shards = options.servers * options.shards;
+  map.servers = servers;
+  for (uint32_t shard = 0; shard < shards; ++shard) {
+    map.shards.push_back({ShardId(shard), BorderOf(options, shard, shards), BorderOf(options, shard + 1, shards),
+                          ServerId(shard / options.shards + 1)});
+  }
+  return map;
+}
+
+wire::InstallShardsRequest InstallOf(const worker::ShardMap& map, ServerId server) {
+  wire::InstallShardsRequest install;
+  install.set_job(kBenchJob);
+  install.set_generation(kGeneration);
+  install.set_server(server.value());
+  install.set_trained_elements(map.elements);
+  install.set_samples_per_epoch(60000);
+  for (const worker::ShardInfo& shard : map.shards) {
+    if (shard.server != server) continue;
+    wire::ShardSpec& spec = *install.add_shards();
+    spec.set_shard(shard.shard.value());
+    spec.set_begin(shard.begin);
+    spec.set_end(shard.end);
+    spec.set_server(server.value());
+  }
+  return install;
+}
+
+wire::SetMembersRequest MembersOf(uint32_t workers) {
+  wire::SetMembersRequest members;
+  members.set_job(kBenchJob);
+  members.set_generation(kGeneration);
+  members.set_epoch(1);
+  for (uint32_t worker = 1; worker <= workers; ++worker) {
+    wire::Member& member = *members.add_members();
+    member.set_worker(worker);
+    member.set_incarnation(1);
+  }
+  return members;
+}
+
+// What a scheduler would do.
+void Install(const worker::ShardMap& map, uint32_t workers) {
+  for (const worker::ServerInfo& server : map.servers) {
+    auto control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(server.address));
+    const auto context = rpc::ContextWithTimeout(kStartTimeout);
+    context->set_wait_for_ready(true);
+    wire::InstallShardsReply installed;
+    ExitOnError(rpc::FromGrpc(control->InstallShards(context.get(), InstallOf(map, server.server), &installed)));
+    wire::SetMembersReply set;
+    ExitOnError(
+        rpc::FromGrpc(control->SetMembers(rpc::ContextWithTimeout(kStartTimeout).get(), MembersOf(workers), &set)));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Child> StartServer(const ExchangeBenchOptions& options, uint32_t number) {
+  return std::make_unique<Child>(absl::StrCat("server ps-", number - 1),
+                                 [&](const Channel& channel) { Serve(options, number, channel); });
+}
+
+worker::ServerInfo InfoOf(const Child& server, uint32_t number) {
+  std::string address;
+  if (!server.channel().ReceiveText(&address, kStartTimeout)) {
+    ExitOnError(absl::UnavailableError(absl::StrCat(server.name(), " did not start")));
+  }
+  const std::vector<std::string> parts = absl::StrSplit(address, '|');
+  SLACKLINE_CHECK(parts.size() == 4);
+  return {.server = ServerId(number),
+          .name = absl::StrCat("ps-", number - 1),
+          .address = parts[0],
+          .host = parts[1],
+          .socket = parts[2],
+          .memory_socket = parts[3]};
+}
+
+Cluster::Cluster(const ExchangeBenchOptions& options) {
+  std::vector<worker::ServerInfo> infos;
+  for (const std::string& address : options.connect) {
+    const auto number = static_cast<uint32_t>(infos.size() + 1);
+    infos.push_back({ServerId(number), absl::StrCat("ps-", number - 1), address});
+  }
+  for (uint32_t number = 1; options.connect.empty() && number <= options.servers; ++number) {
+    servers_.push_back(StartServer(options, number));
+    infos.push_back(InfoOf(*servers_.back(), number));
+  }
+  map_ = MakeMap(options, infos);
+  // In a process of its own: this one will fork again.
+  const Child installer("the installer", [&](const Channel& channel) {
+    Install(map_, options.members());
+    channel.Send(true);
+  });
+  bool done = false;
+  if (!installer.channel().Receive(&done, 2 * kStartTimeout)) {
+    ExitOnError(absl::UnavailableError("the servers did not take their shards"));
+  }
+}
+
+std::vector<pid_t> Cluster::pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& server : servers_) pids.push_back(server->pid());
+  return pids;
+}
+
+}  // namespace slackline::bench

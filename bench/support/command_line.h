@@ -1,0 +1,39 @@
+// What the command lines of bench/ have in common.
+#pragma once
+
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+namespace slackline::bench {
+
+constexpr int kExitUsage = 2;
+
+// How long, how often, and how it is printed.
+struct Effort {
+  double seconds = 3;
+  int repeats = 3;
+  bool json = false;
+};
+
+inline void AddEffort(CLI::App& app, Effort& effort) {
+  app.add_option("--seconds", effort.seconds, "Time of each measurement")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  app.add_option("--repeats", effort.repeats, "How often all of it is measured, in turns")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  app.add_flag("--json", effort.json, "One JSON object a line, for each repeat, instead of a table of medians");
+}
+
+// Returns the exit code with which the program is to end, or nothing when it is to go on.
+inline std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  return std::nullopt;
+}
+
+}  // namespace slackline::bench

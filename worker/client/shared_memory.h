@@ -1,0 +1,43 @@
+// The memory that a worker shares with one server of its host.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "common/rpc/frame.h"
+#include "common/shm/segment.h"
+#include "worker/client/client.h"
+
+namespace slackline::worker {
+
+// Thread-safety: const calls are safe.
+// Ownership:     keeps the shards' segments mapped; so does every Payload that it gives.
+class SharedMemory {
+ public:
+  // Shares the worker's push segment with the server and maps the segments of its shards. Waits for `timeout` at
+  // most.
+  //   kUnavailable, kPermissionDenied, ...  the server does not share; a socket will do
+  static absl::StatusOr<std::unique_ptr<SharedMemory>> Join(const ServerInfo& server, const ClientOptions& options,
+                                                            absl::Duration timeout);
+
+  // For Hello.
+  const std::string& token() const { return token_; }
+  // So many elements of the shard's segment, from this byte on.
+  //   kInternal  no such shard, or beyond its segment
+  absl::StatusOr<rpc::Payload> Find(ShardId shard, uint64_t offset, uint64_t elements) const;
+
+ private:
+  std::string token_;
+  std::map<ShardId, std::shared_ptr<const shm::MappedSegment>> shards_;
+};
+
+// Where `values` begin in the segment, in bytes; nullopt when they do not lie in it.
+std::optional<uint64_t> OffsetInSegment(const shm::Segment* segment, absl::Span<const float> values);
+
+}  // namespace slackline::worker

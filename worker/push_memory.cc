@@ -1,0 +1,35 @@
+#include "worker/push_memory.h"
+
+#include <string>
+#include <utility>
+
+#include "common/logging.h"
+
+namespace slackline::worker {
+
+PushMemory::PushMemory(size_t parts, uint64_t elements, bool shared) {
+  const uint64_t stride = shm::RoundUpToPages(elements * sizeof(float));
+  if (shared) {
+    auto segment = shm::Segment::Create({.name = "slackline-push", .bytes = parts * stride});
+    if (segment.ok()) {
+      segment_ = *std::move(segment);
+    } else {
+      log::Warning("no shared memory: ", std::string(segment.status().message()));
+    }
+  }
+  for (size_t i = 0; i < parts; ++i) {
+    float* begin = nullptr;
+    if (segment_ != nullptr) {
+      begin = reinterpret_cast<float*>(segment_->data() + i * stride);
+    } else {
+      // Room to begin on a cache line.
+      heap_.push_back(std::make_unique<float[]>(elements + 16));
+      void* memory = heap_.back().get();
+      size_t room = (elements + 16) * sizeof(float);
+      begin = static_cast<float*>(std::align(64, elements * sizeof(float), memory, room));
+    }
+    parts_.emplace_back(begin, elements);
+  }
+}
+
+}  // namespace slackline::worker

@@ -1,0 +1,31 @@
+// Where steps write what they push: in shared memory where the system has it, so that servers of this host read it in
+// place.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/shm/segment.h"
+
+namespace slackline::worker {
+
+// Thread-safety: none.
+class PushMemory {
+ public:
+  // `parts` pieces of `elements` floats, each on pages of its own, all 0. On the heap when `shared` is false, or when
+  // there is no shared memory.
+  PushMemory(size_t parts, uint64_t elements, bool shared);
+
+  const std::vector<absl::Span<float>>& parts() const { return parts_; }
+  // Null on the heap.
+  const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
+
+ private:
+  std::shared_ptr<shm::Segment> segment_;
+  std::vector<std::unique_ptr<float[]>> heap_;
+  std::vector<absl::Span<float>> parts_;
+};
+
+}  // namespace slackline::worker
