@@ -48,7 +48,7 @@ int Main(int argc, char** argv) {
   const Cluster cluster(options);
   Trainer trainer(options, cluster, 1, {});
   trainer.AwaitReady();
-  rpc::RetainAllocations();
+  rpc::PrepareProcess();
   const auto echo = BareClient::Connect(address, {.bytes = options.bytes()});
 
   Report report(options.effort.json);

@@ -118,7 +118,7 @@ int Main(int argc, char** argv) {
 }  // namespace slackline::ps
 
 int main(int argc, char** argv) {
-  slackline::rpc::RetainAllocations();
+  slackline::rpc::PrepareProcess();
   slackline::rpc::SilenceGrpcLog();
   return slackline::ps::Main(argc, argv);
 }

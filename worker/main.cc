@@ -109,7 +109,7 @@ int Work(const Flags& flags, const job::Job& job) {
 }
 
 int Main(int argc, char** argv) {
-  rpc::RetainAllocations();
+  rpc::PrepareProcess();
   rpc::SilenceGrpcLog();
   HoldStopSignals();
   Flags flags{.job_file = "", .scheduler = "", .name = absl::StrCat("worker-", ::getpid()), .overrides = {}};

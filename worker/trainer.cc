@@ -238,6 +238,7 @@ absl::Status Trainer::OpenClient(bool reader) {
   options.reader = reader;
   options.chunk_bytes = options_.chunk_bytes;
   options.window = options_.window;
+  options.background = options_.window > 1;
   options.same_host = options_.same_host;
   if (!reader) options.push_segment = parts_.push_segment;
   options.timeouts = options_.timeouts;

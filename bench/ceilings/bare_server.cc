@@ -183,7 +183,7 @@ void BareCall::SendMore() {
 }  // namespace
 
 void ServeBareStreams(const std::string& listen, uint64_t bytes_max, const Channel& channel) {
-  rpc::RetainAllocations();
+  rpc::PrepareProcess();
   BareServer server(listen, bytes_max);
   const bool local = absl::StartsWith(listen, "unix");
   channel.SendText(local ? listen : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", server.port()));

@@ -92,7 +92,7 @@ int Main(int argc, char** argv) {
   const auto bytes_max = static_cast<uint64_t>(options.megabytes * 1e6) + kEchoBytes;
   const Server tcp("tcp", "127.0.0.1:0", bytes_max);
   const Server local("unix", absl::StrCat("unix-abstract:slackline-bench-", getpid(), "-bare"), bytes_max);
-  rpc::RetainAllocations();
+  rpc::PrepareProcess();
   Report report(options.effort.json);
   for (int repeat = 0; repeat < options.effort.repeats; ++repeat) {
     for (const Server* server : {&tcp, &local}) MeasureServer(*server, options, report);

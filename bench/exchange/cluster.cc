@@ -20,7 +20,7 @@ constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr uint64_t kGeneration = 1;
 
 void Serve(const ExchangeBenchOptions& options, uint32_t number, const Channel& channel) {
-  rpc::RetainAllocations();
+  rpc::PrepareProcess();
   log::Initialise(absl::StrCat("ps-", number - 1));  // standard output is for figures
   Metrics metrics;
   const SteadyTime time;

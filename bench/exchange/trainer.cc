@@ -146,7 +146,7 @@ void Obey(Worker& worker, const Channel& channel) {
 
 void Work(const ExchangeBenchOptions& options, const worker::ShardMap& map, uint32_t number,
           const TrainerMemory& shared, const Channel& channel) {
-  rpc::RetainAllocations();
+  rpc::PrepareProcess();
   if (options.pusher_beside && number > options.workers) {
     BesidePusher pusher(map, number);
     return Obey(pusher, channel);

@@ -1,11 +1,13 @@
 #include "common/rpc/channel.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include <chrono>
 
 #include <grpc/support/log.h>
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 
 namespace slackline::rpc {
@@ -43,10 +45,16 @@ grpc::ChannelArguments PlainArguments() {
 
 }  // namespace
 
-void RetainAllocations() {
+void PrepareProcess() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest value that every glibc accepts
   mallopt(M_TRIM_THRESHOLD, INT32_MAX);
   mallopt(M_TOP_PAD, 16 << 20);
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);  // where it is refused, the old limit holds and is named when it is met
+  }
 }
 
 void SilenceGrpcLog() {

@@ -12,7 +12,10 @@ namespace slackline::rpc {
 
 // Makes malloc keep large freed blocks: gRPC allocates and frees a slice for every chunk, and returning each to
 // the system costs up to half of the throughput. Call once, first thing in main().
-void RetainAllocations();
+//
+// Also turns off the search for deadlocks that the distribution's Abseil makes at every lock, gRPC's too (tests keep
+// it); and raises the limit on open files as far as this user may, since shared memory takes one a shard.
+void PrepareProcess();
 
 // Turns gRPC's own log off: what it has to say reaches our messages as the status of a call. Call once, in main().
 void SilenceGrpcLog();

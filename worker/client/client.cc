@@ -11,6 +11,7 @@
 
 #include <grpcpp/alarm.h>
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/check.h"
@@ -22,7 +23,8 @@ namespace {
 // How long gRPC may hold on to the trainer's memory after a request is over and its streams were cut if it failed.
 constexpr absl::Duration kLoanTimeout = absl::Seconds(30);
 
-// The trainer's half: hands one request at a time to the I/O thread and waits for it.
+// The trainer's half. The exchange is run by the caller's own thread, during calls, or by an I/O thread that gets one
+// request at a time.
 class ClientImpl : public Client {
  public:
   ClientImpl(const ClientOptions& options, const ShardMap& map)
@@ -32,7 +34,8 @@ class ClientImpl : public Client {
         clock_(options.first_clock),
         exchange_(options, map, queue_, time_) {
     wake_.client = this;
-    thread_ = std::thread([this] { RunIo(); });
+    exchange_.Start();
+    if (options.background) thread_ = std::thread([this] { RunExchange([this] { return Over(); }); });
   }
 
   ~ClientImpl() override {
@@ -41,7 +44,15 @@ class ClientImpl : public Client {
       stop_ = true;
       Wake();
     }
-    thread_.join();
+    if (thread_.joinable()) {
+      thread_.join();
+    } else {
+      RunExchange([this] { return Over(); });
+    }
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) continue;
     // The memory of steps that nobody has finished.
     for (const auto& loans : loans_) loans->AwaitNone(kLoanTimeout);
   }
@@ -74,9 +85,14 @@ class ClientImpl : public Client {
     }
     if (absl::Status size = CheckSize("the push has", push.size()); !size.ok()) return size;
     loans_.push_back(std::make_shared<Loans>());
-    absl::MutexLock lock(&mutex_);
-    new_steps_.push_back({push, info, loans_.back()});
-    Wake();
+    const NewStep step = {push, info, loans_.back()};
+    if (!thread_.joinable()) {
+      exchange_.BeginStep(step);
+    } else {
+      absl::MutexLock lock(&mutex_);
+      new_steps_.push_back(step);
+      Wake();
+    }
     return absl::OkStatus();
   }
 
@@ -105,6 +121,11 @@ class ClientImpl : public Client {
   }
 
   void Close(const std::string& reason, absl::Duration timeout) override {
+    if (!thread_.joinable()) {
+      exchange_.Goodbye(reason);
+      const absl::Time give_up = time_.Now() + timeout;
+      return RunExchange([&] { return exchange_.ended() || time_.Now() >= give_up; }, give_up);
+    }
     absl::MutexLock lock(&mutex_);
     goodbye_ = reason;
     Wake();
@@ -123,18 +144,30 @@ class ClientImpl : public Client {
  private:
   // Something waits in the mailbox.
   struct WakeOperation : Operation {
-    void Done(bool) override { client->ReadMailbox(); }
+    void Done(bool) override { client->TakeMail(); }
     ClientImpl* client = nullptr;
   };
 
+  // No deadline here: the exchange completes every request, by its own.
   absl::Status Run(Request& request) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (!thread_.joinable()) {
+      std::optional<absl::Status> result;
+      if (const auto cancelled = Cancelled()) exchange_.Fail(absl::CancelledError(*cancelled));
+      exchange_.Begin(request, [&](const absl::Status& status) { result = status; });
+      RunExchange([&] { return result.has_value(); });
+      return *result;
+    }
     absl::MutexLock lock(&mutex_);
     posted_ = &request;
     done_ = false;
     Wake();
-    // No deadline here: the exchange completes every request, by its own.
     mutex_.Await(absl::Condition(&done_));
     return result_;
+  }
+
+  std::optional<std::string> Cancelled() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return cancelled_;
   }
 
   static absl::Status AwaitLoans(Loans& loans) {
@@ -164,19 +197,15 @@ class ClientImpl : public Client {
     alarm_.Set(&queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<Operation*>(&wake_));
   }
 
-  // --- I/O thread ---
+  // --- Whoever runs the exchange ---
 
-  void RunIo() {
-    exchange_.Start();
-    while (!Over()) {
+  // Until `over`, which is asked after every operation and by `deadline`.
+  void RunExchange(absl::FunctionRef<bool()> over, absl::Time deadline = absl::InfiniteFuture()) {
+    while (!over()) {
       const absl::Time now = time_.Now();
       if (now >= exchange_.next_tick()) exchange_.Tick();
-      WaitForOperation(exchange_.next_tick() - time_.Now());
+      WaitForOperation(std::min(exchange_.next_tick(), deadline) - now);
     }
-    queue_.Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue_.Next(&tag, &ok)) continue;
   }
 
   void WaitForOperation(absl::Duration longest) {
@@ -191,7 +220,7 @@ class ClientImpl : public Client {
     }
   }
 
-  void ReadMailbox() ABSL_LOCKS_EXCLUDED(mutex_) {
+  void TakeMail() ABSL_LOCKS_EXCLUDED(mutex_) {
     std::vector<NewStep> steps;
     Request* request = nullptr;
     std::optional<std::string> cancelled, goodbye;
@@ -239,7 +268,7 @@ class ClientImpl : public Client {
   const SteadyTime time_;
   grpc::CompletionQueue queue_;
   WakeOperation wake_;
-  // The I/O thread.
+  // Of whoever runs the exchange.
   Exchange exchange_;
   bool stopping_ = false;
 

@@ -1,7 +1,7 @@
 // The worker's side of the exchange with all servers of a job.
 //
-// The trainer calls Pull() once, then Step() for every gradient; one I/O thread runs the streams, repeats what a
-// broken one has swallowed, and writes pulled weights straight into the trainer's parameters.
+// The trainer calls Pull() once, then Step() for every gradient. Whatever a broken stream has swallowed is said again;
+// pulled weights are written straight into the trainer's parameters.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,9 @@ struct ClientOptions {
   uint32_t chunk_bytes = 1 << 20;
   // Steps that may be in flight.
   uint32_t window = 1;
+  // The exchange goes on between calls, in a thread of its own, which costs two hand-overs a call: for steps in flight
+  // while the caller computes. Else it goes on only during calls, in the caller's thread.
+  bool background = false;
   SameHost same_host = SameHost::kSharedMemory;
   // Where pushes lie that servers of this host read in place; others are sent by socket. May be null.
   std::shared_ptr<shm::Segment> push_segment = nullptr;
@@ -87,7 +90,7 @@ struct StepReport {
 };
 
 // Thread-safety: one trainer thread.
-// Threads:       one (I/O), born in Create(), joined in the destructor.
+// Threads:       with options.background one (I/O), born in Create(), joined in the destructor; else none.
 // Ownership:     borrows `parameters` during a call, and the push memory until its step is finished.
 //                `parameters` is the same memory in every call, and only this client changes it in between.
 // Errors:        a call that fails ends the exchange: the streams are cut, later calls return the same status, and

@@ -20,6 +20,7 @@ void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>
     Outgoing& outgoing = items.emplace_back();
     outgoing.loans = push.loans;
     outgoing.payload = {reinterpret_cast<const std::byte*>(piece.data()), piece.size() * sizeof(float)};
+    outgoing.bytes = outgoing.payload.size();
     wire::PushChunk& chunk = *outgoing.item.mutable_push();
     chunk = push.first;
     chunk.set_offset(offset);
@@ -31,7 +32,9 @@ void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>
 }
 
 void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items) {
-  wire::PushChunk& chunk = *items.emplace_back().item.mutable_push();
+  Outgoing& outgoing = items.emplace_back();
+  outgoing.bytes = push.values.size() * sizeof(float);
+  wire::PushChunk& chunk = *outgoing.item.mutable_push();
   chunk = push.first;
   chunk.set_elements(push.values.size());
   chunk.set_encoding(wire::ENCODING_FP32);

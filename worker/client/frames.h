@@ -19,6 +19,9 @@ struct Outgoing {
   wire::WorkerItem item;
   absl::Span<const std::byte> payload;
   std::shared_ptr<Loans> loans;
+  // What the server has to work on for it, in shared memory too: small items travel together, large ones alone, so that
+  // one is answered while the next is on its way.
+  uint64_t bytes = 0;
 };
 
 // One sub-push to one shard.

@@ -131,13 +131,13 @@ void Stream::WriteQueued() {
   frame.set_job(options_.job.value());
   frame.set_generation(options_.generation.value());
   std::vector<rpc::Attachment> pieces;
-  size_t bytes = 0;
+  uint64_t bytes = 0;
   while (!outgoing_.empty() && bytes < kGatherBytes && frame.items_size() < kFrameItemsMax) {
     Outgoing& next = outgoing_.front();
     wire::WorkerItem& item = *frame.add_items();
     item.Swap(&next.item);
     item.set_payload_bytes(static_cast<uint32_t>(next.payload.size()));
-    bytes += next.payload.size();
+    bytes += next.bytes;
     if (!next.payload.empty()) pieces.push_back({next.payload, next.loans->Lend()});
     outgoing_.pop_front();
   }
