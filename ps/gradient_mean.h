@@ -14,7 +14,7 @@
 namespace slackline::ps {
 
 // Copies: wire -> block in the nearest cache, decoded -> kernel; none where a single push of weight 1 lies as float32
-// in one aligned piece.
+// in one piece.
 //
 // Thread-safety: none.
 // Ownership:     borrows the contributions and their bytes.

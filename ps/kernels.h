@@ -4,7 +4,8 @@
 // Each element is computed by itself, in float32, without contraction, reciprocals and fast-math, so that the vector
 // width does not show in the result and replicas agree to the bit. Only which NaN a NaN is may differ.
 //
-// Arrays of one call must not overlap. None needs alignment beyond float's.
+// Arrays of one call must not overlap. None needs alignment, and
+// what is only read may begin at any byte: gradients lie where they arrived.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 
 namespace slackline::codec {
 
-// Copies: wire -> block; none where float32 lie in one aligned piece.
+// Copies: wire -> block; none where float32 lie in one piece, at any alignment.
 //
 // Thread-safety: none.
 // Ownership:     borrows the bytes, which Checker has seen.
