@@ -58,6 +58,7 @@ BARS: tuple[Bar, ...] = (
     Bar("through shared memory, over memcpy", exchange("shm", "gb_per_s"), "memory/memcpy/gb_per_s", 12.0 / 38.0),
     Bar("through shared memory, over torch.distributed.rpc", exchange("shm"), RPC, 1.0, or_against=(RPC_TCMALLOC,)),
     Bar("bf16 over fp32, loopback", exchange("tcp-bf16"), exchange("tcp"), 1.3),
+    Bar("bf16 with error feedback over fp32, loopback", exchange("tcp-bf16-feedback"), exchange("tcp"), 1.1),
     Bar("bf16 over fp32, link of 10 Gbit/s", exchange("link-bf16"), exchange("link"), 1.8),
     Bar("1 KiB exchanges pipelined, a second", "latency-pipelined/exchange/rounds_per_s", None, 90_000),
     Bar("1 KiB exchange over a bare stream's echo, time", "latency/exchange/p50_us", "latency/bare stream/p50_us", 1.3,

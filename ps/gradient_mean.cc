@@ -1,5 +1,7 @@
 #include "ps/gradient_mean.h"
 
+#include <algorithm>
+
 #include "common/check.h"
 #include "ps/kernels.h"
 
@@ -10,24 +12,51 @@ double ClipFactor(double norm, double clip_norm) { return clip_norm > 0 && norm 
 
 }  // namespace
 
+GradientMean::Source::Source(const Contribution& part, double clip_norm)
+    : pieces_(part.pieces),
+      weight_(static_cast<float>(part.weight)),
+      clipped_weight_(static_cast<float>(part.weight * ClipFactor(part.gradient_norm, clip_norm))) {}
+
+void GradientMean::Source::FindPiece() {
+  while (left_ == 0) {
+    SLACKLINE_CHECK(!pieces_.empty());
+    decoder_.emplace(pieces_.front().codec, pieces_.front().bytes);
+    left_ = pieces_.front().elements;
+    pieces_.remove_prefix(1);
+  }
+}
+
+const float* GradientMean::Source::Next(absl::Span<float> out) {
+  FindPiece();
+  if (out.size() <= left_) {
+    left_ -= out.size();
+    return decoder_->Next(out);
+  }
+  for (absl::Span<float> rest = out; !rest.empty();) {
+    FindPiece();
+    const absl::Span<float> part = rest.first(std::min<uint64_t>(rest.size(), left_));
+    const float* const values = decoder_->Next(part);
+    if (values != part.data()) std::copy_n(values, part.size(), part.data());
+    left_ -= part.size();
+    rest.remove_prefix(part.size());
+  }
+  return out.data();
+}
+
 GradientMean::GradientMean(absl::Span<const Contribution> contributions, double clip_norm) {
   sources_.reserve(contributions.size());
-  for (const Contribution& part : contributions) {
-    const double clipped = part.weight * ClipFactor(part.gradient_norm, clip_norm);
-    sources_.push_back(
-        {codec::BlockDecoder(part.codec, part.bytes), static_cast<float>(part.weight), static_cast<float>(clipped)});
-  }
+  for (const Contribution& part : contributions) sources_.emplace_back(part, clip_norm);
 }
 
 absl::Span<const float> GradientMean::Next(size_t elements, Clip clip) {
   SLACKLINE_CHECK(elements <= Slice::kBlockElements);
   const absl::Span<float> decoded = absl::MakeSpan(buffer_).first(elements);
-  const float* first = sources_.front().decoder.Next(decoded);
+  const float* first = sources_.front().Next(decoded);
   if (sources_.size() == 1 && sources_.front().factor(clip) == 1) return {first, elements};
 
   Scale(elements, sources_.front().factor(clip), first, sum_.data());
   for (Source& source : absl::MakeSpan(sources_).subspan(1)) {
-    AddScaled(elements, source.factor(clip), source.decoder.Next(decoded), sum_.data());
+    AddScaled(elements, source.factor(clip), source.Next(decoded), sum_.data());
   }
   return {sum_.data(), elements};
 }

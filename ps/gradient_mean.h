@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -14,7 +16,7 @@
 namespace slackline::ps {
 
 // Copies: wire -> block in the nearest cache, decoded -> kernel; none where a single push of weight 1 lies as float32
-// in one piece.
+// in memory, but for blocks across two pieces of it.
 //
 // Thread-safety: none.
 // Ownership:     borrows the contributions and their bytes.
@@ -31,12 +33,24 @@ class GradientMean {
   absl::Span<const float> Next(size_t elements, Clip clip);
 
  private:
-  struct Source {
-    codec::BlockDecoder decoder;
-    float weight = 1;
-    float clipped_weight = 1;
+  // Reads one contribution, piece after piece.
+  class Source {
+   public:
+    Source(const Contribution& part, double clip_norm);
 
-    float factor(Clip clip) const { return clip == Clip::kYes ? clipped_weight : weight; }
+    // The next out.size() values: where they lie if that is possible, else in `out`.
+    const float* Next(absl::Span<float> out);
+    float factor(Clip clip) const { return clip == Clip::kYes ? clipped_weight_ : weight_; }
+
+   private:
+    // Stands at a piece that has elements left.
+    void FindPiece();
+
+    absl::Span<const EncodedPiece> pieces_;
+    std::optional<codec::BlockDecoder> decoder_;
+    uint64_t left_ = 0;  // elements of the piece that decoder_ is at
+    float weight_ = 1;
+    float clipped_weight_ = 1;
   };
   using Buffer = std::array<float, Slice::kBlockElements>;
 

@@ -46,7 +46,12 @@ absl::Status ShardState::Seed(const ByteSegments& bytes) {
 void ShardState::Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments) {
   SLACKLINE_CHECK(!contributions.empty());
   for (const Contribution& part : contributions) {
-    SLACKLINE_CHECK(codec::IsEncodedLength(part.codec, extent_.size(), part.bytes.size()));
+    uint64_t elements = 0;
+    for (const EncodedPiece& piece : part.pieces) {
+      SLACKLINE_CHECK(codec::IsEncodedLength(piece.codec, piece.elements, piece.bytes.size()));
+      elements += piece.elements;
+    }
+    SLACKLINE_CHECK(elements == extent_.size());
   }
   GradientMean mean(contributions, config_.clip_norm);
   const auto average_rate = static_cast<float>(arguments.average_rate);

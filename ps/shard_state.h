@@ -24,15 +24,22 @@ struct ShardExtent {
   uint64_t size() const { return end - begin; }
 };
 
-// One push's bytes and its share in the step.
-struct Contribution {
-  // The shard's elements in the form that `codec` says, checked with codec::Checker.
+// A run of elements and how they became bytes. Indices of top-k and blocks of int8 count from its first element.
+struct EncodedPiece {
+  uint64_t elements = 0;
+  codec::Codec codec = {};
+  // Checked with codec::Checker.
   ByteSegments bytes;
+};
+
+// One push and its share in the step.
+struct Contribution {
+  // The shard's elements, piece after piece.
+  std::vector<EncodedPiece> pieces;
   // Weights of a step sum to 1.
   double weight = 1;
   // Norm of the gradient over the whole model, for clipping.
   double gradient_norm = 0;
-  codec::Codec codec = {};
 };
 
 struct StepArguments {
@@ -59,7 +66,7 @@ class ShardState {
 
   // One optimizer step on the weighted mean of the contributions, whose bytes were checked.
   // The sums run in the order given, so that equal inputs give equal bits.
-  // Requires: every contribution has a length that extent().size() elements can have in its codec.
+  // Requires: the pieces of every contribution have extent().size() elements, and lengths that these can have.
   void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments);
 
   // References to the weights as they are now; costs no copy.

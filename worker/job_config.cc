@@ -45,6 +45,29 @@ SameHost ToSameHost(job::Wire::SameHost same_host) {
   return SameHost::kTcp;
 }
 
+// The job file's rules have checked the text.
+codec::Codec ToCodec(const std::string& text) { return codec::ParseCodec(text).value(); }
+
+PushCodecs MakePushCodecs(const job::Wire& wire) {
+  PushCodecs codecs;
+  codecs.codec = ToCodec(wire.encoding());
+  for (const job::WireGroup& group : wire.groups()) {
+    codecs.groups.push_back({group.match(), ToCodec(group.encoding())});
+  }
+  switch (wire.error_feedback()) {
+    case job::Wire::AUTO:
+      codecs.error_feedback = PushCodecs::ErrorFeedback::kAuto;
+      break;
+    case job::Wire::ALWAYS:
+      codecs.error_feedback = PushCodecs::ErrorFeedback::kAlways;
+      break;
+    case job::Wire::NEVER:
+      codecs.error_feedback = PushCodecs::ErrorFeedback::kNever;
+      break;
+  }
+  return codecs;
+}
+
 }  // namespace
 
 WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores) {
@@ -60,6 +83,8 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores) {
   config.trainer.batch_size = job.training().batch_size();
   config.trainer.chunk_bytes = job.wire().chunk_bytes();
   config.trainer.window = job.wire().window();
+  config.push_codecs = MakePushCodecs(job.wire());
+  if (job.wire().pull_encoding() == job::Wire::BF16) config.trainer.pull_encoding = codec::Encoding::kBf16;
   config.trainer.same_host = ToSameHost(job.wire().same_host());
   config.trainer.timeouts = MakeTimeouts(job.timeouts());
   config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());

@@ -9,6 +9,7 @@
 #include "job.pb.h"
 #include "worker/data/prefetcher.h"
 #include "worker/model/model.h"
+#include "worker/push_codecs.h"
 #include "worker/trainer.h"
 
 namespace slackline::worker {
@@ -21,7 +22,8 @@ struct WorkerConfig {
   Prefetcher::Normalisation normalisation;
   uint32_t prefetch_batches = 4;
   uint32_t evaluation_batch_size = 500;
-  Trainer::Options trainer;
+  PushCodecs push_codecs;
+  Trainer::Options trainer;  // but for the runs of push_codecs, which the model's tensors say
   std::vector<std::string> devices;
   uint32_t compute_threads = 1;
 };

@@ -56,7 +56,7 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
 }
 
 int Work(const Flags& flags, const job::Job& job) {
-  const WorkerConfig config = MakeWorkerConfig(job, std::thread::hardware_concurrency());
+  WorkerConfig config = MakeWorkerConfig(job, std::thread::hardware_concurrency());
   const auto train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
   if (!train.ok()) return Fail(train.status(), kFailed);
   const auto test = Dataset::ReadIdx(config.data_path, "t10k");
@@ -74,6 +74,9 @@ int Work(const Flags& flags, const job::Job& job) {
   if (!group.ok()) return Fail(group.status(), kFailed);
   log::Info("LibTorch ", LibTorchVersion(), ", ", (*group)->devices(), " device(s) with ", config.compute_threads,
             " thread(s), ", (*group)->model().elements(), " parameters, ", train->size(), " training images");
+  auto push_runs = MakeCodecRuns(config.push_codecs, (*group)->model().tensors());
+  if (!push_runs.ok()) return Fail(push_runs.status(), kWrongUse);
+  config.trainer.push_runs = *std::move(push_runs);
 
   slackline::Metrics metrics({{"job", job.name()}, {"process", flags.name}});
   TrainerMetrics trainer_metrics(metrics);

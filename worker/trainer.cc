@@ -240,7 +240,11 @@ absl::Status Trainer::OpenClient(bool reader) {
   options.window = options_.window;
   options.background = options_.window > 1;
   options.same_host = options_.same_host;
-  if (!reader) options.push_segment = parts_.push_segment;
+  if (!reader) {
+    options.push_runs = options_.push_runs;
+    options.pull_encoding = options_.pull_encoding;
+    options.push_segment = parts_.push_segment;
+  }
   options.timeouts = options_.timeouts;
   options.on_notice = [](const std::string& message) { log::Info(message); };
   absl::StatusOr<std::unique_ptr<Client>> client = parts_.connect(options, map_);

@@ -39,6 +39,9 @@ class Trainer {
     uint32_t chunk_bytes = 1 << 20;
     // Steps in flight: with 2, a batch is computed while the push and pull of the one before are on their way.
     uint32_t window = 1;
+    // As in ClientOptions. The last evaluation pulls fp32 in any case.
+    std::vector<CodecRun> push_runs = {};
+    codec::Encoding pull_encoding = codec::Encoding::kFp32;
     SameHost same_host = SameHost::kSharedMemory;
     Timeouts timeouts;
     // Lives without a single step, one after the other, before it gives up.

@@ -5,15 +5,20 @@
 namespace slackline::bench {
 namespace {
 
-absl::Status NotBuilt(const std::string& option, const std::string& found, const std::string& built) {
-  return absl::InvalidArgumentError(absl::StrCat("found ", option, " ", found, "; built so far is ", built));
+// As the job file's wire.error_feedback.
+bool HasFeedback(const std::string& setting, const codec::Codec& codec) {
+  const bool coarse = codec.encoding == codec::Encoding::kInt8 || codec.encoding == codec::Encoding::kTopK;
+  return setting == "always" || (setting == "auto" && coarse);
 }
 
 }  // namespace
 
 absl::StatusOr<worker::ClientOptions> MakeClientOptions(const ExchangeBenchOptions& options, WorkerId worker) {
-  if (options.wire != "fp32") return NotBuilt("--wire", options.wire, "fp32");
+  const absl::StatusOr<codec::Codec> codec = codec::ParseCodec(options.wire);
+  if (!codec.ok()) return codec.status();
   worker::ClientOptions client;
+  client.push_runs = {{options.elements(), *codec, HasFeedback(options.error_feedback, *codec)}};
+  if (codec->encoding == codec::Encoding::kBf16) client.pull_encoding = codec->encoding;
   client.job = JobId(kBenchJob);
   client.worker = worker;
   client.incarnation = Incarnation(1);

@@ -14,7 +14,7 @@ namespace slackline::bench {
 
 inline constexpr uint64_t kBenchJob = 1;
 
-//   kInvalidArgument  a transport, encoding or window that is not built yet
+//   kInvalidArgument  an encoding that there is not
 absl::StatusOr<worker::ClientOptions> MakeClientOptions(const ExchangeBenchOptions& options, WorkerId worker);
 
 job::Job MakeJob(const ExchangeBenchOptions& options);

@@ -2,22 +2,16 @@
 
 #include <cstdio>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "bench/exchange/data_path.h"
+#include "common/codec/codec.h"
 
 namespace slackline::bench {
 namespace {
 
 // Returns what is wrong with a --wire, or nothing.
 std::string WireMistake(const std::string& wire) {
-  for (const char* plain : {"fp32", "bf16", "fp16", "int8"}) {
-    if (wire == plain) return "";
-  }
-  double kept = 0;
-  const bool top_k = absl::StartsWith(wire, "topk:") && absl::SimpleAtod(wire.substr(5), &kept);
-  if (top_k && kept > 0 && kept <= 1) return "";
+  if (codec::ParseCodec(wire).ok()) return "";
   return absl::StrCat("found ", wire, "; allowed is fp32, bf16, fp16, int8 or topk:FRACTION, such as topk:0.01");
 }
 
@@ -80,10 +74,14 @@ void AddDataPath(CLI::App& app, ExchangeBenchOptions& options) {
   app.add_option("--transport", options.transport, "How bytes travel")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "tcp", "unix", "shm"}));
-  app.add_option("--wire", options.wire, "What gradients and weights are encoded as")
+  app.add_option("--wire", options.wire, "What gradients are encoded as; weights too if it is bf16")
       ->capture_default_str()
       ->type_name("fp32|bf16|fp16|int8|topk:FRACTION")
       ->check(WireMistake);
+  app.add_option("--error-feedback", options.error_feedback,
+                 "Whether what is rounded away goes out with the next gradient; auto: for int8 and topk")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "always", "never"}));
   app.add_option("--window", options.window, "Pushes that may be unanswered at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));

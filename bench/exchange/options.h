@@ -22,6 +22,7 @@ struct ExchangeBenchOptions {
 
   std::string transport = "auto";
   std::string wire = "fp32";
+  std::string error_feedback = "auto";
   uint32_t window = 1;
   std::string optimizer = "sgd";
   uint64_t staging_megabytes = 0;  // 0: what the server thinks best

@@ -163,6 +163,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     exchange("tcp", "--transport", "tcp"),
     exchange("tcp-window2", "--transport", "tcp", "--window", "2"),
     exchange("tcp-bf16", "--transport", "tcp", "--wire", "bf16"),
+    exchange("tcp-bf16-feedback", "--transport", "tcp", "--wire", "bf16", "--error-feedback", "always"),
     exchange("tcp-fp16", "--transport", "tcp", "--wire", "fp16"),
     exchange("tcp-int8", "--transport", "tcp", "--wire", "int8"),
     exchange("tcp-topk", "--transport", "tcp", "--wire", "topk:0.01"),

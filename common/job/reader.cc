@@ -24,6 +24,11 @@ std::string KnownKeys(const Descriptor& section) {
   return keys;
 }
 
+std::string ListOf(const FieldDescriptor& field) {
+  if (field.message_type() != nullptr) return absl::StrCat(Allowed(field), ": ", KnownKeys(*field.message_type()));
+  return absl::StrCat("a list in [ ], each ", Allowed(field));
+}
+
 // Walks a tree and a message side by side. `where` turns a line into the start of a message.
 class Reader {
  public:
@@ -54,10 +59,10 @@ class Reader {
   void ReadField(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
                  Message& message) {
     origins_[key] = where;
-    if (field.message_type() != nullptr) {
-      ReadMessage(node, where, key, field, message);
-    } else if (field.is_repeated()) {
+    if (field.is_repeated()) {
       ReadList(node, where, key, field, message);
+    } else if (field.message_type() != nullptr) {
+      ReadMessage(node, where, key, *field.message_type(), *message.GetReflection()->MutableMessage(&message, &field));
     } else {
       SetScalar(node, where, key, field, message, mistakes_);
     }
@@ -76,19 +81,19 @@ class Reader {
 
  private:
   // A section with nothing below it (all its keys commented out) is an empty one.
-  void ReadMessage(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
+  void ReadMessage(const YamlNode& node, const std::string& where, const std::string& key, const Descriptor& section,
                    Message& message) {
     if (node.kind != YamlNode::Kind::kMap && node.kind != YamlNode::Kind::kNull) {
-      mistakes_.Add(where, key, Found(node), absl::StrCat("a section of keys: ", KnownKeys(*field.message_type())));
+      mistakes_.Add(where, key, Found(node), absl::StrCat("a section of keys: ", KnownKeys(section)));
       return;
     }
-    ReadSection(node, absl::StrCat(key, "."), *message.GetReflection()->MutableMessage(&message, &field));
+    ReadSection(node, absl::StrCat(key, "."), message);
   }
 
   void ReadList(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
                 Message& message) {
     if (node.kind != YamlNode::Kind::kList) {
-      mistakes_.Add(where, key, Found(node), absl::StrCat("a list in [ ], each ", Allowed(field)));
+      mistakes_.Add(where, key, Found(node), ListOf(field));
       return;
     }
     if (node.items.size() > kListItemsMax) {
@@ -97,7 +102,15 @@ class Reader {
     }
     message.GetReflection()->ClearField(&message, &field);
     for (size_t i = 0; i < node.items.size(); ++i) {
-      SetScalar(node.items[i], where_(node.items[i].line), absl::StrCat(key, "[", i, "]"), field, message, mistakes_);
+      const YamlNode& item = node.items[i];
+      const std::string item_where = where_(item.line), item_key = absl::StrCat(key, "[", i, "]");
+      if (field.message_type() == nullptr) {
+        SetScalar(item, item_where, item_key, field, message, mistakes_);
+        continue;
+      }
+      origins_[item_key] = item_where;
+      ReadMessage(item, item_where, item_key, *field.message_type(),
+                  *message.GetReflection()->AddMessage(&message, &field));
     }
   }
 
@@ -151,7 +164,7 @@ void ApplyOverride(const std::string& assignment, job::Job& job, Origins& origin
     }
     absl::StrAppend(&prefix, names[i], ".");
     if (i + 1 < names.size()) {
-      if (field->message_type() == nullptr) {
+      if (field->message_type() == nullptr || field->is_repeated()) {
         mistakes.AddText(where, absl::StrCat("found keys below '", names[i], "'; allowed is ", Allowed(*field)));
         return;
       }

@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/codec/codec.h"
 #include "common/job/value.h"
 
 namespace slackline::job_file {
@@ -116,7 +117,24 @@ class Rules {
            absl::StrCat("at least cluster.workers (", cluster.workers(), "), each has a connection to every server"));
   }
 
+  void Wire(const job::Wire& wire) {
+    Encoding("wire.encoding", wire.encoding());
+    for (int i = 0; i < wire.groups_size(); ++i) {
+      const std::string group = absl::StrCat("wire.groups[", i, "]");
+      Encoding(group + ".encoding", wire.groups(i).encoding(), group);
+      if (wire.groups(i).match().empty()) {
+        Refuse(group + ".match", "no text", "names of tensors, such as \"*.bias\"", group);
+      }
+    }
+  }
+
  private:
+  void Encoding(const std::string& key, const std::string& text, const std::string& section = "") {
+    if (codec::ParseCodec(text).ok()) return;
+    Refuse(key, absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kNameMax)), "'"),
+           "one of fp32, bf16, fp16, int8, and topk:F with a fraction F above 0 and at most 1", section);
+  }
+
   void Schedule(const job::Schedule& schedule, const job::Training& training) {
     const std::string kind = EnumName(*job::Schedule::Kind_descriptor()->FindValueByNumber(schedule.kind()));
     if (schedule.kind() != job::Schedule::STEP) {
@@ -143,8 +161,11 @@ class Rules {
     }
   }
 
-  void Refuse(const std::string& key, const std::string& found, const std::string& allowed) {
-    const auto origin = origins_.find(key);
+  // `section`: where the mistake is when the key itself is nowhere.
+  void Refuse(const std::string& key, const std::string& found, const std::string& allowed,
+              const std::string& section = "") {
+    auto origin = origins_.find(key);
+    if (origin == origins_.end()) origin = origins_.find(section);
     mistakes_.Add(origin == origins_.end() ? name_ : origin->second, key, found, allowed);
   }
 
@@ -167,6 +188,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Consistency(job.consistency());
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());
+  rules.Wire(job.wire());
   rules.Limits(job.limits(), job.cluster());
 }
 

@@ -35,7 +35,8 @@ std::string FindElsewhere(const std::string& name, const Descriptor& section, co
     const std::string key = absl::StrCat(prefix, field.name());
     if (field.name() == name) return key;
     if (field.message_type() == nullptr) continue;
-    const std::string below = FindElsewhere(name, *field.message_type(), absl::StrCat(key, "."));
+    const std::string below =
+        FindElsewhere(name, *field.message_type(), absl::StrCat(key, field.is_repeated() ? "[]." : "."));
     if (!below.empty()) return below;
   }
   return "";

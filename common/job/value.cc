@@ -197,7 +197,7 @@ std::string Allowed(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_STRING:
       return "text";
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return "a section of keys";
+      return field.is_repeated() ? "a list of sections of keys" : "a section of keys";
     default:
       return AllowedNumber(field);
   }

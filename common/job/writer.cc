@@ -61,11 +61,26 @@ std::string List(const Message& message, const FieldDescriptor& field) {
   return out + "]";
 }
 
+void WriteSection(const Message& message, const std::string& indent, std::string& out);
+
+// Each item begins behind a dash, its keys one below the other.
+void WriteItems(const Message& message, const FieldDescriptor& field, const std::string& indent, std::string& out) {
+  const int count = message.GetReflection()->FieldSize(message, &field);
+  if (count == 0) out += " []";
+  out += "\n";
+  for (int i = 0; i < count; ++i) {
+    absl::StrAppend(&out, indent, "  -\n");
+    WriteSection(message.GetReflection()->GetRepeatedMessage(message, &field, i), indent + "    ", out);
+  }
+}
+
 void WriteSection(const Message& message, const std::string& indent, std::string& out) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     absl::StrAppend(&out, indent, field.name(), ":");
-    if (field.message_type() != nullptr) {
+    if (field.message_type() != nullptr && field.is_repeated()) {
+      WriteItems(message, field, indent, out);
+    } else if (field.message_type() != nullptr) {
       out += "\n";
       WriteSection(message.GetReflection()->GetMessage(message, &field), indent + "  ", out);
     } else {
@@ -101,8 +116,10 @@ void SetDefaults(Message& message) {
   const Reflection& reflection = *message.GetReflection();
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    if (field.is_repeated()) continue;
-    if (field.message_type() != nullptr) {
+    if (field.is_repeated()) {
+      const int items = field.message_type() == nullptr ? 0 : reflection.FieldSize(message, &field);
+      for (int item = 0; item < items; ++item) SetDefaults(*reflection.MutableRepeatedMessage(&message, &field, item));
+    } else if (field.message_type() != nullptr) {
       SetDefaults(*reflection.MutableMessage(&message, &field));
     } else if (!reflection.HasField(message, &field)) {
       SetDefault(message, field);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/codec/codec.h"
 #include "common/ids.h"
 #include "common/shm/segment.h"
 #include "parameter_server.pb.h"
@@ -49,6 +50,9 @@ struct PullReply {
   uint32_t queued_max = 1;
   // The peer reads chunks in the shard's segment, and says when it is done with them.
   bool shared_memory = false;
+  // Of chunks that lie within the first so many elements (those that gradients train); all others go out as fp32.
+  codec::Encoding encoding = codec::Encoding::kFp32;
+  uint64_t encoded_elements = 0;
 };
 
 // Thread-safety: none; the sequencer calls it.
@@ -77,6 +81,8 @@ struct Caller {
   uint32_t window = 1;
   // Tensors need not travel on the stream.
   bool shared_memory = false;
+  // Of pulled weights on the stream: fp32 or bf16.
+  codec::Encoding pull_encoding = codec::Encoding::kFp32;
   // Where its chunks in shared memory lie; null when it has none.
   std::shared_ptr<const shm::MappedSegment> push_segment = nullptr;
 };

@@ -36,7 +36,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
   for (const ApplyAction::Part& part : apply.parts) {
     const auto held = held_.find(part.push);
     SLACKLINE_CHECK(held != held_.end());
-    contributions.push_back({held->second.staged.bytes(), part.weight, held->second.gradient_norm});
+    contributions.push_back({held->second.staged.pieces(), part.weight, held->second.gradient_norm});
   }
   const absl::Time begin = time_.Now();
   state_.Apply(contributions, {apply.lr_scale, apply.average_rate, apply.samples});
@@ -112,7 +112,7 @@ void ShardHost::Execute(const LostAction& lost) {
 
 void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known) {
   ForgetOldest(caller);
-  const Asked asked{caller.peer, pull.id, known, caller.window, caller.shared_memory};
+  const Asked asked{caller.peer, pull.id, known, caller.window, caller.shared_memory, caller.pull_encoding};
   if (caller.reader) return Serve(asked);
   const auto member = members_.find(caller.sender);
   SLACKLINE_CHECK(member != members_.end() && member->second.peer == caller.peer);
@@ -144,8 +144,15 @@ void ShardHost::Serve(const Asked& asked) {
 
 bool ShardHost::TryServe(const Asked& asked) {
   if (!state_.seeded()) return false;
-  PullReply reply{config_.shard, asked.id,         version_,           engine_.clock_min(),
-                  nullptr,       asked.queued_max, asked.shared_memory};
+  PullReply reply;
+  reply.shard = config_.shard;
+  reply.id = asked.id;
+  reply.version = version_;
+  reply.clock_min = engine_.clock_min();
+  reply.queued_max = asked.queued_max;
+  reply.shared_memory = asked.shared_memory;
+  reply.encoding = asked.encoding;
+  reply.encoded_elements = config_.extent.trained;
   if (asked.known != version_) {
     reply.weights = Pin();
     if (reply.weights == nullptr) return false;

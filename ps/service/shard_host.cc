@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/logging.h"
+#include "common/wire_encoding.h"
 
 namespace slackline::ps {
 namespace {
@@ -111,9 +112,7 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
   }
   Arriving& arriving = found->second;
   if (arriving.fate == Fate::kStage) {
-    const absl::Status status = arriving.staged.Add(
-        {chunk.offset(), chunk.elements(), chunk.has_commit()},
-        {config_.extent.size(), chunk.has_segment_offset() ? UINT64_MAX : config_.chunk_bytes_max}, std::move(payload));
+    const absl::Status status = Stage(chunk, std::move(payload), arriving.staged);
     if (!status.ok()) {
       arriving.fate = Fate::kSwallow;
       arriving.staged = StagedPush();
@@ -124,6 +123,18 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
   Arriving complete = std::move(arriving);
   arriving_.erase(found);
   if (complete.fate != Fate::kSwallow) Commit(caller, chunk, std::move(complete));
+}
+
+absl::Status ShardHost::Stage(const wire::PushChunk& chunk, rpc::Payload payload, StagedPush& staged) const {
+  const absl::StatusOr<codec::Codec> codec = CodecFromWire(chunk.encoding());
+  if (!codec.ok()) return codec.status();
+  if (codec->encoding != codec::Encoding::kFp32 && (chunk.seed() || chunk.has_segment_offset())) {
+    return absl::InvalidArgumentError(absl::StrCat(chunk.seed() ? "initial weights" : "a chunk in shared memory",
+                                                   " as ", codec::ToString(*codec), "; allowed is fp32"));
+  }
+  return staged.Add({chunk.offset(), chunk.elements(), *codec, chunk.has_commit()},
+                    {config_.extent.size(), chunk.has_segment_offset() ? UINT64_MAX : config_.chunk_bytes_max},
+                    std::move(payload));
 }
 
 void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
@@ -201,8 +212,12 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::AdmitSeed(const Caller& caller, c
 
 void ShardHost::CommitSeed(const Caller& caller, Arriving arriving) {
   const bool take = arriving.fate == Fate::kStage && !state_.seeded();
-  // Length and values were checked as they came.
-  if (take) SLACKLINE_CHECK(state_.Seed(arriving.staged.bytes()).ok());
+  // Encoding, length and values were checked as they came.
+  if (take) {
+    ByteSegments weights;
+    for (const EncodedPiece& piece : arriving.staged.pieces()) weights.Append(piece.bytes);
+    SLACKLINE_CHECK(state_.Seed(weights).ok());
+  }
   wire::ServerItem item;
   wire::PushAnswer& answer = *item.mutable_answer();
   answer.set_shard(config_.shard.value());

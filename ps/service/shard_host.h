@@ -98,6 +98,7 @@ class ShardHost {
     std::optional<Version> known;
     uint32_t queued_max = 1;
     bool shared_memory = false;
+    codec::Encoding encoding = codec::Encoding::kFp32;
   };
   struct Blocked {
     Asked asked;
@@ -110,6 +111,7 @@ class ShardHost {
   };
 
   void Begin(const Caller& caller, const wire::PushChunk& chunk);
+  absl::Status Stage(const wire::PushChunk& chunk, rpc::Payload payload, StagedPush& staged) const;
   // What to do with the sub-push that this chunk begins; an error is for the caller.
   absl::StatusOr<Arriving> Admit(const Caller& caller, const wire::PushChunk& chunk);
   absl::StatusOr<Arriving> AdmitSeed(const Caller& caller, const wire::PushChunk& chunk);

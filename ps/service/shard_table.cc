@@ -102,12 +102,13 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
   if (hello.role() != wire::ROLE_WORKER && hello.role() != wire::ROLE_READER) {
     return absl::InvalidArgumentError(absl::StrCat("hello has role ", hello.role(), "; allowed are 1 and 2"));
   }
-  if (hello.pull_encoding() > wire::ENCODING_FP32) {
+  if (hello.pull_encoding() < 0 || hello.pull_encoding() > wire::ENCODING_BF16) {
     return absl::InvalidArgumentError(
-        absl::StrCat("hello has pull_encoding ", hello.pull_encoding(), "; allowed is 1 (fp32)"));
+        absl::StrCat("hello has pull_encoding ", hello.pull_encoding(), "; allowed are 1 (fp32) and 2 (bf16)"));
   }
   Caller caller{&peer, {WorkerId(hello.worker()), Incarnation(hello.incarnation())}, false, 1};
   caller.reader = hello.role() == wire::ROLE_READER;
+  if (hello.pull_encoding() == wire::ENCODING_BF16) caller.pull_encoding = codec::Encoding::kBf16;
   // A sub-push that waits costs staging: the job's window is the most that was planned for.
   caller.window = std::clamp<uint32_t>(hello.window(), 1, job_.wire().window());
   TakeGrant(hello.segment_token(), caller);

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/byte_segments.h"
-#include "common/ids.h"
+#include "common/codec/codec.h"
 #include "common/rpc/frame.h"
+#include "ps/shard_state.h"
 
 namespace slackline::ps {
 
@@ -52,10 +52,10 @@ class StagingBudget {
   uint64_t used_ = 0;
 };
 
-// The bytes of one sub-push, where they arrived, in order and without gaps.
+// The bytes of one sub-push, where they arrived, in order and without gaps. Each chunk has its own encoding.
 //
 // Thread-safety: none.
-// Copies:        wire -> here: 0.
+// Copies:        wire -> here: 0, but for payloads of less than kHeldBytesMin: 1.
 class StagedPush {
  public:
   struct Limits {
@@ -67,26 +67,37 @@ class StagedPush {
     // First element.
     uint64_t offset = 0;
     uint64_t elements = 0;
+    codec::Codec codec = {};
     // The sub-push ends with it.
     bool last = false;
   };
-  // A chunk costs memory beside its bytes, so that smaller ones are refused, but for the last.
+  // A chunk costs memory beside its bytes: of those with fewer elements a sub-push may have so many.
   static constexpr uint64_t kChunkElementsMin = 1024;
+  static constexpr uint32_t kSmallChunksMax = 4096;
+  // Less is copied out of the frame that it came in, whose memory it would hold.
+  static constexpr size_t kHeldBytesMin = 4096;
 
   StagedPush() = default;
   explicit StagedPush(StagingBudget::Reservation reservation) : reservation_(std::move(reservation)) {}
 
   // Appends a chunk.
-  //   kInvalidArgument  out of order, too long, too short, not whole floats, or a value is not finite; nothing
-  //                     was appended
+  //   kInvalidArgument  out of order, too long, too many short ones, another length than its elements have in its
+  //                     encoding, or values that codec::Checker refuses; nothing was appended
   absl::Status Add(const Chunk& chunk, const Limits& limits, rpc::Payload payload);
 
-  const ByteSegments& bytes() const { return bytes_; }
+  // Neighbours of one encoding are one piece where that means the same.
+  const std::vector<EncodedPiece>& pieces() const { return pieces_; }
 
  private:
+  absl::Status CheckPlace(const Chunk& chunk, const Limits& limits) const;
+  static absl::Status CheckBytes(const Chunk& chunk, const Limits& limits, const rpc::Payload& payload);
+  void Append(const Chunk& chunk, const ByteSegments& bytes);
+
   StagingBudget::Reservation reservation_;
-  std::vector<rpc::Payload> chunks_;  // keep the memory behind bytes_ alive
-  ByteSegments bytes_;
+  std::vector<rpc::Payload> chunks_;  // keep the memory behind pieces_ alive
+  std::vector<EncodedPiece> pieces_;
+  uint64_t received_ = 0;  // elements
+  uint32_t small_chunks_ = 0;
 };
 
 }  // namespace slackline::ps

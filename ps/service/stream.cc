@@ -1,10 +1,13 @@
 #include "ps/service/stream.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "common/codec/encode.h"
 #include "common/rpc/channel.h"
+#include "common/wire_encoding.h"
 
 namespace slackline::ps {
 namespace {
@@ -16,6 +19,32 @@ constexpr int kFrameItemsMax = 256;
 absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
 }
+
+// Memory for the bytes of one chunk, and what is written to it.
+class EncodedChunk {
+ public:
+  // Requires: a codec whose chunks can be put side by side.
+  EncodedChunk(const codec::Codec& codec, uint64_t elements)
+      : codec_(codec),
+        size_(codec::EncodedBytesMax(codec, elements)),
+        bytes_(std::make_shared_for_overwrite<std::byte[]>(size_)) {}
+
+  void Add(absl::Span<const float> values) {
+    used_ += codec::Encode(codec_, values, {bytes_.get() + used_, size_ - used_});
+  }
+
+  // The bytes, and says in `chunk` what they are.
+  rpc::Attachment Take(wire::PullChunk& chunk) {
+    chunk.set_encoding(EncodingToWire(codec_.encoding));
+    return {{bytes_.get(), used_}, [bytes = std::move(bytes_)] {}};
+  }
+
+ private:
+  const codec::Codec codec_;
+  const size_t size_;
+  size_t used_ = 0;
+  std::shared_ptr<std::byte[]> bytes_;  // gRPC reads it beyond this object's life
+};
 
 }  // namespace
 
@@ -171,43 +200,86 @@ grpc::ByteBuffer Stream::NextFrame() {
 rpc::Attachment Stream::NextPullItem(wire::ServerItem& item) {
   Sending& sending = pulls_.front();
   const PullReply& reply = sending.reply;
-  rpc::Attachment piece;
   if (!sending.copied.empty()) {
-    NameChunk(reply, {0, sending.copied.size()}, *item.mutable_pull());
-    Complete(reply, /*unchanged=*/false, *item.mutable_pull()->mutable_done());
-    auto values = std::make_shared<std::vector<float>>(std::move(sending.copied));
-    piece = {AsBytes(*values), [values] {}};
+    rpc::Attachment piece = CopiedItem(sending, item);
     pulls_.pop_front();
-  } else if (reply.weights == nullptr) {
+    return piece;
+  }
+  if (reply.weights == nullptr) {
     Complete(reply, /*unchanged=*/true, *item.mutable_pull_done());
     pulls_.pop_front();
-  } else {
-    const SliceView& view = reply.weights->view();
-    const size_t index = sending.next++;
-    const absl::Span<const float> values = view.chunk(index);
-    NameChunk(reply, {index * view.chunk_elements(), values.size()}, *item.mutable_pull());
-    const std::optional<uint64_t> place = reply.shared_memory ? view.chunk_offset(index) : std::nullopt;
-    if (place) {
-      item.mutable_pull()->set_segment_offset(*place);
-    } else {
-      piece = {AsBytes(values), [pinned = reply.weights] {}};
-    }
-    if (sending.next == view.chunks()) {
-      if (reply.shared_memory) Lend(reply);
-      Complete(reply, /*unchanged=*/false, *item.mutable_pull()->mutable_done());
-      pulls_.pop_front();
-    }
+    return {};
+  }
+  const SliceView& view = reply.weights->view();
+  const bool encodes = Encodes(reply, {sending.next * view.chunk_elements(), view.chunk(sending.next).size()});
+  rpc::Attachment piece = encodes ? EncodedItem(sending, item) : PlainItem(sending, item);
+  if (sending.next == view.chunks()) {
+    if (reply.shared_memory) Lend(reply);
+    Complete(reply, /*unchanged=*/false, *item.mutable_pull()->mutable_done());
+    pulls_.pop_front();
   }
   return piece;
 }
 
-void Stream::NameChunk(const PullReply& reply, const Extent& extent, wire::PullChunk& chunk) {
+bool Stream::Encodes(const PullReply& reply, const Extent& extent) {
+  return reply.encoding != codec::Encoding::kFp32 && !reply.shared_memory &&
+         extent.offset + extent.elements <= reply.encoded_elements;
+}
+
+rpc::Attachment Stream::CopiedItem(Sending& sending, wire::ServerItem& item) {
+  const Extent extent = {0, sending.copied.size()};
+  wire::PullChunk& chunk = NameChunk(sending.reply, extent, item);
+  Complete(sending.reply, /*unchanged=*/false, *chunk.mutable_done());
+  if (Encodes(sending.reply, extent)) {
+    EncodedChunk encoded({.encoding = sending.reply.encoding}, extent.elements);
+    encoded.Add(sending.copied);
+    return encoded.Take(chunk);
+  }
+  auto values = std::make_shared<std::vector<float>>(std::move(sending.copied));
+  return {AsBytes(*values), [values] {}};
+}
+
+rpc::Attachment Stream::EncodedItem(Sending& sending, wire::ServerItem& item) {
+  const PullReply& reply = sending.reply;
+  const SliceView& view = reply.weights->view();
+  // As many bytes as a chunk of fp32 has.
+  const codec::Codec codec = {.encoding = reply.encoding};
+  const uint64_t elements_max = view.chunk_elements() * sizeof(float) / codec::Granularity(codec);
+  const size_t first = sending.next;
+  Extent extent = {first * view.chunk_elements(), 0};
+  const auto fits = [&](size_t index) {
+    const uint64_t elements = extent.elements + view.chunk(index).size();
+    return elements <= elements_max && Encodes(reply, {extent.offset, elements});
+  };
+  for (; sending.next < view.chunks() && fits(sending.next); ++sending.next) {
+    extent.elements += view.chunk(sending.next).size();
+  }
+  EncodedChunk encoded(codec, extent.elements);
+  for (size_t index = first; index < sending.next; ++index) encoded.Add(view.chunk(index));
+  return encoded.Take(NameChunk(reply, extent, item));
+}
+
+rpc::Attachment Stream::PlainItem(Sending& sending, wire::ServerItem& item) {
+  const PullReply& reply = sending.reply;
+  const SliceView& view = reply.weights->view();
+  const size_t index = sending.next++;
+  const absl::Span<const float> values = view.chunk(index);
+  wire::PullChunk& chunk = NameChunk(reply, {index * view.chunk_elements(), values.size()}, item);
+  const std::optional<uint64_t> place = reply.shared_memory ? view.chunk_offset(index) : std::nullopt;
+  if (!place) return {AsBytes(values), [pinned = reply.weights] {}};
+  chunk.set_segment_offset(*place);
+  return {};
+}
+
+wire::PullChunk& Stream::NameChunk(const PullReply& reply, const Extent& extent, wire::ServerItem& item) {
+  wire::PullChunk& chunk = *item.mutable_pull();
   chunk.set_id(reply.id.value());
   chunk.set_shard(reply.shard.value());
   chunk.set_offset(extent.offset);
   chunk.set_elements(extent.elements);
   chunk.set_encoding(wire::ENCODING_FP32);
   ToWire(reply.version, *chunk.mutable_version());
+  return chunk;
 }
 
 void Stream::Complete(const PullReply& reply, bool unchanged, wire::PullDone& done) {

@@ -40,7 +40,7 @@ class StreamOwner {
 
 // Thread-safety: none; the sequencer owns it.
 // Ownership:     borrows owner, table and metrics; the owner deletes it in Finished().
-// Copies:        wire -> shard: 0; shard -> wire: 0.
+// Copies:        wire -> shard: 0; shard -> wire: 0 as fp32, 1 as bf16, encoded when its turn comes.
 // Limits:        kQueuedItemsMax small items wait for a slow reader, then it is not read from; pulls that wait are
 //                at most two a shard.
 class Stream : public Peer {
@@ -78,6 +78,11 @@ class Stream : public Peer {
     // All of a small shard, copied, so that no version is held for it.
     std::vector<float> copied;
   };
+  // Elements of a shard, one after the other in memory.
+  struct Extent {
+    uint64_t offset = 0;
+    uint64_t elements = 0;
+  };
 
   // A version that the peer reads in shared memory.
   struct Lent {
@@ -97,13 +102,15 @@ class Stream : public Peer {
   grpc::ByteBuffer NextFrame();
   // The next piece of the first pull.
   rpc::Attachment NextPullItem(wire::ServerItem& item);
-  struct Extent {
-    uint64_t offset = 0;
-    uint64_t elements = 0;
-  };
+  static rpc::Attachment CopiedItem(Sending& sending, wire::ServerItem& item);
+  // The next chunks of the slice as one of the reply's encoding.
+  static rpc::Attachment EncodedItem(Sending& sending, wire::ServerItem& item);
+  static rpc::Attachment PlainItem(Sending& sending, wire::ServerItem& item);
+  // Whether these elements go out in the reply's encoding.
+  static bool Encodes(const PullReply& reply, const Extent& extent);
   // Keeps what was served in shared memory until Release(), or until it is the oldest of too many.
   void Lend(const PullReply& reply);
-  static void NameChunk(const PullReply& reply, const Extent& extent, wire::PullChunk& chunk);
+  static wire::PullChunk& NameChunk(const PullReply& reply, const Extent& extent, wire::ServerItem& item);
   static void Complete(const PullReply& reply, bool unchanged, wire::PullDone& done);
   void FinishWhenQuiet();
 

@@ -155,6 +155,24 @@ const Refusal kRefusals[] = {
     {"FewerStreamsThanWorkers", "cluster: {workers: 3}\nlimits:\n  streams_max: 2\n",
      "j.yaml:3: limits.streams_max: found 2; allowed is at least cluster.workers (3), each has a connection to every "
      "server"},
+    {"UnknownEncoding", "wire:\n  encoding: fp8\n",
+     "j.yaml:2: wire.encoding: found 'fp8'; allowed is one of fp32, bf16, fp16, int8, and topk:F with a fraction F "
+     "above 0 and at most 1"},
+    {"TopKOfNothing", "wire: {encoding: topk:0}\n",
+     "j.yaml:1: wire.encoding: found 'topk:0'; allowed is one of fp32, bf16, fp16, int8, and topk:F with a fraction F "
+     "above 0 and at most 1"},
+    {"PulledInt8", "wire: {pull_encoding: int8}\n",
+     "j.yaml:1: wire.pull_encoding: found 'int8'; allowed is one of fp32, bf16"},
+    {"GroupsNoList", "wire:\n  groups: {match: a}\n",
+     "j.yaml:2: wire.groups: found a section of keys; allowed is a list of sections of keys: match, encoding"},
+    {"EncodingOfTheSecondGroup",
+     "wire:\n  groups:\n    - {match: a, encoding: bf16}\n    - match: b\n      encoding: x\n",
+     "j.yaml:5: wire.groups[1].encoding: found 'x'; allowed is one of fp32, bf16, fp16, int8, and topk:F with a "
+     "fraction F above 0 and at most 1"},
+    {"GroupThatMatchesNothing", "wire:\n  groups:\n    - {encoding: bf16}\n",
+     "j.yaml:3: wire.groups[0].match: found no text; allowed is names of tensors, such as \"*.bias\""},
+    {"UnknownKeyOfAGroup", "wire:\n  groups: [{match: a, codec: bf16}]\n",
+     "j.yaml:2: found the unknown key 'wire.groups[0].codec'; allowed are match, encoding"},
     {"RuleOnAFieldThatNobodySet", "cluster: {workers: 2000}\n",
      "j.yaml: limits.streams_max: found 1024; allowed is at least cluster.workers (2000), each has a connection to "
      "every server"},
@@ -220,6 +238,19 @@ TEST(JobFileOverride, ReplacesWhatTheFileSays) {
   EXPECT_EQ(job->output().folder(), "");
 }
 
+TEST(JobFileOverride, ReplacesAListOfSectionsWhole) {
+  const absl::StatusOr<job::Job> job =
+      ParseJob("wire: {groups: [{match: a, encoding: int8}, {match: b}]}", "j.yaml",
+               {"wire.encoding=topk:0.05", "wire.groups=[{match: \"*.bias\", encoding: bf16}]"});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->wire().encoding(), "topk:0.05");
+  ASSERT_EQ(job->wire().groups_size(), 1);
+  EXPECT_EQ(job->wire().groups(0).match(), "*.bias");
+  EXPECT_EQ(job->wire().groups(0).encoding(), "bf16");
+  EXPECT_EQ(MessageOf("", {"wire.groups.match=a"}),
+            "--set wire.groups.match=a: found keys below 'groups'; allowed is a list of sections of keys");
+}
+
 TEST(JobFileOverride, MistakesNameTheOverride) {
   EXPECT_EQ(MessageOf("", {"optimizer.lr=x"}),
             "--set optimizer.lr=x: optimizer.lr: found 'x'; allowed is a number from 0 to 1000");
@@ -260,6 +291,7 @@ TEST(JobFile, WhatCannotBeReadIsNotFound) {
 
 TEST(JobFile, ResolvedYamlReadsBackEqual) {
   for (const char* text : {"", kFull, "optimizer: {kind: adamw, lr: 0.0003, epsilon: 1e-12}",
+                           "wire: {encoding: topk:0.01, groups: [{match: \"*.bias\"}, {match: a, encoding: bf16}]}",
                            "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}"}) {
     const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
     ASSERT_TRUE(job.ok()) << job.status();

@@ -92,6 +92,26 @@ class Learning(EndToEnd):
                    "training.epochs=4", "optimizer.lr=0.05")
 
 
+class Encodings(EndToEnd):
+    """What is rounded away on the wire does not keep a model from learning."""
+
+    def test_int8_with_biases_as_they_are(self):
+        self.check(SMALL, 0.80, "training.epochs=10",
+                   'wire={same_host: tcp, encoding: int8, groups: [{match: "*.bias", encoding: fp32}]}')
+
+    def test_a_twentieth_of_the_gradient(self):
+        self.check(SMALL, 0.80, "training.epochs=10", "wire={same_host: tcp, encoding: \"topk:0.05\"}")
+
+    def test_bsp_with_bf16_both_ways(self):
+        self.check(SMALL, 0.80, "training.epochs=10", "consistency.mode=bsp",
+                   "wire={same_host: tcp, encoding: bf16, pull_encoding: bf16}")
+
+    def test_group_that_matches_nothing_is_told(self):
+        run = self.train(SMALL, 'wire.groups=[{match: "*.bais"}]')
+        self.assertNotEqual(run.wait(60), 0)
+        self.assertIn("which no trained tensor is called", run.diagnosis())
+
+
 class Accuracy(EndToEnd):
     """What the models reach on all 60,000 images in 5 epochs, in each mode."""
 

@@ -8,7 +8,9 @@
 #include <string>
 
 #include <grpcpp/generic/generic_stub.h>
+#include "common/codec/block_decoder.h"
 #include "common/rpc/channel.h"
+#include "common/wire_encoding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/service/awaited.h"
@@ -514,6 +516,66 @@ TEST(Exchange, AddressInUseIsAnError) {
   const auto first = *Exchange::Start(options, metrics, time);
   options.listen = "127.0.0.1:" + std::to_string(first->port());
   EXPECT_EQ(Exchange::Start(options, metrics, time).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// Shard 0 of many chunks, the last 500 elements averaged; shard 1 of a single small one.
+class PullEncodingTest : public ExchangeTest {
+ protected:
+  static constexpr uint64_t kLarge = 20000, kSmall = 500, kAveraged = 500;
+
+  void SetUp() override {
+    wire::InstallShardsRequest request = InstallRequest();
+    request.set_trained_elements(kSmall + kLarge - kAveraged);
+    request.mutable_shards(0)->set_end(kSmall);
+    request.mutable_shards(1)->set_begin(kSmall);
+    request.mutable_shards(1)->set_end(kSmall + kLarge);
+    ASSERT_TRUE(exchange_->SetIdentity({JobId(kJob), ServerId(1)}).ok());
+    ASSERT_TRUE(Install(request).ok());
+    ASSERT_TRUE(SetMembers(1, {1}).ok());
+    for (float& weight : weights_) weight = 0.1f * static_cast<float>(&weight - weights_.data());
+    alice_ = std::make_unique<TestWorker>(address_, 1, 101);
+    alice_->hello().set_pull_encoding(wire::ENCODING_BF16);
+    ASSERT_EQ(alice_->SayHello().shards_size(), 2);
+    Seed(0, 0, kSmall);
+    Seed(1, kSmall, kLarge);
+  }
+
+  void Seed(uint32_t shard, uint64_t begin, uint64_t elements) {
+    for (uint64_t offset = 0; offset < elements; offset += kChunkElements) {
+      const uint64_t size = std::min(kChunkElements, elements - offset);
+      const auto first = weights_.begin() + static_cast<ptrdiff_t>(begin + offset);
+      alice_->Write(TestWorker::PushFrame(shard, 0, offset, Floats({first, first + static_cast<ptrdiff_t>(size)}),
+                                          offset + size == elements, /*seed=*/true));
+    }
+    ASSERT_EQ(alice_->Read().answer().outcome(), wire::OUTCOME_APPLIED);
+  }
+
+  std::vector<float> weights_ = std::vector<float>(kSmall + kLarge);
+};
+
+TEST_F(PullEncodingTest, Bf16IsSentWhereItWasAskedForButNotOfAveragedElements) {
+  alice_->Write(TestWorker::PullFrame(1, 0));
+  std::vector<float> got(weights_.size(), -1);
+  uint64_t halves = 0;
+  for (int done = 0; done < 2;) {
+    const wire::ServerItem item = alice_->Read();
+    ASSERT_TRUE(item.has_pull()) << item.DebugString();
+    const wire::PullChunk& chunk = item.pull();
+    const std::string bytes = alice_->payload();
+    const absl::StatusOr<codec::Codec> codec = CodecFromWire(chunk.encoding());
+    ASSERT_TRUE(codec.ok() && codec::IsEncodedLength(*codec, chunk.elements(), bytes.size())) << item.DebugString();
+    if (codec->encoding == codec::Encoding::kBf16) halves += chunk.elements();
+    const ByteSegments segments({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+    const absl::Span<float> part =
+        absl::MakeSpan(got).subspan(chunk.shard() * kSmall + chunk.offset(), chunk.elements());
+    const float* const values = codec::BlockDecoder(*codec, segments).Next(part);
+    std::copy_n(values, part.size(), part.data());
+    done += chunk.has_done() ? 1 : 0;
+  }
+  // The chunk in which the averaged elements begin is fp32.
+  EXPECT_EQ(halves, kSmall + (kLarge - kAveraged) / kChunkElements * kChunkElements);
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], weights_[i], weights_[i] / 256) << i;
+  EXPECT_EQ(got.back(), weights_.back());
 }
 
 }  // namespace

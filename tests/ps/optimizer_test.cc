@@ -47,7 +47,9 @@ ShardState SeededShard(const OptimizerConfig& config) {
 
 void Step(int step, ShardState& shard) {
   const std::vector<float> gradient = Gradients(step);
-  const Contribution part{.bytes = Bytes(gradient), .weight = 1, .gradient_norm = Norm(gradient)};
+  const Contribution part{.pieces = {{.elements = gradient.size(), .bytes = Bytes(gradient)}},
+                          .weight = 1,
+                          .gradient_norm = Norm(gradient)};
   shard.Apply({part}, {.samples = 1});
 }
 

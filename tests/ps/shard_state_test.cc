@@ -21,7 +21,7 @@ absl::Span<const std::byte> Raw(const std::vector<float>& values) {
 }
 
 Contribution Part(const std::vector<float>& values, double weight = 1) {
-  return {.bytes = ByteSegments(Raw(values)), .weight = weight};
+  return {.pieces = {{.elements = values.size(), .bytes = ByteSegments(Raw(values))}}, .weight = weight};
 }
 
 std::vector<float> Weights(const SliceView& view) {
@@ -76,12 +76,31 @@ TEST(ShardState, EncodedPushesStepLikeTheirValues) {
     const codec::Codec codec = codec::ParseCodec(name).value();
     ShardState encoded = Shard(size, trained), plain = Shard(size, trained);
     const std::vector<std::byte> bytes_a = Encoded(codec, a), bytes_b = Encoded(codec, b);
-    encoded.Apply({{.bytes = ByteSegments(bytes_a), .weight = 0.25, .codec = codec},
-                   {.bytes = ByteSegments(bytes_b), .weight = 0.75, .codec = codec}},
+    encoded.Apply({{.pieces = {{size, codec, ByteSegments(bytes_a)}}, .weight = 0.25},
+                   {.pieces = {{size, codec, ByteSegments(bytes_b)}}, .weight = 0.75}},
                   {.samples = 4});
     plain.Apply({Part(Decoded(codec, bytes_a, size), 0.25), Part(Decoded(codec, bytes_b, size), 0.75)}, {.samples = 4});
     EXPECT_EQ(Weights(encoded.View()), Weights(plain.View())) << name;
   }
+}
+
+// Of two contributions whose pieces end in different places, within the kernel's blocks and across them.
+TEST(ShardState, PiecesMayBeCutAnywhere) {
+  const size_t size = Slice::kBlockElements + 700;
+  const std::vector<float> a = Ramp(size), b = Ramp(size, -3);
+  ShardState cut = Shard(size, size - 300), plain = Shard(size, size - 300);
+  const auto pieces = [](const std::vector<float>& values, const std::vector<size_t>& borders) {
+    Contribution part{.pieces = {}, .weight = 0.5};
+    size_t begin = 0;
+    for (const size_t end : borders) {
+      part.pieces.push_back({end - begin, {}, ByteSegments(Raw(values).subspan(4 * begin, 4 * (end - begin)))});
+      begin = end;
+    }
+    return part;
+  };
+  cut.Apply({pieces(a, {1, 2, 15, 16, 500, size}), pieces(b, {0, 3, Slice::kBlockElements + 1, size - 1, size})}, {});
+  plain.Apply({Part(a, 0.5), Part(b, 0.5)}, {});
+  EXPECT_EQ(Weights(cut.View()), Weights(plain.View()));
 }
 
 TEST(ShardState, WeightsWithALongTailOfBlocksAreSummedEverywhere) {
@@ -149,10 +168,10 @@ TEST(ShardState, StraddlingSegmentsGiveTheSameBitsAtEveryCut) {
     const std::vector<std::byte> front(raw.begin(), raw.begin() + static_cast<ptrdiff_t>(cut));
     std::vector<std::byte> back(raw.size() - cut + 1);
     std::copy(raw.begin() + static_cast<ptrdiff_t>(cut), raw.end(), back.begin() + 1);
-    Contribution part;
-    part.bytes.Append(front);
-    part.bytes.Append(absl::MakeConstSpan(back).subspan(1));
-    ASSERT_TRUE(CheckFinite(part.bytes));
+    ByteSegments bytes(front);
+    bytes.Append(absl::MakeConstSpan(back).subspan(1));
+    ASSERT_TRUE(CheckFinite(bytes));
+    const Contribution part{.pieces = {{.elements = gradient.size(), .bytes = bytes}}};
     ShardState shard = Shard(37, 30);
     shard.Apply({part}, {});
     ASSERT_EQ(Weights(shard.View()), Weights(whole.View())) << "cut at byte " << cut;

@@ -68,6 +68,9 @@ class PullWriterTest : public testing::Test {
     for (size_t i = 0; i < size; i += 3) pieces.Append({bytes + i, std::min<size_t>(3, size - i)});
     return pieces;
   }
+  absl::Status Write(uint64_t offset, const Version& version, const std::vector<float>& values) {
+    return writer_.Write({offset, values.size(), {}, version}, Pieces(values), absl::MakeSpan(shard_));
+  }
 
   const Version version_{Lineage(1), 4};
   std::vector<float> shard_ = std::vector<float>(5, 0);
@@ -76,18 +79,18 @@ class PullWriterTest : public testing::Test {
 
 TEST_F(PullWriterTest, WritesPiecesWhereTheyBelong) {
   const std::vector<float> first = {1, 2, 3}, second = {4, 5};
-  ASSERT_TRUE(writer_.Write(0, version_, Pieces(first), absl::MakeSpan(shard_)).ok());
-  ASSERT_TRUE(writer_.Write(3, version_, Pieces(second), absl::MakeSpan(shard_)).ok());
+  ASSERT_TRUE(Write(0, version_, first).ok());
+  ASSERT_TRUE(Write(3, version_, second).ok());
   EXPECT_TRUE(writer_.Finish(version_, false, 5).ok());
   EXPECT_THAT(shard_, testing::ElementsAre(1, 2, 3, 4, 5));
 }
 
 TEST_F(PullWriterTest, RefusesGapsMixturesAndShortPulls) {
   const std::vector<float> first = {1, 2, 3}, second = {4, 5};
-  ASSERT_TRUE(writer_.Write(0, version_, Pieces(first), absl::MakeSpan(shard_)).ok());
-  EXPECT_FALSE(writer_.Write(4, version_, Pieces(second), absl::MakeSpan(shard_)).ok());
-  EXPECT_FALSE(writer_.Write(3, {Lineage(1), 5}, Pieces(second), absl::MakeSpan(shard_)).ok());
-  EXPECT_FALSE(writer_.Write(3, version_, Pieces(first), absl::MakeSpan(shard_)).ok());
+  ASSERT_TRUE(Write(0, version_, first).ok());
+  EXPECT_FALSE(Write(4, version_, second).ok());
+  EXPECT_FALSE(Write(3, {Lineage(1), 5}, second).ok());
+  EXPECT_FALSE(Write(3, version_, first).ok());
   EXPECT_FALSE(writer_.Finish(version_, false, 5).ok());
   EXPECT_TRUE(writer_.Finish(version_, true, 5).ok());  // the next one: nothing has come, nothing has changed
 }

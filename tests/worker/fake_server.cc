@@ -2,12 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "common/check.h"
+#include "common/codec/encode.h"
+#include "common/wire_encoding.h"
 
 namespace slackline::worker {
+namespace {
+
+absl::Span<const std::byte> AsBytes(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+}  // namespace
 
 FakeServer::FakeServer(std::map<uint32_t, uint64_t> shards) {
   for (const auto& [shard, elements] : shards) shards_[shard].weights.resize(elements);
@@ -27,6 +35,11 @@ void FakeServer::Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
 void FakeServer::set_hook(Hook hook) {
   absl::MutexLock lock(&mutex_);
   hook_ = std::move(hook);
+}
+
+void FakeServer::DiscardNext(uint32_t shard) {
+  absl::MutexLock lock(&mutex_);
+  shards_.at(shard).discards_next = true;
 }
 
 std::vector<float> FakeServer::weights(uint32_t shard) const {
@@ -116,6 +129,7 @@ std::vector<FakeServer::Said> FakeServer::Handle(const wire::WorkerItem& item, c
 }
 
 FakeServer::Said FakeServer::Greet(const wire::Hello& hello) {
+  pull_encoding_ = hello.pull_encoding();
   wire::ServerItem item;
   wire::Welcome& welcome = *item.mutable_welcome();
   welcome.set_window(1);
@@ -137,13 +151,15 @@ std::vector<FakeServer::Said> FakeServer::Take(const wire::PushChunk& chunk, con
   Shard& shard = shards_.at(chunk.shard());
   pushed_bytes_[chunk.shard()].push_back(payload);
   if (chunk.offset() == 0) shard.staged.clear();
-  SLACKLINE_CHECK(chunk.offset() * sizeof(float) == shard.staged.size());
-  SLACKLINE_CHECK(chunk.elements() * sizeof(float) == payload.size());
-  shard.staged += payload;
+  SLACKLINE_CHECK(chunk.offset() == shard.staged.size());
+  SLACKLINE_CHECK(payload.size() <= chunk_bytes_);
+  shard.staged.resize(chunk.offset() + chunk.elements());
+  // Checks the length, and adds what the bytes say to zeros.
+  codec::ReturnToResidual(CodecFromWire(chunk.encoding()).value(), AsBytes(payload),
+                          absl::MakeSpan(shard.staged).subspan(chunk.offset()));
   if (!chunk.has_commit()) return {};
-  SLACKLINE_CHECK(shard.staged.size() == shard.weights.size() * sizeof(float));
-  std::vector<float> values(shard.weights.size());
-  std::memcpy(values.data(), shard.staged.data(), shard.staged.size());
+  const std::vector<float> values = std::exchange(shard.staged, {});
+  SLACKLINE_CHECK(values.size() == shard.weights.size());
 
   wire::ServerItem answer;
   answer.mutable_answer()->set_shard(chunk.shard());
@@ -153,6 +169,9 @@ std::vector<FakeServer::Said> FakeServer::Take(const wire::PushChunk& chunk, con
     if (shard.seeded) answer.mutable_answer()->set_outcome(wire::OUTCOME_DISCARDED);
     if (!shard.seeded) shard.weights = values;
     shard.seeded = true;
+  } else if (chunk.sequence() > shard.answered && std::exchange(shard.discards_next, false)) {
+    answer.mutable_answer()->set_outcome(wire::OUTCOME_DISCARDED);
+    shard.answered = chunk.sequence();
   } else if (chunk.sequence() > shard.answered) {
     for (size_t i = 0; i < values.size(); ++i) shard.weights[i] -= values[i];
     shard.answered = chunk.sequence();
@@ -188,8 +207,11 @@ void FakeServer::Serve(const wire::Pull& pull, std::vector<Said>& out) {
       chunk.set_offset(offset);
       chunk.set_elements(std::min(step, shard.weights.size() - offset));
       *chunk.mutable_version() = version;
-      said.payload.assign(reinterpret_cast<const char*>(shard.weights.data() + offset),
-                          chunk.elements() * sizeof(float));
+      const codec::Codec codec = CodecFromWire(pull_encoding_).value();
+      chunk.set_encoding(pull_encoding_);
+      said.payload.resize(codec::EncodedBytesMax(codec, chunk.elements()));
+      codec::Encode(codec, absl::MakeSpan(shard.weights).subspan(offset, chunk.elements()),
+                    {reinterpret_cast<std::byte*>(said.payload.data()), said.payload.size()});
     }
     wire::PullDone& done = *out.emplace_back().item.mutable_pull_done();
     done.set_id(pull.id());

@@ -35,6 +35,8 @@ class FakeServer : private wire::ParameterServer::Service {
   void set_hook(Hook hook) ABSL_LOCKS_EXCLUDED(mutex_);
   // Largest payload that Welcome allows, and that pulls are cut into.
   void set_chunk_bytes(uint32_t bytes) { chunk_bytes_ = bytes; }
+  // The next push of this shard that is complete is discarded.
+  void DiscardNext(uint32_t shard) ABSL_LOCKS_EXCLUDED(mutex_);
   // Elements' values, for the next pull.
   std::vector<float> weights(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Every item so far, in order.
@@ -51,7 +53,8 @@ class FakeServer : private wire::ParameterServer::Service {
  private:
   struct Shard {
     std::vector<float> weights;
-    std::string staged;
+    std::vector<float> staged;
+    bool discards_next = false;
     uint64_t version = 0;
     uint64_t answered = 0;
     bool seeded = false;
@@ -79,6 +82,7 @@ class FakeServer : private wire::ParameterServer::Service {
   std::vector<wire::WorkerItem> items_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, std::vector<std::string>> pushed_bytes_ ABSL_GUARDED_BY(mutex_);
   Hook hook_ ABSL_GUARDED_BY(mutex_);
+  wire::Encoding pull_encoding_ ABSL_GUARDED_BY(mutex_) = wire::ENCODING_FP32;  // of the last Hello
   uint32_t chunk_bytes_ = 1 << 20;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;

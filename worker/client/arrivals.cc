@@ -8,10 +8,10 @@ absl::Status Arrivals::Add(ArrivedChunk chunk, absl::Span<float> parameters) {
   const bool begun = !kept_.empty() && kept_.back().id == chunk.id;
   if (!parameters.empty() && !begun) {
     writing_lent_ |= chunk.lent;
-    return writer_.Write(chunk.offset, chunk.version, chunk.bytes.segments(), parameters);
+    return writer_.Write(chunk.chunk, chunk.bytes.segments(), parameters);
   }
-  if (!begun) kept_.push_back({chunk.id, chunk.version, false, false, {}});
-  if (chunk.offset == 0) kept_.back().chunks.clear();
+  if (!begun) kept_.push_back({chunk.id, chunk.chunk.version, false, false, {}});
+  if (chunk.chunk.offset == 0) kept_.back().chunks.clear();
   kept_.back().chunks.push_back(std::move(chunk));
   return absl::OkStatus();
 }
@@ -41,7 +41,7 @@ absl::Status Arrivals::WriteFinished(absl::Span<float> parameters) {
     // A later one overwrites it all.
     if (!kept_.empty() && kept_.front().finished && !kept_.front().unchanged) continue;
     for (const ArrivedChunk& chunk : kept.chunks) {
-      const absl::Status status = writer_.Write(chunk.offset, chunk.version, chunk.bytes.segments(), parameters);
+      const absl::Status status = writer_.Write(chunk.chunk, chunk.bytes.segments(), parameters);
       if (!status.ok()) return status;
     }
     const absl::Status status = writer_.Finish(kept.version, kept.unchanged, parameters.size());

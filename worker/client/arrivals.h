@@ -18,8 +18,7 @@ namespace slackline::worker {
 // A piece of a shard as it came.
 struct ArrivedChunk {
   PullId id;
-  uint64_t offset = 0;  // first element, from the beginning of the shard
-  Version version;
+  PulledChunk chunk;
   rpc::Payload bytes;
   // Lent in shared memory: the server waits to hear that it was read.
   bool lent = false;

@@ -17,6 +17,7 @@
 #include "common/ids.h"
 #include "common/shm/segment.h"
 #include "common/timeouts.h"
+#include "worker/client/push_encoder.h"
 
 namespace slackline::worker {
 
@@ -61,6 +62,10 @@ struct ClientOptions {
   // The exchange goes on between calls, in a thread of its own, which costs two hand-overs a call: for steps in flight
   // while the caller computes. Else it goes on only during calls, in the caller's thread.
   bool background = false;
+  // How pushes that travel on a stream are encoded, from the model's first element on; what no run covers is fp32.
+  std::vector<CodecRun> push_runs = {};
+  // Of pulled weights on a stream: fp32 or bf16.
+  codec::Encoding pull_encoding = codec::Encoding::kFp32;
   SameHost same_host = SameHost::kSharedMemory;
   // Where pushes lie that servers of this host read in place; others are sent by socket. May be null.
   std::shared_ptr<shm::Segment> push_segment = nullptr;

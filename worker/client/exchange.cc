@@ -59,7 +59,8 @@ Exchange::Exchange(const ClientOptions& options, const ShardMap& map, grpc::Comp
       time_(time),
       session_(map.shards.size(), options.first_clock),
       // A server speaks every notice() at least: twice that is silence.
-      watch_(map.servers, 2 * options.timeouts.notice(), options.on_notice) {
+      watch_(map.servers, 2 * options.timeouts.notice(), options.on_notice),
+      encoder_(options.push_runs) {
   for (size_t i = 0; i < map_.servers.size(); ++i) {
     const ServerInfo& info = map_.servers[i];
     Peer& peer = peers_.emplace_back();
@@ -92,7 +93,7 @@ void Exchange::Start() {
 void Exchange::BeginStep(const NewStep& step) {
   if (leaving_ || !failure_.ok()) return;
   const std::vector<Session::Send> sends = session_.BeginStep();
-  steps_.push_back({session_.sequence(), step, {}});
+  steps_.push_back({session_.sequence(), step, {}, std::vector<SentPush>(shards_.size())});
   SendAll(sends);
 }
 
@@ -132,14 +133,34 @@ void Exchange::SendAll(absl::Span<const Session::Send> sends) {
       return std::pair(a.clock, b.shard) < std::pair(b.clock, a.shard);
     });
     for (const Session::Send& send : mine) {
-      if (!send.push) continue;
-      const SubPush push = MakePush(send);
-      const std::optional<uint64_t> place =
-          peers_[i].memory_agreed ? OffsetInSegment(options_.push_segment.get(), push.values) : std::nullopt;
-      place ? AppendSharedPush(push, *place, items) : AppendPush(push, peers_[i].chunk_bytes, items);
+      if (send.push) AppendPushOf(send, peers_[i], items);
     }
     Send(peers_[i], std::move(items));
   }
+}
+
+void Exchange::AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& items) {
+  const SubPush push = MakePush(send);
+  SentPush& sent = FindStep(send.push->value())->sent[send.shard.value()];
+  const std::optional<uint64_t> place = peer.memory_agreed && sent.encoded == nullptr
+                                            ? OffsetInSegment(options_.push_segment.get(), push.values)
+                                            : std::nullopt;
+  sent.plain |= place.has_value() || !encoder_.lossy();
+  if (place) return AppendSharedPush(push, *place, items);
+  if (sent.plain) return AppendPush(push, peer.chunk_bytes, items);
+  if (sent.encoded == nullptr) {
+    sent.encoded = std::make_shared<PushEncoder::Push>(
+        encoder_.Cut(shards_[send.shard.value()].info.begin, push.values, peer.chunk_bytes));
+  }
+  AppendEncodedPush(push, encoder_, sent.encoded, items);
+}
+
+void Exchange::ForgetPush(ShardId shard, InFlight& step, bool applied) {
+  const std::shared_ptr<PushEncoder::Push> encoded = std::exchange(step.sent[shard.value()].encoded, nullptr);
+  if (encoded == nullptr) return;
+  // Usually all of it has gone out. What has not must not be encoded any more: the trainer takes its memory back.
+  peers_[shards_[shard.value()].peer].stream->DropQueuedPush(shard, step.sequence);
+  if (!applied) encoder_.Return(*encoded);
 }
 
 SubPush Exchange::MakePush(const Session::Send& send) const {
@@ -165,7 +186,7 @@ void Exchange::SendSeeds(Peer& peer) {
   for (ShardId id : peer.shards) {
     const Shard& shard = shards_[id.value()];
     if (!shard.seed_awaited) continue;
-    peer.stream->DropQueuedPush(id.value());
+    peer.stream->DropQueuedPushes(id);
     SubPush push = SeedPush(id, request_->seed.subspan(shard.info.begin, shard.info.end - shard.info.begin));
     push.loans = request_->loans;
     AppendPush(push, peer.chunk_bytes, items);
@@ -182,7 +203,7 @@ void Exchange::SayAgain(Peer& peer, absl::Span<const ShardId> shards) {
   std::vector<Session::Send> sends;
   for (ShardId id : shards) {
     // What is left of the first attempt must not mix with the second.
-    peer.stream->DropQueuedPush(id.value());
+    peer.stream->DropQueuedPushes(id);
     for (const Session::Send& send : session_.Connected(id)) sends.push_back(send);
   }
   if (request_ != nullptr && request_->kind == Request::Kind::kSeed) SendSeeds(peer);

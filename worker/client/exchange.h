@@ -19,6 +19,7 @@
 #include "worker/client/client.h"
 #include "worker/client/frames.h"
 #include "worker/client/loans.h"
+#include "worker/client/push_encoder.h"
 #include "worker/client/session.h"
 #include "worker/client/shared_memory.h"
 #include "worker/client/silence_watch.h"
@@ -94,10 +95,17 @@ class Exchange : private Stream::Owner {
     Arrivals arrivals;
     bool seed_awaited = false;
   };
+  // In what form a shard's part of a step went out first; it is repeated in the same.
+  struct SentPush {
+    bool plain = false;
+    // Until the final answer. Shared with the items that wait for their turn on a stream.
+    std::shared_ptr<PushEncoder::Push> encoded;
+  };
   struct InFlight {
     Sequence sequence;
     NewStep step;
     StepReport report;
+    std::vector<SentPush> sent;  // by shard
   };
 
   // Stream::Owner
@@ -111,8 +119,8 @@ class Exchange : private Stream::Owner {
   absl::Status OnAnswer(const wire::PushAnswer& answer);
   absl::Status OnPullChunk(const wire::PullChunk& chunk, const rpc::Payload& payload);
   // Where the chunk's bytes are: in the frame, or in shared memory.
-  static absl::StatusOr<rpc::Payload> FindBytes(const Peer& peer, const wire::PullChunk& chunk,
-                                                const rpc::Payload& payload);
+  absl::StatusOr<rpc::Payload> FindBytes(const Peer& peer, const wire::PullChunk& chunk, const codec::Codec& codec,
+                                         const rpc::Payload& payload) const;
   absl::Status OnPullDone(const wire::PullDone& done);
   void OnWaiting(size_t peer, const wire::Waiting& waiting);
   absl::Status OnRefused(Peer& peer, const wire::Refused& refused);
@@ -130,6 +138,9 @@ class Exchange : private Stream::Owner {
   void Send(Peer& peer, std::vector<Outgoing> items);
   void SayAgain(Peer& peer, absl::Span<const ShardId> shards);
   SubPush MakePush(const Session::Send& send) const;
+  void AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& items);
+  // The final answer: what was kept to be said again is let go.
+  void ForgetPush(ShardId shard, InFlight& step, bool applied);
   // The step in flight with this sequence; null when it is finished.
   InFlight* FindStep(uint64_t sequence);
   // The shard's part of the parameters that the trainer waits for; empty when it does not wait for this pull.
@@ -145,6 +156,8 @@ class Exchange : private Stream::Owner {
   const TimeSource& time_;
   Session session_;
   SilenceWatch watch_;
+  // Before peers_, whose queues borrow it.
+  PushEncoder encoder_;
   std::vector<Peer> peers_;
   std::vector<Shard> shards_;
   std::deque<InFlight> steps_;  // oldest first

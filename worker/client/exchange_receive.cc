@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel.h"
 #include "common/shm/host.h"
+#include "common/wire_encoding.h"
 #include "worker/client/exchange.h"
 
 namespace slackline::worker {
@@ -77,7 +78,7 @@ wire::Hello Exchange::MakeHello(Stream& stream) {
   hello.set_incarnation(options_.incarnation.value());
   hello.set_first_clock(options_.first_clock.value());
   hello.set_clock(session_.clock().value());
-  hello.set_pull_encoding(wire::ENCODING_FP32);
+  hello.set_pull_encoding(EncodingToWire(options_.pull_encoding));
   hello.set_window(options_.window);
   for (ShardId id : peers_[stream.index()].shards) {
     wire::ShardClock& shard = *hello.add_shards();
@@ -88,9 +89,10 @@ wire::Hello Exchange::MakeHello(Stream& stream) {
 }
 
 absl::Status Exchange::CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const {
-  if (welcome.chunk_bytes_max() < sizeof(float)) {
+  const uint64_t least = encoder_.lossy() ? codec::kInt8BlockBytes : sizeof(float);
+  if (welcome.chunk_bytes_max() < least) {
     return absl::InternalError(
-        absl::StrCat("takes chunks of ", welcome.chunk_bytes_max(), " bytes; at least ", sizeof(float), " are needed"));
+        absl::StrCat("takes chunks of ", welcome.chunk_bytes_max(), " bytes; at least ", least, " are needed"));
   }
   for (ShardId id : peer.shards) {
     const bool held = std::any_of(welcome.shards().begin(), welcome.shards().end(),
@@ -184,6 +186,7 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
   if (!first.ok()) return first.status();
   InFlight* const step = FindStep(answer.sequence());
   if (!*first || step == nullptr) return absl::OkStatus();
+  ForgetPush(id, *step, applied);
   StepReport& report = step->report;
   ++(applied ? report.shards_applied : report.shards_discarded);
   if (applied) {
@@ -198,23 +201,36 @@ absl::Status Exchange::OnPullChunk(const wire::PullChunk& chunk, const rpc::Payl
   const std::optional<Clock64> clock = session_.Awaits(id, PullId(chunk.id()));
   if (!clock) return absl::OkStatus();  // of a pull that was asked for again since
   Shard& shard = shards_[id.value()];
-  const absl::StatusOr<rpc::Payload> bytes = FindBytes(peers_[shard.peer], chunk, payload);
-  const absl::Status status = bytes.ok()
-                                  ? shard.arrivals.Add({PullId(chunk.id()), chunk.offset(), FromWire(chunk.version()),
-                                                        *bytes, chunk.has_segment_offset()},
-                                                       PulledPart(shard, *clock))
-                                  : bytes.status();
+  const auto add = [&]() -> absl::Status {
+    const absl::StatusOr<codec::Codec> codec = CodecFromWire(chunk.encoding());
+    if (!codec.ok()) return codec.status();
+    const absl::StatusOr<rpc::Payload> bytes = FindBytes(peers_[shard.peer], chunk, *codec, payload);
+    if (!bytes.ok()) return bytes.status();
+    return shard.arrivals.Add({PullId(chunk.id()),
+                               {chunk.offset(), chunk.elements(), *codec, FromWire(chunk.version())},
+                               *bytes,
+                               chunk.has_segment_offset()},
+                              PulledPart(shard, *clock));
+  };
+  const absl::Status status = add();
   return status.ok() ? status : Named(absl::StrCat("shard ", id.value()), status);
 }
 
 absl::StatusOr<rpc::Payload> Exchange::FindBytes(const Peer& peer, const wire::PullChunk& chunk,
-                                                 const rpc::Payload& payload) {
+                                                 const codec::Codec& codec, const rpc::Payload& payload) const {
+  const bool plain = codec.encoding == codec::Encoding::kFp32;
+  if (!plain && (codec.encoding != options_.pull_encoding || chunk.has_segment_offset())) {
+    return absl::InternalError(absl::StrCat("a chunk as ", codec::ToString(codec), ", which was not asked for"));
+  }
   if (chunk.has_segment_offset()) {
     if (peer.memory == nullptr) return absl::InternalError("a chunk in shared memory, which was not agreed on");
     return peer.memory->Find(ShardId(chunk.shard()), chunk.segment_offset(), chunk.elements());
   }
-  if (chunk.elements() * sizeof(float) == payload.size()) return payload;
-  return absl::InternalError(absl::StrCat("a chunk of ", chunk.elements(), " elements has ", payload.size(), " bytes"));
+  if (chunk.elements() <= map_.elements && codec::IsEncodedLength(codec, chunk.elements(), payload.size())) {
+    return payload;
+  }
+  return absl::InternalError(absl::StrCat("a chunk of ", chunk.elements(), " elements as ", codec::ToString(codec),
+                                          " has ", payload.size(), " bytes"));
 }
 
 absl::Status Exchange::OnPullDone(const wire::PullDone& done) {

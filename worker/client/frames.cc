@@ -2,12 +2,18 @@
 
 #include <algorithm>
 
+#include "common/wire_encoding.h"
+
 namespace slackline::worker {
 namespace {
 
 void SetWire(const Version& version, wire::Version& out) {
   out.set_lineage(version.lineage.value());
   out.set_number(version.number);
+}
+
+absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
 }
 
 }  // namespace
@@ -19,7 +25,7 @@ void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>
     const auto piece = push.values.subspan(offset, chunk_elements);
     Outgoing& outgoing = items.emplace_back();
     outgoing.loans = push.loans;
-    outgoing.payload = {reinterpret_cast<const std::byte*>(piece.data()), piece.size() * sizeof(float)};
+    outgoing.payload = AsBytes(piece);
     outgoing.bytes = outgoing.payload.size();
     wire::PushChunk& chunk = *outgoing.item.mutable_push();
     chunk = push.first;
@@ -29,6 +35,29 @@ void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>
     offset += piece.size();
     if (offset == push.values.size()) *chunk.mutable_commit() = push.trailer;
   } while (offset < push.values.size());
+}
+
+void AppendEncodedPush(const SubPush& push, PushEncoder& encoder, const std::shared_ptr<PushEncoder::Push>& encoded,
+                       std::vector<Outgoing>& items) {
+  for (size_t i = 0; i < encoded->chunks().size(); ++i) {
+    const PushEncoder::Push::Chunk& piece = encoded->chunks()[i];
+    Outgoing& outgoing = items.emplace_back();
+    if (piece.run.lossy()) {
+      outgoing.encode = [&encoder, encoded, i]() -> rpc::Attachment {
+        const PushEncoder::Push::Chunk& made = encoder.Encode(*encoded, i);
+        return {{made.bytes.get(), made.size}, [bytes = made.bytes] {}};
+      };
+    } else {
+      outgoing.loans = push.loans;
+      outgoing.payload = AsBytes(encoded->values(i));
+    }
+    wire::PushChunk& chunk = *outgoing.item.mutable_push();
+    chunk = push.first;
+    chunk.set_offset(piece.offset);
+    chunk.set_elements(piece.elements);
+    chunk.set_encoding(EncodingToWire(piece.run.codec.encoding));
+  }
+  *items.back().item.mutable_push()->mutable_commit() = push.trailer;
 }
 
 void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items) {

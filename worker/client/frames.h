@@ -3,13 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/rpc/frame.h"
 #include "parameter_server.pb.h"
 #include "worker/client/client.h"
 #include "worker/client/loans.h"
+#include "worker/client/push_encoder.h"
 #include "worker/client/session.h"
 
 namespace slackline::worker {
@@ -19,6 +22,8 @@ struct Outgoing {
   wire::WorkerItem item;
   absl::Span<const std::byte> payload;
   std::shared_ptr<Loans> loans;
+  // Makes the payload, with an owner of its own, when the item's turn comes. Null where it is there already.
+  std::function<rpc::Attachment()> encode;
   // What the server has to work on for it, in shared memory too: small items travel together, large ones alone, so that
   // one is answered while the next is on its way.
   uint64_t bytes = 0;
@@ -35,6 +40,10 @@ struct SubPush {
 
 // Appends the chunks of `push`, each at most `chunk_bytes` long; what fits into one chunk is one item.
 void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& items);
+
+// The same for a push whose chunks are encoded. Shares `encoded`, and borrows the encoder.
+void AppendEncodedPush(const SubPush& push, PushEncoder& encoder, const std::shared_ptr<PushEncoder::Push>& encoded,
+                       std::vector<Outgoing>& items);
 
 // The same for a push whose values lie in the push segment, `offset` bytes from its beginning: one item, no payload.
 void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items);

@@ -3,28 +3,36 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/codec/block_decoder.h"
 
 namespace slackline::worker {
 
-absl::Status PullWriter::Write(uint64_t offset, Version version, const ByteSegments& bytes, absl::Span<float> shard) {
-  if (offset == 0) {
+absl::Status PullWriter::Write(const PulledChunk& chunk, const ByteSegments& bytes, absl::Span<float> shard) {
+  if (chunk.offset == 0) {
     received_ = 0;
-    version_ = version;
+    version_ = chunk.version;
   }
-  if (offset != received_) {
-    return absl::InternalError(absl::StrCat("a chunk at element ", offset, " where element ", received_, " is next"));
-  }
-  if (version != version_) {
+  if (chunk.offset != received_) {
     return absl::InternalError(
-        absl::StrCat("a chunk of version ", ToString(version), " in a pull of version ", ToString(version_)));
+        absl::StrCat("a chunk at element ", chunk.offset, " where element ", received_, " is next"));
   }
-  const uint64_t elements = bytes.size() / sizeof(float);
-  if (bytes.size() % sizeof(float) != 0 || elements > shard.size() - offset) {
-    return absl::InternalError(absl::StrCat("a chunk of ", bytes.size(), " bytes at element ", offset,
-                                            " of a shard of ", shard.size(), " elements"));
+  if (chunk.version != version_) {
+    return absl::InternalError(
+        absl::StrCat("a chunk of version ", ToString(chunk.version), " in a pull of version ", ToString(version_)));
   }
-  ByteReader(bytes).Read(shard.data() + offset, bytes.size());
-  received_ += elements;
+  if (chunk.elements > shard.size() - chunk.offset ||
+      !codec::IsEncodedLength(chunk.codec, chunk.elements, bytes.size())) {
+    return absl::InternalError(absl::StrCat("a chunk of ", chunk.elements, " elements and ", bytes.size(),
+                                            " bytes at element ", chunk.offset, " of a shard of ", shard.size(),
+                                            " elements"));
+  }
+  const absl::Span<float> part = shard.subspan(chunk.offset, chunk.elements);
+  if (chunk.codec.encoding == codec::Encoding::kFp32) {
+    ByteReader(bytes).Read(part.data(), bytes.size());
+  } else {
+    codec::BlockDecoder(chunk.codec, bytes).Next(part);
+  }
+  received_ += chunk.elements;
   return absl::OkStatus();
 }
 

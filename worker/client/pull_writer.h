@@ -6,19 +6,29 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/byte_segments.h"
+#include "common/codec/codec.h"
 #include "common/ids.h"
 
 namespace slackline::worker {
 
-// Copies: received slices -> parameters: 1.
+// A piece of a shard's weights, but for its bytes.
+struct PulledChunk {
+  uint64_t offset = 0;  // first element, from the beginning of the shard
+  uint64_t elements = 0;
+  codec::Codec codec = {};
+  Version version;
+};
+
+// Copies: received slices -> parameters: 1, decoded on the way.
 //
 // Thread-safety: none.
 class PullWriter {
  public:
-  // Writes `bytes` at element `offset` of `shard` (the shard's part of the parameters). A chunk at offset 0 begins
-  // anew, since a pull that was said again may be served again.
-  //   kInternal  out of order, beyond the shard, not whole elements, or of another version than the chunk before
-  absl::Status Write(uint64_t offset, Version version, const ByteSegments& bytes, absl::Span<float> shard);
+  // Writes the chunk's values into `shard` (the shard's part of the parameters). A chunk at offset 0 begins anew, since
+  // a pull that was said again may be served again.
+  //   kInternal  out of order, beyond the shard, another length than its elements have, or of another version than the
+  //              chunk before
+  absl::Status Write(const PulledChunk& chunk, const ByteSegments& bytes, absl::Span<float> shard);
 
   // The pull is complete: all of the shard has arrived, or nothing did and it is `unchanged`.
   //   kInternal  elements are missing, or came of another version

@@ -1,5 +1,6 @@
 #include "worker/client/stream.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -134,11 +135,13 @@ void Stream::WriteQueued() {
   uint64_t bytes = 0;
   while (!outgoing_.empty() && bytes < kGatherBytes && frame.items_size() < kFrameItemsMax) {
     Outgoing& next = outgoing_.front();
+    rpc::Attachment piece = next.encode ? next.encode() : rpc::Attachment{next.payload, nullptr};
+    if (!next.payload.empty()) piece.release = next.loans->Lend();
     wire::WorkerItem& item = *frame.add_items();
     item.Swap(&next.item);
-    item.set_payload_bytes(static_cast<uint32_t>(next.payload.size()));
-    bytes += next.bytes;
-    if (!next.payload.empty()) pieces.push_back({next.payload, next.loans->Lend()});
+    item.set_payload_bytes(static_cast<uint32_t>(piece.bytes.size()));
+    bytes += std::max<uint64_t>(next.bytes, piece.bytes.size());
+    if (!piece.bytes.empty()) pieces.push_back(std::move(piece));
     outgoing_.pop_front();
   }
   grpc::WriteOptions options;
@@ -155,9 +158,17 @@ void Stream::WriteDone(bool ok) {
   EndAttemptIfQuiet();
 }
 
-void Stream::DropQueuedPush(uint32_t shard) {
-  std::erase_if(outgoing_,
-                [=](const Outgoing& next) { return next.item.has_push() && next.item.push().shard() == shard; });
+void Stream::DropQueuedPushes(ShardId shard) {
+  std::erase_if(outgoing_, [=](const Outgoing& next) {
+    return next.item.has_push() && next.item.push().shard() == shard.value();
+  });
+}
+
+void Stream::DropQueuedPush(ShardId shard, Sequence sequence) {
+  std::erase_if(outgoing_, [=](const Outgoing& next) {
+    return next.item.has_push() && next.item.push().shard() == shard.value() &&
+           next.item.push().sequence() == sequence.value();
+  });
 }
 
 void Stream::Break(const absl::Status& why) {

@@ -68,8 +68,9 @@ class Stream {
   // Queues items. Their payloads must stay as they are until the loans are back.
   // Requires: open().
   void Send(std::vector<Outgoing> items);
-  // Forgets the chunks for this shard that wait in the queue.
-  void DropQueuedPush(uint32_t shard);
+  // Forgets the chunks for this shard that wait in the queue; those of one sub-push only.
+  void DropQueuedPushes(ShardId shard);
+  void DropQueuedPush(ShardId shard, Sequence sequence);
   // Tries again when the back-off is over, which is at retry_at().
   void Tick(absl::Time now);
   absl::Time retry_at() const { return retry_at_; }
