@@ -94,7 +94,7 @@ def pair(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/release", help="folder with bin/ (default: %(default)s)")
-    parser.add_argument("--model", choices=["mlp", "cnn"], default="cnn")
+    parser.add_argument("--model", choices=["mlp", "cnn", "resnet18"], default="cnn")
     parser.add_argument("--order", choices=["textbook", "tuned"], default="tuned",
                         help="the plain loop's kernels; tuned are those of the worker (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=64)

@@ -16,6 +16,7 @@
 #include <functional>
 #include <iostream>
 
+#include "bench/plain/networks.h"
 #include "common/check.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetcher.h"
@@ -41,37 +42,6 @@ struct Options {
 // One step on one batch; returns its loss.
 using StepFunction = std::function<double(Batch&)>;
 
-// The networks of the default job file, both in one class: without convolutions it is the mlp.
-class PlainNetwork : public torch::nn::Module {
- public:
-  PlainNetwork(bool convolutions, bool tuned) : tuned_(tuned) {
-    if (convolutions) {
-      conv1_ = register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 32, 3).padding(1)));
-      conv2_ = register_module("conv2", torch::nn::Conv2d(torch::nn::Conv2dOptions(32, 64, 3).padding(1)));
-    }
-    const int64_t inputs = convolutions ? 64 * 7 * 7 : 28 * 28, hidden = convolutions ? 128 : 192;
-    fc1_ = register_module("fc1", torch::nn::Linear(inputs, hidden));
-    fc2_ = register_module("fc2", torch::nn::Linear(hidden, 10));
-  }
-
-  torch::Tensor forward(torch::Tensor x) {
-    if (conv1_) x = Pool(conv2_->forward(Pool(conv1_->forward(x))));
-    x = fc1_->forward(x.flatten(1));
-    return fc2_->forward(tuned_ ? x.relu_() : x.relu());
-  }
-
-  bool tuned() const { return tuned_; }
-
- private:
-  torch::Tensor Pool(const torch::Tensor& x) const {
-    return tuned_ ? torch::max_pool2d(x, 2).relu_() : torch::max_pool2d(torch::relu(x), 2);
-  }
-
-  const bool tuned_;
-  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
-  torch::nn::Linear fc1_{nullptr}, fc2_{nullptr};
-};
-
 torch::Tensor ImagesOf(Batch& batch, bool channels_last) {
   const auto count = static_cast<int64_t>(batch.size());
   const std::vector<int64_t> shape = {count, 1, 28, 28};
@@ -81,25 +51,29 @@ torch::Tensor ImagesOf(Batch& batch, bool channels_last) {
 
 StepFunction PlainStep(const Options& options) {
   torch::manual_seed(1);
-  auto network = std::make_shared<PlainNetwork>(options.model == "cnn", options.order == "tuned");
+  const bool tuned = options.order == "tuned";
+  const auto network = bench::MakePlainNetwork(options.model, tuned ? bench::Order::kTuned : bench::Order::kTextbook);
   auto sgd = std::make_shared<torch::optim::SGD>(network->parameters(), torch::optim::SGDOptions(options.lr));
-  return [network, sgd](Batch& batch) {
+  return [network, sgd, tuned](Batch& batch) {
     const torch::Tensor labels =
         torch::from_blob(batch.labels.data(), {static_cast<int64_t>(batch.size())}, torch::kLong);
     sgd->zero_grad();
-    const torch::Tensor loss = torch::cross_entropy_loss(network->forward(ImagesOf(batch, network->tuned())), labels);
+    const torch::Tensor loss = torch::cross_entropy_loss(network->forward(ImagesOf(batch, tuned)), labels);
     loss.backward();
     sgd->step();
     return loss.item<double>();
   };
 }
 
+// With the widths of the default job file.
+ModelSpec SpecOf(const std::string& model) {
+  if (model == "resnet18") return {.kind = ModelKind::kResnet18, .hidden = {}, .filters = {}};
+  if (model == "cnn") return {.kind = ModelKind::kCnn, .hidden = {128}, .filters = {32, 64}};
+  return {.kind = ModelKind::kMlp, .hidden = {192}, .filters = {}};
+}
+
 StepFunction ModelStep(const Options& options) {
-  ModelSpec spec;
-  spec.kind = options.model == "cnn" ? ModelKind::kCnn : ModelKind::kMlp;
-  spec.hidden = {options.model == "cnn" ? 128u : 192u};
-  if (options.model == "cnn") spec.filters = {32, 64};
-  const std::shared_ptr<Model> model = *Model::Create(spec, 1);
+  const std::shared_ptr<Model> model = *Model::Create(SpecOf(options.model), 1);
   const auto lr = static_cast<float>(options.lr);
   return [model, lr](Batch& batch) {
     const absl::StatusOr<StepResult> result = model->Step({.images = batch.images, .labels = batch.labels});
@@ -159,7 +133,7 @@ Measured Run(const Options& options, const Dataset& data, const StepFunction& st
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Trains Fashion-MNIST in one process and prints the samples per second.");
-  app.add_option("--model", options.model)->check(CLI::IsMember({"mlp", "cnn"}))->capture_default_str();
+  app.add_option("--model", options.model)->check(CLI::IsMember({"mlp", "cnn", "resnet18"}))->capture_default_str();
   app.add_option("--loop", options.loop)->check(CLI::IsMember({"plain", "model"}))->capture_default_str();
   app.add_option("--order", options.order)->check(CLI::IsMember({"textbook", "tuned"}))->capture_default_str();
   app.add_option("--data", options.data, "folder of the IDX files")->capture_default_str();

@@ -73,8 +73,8 @@ job::Job Resolve(const job::Job& job) {
   job::Job resolved = job;
   job_file::SetDefaults(resolved);
   job::Model& model = *resolved.mutable_model();
-  const bool cnn = model.kind() == job::Model::CNN;
-  if (model.hidden_size() == 0) model.add_hidden(cnn ? 128 : 192);
+  const bool mlp = model.kind() == job::Model::MLP, cnn = model.kind() == job::Model::CNN;
+  if ((mlp || cnn) && model.hidden_size() == 0) model.add_hidden(cnn ? 128 : 192);
   if (cnn && model.filters_size() == 0) {
     model.add_filters(32);
     model.add_filters(64);

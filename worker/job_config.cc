@@ -15,14 +15,20 @@ std::vector<uint32_t> OrElse(const google::protobuf::RepeatedField<uint32_t>& va
 ModelSpec MakeModelSpec(const job::Model& model) {
   ModelSpec spec;
   spec.classes = model.classes();
-  if (model.kind() == job::Model::CNN) {
-    spec.kind = ModelKind::kCnn;
-    spec.hidden = OrElse(model.hidden(), {128});
-    spec.filters = OrElse(model.filters(), {32, 64});
-    spec.batch_norm = model.batch_norm();
-  } else {
-    spec.kind = ModelKind::kMlp;
-    spec.hidden = OrElse(model.hidden(), {192});
+  switch (model.kind()) {
+    case job::Model::MLP:
+      spec.kind = ModelKind::kMlp;
+      spec.hidden = OrElse(model.hidden(), {192});
+      break;
+    case job::Model::CNN:
+      spec.kind = ModelKind::kCnn;
+      spec.hidden = OrElse(model.hidden(), {128});
+      spec.filters = OrElse(model.filters(), {32, 64});
+      spec.batch_norm = model.batch_norm();
+      break;
+    case job::Model::RESNET18:
+      spec.kind = ModelKind::kResnet18;
+      break;
   }
   return spec;
 }

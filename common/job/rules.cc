@@ -49,9 +49,13 @@ class Rules {
       : name_(name), origins_(origins), mistakes_(mistakes) {}
 
   void Model(const job::Model& model) {
-    if (model.kind() == job::Model::MLP) {
-      NeedsOther(model, "model.filters", "model.kind: cnn", "mlp");
-      NeedsOther(model, "model.batch_norm", "model.kind: cnn", "mlp");
+    const std::string kind = EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind()));
+    if (model.kind() != job::Model::MLP && model.kind() != job::Model::CNN) {
+      NeedsOther(model, "model.hidden", "model.kind: mlp or cnn", kind);
+    }
+    if (model.kind() != job::Model::CNN) {
+      NeedsOther(model, "model.filters", "model.kind: cnn", kind);
+      NeedsOther(model, "model.batch_norm", "model.kind: cnn", kind);
     } else if (model.filters_size() != 0 && model.filters_size() != 2) {
       Refuse("model.filters", Count(model.filters_size(), "item"), "exactly two, one for each convolution");
     }

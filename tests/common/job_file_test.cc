@@ -136,6 +136,12 @@ const Refusal kRefusals[] = {
     {"BatchNormWithMlp", "model:\n  batch_norm: true\n",
      "j.yaml:2: model.batch_norm: found a value together with mlp; allowed is only with model.kind: cnn "
      "(add --set model.batch_norm=false to take the default back)"},
+    {"HiddenWithResnet", "model:\n  kind: resnet18\n  hidden: [64]\n",
+     "j.yaml:3: model.hidden: found a value together with resnet18; allowed is only with model.kind: mlp or cnn "
+     "(add --set model.hidden=[] to take the default back)"},
+    {"BatchNormWithResnet", "model:\n  kind: resnet18\n  batch_norm: true\n",
+     "j.yaml:3: model.batch_norm: found a value together with resnet18; allowed is only with model.kind: cnn "
+     "(add --set model.batch_norm=false to take the default back)"},
     {"UnknownDevice", "worker:\n  devices: [cuda]\n", "j.yaml:2: worker.devices: found 'cuda'; allowed is cpu"},
     {"MoreDevicesThanSamples", "worker:\n  devices: [cpu, cpu]\ntraining: {batch_size: 1}\n",
      "j.yaml:2: worker.devices: found 2 devices; allowed is at most training.batch_size (1), each gets a part of the "
@@ -309,6 +315,9 @@ TEST(JobFile, ResolveNamesTheLayers) {
   EXPECT_THAT(cnn.model().hidden(), ::testing::ElementsAre(128));
   EXPECT_THAT(cnn.model().filters(), ::testing::ElementsAre(32, 64));
   EXPECT_THAT(cnn.worker().devices(), ::testing::ElementsAre("cpu"));
+  const job::Job resnet = Resolve(*ParseJob("model: {kind: resnet18}", "j"));
+  EXPECT_THAT(resnet.model().hidden(), ::testing::IsEmpty());
+  EXPECT_THAT(resnet.model().filters(), ::testing::IsEmpty());
 }
 
 TEST(Fingerprint, IsTheSameInEveryProcess) {

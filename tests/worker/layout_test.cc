@@ -52,6 +52,37 @@ TEST(Layout, BuffersFollowAllThatIsTrained) {
   EXPECT_EQ(layout->elements, 186u);
 }
 
+// The numbers are torchvision's: 11,689,512 parameters with 1000 classes and 3 channels.
+TEST(Layout, Resnet18IsTorchvisions) {
+  const ModelSpec spec{.kind = ModelKind::kResnet18,
+                       .hidden = {},
+                       .filters = {},
+                       .classes = 1000,
+                       .channels = 3,
+                       .height = 224,
+                       .width = 224};
+  const absl::StatusOr<Layout> layout = MakeLayout(spec);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->trained_elements, 11'689'512u);
+  EXPECT_EQ(layout->elements, 11'689'512u + 2 * 4'800);
+  EXPECT_EQ(layout->tensors.size(), 102u);
+  const std::string names = Names(*layout);
+  EXPECT_THAT(names, ::testing::StartsWith("conv1.weight[64,3,7,7]@0 bn1.weight[64]@9408 bn1.bias[64]@9472 "
+                                           "layer1.0.conv1.weight[64,64,3,3]@9536 "));
+  EXPECT_THAT(names, HasSubstr(" layer2.0.bn2.bias[128]@379072 layer2.0.downsample.0.weight[128,64,1,1]@379200 "
+                               "layer2.0.downsample.1.weight[128]@387392 layer2.0.downsample.1.bias[128]@387520 "
+                               "layer2.1.conv1.weight[128,128,3,3]@387648 "));
+  EXPECT_THAT(names, HasSubstr(" fc.weight[1000,512]@11176512 fc.bias[1000]@11688512 bn1.running_mean[64]@11689512! "));
+  EXPECT_THAT(names, ::testing::EndsWith(" layer4.1.bn2.running_var[512]@11698600!"));
+}
+
+TEST(Layout, ResnetTakesGreyAndColouredImagesOfAnySize) {
+  ModelSpec spec{.kind = ModelKind::kResnet18, .hidden = {}, .filters = {}, .channels = 1, .height = 1, .width = 1};
+  EXPECT_TRUE(MakeLayout(spec).ok());
+  spec.channels = 2;
+  EXPECT_THAT(std::string(MakeLayout(spec).status().message()), HasSubstr("images of 2 x 1 x 1 do not fit"));
+}
+
 TEST(Layout, WhatCannotBeBuiltIsRefusedWithTheReason) {
   const auto refusal = [](auto&& change) {
     ModelSpec spec = SmallCnn();

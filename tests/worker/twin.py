@@ -26,6 +26,8 @@ except ImportError as error:
 
 # Of the default job file.
 MEAN, DEVIATION = 0.286, 0.353
+# As twin_models.cc has it.
+PUSHED_IMAGES = 8
 
 
 class Mlp(nn.Module):
@@ -67,8 +69,54 @@ class Cnn(nn.Module):
         return self.get_submodule(f"fc{self.linears}")(x)
 
 
+class Block(nn.Module):
+    """F(x) + x of He et al. 2016, figure 2, with two convolutions; layers are made in torchvision's order."""
+
+    def __init__(self, inputs, outputs, stride):
+        downsample = None
+        if stride != 1 or inputs != outputs:
+            downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = downsample
+
+    def forward(self, x):
+        residual = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(residual + (x if self.downsample is None else self.downsample(x)))
+
+
+class Resnet(nn.Module):
+    """He et al. 2016, table 1, with basic blocks and projections where the shape changes (option B)."""
+
+    def __init__(self, blocks, channels, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        inputs = 64
+        for i, count in enumerate(blocks):
+            outputs = 64 * 2**i
+            rows = [Block(inputs if j == 0 else outputs, outputs, 2 if i > 0 and j == 0 else 1) for j in range(count)]
+            self.add_module(f"layer{i + 1}", nn.Sequential(*rows))
+            inputs = outputs
+        self.fc = nn.Linear(inputs, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 3, stride=2, padding=1)
+        for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = layer(x)
+        return self.fc(x.mean((2, 3)))
+
+
 def make_twin(kind, state):
     """Only the widths are taken from the file; load_state_dict(strict=True) judges the names and the rest."""
+    if kind == "resnet18":
+        return Resnet([2, 2, 2, 2], state["conv1.weight"].shape[1], state["fc.weight"].shape[0])
     linears = [state[f"fc{i}.weight"] for i in range(1, 100) if f"fc{i}.weight" in state]
     hidden, classes = [w.shape[0] for w in linears[:-1]], linears[-1].shape[0]
     if kind == "mlp":
@@ -91,9 +139,9 @@ def read_idx(folder, name):
     return torch.from_numpy(numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * len(shape)).reshape(shape).copy())
 
 
-def read_images(folder, mean, deviation):
-    images = read_idx(folder, "t10k-images-idx3-ubyte").unsqueeze(1).float()
-    return (images / 255 - mean) / deviation, read_idx(folder, "t10k-labels-idx1-ubyte").long()
+def read_images(folder, mean, deviation, part="t10k"):
+    images = read_idx(folder, f"{part}-images-idx3-ubyte").unsqueeze(1).float()
+    return (images / 255 - mean) / deviation, read_idx(folder, f"{part}-labels-idx1-ubyte").long()
 
 
 @torch.no_grad()
@@ -101,6 +149,7 @@ def evaluate(twin, images, labels):
     logits = torch.cat([twin(part) for part in images.split(1000)])
     predictions = logits.argmax(1)
     return {
+        "log_probabilities": logits.log_softmax(1),
         "predictions": predictions,
         "accuracy": (predictions == labels).double().mean().item(),
         "loss": nn.functional.cross_entropy(logits.double(), labels).item(),
@@ -118,6 +167,30 @@ def run_evaluate(options):
     return 1
 
 
+def close(found, expected):
+    return torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def push_differences(folder, name, kind):
+    """Gradients and new buffers, of one step on the training images."""
+    twin = load_twin(kind, f"{folder}/{name}.safetensors").train()
+    images, labels = read_images(folder, MEAN, DEVIATION, "train")
+    images, labels = images[:PUSHED_IMAGES], labels[:PUSHED_IMAGES]
+    # Slackline's order in memory, and so the order of its sums. A value that is rounded to the other side of ReLU's corner
+    # moves the gradient by far more than rounding; hence also the few images.
+    count, channels, height, width = images.shape
+    images = images.as_strided(images.shape, (channels * height * width, 1, channels * width, channels))
+    nn.functional.cross_entropy(twin(images), labels).backward()
+    pushed = load_file(f"{folder}/{name}-push.safetensors")
+    for key, value in [*((k, p.grad) for k, p in twin.named_parameters()), *twin.named_buffers()]:
+        if key.endswith("num_batches_tracked"):
+            continue
+        error = (pushed[key] - value).abs().max().item()
+        # A bias before batch normalisation has no gradient but rounding.
+        if error > 1e-5 * value.abs().max().item() + 1e-6:
+            yield f"what is pushed of {key}, by {error:.2g}"
+
+
 def differences(folder, name, expected):
     """What the twin sees differently from Slackline."""
     images, labels = read_images(folder, MEAN, DEVIATION)
@@ -126,6 +199,10 @@ def differences(folder, name, expected):
     # Two classes within rounding of each other may come out either way.
     if (wrong & (result["margin"] > 1e-4)).any():
         yield f"{int(wrong.sum())} predictions"
+    outputs = torch.tensor(expected["log_probabilities"])
+    if not close(result["log_probabilities"][: len(outputs)], outputs):
+        yield f"outputs, by {(result['log_probabilities'][: len(outputs)] - outputs).abs().max():.2g}"
+    yield from push_differences(folder, name, expected["kind"])
     if abs(result["loss"] - expected["loss"]) > 1e-5:
         yield f"loss {result['loss']:.7f}, Slackline's {expected['loss']:.7f}"
     seeded = load_file(f"{folder}/{name}-seed.safetensors")
@@ -153,7 +230,7 @@ def main():
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("evaluate", help="accuracy of one file's weights")
     one.add_argument("model")
-    one.add_argument("--kind", choices=["mlp", "cnn"], required=True)
+    one.add_argument("--kind", choices=["mlp", "cnn", "resnet18"], required=True)
     one.add_argument("--data", required=True, help="folder with the t10k files")
     one.add_argument("--mean", type=float, default=MEAN)
     one.add_argument("--deviation", type=float, default=DEVIATION)

@@ -16,13 +16,13 @@
 
 namespace slackline::worker {
 
-enum class ModelKind { kMlp, kCnn };
+enum class ModelKind { kMlp, kCnn, kResnet18 };
 
 struct ModelSpec {
   ModelKind kind = ModelKind::kMlp;
-  std::vector<uint32_t> hidden;   // resolved: never empty
+  std::vector<uint32_t> hidden;   // mlp and cnn; resolved: never empty
   std::vector<uint32_t> filters;  // cnn: two
-  bool batch_norm = false;
+  bool batch_norm = false;        // cnn; a resnet always has it
   uint32_t classes = 10;
   // One image: channels x height x width.
   uint32_t channels = 1;
@@ -63,7 +63,8 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // Builds the network with PyTorch's default initialisation from `seed`: equal specs and seeds give equal weights.
+  // Builds the network with the initialisation that PyTorch (torchvision for a resnet) gives it under `seed`: equal
+  // specs and seeds give equal weights.
   //   kInvalidArgument  the spec cannot be built (image too small, wrong number of filters)
   static absl::StatusOr<std::unique_ptr<Model>> Create(const ModelSpec& spec, uint64_t seed);
 

@@ -1,0 +1,70 @@
+#include "worker/model/layers.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace slackline::worker {
+namespace {
+
+// PyTorch's defaults.
+constexpr double kBatchNormMomentum = 0.1;
+constexpr double kBatchNormEpsilon = 1e-5;
+
+// kaiming_uniform_ with a = sqrt(5), the default of nn.Linear and nn.Conv2d, comes down to this bound.
+void FillPair(at::Tensor& weight, at::Tensor& bias, at::Generator& generator) {
+  const double bound = 1 / std::sqrt(static_cast<double>(weight[0].numel()));
+  weight.uniform_(-bound, bound, generator);
+  if (bias.defined()) bias.uniform_(-bound, bound, generator);
+}
+
+}  // namespace
+
+Convolution::Convolution(const FlatTensors& tensors, const std::string& name, Bias bias, uint64_t stride)
+    : weight_(tensors.Trained(name + ".weight")),
+      bias_(bias == Bias::kTrained ? tensors.Trained(name + ".bias") : at::Tensor()),
+      stride_(static_cast<int64_t>(stride)),
+      padding_(weight_.size(-1) / 2) {}
+
+at::Tensor Convolution::operator()(const at::Tensor& images) const {
+  return at::conv2d(images, weight_, bias_, stride_, padding_);
+}
+
+void Convolution::FillUniform(at::Generator& generator) { FillPair(weight_, bias_, generator); }
+
+void Convolution::FillKaimingNormal(at::Generator& generator) {
+  const auto fan_out = static_cast<double>(weight_.size(0) * weight_[0][0].numel());
+  weight_.normal_(0, std::sqrt(2 / fan_out), generator);
+}
+
+Linear::Linear(const FlatTensors& tensors, const std::string& name)
+    : weight_(tensors.Trained(name + ".weight")), bias_(tensors.Trained(name + ".bias")) {}
+
+at::Tensor Linear::operator()(const at::Tensor& rows) const { return at::linear(rows, weight_, bias_); }
+
+void Linear::FillUniform(at::Generator& generator) { FillPair(weight_, bias_, generator); }
+
+BatchNorm::BatchNorm(const FlatTensors& tensors, const std::string& name)
+    : scale_(tensors.Trained(name + ".weight")),
+      shift_(tensors.Trained(name + ".bias")),
+      mean_(&tensors.Averaged(name + ".running_mean")),
+      variance_(&tensors.Averaged(name + ".running_var")) {}
+
+at::Tensor BatchNorm::operator()(const at::Tensor& images, Mode mode) const {
+  const bool training = mode == Mode::kTraining;
+  at::Tensor mean = training ? mean_->pushed : mean_->agreed;
+  at::Tensor variance = training ? variance_->pushed : variance_->agreed;
+  // One value a channel has no variance: LibTorch would write 0 / 0. The statistics stay as they were agreed.
+  if (training && images.numel() == images.size(1)) mean = variance = at::Tensor();
+  return at::batch_norm(images, scale_, shift_, mean, variance, training, kBatchNormMomentum, kBatchNormEpsilon,
+                        /*cudnn_enabled=*/false);
+}
+
+void BatchNorm::Fill() {
+  scale_.fill_(1);
+  shift_.fill_(0);
+  mean_->agreed.fill_(0);
+  variance_->agreed.fill_(1);
+}
+
+}  // namespace slackline::worker

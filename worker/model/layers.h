@@ -1,0 +1,69 @@
+// The layers that networks are made of, on tensors of FlatTensors. LibTorch inside.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "worker/model/flat_tensors.h"
+
+namespace slackline::worker {
+
+enum class Mode { kTraining, kEvaluation };
+
+// Padded by half its window, so that with stride 1 the image keeps its size.
+class Convolution {
+ public:
+  enum class Bias { kNone, kTrained };
+
+  Convolution() = default;
+  Convolution(const FlatTensors& tensors, const std::string& name, Bias bias, uint64_t stride = 1);
+
+  at::Tensor operator()(const at::Tensor& images) const;
+  // PyTorch's default, drawing weight and then bias.
+  void FillUniform(at::Generator& generator);
+  // Kaiming's normal distribution for ReLU that keeps the gradient's variance (fan out); weight only.
+  void FillKaimingNormal(at::Generator& generator);
+
+ private:
+  at::Tensor weight_;
+  at::Tensor bias_;  // undefined without bias
+  int64_t stride_ = 1;
+  int64_t padding_ = 0;
+};
+
+class Linear {
+ public:
+  Linear() = default;
+  Linear(const FlatTensors& tensors, const std::string& name);
+
+  at::Tensor operator()(const at::Tensor& rows) const;
+  // PyTorch's default, drawing weight and then bias.
+  void FillUniform(at::Generator& generator);
+
+ private:
+  at::Tensor weight_;
+  at::Tensor bias_;
+};
+
+// Training normalises with the batch's own statistics and moves the pushed copy of the running ones; the agreed ones
+// stay. Evaluation normalises with the agreed ones.
+class BatchNorm {
+ public:
+  BatchNorm() = default;
+  // Borrows `tensors`.
+  BatchNorm(const FlatTensors& tensors, const std::string& name);
+
+  at::Tensor operator()(const at::Tensor& images, Mode mode) const;
+  // Scale 1, shift 0, mean 0, variance 1.
+  void Fill();
+
+ private:
+  at::Tensor scale_;
+  at::Tensor shift_;
+  const AveragedTensor* mean_ = nullptr;
+  const AveragedTensor* variance_ = nullptr;
+};
+
+}  // namespace slackline::worker

@@ -1,0 +1,52 @@
+#include "worker/model/layout_builder.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace slackline::worker {
+
+void LayoutBuilder::Convolution(const std::string& name, const ConvolutionShape& shape) {
+  Add(absl::StrCat(name, ".weight"), {shape.channels.outputs, shape.channels.inputs, shape.window, shape.window}, true);
+  if (shape.bias) Add(absl::StrCat(name, ".bias"), {shape.channels.outputs}, true);
+}
+
+void LayoutBuilder::Linear(const std::string& name, const LayerShape& shape) {
+  Add(absl::StrCat(name, ".weight"), {shape.outputs, shape.inputs}, true);
+  Add(absl::StrCat(name, ".bias"), {shape.outputs}, true);
+}
+
+void LayoutBuilder::BatchNorm(const std::string& name, uint64_t channels) {
+  Add(absl::StrCat(name, ".weight"), {channels}, true);
+  Add(absl::StrCat(name, ".bias"), {channels}, true);
+  Add(absl::StrCat(name, ".running_mean"), {channels}, false);
+  Add(absl::StrCat(name, ".running_var"), {channels}, false);
+}
+
+// Refuses before a product or the sum can overflow.
+void LayoutBuilder::Add(std::string name, std::vector<uint64_t> shape, bool trained) {
+  uint64_t elements = 1;
+  for (uint64_t side : shape) elements = side > kElementsMax / elements ? kElementsMax + 1 : elements * side;
+  too_large_ = too_large_ || elements > kElementsMax - elements_;
+  if (too_large_) return;
+  elements_ += elements;
+  (trained ? trained_ : buffers_).push_back({.name = std::move(name), .shape = std::move(shape), .trained = trained});
+}
+
+absl::StatusOr<Layout> LayoutBuilder::Finish() && {
+  if (too_large_) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has more than ", kElementsMax, " elements"));
+  }
+  Layout layout;
+  for (std::vector<TensorInfo>* part : {&trained_, &buffers_}) {
+    for (TensorInfo& tensor : *part) {
+      tensor.offset = layout.elements;
+      layout.elements += tensor.elements();
+      if (tensor.trained) layout.trained_elements += tensor.elements();
+      layout.tensors.push_back(std::move(tensor));
+    }
+  }
+  return layout;
+}
+
+}  // namespace slackline::worker

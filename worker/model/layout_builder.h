@@ -1,0 +1,46 @@
+// Puts a network's tensors one behind the other, layer by layer, under PyTorch's names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/model/layout.h"
+
+namespace slackline::worker {
+
+// Largest model, in elements: 16 GiB of float32.
+inline constexpr uint64_t kElementsMax = uint64_t{1} << 32;
+
+// One fully connected layer, or a convolution's channels.
+struct LayerShape {
+  uint64_t inputs = 0;
+  uint64_t outputs = 0;
+};
+
+struct ConvolutionShape {
+  LayerShape channels;
+  uint64_t window = 1;  // side
+  bool bias = false;
+};
+
+// Layers are added in the order in which a PyTorch module registers them.
+class LayoutBuilder {
+ public:
+  void Convolution(const std::string& name, const ConvolutionShape& shape);
+  void Linear(const std::string& name, const LayerShape& shape);
+  void BatchNorm(const std::string& name, uint64_t channels);
+
+  //   kInvalidArgument  more than kElementsMax elements
+  absl::StatusOr<Layout> Finish() &&;
+
+ private:
+  void Add(std::string name, std::vector<uint64_t> shape, bool trained);
+
+  std::vector<TensorInfo> trained_;
+  std::vector<TensorInfo> buffers_;
+  uint64_t elements_ = 0;
+  bool too_large_ = false;
+};
+
+}  // namespace slackline::worker

@@ -1,0 +1,32 @@
+// What tells one network from another, behind Model: how its weights begin, and its forward pass. LibTorch inside.
+//
+// A new family of networks has a layout (which tensors) and a network (what is done with them), a case in MakeLayout()
+// and one in MakeNetwork().
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "worker/model/flat_tensors.h"
+#include "worker/model/layers.h"
+#include "worker/model/model.h"
+
+namespace slackline::worker {
+
+// Thread-safety: none.
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  // Fills the weights as PyTorch does when it makes such a module, with the same draws in the same order.
+  virtual void Initialise(at::Generator& generator) = 0;
+  // Images n x channels x height x width, channels last in memory; returns outputs n x classes.
+  virtual at::Tensor Forward(const at::Tensor& images, Mode mode) const = 0;
+};
+
+// Borrows `tensors`, which come from the layout of the same spec.
+std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& tensors);
+
+}  // namespace slackline::worker

@@ -1,0 +1,44 @@
+// Residual networks (He, Zhang, Ren, Sun: Deep residual learning for image recognition, 2016) as torchvision builds
+// them.
+//
+//   conv1 7x7/2 - bn1 - ReLU - max pooling 3x3/2 - layer1 - layer2 - layer3 - layer4 - mean of the image - fc
+//
+// A layer is a row of blocks. Each block is conv1 3x3 - bn1 - ReLU - conv2 3x3 - bn2, plus the block's input, then
+// ReLU. Where a block changes the shape, the input goes through downsample: convolution 1x1, then batch normalisation.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/model/layout_builder.h"
+#include "worker/model/model.h"
+
+namespace slackline::worker {
+
+// Sides of the windows of the stem, of a block and of its downsample.
+inline constexpr uint64_t kStemWindow = 7;
+inline constexpr uint64_t kStemPooling = 3;
+inline constexpr uint64_t kBlockWindow = 3;
+inline constexpr uint64_t kDownsampleWindow = 1;
+// Step of the stem's convolution and of its pooling.
+inline constexpr uint64_t kStemStride = 2;
+// Channels after the stem.
+inline constexpr uint64_t kStemChannels = 64;
+
+struct ResnetBlock {
+  std::string name;  // "layer1.0"
+  LayerShape channels;
+  uint64_t stride = 1;  // of conv1 and of downsample
+
+  bool downsamples() const { return stride != 1 || channels.inputs != channels.outputs; }
+};
+
+// All blocks in the order of the forward pass; the last one's outputs are the inputs of fc.
+std::vector<ResnetBlock> ResnetBlocks(ModelKind kind);
+
+// Names are torchvision's: conv1.weight, bn1.*, layer1.0.conv1.weight, ..., fc.bias.
+//   kInvalidArgument  the spec cannot be built; says why
+absl::Status AddResnet(const ModelSpec& spec, LayoutBuilder& builder);
+
+}  // namespace slackline::worker

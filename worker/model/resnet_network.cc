@@ -1,0 +1,70 @@
+#include "worker/model/resnet_network.h"
+
+#include <ATen/ATen.h>
+
+#include "worker/model/resnet_layout.h"
+
+namespace slackline::worker {
+namespace {
+
+struct Names {
+  std::string convolution;
+  std::string norm;
+};
+
+NormedConvolution Normed(const FlatTensors& tensors, const Names& names, uint64_t stride) {
+  return {.convolution = Convolution(tensors, names.convolution, Convolution::Bias::kNone, stride),
+          .norm = BatchNorm(tensors, names.norm)};
+}
+
+ResidualBlock MakeBlock(const FlatTensors& tensors, const ResnetBlock& shape) {
+  ResidualBlock block{.first = Normed(tensors, {shape.name + ".conv1", shape.name + ".bn1"}, shape.stride),
+                      .second = Normed(tensors, {shape.name + ".conv2", shape.name + ".bn2"}, 1),
+                      .downsample = std::nullopt};
+  if (shape.downsamples()) {
+    block.downsample = Normed(tensors, {shape.name + ".downsample.0", shape.name + ".downsample.1"}, shape.stride);
+  }
+  return block;
+}
+
+}  // namespace
+
+at::Tensor ResidualBlock::operator()(const at::Tensor& images, Mode mode) const {
+  const at::Tensor inner = first(images, mode).relu_();
+  const at::Tensor shortcut = downsample ? (*downsample)(images, mode) : images;
+  return second(inner, mode).add_(shortcut).relu_();
+}
+
+ResnetNetwork::ResnetNetwork(const ModelSpec& spec, const FlatTensors& tensors)
+    : stem_(Normed(tensors, {"conv1", "bn1"}, kStemStride)), classifier_(tensors, "fc") {
+  for (const ResnetBlock& block : ResnetBlocks(spec.kind)) blocks_.push_back(MakeBlock(tensors, block));
+}
+
+// torchvision makes all layers first, each with PyTorch's default draws and a downsample before its block, and then
+// draws the convolutions again. The first draws count only in that they move the generator.
+void ResnetNetwork::Initialise(at::Generator& generator) {
+  std::vector<NormedConvolution*> made = {&stem_}, drawn = {&stem_};
+  for (ResidualBlock& block : blocks_) {
+    if (block.downsample) made.push_back(&*block.downsample);
+    for (std::vector<NormedConvolution*>* order : {&made, &drawn}) {
+      order->push_back(&block.first);
+      order->push_back(&block.second);
+    }
+    if (block.downsample) drawn.push_back(&*block.downsample);
+  }
+  for (NormedConvolution* layer : made) layer->convolution.FillUniform(generator);
+  classifier_.FillUniform(generator);
+  for (NormedConvolution* layer : drawn) {
+    layer->convolution.FillKaimingNormal(generator);
+    layer->norm.Fill();
+  }
+}
+
+at::Tensor ResnetNetwork::Forward(const at::Tensor& images, Mode mode) const {
+  // ReLU never changes which value of a window is largest, so it may follow the pooling, where it is a quarter of work.
+  at::Tensor x = at::max_pool2d(stem_(images, mode), kStemPooling, kStemStride, kStemPooling / 2).relu_();
+  for (const ResidualBlock& block : blocks_) x = block(x, mode);
+  return classifier_(x.mean({2, 3}));
+}
+
+}  // namespace slackline::worker
