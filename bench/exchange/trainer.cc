@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <random>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -84,7 +85,9 @@ class Exchanger {
       own_gradient_.resize(map_.elements);
       gradient_ = absl::MakeSpan(own_gradient_);
     }
-    std::fill(gradient_.begin(), gradient_.end(), 0.5f);
+    // Top-k must find the largest among values that differ, as those of a gradient do.
+    std::minstd_rand random;
+    for (float& value : gradient_) value = 0.25f + 0.5f * static_cast<float>(random()) / std::minstd_rand::max();
   }
 
   // With a window, the pushes of the next rounds are on their way while a round is waited for. All are of the same

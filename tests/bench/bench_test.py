@@ -35,7 +35,7 @@ class Programs(unittest.TestCase):
 
 class Exchange(Programs):
     def exchange(self, *arguments):
-        rows = self.rows("exchange_bench", "--megabytes", "1", *arguments)
+        rows = self.rows("exchange_bench", "--megabytes", "1", "--transport", "tcp", *arguments)
         self.assert_positive(rows["exchange"], "rounds_per_s", "gb_per_s", "cpu_s_per_gb", "p50_us", "p99_us")
         self.assert_positive(rows["raw socket"], "rounds_per_s", "gb_per_s", "cpu_s_per_gb")
         return rows
@@ -49,6 +49,11 @@ class Exchange(Programs):
 
     def test_two_servers_and_two_workers(self):
         self.exchange("--servers", "2", "--workers", "2", "--shards", "3")
+
+    def test_every_encoding(self):
+        for encoding in ("bf16", "fp16", "int8", "topk:0.05"):
+            with self.subTest(encoding):
+                self.exchange("--wire", encoding, "--error-feedback", "always")
 
     def test_many_tensors_and_adam(self):
         self.exchange("--tensors", "1000", "--optimizer", "adam")
@@ -66,7 +71,8 @@ class Exchange(Programs):
         self.assert_positive(rows["pull beside a pusher"], "pulls_per_s", "gb_per_s")
 
     def test_servers_and_workers_can_be_started_apart(self):
-        command = [str(options.programs / "exchange_bench"), "--megabytes", "1", "--servers", "2", "--shards", "2"]
+        command = [str(options.programs / "exchange_bench"), "--megabytes", "1", "--servers", "2", "--shards", "2",
+                   "--transport", "tcp"]
         with subprocess.Popen([*command, "--serve"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               text=True) as servers:
             self.addCleanup(servers.kill)
@@ -104,7 +110,8 @@ class Exchange(Programs):
                 self.assertEqual(result.stdout, "")
 
     def test_a_server_that_is_not_there_is_a_failure_and_no_hang(self):
-        result = run("exchange_bench", "--megabytes", "1", "--connect", "127.0.0.1:1", "--connect-raw", "127.0.0.1:1")
+        result = run("exchange_bench", "--megabytes", "1", "--transport", "tcp", "--connect", "127.0.0.1:1",
+                     "--connect-raw", "127.0.0.1:1")
         self.assertEqual(result.returncode, 1)
         self.assertIn("found no raw peer at 127.0.0.1:1", result.stderr)
 
