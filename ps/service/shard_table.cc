@@ -169,6 +169,8 @@ void ShardTable::EndWhere(const std::function<bool(const Caller&)>& which, const
 void ShardTable::Closed(Peer& peer) {
   const auto found = callers_.find(&peer);
   if (found == callers_.end()) return;
+  // Before the chunks that it was lent are let go and written again.
+  if (found->second.loan != nullptr) found->second.loan->TakeBack();
   for (const auto& [id, host] : hosts_) host->Disconnected(found->second);
   callers_.erase(found);
 }
@@ -222,6 +224,7 @@ void ShardTable::Refuse(Peer& peer, const wire::WorkerItem& item, const absl::St
 // --- Time -------------------------------------------------------------------------------------------------------
 
 void ShardTable::Tick() {
+  ForgetOldGrants();
   size_t waiting = 0, held = 0, live = 0;
   for (const auto& [id, host] : hosts_) {
     host->Tick();

@@ -39,7 +39,7 @@ void Stream::Send(const wire::ServerItem& item) {
 
 void Stream::Serve(PullReply reply) {
   if (end_.has_value()) return;
-  Sending next{std::move(reply), 0, {}};
+  Sending next{std::move(reply), 0, false, {}};
   if (next.reply.weights != nullptr && next.reply.weights->view().elements() <= rpc::kInlineBytes / sizeof(float)) {
     next.copied.resize(next.reply.weights->view().elements());
     next.reply.weights->view().CopyTo(absl::MakeSpan(next.copied));
@@ -79,6 +79,11 @@ void Stream::End(const absl::Status& status) {
   pulls_.clear();
   lent_.clear();
   FinishWhenQuiet();
+}
+
+void Stream::Tick() {
+  // Until a write is over, the call cannot be finished. One tick is given to those who only are slow.
+  if (end_.has_value() && !finishing_ && ++ticks_since_end_ > 1) context_.TryCancel();
 }
 
 // --- Events -----------------------------------------------------------------------------------------------------
@@ -188,12 +193,13 @@ rpc::Attachment Stream::NextPullItem(wire::ServerItem& item) {
     NameChunk(reply, {index * view.chunk_elements(), values.size()}, *item.mutable_pull());
     const std::optional<uint64_t> place = reply.shared_memory ? view.chunk_offset(index) : std::nullopt;
     if (place) {
+      sending.lent = true;
       item.mutable_pull()->set_segment_offset(*place);
     } else {
       piece = {AsBytes(values), [pinned = reply.weights] {}};
     }
     if (sending.next == view.chunks()) {
-      if (reply.shared_memory) Lend(reply);
+      if (sending.lent) Lend(reply);
       Complete(reply, /*unchanged=*/false, *item.mutable_pull()->mutable_done());
       pulls_.pop_front();
     }
