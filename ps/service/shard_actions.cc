@@ -175,6 +175,11 @@ ShardHost::Pinned* ShardHost::Pin(const Asked& asked, std::shared_ptr<const Pinn
   return &pinned_.back();
 }
 
+size_t ShardHost::pinned_versions() const {
+  return static_cast<size_t>(
+      std::count_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return !pinned.view.expired(); }));
+}
+
 bool ShardHost::WillDo(const PastState& state, const Asked& asked) const {
   // A reader wants the weights as they are.
   if (!asked.sender) return false;

@@ -72,6 +72,8 @@ class ShardHost {
   bool seeded() const { return state_.seeded(); }
   // Where the weights lie; null on the heap.
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
+  // Versions that somebody reads.
+  size_t pinned_versions() const;
   size_t waiting_pulls() const { return engine_.waiting_pulls() + blocked_.size(); }
 
  private:

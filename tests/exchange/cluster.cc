@@ -193,6 +193,10 @@ void StepPlainly(absl::Span<const float> gradient, float factor, std::vector<flo
   for (size_t i = 0; i < weights.size(); ++i) weights[i] -= factor * gradient[i];
 }
 
+bool AllAre(float value, absl::Span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [=](float other) { return other == value; });
+}
+
 unsigned PrintedSeed() {
   const unsigned seed = std::random_device()();
   std::cout << "seed " << seed << std::endl;

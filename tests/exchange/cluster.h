@@ -59,6 +59,7 @@ class Cluster {
   void SetMembers(const std::vector<uint32_t>& workers);
   void StopServer(size_t index) { servers_[index]->exchange.reset(); }
 
+  double pinned_versions() { return metrics().gauge("slackline_ps_pinned_versions", "").value(); }
   Metrics& metrics(size_t server = 0) { return servers_[server]->metrics; }
   // The server's highest version over its shards.
   uint64_t version_max(size_t server = 0) { return servers_[server]->exchange->progress()->version_max; }
@@ -116,6 +117,8 @@ class TestTrainer {
 std::vector<float> RandomValues(size_t count, std::mt19937& random);
 // weights - factor x gradient.
 void StepPlainly(absl::Span<const float> gradient, float factor, std::vector<float>& weights);
+// Whether all values are equal. Quicker than gmock's matchers on a large model.
+bool AllAre(float value, absl::Span<const float> values);
 // A random seed, printed.
 unsigned PrintedSeed();
 

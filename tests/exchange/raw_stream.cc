@@ -11,6 +11,11 @@ RawStream::RawStream(const std::shared_ptr<grpc::Channel>& channel, uint32_t num
     : stub_(wire::ParameterServer::NewStub(channel)),
       context_(rpc::ContextWithTimeout(absl::Seconds(30))),
       stream_(stub_->Exchange(context_.get())) {
+  Write(HelloItem(number, token));
+  first_ = Read();
+}
+
+wire::WorkerItem RawStream::HelloItem(uint32_t number, const std::string& token) {
   wire::WorkerItem item;
   wire::Hello& hello = *item.mutable_hello();
   hello.set_role(number == 0 ? wire::ROLE_READER : wire::ROLE_WORKER);
@@ -18,8 +23,7 @@ RawStream::RawStream(const std::shared_ptr<grpc::Channel>& channel, uint32_t num
   hello.set_incarnation(100 + number);
   hello.set_window(64);
   hello.set_segment_token(token);
-  Write(item);
-  first_ = Read();
+  return item;
 }
 
 wire::WorkerFrame RawStream::Frame() {
@@ -81,6 +85,10 @@ wire::WorkerItem SharedPushItem(uint32_t shard, uint64_t sequence, uint64_t elem
 }
 
 absl::StatusOr<Granted> AskForSegments(const Cluster& cluster, uint32_t number, const shm::Segment* segment) {
+  return AskForSegments(cluster.map().servers[0].memory_socket, number, segment);
+}
+
+absl::StatusOr<Granted> AskForSegments(const std::string& memory_socket, uint32_t number, const shm::Segment* segment) {
   wire::SegmentRequest request;
   request.set_job(Cluster::kJob.value());
   request.set_worker(number);
@@ -90,8 +98,8 @@ absl::StatusOr<Granted> AskForSegments(const Cluster& cluster, uint32_t number, 
     request.set_bytes(segment->bytes());
     descriptors.push_back(segment->descriptor()->get());
   }
-  absl::StatusOr<shm::DescriptorMessage> reply = shm::Exchange(
-      cluster.map().servers[0].memory_socket, request.SerializeAsString(), descriptors, absl::Seconds(20));
+  absl::StatusOr<shm::DescriptorMessage> reply =
+      shm::Exchange(memory_socket, request.SerializeAsString(), descriptors, absl::Seconds(20));
   if (!reply.ok()) return reply.status();
   Granted granted;
   if (!granted.offer.ParseFromString(reply->message)) return absl::InternalError("no SegmentOffer");

@@ -29,6 +29,7 @@ class RawStream {
   const wire::Welcome& welcome() const { return first_.welcome(); }
 
   static wire::WorkerFrame Frame();
+  static wire::WorkerItem HelloItem(uint32_t number, const std::string& token);
   bool Write(const wire::WorkerFrame& frame) { return stream_->Write(frame); }
   bool Write(const wire::WorkerItem& item);
   // The next item; empty when the stream has ended.
@@ -57,7 +58,9 @@ struct Granted {
   wire::SegmentOffer offer;
   std::vector<shm::Descriptor> descriptors;
 };
-// Worker `number` asks the cluster's first server for shared memory; `segment` may be null.
+// Worker `number` asks at this descriptor socket for shared memory; `segment` may be null.
+absl::StatusOr<Granted> AskForSegments(const std::string& memory_socket, uint32_t number, const shm::Segment* segment);
+// The cluster's first server.
 absl::StatusOr<Granted> AskForSegments(const Cluster& cluster, uint32_t number, const shm::Segment* segment);
 
 }  // namespace slackline
