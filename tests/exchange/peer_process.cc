@@ -4,7 +4,7 @@
 //   peer_process keeper ADDRESS SOCKET   worker 2 with shared memory: pulls shard 0 and never releases it;
 //                                        says "holding VERSION"
 //   peer_process server ELEMENTS WORKERS a server with four shards that stages one model;
-//                                        says "address ADDRESS host HOST socket SOCKET memory SOCKET"
+//                                        says "address", ADDRESS, HOST, SOCKET, MEMORY_SOCKET with tabs between
 #include <unistd.h>
 
 #include <iostream>
@@ -49,8 +49,8 @@ int Serve(uint64_t elements, uint32_t workers) {
   };
   Cluster cluster(shape);
   const worker::ServerInfo& info = cluster.map().servers[0];
-  std::cout << "address " << info.address << " host " << info.host << " socket " << info.socket << " memory "
-            << info.memory_socket << std::endl;
+  std::cout << "address\t" << info.address << "\t" << info.host << "\t" << info.socket << "\t" << info.memory_socket
+            << std::endl;
   Live();
   return 0;
 }
