@@ -260,10 +260,22 @@ void Engine::Pull(const PullEvent& pull, absl::Time now, Actions& actions) {
 }
 
 bool Engine::MayGo(const Worker& worker, const WaitingPull& pull) const {
-  if (worker.clock < pull.clock) return false;
+  return worker.clock >= pull.clock && WithinBound(clock_min(), pull.clock);
+}
+
+bool Engine::WithinBound(Clock64 min, Clock64 pull_clock) const {
   if (config_.mode == Mode::kAsync) return true;
   const uint64_t bound = config_.mode == Mode::kBsp ? 0 : config_.staleness_max;
-  return clock_min().value() + bound >= pull.clock.value();
+  return min.value() + bound >= pull_clock.value();
+}
+
+bool Engine::MayServe(const PastState& past, const Sender& sender, Clock64 clock) const {
+  const Worker* worker = Find(sender);
+  if (worker == nullptr || past.version.lineage != version_.lineage) return false;
+  const auto own = std::find_if(worker->answers.begin(), worker->answers.end(),
+                                [&](const Answer& answer) { return answer.sequence == clock; });
+  if (own == worker->answers.end() || own->version.lineage != past.version.lineage) return false;
+  return own->version.number <= past.version.number && WithinBound(past.clock_min, clock);
 }
 
 void Engine::Settle(Actions& actions) {

@@ -203,6 +203,12 @@ struct EngineState {
   std::vector<WorkerClock> workers;
 };
 
+// A state that the shard was in.
+struct PastState {
+  Version version;
+  Clock64 clock_min;  // as Engine::clock_min() was then
+};
+
 class Engine {
  public:
   // A fresh shard at version (lineage 1, 0) without members.
@@ -241,6 +247,9 @@ class Engine {
   size_t live_workers() const { return workers_.size(); }
   // The slowest live worker's clock; without members, the last one that was known.
   Clock64 clock_min() const;
+  // Whether a pull at `clock` that is free to go may also be answered with an earlier state of the shard: it holds the
+  // worker's own pushes up to `clock`, and the bound allowed it then. False where that is not known any more.
+  bool MayServe(const PastState& past, const Sender& sender, Clock64 clock) const;
   // The worker's clock here; nullopt when it is not a member.
   std::optional<Clock64> clock(WorkerId worker) const;
   size_t waiting_pulls() const;
@@ -284,6 +293,8 @@ class Engine {
   void Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions);
   void DropHeld(const Sender& sender, Worker& worker, Actions& actions);
   bool MayGo(const Worker& worker, const WaitingPull& pull) const;
+  // `min`: the slowest worker's clock.
+  bool WithinBound(Clock64 min, Clock64 pull_clock) const;
   uint64_t Staleness(const Version& base) const;
   std::pair<WorkerId, const Worker*> Slowest() const;
 

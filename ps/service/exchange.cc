@@ -132,6 +132,7 @@ void Exchange::OnTick() {
   if (stopping_) return;
   table_.Tick();
   EndSilentStreams();
+  for (Stream* stream : streams_) stream->Tick();
   metrics_.streams.Set(static_cast<double>(streams_.size()));
   tick_.Set(queue_.get(), After(options_.timeouts.heartbeat), static_cast<Event*>(&tick_event_));
 }

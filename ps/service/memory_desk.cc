@@ -1,5 +1,6 @@
 #include "ps/service/memory_desk.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,8 +34,9 @@ absl::StatusOr<shm::DescriptorReply> MemoryDesk::Serve(shm::DescriptorMessage me
   }
   std::shared_ptr<const shm::MappedSegment> push_segment;
   if (!message.descriptors.empty()) {
-    auto mapped = shm::MappedSegment::Map(std::move(message.descriptors[0]),
-                                          {.bytes_min = request.bytes(), .bytes_max = kPushSegmentBytesMax});
+    auto mapped = shm::MappedSegment::Map(
+        std::move(message.descriptors[0]),
+        {.bytes_min = std::max<uint64_t>(1, request.bytes()), .bytes_max = kPushSegmentBytesMax});
     if (!mapped.ok()) return mapped.status();
     push_segment = *std::move(mapped);
   }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "common/codec/codec.h"
 #include "common/ids.h"
+#include "common/shm/loan_flag.h"
 #include "common/shm/segment.h"
 #include "parameter_server.pb.h"
 #include "ps/consistency/engine.h"
@@ -85,6 +86,9 @@ struct Caller {
   codec::Encoding pull_encoding = codec::Encoding::kFp32;
   // Where its chunks in shared memory lie; null when it has none.
   std::shared_ptr<const shm::MappedSegment> push_segment = nullptr;
+  // Tells the process at the other end whether it may believe what it reads in the shards' segments. Null without
+  // shared memory; shared only for Caller to be copied.
+  std::shared_ptr<shm::LoanFlag> loan = nullptr;
 };
 
 inline void ToWire(const Version& version, wire::Version& out) {

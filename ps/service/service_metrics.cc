@@ -28,6 +28,7 @@ ServiceMetrics::ServiceMetrics(Metrics& metrics)
       version_max(metrics.gauge("slackline_ps_version_max", "Largest version number over the shards")),
       staging_bytes(metrics.gauge("slackline_ps_staging_bytes", "Bytes reserved for pushes not yet applied")),
       waiting_pulls(metrics.gauge("slackline_ps_waiting_pulls", "Pulls that wait, over all shards")),
+      pinned_versions(metrics.gauge("slackline_ps_pinned_versions", "Versions that somebody reads, over all shards")),
       held_pushes(metrics.gauge("slackline_ps_held_pushes", "Sub-pushes held for their step, over all shards")),
       live_workers(metrics.gauge("slackline_ps_live_workers", "Workers in the installed set")),
       streams(metrics.gauge("slackline_ps_streams", "Open streams")),

@@ -28,6 +28,7 @@ class ServiceMetrics {
   Gauge& version_max;
   Gauge& staging_bytes;
   Gauge& waiting_pulls;
+  Gauge& pinned_versions;
   Gauge& held_pushes;
   Gauge& live_workers;
   Gauge& streams;

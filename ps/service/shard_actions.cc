@@ -112,7 +112,9 @@ void ShardHost::Execute(const LostAction& lost) {
 
 void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known) {
   ForgetOldest(caller);
-  const Asked asked{caller.peer, pull.id, known, caller.window, caller.shared_memory, caller.pull_encoding};
+  Asked asked{caller.peer,          std::nullopt,        pull.id, pull.clock, known, caller.window,
+              caller.shared_memory, caller.pull_encoding};
+  if (!caller.reader) asked.sender = caller.sender;
   if (caller.reader) return Serve(asked);
   const auto member = members_.find(caller.sender);
   SLACKLINE_CHECK(member != members_.end() && member->second.peer == caller.peer);
@@ -154,24 +156,53 @@ bool ShardHost::TryServe(const Asked& asked) {
   reply.encoding = asked.encoding;
   reply.encoded_elements = config_.extent.trained;
   if (asked.known != version_) {
-    reply.weights = Pin();
-    if (reply.weights == nullptr) return false;
+    // Holds the version until the peer does.
+    std::shared_ptr<const PinnedView> view;
+    Pinned* const pinned = Pin(asked, view);
+    if (pinned == nullptr) return false;
+    reply.version = view->version();
+    if (asked.known != reply.version) reply.weights = Hold(*pinned, view, asked);
   }
   asked.peer->Serve(std::move(reply));
   return true;
 }
 
-std::shared_ptr<const PinnedView> ShardHost::Pin() {
-  std::erase_if(pinned_, [](const auto& view) { return view.expired(); });
-  for (const auto& weak : pinned_) {
-    auto view = weak.lock();
-    if (view != nullptr && view->version() == version_) return view;
-  }
+ShardHost::Pinned* ShardHost::Pin(const Asked& asked, std::shared_ptr<const PinnedView>& view) {
+  std::erase_if(pinned_, [](const Pinned& pinned) { return pinned.view.expired(); });
+  // Readers may let go of one meanwhile, but the newest is the current one or will do only if it is kept.
+  if (!pinned_.empty()) view = pinned_.back().view.lock();
+  const bool current = view != nullptr && view->version() == version_;
   // This one is superseded, too, by the next push.
-  if (pinned_.size() >= config_.pinned_versions_max) return nullptr;
-  auto view = std::make_shared<const PinnedView>(version_, state_.View(), config_.on_unpinned);
-  pinned_.push_back(view);
-  return view;
+  if (!current && pinned_.size() < config_.pinned_versions_max) {
+    view = std::make_shared<const PinnedView>(version_, state_.View(), config_.on_unpinned);
+    pinned_.push_back({view, {version_, engine_.clock_min()}, {}});
+    return &pinned_.back();
+  }
+  // Clocks only rise: if the newest will not do, no older one will.
+  if (view == nullptr || (!current && !WillDo(pinned_.back().state, asked))) return nullptr;
+  return &pinned_.back();
+}
+
+size_t ShardHost::pinned_versions() const {
+  return static_cast<size_t>(
+      std::count_if(pinned_.begin(), pinned_.end(), [](const Pinned& pinned) { return !pinned.view.expired(); }));
+}
+
+bool ShardHost::WillDo(const PastState& state, const Asked& asked) const {
+  // A reader wants the weights as they are.
+  if (!asked.sender) return false;
+  const Version& version = state.version;
+  const bool back = asked.known && asked.known->lineage == version.lineage && version.number < asked.known->number;
+  return !back && engine_.MayServe(state, *asked.sender, asked.clock);
+}
+
+std::shared_ptr<const PinnedView> ShardHost::Hold(Pinned& pinned, const std::shared_ptr<const PinnedView>& view,
+                                                  const Asked& asked) {
+  // One of its own for each reply, so that it shows who still has one.
+  auto hold = std::make_shared<const std::shared_ptr<const PinnedView>>(view);
+  std::erase_if(pinned.holders, [](const Holder& holder) { return holder.hold.expired(); });
+  pinned.holders.push_back({asked.peer, asked.id, time_.Now(), hold});
+  return std::shared_ptr<const PinnedView>(hold, view.get());
 }
 
 void ShardHost::Retry() {
@@ -185,6 +216,10 @@ void ShardHost::Retry() {
 
 void ShardHost::Forget(const Peer* peer) {
   std::erase_if(blocked_, [&](const Blocked& blocked) { return blocked.asked.peer == peer; });
+  // What it holds is freed when its call ends; nobody is left to be told.
+  for (Pinned& pinned : pinned_) {
+    std::erase_if(pinned.holders, [&](const Holder& holder) { return holder.peer == peer; });
+  }
 }
 
 void ShardHost::ForgetOldest(const Caller& caller) {
@@ -197,6 +232,7 @@ void ShardHost::Tick() {
   const absl::Time now = time_.Now();
   Retry();
   for (Blocked& blocked : blocked_) NotifyBlocked(blocked, now);
+  EndLateReaders(now);
   Actions actions;
   engine_.Tick(now, actions);
   Execute(actions);
@@ -213,8 +249,29 @@ void ShardHost::NotifyBlocked(Blocked& blocked, absl::Time now) {
   out.set_message(absl::StrCat(
       "shard ", config_.shard.value(), " waits for ",
       state_.seeded() ? "slow readers of older versions; at most " : "initial weights, which the first worker sends",
-      state_.seeded() ? absl::StrCat(config_.pinned_versions_max, " are kept") : ""));
+      state_.seeded() ? absl::StrCat(config_.pinned_versions_max, " are kept; their streams are ended") : ""));
   blocked.asked.peer->Send(item);
+}
+
+void ShardHost::EndLateReaders(absl::Time now) {
+  const absl::Time since = now - config_.engine.notice_every;
+  const bool late = std::any_of(blocked_.begin(), blocked_.end(), [&](const Blocked& b) { return b.since <= since; });
+  if (!late || !state_.seeded() || pinned_.empty()) return;
+  const auto oldest = pinned_.front().view.lock();
+  if (oldest == nullptr) return;
+  std::vector<Holder> ended;
+  for (const Holder& holder : pinned_.front().holders) {
+    if (!holder.hold.expired() && holder.since <= since) ended.push_back(holder);
+  }
+  // Ending a stream takes its holders out of the lists above.
+  for (const Holder& holder : ended) {
+    const std::string why = absl::StrCat(
+        "shard ", config_.shard.value(), ": this stream holds version ", ToString(oldest->version()), " of pull ",
+        holder.id.value(), " since ", Readable(now - holder.since), " and others wait for its memory; at most ",
+        config_.pinned_versions_max, " superseded versions are kept (limits.pinned_versions_max)");
+    log::Warning(why);
+    holder.peer->End(absl::ResourceExhaustedError(why));
+  }
 }
 
 }  // namespace slackline::ps

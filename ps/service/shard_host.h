@@ -43,7 +43,8 @@ struct ShardConfig {
 // Thread-safety: none; the sequencer calls it.
 // Ownership:     borrows the budget, the metrics, the time, and the peers between Hello() and Disconnected().
 // Invariants:    nothing a caller sends stops the process; what is refused changes nothing; half a push never shows;
-//                at most pinned_versions_max superseded versions are kept for readers.
+//                at most pinned_versions_max superseded versions are kept for readers, and no reader can keep one for
+//                long while others wait; pushes never wait for readers.
 class ShardHost {
  public:
   ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& metrics, const TimeSource& time);
@@ -71,6 +72,8 @@ class ShardHost {
   bool seeded() const { return state_.seeded(); }
   // Where the weights lie; null on the heap.
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
+  // Versions that somebody reads.
+  size_t pinned_versions() const;
   size_t waiting_pulls() const { return engine_.waiting_pulls() + blocked_.size(); }
 
  private:
@@ -94,7 +97,10 @@ class ShardHost {
   // A pull that was asked for and not yet handed to the peer.
   struct Asked {
     Peer* peer = nullptr;
+    // Nullopt for a reader.
+    std::optional<Sender> sender;
     PullId id;
+    Clock64 clock;
     std::optional<Version> known;
     uint32_t queued_max = 1;
     bool shared_memory = false;
@@ -108,6 +114,18 @@ class ShardHost {
   struct Member {
     Peer* peer = nullptr;
     std::deque<Asked> asked;  // oldest first, at most the window
+  };
+  // A stream that still sends from a version, or has been lent it.
+  struct Holder {
+    Peer* peer = nullptr;
+    PullId id;
+    absl::Time since;
+    std::weak_ptr<const void> hold;
+  };
+  struct Pinned {
+    std::weak_ptr<const PinnedView> view;
+    PastState state;
+    std::vector<Holder> holders;
   };
 
   void Begin(const Caller& caller, const wire::PushChunk& chunk);
@@ -130,8 +148,16 @@ class ShardHost {
   // Hands the weights to the peer, or keeps the pull until that is possible.
   void Serve(const Asked& asked);
   bool TryServe(const Asked& asked);
-  // The current version to send from; null when too many others are being sent from.
-  std::shared_ptr<const PinnedView> Pin();
+  // The current version to send from; when too many others are being sent from, the newest of those that will do for
+  // this pull. Null when there is none.
+  Pinned* Pin(const Asked& asked, std::shared_ptr<const PinnedView>& view);
+  // Whether the version may answer the pull although it is superseded.
+  bool WillDo(const PastState& state, const Asked& asked) const;
+  // For the peer to keep as long as it reads.
+  std::shared_ptr<const PinnedView> Hold(Pinned& pinned, const std::shared_ptr<const PinnedView>& view,
+                                         const Asked& asked);
+  // Pulls that have waited long for memory end the streams that hold the oldest version.
+  void EndLateReaders(absl::Time now);
   void Forget(const Peer* peer);
   // Makes room for one more pull of this caller among those that wait for memory.
   void ForgetOldest(const Caller& caller);
@@ -151,8 +177,8 @@ class ShardHost {
   std::map<const Peer*, Arriving> arriving_;
   std::map<PushRef, Held> held_;  // complete and checked
   std::vector<Blocked> blocked_;
-  std::vector<std::weak_ptr<const PinnedView>> pinned_;
-  uint64_t lost_ = 0;  // by the Hello in progress
+  std::vector<Pinned> pinned_;  // oldest first
+  uint64_t lost_ = 0;           // by the Hello in progress
 };
 
 }  // namespace slackline::ps

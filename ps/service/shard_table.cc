@@ -170,6 +170,8 @@ void ShardTable::EndWhere(const std::function<bool(const Caller&)>& which, const
 void ShardTable::Closed(Peer& peer) {
   const auto found = callers_.find(&peer);
   if (found == callers_.end()) return;
+  // Before the chunks that it was lent are let go and written again.
+  if (found->second.loan != nullptr) found->second.loan->TakeBack();
   for (const auto& [id, host] : hosts_) host->Disconnected(found->second);
   callers_.erase(found);
 }
@@ -223,10 +225,12 @@ void ShardTable::Refuse(Peer& peer, const wire::WorkerItem& item, const absl::St
 // --- Time -------------------------------------------------------------------------------------------------------
 
 void ShardTable::Tick() {
-  size_t waiting = 0, held = 0, live = 0;
+  ForgetOldGrants();
+  size_t waiting = 0, held = 0, live = 0, pinned = 0;
   for (const auto& [id, host] : hosts_) {
     host->Tick();
     waiting += host->waiting_pulls();
+    pinned += host->pinned_versions();
     held += host->engine().held_pushes();
     live = std::max(live, host->engine().live_workers());
   }
@@ -235,6 +239,7 @@ void ShardTable::Tick() {
   metrics_.version_max.Set(static_cast<double>(now.version_max));
   metrics_.staging_bytes.Set(static_cast<double>(now.staging_bytes));
   metrics_.waiting_pulls.Set(static_cast<double>(waiting));
+  metrics_.pinned_versions.Set(static_cast<double>(pinned));
   metrics_.held_pushes.Set(static_cast<double>(held));
   metrics_.live_workers.Set(static_cast<double>(live));
   metrics_.resident_bytes.Set(static_cast<double>(ResidentBytes()));

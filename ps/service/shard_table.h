@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/rpc/frame.h"
+#include "common/shm/loan_flag.h"
 #include "common/shm/segment.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
@@ -68,7 +69,7 @@ class ShardTable {
   // open with the token.
   struct SegmentGrant {
     wire::SegmentOffer offer;
-    std::vector<shm::SharedDescriptor> descriptors;  // one a shard of the offer
+    std::vector<shm::SharedDescriptor> descriptors;  // one a shard of the offer, and the loan flag's
   };
   //   kFailedPrecondition  another job
   //   kUnavailable         no shards yet, or they do not lie in shared memory
@@ -100,6 +101,8 @@ class ShardTable {
   // The chunk's bytes in the worker's segment.
   static absl::StatusOr<rpc::Payload> FindInSegment(const Caller& caller, const wire::PushChunk& chunk,
                                                     const rpc::Payload& payload);
+  // Workers that have not come with their token in time.
+  void ForgetOldGrants();
   // What was granted to the stream that says this token; the token is then used up.
   void TakeGrant(const std::string& token, Caller& caller);
   void Refuse(Peer& peer, const wire::WorkerItem& item, const absl::Status& status);
@@ -110,6 +113,7 @@ class ShardTable {
   struct Grant {
     Sender sender;
     std::shared_ptr<const shm::MappedSegment> push_segment;
+    std::shared_ptr<shm::LoanFlag> loan;
     absl::Time since;
   };
 

@@ -25,6 +25,7 @@ absl::StatusOr<ShardTable::SegmentGrant> ShardTable::GrantSegments(
     const wire::SegmentRequest& request, std::shared_ptr<const shm::MappedSegment> push_segment) {
   if (installed_.empty()) return absl::UnavailableError("the server has no shards yet; try again");
   if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
+  ForgetOldGrants();
   if (grants_.size() >= job_.limits().streams_max()) {
     return absl::ResourceExhaustedError(absl::StrCat(grants_.size(), " workers were given shared memory and have not ",
                                                      "opened a stream; allowed are ", job_.limits().streams_max()));
@@ -38,19 +39,29 @@ absl::StatusOr<ShardTable::SegmentGrant> ShardTable::GrantSegments(
     grant.descriptors.push_back(host->segment()->descriptor());
   }
   if (grant.descriptors.empty()) return absl::UnavailableError("the shards do not lie in shared memory");
+  absl::StatusOr<std::unique_ptr<shm::LoanFlag>> flag = shm::LoanFlag::Create();
+  if (!flag.ok()) return flag.status();
+  grant.descriptors.push_back((*flag)->descriptor());
   grant.offer.set_token(RandomToken());
-  grants_[grant.offer.token()] = {
-      {WorkerId(request.worker()), Incarnation(request.incarnation())}, std::move(push_segment), time_.Now()};
+  grants_[grant.offer.token()] = {{WorkerId(request.worker()), Incarnation(request.incarnation())},
+                                  std::move(push_segment),
+                                  *std::move(flag),
+                                  time_.Now()};
   return grant;
 }
 
-void ShardTable::TakeGrant(const std::string& token, Caller& caller) {
+void ShardTable::ForgetOldGrants() {
   const absl::Time since = time_.Now() - timeouts_.worker_dead();
   std::erase_if(grants_, [&](const auto& grant) { return grant.second.since < since; });
+}
+
+void ShardTable::TakeGrant(const std::string& token, Caller& caller) {
+  ForgetOldGrants();
   const auto grant = grants_.find(token);
   if (grant == grants_.end() || (!caller.reader && grant->second.sender != caller.sender)) return;
   caller.shared_memory = true;
   caller.push_segment = std::move(grant->second.push_segment);
+  caller.loan = std::move(grant->second.loan);
   grants_.erase(grant);
 }
 

@@ -68,7 +68,7 @@ void Stream::Send(const wire::ServerItem& item) {
 
 void Stream::Serve(PullReply reply) {
   if (end_.has_value()) return;
-  Sending next{std::move(reply), 0, {}};
+  Sending next{std::move(reply), 0, false, {}};
   if (next.reply.weights != nullptr && next.reply.weights->view().elements() <= rpc::kInlineBytes / sizeof(float)) {
     next.copied.resize(next.reply.weights->view().elements());
     next.reply.weights->view().CopyTo(absl::MakeSpan(next.copied));
@@ -108,6 +108,11 @@ void Stream::End(const absl::Status& status) {
   pulls_.clear();
   lent_.clear();
   FinishWhenQuiet();
+}
+
+void Stream::Tick() {
+  // Until a write is over, the call cannot be finished. One tick is given to those who only are slow.
+  if (end_.has_value() && !finishing_ && ++ticks_since_end_ > 1) context_.TryCancel();
 }
 
 // --- Events -----------------------------------------------------------------------------------------------------
@@ -214,7 +219,7 @@ rpc::Attachment Stream::NextPullItem(wire::ServerItem& item) {
   const bool encodes = Encodes(reply, {sending.next * view.chunk_elements(), view.chunk(sending.next).size()});
   rpc::Attachment piece = encodes ? EncodedItem(sending, item) : PlainItem(sending, item);
   if (sending.next == view.chunks()) {
-    if (reply.shared_memory) Lend(reply);
+    if (sending.lent) Lend(reply);
     Complete(reply, /*unchanged=*/false, *item.mutable_pull()->mutable_done());
     pulls_.pop_front();
   }
@@ -267,6 +272,7 @@ rpc::Attachment Stream::PlainItem(Sending& sending, wire::ServerItem& item) {
   wire::PullChunk& chunk = NameChunk(reply, {index * view.chunk_elements(), values.size()}, item);
   const std::optional<uint64_t> place = reply.shared_memory ? view.chunk_offset(index) : std::nullopt;
   if (!place) return {AsBytes(values), [pinned = reply.weights] {}};
+  sending.lent = true;
   chunk.set_segment_offset(*place);
   return {};
 }

@@ -56,6 +56,8 @@ class Stream : public Peer {
   void Serve(PullReply reply) override;
   void Release(ShardId shard, PullId id) override;
   void End(const absl::Status& status) override;
+  // T has passed. A stream that has ended and cannot say so, since its client does not read, is cut off.
+  void Tick();
 
   // When the call was accepted, and whether a valid frame has come since.
   absl::Time accepted_at = absl::InfinitePast();
@@ -74,7 +76,8 @@ class Stream : public Peer {
   // A pull that is going out.
   struct Sending {
     PullReply reply;
-    size_t next = 0;  // chunk
+    size_t next = 0;    // chunk
+    bool lent = false;  // a chunk of it was left in shared memory
     // All of a small shard, copied, so that no version is held for it.
     std::vector<float> copied;
   };
@@ -133,6 +136,7 @@ class Stream : public Peer {
   bool receiving_ = false;  // a frame of this stream is being worked on
   bool writing_ = false;
   std::optional<absl::Status> end_;
+  int ticks_since_end_ = 0;
   bool finishing_ = false;
   bool done_ = false;
 };

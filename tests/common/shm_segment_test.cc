@@ -26,6 +26,7 @@
 
 #include "common/shm/descriptor_socket.h"
 #include "common/shm/host.h"
+#include "common/shm/loan_flag.h"
 #include "tests/common/shm_fixture.h"
 
 namespace slackline::shm {
@@ -230,6 +231,21 @@ TEST_F(SegmentTest, VanishesWithItsProcessesAfterKill) {
                           [](std::byte value) { return value == std::byte{7}; }));
   mapped->reset();
   EXPECT_THAT(HoldersOf(*name), IsEmpty());
+}
+
+TEST_F(ShmTest, LoanIsSeenToBeTakenBack) {
+  auto flag = LoanFlag::Create();
+  ASSERT_TRUE(flag.ok()) << flag.status();
+  auto view = LoanFlagView::Map(Duplicate((*flag)->descriptor()->get()));
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_TRUE((*view)->StillLent());
+  (*flag)->TakeBack();
+  EXPECT_FALSE((*view)->StillLent());
+  // A writer that dies has written nothing since.
+  auto second = *LoanFlag::Create();
+  view = LoanFlagView::Map(Duplicate(second->descriptor()->get()));
+  second.reset();
+  EXPECT_TRUE((*view)->StillLent());
 }
 
 TEST(HostIdentity, IsKnownAndStays) {

@@ -134,6 +134,24 @@ TEST_F(EngineTest, SspLetsAWorkerRunAheadByTheBoundAndNoFurther) {
   EXPECT_THAT(Push(B(), 1), ElementsAre(HasSubstr("apply 2:1"), HasSubstr("answer 2:1"), "serve 1 pull 2"));
 }
 
+TEST_F(EngineTest, EarlierStateServesAPullThatItSatisfied) {
+  Start(Mode::kSsp, {A(), B()}, /*bound=*/1);
+  Push(A(), 1);  // 1.1
+  Push(B(), 1);  // 1.2
+  Push(A(), 2);  // 1.3
+  const auto may_serve = [&](uint64_t version, uint64_t clock_min, const Sender& sender, uint64_t clock) {
+    return engine_->MayServe({{Lineage(1), version}, Clock64(clock_min)}, sender, Clock64(clock));
+  };
+  EXPECT_TRUE(may_serve(3, 1, A(), 2));
+  EXPECT_FALSE(may_serve(2, 1, A(), 2)) << "without its own push 2";
+  EXPECT_FALSE(may_serve(3, 0, A(), 2)) << "beyond the bound";
+  EXPECT_TRUE(may_serve(2, 1, B(), 1));
+  EXPECT_FALSE(may_serve(1, 0, B(), 1)) << "without its own push 1";
+  EXPECT_FALSE(may_serve(3, 1, B(), 0)) << "when that was, is not known";
+  EXPECT_FALSE(may_serve(3, 1, C(), 1)) << "not a member";
+  EXPECT_FALSE(engine_->MayServe({{Lineage(2), 3}, Clock64(1)}, A(), Clock64(2))) << "another lineage";
+}
+
 TEST_F(EngineTest, BspAppliesOneStepForTheWeightedMeanWhenAllAreThere) {
   Start(Mode::kBsp, {A(), B()});
   EXPECT_THAT(Push(B(), 1, {Lineage(1), 0}, 1), IsEmpty());

@@ -302,6 +302,53 @@ TEST_F(ShardHostTest, SupersededVersionsAreBoundedAndPushesDoNotWait) {
   EXPECT_EQ(slow.replies.back().version.number, 3);
 }
 
+TEST_F(ShardHostTest, NewestPinnedVersionServesPullsThatItSatisfies) {
+  Seed();
+  RecordingPeer slow;
+  const Caller reader{&slow, {}, true, 4};
+  Push(alice_, 1);
+  for (uint64_t push = 1; push <= 3; ++push) {
+    if (push < 3) host_->Pull(reader, {{}, PullId(push), Clock64()}, std::nullopt);
+    Push(bob_, push);
+  }
+  ASSERT_EQ(slow.replies.size(), 2);  // versions 1 and 2
+  EXPECT_EQ(host_->pinned_versions(), 2);
+  host_->Pull(alice_, {kAlice, PullId(1), Clock64(1)}, std::nullopt);
+  ASSERT_EQ(alice_peer_.replies.size(), 1);
+  EXPECT_EQ(alice_peer_.replies[0].version.number, 2);
+  EXPECT_EQ(alice_peer_.replies[0].weights->view().chunk(0)[0], 8);
+  host_->Pull(alice_, {kAlice, PullId(2), Clock64(1)}, Version{Lineage(1), 2});
+  ASSERT_EQ(alice_peer_.replies.size(), 2);
+  EXPECT_EQ(alice_peer_.replies[1].weights, nullptr);  // it has that one
+  // Without his own last push, and back to before what she has: these wait.
+  host_->Pull(bob_, {kBob, PullId(1), Clock64(3)}, std::nullopt);
+  host_->Pull(alice_, {kAlice, PullId(3), Clock64(1)}, Version{Lineage(1), 3});
+  EXPECT_TRUE(bob_peer_.replies.empty());
+  EXPECT_EQ(host_->waiting_pulls(), 2);
+}
+
+TEST_F(ShardHostTest, LateReadersOfTheOldestVersionAreEndedAndTold) {
+  Seed();
+  RecordingPeer oldest, newer;
+  for (RecordingPeer* peer : {&oldest, &newer}) {
+    host_->Pull({peer, {}, true, 1}, {{}, PullId(7), Clock64()}, std::nullopt);
+    Push(alice_, peer == &oldest ? 1 : 2);
+  }
+  host_->Pull(alice_, {kAlice, PullId(1), Clock64(2)}, std::nullopt);
+  host_->Tick();
+  EXPECT_FALSE(oldest.ended);  // others have not waited long
+  time_.Advance(absl::Seconds(2));
+  host_->Tick();
+  ASSERT_TRUE(oldest.ended);
+  EXPECT_EQ(oldest.ended->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(oldest.ended->message()), testing::HasSubstr("holds version 1.0 of pull 7 since 2.0 s"));
+  EXPECT_FALSE(newer.ended);
+  oldest.replies.clear();
+  host_->Retry();
+  ASSERT_EQ(alice_peer_.replies.size(), 1);
+  EXPECT_EQ(alice_peer_.replies[0].version.number, 2);
+}
+
 TEST_F(ShardHostTest, NewerPullReplacesOneThatWaits) {
   host_->Pull(bob_, {kBob, PullId(1), Clock64()}, std::nullopt);
   host_->Pull(bob_, {kBob, PullId(2), Clock64()}, std::nullopt);

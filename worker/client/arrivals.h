@@ -1,10 +1,11 @@
 // The bytes of one shard's pulls on their way into the trainer's parameters: written as they come while the trainer
-// waits for them, else kept where they arrived until it does.
+// waits for them, else kept until it does. What came in a frame is kept where it arrived; what lies in the server's
+// memory is copied at once, so that the server need not keep a version for a trainer that computes.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,11 +21,11 @@ struct ArrivedChunk {
   PullId id;
   PulledChunk chunk;
   rpc::Payload bytes;
-  // Lent in shared memory: the server waits to hear that it was read.
+  // Only readable for now: it lies in the server's memory.
   bool lent = false;
 };
 
-// Copies: arrived bytes -> parameters: 1.
+// Copies: arrived bytes -> parameters: 1; lent and kept: 2.
 //
 // Thread-safety: none.
 class Arrivals {
@@ -39,8 +40,6 @@ class Arrivals {
   absl::Status WriteFinished(absl::Span<float> parameters);
   // The stream is gone: what is incomplete will be sent again.
   void DropUnfinished();
-  // The pulls with lent chunks that were read to the end since the last call.
-  std::vector<PullId> TakeRead() { return std::exchange(read_, {}); }
 
  private:
   struct Kept {
@@ -50,13 +49,15 @@ class Arrivals {
     bool unchanged = false;
     std::vector<ArrivedChunk> chunks;
   };
+  using Copy = std::vector<std::byte>;
 
-  void NoteRead(PullId id, bool lent);
+  // The same bytes in memory of our own.
+  rpc::Payload Own(const rpc::Payload& lent);
 
   PullWriter writer_;
-  bool writing_lent_ = false;  // the pull that writer_ is at has lent chunks
-  std::vector<PullId> read_;
   std::deque<Kept> kept_;  // oldest first
+  // Of lent chunks, for reuse: those that nobody else holds are free.
+  std::vector<std::shared_ptr<Copy>> copies_;
 };
 
 }  // namespace slackline::worker

@@ -266,28 +266,13 @@ void Exchange::CompleteIfDone() {
   Complete(absl::OkStatus());
 }
 
-void Exchange::SendReleases() {
-  for (Peer& peer : peers_) {
-    std::vector<Outgoing> items;
-    for (const auto& [id, shards] : peer.read) {
-      wire::Release& release = *items.emplace_back().item.mutable_release();
-      release.set_id(id.value());
-      for (const ShardId shard : shards) release.add_shards(shard.value());
-    }
-    peer.read.clear();
-    Send(peer, std::move(items));
-  }
-}
-
 absl::Status Exchange::TakePulled() {
   for (Shard& shard : shards_) {
     const absl::Status status =
         shard.arrivals.WriteFinished(request_->parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin));
     if (!status.ok()) return status;
-    for (const PullId id : shard.arrivals.TakeRead()) peers_[shard.peer].read[id].push_back(shard.info.shard);
   }
   session_.Take();
-  SendReleases();
   return absl::OkStatus();
 }
 

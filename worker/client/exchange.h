@@ -4,7 +4,6 @@
 
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -82,8 +81,6 @@ class Exchange : private Stream::Owner {
     // With a server of this host, once it has agreed; null otherwise.
     std::unique_ptr<SharedMemory> memory;
     bool memory_agreed = false;
-    // Pulls that were lent in shared memory and are read by now.
-    std::map<PullId, std::vector<ShardId>> read;
     // Shards whose frames were refused for now, and when to say them again.
     std::set<ShardId> refused;
     absl::Time retry_at = absl::InfiniteFuture();
@@ -93,6 +90,7 @@ class Exchange : private Stream::Owner {
     ShardInfo info;
     size_t peer = 0;
     Arrivals arrivals;
+    bool lent = false;  // chunks of the pull that is arriving are in shared memory
     bool seed_awaited = false;
   };
   // In what form a shard's part of a step went out first; it is repeated in the same.
@@ -128,8 +126,9 @@ class Exchange : private Stream::Owner {
   // Tries to share memory with a server of this host.
   void JoinMemory(Peer& peer);
   std::string AddressOf(const ServerInfo& server) const;
-  // Tells the servers which shared memory is no longer read.
-  void SendReleases();
+  // What this pull was lent in shared memory has been copied: tells the server. False, and the stream is broken off,
+  // when the server may have written to it before.
+  bool GiveBack(Peer& peer, const wire::PullDone& done);
   absl::Status CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const;
   // The shard, if it lives on this server.
   absl::StatusOr<Shard*> FindShard(const Peer& peer, uint32_t shard);

@@ -53,7 +53,6 @@ std::string Exchange::AddressOf(const ServerInfo& server) const {
 void Exchange::JoinMemory(Peer& peer) {
   peer.memory.reset();
   peer.memory_agreed = false;
-  peer.read.clear();
   if (options_.same_host != SameHost::kSharedMemory || peer.info.memory_socket.empty() || peer.info.host.empty() ||
       peer.info.host != shm::HostIdentity()) {
     return;
@@ -109,10 +108,11 @@ void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
   Peer& peer = peers_[stream.index()];
   const absl::Status check = CheckWelcome(peer, welcome);
   if (!check.ok()) return Fail(Named(watch_.name(stream.index()), check));
-  watch_.StreamOpened(stream.index());
   peer.chunk_bytes = std::min<uint64_t>(options_.chunk_bytes, welcome.chunk_bytes_max());
   peer.memory_agreed = welcome.shared_memory() && peer.memory != nullptr;
   if (!peer.memory_agreed) peer.memory.reset();
+  const bool tcp = AddressOf(peer.info) == peer.info.address;
+  watch_.StreamOpened(stream.index(), peer.memory_agreed ? "shared memory" : tcp ? "TCP" : "a Unix socket");
   for (const wire::ShardState& state : welcome.shards()) lost_ += state.lost();
   SayAgain(peer, peer.shards);
 }
@@ -122,6 +122,7 @@ void Exchange::Broken(Stream& stream, const absl::Status& status) {
   for (ShardId id : peer.shards) {
     session_.Disconnected(id);
     shards_[id.value()].arrivals.DropUnfinished();
+    shards_[id.value()].lent = false;
   }
   peer.refused.clear();
   peer.retry_at = absl::InfiniteFuture();
@@ -198,9 +199,10 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
 
 absl::Status Exchange::OnPullChunk(const wire::PullChunk& chunk, const rpc::Payload& payload) {
   const ShardId id(chunk.shard());
+  Shard& shard = shards_[id.value()];
+  shard.lent |= chunk.has_segment_offset();
   const std::optional<Clock64> clock = session_.Awaits(id, PullId(chunk.id()));
   if (!clock) return absl::OkStatus();  // of a pull that was asked for again since
-  Shard& shard = shards_[id.value()];
   const auto add = [&]() -> absl::Status {
     const absl::StatusOr<codec::Codec> codec = CodecFromWire(chunk.encoding());
     if (!codec.ok()) return codec.status();
@@ -233,11 +235,26 @@ absl::StatusOr<rpc::Payload> Exchange::FindBytes(const Peer& peer, const wire::P
                                           " has ", payload.size(), " bytes"));
 }
 
+bool Exchange::GiveBack(Peer& peer, const wire::PullDone& done) {
+  if (!peer.memory->StillLent()) {
+    // Opening it again asks for the pull again.
+    peer.stream->Break(absl::UnavailableError("the server took its memory back while it was read"));
+    return false;
+  }
+  std::vector<Outgoing> items(1);
+  wire::Release& release = *items.back().item.mutable_release();
+  release.set_id(done.id());
+  release.add_shards(done.shard());
+  Send(peer, std::move(items));
+  return true;
+}
+
 absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
   const ShardId id(done.shard());
-  const std::optional<Clock64> clock = session_.Awaits(id, PullId(done.id()));
-  if (!clock) return absl::OkStatus();
   Shard& shard = shards_[id.value()];
+  const std::optional<Clock64> clock = session_.Awaits(id, PullId(done.id()));
+  if (std::exchange(shard.lent, false) && !GiveBack(peers_[shard.peer], done)) return absl::OkStatus();
+  if (!clock) return absl::OkStatus();
   const Version version = FromWire(done.version());
   const absl::Status status =
       shard.arrivals.Finish(PullId(done.id()), version, done.unchanged(), shard.info.end - shard.info.begin);

@@ -1,5 +1,6 @@
 #include "worker/client/shared_memory.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,19 +25,25 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Join(const ServerInf
       shm::Exchange(server.memory_socket, request.SerializeAsString(), descriptors, timeout);
   if (!reply.ok()) return reply.status();
   wire::SegmentOffer offer;
-  if (!offer.ParseFromString(reply->message) || static_cast<size_t>(offer.shards_size()) != reply->descriptors.size()) {
-    return absl::InternalError(
-        absl::StrCat("the server offered ", offer.shards_size(), " segments and sent ", reply->descriptors.size()));
+  if (!offer.ParseFromString(reply->message) ||
+      static_cast<size_t>(offer.shards_size()) + 1 != reply->descriptors.size()) {
+    return absl::InternalError(absl::StrCat("the server offered ", offer.shards_size(), " segments and sent ",
+                                            reply->descriptors.size(),
+                                            " descriptors; expected is one a segment, and one more"));
   }
   auto memory = std::make_unique<SharedMemory>();
   memory->token_ = offer.token();
   for (int i = 0; i < offer.shards_size(); ++i) {
     const wire::ShardSegment& shard = offer.shards(i);
-    auto mapped = shm::MappedSegment::Map(std::move(reply->descriptors[static_cast<size_t>(i)]),
-                                          {.bytes_min = shard.bytes(), .bytes_max = shard.bytes()});
+    auto mapped =
+        shm::MappedSegment::Map(std::move(reply->descriptors[static_cast<size_t>(i)]),
+                                {.bytes_min = std::max<uint64_t>(1, shard.bytes()), .bytes_max = shard.bytes()});
     if (!mapped.ok()) return mapped.status();
     memory->shards_[ShardId(shard.shard())] = *std::move(mapped);
   }
+  auto loan = shm::LoanFlagView::Map(std::move(reply->descriptors.back()));
+  if (!loan.ok()) return loan.status();
+  memory->loan_ = *std::move(loan);
   return memory;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/rpc/frame.h"
+#include "common/shm/loan_flag.h"
 #include "common/shm/segment.h"
 #include "worker/client/client.h"
 
@@ -31,10 +32,14 @@ class SharedMemory {
   // So many elements of the shard's segment, from this byte on.
   //   kInternal  no such shard, or beyond its segment
   absl::StatusOr<rpc::Payload> Find(ShardId shard, uint64_t offset, uint64_t elements) const;
+  // True if what this thread has read there so far was not written meanwhile. The server takes all of it back when it
+  // ends the stream, and then it may write before the worker hears of that.
+  bool StillLent() const { return loan_->StillLent(); }
 
  private:
   std::string token_;
   std::map<ShardId, std::shared_ptr<const shm::MappedSegment>> shards_;
+  std::unique_ptr<shm::LoanFlagView> loan_;
 };
 
 // Where `values` begin in the segment, in bytes; nullopt when they do not lie in it.

@@ -44,9 +44,9 @@ void SilenceWatch::HeardWaiting(size_t server, const std::string& message, absl:
   notice_(absl::StrCat(what_, ": ", peer.name, ": ", message));
 }
 
-void SilenceWatch::StreamOpened(size_t server) {
+void SilenceWatch::StreamOpened(size_t server, const std::string& way) {
   Peer& peer = peers_[server];
-  notice_(absl::StrCat("stream to ", peer.name, peer.ever_open ? " open again" : " open"));
+  notice_(absl::StrCat("stream to ", peer.name, " open ", peer.ever_open ? "again " : "", "over ", way));
   peer.open = true;
   peer.ever_open = true;
   peer.broken.clear();

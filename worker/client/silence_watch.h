@@ -28,7 +28,8 @@ class SilenceWatch {
   void Heard(size_t server, absl::Time now);
   // The server says that a gate is closed: it lives, and `message` names whom all wait for.
   void HeardWaiting(size_t server, const std::string& message, absl::Time now);
-  void StreamOpened(size_t server);
+  // `way`: "TCP".
+  void StreamOpened(size_t server, const std::string& way);
   void StreamBroken(size_t server, const absl::Status& status);
 
   // Gives notices that are due; `awaited` holds, for each server, the shards that are awaited from it.

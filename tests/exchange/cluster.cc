@@ -1,0 +1,216 @@
+#include "tests/exchange/cluster.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/rpc/channel.h"
+#include "gtest/gtest.h"
+#include "worker/push_memory.h"
+
+namespace slackline {
+namespace {
+
+constexpr absl::Duration kLong = absl::Seconds(60);
+
+job::Job MakeJob(const ClusterShape& shape) {
+  job::Job job;
+  job.mutable_optimizer()->set_lr(Cluster::kLearningRate);
+  job.mutable_training()->set_batch_size(1);
+  job.mutable_consistency()->set_mode(shape.mode);
+  job.mutable_consistency()->set_staleness_max(1);
+  job.mutable_wire()->set_chunk_bytes(4096);
+  job.mutable_wire()->set_window(shape.window);
+  job.mutable_cluster()->set_workers(shape.workers);
+  job.mutable_limits();
+  if (shape.change) shape.change(job);
+  return job;
+}
+
+worker::SameHost ToSameHost(Path path) {
+  return path == Path::kTcp    ? worker::SameHost::kTcp
+         : path == Path::kUnix ? worker::SameHost::kUnix
+                               : worker::SameHost::kSharedMemory;
+}
+
+worker::PushInfo OneSample() {
+  worker::PushInfo info;
+  info.samples = 1;
+  return info;
+}
+
+std::unique_ptr<grpc::ClientContext> Patience() { return rpc::ContextWithTimeout(absl::Seconds(20)); }
+
+}  // namespace
+
+std::string Name(Path path) { return path == Path::kTcp ? "tcp" : path == Path::kUnix ? "unix" : "shared_memory"; }
+
+std::string Name(job::Consistency::Mode mode) {
+  return mode == job::Consistency::ASYNC ? "async" : mode == job::Consistency::SSP ? "ssp" : "bsp";
+}
+
+std::string Words(Path path) {
+  return path == Path::kTcp ? "over TCP" : path == Path::kUnix ? "over a Unix socket" : "over shared memory";
+}
+
+Cluster::Cluster(const ClusterShape& shape) : shape_(shape) {
+  timeouts_.heartbeat = absl::Milliseconds(50);
+  map_.generation = kGeneration;
+  for (uint32_t index = 0; index < shape.servers; ++index) {
+    auto& server = *servers_.emplace_back(std::make_unique<Server>());
+    ps::ExchangeOptions options;
+    options.job = MakeJob(shape);
+    options.timeouts = timeouts_;
+    server.exchange = *ps::Exchange::Start(options, server.metrics, time_);
+    worker::ServerInfo& info = map_.servers.emplace_back();
+    info.server = ServerId(index + 1);
+    info.name = "ps-" + std::to_string(index + 1);
+    info.address = "127.0.0.1:" + std::to_string(server.exchange->port());
+    info.host = server.exchange->local().host();
+    info.socket = server.exchange->local().socket();
+    info.memory_socket = server.exchange->local().memory_socket();
+    server.control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(info.address));
+    EXPECT_TRUE(server.exchange->SetIdentity({kJob, info.server}).ok());
+  }
+  for (const uint64_t elements : shape.shards) {
+    const auto id = static_cast<uint32_t>(map_.shards.size());
+    map_.shards.push_back({ShardId(id), map_.elements, map_.elements + elements, ServerId(id % shape.servers + 1)});
+    map_.elements += elements;
+  }
+  map_.trained_elements = map_.elements;
+  for (size_t index = 0; index < servers_.size(); ++index) Install(index);
+  std::vector<uint32_t> members(shape.workers);
+  std::iota(members.begin(), members.end(), 1);
+  SetMembers(members);
+}
+
+Cluster::~Cluster() = default;
+
+void Cluster::Install(size_t index) {
+  wire::InstallShardsRequest request;
+  request.set_job(kJob.value());
+  request.set_generation(kGeneration.value());
+  request.set_server(static_cast<uint32_t>(index + 1));
+  request.set_trained_elements(map_.elements);
+  request.set_samples_per_epoch(100);
+  for (const worker::ShardInfo& shard : map_.shards) {
+    if (shard.server != ServerId(static_cast<uint32_t>(index + 1))) continue;
+    wire::ShardSpec& spec = *request.add_shards();
+    spec.set_shard(shard.shard.value());
+    spec.set_begin(shard.begin);
+    spec.set_end(shard.end);
+    spec.set_server(shard.server.value());
+  }
+  wire::InstallShardsReply reply;
+  const grpc::Status status = servers_[index]->control->InstallShards(Patience().get(), request, &reply);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+void Cluster::SetMembers(const std::vector<uint32_t>& workers) {
+  wire::SetMembersRequest request;
+  request.set_job(kJob.value());
+  request.set_generation(kGeneration.value());
+  request.set_epoch(++epoch_);
+  for (const uint32_t worker : workers) {
+    wire::Member& member = *request.add_members();
+    member.set_worker(worker);
+    member.set_incarnation(100 + worker);
+  }
+  wire::SetMembersReply reply;
+  for (const auto& server : servers_) {
+    if (server->exchange == nullptr) continue;
+    const grpc::Status status = server->control->SetMembers(Patience().get(), request, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+}
+
+worker::ClientOptions Cluster::ClientOptions(uint32_t number) const {
+  worker::ClientOptions options;
+  options.job = kJob;
+  options.worker = WorkerId(number);
+  options.incarnation = Incarnation(100 + number);
+  options.chunk_bytes = 4096;
+  options.window = shape_.window;
+  options.same_host = ToSameHost(shape_.path);
+  options.timeouts = timeouts_;
+  options.on_notice = [number, notices = notices_](const std::string& text) {
+    absl::MutexLock lock(&notices->mutex);
+    notices->of[number].push_back(text);
+  };
+  return options;
+}
+
+std::vector<std::string> Cluster::notices(uint32_t number) const {
+  absl::MutexLock lock(&notices_->mutex);
+  return notices_->of[number];
+}
+
+TestTrainer::TestTrainer(worker::ClientOptions options, const worker::ShardMap& map, bool shared)
+    : parameters_(map.elements) {
+  if (shared) {
+    worker::PushMemory memory(options.window, map.elements, /*shared=*/true);
+    segment_ = memory.segment();
+    memory_ = memory.parts();
+    options.push_segment = segment_;
+  } else {
+    heap_.resize(options.window * map.elements);
+    for (uint32_t part = 0; part < options.window; ++part) {
+      memory_.emplace_back(heap_.data() + part * map.elements, map.elements);
+    }
+  }
+  client_ = *worker::Client::Create(options, map);
+}
+
+void TestTrainer::Seed(absl::Span<const float> weights) {
+  const absl::Status status = client_->Seed(weights, kLong);
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+void TestTrainer::Pull() {
+  const absl::Status status = client_->Pull(parameters(), kLong);
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+void TestTrainer::BeginStep(absl::Span<const float> gradient) {
+  const absl::Span<float> part = memory_[next_++ % memory_.size()];
+  std::copy(gradient.begin(), gradient.end(), part.begin());
+  const absl::Status status = client_->BeginStep(part, OneSample());
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+worker::StepReport TestTrainer::FinishStep() {
+  const absl::StatusOr<worker::StepReport> report = client_->FinishStep(parameters(), kLong);
+  EXPECT_TRUE(report.ok()) << report.status();
+  return report.ok() ? *report : worker::StepReport();
+}
+
+std::vector<float> RandomValues(size_t count, std::mt19937& random) {
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 2049) - 1024) / 256;
+  return values;
+}
+
+void StepPlainly(absl::Span<const float> gradient, float factor, std::vector<float>& weights) {
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] -= factor * gradient[i];
+}
+
+bool AllAre(float value, absl::Span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [=](float other) { return other == value; });
+}
+
+unsigned PrintedSeed() {
+  const unsigned seed = std::random_device()();
+  std::cout << "seed " << seed << std::endl;
+  return seed;
+}
+
+bool Eventually(const std::function<bool()>& what, absl::Duration timeout) {
+  const SteadyTime time;
+  const absl::Time deadline = time.Now() + timeout;
+  while (!what()) {
+    if (time.Now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace slackline

@@ -1,0 +1,102 @@
+// Those who are slow to read, or never do, hold nobody for long.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exchange/raw_stream.h"
+
+namespace slackline {
+namespace {
+
+using testing::HasSubstr;
+
+// More than gRPC takes from a reader that does not read.
+constexpr uint64_t kElements = 1 << 20;
+
+ClusterShape OneLargeShard(Path path) {
+  ClusterShape shape;
+  shape.path = path;
+  shape.window = 2;
+  shape.shards = {kElements};
+  shape.change = [](job::Job& job) { job.mutable_wire()->set_chunk_bytes(1 << 18); };
+  return shape;
+}
+
+std::shared_ptr<grpc::Channel> NarrowChannel(const Cluster& cluster) {
+  grpc::ChannelArguments narrow;
+  narrow.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  narrow.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
+  narrow.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(cluster.map().servers[0].address, grpc::InsecureChannelCredentials(), narrow);
+}
+
+class ReaderTest : public testing::TestWithParam<Path> {
+ protected:
+  ReaderTest() {
+    trainer_.Seed(std::vector<float>(kElements, 100));
+    trainer_.Pull();
+  }
+  void Step() {
+    trainer_.Step(std::vector<float>(kElements, 2));
+    weight_ -= 1;
+    ASSERT_TRUE(AllAre(weight_, trainer_.parameters()));
+  }
+
+  Cluster cluster_{OneLargeShard(GetParam())};
+  TestTrainer trainer_{cluster_.ClientOptions(1), cluster_.map()};
+  float weight_ = 100;
+};
+
+TEST_P(ReaderTest, ThoseWhoDoNotReadTheirStreamAreCutOff) {
+  std::vector<std::unique_ptr<RawStream>> readers;
+  for (int count = 0; count < 4; ++count) {
+    readers.push_back(std::make_unique<RawStream>(NarrowChannel(cluster_), 0));
+    readers.back()->Write(PullItem(0, 1, 0));
+    Step();
+  }
+  EXPECT_LE(cluster_.pinned_versions(), 2);
+  // Two of them hold a version each; the others are gone.
+  while (readers[0]->Read().body_case() != wire::ServerItem::BODY_NOT_SET) continue;
+  const grpc::Status status = readers[0]->Finish();
+  EXPECT_THAT(status.error_code(), testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::RESOURCE_EXHAUSTED));
+  for (int step = 0; step < 10; ++step) Step();
+}
+
+TEST_P(ReaderTest, ThoseWhoReleaseNothingAreCutOffAndTold) {
+  RawStream keeper(cluster_, 2, AskForSegments(cluster_, 2, nullptr)->offer.token());
+  ASSERT_TRUE(keeper.welcome().shared_memory());
+  for (uint64_t pull = 1; pull <= 2; ++pull) {
+    keeper.Write(PullItem(0, pull, 0));
+    wire::ServerItem item;
+    do {
+      item = keeper.ReadAnswer();
+    } while (item.has_pull() && !item.pull().has_done());
+    ASSERT_TRUE(item.pull().has_done()) << item.DebugString();
+    Step();
+  }
+  Step();
+  while (keeper.Read().body_case() != wire::ServerItem::BODY_NOT_SET) continue;
+  const grpc::Status status = keeper.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("holds version 1.0 of pull 1 since"));
+  EXPECT_TRUE(Eventually([&] { return cluster_.pinned_versions() == 0; }));
+}
+
+TEST_P(ReaderTest, ReleasedVersionsAreNotHeld) {
+  RawStream reader(cluster_, 2, AskForSegments(cluster_, 2, nullptr)->offer.token());
+  for (uint64_t pull = 1; pull <= 10; ++pull) {
+    reader.Write(PullItem(0, pull, 0));
+    wire::ServerItem item;
+    do {
+      item = reader.ReadAnswer();
+    } while (item.has_pull() && !item.pull().has_done());
+    ASSERT_TRUE(item.pull().has_done()) << item.DebugString();
+    reader.Write(ReleaseItem(0, pull));
+    Step();
+  }
+  EXPECT_TRUE(Eventually([&] { return cluster_.pinned_versions() == 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllPaths, ReaderTest, testing::ValuesIn(kPaths),
+                         [](const auto& info) { return Name(info.param); });
+
+}  // namespace
+}  // namespace slackline
