@@ -39,7 +39,7 @@ int Keep(const std::string& address, const std::string& socket) {
 }
 
 int Serve(uint64_t elements, uint32_t workers) {
-  rpc::RetainAllocations();
+  rpc::PrepareProcess();
   ClusterShape shape;
   shape.shards = std::vector<uint64_t>(4, elements / 4);
   shape.workers = workers;

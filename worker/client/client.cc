@@ -31,6 +31,7 @@ class ClientImpl : public Client {
       : reader_(options.reader),
         elements_(map.elements),
         window_(options.window),
+        flush_max_(options.timeouts.notice()),
         clock_(options.first_clock),
         exchange_(options, map, queue_, time_) {
     wake_.client = this;
@@ -155,6 +156,9 @@ class ClientImpl : public Client {
       if (const auto cancelled = Cancelled()) exchange_.Fail(absl::CancelledError(*cancelled));
       exchange_.Begin(request, [&](const absl::Status& status) { result = status; });
       RunExchange([&] { return result.has_value(); });
+      // What was lent is given back now: nobody sends it while the caller computes.
+      const absl::Time give_up = time_.Now() + flush_max_;
+      RunExchange([&] { return exchange_.flushed() || time_.Now() >= give_up; }, give_up);
       return *result;
     }
     absl::MutexLock lock(&mutex_);
@@ -259,6 +263,7 @@ class ClientImpl : public Client {
   const bool reader_;
   const uint64_t elements_;
   const uint32_t window_;
+  const absl::Duration flush_max_;
   // The trainer's thread.
   Clock64 clock_;
   bool pulled_ = false;

@@ -303,6 +303,10 @@ void Exchange::Goodbye(const std::string& reason) {
   }
 }
 
+bool Exchange::flushed() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.stream->flushed(); });
+}
+
 bool Exchange::ended() const {
   return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.stream->ended(); });
 }

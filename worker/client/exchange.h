@@ -70,6 +70,8 @@ class Exchange : private Stream::Owner {
   void Tick();
   absl::Time next_tick() const { return next_tick_; }
   bool ended() const;
+  // Nothing waits to be sent on an open stream.
+  bool flushed() const;
   Clock64 clock() const { return session_.clock(); }
 
  private:

@@ -150,6 +150,8 @@ void Stream::WriteQueued() {
   attempt_->call->Write(rpc::Build(frame, absl::MakeSpan(pieces)), options, Begin(write_tag_));
 }
 
+bool Stream::flushed() const { return !open_ || (!attempt_->writing && outgoing_.empty()); }
+
 void Stream::WriteDone(bool ok) {
   --attempt_->outstanding;
   attempt_->writing = false;
