@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/check.h"
+
 namespace slackline::worker {
 
 absl::Status Arrivals::Add(ArrivedChunk chunk, absl::Span<float> parameters) {
@@ -47,6 +49,17 @@ absl::Status Arrivals::WriteFinished(absl::Span<float> parameters) {
       if (!status.ok()) return status;
     }
     const absl::Status status = writer_.Finish(kept.version, kept.unchanged, parameters.size());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Arrivals::WriteBegun(absl::Span<float> parameters) {
+  SLACKLINE_CHECK(kept_.size() == 1 && !kept_.back().finished);
+  const Kept kept = std::move(kept_.back());
+  kept_.pop_back();
+  for (const ArrivedChunk& chunk : kept.chunks) {
+    const absl::Status status = writer_.Write(chunk.chunk, chunk.bytes.segments(), parameters);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

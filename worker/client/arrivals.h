@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +39,12 @@ class Arrivals {
   absl::Status Finish(PullId id, Version version, bool unchanged, uint64_t shard_elements);
   // Writes what was kept of complete pulls.
   absl::Status WriteFinished(absl::Span<float> parameters);
+  // Writes what was kept of the pull that is coming in; the rest of it is written as it comes.
+  absl::Status WriteBegun(absl::Span<float> parameters);
+  // The pull that is coming in and kept; nullopt when there is none.
+  std::optional<PullId> begun() const {
+    return kept_.empty() || kept_.back().finished ? std::nullopt : std::optional(kept_.back().id);
+  }
   // The stream is gone: what is incomplete will be sent again.
   void DropUnfinished();
 

@@ -114,6 +114,7 @@ void Exchange::Begin(Request& request, Done done) {
     SendAll(session_.BeginPull());
   } else {
     SLACKLINE_CHECK(!steps_.empty());
+    if (const absl::Status written = WriteArrived(); !written.ok()) return Fail(written);
     CompleteIfDone();
   }
 }
@@ -264,6 +265,19 @@ void Exchange::CompleteIfDone() {
     steps_.pop_front();
   }
   Complete(absl::OkStatus());
+}
+
+// What came in while nobody waited, so that the rest is written as it comes.
+absl::Status Exchange::WriteArrived() {
+  for (Shard& shard : shards_) {
+    const absl::Span<float> part = request_->parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin);
+    if (const absl::Status status = shard.arrivals.WriteFinished(part); !status.ok()) return status;
+    const std::optional<PullId> begun = shard.arrivals.begun();
+    const std::optional<Clock64> clock = begun ? session_.Awaits(shard.info.shard, *begun) : std::nullopt;
+    if (!clock || *clock > steps_.front().sequence) continue;
+    if (const absl::Status status = shard.arrivals.WriteBegun(part); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Exchange::TakePulled() {

@@ -147,6 +147,7 @@ class Exchange : private Stream::Owner {
   // The shard's part of the parameters that the trainer waits for; empty when it does not wait for this pull.
   absl::Span<float> PulledPart(const Shard& shard, Clock64 pull_clock) const;
   bool RequestDone() const;
+  absl::Status WriteArrived();
   absl::Status TakePulled();
   std::vector<std::vector<ShardId>> Awaited() const;
   void CompleteIfDone();
