@@ -9,6 +9,11 @@
 
 namespace slackline {
 
+// The memory of some floats.
+inline absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
+}
+
 // Thread-safety: const calls are safe.
 // Ownership:     borrows the bytes.
 class ByteSegments {

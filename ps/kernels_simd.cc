@@ -4,6 +4,7 @@
 // Multiplications and additions stay apart (no MulAdd), division and square root are the true ones: each lane does
 // what kernels_scalar.cc does, in its order.
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "ps/kernels.h"
@@ -36,6 +37,15 @@ HWY_INLINE void ForEachVector(size_t elements, const Body& body) {
   for (; i < elements; ++i) body(one, i);
 }
 
+// From any byte: a single lane is loaded as a float, which would have to be aligned.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAnywhere(D d, const float* from) {
+  if constexpr (hn::MaxLanes(D()) > 1) return hn::LoadU(d, from);
+  float value;
+  std::memcpy(&value, from, sizeof(value));
+  return hn::Set(d, value);
+}
+
 // g + weight_decay w
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Decayed(D d, float weight_decay, V gradient, V weight) {
@@ -49,7 +59,7 @@ void SgdStep(const SgdCoefficients& coefficients, const Block& block) {
   float* HWY_RESTRICT w = block.weights;
   ForEachVector<kMemoryLanes>(block.elements, [g, w, c = coefficients](auto d, size_t i) HWY_ATTR {
     const auto weight = hn::LoadU(d, w + i);
-    const auto gradient = Decayed(d, c.weight_decay, hn::LoadU(d, g + i), weight);
+    const auto gradient = Decayed(d, c.weight_decay, LoadAnywhere(d, g + i), weight);
     hn::StoreU(hn::Sub(weight, hn::Mul(hn::Set(d, c.lr), gradient)), d, w + i);
   });
 }
@@ -60,7 +70,7 @@ void MomentumStep(const SgdCoefficients& coefficients, const Block& block, float
   float* HWY_RESTRICT b = buffer;
   ForEachVector<kMemoryLanes>(block.elements, [g, w, b, c = coefficients](auto d, size_t i) HWY_ATTR {
     const auto weight = hn::LoadU(d, w + i);
-    const auto gradient = Decayed(d, c.weight_decay, hn::LoadU(d, g + i), weight);
+    const auto gradient = Decayed(d, c.weight_decay, LoadAnywhere(d, g + i), weight);
     const auto moment = hn::Add(hn::Mul(hn::Set(d, c.momentum), hn::LoadU(d, b + i)), gradient);
     hn::StoreU(moment, d, b + i);
     hn::StoreU(hn::Sub(weight, hn::Mul(hn::Set(d, c.lr), moment)), d, w + i);
@@ -74,7 +84,7 @@ void NesterovStep(const SgdCoefficients& coefficients, const Block& block, float
   ForEachVector<kMemoryLanes>(block.elements, [g, w, b, c = coefficients](auto d, size_t i) HWY_ATTR {
     const auto momentum = hn::Set(d, c.momentum);
     const auto weight = hn::LoadU(d, w + i);
-    const auto gradient = Decayed(d, c.weight_decay, hn::LoadU(d, g + i), weight);
+    const auto gradient = Decayed(d, c.weight_decay, LoadAnywhere(d, g + i), weight);
     const auto moment = hn::Add(hn::Mul(momentum, hn::LoadU(d, b + i)), gradient);
     hn::StoreU(moment, d, b + i);
     const auto ahead = hn::Add(gradient, hn::Mul(momentum, moment));
@@ -89,7 +99,7 @@ void AdamStep(const AdamCoefficients& coefficients, const Block& block, const Ad
   float* HWY_RESTRICT v = moments.square_average;
   ForEachVector<kAllLanes>(block.elements, [g, w, m, v, c = coefficients](auto d, size_t i) HWY_ATTR {
     const auto weight = hn::LoadU(d, w + i);
-    const auto gradient = Decayed(d, c.weight_decay, hn::LoadU(d, g + i), weight);
+    const auto gradient = Decayed(d, c.weight_decay, LoadAnywhere(d, g + i), weight);
     const auto before = hn::LoadU(d, m + i);
     const auto average = hn::Add(before, hn::Mul(hn::Set(d, c.one_minus_beta1), hn::Sub(gradient, before)));
     hn::StoreU(average, d, m + i);
@@ -107,20 +117,20 @@ void Average(const Block& mean_and_values, float rate) {
   float* HWY_RESTRICT values = mean_and_values.weights;
   ForEachVector<kMemoryLanes>(mean_and_values.elements, [mean, values, rate](auto d, size_t i) HWY_ATTR {
     const auto value = hn::LoadU(d, values + i);
-    const auto difference = hn::Sub(hn::LoadU(d, mean + i), value);
+    const auto difference = hn::Sub(LoadAnywhere(d, mean + i), value);
     hn::StoreU(hn::Add(value, hn::Mul(hn::Set(d, rate), difference)), d, values + i);
   });
 }
 
 void Scale(size_t elements, float factor, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
   ForEachVector<kMemoryLanes>(elements, [in, out, factor](auto d, size_t i) HWY_ATTR {
-    hn::StoreU(hn::Mul(hn::Set(d, factor), hn::LoadU(d, in + i)), d, out + i);
+    hn::StoreU(hn::Mul(hn::Set(d, factor), LoadAnywhere(d, in + i)), d, out + i);
   });
 }
 
 void AddScaled(size_t elements, float factor, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
   ForEachVector<kMemoryLanes>(elements, [in, out, factor](auto d, size_t i) HWY_ATTR {
-    const auto product = hn::Mul(hn::Set(d, factor), hn::LoadU(d, in + i));
+    const auto product = hn::Mul(hn::Set(d, factor), LoadAnywhere(d, in + i));
     hn::StoreU(hn::Add(hn::LoadU(d, out + i), product), d, out + i);
   });
 }

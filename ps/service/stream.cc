@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/byte_segments.h"
 #include "common/codec/encode.h"
 #include "common/rpc/channel.h"
 #include "common/wire_encoding.h"
@@ -15,10 +16,6 @@ namespace {
 // Small pulls leave together up to so many bytes.
 constexpr size_t kGatherBytes = 64 << 10;
 constexpr int kFrameItemsMax = 256;
-
-absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
-  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
-}
 
 // Memory for the bytes of one chunk, and what is written to it.
 class EncodedChunk {

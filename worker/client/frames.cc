@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/byte_segments.h"
 #include "common/wire_encoding.h"
 
 namespace slackline::worker {
@@ -10,10 +11,6 @@ namespace {
 void SetWire(const Version& version, wire::Version& out) {
   out.set_lineage(version.lineage.value());
   out.set_number(version.number);
-}
-
-absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
-  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
 }
 
 }  // namespace

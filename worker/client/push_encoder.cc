@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/byte_segments.h"
 #include "common/check.h"
 #include "common/codec/encode.h"
 
@@ -34,10 +35,6 @@ void CutRun(uint64_t offset, const CodecRun& run, uint64_t chunk_bytes, std::vec
   for (uint64_t begin = 0; begin < run.elements; begin += size) {
     chunks.push_back({offset + begin, std::min(size, run.elements - begin), run, nullptr, 0});
   }
-}
-
-absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
-  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
 }
 
 }  // namespace
