@@ -86,8 +86,9 @@ class Exchanger {
       gradient_ = absl::MakeSpan(own_gradient_);
     }
     // Top-k must find the largest among values that differ, as those of a gradient do.
+    constexpr float kUnit = 1 / static_cast<float>(std::minstd_rand::max());
     std::minstd_rand random;
-    for (float& value : gradient_) value = 0.25f + 0.5f * static_cast<float>(random()) / std::minstd_rand::max();
+    for (float& value : gradient_) value = 0.25f + 0.5f * static_cast<float>(random()) * kUnit;
   }
 
   // With a window, the pushes of the next rounds are on their way while a round is waited for. All are of the same
