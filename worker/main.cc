@@ -16,7 +16,7 @@
 #include "common/version_text.h"
 #include "worker/data/class_names.h"
 #include "worker/job_config.h"
-#include "worker/push_memory.h"
+#include "worker/step_memory.h"
 #include "worker/stop_signals.h"
 
 namespace slackline::worker {
@@ -92,8 +92,10 @@ int Work(const Flags& flags, const job::Job& job) {
   Evaluator evaluator(
       *test,
       {.normalisation = config.normalisation, .batch_size = config.evaluation_batch_size, .class_names = *class_names});
-  const PushMemory push_memory(config.trainer.window, (*group)->model().elements(),
+  const StepMemory push_memory(config.trainer.window, (*group)->model().elements(),
                                config.trainer.same_host == SameHost::kSharedMemory);
+  const StepMemory parameter_memory(config.trainer.window > 1 ? config.trainer.window : 0, (*group)->model().elements(),
+                                    /*shared=*/false);
   Trainer trainer(config.trainer, {.link = *link,
                                    .group = **group,
                                    .train = *train,
@@ -101,6 +103,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .evaluator = evaluator,
                                    .metrics = trainer_metrics,
                                    .push_memory = push_memory.parts(),
+                                   .parameter_memory = parameter_memory.parts(),
                                    .push_segment = push_memory.segment()});
   const StopSignals signals(
       [&trainer](const std::string& name) { trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name)); });

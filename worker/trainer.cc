@@ -5,7 +5,9 @@
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/logging.h"
 #include "worker/gradient_norm.h"
 
@@ -17,6 +19,12 @@ constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);
 }  // namespace
 
 Trainer::Trainer(const Options& options, const Parts& parts) : options_(options), parts_(parts) {
+  SLACKLINE_CHECK(options_.window == 1 || parts_.parameter_memory.size() == options_.window);
+  if (!parts_.parameter_memory.empty()) {
+    Model& model = parts_.group.model();
+    absl::c_copy(model.parameters(), parts_.parameter_memory.front().begin());
+    model.UseParameters(parts_.parameter_memory.front());
+  }
   parts_.link.set_on_end([this](const absl::Status& status, const std::string& reason) { OnLifeEnd(status, reason); });
 }
 
@@ -137,7 +145,10 @@ absl::Status Trainer::TrainBatch(const RangeWork& range, const Batch& batch, uin
     model.UsePush(parts_.push_memory[(steps_ + begun_.size()) % parts_.push_memory.size()]);
   }
   const absl::Time begin = time_.Now();
-  const absl::StatusOr<StepResult> result = parts_.group.Step({.images = batch.images, .labels = batch.labels});
+  const absl::Status opened = client_->OpenStep(model.push());
+  if (!opened.ok()) return opened;
+  const absl::StatusOr<StepResult> result = parts_.group.Step({.images = batch.images, .labels = batch.labels},
+                                                              [this](uint64_t from) { client_->Ready(from); });
   if (!result.ok()) return result.status();
   const double norm = L2Norm(model.push().first(model.trained_elements()));
   const absl::Status finite = CheckFinite(*result, norm, range);
@@ -148,8 +159,8 @@ absl::Status Trainer::TrainBatch(const RangeWork& range, const Batch& batch, uin
                          .gradient_norm = norm,
                          .range = range.range,
                          .range_samples_done = samples_before + result->samples};
-  const absl::Status begun = client_->BeginStep(model.push(), info);
-  if (!begun.ok()) return begun;
+  const absl::Status committed = client_->CommitStep(info, NextParameters());
+  if (!committed.ok()) return committed;
   StepFacts& facts = begun_.emplace_back();
   facts.samples = result->samples;
   facts.loss = result->loss;
@@ -158,16 +169,25 @@ absl::Status Trainer::TrainBatch(const RangeWork& range, const Batch& batch, uin
   return FinishSteps(options_.window - 1);
 }
 
+absl::Span<float> Trainer::NextParameters() {
+  const std::vector<absl::Span<float>>& memory = parts_.parameter_memory;
+  if (memory.empty()) return parts_.group.model().parameters();
+  return memory[(parameters_used_ + begun_.size() + 1) % memory.size()];
+}
+
 absl::Status Trainer::FinishSteps(size_t left) {
   while (begun_.size() > left) {
     const absl::Time begin = time_.Now();
-    const absl::StatusOr<StepReport> report =
-        Await([&] { return client_->FinishStep(parts_.group.model().parameters(), silence_max()); });
+    const absl::StatusOr<StepReport> report = Await([&] { return client_->FinishStep(silence_max()); });
     if (!report.ok()) return report.status();
     const absl::Time end = time_.Now();
     ++steps_;
     StepFacts facts = begun_.front();
     begun_.pop_front();
+    if (!parts_.parameter_memory.empty()) {
+      parameters_used_ = (parameters_used_ + 1) % parts_.parameter_memory.size();
+      parts_.group.model().UseParameters(parts_.parameter_memory[parameters_used_]);
+    }
     facts.clock = report->clock;
     facts.wait = end - begin;
     facts.applied = report->shards_applied;
@@ -193,7 +213,7 @@ absl::Status Trainer::CheckFinite(const StepResult& result, double norm, const R
                                                   : "a batch-norm statistic is not finite";
   return absl::InternalError(absl::StrCat("step ", client_->clock().value() + begun_.size() + 1, " (epoch ",
                                           range.epoch + 1, ", range ", range.range.value(), "): ", what,
-                                          "; nothing of it was pushed. A smaller optimizer.lr, a warm-up or "
+                                          "; nothing of it was applied. A smaller optimizer.lr, a warm-up or "
                                           "optimizer.clip_norm usually helps"));
 }
 

@@ -58,6 +58,8 @@ class Trainer {
     TrainerMetrics& metrics;
     // Where steps write what they push, in turns: one for each step in flight. Empty: the model's own.
     std::vector<absl::Span<float>> push_memory = {};
+    // Where the weights after them are written, in turns: as many again. Empty, with a window of 1: the model's own.
+    std::vector<absl::Span<float>> parameter_memory = {};
     // Where the push memory lies, if servers of this host may read it.
     std::shared_ptr<shm::Segment> push_segment = nullptr;
     Connect connect = Client::Create;
@@ -87,8 +89,10 @@ class Trainer {
   absl::Status WorkUntilDone();
   absl::Status TrainRange(const RangeWork& range);
   absl::Status TrainBatch(const RangeWork& range, const Batch& batch, uint64_t samples_before);
-  // Waits until at most so many steps are in flight.
+  // Waits until at most so many steps are in flight, and lets the model compute on the weights after the last of them.
   absl::Status FinishSteps(size_t left);
+  // Where the weights after the next step go, which are not those that are computed on.
+  absl::Span<float> NextParameters();
   absl::Status CheckFinite(const StepResult& result, double norm, const RangeWork& range) const;
   absl::Status Evaluate(const EvaluationWork& work);
   absl::Status PullAsReader();
@@ -115,6 +119,7 @@ class Trainer {
   ShardMap map_;
   uint64_t steps_ = 0;           // over all lives
   std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
+  size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
   std::vector<uint32_t> order_;
   std::optional<uint32_t> order_epoch_;
   double samples_per_second_ = 0;

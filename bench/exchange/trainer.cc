@@ -62,6 +62,7 @@ class Exchanger {
     ExitOnError(settings.status());
     settings->push_segment = segment_;
     window_ = options.window;
+    others_.assign(window_ - 1, std::vector<float>(map.elements, 1.0f));
     auto client = worker::Client::Create(*settings, map);
     ExitOnError(client.status());
     client_ = *std::move(client);
@@ -95,11 +96,16 @@ class Exchanger {
   // gradient, which nobody changes.
   Outcome Step(const Order& order) {
     const Rounds rounds = Repeat(order.seconds, [&] {
-      while (client_->steps_in_flight() < window_) ExitOnError(client_->BeginStep(gradient_, info_));
-      ExitOnError(client_->FinishStep(parameters_, kTimeout).status());
+      while (client_->steps_in_flight() < window_) BeginStep();
+      ExitOnError(client_->FinishStep(kTimeout).status());
     });
-    while (client_->steps_in_flight() > 0) ExitOnError(client_->FinishStep(parameters_, kTimeout).status());
+    while (client_->steps_in_flight() > 0) ExitOnError(client_->FinishStep(kTimeout).status());
     return OutcomeOf(rounds, static_cast<double>(rounds.round_us.size()));
+  }
+
+  void BeginStep() {
+    const size_t part = begun_++ % window_;
+    ExitOnError(client_->BeginStep(gradient_, info_, part == 0 ? parameters_ : absl::MakeSpan(others_[part - 1])));
   }
 
   Outcome Pull(const Order& order) {
@@ -118,6 +124,8 @@ class Exchanger {
   absl::Span<float> gradient_;
   std::shared_ptr<shm::Segment> segment_;
   uint32_t window_ = 1;
+  size_t begun_ = 0;
+  std::vector<std::vector<float>> others_;  // the weights of further steps in flight
   std::unique_ptr<worker::Client> client_;
   worker::PushInfo info_;
 };

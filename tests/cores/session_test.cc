@@ -8,6 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 constexpr ShardId kFirst(0);
 constexpr ShardId kSecond(1);
@@ -18,8 +19,8 @@ Session Ready(Clock64 first_clock = Clock64(0)) {
   Session session(2, first_clock);
   session.Connected(kFirst);
   session.Connected(kSecond);
-  for (const auto& send : session.BeginPull()) EXPECT_TRUE(session.Pulled(send.shard, *send.pull, kStart));
-  session.Take();
+  for (const auto& send : session.BeginPull()) EXPECT_THAT(session.Pulled(send.shard, *send.pull, kStart), SizeIs(1));
+  session.Take(first_clock);
   EXPECT_TRUE(session.idle());
   return session;
 }
@@ -33,10 +34,10 @@ TEST(Session, AStepPushesAndPullsOnEveryShardAndEndsWhenAllHaveAnsweredAndServed
   EXPECT_EQ(sends[0].base, kStart);
   EXPECT_EQ(sends[0].known, kStart);
   EXPECT_TRUE(*session.Answered(kFirst, Sequence(5), Session::Outcome::kApplied));
-  EXPECT_TRUE(session.Pulled(kFirst, *sends[0].pull, {Lineage(1), 1}));
+  EXPECT_THAT(session.Pulled(kFirst, *sends[0].pull, {Lineage(1), 1}), SizeIs(1));
   EXPECT_THAT(session.Awaited(), ElementsAre(kSecond));
   EXPECT_EQ(session.clock(), Clock64(4));
-  EXPECT_TRUE(session.Pulled(kSecond, *sends[1].pull, {Lineage(1), 1}));
+  EXPECT_THAT(session.Pulled(kSecond, *sends[1].pull, {Lineage(1), 1}), SizeIs(1));
   EXPECT_FALSE(session.idle());
   EXPECT_TRUE(*session.Answered(kSecond, Sequence(5), Session::Outcome::kDiscarded));
   EXPECT_TRUE(session.idle());
@@ -57,7 +58,7 @@ TEST(Session, AfterABrokenStreamTheUnansweredPushIsSaidAgainWithTheSameNumberAnd
   // The parameters may hold a part of the lost answer: all of it is pulled again.
   EXPECT_EQ(again[0].known, std::nullopt);
   EXPECT_FALSE(session.Awaits(kFirst, *sends[0].pull));
-  EXPECT_FALSE(session.Pulled(kFirst, *sends[0].pull, {Lineage(1), 1}));
+  EXPECT_THAT(session.Pulled(kFirst, *sends[0].pull, {Lineage(1), 1}), IsEmpty());
 }
 
 TEST(Session, AfterABrokenStreamAnAnsweredPushIsNotSaidAgain) {
@@ -101,9 +102,9 @@ TEST(Session, ANewLineageIsWhatTheNextGradientComesFrom) {
   auto sends = session.BeginStep();
   for (const auto& send : sends) {
     EXPECT_TRUE(session.Answered(send.shard, Sequence(1), Session::Outcome::kDiscarded).ok());
-    EXPECT_TRUE(session.Pulled(send.shard, *send.pull, {Lineage(2), 0}));
+    EXPECT_THAT(session.Pulled(send.shard, *send.pull, {Lineage(2), 0}), SizeIs(1));
   }
-  session.Take();
+  session.Take(Clock64(1));
   sends = session.BeginStep();
   EXPECT_EQ(sends[0].base, (Version{Lineage(2), 0}));
   EXPECT_THAT(session.Awaited(), ElementsAre(kFirst, kSecond));
@@ -118,15 +119,15 @@ TEST(Session, StepsFinishInOrderWhateverTheOrderOfTheirShards) {
   for (const Sequence sequence : {Sequence(1), Sequence(2)}) {
     EXPECT_TRUE(*session.Answered(kFirst, sequence, Session::Outcome::kApplied));
   }
-  EXPECT_TRUE(session.Pulled(kFirst, *first[0].pull, {Lineage(1), 1}));
-  EXPECT_TRUE(session.Pulled(kFirst, *second[0].pull, {Lineage(1), 2}));
+  EXPECT_THAT(session.Pulled(kFirst, *first[0].pull, {Lineage(1), 1}), SizeIs(1));
+  EXPECT_THAT(session.Pulled(kFirst, *second[0].pull, {Lineage(1), 2}), SizeIs(1));
   EXPECT_EQ(session.finished(), Sequence(0));
   EXPECT_TRUE(*session.Answered(kSecond, Sequence(1), Session::Outcome::kApplied));
   EXPECT_EQ(session.clock(), Clock64(1));
-  EXPECT_TRUE(session.Pulled(kSecond, *first[1].pull, {Lineage(1), 1}));
+  EXPECT_THAT(session.Pulled(kSecond, *first[1].pull, {Lineage(1), 1}), SizeIs(1));
   EXPECT_EQ(session.finished(), Sequence(1));
   EXPECT_TRUE(*session.Answered(kSecond, Sequence(2), Session::Outcome::kApplied));
-  EXPECT_TRUE(session.Pulled(kSecond, *second[1].pull, {Lineage(1), 2}));
+  EXPECT_THAT(session.Pulled(kSecond, *second[1].pull, {Lineage(1), 2}), SizeIs(1));
   EXPECT_EQ(session.finished(), Sequence(2));
   EXPECT_EQ(session.clock(), Clock64(2));
   EXPECT_TRUE(session.idle());
@@ -138,7 +139,7 @@ TEST(Session, ALaterPullServesTheEarlierOnesToo) {
   const auto second = session.BeginStep();
   for (const ShardId shard : {kFirst, kSecond}) {
     EXPECT_TRUE(*session.Answered(shard, Sequence(1), Session::Outcome::kApplied));
-    EXPECT_TRUE(session.Pulled(shard, *second[0].pull, {Lineage(1), 2}));
+    EXPECT_THAT(session.Pulled(shard, *second[0].pull, {Lineage(1), 2}), ElementsAre(Clock64(1), Clock64(2)));
   }
   EXPECT_EQ(session.finished(), Sequence(1));
   for (const ShardId shard : {kFirst, kSecond}) {
@@ -150,11 +151,14 @@ TEST(Session, ALaterPullServesTheEarlierOnesToo) {
 TEST(Session, GradientsComeFromWhatWasTakenNotFromWhatHasArrived) {
   Session session = Ready();
   const auto first = session.BeginStep();
-  EXPECT_TRUE(*session.Answered(kFirst, Sequence(1), Session::Outcome::kApplied));
-  EXPECT_TRUE(session.Pulled(kFirst, *first[0].pull, {Lineage(1), 7}));
+  const auto second = session.BeginStep();
+  EXPECT_THAT(session.Pulled(kFirst, *first[0].pull, {Lineage(1), 7}), SizeIs(1));
+  EXPECT_THAT(session.Pulled(kFirst, *second[0].pull, {Lineage(1), 8}), SizeIs(1));
   EXPECT_EQ(session.BeginStep()[0].base, kStart);
-  session.Take();
+  session.Take(Clock64(1));
   EXPECT_EQ(session.BeginStep()[0].base, (Version{Lineage(1), 7}));
+  session.Take(Clock64(2));
+  EXPECT_EQ(session.BeginStep()[0].base, (Version{Lineage(1), 8}));
 }
 
 TEST(Session, AfterABrokenStreamAllThatIsInFlightIsSaidAgainInOrder) {
@@ -169,7 +173,7 @@ TEST(Session, AfterABrokenStreamAllThatIsInFlightIsSaidAgainInOrder) {
   EXPECT_EQ(again[0].clock, Clock64(1));
   EXPECT_EQ(again[1].push, Sequence(2));
   EXPECT_EQ(again[1].clock, Clock64(2));
-  EXPECT_TRUE(session.Pulled(kFirst, *again[1].pull, {Lineage(1), 3}));
+  EXPECT_THAT(session.Pulled(kFirst, *again[1].pull, {Lineage(1), 3}), SizeIs(2));
   session.Disconnected(kFirst);
   again = session.Connected(kFirst);
   ASSERT_EQ(again.size(), 1u);  // the push alone

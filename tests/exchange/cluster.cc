@@ -5,7 +5,7 @@
 
 #include "common/rpc/channel.h"
 #include "gtest/gtest.h"
-#include "worker/push_memory.h"
+#include "worker/step_memory.h"
 
 namespace slackline {
 namespace {
@@ -129,7 +129,9 @@ worker::ClientOptions Cluster::ClientOptions(uint32_t number) const {
   options.worker = WorkerId(number);
   options.incarnation = Incarnation(100 + number);
   options.chunk_bytes = 4096;
+  options.early_bytes_min = 0;
   options.window = shape_.window;
+  options.background = shape_.window == 2;
   options.same_host = ToSameHost(shape_.path);
   options.timeouts = timeouts_;
   options.on_notice = [number, notices = notices_](const std::string& text) {
@@ -145,9 +147,9 @@ std::vector<std::string> Cluster::notices(uint32_t number) const {
 }
 
 TestTrainer::TestTrainer(worker::ClientOptions options, const worker::ShardMap& map, bool shared)
-    : parameters_(map.elements) {
+    : parameters_(options.window, std::vector<float>(map.elements)) {
   if (shared) {
-    worker::PushMemory memory(options.window, map.elements, /*shared=*/true);
+    worker::StepMemory memory(options.window, map.elements, /*shared=*/true);
     segment_ = memory.segment();
     memory_ = memory.parts();
     options.push_segment = segment_;
@@ -171,15 +173,24 @@ void TestTrainer::Pull() {
 }
 
 void TestTrainer::BeginStep(absl::Span<const float> gradient) {
-  const absl::Span<float> part = memory_[next_++ % memory_.size()];
-  std::copy(gradient.begin(), gradient.end(), part.begin());
-  const absl::Status status = client_->BeginStep(part, OneSample());
+  const absl::Span<float> part = memory_[begun_ % memory_.size()];
+  const absl::Span<float> parameters = absl::MakeSpan(parameters_[++begun_ % parameters_.size()]);
+  absl::Status status = client_->OpenStep(part);
+  ASSERT_TRUE(status.ok()) << status;
+  for (size_t from = gradient.size(); from > 0;) {
+    const size_t end = from;
+    from = random_() % 3 == 0 ? 0 : random_() % from;
+    std::copy(gradient.begin() + from, gradient.begin() + end, part.begin() + from);
+    if (random_() % 2 == 0) client_->Ready(from);
+  }
+  status = client_->CommitStep(OneSample(), parameters);
   ASSERT_TRUE(status.ok()) << status;
 }
 
 worker::StepReport TestTrainer::FinishStep() {
-  const absl::StatusOr<worker::StepReport> report = client_->FinishStep(parameters(), kLong);
+  const absl::StatusOr<worker::StepReport> report = client_->FinishStep(kLong);
   EXPECT_TRUE(report.ok()) << report.status();
+  ++finished_;
   return report.ok() ? *report : worker::StepReport();
 }
 

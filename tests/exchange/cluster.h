@@ -94,9 +94,11 @@ class TestTrainer {
   TestTrainer(worker::ClientOptions options, const worker::ShardMap& map, bool shared = true);
 
   worker::Client& client() { return *client_; }
-  absl::Span<float> parameters() { return absl::MakeSpan(parameters_); }
+  // After the last pull or finished step.
+  absl::Span<float> parameters() { return absl::MakeSpan(parameters_[finished_ % parameters_.size()]); }
   void Seed(absl::Span<const float> weights);
   void Pull();
+  // In one call, or in pieces from the last element on while the gradient is being written.
   void BeginStep(absl::Span<const float> gradient);
   worker::StepReport FinishStep();
   void Step(absl::Span<const float> gradient) {
@@ -108,9 +110,11 @@ class TestTrainer {
   std::vector<absl::Span<float>> memory_;
   std::shared_ptr<shm::Segment> segment_;
   std::vector<float> heap_;
-  std::vector<float> parameters_;
+  std::vector<std::vector<float>> parameters_;  // one for each step in flight
   std::unique_ptr<worker::Client> client_;
-  size_t next_ = 0;
+  std::minstd_rand random_;
+  size_t begun_ = 0;
+  size_t finished_ = 0;
 };
 
 // Multiples of 1/256 between -4 and 4.

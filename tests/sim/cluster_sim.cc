@@ -549,7 +549,7 @@ class Cluster {
 
   void Pulled(uint32_t w, uint32_t shard, PullId id, const Weights& weights) {
     Worker& worker = workers_[w];
-    if (!worker.session->Pulled(ShardId(shard), id, weights.version)) return;
+    if (worker.session->Pulled(ShardId(shard), id, weights.version).empty()) return;
     worker.weights[shard] = weights;
     Compute(w);
   }
@@ -558,7 +558,7 @@ class Cluster {
     Worker& worker = workers_[w];
     if (!worker.session->idle() || worker.computing) return;
     if (worker.session->clock() >= Clock64(options_.clock_target)) return Finish(w);
-    worker.session->Take();
+    worker.session->Take(worker.session->sequence());
     worker.computing = true;
     const Ticks time = Chance(8) ? Random(10, 400) * kMs : Random(1, 20) * kMs * (w + 1);
     At(time, [this, w, life = worker.life, incarnation = worker.incarnation] { Push(w, life, incarnation); });

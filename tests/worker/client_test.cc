@@ -18,6 +18,7 @@ using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 constexpr absl::Duration kShort = absl::Milliseconds(200);
@@ -276,38 +277,102 @@ TEST_F(ClientTest, ReaderPullsAndNeverPushes) {
   EXPECT_EQ(Step().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(ClientTest, StepsInFlightFinishInTheirOrder) {
+TEST_F(ClientTest, StepsInFlightFinishInTheirOrderEachWithItsOwnWeights) {
   options_.window = 2;
   ConnectAndPull();
   PushInfo info;
   info.samples = 64;
   const std::vector<float> second(push_.size(), 100);
-  ASSERT_EQ(client_->BeginStep(push_, info), absl::OkStatus());
-  ASSERT_EQ(client_->BeginStep(second, info), absl::OkStatus());
-  EXPECT_EQ(client_->BeginStep(push_, info).code(), absl::StatusCode::kFailedPrecondition);  // the window is full
+  std::vector<float> after_first(push_.size(), -1), after_second(push_.size(), -1);
+  ASSERT_EQ(client_->BeginStep(push_, info, absl::MakeSpan(after_first)), absl::OkStatus());
+  ASSERT_EQ(client_->BeginStep(second, info, absl::MakeSpan(after_second)), absl::OkStatus());
+  // The window is full.
+  EXPECT_EQ(client_->OpenStep(push_).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(client_->Pull(absl::MakeSpan(parameters_), kLong).code(), absl::StatusCode::kFailedPrecondition);
-  auto report = client_->FinishStep(absl::MakeSpan(parameters_), kLong);
+  auto report = client_->FinishStep(kLong);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->clock, Clock64(11));
   EXPECT_EQ(report->shards_applied, 3);
-  report = client_->FinishStep(absl::MakeSpan(parameters_), kLong);
+  EXPECT_EQ(after_first, Expected(1));
+  report = client_->FinishStep(kLong);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->clock, Clock64(12));
-  for (size_t i = 0; i < push_.size(); ++i) EXPECT_EQ(parameters_[i], -push_[i] - 100) << i;
-  EXPECT_EQ(client_->FinishStep(absl::MakeSpan(parameters_), kLong).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  for (size_t i = 0; i < push_.size(); ++i) EXPECT_EQ(after_second[i], -push_[i] - 100) << i;
+  EXPECT_THAT(parameters_, Each(0.0F));
+  EXPECT_EQ(client_->FinishStep(kLong).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(ClientTest, WeightsThatArriveWhileNobodyWaitsDoNotDisturbTheTrainer) {
+TEST_F(ClientTest, ParametersOfAStepInFlightAreNotTakenForAnother) {
+  options_.window = 2;
   ConnectAndPull();
-  PushInfo info;
-  info.samples = 64;
-  ASSERT_EQ(client_->BeginStep(push_, info), absl::OkStatus());
+  ASSERT_EQ(client_->BeginStep(push_, {.samples = 64}, absl::MakeSpan(parameters_)), absl::OkStatus());
+  ASSERT_EQ(client_->OpenStep(push_), absl::OkStatus());
+  EXPECT_EQ(client_->CommitStep({.samples = 64}, absl::MakeSpan(parameters_)).code(),
+            absl::StatusCode::kInvalidArgument);
+  std::vector<float> others(parameters_.size());
+  ASSERT_EQ(client_->CommitStep({.samples = 64}, absl::MakeSpan(others)), absl::OkStatus());
+  ASSERT_TRUE(client_->FinishStep(kLong).ok());
+  ASSERT_TRUE(client_->FinishStep(kLong).ok());
+  EXPECT_EQ(others, Expected(2));
+}
+
+TEST_F(ClientTest, WeightsThatDidNotChangeAreTakenFromWhereTheyAre) {
+  ConnectAndPull();
+  ASSERT_TRUE(Step().ok());
+  const std::vector<float> before = parameters_;
+  std::vector<float> elsewhere(parameters_.size(), -1);
+  ASSERT_EQ(client_->Pull(absl::MakeSpan(elsewhere), kLong), absl::OkStatus());
+  EXPECT_EQ(elsewhere, before);
+  EXPECT_EQ(second_.items().back().pull().shards(0).known().number(), 1);  // so that nothing was sent
+}
+
+// --- Pushes that leave while they are made -----------------------------------------------------------------------
+
+TEST_F(ClientTest, ReadyShardsGoOutBeforeTheStepIsCommitted) {
+  options_.early_bytes_min = 0;
+  ConnectAndPull();
+  ASSERT_EQ(client_->OpenStep(push_), absl::OkStatus());
+  client_->Ready(4);  // shard 1 is not whole
   ASSERT_TRUE(second_.AwaitItem(wire::WorkerItem::kPush));
+  EXPECT_THAT(first_.pushes(1), IsEmpty());
+  EXPECT_FALSE(second_.pushes(2).back().push().has_commit());
+  client_->Ready(3);
   ASSERT_TRUE(first_.AwaitItem(wire::WorkerItem::kPush));
-  EXPECT_THAT(parameters_, Each(0.0F));
-  ASSERT_TRUE(client_->FinishStep(absl::MakeSpan(parameters_), kLong).ok());
+  EXPECT_EQ(client_->steps_in_flight(), 0);
+  ASSERT_EQ(client_->CommitStep({.samples = 64, .gradient_norm = 3}, absl::MakeSpan(parameters_)), absl::OkStatus());
+  ASSERT_TRUE(client_->FinishStep(kLong).ok());
   EXPECT_EQ(parameters_, Expected(1));
+  const auto items = first_.pushes(1);
+  ASSERT_EQ(items.size(), 2);
+  EXPECT_EQ(items[0].push().elements(), 2500);
+  EXPECT_EQ(items[1].push().offset(), 2500);
+  EXPECT_EQ(items[1].push().elements(), 0);
+  EXPECT_EQ(items[1].push().commit().gradient_norm(), 3);
+}
+
+TEST_F(ClientTest, WhatWentOutEarlyOnABrokenStreamGoesOutAgain) {
+  options_.early_bytes_min = 0;
+  ConnectAndPull();
+  first_.set_hook([this](const wire::WorkerItem& item, FakeServer::Stream&) {
+    const bool early = item.has_push() && !item.push().has_commit();
+    if (!early || refusals_++ > 0) return FakeServer::Verdict{};
+    return FakeServer::Verdict{.end = grpc::Status(grpc::StatusCode::UNAVAILABLE, "for a test"), .swallow = true};
+  });
+  ASSERT_EQ(client_->OpenStep(push_), absl::OkStatus());
+  client_->Ready(0);
+  ASSERT_TRUE(first_.AwaitItem(wire::WorkerItem::kPush));
+  ASSERT_EQ(client_->CommitStep({.samples = 64}, absl::MakeSpan(parameters_)), absl::OkStatus());
+  ASSERT_TRUE(client_->FinishStep(kLong).ok());
+  EXPECT_EQ(parameters_, Expected(1));
+}
+
+TEST_F(ClientTest, AStepIsOpenedOnceAndCommittedOnce) {
+  ConnectAndPull();
+  EXPECT_EQ(client_->CommitStep({}, absl::MakeSpan(parameters_)).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(client_->OpenStep(push_), absl::OkStatus());
+  EXPECT_EQ(client_->OpenStep(push_).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(client_->FinishStep(kLong).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(client_->Pull(absl::MakeSpan(parameters_), kLong).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(ClientTest, ChunkBeyondTheShardIsRefusedAndWritesNothing) {

@@ -51,11 +51,12 @@ class EncodedClientTest : public testing::Test {
   void Step(const std::vector<float>& gradient) {
     std::vector<float>& memory = memory_[steps_++ % memory_.size()];
     memory = gradient;
-    ASSERT_EQ(client_->BeginStep(memory, info_), absl::OkStatus());
+    std::vector<float>& parameters = steps_ % options_.window == 0 ? parameters_ : other_parameters_;
+    ASSERT_EQ(client_->BeginStep(memory, info_, absl::MakeSpan(parameters)), absl::OkStatus());
     if (client_->steps_in_flight() == options_.window) Finish();
   }
   void Finish() {
-    const auto report = client_->FinishStep(absl::MakeSpan(parameters_), kLong);
+    const auto report = client_->FinishStep(kLong);
     ASSERT_TRUE(report.ok()) << report.status();
     discarded_ += report->shards_discarded;
   }
@@ -86,6 +87,7 @@ class EncodedClientTest : public testing::Test {
   ClientOptions options_;
   PushInfo info_;
   std::vector<float> parameters_ = std::vector<float>(kElements);
+  std::vector<float> other_parameters_ = std::vector<float>(kElements);  // with two steps in flight
   std::array<std::vector<float>, 2> memory_;
   size_t steps_ = 0;
   uint32_t discarded_ = 0;

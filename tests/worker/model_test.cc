@@ -236,6 +236,43 @@ TEST_P(EveryModel, StepsWriteWhereTheyAreTold) {
   EXPECT_EQ(Copy(first->push()), std::vector<float>(model->elements(), 99.0f));
 }
 
+TEST_P(EveryModel, StepsReadWhereTheyAreTold) {
+  const auto model = MakeModel(GetParam()), other = MakeModel(GetParam());
+  const Batch batch = TinyBatch(GetParam(), 4);
+  for (float& weight : other->parameters()) weight *= 0.5f;
+  const double before = LossAt(*model, batch), wanted = LossAt(*other, batch);
+  ASSERT_NE(before, wanted);
+  std::vector<float> weights = Copy(other->parameters());
+  model->UseParameters(absl::MakeSpan(weights));
+  EXPECT_EQ(LossAt(*model, batch), wanted);
+  EXPECT_EQ(Copy(model->push()), Copy(other->push()));
+  EXPECT_EQ(model->parameters().data(), weights.data());
+  // It reads them, and keeps no copy.
+  std::fill(weights.begin(), weights.end(), 0.0f);
+  EXPECT_NE(LossAt(*model, batch), wanted);
+}
+
+// Every gradient that is called ready has its last value, and in the end all of them are.
+TEST_P(EveryModel, GradientsBecomeReadyFromTheLastToTheFirst) {
+  const auto model = MakeModel(GetParam());
+  std::vector<std::pair<uint64_t, std::vector<float>>> seen;
+  const Batch batch = TinyBatch(GetParam(), 4);
+  const auto result = model->Step(View(batch), [&](uint64_t from) {
+    seen.emplace_back(from, std::vector<float>(model->push().begin() + from, model->push().end()));
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_GT(seen.size(), 2);
+  EXPECT_EQ(seen.front().first, model->trained_elements());
+  EXPECT_EQ(seen.back().first, 0);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    const auto& [from, values] = seen[i];
+    if (i > 0) {
+      EXPECT_LT(from, seen[i - 1].first);
+    }
+    EXPECT_EQ(values, Copy(model->push().subspan(from))) << "from " << from;
+  }
+}
+
 TEST(Model, RoomForPredictionsMustFit) {
   const auto model = MakeModel(TinyMlp());
   std::vector<int64_t> predictions(3);

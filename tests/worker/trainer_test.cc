@@ -65,6 +65,8 @@ class ScriptedLink : public SchedulerLink {
 struct Wire {
   std::vector<std::string> calls;
   std::vector<PushInfo> pushes;
+  std::vector<uint64_t> ready;
+  std::vector<const float*> written;     // where the weights after each step were wanted
   std::deque<absl::Status> step_errors;  // one a step; empty means OK
   std::function<void()> during_step;
   size_t in_flight_max = 0;
@@ -78,19 +80,26 @@ class ScriptedClient : public Client {
 
   absl::Status Seed(absl::Span<const float>, absl::Duration) override { return Note("seed"); }
   absl::Status Pull(absl::Span<float>, absl::Duration) override { return Note("pull"); }
-  absl::Status BeginStep(absl::Span<const float>, const PushInfo& info) override {
+  absl::Status OpenStep(absl::Span<const float>) override { return absl::OkStatus(); }
+  void Ready(uint64_t from) override { wire_.ready.push_back(from); }
+  absl::Status CommitStep(const PushInfo& info, absl::Span<float> parameters) override {
     wire_.pushes.push_back(info);
+    wire_.written.push_back(parameters.data());
     ++in_flight_;
     wire_.in_flight_max = std::max(wire_.in_flight_max, in_flight_);
     return absl::OkStatus();
   }
+  absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters) override {
+    const absl::Status opened = OpenStep(push);
+    return opened.ok() ? CommitStep(info, parameters) : opened;
+  }
   size_t steps_in_flight() const override { return in_flight_; }
   absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters,
                                   absl::Duration timeout) override {
-    const absl::Status begun = BeginStep(push, info);
-    return begun.ok() ? FinishStep(parameters, timeout) : begun;
+    const absl::Status begun = BeginStep(push, info, parameters);
+    return begun.ok() ? FinishStep(timeout) : begun;
   }
-  absl::StatusOr<StepReport> FinishStep(absl::Span<float>, absl::Duration) override {
+  absl::StatusOr<StepReport> FinishStep(absl::Duration) override {
     --in_flight_;
     if (wire_.during_step) wire_.during_step();
     if (cancelled_.HasBeenNotified()) return absl::CancelledError("cancelled");
@@ -125,7 +134,10 @@ class FixedGroup : public LocalGroup, public Model {
  public:
   size_t devices() const override { return 1; }
   Model& model() override { return *this; }
-  absl::StatusOr<StepResult> Step(const BatchView& batch) override {
+  absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override {
+    used.push_back(parameters_.data());
+    ready(1);
+    ready(0);
     StepResult result;
     result.samples = batch.labels.size();
     result.loss = loss;
@@ -135,12 +147,13 @@ class FixedGroup : public LocalGroup, public Model {
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   uint64_t elements() const override { return 2; }
   uint64_t trained_elements() const override { return 2; }
-  absl::Span<float> parameters() override { return absl::MakeSpan(parameters_); }
+  absl::Span<float> parameters() override { return parameters_; }
   absl::Span<float> push() override { return push_.empty() ? absl::MakeSpan(gradient) : push_; }
   void UsePush(absl::Span<float> memory) override {
     push_ = memory;
     std::copy(gradient.begin(), gradient.end(), push_.begin());
   }
+  void UseParameters(absl::Span<float> memory) override { parameters_ = memory; }
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override {
     std::copy(batch.labels.begin(), batch.labels.end(), predictions.begin());
     StepResult result;
@@ -151,10 +164,12 @@ class FixedGroup : public LocalGroup, public Model {
   double loss = 0.5;
   std::vector<float> gradient = {3, 4};
   std::vector<int64_t> labels;
+  std::vector<const float*> used;  // the parameters of each step
 
  private:
   std::vector<TensorInfo> tensors_ = {{.name = "weight", .shape = {2}}};
-  std::vector<float> parameters_ = {0, 0};
+  std::vector<float> own_parameters_ = {5, 6};
+  absl::Span<float> parameters_ = absl::MakeSpan(own_parameters_);
   absl::Span<float> push_;
 };
 
@@ -174,7 +189,8 @@ class TrainerTest : public testing::Test {
     MakeTrainer();
   }
 
-  void MakeTrainer(std::vector<absl::Span<float>> push_memory = {}) {
+  void MakeTrainer(std::vector<absl::Span<float>> push_memory = {},
+                   std::vector<absl::Span<float>> parameter_memory = {}) {
     trainer_.reset();
     trainer_ = std::make_unique<Trainer>(
         options_, Trainer::Parts{.link = link_,
@@ -184,6 +200,7 @@ class TrainerTest : public testing::Test {
                                  .evaluator = *evaluator_,
                                  .metrics = trainer_metrics_,
                                  .push_memory = std::move(push_memory),
+                                 .parameter_memory = std::move(parameter_memory),
                                  .connect = [this](const ClientOptions& options, const ShardMap&) {
                                    return absl::StatusOr<std::unique_ptr<Client>>(
                                        std::make_unique<ScriptedClient>(options, wire_));
@@ -224,9 +241,11 @@ TEST_F(TrainerTest, SeedsPullsTrainsItsRangesAndLeaves) {
 }
 
 TEST_F(TrainerTest, KeepsAsManyStepsInFlightAsTheWindowAllowsAndEndsARangeWithNone) {
-  std::vector<float> memory(4);
+  std::vector<float> memory(4), weights(4);
   options_.window = 2;
-  MakeTrainer({absl::MakeSpan(memory).first(2), absl::MakeSpan(memory).subspan(2)});
+  const auto first = absl::MakeSpan(weights).first(2), second = absl::MakeSpan(weights).subspan(2);
+  MakeTrainer({absl::MakeSpan(memory).first(2), absl::MakeSpan(memory).subspan(2)}, {first, second});
+  EXPECT_THAT(first, ElementsAre(5, 6));  // the initial weights
   link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());
   EXPECT_EQ(wire_.in_flight_max, 2);
@@ -234,6 +253,15 @@ TEST_F(TrainerTest, KeepsAsManyStepsInFlightAsTheWindowAllowsAndEndsARangeWithNo
   EXPECT_THAT(link_.done, ElementsAre(7, 8));
   EXPECT_EQ(link_.progress().Take(absl::Now()).steps, 3);
   EXPECT_THAT(memory, ElementsAre(3, 4, 3, 4));  // in turns
+  // While a step computes, no weights are written to where it reads: in flight are those of the step before it.
+  EXPECT_THAT(group_.used, ElementsAre(first.data(), first.data(), first.data()));
+  EXPECT_THAT(wire_.written, ElementsAre(second.data(), first.data(), second.data()));
+}
+
+TEST_F(TrainerTest, GradientsLeaveWhileTheyAreMade) {
+  link_.work = {Range(7, 0, 8)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.ready, ElementsAre(1, 0, 1, 0));
 }
 
 TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {

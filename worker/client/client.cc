@@ -35,6 +35,7 @@ class ClientImpl : public Client {
         clock_(options.first_clock),
         exchange_(options, map, queue_, time_) {
     wake_.client = this;
+    for (const ShardInfo& shard : map.shards) shard_begins_.push_back(shard.begin);
     exchange_.Start();
     if (options.background) thread_ = std::thread([this] { RunExchange([this] { return Over(); }); });
   }
@@ -55,7 +56,8 @@ class ClientImpl : public Client {
     bool ok = false;
     while (queue_.Next(&tag, &ok)) continue;
     // The memory of steps that nobody has finished.
-    for (const auto& loans : loans_) loans->AwaitNone(kLoanTimeout);
+    if (open_) open_->loans->AwaitNone(kLoanTimeout);
+    for (const Committed& step : committed_) step.loans->AwaitNone(kLoanTimeout);
   }
 
   absl::Status Seed(absl::Span<const float> parameters, absl::Duration timeout) override {
@@ -69,56 +71,75 @@ class ClientImpl : public Client {
   }
 
   absl::Status Pull(absl::Span<float> parameters, absl::Duration timeout) override {
-    if (!loans_.empty()) return absl::FailedPreconditionError("a pull while steps are in flight");
-    if (absl::Status same = CheckParameters(parameters); !same.ok()) return same;
+    if (open_ || !committed_.empty()) return absl::FailedPreconditionError("a pull while steps are open or in flight");
+    if (absl::Status size = CheckSize("the parameters have", parameters.size()); !size.ok()) return size;
     Request request{.kind = Request::Kind::kPull, .parameters = parameters, .timeout = timeout};
     const absl::Status status = Run(request);
     pulled_ |= status.ok();
     return status;
   }
 
-  absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info) override {
+  absl::Status OpenStep(absl::Span<const float> push) override {
     if (reader_) return absl::InvalidArgumentError("a reader pushes nothing");
     if (!pulled_) return absl::FailedPreconditionError("a step needs a pull before it");
-    if (loans_.size() >= window_) {
+    if (open_) return absl::FailedPreconditionError("a step is open already");
+    if (committed_.size() >= window_) {
       return absl::FailedPreconditionError(
-          absl::StrCat(loans_.size(), " steps are in flight; the window allows ", window_));
+          absl::StrCat(committed_.size(), " steps are in flight; the window allows ", window_));
     }
     if (absl::Status size = CheckSize("the push has", push.size()); !size.ok()) return size;
-    loans_.push_back(std::make_shared<Loans>());
-    const NewStep step = {push, info, loans_.back()};
-    if (!thread_.joinable()) {
-      exchange_.BeginStep(step);
-    } else {
-      absl::MutexLock lock(&mutex_);
-      new_steps_.push_back(step);
-      Wake();
-    }
+    open_ = LentPush{push, std::make_shared<Loans>()};
+    first_ready_ = shard_begins_.end();
+    Tell({.opened = open_});
     return absl::OkStatus();
   }
 
-  absl::StatusOr<StepReport> FinishStep(absl::Span<float> parameters, absl::Duration timeout) override {
-    if (loans_.empty()) return absl::FailedPreconditionError("no step is in flight");
-    if (absl::Status same = CheckParameters(parameters); !same.ok()) return same;
-    Request request{.kind = Request::Kind::kFinishStep, .parameters = parameters, .timeout = timeout};
+  void Ready(uint64_t from) override {
+    if (!open_) return;
+    const auto first = std::lower_bound(shard_begins_.begin(), shard_begins_.end(), from);
+    if (first < first_ready_) {
+      first_ready_ = first;
+      Tell({.ready_from = from});
+    }
+    if (thread_.joinable()) return;
+    // What the sockets take without a wait.
+    while (!exchange_.flushed() && DoNextOperation(absl::ZeroDuration())) continue;
+  }
+
+  absl::Status CommitStep(const PushInfo& info, absl::Span<float> parameters) override {
+    if (!open_) return absl::FailedPreconditionError("no step is open");
+    if (absl::Status fit = CheckDestination(parameters); !fit.ok()) return fit;
+    committed_.push_back({open_->loans, parameters.data()});
+    open_.reset();
+    Tell({.committed = Commit{info, parameters}});
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters) override {
+    if (absl::Status fit = CheckDestination(parameters); !fit.ok()) return fit;
+    const absl::Status opened = OpenStep(push);
+    return opened.ok() ? CommitStep(info, parameters) : opened;
+  }
+
+  absl::StatusOr<StepReport> FinishStep(absl::Duration timeout) override {
+    if (committed_.empty()) return absl::FailedPreconditionError("no step is in flight");
+    Request request{.kind = Request::Kind::kFinishStep, .timeout = timeout};
     const absl::Status status = Run(request);
-    const absl::Status returned = AwaitLoans(*loans_.front());
-    loans_.pop_front();
+    const absl::Status returned = AwaitLoans(*committed_.front().loans);
+    committed_.pop_front();
     if (!status.ok()) return status;
     if (!returned.ok()) return returned;
     clock_ = request.report.clock;
     return request.report;
   }
 
-  size_t steps_in_flight() const override { return loans_.size(); }
+  size_t steps_in_flight() const override { return committed_.size(); }
 
   absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters,
                                   absl::Duration timeout) override {
-    if (!loans_.empty()) return absl::FailedPreconditionError("other steps are in flight");
-    if (absl::Status same = CheckParameters(parameters); !same.ok()) return same;
-    const absl::Status begun = BeginStep(push, info);
-    if (!begun.ok()) return begun;
-    return FinishStep(parameters, timeout);
+    if (!committed_.empty()) return absl::FailedPreconditionError("other steps are in flight");
+    const absl::Status begun = BeginStep(push, info, parameters);
+    return begun.ok() ? FinishStep(timeout) : begun;
   }
 
   void Close(const std::string& reason, absl::Duration timeout) override {
@@ -143,6 +164,21 @@ class ClientImpl : public Client {
   Clock64 clock() const override { return clock_; }
 
  private:
+  struct Committed {
+    std::shared_ptr<Loans> loans;
+    const float* parameters;
+  };
+  struct Commit {
+    PushInfo info;
+    absl::Span<float> parameters;
+  };
+  // What the trainer does to its open step: one of them.
+  struct News {
+    std::optional<LentPush> opened = {};
+    std::optional<uint64_t> ready_from = {};
+    std::optional<Commit> committed = {};
+  };
+
   // Something waits in the mailbox.
   struct WakeOperation : Operation {
     void Done(bool) override { client->TakeMail(); }
@@ -186,12 +222,20 @@ class ClientImpl : public Client {
         absl::StrCat(what, " ", elements, " elements, the model has ", elements_, " elements"));
   }
 
-  absl::Status CheckParameters(absl::Span<float> parameters) {
+  absl::Status CheckDestination(absl::Span<const float> parameters) const {
     if (absl::Status size = CheckSize("the parameters have", parameters.size()); !size.ok()) return size;
-    // The servers send only what changed since what they believe is in this memory.
-    SLACKLINE_CHECK(parameters_ == nullptr || parameters_ == parameters.data());
-    parameters_ = parameters.data();
+    const bool taken = std::any_of(committed_.begin(), committed_.end(),
+                                   [&](const Committed& step) { return step.parameters == parameters.data(); });
+    if (taken) return absl::InvalidArgumentError("these parameters are those of another step in flight");
     return absl::OkStatus();
+  }
+
+  // Goes to the exchange now, or with the next mail.
+  void Tell(const News& news) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (!thread_.joinable()) return Take(news);
+    absl::MutexLock lock(&mutex_);
+    news_.push_back(news);
+    Wake();
   }
 
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -208,38 +252,45 @@ class ClientImpl : public Client {
     while (!over()) {
       const absl::Time now = time_.Now();
       if (now >= exchange_.next_tick()) exchange_.Tick();
-      WaitForOperation(std::min(exchange_.next_tick(), deadline) - now);
+      DoNextOperation(std::min(exchange_.next_tick(), deadline) - now);
     }
   }
 
-  void WaitForOperation(absl::Duration longest) {
+  // Returns false when there is none within `longest`.
+  bool DoNextOperation(absl::Duration longest) {
     void* tag = nullptr;
     bool ok = false;
     constexpr absl::Duration kLongest = absl::Seconds(10);
     const int64_t wait_us = absl::ToInt64Microseconds(std::min(longest, kLongest));
     const gpr_timespec deadline =
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(std::max<int64_t>(0, wait_us), GPR_TIMESPAN));
-    if (queue_.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) {
-      static_cast<Operation*>(tag)->Done(ok);
-    }
+    if (queue_.AsyncNext(&tag, &ok, deadline) != grpc::CompletionQueue::GOT_EVENT) return false;
+    static_cast<Operation*>(tag)->Done(ok);
+    return true;
+  }
+
+  void Take(const News& news) {
+    if (news.opened) exchange_.OpenStep(*news.opened);
+    if (news.ready_from) exchange_.Ready(*news.ready_from);
+    if (news.committed) exchange_.CommitStep(news.committed->info, news.committed->parameters);
   }
 
   void TakeMail() ABSL_LOCKS_EXCLUDED(mutex_) {
-    std::vector<NewStep> steps;
+    std::vector<News> all_news;
     Request* request = nullptr;
     std::optional<std::string> cancelled, goodbye;
     bool stop = false;
     {
       absl::MutexLock lock(&mutex_);
       wake_pending_ = false;
-      steps.swap(new_steps_);
+      all_news.swap(news_);
       request = std::exchange(posted_, nullptr);
       cancelled = cancelled_;
       goodbye = std::exchange(goodbye_, std::nullopt);
       stop = stop_;
     }
     if (cancelled) exchange_.Fail(absl::CancelledError(*cancelled));
-    for (const NewStep& step : steps) exchange_.BeginStep(step);
+    for (const News& news : all_news) Take(news);
     if (request != nullptr) exchange_.Begin(*request, [this](const absl::Status& status) { Complete(status); });
     if (goodbye) exchange_.Goodbye(*goodbye);
     if (stop) exchange_.Fail(absl::CancelledError("the client is going away"));
@@ -267,8 +318,10 @@ class ClientImpl : public Client {
   // The trainer's thread.
   Clock64 clock_;
   bool pulled_ = false;
-  const float* parameters_ = nullptr;
-  std::deque<std::shared_ptr<Loans>> loans_;  // of the steps in flight, oldest first
+  std::vector<uint64_t> shard_begins_;
+  std::optional<LentPush> open_;
+  std::vector<uint64_t>::const_iterator first_ready_;  // of the open step's shards
+  std::deque<Committed> committed_;                    // in flight, oldest first
 
   const SteadyTime time_;
   grpc::CompletionQueue queue_;
@@ -281,7 +334,7 @@ class ClientImpl : public Client {
   grpc::Alarm alarm_ ABSL_GUARDED_BY(mutex_);
   bool wake_pending_ ABSL_GUARDED_BY(mutex_) = false;
   bool io_over_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<NewStep> new_steps_ ABSL_GUARDED_BY(mutex_);
+  std::vector<News> news_ ABSL_GUARDED_BY(mutex_);
   Request* posted_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mutex_);

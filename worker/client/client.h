@@ -1,7 +1,8 @@
 // The worker's side of the exchange with all servers of a job.
 //
-// The trainer calls Pull() once, then Step() for every gradient. Whatever a broken stream has swallowed is said again;
-// pulled weights are written straight into the trainer's parameters.
+// The trainer calls Pull() once, then Step() for every gradient; or its parts, so that a gradient goes out while it is
+// still being computed, and several steps are in flight. Whatever a broken stream has swallowed is said again; pulled
+// weights are written straight into the trainer's memory.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +58,8 @@ struct ClientOptions {
   // Only pulls; Step() is a mistake.
   bool reader = false;
   uint32_t chunk_bytes = 1 << 20;
+  // A shard of fewer bytes waits for its step to be committed: an item of its own would cost more than its bytes.
+  uint64_t early_bytes_min = 256 << 10;
   // Steps that may be in flight.
   uint32_t window = 1;
   // The exchange goes on between calls, in a thread of its own, which costs two hand-overs a call: for steps in flight
@@ -79,7 +82,7 @@ struct PushInfo {
   uint64_t samples = 0;
   double loss = 0;
   double gradient_norm = 0;
-  RangeId range;
+  RangeId range = {};
   uint64_t range_samples_done = 0;
 };
 
@@ -96,8 +99,8 @@ struct StepReport {
 
 // Thread-safety: one trainer thread.
 // Threads:       with options.background one (I/O), born in Create(), joined in the destructor; else none.
-// Ownership:     borrows `parameters` during a call, and the push memory until its step is finished.
-//                `parameters` is the same memory in every call, and only this client changes it in between.
+// Ownership:     borrows the push memory of a step until it is finished, and its parameters until the next one is:
+//                servers send only what has changed, the rest is taken from where the last weights were written.
 // Errors:        a call that fails ends the exchange: the streams are cut, later calls return the same status, and
 //                going on takes a new client.
 class Client {
@@ -110,21 +113,32 @@ class Client {
   // Sends initial weights to every shard; shards that have some keep theirs.
   virtual absl::Status Seed(absl::Span<const float> parameters, absl::Duration timeout) = 0;
 
-  // Brings `parameters` (map.elements long) up to date.
+  // Writes the newest weights to `parameters` (map.elements long).
   //   kDeadlineExceeded  names the shards, servers and workers awaited
   //   kFailedPrecondition, kInvalidArgument, ...   a server's final word
   virtual absl::Status Pull(absl::Span<float> parameters, absl::Duration timeout) = 0;
 
-  // Pushes `push` (map.elements long) as the next sequence, and asks for the weights after it. Returns at once; `push`
-  // must stay as it is until the step is finished. Failures show when it is.
-  //   kFailedPrecondition  options.window steps are in flight, or nothing was pulled yet
-  virtual absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info) = 0;
-  // Waits until every shard has answered and served the oldest step in flight, and writes the weights. A wait at a
-  // consistency gate is bounded in silence, not in time: `timeout` runs anew with every word from the server.
+  // Opens the next step, whose push (map.elements long) is still being made. Returns at once, as the two calls that
+  // follow it; failures show when the step is finished.
+  //   kFailedPrecondition  options.window steps are in flight, one is open already, or nothing was pulled yet
+  virtual absl::Status OpenStep(absl::Span<const float> push) = 0;
+  // push[from, map.elements) of the open step stays as it is from now on, until the step is finished: the shards in it
+  // may go out. `from` falls from call to call. Cheap where there is nothing to do.
+  virtual void Ready(uint64_t from) = 0;
+  // Pushes the open step as the next sequence, and asks for the weights after it, which will be written to `parameters`
+  // (map.elements long): from now on, until the step is finished.
+  //   kFailedPrecondition  no step is open
+  //   kInvalidArgument     `parameters` are those of another step in flight
+  virtual absl::Status CommitStep(const PushInfo& info, absl::Span<float> parameters) = 0;
+  // Both, one after the other.
+  virtual absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters) = 0;
+  // Waits until every shard has answered and served the oldest step in flight. A wait at a consistency gate is bounded
+  // in silence, not in time: `timeout` runs anew with every word from the server.
   //   kFailedPrecondition  no step is in flight
-  virtual absl::StatusOr<StepReport> FinishStep(absl::Span<float> parameters, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<StepReport> FinishStep(absl::Duration timeout) = 0;
+  // Committed and not finished.
   virtual size_t steps_in_flight() const = 0;
-  // Both, one after the other. Requires: no step is in flight.
+  // BeginStep() and FinishStep(). Requires: no step is in flight.
   virtual absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info,
                                           absl::Span<float> parameters, absl::Duration timeout) = 0;
 

@@ -90,13 +90,6 @@ void Exchange::Start() {
   }
 }
 
-void Exchange::BeginStep(const NewStep& step) {
-  if (leaving_ || !failure_.ok()) return;
-  const std::vector<Session::Send> sends = session_.BeginStep();
-  steps_.push_back({session_.sequence(), step, {}, std::vector<SentPush>(shards_.size())});
-  SendAll(sends);
-}
-
 void Exchange::Begin(Request& request, Done done) {
   SLACKLINE_CHECK(request_ == nullptr);
   if (leaving_) return done(absl::FailedPreconditionError("the exchange was closed"));
@@ -114,101 +107,8 @@ void Exchange::Begin(Request& request, Done done) {
     SendAll(session_.BeginPull());
   } else {
     SLACKLINE_CHECK(!steps_.empty());
-    if (const absl::Status written = WriteArrived(); !written.ok()) return Fail(written);
     CompleteIfDone();
   }
-}
-
-void Exchange::SendAll(absl::Span<const Session::Send> sends) {
-  std::vector<std::vector<Session::Send>> by_peer(peers_.size());
-  for (const Session::Send& send : sends) by_peer[shards_[send.shard.value()].peer].push_back(send);
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    if (by_peer[i].empty()) continue;
-    std::vector<Outgoing> items;
-    // The pull goes first: it waits for this worker's own push, so that each shard is served as soon as its push is
-    // answered, while those of the others are still on their way.
-    AppendPulls(by_peer[i], items);
-    // Backward finishes the last layers first; forward needs the first layers first. Steps stay in their order.
-    std::vector<Session::Send>& mine = by_peer[i];
-    std::stable_sort(mine.begin(), mine.end(), [](const Session::Send& a, const Session::Send& b) {
-      return std::pair(a.clock, b.shard) < std::pair(b.clock, a.shard);
-    });
-    for (const Session::Send& send : mine) {
-      if (send.push) AppendPushOf(send, peers_[i], items);
-    }
-    Send(peers_[i], std::move(items));
-  }
-}
-
-void Exchange::AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& items) {
-  const SubPush push = MakePush(send);
-  SentPush& sent = FindStep(send.push->value())->sent[send.shard.value()];
-  const std::optional<uint64_t> place = peer.memory_agreed && sent.encoded == nullptr
-                                            ? OffsetInSegment(options_.push_segment.get(), push.values)
-                                            : std::nullopt;
-  sent.plain |= place.has_value() || !encoder_.lossy();
-  if (place) return AppendSharedPush(push, *place, items);
-  if (sent.plain) return AppendPush(push, peer.chunk_bytes, items);
-  if (sent.encoded == nullptr) {
-    sent.encoded = std::make_shared<PushEncoder::Push>(
-        encoder_.Cut(shards_[send.shard.value()].info.begin, push.values, peer.chunk_bytes));
-  }
-  AppendEncodedPush(push, encoder_, sent.encoded, items);
-}
-
-void Exchange::ForgetPush(ShardId shard, InFlight& step, bool applied) {
-  const std::shared_ptr<PushEncoder::Push> encoded = std::exchange(step.sent[shard.value()].encoded, nullptr);
-  if (encoded == nullptr) return;
-  // Usually all of it has gone out. What has not must not be encoded any more: the trainer takes its memory back.
-  peers_[shards_[shard.value()].peer].stream->DropQueuedPush(shard, step.sequence);
-  if (!applied) encoder_.Return(*encoded);
-}
-
-SubPush Exchange::MakePush(const Session::Send& send) const {
-  const auto step =
-      std::find_if(steps_.begin(), steps_.end(), [&](const InFlight& step) { return step.sequence == *send.push; });
-  SLACKLINE_CHECK(step != steps_.end());
-  const ShardInfo& shard = shards_[send.shard.value()].info;
-  SubPush push = GradientPush(send, step->step.info, step->step.push.subspan(shard.begin, shard.end - shard.begin));
-  push.loans = step->step.loans;
-  return push;
-}
-
-Exchange::InFlight* Exchange::FindStep(uint64_t sequence) {
-  for (InFlight& step : steps_) {
-    if (step.sequence.value() == sequence) return &step;
-  }
-  return nullptr;
-}
-
-void Exchange::SendSeeds(Peer& peer) {
-  if (!peer.stream->open()) return;
-  std::vector<Outgoing> items;
-  for (ShardId id : peer.shards) {
-    const Shard& shard = shards_[id.value()];
-    if (!shard.seed_awaited) continue;
-    peer.stream->DropQueuedPushes(id);
-    SubPush push = SeedPush(id, request_->seed.subspan(shard.info.begin, shard.info.end - shard.info.begin));
-    push.loans = request_->loans;
-    AppendPush(push, peer.chunk_bytes, items);
-  }
-  Send(peer, std::move(items));
-}
-
-void Exchange::Send(Peer& peer, std::vector<Outgoing> items) {
-  if (!peer.stream->open() || items.empty()) return;  // Opened() says it all again
-  peer.stream->Send(std::move(items));
-}
-
-void Exchange::SayAgain(Peer& peer, absl::Span<const ShardId> shards) {
-  std::vector<Session::Send> sends;
-  for (ShardId id : shards) {
-    // What is left of the first attempt must not mix with the second.
-    peer.stream->DropQueuedPushes(id);
-    for (const Session::Send& send : session_.Connected(id)) sends.push_back(send);
-  }
-  if (request_ != nullptr && request_->kind == Request::Kind::kSeed) SendSeeds(peer);
-  SendAll(sends);
 }
 
 std::vector<std::vector<ShardId>> Exchange::Awaited() const {
@@ -255,9 +155,9 @@ bool Exchange::RequestDone() const {
 
 void Exchange::CompleteIfDone() {
   if (request_ == nullptr || !RequestDone()) return;
-  if (request_->kind == Request::Kind::kSeed) return Complete(absl::OkStatus());
-  if (const absl::Status taken = TakePulled(); !taken.ok()) return Fail(taken);
+  if (request_->kind == Request::Kind::kPull) session_.Take(session_.sequence());
   if (request_->kind == Request::Kind::kFinishStep) {
+    session_.Take(steps_.front().sequence);
     request_->report = steps_.front().report;
     request_->report.clock = steps_.front().sequence;
     request_->report.waited = time_.Now() - request_begin_;
@@ -265,35 +165,6 @@ void Exchange::CompleteIfDone() {
     steps_.pop_front();
   }
   Complete(absl::OkStatus());
-}
-
-// What came in while nobody waited, so that the rest is written as it comes.
-absl::Status Exchange::WriteArrived() {
-  for (Shard& shard : shards_) {
-    const absl::Span<float> part = request_->parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin);
-    if (const absl::Status status = shard.arrivals.WriteFinished(part); !status.ok()) return status;
-    const std::optional<PullId> begun = shard.arrivals.begun();
-    const std::optional<Clock64> clock = begun ? session_.Awaits(shard.info.shard, *begun) : std::nullopt;
-    if (!clock || *clock > steps_.front().sequence) continue;
-    if (const absl::Status status = shard.arrivals.WriteBegun(part); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Exchange::TakePulled() {
-  for (Shard& shard : shards_) {
-    const absl::Status status =
-        shard.arrivals.WriteFinished(request_->parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin));
-    if (!status.ok()) return status;
-  }
-  session_.Take();
-  return absl::OkStatus();
-}
-
-absl::Span<float> Exchange::PulledPart(const Shard& shard, Clock64 pull_clock) const {
-  if (request_ == nullptr || request_->kind == Request::Kind::kSeed) return {};
-  if (request_->kind == Request::Kind::kFinishStep && pull_clock > steps_.front().sequence) return {};
-  return request_->parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin);
 }
 
 void Exchange::Complete(const absl::Status& status) {

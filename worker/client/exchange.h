@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,10 +15,10 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "worker/backoff.h"
-#include "worker/client/arrivals.h"
 #include "worker/client/client.h"
 #include "worker/client/frames.h"
 #include "worker/client/loans.h"
+#include "worker/client/pull_writer.h"
 #include "worker/client/push_encoder.h"
 #include "worker/client/session.h"
 #include "worker/client/shared_memory.h"
@@ -26,10 +27,9 @@
 
 namespace slackline::worker {
 
-// A step that the trainer begins. Borrows the gradient until it is finished.
-struct NewStep {
-  absl::Span<const float> push;
-  PushInfo info;
+// The push of a step, borrowed from the trainer until the step is finished.
+struct LentPush {
+  absl::Span<const float> values;
   std::shared_ptr<Loans> loans;
 };
 
@@ -40,7 +40,7 @@ struct Request {
   Kind kind = Kind::kPull;
   absl::Span<const float> seed = {};  // kSeed: the initial weights
   std::shared_ptr<Loans> loans = {};  // kSeed
-  absl::Span<float> parameters = {};  // kPull, kFinishStep
+  absl::Span<float> parameters = {};  // kPull
   absl::Duration timeout = absl::ZeroDuration();
   StepReport report = {};  // filled in by kFinishStep
 };
@@ -58,8 +58,12 @@ class Exchange : private Stream::Owner {
 
   // Opens the streams.
   void Start();
-  // Sends the gradient and asks for the weights after it. After a failure nothing happens.
-  void BeginStep(const NewStep& step);
+  // After a failure these three do nothing.
+  void OpenStep(LentPush push);
+  // Sends the shards of the open step that lie in [from, end), but for their trailers.
+  void Ready(uint64_t from);
+  // Sends what is left of the open step, and asks for the weights after it.
+  void CommitStep(const PushInfo& info, absl::Span<float> parameters);
   // Requires: no request is in progress; for kFinishStep, a step is in flight.
   void Begin(Request& request, Done done);
   // Fails the request in progress, if any, and all later ones.
@@ -91,20 +95,28 @@ class Exchange : private Stream::Owner {
   struct Shard {
     ShardInfo info;
     size_t peer = 0;
-    Arrivals arrivals;
+    PullWriter writer;
+    // The shard's part of the parameters that hold what was pulled last.
+    absl::Span<const float> held;
     bool lent = false;  // chunks of the pull that is arriving are in shared memory
     bool seed_awaited = false;
   };
   // In what form a shard's part of a step went out first; it is repeated in the same.
   struct SentPush {
+    // Before the step was committed, on the stream that is open: only the trailer is missing.
+    enum class Early { kNo, kOnStream, kInMemory };
+
+    Early early = Early::kNo;
     bool plain = false;
     // Until the final answer. Shared with the items that wait for their turn on a stream.
     std::shared_ptr<PushEncoder::Push> encoded;
   };
   struct InFlight {
     Sequence sequence;
-    NewStep step;
-    StepReport report;
+    LentPush push;
+    PushInfo info = {};
+    absl::Span<float> parameters = {};
+    StepReport report = {};
     std::vector<SentPush> sent;  // by shard
   };
 
@@ -138,17 +150,21 @@ class Exchange : private Stream::Owner {
   void SendSeeds(Peer& peer);
   void Send(Peer& peer, std::vector<Outgoing> items);
   void SayAgain(Peer& peer, absl::Span<const ShardId> shards);
-  SubPush MakePush(const Session::Send& send) const;
   void AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& items);
+  // The values, in the form in which they went out first; the trailer with them if `push` has one.
+  // Returns whether they stay in shared memory.
+  bool AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items);
+  // What went out of these shards before their steps were committed must go out again.
+  void ForgetEarly(absl::Span<const ShardId> shards);
   // The final answer: what was kept to be said again is let go.
   void ForgetPush(ShardId shard, InFlight& step, bool applied);
   // The step in flight with this sequence; null when it is finished.
   InFlight* FindStep(uint64_t sequence);
-  // The shard's part of the parameters that the trainer waits for; empty when it does not wait for this pull.
-  absl::Span<float> PulledPart(const Shard& shard, Clock64 pull_clock) const;
+  // Where the shard's weights of an awaited pull are to be written.
+  absl::Span<float> Destination(const Shard& shard, Clock64 pull_clock);
+  // The pull has been written, or all is as it was: makes it so in every memory that awaited it.
+  void Deliver(Shard& shard, const Session::Clocks& clocks, bool unchanged);
   bool RequestDone() const;
-  absl::Status WriteArrived();
-  absl::Status TakePulled();
   std::vector<std::vector<ShardId>> Awaited() const;
   void CompleteIfDone();
   void Complete(const absl::Status& status);
@@ -163,6 +179,7 @@ class Exchange : private Stream::Owner {
   std::vector<Peer> peers_;
   std::vector<Shard> shards_;
   std::deque<InFlight> steps_;  // oldest first
+  std::optional<InFlight> open_;
   Request* request_ = nullptr;
   Done done_;
   absl::Time request_begin_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/rpc/channel.h"
 #include "common/shm/host.h"
 #include "common/wire_encoding.h"
@@ -121,9 +122,9 @@ void Exchange::Broken(Stream& stream, const absl::Status& status) {
   Peer& peer = peers_[stream.index()];
   for (ShardId id : peer.shards) {
     session_.Disconnected(id);
-    shards_[id.value()].arrivals.DropUnfinished();
     shards_[id.value()].lent = false;
   }
+  ForgetEarly(peer.shards);
   peer.refused.clear();
   peer.retry_at = absl::InfiniteFuture();
   if (leaving_ || !failure_.ok()) return;
@@ -208,11 +209,8 @@ absl::Status Exchange::OnPullChunk(const wire::PullChunk& chunk, const rpc::Payl
     if (!codec.ok()) return codec.status();
     const absl::StatusOr<rpc::Payload> bytes = FindBytes(peers_[shard.peer], chunk, *codec, payload);
     if (!bytes.ok()) return bytes.status();
-    return shard.arrivals.Add({PullId(chunk.id()),
-                               {chunk.offset(), chunk.elements(), *codec, FromWire(chunk.version())},
-                               *bytes,
-                               chunk.has_segment_offset()},
-                              PulledPart(shard, *clock));
+    return shard.writer.Write({chunk.offset(), chunk.elements(), *codec, FromWire(chunk.version())}, bytes->segments(),
+                              Destination(shard, *clock));
   };
   const absl::Status status = add();
   return status.ok() ? status : Named(absl::StrCat("shard ", id.value()), status);
@@ -256,19 +254,34 @@ absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
   if (std::exchange(shard.lent, false) && !GiveBack(peers_[shard.peer], done)) return absl::OkStatus();
   if (!clock) return absl::OkStatus();
   const Version version = FromWire(done.version());
-  const absl::Status status =
-      shard.arrivals.Finish(PullId(done.id()), version, done.unchanged(), shard.info.end - shard.info.begin);
+  const absl::Status status = shard.writer.Finish(version, done.unchanged(), shard.info.end - shard.info.begin);
   if (!status.ok()) return Named(absl::StrCat("shard ", id.value()), status);
   if (done.unchanged() && session_.version(id) != version) {
     return absl::InternalError(absl::StrCat("shard ", id.value(), ": unchanged at version ", ToString(version),
                                             ", which the worker does not have"));
   }
-  session_.Pulled(id, PullId(done.id()), version);
+  Deliver(shard, session_.Pulled(id, PullId(done.id()), version), done.unchanged());
   InFlight* const step = FindStep(clock->value());
   if (step != nullptr && *clock > Clock64(done.clock_min())) {
     step->report.slack = std::max(step->report.slack, clock->value() - done.clock_min());
   }
   return absl::OkStatus();
+}
+
+absl::Span<float> Exchange::Destination(const Shard& shard, Clock64 pull_clock) {
+  const InFlight* const step = FindStep(pull_clock.value());
+  SLACKLINE_CHECK(step != nullptr || (request_ != nullptr && request_->kind == Request::Kind::kPull));
+  const absl::Span<float> parameters = step != nullptr ? step->parameters : request_->parameters;
+  return parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin);
+}
+
+void Exchange::Deliver(Shard& shard, const Session::Clocks& clocks, bool unchanged) {
+  const absl::Span<const float> from = unchanged ? shard.held : Destination(shard, clocks.back());
+  for (const Clock64 clock : clocks) {
+    const absl::Span<float> to = Destination(shard, clock);
+    if (to.data() != from.data()) std::copy(from.begin(), from.end(), to.begin());
+  }
+  shard.held = Destination(shard, clocks.back());
 }
 
 void Exchange::OnWaiting(size_t peer, const wire::Waiting& waiting) {

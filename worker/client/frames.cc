@@ -13,6 +13,10 @@ void SetWire(const Version& version, wire::Version& out) {
   out.set_number(version.number);
 }
 
+void SetTrailer(const SubPush& push, wire::PushChunk& last) {
+  if (push.trailer) *last.mutable_commit() = *push.trailer;
+}
+
 }  // namespace
 
 void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& items) {
@@ -30,7 +34,7 @@ void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>
     chunk.set_elements(piece.size());
     chunk.set_encoding(wire::ENCODING_FP32);
     offset += piece.size();
-    if (offset == push.values.size()) *chunk.mutable_commit() = push.trailer;
+    if (offset == push.values.size()) SetTrailer(push, chunk);
   } while (offset < push.values.size());
 }
 
@@ -54,7 +58,7 @@ void AppendEncodedPush(const SubPush& push, PushEncoder& encoder, const std::sha
     chunk.set_elements(piece.elements);
     chunk.set_encoding(EncodingToWire(piece.run.codec.encoding));
   }
-  *items.back().item.mutable_push()->mutable_commit() = push.trailer;
+  SetTrailer(push, *items.back().item.mutable_push());
 }
 
 void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items) {
@@ -65,20 +69,35 @@ void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing
   chunk.set_elements(push.values.size());
   chunk.set_encoding(wire::ENCODING_FP32);
   chunk.set_segment_offset(offset);
-  *chunk.mutable_commit() = push.trailer;
+  SetTrailer(push, chunk);
+}
+
+void AppendCommit(const SubPush& push, bool shared, std::vector<Outgoing>& items) {
+  wire::PushChunk& chunk = *items.emplace_back().item.mutable_push();
+  chunk = push.first;
+  chunk.set_offset(push.values.size());
+  chunk.set_encoding(wire::ENCODING_FP32);
+  if (shared) chunk.set_segment_offset(0);
+  SetTrailer(push, chunk);
+}
+
+SubPush OpenPush(ShardId shard, Sequence sequence, absl::Span<const float> values) {
+  SubPush push;
+  push.values = values;
+  push.first.set_shard(shard.value());
+  push.first.set_sequence(sequence.value());
+  return push;
 }
 
 SubPush GradientPush(const Session::Send& send, const PushInfo& info, absl::Span<const float> values) {
-  SubPush push;
-  push.values = values;
-  push.first.set_shard(send.shard.value());
-  push.first.set_sequence(send.push->value());
-  SetWire(send.base, *push.trailer.mutable_base());
-  push.trailer.set_samples(info.samples);
-  push.trailer.set_loss(info.loss);
-  push.trailer.set_gradient_norm(info.gradient_norm);
-  push.trailer.mutable_data()->set_range(info.range.value());
-  push.trailer.mutable_data()->set_samples_done(info.range_samples_done);
+  SubPush push = OpenPush(send.shard, *send.push, values);
+  wire::PushCommit& trailer = push.trailer.emplace();
+  SetWire(send.base, *trailer.mutable_base());
+  trailer.set_samples(info.samples);
+  trailer.set_loss(info.loss);
+  trailer.set_gradient_norm(info.gradient_norm);
+  trailer.mutable_data()->set_range(info.range.value());
+  trailer.mutable_data()->set_samples_done(info.range_samples_done);
   return push;
 }
 
@@ -87,6 +106,7 @@ SubPush SeedPush(ShardId shard, absl::Span<const float> values) {
   push.values = values;
   push.first.set_shard(shard.value());
   push.first.set_seed(true);
+  push.trailer.emplace();
   return push;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -33,8 +34,9 @@ struct Outgoing {
 struct SubPush {
   // The shard's part of the trainer's push (or of the initial weights).
   absl::Span<const float> values;
-  wire::PushChunk first;     // shard, sequence, seed; offset and commit are filled in
-  wire::PushCommit trailer;  // goes with the last chunk
+  wire::PushChunk first;  // shard, sequence, seed; offset and commit are filled in
+  // Goes with the last chunk. Absent: AppendCommit() follows.
+  std::optional<wire::PushCommit> trailer;
   std::shared_ptr<Loans> loans;
 };
 
@@ -48,9 +50,15 @@ void AppendEncodedPush(const SubPush& push, PushEncoder& encoder, const std::sha
 // The same for a push whose values lie in the push segment, `offset` bytes from its beginning: one item, no payload.
 void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items);
 
+// The trailer alone, for a push whose values went out before it: with a stream's chunks, or `shared` ones.
+// Requires: a trailer.
+void AppendCommit(const SubPush& push, bool shared, std::vector<Outgoing>& items);
+
 // The sub-push that `send` asks for.
 // Requires: send.push.
 SubPush GradientPush(const Session::Send& send, const PushInfo& info, absl::Span<const float> values);
+// What can be said of it before the step is complete.
+SubPush OpenPush(ShardId shard, Sequence sequence, absl::Span<const float> values);
 SubPush SeedPush(ShardId shard, absl::Span<const float> values);
 
 // Appends the pulls that `sends` ask for: one item for all that share an id and a clock.

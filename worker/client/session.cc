@@ -115,24 +115,30 @@ std::optional<Clock64> Session::Awaits(ShardId id, PullId pull) const {
   return std::nullopt;
 }
 
-bool Session::Pulled(ShardId id, PullId pull, Version version) {
-  const std::optional<Clock64> clock = Awaits(id, pull);
-  if (!clock) return false;
+Session::Clocks Session::Pulled(ShardId id, PullId pull, Version version) {
+  Clocks clocks;
+  if (!Awaits(id, pull)) return clocks;
   Shard& shard = shards_[id.value()];
   const Sequence done = Done(shard);
-  while (shard.asked.front().id != pull) shard.asked.pop_front();
-  shard.asked.pop_front();
+  for (bool last = false; !last;) {
+    last = shard.asked.front().id == pull;
+    clocks.push_back(shard.asked.front().clock);
+    shard.served.push_back({clocks.back(), version});
+    shard.asked.pop_front();
+  }
   pulls_awaited_ -= shard.asked.empty();
   shard.version = version;
-  shard.pulled = *clock;
+  shard.pulled = clocks.back();
   Progress(done, Done(shard));
-  return true;
+  return clocks;
 }
 
-void Session::Take() {
+void Session::Take(Clock64 clock) {
   has_taken_ = true;
   for (Shard& shard : shards_) {
-    if (shard.version) shard.taken = *shard.version;
+    for (; !shard.served.empty() && shard.served.front().clock <= clock; shard.served.pop_front()) {
+      shard.taken = shard.served.front().version;
+    }
   }
 }
 

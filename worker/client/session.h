@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -36,6 +37,8 @@ class Session {
     std::optional<Version> known;
   };
 
+  using Clocks = absl::InlinedVector<Clock64, 2>;
+
   // Shards are numbered 0 to shards - 1; sequences begin at first_clock + 1.
   Session(size_t shards, Clock64 first_clock);
 
@@ -56,14 +59,15 @@ class Session {
   // Returns false when the answer is a repetition of one already had.
   //   kInternal  the shard answered a push that was never sent
   absl::StatusOr<bool> Answered(ShardId shard, Sequence sequence, Outcome outcome);
-  // All of one version of the shard has arrived (or `unchanged`: what the worker has is still current). Pulls asked
-  // for before it are served by it, too.
-  // Returns false when the pull was not an awaited one, so that its bytes mean nothing.
-  bool Pulled(ShardId shard, PullId id, Version version);
+  // All of one version of the shard has arrived (or what the worker has is still current). Pulls asked for before it
+  // are served by it, too.
+  // Returns the clocks of the pulls that it serves, its own last; none when it was not awaited, so that its bytes mean
+  // nothing.
+  Clocks Pulled(ShardId shard, PullId id, Version version);
   // The clock of this pull; nullopt when it is not awaited, so that its bytes mean nothing.
   std::optional<Clock64> Awaits(ShardId shard, PullId id) const;
-  // What has been pulled is in the parameters now: gradients are computed from it.
-  void Take();
+  // Gradients are computed from what the pull at this clock brought.
+  void Take(Clock64 clock);
 
   // Nothing is unanswered and nothing is awaited.
   bool idle() const { return pulls_awaited_ == 0 && finished_ == sequence_; }
@@ -86,11 +90,16 @@ class Session {
     PullId id;
     Clock64 clock;
   };
+  struct Served {
+    Clock64 clock;
+    Version version;
+  };
   struct Shard {
     bool connected = false;
     Sequence answered;
     Sequence pulled;                 // clock of the last pull that was served
     std::optional<Version> version;  // what was pulled last; absent while that is a mixture or nothing
+    std::deque<Served> served;       // not taken yet, oldest first
     Version taken;                   // what gradients are computed from
     std::deque<Version> bases;       // of the pushes answered + 1, answered + 2, ...
     std::deque<Asked> asked;         // awaited, oldest first

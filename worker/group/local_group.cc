@@ -104,8 +104,8 @@ class ThreadGroup final : public LocalGroup {
   size_t devices() const override { return 1 + others_.size(); }
   Model& model() override { return *first_; }
 
-  absl::StatusOr<StepResult> Step(const BatchView& batch) override {
-    if (others_.empty() || batch.labels.empty()) return first_->Step(batch);
+  absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override {
+    if (others_.empty() || batch.labels.empty()) return first_->Step(batch, ready);
     // A batch smaller than the group leaves the last devices idle.
     const size_t busy = std::min(others_.size(), batch.labels.size() - 1);
     for (size_t i = 0; i < busy; ++i) {

@@ -27,8 +27,12 @@ class LocalGroup {
   virtual size_t devices() const = 0;
   // The first replica: its parameters() are what a pull writes, its push() what is pushed.
   virtual Model& model() = 0;
-  // One step of all devices on the parameters of model().
-  virtual absl::StatusOr<StepResult> Step(const BatchView& batch) = 0;
+  // One step of all devices on the parameters of model(). Calls `ready` as Model::Step() does, if there is one device;
+  // the sum of several is ready when the step is over.
+  virtual absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) = 0;
+  absl::StatusOr<StepResult> Step(const BatchView& batch) {
+    return Step(batch, [](uint64_t) {});
+  }
 };
 
 }  // namespace slackline::worker

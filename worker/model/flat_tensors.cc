@@ -43,6 +43,15 @@ void FlatTensors::UsePush(absl::Span<float> memory) {
   PointIntoPush();
 }
 
+// The tensors stay what they are to autograd and to whoever holds them: only their data moves.
+void FlatTensors::UseParameters(absl::Span<float> memory) {
+  SLACKLINE_CHECK(memory.size() == parameters().size());
+  if (memory.data() == parameters().data()) return;
+  parameters_ = at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())}, at::kFloat);
+  for (auto& [name, placed] : trained_) placed.tensor.set_data(View(parameters_, placed.info));
+  for (auto& [name, placed] : averaged_) placed.tensor.agreed.set_data(View(parameters_, placed.info));
+}
+
 void FlatTensors::ResetPush() {
   const auto buffers = static_cast<std::ptrdiff_t>(trained_elements_);
   std::fill(push().begin(), push().begin() + buffers, 0.0f);

@@ -19,23 +19,25 @@ struct AveragedTensor {
 };
 
 // Thread-safety: none.
-// Ownership:     owns the agreed vector; the pushed one until UsePush() lends another.
+// Ownership:     owns both vectors until UseParameters() and UsePush() lend others.
 class FlatTensors {
  public:
   explicit FlatTensors(const Layout& layout);
   FlatTensors(const FlatTensors&) = delete;
   FlatTensors& operator=(const FlatTensors&) = delete;
 
-  // A leaf, for good; its gradient is a view of push(), so that backward adds to it in place.
+  // A leaf, for good, whose data follows UseParameters(); its gradient is a view of push(), so that backward adds to it
+  // in place.
   // Requires: the layout has a trained tensor of that name.
   at::Tensor Trained(const std::string& name) const { return trained_.at(name).tensor; }
-  // Valid as long as this object; its `pushed` follows UsePush(). Requires: the layout has such a buffer.
+  // Valid as long as this object; follows UseParameters() and UsePush(). Requires: the layout has such a buffer.
   const AveragedTensor& Averaged(const std::string& name) const { return averaged_.at(name).tensor; }
 
   absl::Span<float> parameters() const { return Flat(parameters_); }
   absl::Span<float> push() const { return Flat(push_); }
   // Requires: as many floats as push() has.
   void UsePush(absl::Span<float> memory);
+  void UseParameters(absl::Span<float> memory);
   // Gradients become 0, pushed buffers what was agreed: the start of a step.
   void ResetPush();
 
@@ -53,7 +55,7 @@ class FlatTensors {
 
   const uint64_t trained_elements_;
   // LibTorch allocates as its kernels like it: on cache lines.
-  const at::Tensor parameters_;
+  at::Tensor parameters_;
   at::Tensor push_;
   std::map<std::string, Placed<at::Tensor>> trained_;
   std::map<std::string, Placed<AveragedTensor>> averaged_;

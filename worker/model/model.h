@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,11 +80,21 @@ class Model {
   // Makes `memory` the push() of the steps that follow, so that what an earlier step made can still be on its way.
   // Borrows it. Requires: elements() floats, on a cache line.
   virtual void UsePush(absl::Span<float> memory) = 0;
+  // Makes `memory` and what it holds the parameters() of the steps that follow, so that newer weights can arrive
+  // elsewhere meanwhile. Borrows it. Requires: elements() floats, on a cache line.
+  virtual void UseParameters(absl::Span<float> memory) = 0;
 
-  // Forward and backward; fills push() with the gradient of the mean loss (replacing the last one).
+  // push()[from, elements()) will not change any more in this step. `from` falls while backward goes on.
+  using Ready = std::function<void(uint64_t from)>;
+
+  // Forward and backward; fills push() with the gradient of the mean loss (replacing the last one). Calls `ready`, in
+  // this thread, whenever more of it is complete.
   //   kInvalidArgument  a label is not below classes; sizes do not fit
   //   kInternal         LibTorch's message
-  virtual absl::StatusOr<StepResult> Step(const BatchView& batch) = 0;
+  virtual absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) = 0;
+  absl::StatusOr<StepResult> Step(const BatchView& batch) {
+    return Step(batch, [](uint64_t) {});
+  }
   // Forward only, in evaluation mode; writes the predicted class of each image to `predictions`.
   virtual absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) = 0;
 };

@@ -11,7 +11,9 @@
 #include <exception>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "worker/model/backward_watch.h"
 #include "worker/model/flat_tensors.h"
 #include "worker/model/layout.h"
 #include "worker/model/model.h"
@@ -35,7 +37,11 @@ auto Guarded(Body&& body) -> decltype(body()) {
 class TorchModel final : public Model {
  public:
   TorchModel(const ModelSpec& spec, Layout layout)
-      : spec_(spec), layout_(std::move(layout)), tensors_(layout_), network_(MakeNetwork(spec_, tensors_)) {}
+      : spec_(spec),
+        layout_(std::move(layout)),
+        tensors_(layout_),
+        watch_(layout_, tensors_),
+        network_(MakeNetwork(spec_, tensors_)) {}
 
   void Initialise(uint64_t seed);
 
@@ -45,7 +51,8 @@ class TorchModel final : public Model {
   absl::Span<float> parameters() override { return tensors_.parameters(); }
   absl::Span<float> push() override { return tensors_.push(); }
   void UsePush(absl::Span<float> memory) override { tensors_.UsePush(memory); }
-  absl::StatusOr<StepResult> Step(const BatchView& batch) override;
+  void UseParameters(absl::Span<float> memory) override { tensors_.UseParameters(memory); }
+  absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override;
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override;
 
  private:
@@ -57,6 +64,7 @@ class TorchModel final : public Model {
   const ModelSpec spec_;
   const Layout layout_;
   FlatTensors tensors_;
+  BackwardWatch watch_;
   const std::unique_ptr<Network> network_;
 };
 
@@ -111,12 +119,14 @@ at::Tensor Loss(const at::Tensor& logits, const BatchView& batch) {
   return at::cross_entropy_loss(logits, at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong));
 }
 
-absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch) {
+absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
   if (absl::Status status = Check(batch); !status.ok()) return status;
   return Guarded([&]() -> absl::StatusOr<StepResult> {
     tensors_.ResetPush();
     const at::Tensor logits = network_->Forward(Images(batch), Mode::kTraining);
     const at::Tensor loss = Loss(logits, batch);
+    watch_.Begin(ready);
+    const absl::Cleanup end = [this] { watch_.End(); };
     loss.backward();
     return Score(logits.detach(), loss.detach(), batch, {});
   });

@@ -1,4 +1,4 @@
-#include "worker/push_memory.h"
+#include "worker/step_memory.h"
 
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace slackline::worker {
 
-PushMemory::PushMemory(size_t parts, uint64_t elements, bool shared) {
+StepMemory::StepMemory(size_t parts, uint64_t elements, bool shared) {
   const uint64_t stride = shm::RoundUpToPages(elements * sizeof(float));
   if (shared) {
     auto segment = shm::Segment::Create({.name = "slackline-push", .bytes = parts * stride});

@@ -1,5 +1,5 @@
-// Where steps write what they push: in shared memory where the system has it, so that servers of this host read it in
-// place.
+// What the steps in flight need a copy of each: what they push, in shared memory where the system has it, so that
+// servers of this host read it in place; the weights that are written after them.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 namespace slackline::worker {
 
 // Thread-safety: none.
-class PushMemory {
+class StepMemory {
  public:
   // `parts` pieces of `elements` floats, each on pages of its own, all 0. On the heap when `shared` is false, or when
   // there is no shared memory.
-  PushMemory(size_t parts, uint64_t elements, bool shared);
+  StepMemory(size_t parts, uint64_t elements, bool shared);
 
   const std::vector<absl::Span<float>>& parts() const { return parts_; }
   // Null on the heap.

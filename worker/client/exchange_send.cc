@@ -1,0 +1,157 @@
+// The part of Exchange that speaks: which items go to which server, in what order and form.
+#include <algorithm>
+#include <utility>
+
+#include "common/byte_segments.h"
+#include "common/check.h"
+#include "worker/client/exchange.h"
+
+namespace slackline::worker {
+// --- Steps ------------------------------------------------------------------------------------------------------
+
+void Exchange::OpenStep(LentPush push) {
+  if (leaving_ || !failure_.ok()) return;
+  SLACKLINE_CHECK(!open_);
+  open_ = InFlight{
+      .sequence = session_.sequence().Next(), .push = std::move(push), .sent = std::vector<SentPush>(shards_.size())};
+}
+
+void Exchange::Ready(uint64_t from) {
+  if (leaving_ || !failure_.ok()) return;
+  for (Peer& peer : peers_) {
+    if (!peer.stream->open()) continue;
+    std::vector<Outgoing> items;
+    for (auto id = peer.shards.rbegin(); id != peer.shards.rend(); ++id) {
+      const ShardInfo& shard = shards_[id->value()].info;
+      SentPush& sent = open_->sent[id->value()];
+      if (shard.begin < from) break;
+      const auto values = open_->push.values.subspan(shard.begin, shard.end - shard.begin);
+      if (sent.early != SentPush::Early::kNo || AsBytes(values).size() < options_.early_bytes_min) continue;
+      SubPush push = OpenPush(*id, open_->sequence, values);
+      push.loans = open_->push.loans;
+      const bool in_memory = AppendValues(push, sent, peer, items);
+      sent.early = in_memory ? SentPush::Early::kInMemory : SentPush::Early::kOnStream;
+    }
+    Send(peer, std::move(items));
+  }
+}
+
+void Exchange::CommitStep(const PushInfo& info, absl::Span<float> parameters) {
+  if (leaving_ || !failure_.ok()) return;
+  SLACKLINE_CHECK(open_);
+  const std::vector<Session::Send> sends = session_.BeginStep();
+  open_->info = info;
+  open_->parameters = parameters;
+  steps_.push_back(*std::exchange(open_, std::nullopt));
+  SendAll(sends);
+}
+
+Exchange::InFlight* Exchange::FindStep(uint64_t sequence) {
+  for (InFlight& step : steps_) {
+    if (step.sequence.value() == sequence) return &step;
+  }
+  return nullptr;
+}
+
+void Exchange::ForgetPush(ShardId shard, InFlight& step, bool applied) {
+  const std::shared_ptr<PushEncoder::Push> encoded = std::exchange(step.sent[shard.value()].encoded, nullptr);
+  if (encoded == nullptr) return;
+  // Usually all of it has gone out. What has not must not be encoded any more: the trainer takes its memory back.
+  peers_[shards_[shard.value()].peer].stream->DropQueuedPush(shard, step.sequence);
+  if (!applied) encoder_.Return(*encoded);
+}
+
+void Exchange::ForgetEarly(absl::Span<const ShardId> shards) {
+  for (ShardId id : shards) {
+    if (open_) open_->sent[id.value()].early = SentPush::Early::kNo;
+    for (InFlight& step : steps_) step.sent[id.value()].early = SentPush::Early::kNo;
+  }
+}
+
+// --- Items ------------------------------------------------------------------------------------------------------
+
+void Exchange::SendAll(absl::Span<const Session::Send> sends) {
+  std::vector<std::vector<Session::Send>> by_peer(peers_.size());
+  for (const Session::Send& send : sends) by_peer[shards_[send.shard.value()].peer].push_back(send);
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (by_peer[i].empty()) continue;
+    std::vector<Outgoing> items;
+    // The pull goes first: it waits for this worker's own push, so that each shard is served as soon as its push is
+    // answered, while those of the others are still on their way.
+    AppendPulls(by_peer[i], items);
+    // Backward finishes the last layers first; forward needs the first layers first. Steps stay in their order.
+    std::vector<Session::Send>& mine = by_peer[i];
+    std::stable_sort(mine.begin(), mine.end(), [](const Session::Send& a, const Session::Send& b) {
+      return std::pair(a.clock, b.shard) < std::pair(b.clock, a.shard);
+    });
+    for (const Session::Send& send : mine) {
+      if (send.push) AppendPushOf(send, peers_[i], items);
+    }
+    Send(peers_[i], std::move(items));
+  }
+}
+
+void Exchange::AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& items) {
+  InFlight& step = *FindStep(send.push->value());
+  SentPush& sent = step.sent[send.shard.value()];
+  const ShardInfo& shard = shards_[send.shard.value()].info;
+  SubPush push = GradientPush(send, step.info, step.push.values.subspan(shard.begin, shard.end - shard.begin));
+  push.loans = step.push.loans;
+  if (sent.early == SentPush::Early::kNo) {
+    AppendValues(push, sent, peer, items);
+  } else {
+    AppendCommit(push, sent.early == SentPush::Early::kInMemory, items);
+  }
+}
+
+bool Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items) {
+  const std::optional<uint64_t> place = peer.memory_agreed && sent.encoded == nullptr
+                                            ? OffsetInSegment(options_.push_segment.get(), push.values)
+                                            : std::nullopt;
+  sent.plain |= place.has_value() || !encoder_.lossy();
+  if (place) {
+    AppendSharedPush(push, *place, items);
+  } else if (sent.plain) {
+    AppendPush(push, peer.chunk_bytes, items);
+  } else {
+    if (sent.encoded == nullptr) {
+      const ShardInfo& shard = shards_[push.first.shard()].info;
+      sent.encoded = std::make_shared<PushEncoder::Push>(encoder_.Cut(shard.begin, push.values, peer.chunk_bytes));
+    }
+    AppendEncodedPush(push, encoder_, sent.encoded, items);
+  }
+  return place.has_value();
+}
+
+void Exchange::SendSeeds(Peer& peer) {
+  if (!peer.stream->open()) return;
+  std::vector<Outgoing> items;
+  for (ShardId id : peer.shards) {
+    const Shard& shard = shards_[id.value()];
+    if (!shard.seed_awaited) continue;
+    peer.stream->DropQueuedPushes(id);
+    SubPush push = SeedPush(id, request_->seed.subspan(shard.info.begin, shard.info.end - shard.info.begin));
+    push.loans = request_->loans;
+    AppendPush(push, peer.chunk_bytes, items);
+  }
+  Send(peer, std::move(items));
+}
+
+void Exchange::Send(Peer& peer, std::vector<Outgoing> items) {
+  if (!peer.stream->open() || items.empty()) return;  // Opened() says it all again
+  peer.stream->Send(std::move(items));
+}
+
+void Exchange::SayAgain(Peer& peer, absl::Span<const ShardId> shards) {
+  std::vector<Session::Send> sends;
+  ForgetEarly(shards);
+  for (ShardId id : shards) {
+    // What is left of the first attempt must not mix with the second.
+    peer.stream->DropQueuedPushes(id);
+    for (const Session::Send& send : session_.Connected(id)) sends.push_back(send);
+  }
+  if (request_ != nullptr && request_->kind == Request::Kind::kSeed) SendSeeds(peer);
+  SendAll(sends);
+}
+
+}  // namespace slackline::worker
