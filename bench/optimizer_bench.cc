@@ -1,21 +1,21 @@
-// The optimizer's kernels beside what this machine's memory gives in the same run, and copy-on-write beside a
-// snapshot that is copied under a mutex.
-//
-// Bytes are those that the loop names (STREAM's way: no write-allocate): 12 an element for the triad and plain SGD.
-#include <benchmark/benchmark.h>
-
+// The step from encoded bytes to new weights beside the least that a loop can do with the same memory, and
+// copy-on-write beside a snapshot that is copied under a mutex.
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "bench/support/ratio_reporter.h"
+#include "bench/support/beside.h"
+#include "bench/support/command_line.h"
+#include "bench/support/report.h"
 #include "common/byte_segments.h"
 #include "common/codec/block_decoder.h"
 #include "common/codec/encode.h"
@@ -27,194 +27,202 @@
 namespace slackline::ps {
 namespace {
 
-constexpr uint64_t kElements = 25'000'000;  // 100 MB
-constexpr SliceShape kShape{.elements = kElements, .chunk_elements = 262144};
+using bench::MeasureBeside;
+using bench::Row;
 
-AlignedFloats Filled(float value) {
-  AlignedFloats values = AllocateAlignedFloats(kElements);
-  std::fill_n(values.get(), kElements, value);
+// What one pass over `floats` arrays of float32 names.
+double Bytes(uint64_t elements, size_t floats) {
+  return static_cast<double>(elements) * static_cast<double>(floats * sizeof(float));
+}
+
+AlignedFloats Filled(uint64_t elements, float value) {
+  AlignedFloats values = AllocateAlignedFloats(elements);
+  std::fill_n(values.get(), elements, value);
   return values;
 }
 
-void SetBytes(benchmark::State& state, int floats_per_element) {
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(kElements) *
-                          floats_per_element * static_cast<int64_t>(sizeof(float)));
-}
+// What all measurements share.
+struct Arrays {
+  explicit Arrays(uint64_t size)
+      : elements(size), gradient(Filled(size, 1e-3f)), weights(Filled(size, 1)), received(Filled(size + 16, 0)) {}
 
-// --- What the memory gives --------------------------------------------------------------------------------------
+  const uint64_t elements;
+  const AlignedFloats gradient;
+  const AlignedFloats weights;
+  // The gradient as it arrived, encoded.
+  const AlignedFloats received;
+};
 
-void Triad(benchmark::State& state) {
-  const AlignedFloats a = Filled(0), b = Filled(1), c = Filled(2);
-  for (auto _ : state) {
-    const float* __restrict from1 = b.get();
-    const float* __restrict from2 = c.get();
-    float* __restrict to = a.get();
-    for (uint64_t i = 0; i < kElements; ++i) to[i] = from1[i] + 3.0f * from2[i];
-    benchmark::ClobberMemory();
-  }
-  SetBytes(state, 3);
-}
+// --- Steps ------------------------------------------------------------------------------------------------------
 
-void ReadModifyWrite(benchmark::State& state) {
-  const AlignedFloats a = Filled(1);
-  for (auto _ : state) {
-    float* values = a.get();
-    for (uint64_t i = 0; i < kElements; ++i) values[i] *= 0.999f;
-    benchmark::ClobberMemory();
-  }
-  SetBytes(state, 2);
-}
+struct StepCase {
+  OptimizerConfig optimizer;
+  std::string codec = "fp32";
+  // Where the first byte lies behind a cache line.
+  size_t offset = 0;
+};
 
-// The least that an optimizer with `arrays` arrays of its own and weights can do: read a gradient, change the arrays.
-template <int arrays>
-void Update(benchmark::State& state) {
-  const AlignedFloats gradient = Filled(1e-3f);
-  const AlignedFloats changed[] = {Filled(1), Filled(arrays > 1 ? 2 : 0), Filled(arrays > 2 ? 3 : 0)};
-  for (auto _ : state) {
-    const float* __restrict from = gradient.get();
-    float* __restrict a = changed[0].get();
-    float* __restrict b = changed[1].get();
-    float* __restrict c = changed[2].get();
-    for (uint64_t i = 0; i < kElements; ++i) {
-      a[i] += from[i];
-      if constexpr (arrays > 1) b[i] += from[i];
-      if constexpr (arrays > 2) c[i] += from[i];
-    }
-    benchmark::ClobberMemory();
-  }
-  SetBytes(state, 1 + 2 * arrays);
-}
-
-// --- Kernels ----------------------------------------------------------------------------------------------------
-
-// Each element reads weight and gradient and writes the weight, and reads and writes each state array.
-void Kernel(benchmark::State& state, const OptimizerConfig& config) {
-  const AlignedFloats weights = Filled(1), gradient = Filled(1e-3f);
-  OptimizerState optimizer(config, kElements);
-  for (auto _ : state) {
-    optimizer.BeginStep(config.lr);
-    for (uint64_t begin = 0; begin < kElements; begin += Slice::kBlockElements) {
-      const size_t size = std::min<uint64_t>(Slice::kBlockElements, kElements - begin);
-      optimizer.StepBlock(begin, {gradient.get() + begin, size}, {weights.get() + begin, size});
-    }
-    benchmark::ClobberMemory();
-  }
-  SetBytes(state, 3 + 2 * static_cast<int>(optimizer.arrays()));
-}
-
-// From encoded bytes in one piece, as a push of one worker is applied.
-void DecodeAndStep(benchmark::State& state, const codec::Codec& codec) {
-  const AlignedFloats weights = Filled(1), gradient = Filled(1e-3f);
-  std::vector<std::byte> encoded(codec::EncodedBytesMax(codec, kElements));
-  encoded.resize(codec::Encode(codec, {gradient.get(), kElements}, absl::MakeSpan(encoded)));
-  const ByteSegments bytes(encoded);
+// As a push of one worker is applied.
+void Step(const codec::Codec& codec, const ByteSegments& received, const Arrays& arrays, OptimizerState& state) {
   alignas(kCacheLineBytes) std::array<float, Slice::kBlockElements> block;
-  for (auto _ : state) {
-    codec::BlockDecoder decoder(codec, bytes);
-    for (uint64_t begin = 0; begin < kElements; begin += block.size()) {
-      const size_t size = std::min<uint64_t>(block.size(), kElements - begin);
-      SgdStep({.lr = 0.1f}, {size, decoder.Next(absl::MakeSpan(block).first(size)), weights.get() + begin});
-    }
-    benchmark::ClobberMemory();
+  codec::BlockDecoder decoder(codec, received);
+  state.BeginStep(0.1);
+  for (uint64_t begin = 0; begin < arrays.elements; begin += block.size()) {
+    const size_t size = std::min<uint64_t>(block.size(), arrays.elements - begin);
+    const float* gradient = decoder.Next(absl::MakeSpan(block).first(size));
+    state.StepBlock(begin, {gradient, size}, {arrays.weights.get() + begin, size});
   }
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
-                          static_cast<int64_t>(encoded.size() + 2 * kElements * sizeof(float)));
+}
+
+// The least that is to be done with the memory of a step: reads what was received as if it were that many floats,
+// changes the weights and `more` arrays in place.
+template <size_t more>
+void ReadModifyWrite(absl::Span<const float> received, const Arrays& arrays, OptimizerState& state) {
+  const float* __restrict from = received.data();
+  float* __restrict a = arrays.weights.get();
+  float* __restrict b = more > 0 ? state.mutable_array(0).data() : nullptr;
+  float* __restrict c = more > 1 ? state.mutable_array(1).data() : nullptr;
+  for (uint64_t i = 0; i < received.size(); ++i) {
+    a[i] += from[i];
+    if constexpr (more > 0) b[i] += from[i];
+    if constexpr (more > 1) c[i] += from[i];
+  }
+  // Fewer bytes than floats were received: there is nothing to read for the rest.
+  for (uint64_t i = received.size(); i < arrays.elements; ++i) {
+    a[i] += 1e-3f;
+    if constexpr (more > 0) b[i] += 1e-3f;
+    if constexpr (more > 1) c[i] += 1e-3f;
+  }
+}
+
+void ReadModifyWrite(absl::Span<const float> received, const Arrays& arrays, OptimizerState& state) {
+  switch (state.arrays()) {
+    case 0:
+      return ReadModifyWrite<0>(received, arrays, state);
+    case 1:
+      return ReadModifyWrite<1>(received, arrays, state);
+    default:
+      return ReadModifyWrite<2>(received, arrays, state);
+  }
+}
+
+Row MeasureStep(const std::string& name, const StepCase& one, const Arrays& arrays, double seconds) {
+  const codec::Codec codec = codec::ParseCodec(one.codec).value();
+  const absl::Span<std::byte> room(reinterpret_cast<std::byte*>(arrays.received.get()) + one.offset,
+                                   codec::EncodedBytesMax(codec, arrays.elements));
+  const size_t size = codec::Encode(codec, {arrays.gradient.get(), arrays.elements}, room);
+  const ByteSegments received(room.first(size));
+  const absl::Span<const float> as_floats(arrays.received.get(), size / sizeof(float));
+  OptimizerState state(one.optimizer, arrays.elements);
+  const double bytes = static_cast<double>(size) + Bytes(arrays.elements, 2 + 2 * state.arrays());
+  return MeasureBeside(name, seconds, {bytes, [&] { Step(codec, received, arrays, state); }},
+                       {bytes, [&] { ReadModifyWrite(as_floats, arrays, state); }});
 }
 
 // --- Snapshots --------------------------------------------------------------------------------------------------
 
-void StepSlice(const AlignedFloats& gradient, Slice& slice) {
+SliceShape Shape(const Arrays& arrays) { return {.elements = arrays.elements, .chunk_elements = 262144}; }
+
+void StepSlice(const Arrays& arrays, Slice& slice) {
   slice.Update([&](uint64_t begin, absl::Span<float> values) {
-    SgdStep({.lr = 0.1f}, {values.size(), gradient.get() + begin, values.data()});
+    SgdStep({.lr = 0.1f}, {values.size(), arrays.gradient.get() + begin, values.data()});
   });
 }
 
-// A step while nobody reads.
-void StepInPlace(benchmark::State& state) {
-  const AlignedFloats gradient = Filled(1e-3f);
-  Slice slice(kShape);
-  for (auto _ : state) StepSlice(gradient, slice);
-  SetBytes(state, 3);
+// A step while a reader still holds the version before it.
+void StepCopyOnWrite(const Arrays& arrays, Slice& slice) {
+  const SliceView view = slice.View();
+  StepSlice(arrays, slice);
 }
 
-// Each step with a reader that still holds the version before it.
-void StepCopyOnWrite(benchmark::State& state) {
-  const AlignedFloats gradient = Filled(1e-3f);
-  Slice slice(kShape);
-  for (auto _ : state) {
-    const SliceView view = slice.View();
-    StepSlice(gradient, slice);
-  }
-  SetBytes(state, 3);
-}
-
-// The same with what D3 is measured against: the snapshot is copied under the mutex that steps take.
-void StepMutexAndCopy(benchmark::State& state) {
-  const AlignedFloats gradient = Filled(1e-3f), weights = Filled(0), snapshot = Filled(0);
-  absl::Mutex mutex;
-  for (auto _ : state) {
-    {
-      absl::MutexLock lock(&mutex);
-      std::memcpy(snapshot.get(), weights.get(), kElements * sizeof(float));
-    }
+// The snapshot is copied under the mutex that steps take.
+void StepMutexAndCopy(const Arrays& arrays, absl::Mutex& mutex, float* snapshot) {
+  {
     absl::MutexLock lock(&mutex);
-    SgdStep({.lr = 0.1f}, {kElements, gradient.get(), weights.get()});
+    std::memcpy(snapshot, arrays.weights.get(), arrays.elements * sizeof(float));
   }
-  SetBytes(state, 3);
+  absl::MutexLock lock(&mutex);
+  SgdStep({.lr = 0.1f}, {arrays.elements, arrays.gradient.get(), arrays.weights.get()});
 }
 
-// --- Report -----------------------------------------------------------------------------------------------------
-
-OptimizerConfig Config(OptimizerKind kind, double momentum, bool nesterov) {
-  return {.kind = kind, .momentum = momentum, .nesterov = nesterov, .weight_decay = 1e-4};
+Row CopyOnWriteBesideInPlace(const std::string& name, const Arrays& arrays, double seconds) {
+  Slice held(Shape(arrays)), alone(Shape(arrays));
+  const double bytes = Bytes(arrays.elements, 3);
+  return MeasureBeside(name, seconds, {bytes, [&] { StepCopyOnWrite(arrays, held); }},
+                       {bytes, [&] { StepSlice(arrays, alone); }});
 }
 
-void RegisterAll() {
-  bench::RegisterLoop("triad", Triad);
-  bench::RegisterLoop("read_modify_write", ReadModifyWrite);
-  bench::RegisterLoop("update_1", Update<1>);
-  bench::RegisterLoop("update_2", Update<2>);
-  bench::RegisterLoop("update_3", Update<3>);
-  bench::RegisterLoop("sgd", Kernel, Config(OptimizerKind::kSgd, 0, false));
-  bench::RegisterLoop("momentum", Kernel, Config(OptimizerKind::kSgd, 0.9, false));
-  bench::RegisterLoop("nesterov", Kernel, Config(OptimizerKind::kSgd, 0.9, true));
-  bench::RegisterLoop("adam", Kernel, Config(OptimizerKind::kAdam, 0, false));
-  bench::RegisterLoop("adamw", Kernel, Config(OptimizerKind::kAdamW, 0, false));
-  for (const char* codec : {"fp32", "bf16", "fp16", "int8", "topk:0.01"}) {
-    bench::RegisterLoop(absl::StrCat(codec, "_sgd").c_str(), DecodeAndStep, codec::ParseCodec(codec).value());
+Row CopyOnWriteBesideMutex(const std::string& name, const Arrays& arrays, double seconds) {
+  Slice held(Shape(arrays));
+  const AlignedFloats snapshot = Filled(arrays.elements, 0);
+  absl::Mutex mutex;
+  const double bytes = Bytes(arrays.elements, 3);
+  return MeasureBeside(name, seconds, {bytes, [&] { StepCopyOnWrite(arrays, held); }},
+                       {bytes, [&] { StepMutexAndCopy(arrays, mutex, snapshot.get()); }});
+}
+
+// --- Program ----------------------------------------------------------------------------------------------------
+
+struct Measurement {
+  std::string name;
+  std::function<Row(const std::string& name, const Arrays& arrays, double seconds)> measure;
+};
+
+Measurement Of(std::string name, StepCase one) {
+  return {std::move(name), [one = std::move(one)](const std::string& what, const Arrays& arrays, double seconds) {
+            return MeasureStep(what, one, arrays, seconds);
+          }};
+}
+
+std::vector<Measurement> Measurements() {
+  const auto with = [](OptimizerKind kind, double momentum, bool nesterov) {
+    return OptimizerConfig{.kind = kind, .momentum = momentum, .nesterov = nesterov, .weight_decay = 1e-4};
+  };
+  const OptimizerConfig sgd = with(OptimizerKind::kSgd, 0, false);
+  const OptimizerConfig adam = with(OptimizerKind::kAdam, 0, false);
+  return {Of("sgd", {.optimizer = sgd}),
+          Of("momentum", {.optimizer = with(OptimizerKind::kSgd, 0.9, false)}),
+          Of("nesterov", {.optimizer = with(OptimizerKind::kSgd, 0.9, true)}),
+          Of("adam", {.optimizer = adam}),
+          Of("adamw", {.optimizer = with(OptimizerKind::kAdamW, 0, false)}),
+          Of("sgd_odd_byte", {.optimizer = sgd, .offset = 1}),
+          Of("adam_odd_byte", {.optimizer = adam, .offset = 1}),
+          Of("bf16_sgd", {.optimizer = sgd, .codec = "bf16"}),
+          Of("fp16_sgd", {.optimizer = sgd, .codec = "fp16"}),
+          Of("int8_sgd", {.optimizer = sgd, .codec = "int8"}),
+          Of("topk_sgd", {.optimizer = sgd, .codec = "topk:0.01"}),
+          {"copy_on_write_over_in_place", CopyOnWriteBesideInPlace},
+          {"copy_on_write_over_mutex_and_copy", CopyOnWriteBesideMutex}};
+}
+
+int Main(int argc, char** argv) {
+  const std::vector<Measurement> all = Measurements();
+  std::set<std::string> names;
+  for (const Measurement& one : all) names.insert(one.name);
+
+  double megabytes = 100;
+  std::set<std::string> only = names;
+  bench::Effort effort{.seconds = 0.8};
+  CLI::App app("Steps and snapshots beside what the memory gives.", "optimizer_bench");
+  app.add_option("--megabytes", megabytes, "Size of the weights, 10^6 bytes")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1e5));
+  app.add_option("--only", only, "Names of what is measured (default: all)")->check(CLI::IsMember(names));
+  bench::AddEffort(app, effort);
+  if (const auto exit_code = bench::Parse(app, argc, argv)) return *exit_code;
+
+  const Arrays arrays(static_cast<uint64_t>(megabytes * 1e6) / sizeof(float));
+  bench::Report report(effort.json);
+  for (int repeat = 0; repeat < effort.repeats; ++repeat) {
+    for (const Measurement& one : all) {
+      if (only.contains(one.name)) report.Add(one.measure(one.name, arrays, effort.seconds));
+    }
   }
-  bench::RegisterLoop("step_in_place", StepInPlace);
-  bench::RegisterLoop("step_copy_on_write", StepCopyOnWrite);
-  bench::RegisterLoop("step_mutex_and_copy", StepMutexAndCopy);
-}
-
-// Each kernel against one array changed in place, and against as many arrays as it reads and changes itself.
-bench::RatioReporter Reporter() {
-  return bench::RatioReporter({{"sgd", "read_modify_write"},
-                               {"sgd", "update_1"},
-                               {"momentum", "read_modify_write"},
-                               {"momentum", "update_2"},
-                               {"nesterov", "read_modify_write"},
-                               {"nesterov", "update_2"},
-                               {"adam", "read_modify_write"},
-                               {"adam", "update_3"},
-                               {"adamw", "read_modify_write"},
-                               {"adamw", "update_3"},
-                               {"fp32_sgd", "update_1"},
-                               {"bf16_sgd", "update_1"},
-                               {"fp16_sgd", "update_1"},
-                               {"int8_sgd", "update_1"},
-                               {"topk:0.01_sgd", "update_1"},
-                               {"step_copy_on_write", "step_in_place"},
-                               {"step_copy_on_write", "step_mutex_and_copy"}});
+  report.Finish();
+  return 0;
 }
 
 }  // namespace
 }  // namespace slackline::ps
 
-int main(int argc, char** argv) {
-  slackline::ps::RegisterAll();
-  slackline::bench::RatioReporter reporter = slackline::ps::Reporter();
-  std::printf("kernels for %s\n", slackline::ps::KernelTarget());
-  return slackline::bench::RunInterleaved(argc, argv, reporter);
-}
+int main(int argc, char** argv) { return slackline::ps::Main(argc, argv); }

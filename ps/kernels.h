@@ -4,8 +4,8 @@
 // Each element is computed by itself, in float32, without contraction, reciprocals and fast-math, so that the vector
 // width does not show in the result and replicas agree to the bit. Only which NaN a NaN is may differ.
 //
-// Arrays of one call must not overlap. None needs alignment, and
-// what is only read may begin at any byte: gradients lie where they arrived.
+// Arrays of one call must not overlap. None needs alignment, and what is only read may begin at any byte: gradients lie
+// where they arrived.
 #pragma once
 
 #include <cstddef>
@@ -31,15 +31,16 @@ void MomentumStep(const SgdCoefficients& coefficients, const Block& block, float
 // b = momentum b + g'; w -= lr (g' + momentum b).
 void NesterovStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
 
+// Kingma and Ba 2015 with the bias corrections taken out of the loop, as the end of their section 2 has it: both sides
+// of the fraction are multiplied by sqrt(1 - beta2^step), which leaves one division an element.
 struct AdamCoefficients {
-  // lr / (1 - beta1^step)
+  // lr sqrt(1 - beta2^step) / (1 - beta1^step)
   float step_size = 0;
-  // sqrt(1 - beta2^step)
-  float root_correction2 = 1;
   // Differences are taken in double first: 1 - 0.999f is off by 1e-5.
   float one_minus_beta1 = 0;
   float beta2 = 0;
   float one_minus_beta2 = 0;
+  // epsilon sqrt(1 - beta2^step)
   float epsilon = 0;
   // Added to the gradient (Adam).
   float weight_decay = 0;
@@ -53,7 +54,7 @@ struct AdamMoments {
 };
 
 // g' = g + weight_decay w; m += (1 - beta1) (g' - m); v = beta2 v + (1 - beta2) g'^2;
-// w = keep w - step_size m / (sqrt(v) / root_correction2 + epsilon).
+// w = keep w - step_size m / (sqrt(v) + epsilon).
 void AdamStep(const AdamCoefficients& coefficients, const Block& block, const AdamMoments& moments);
 
 // values += rate (mean - values); a rate of 1 gives the mean itself, to the bit.

@@ -50,8 +50,7 @@ void AdamStep(const AdamCoefficients& coefficients, const Block& block, const Ad
     const float gradient = g[i] + c.weight_decay * w[i];
     m[i] += c.one_minus_beta1 * (gradient - m[i]);
     v[i] = c.beta2 * v[i] + c.one_minus_beta2 * (gradient * gradient);
-    const float denominator = std::sqrt(v[i]) / c.root_correction2 + c.epsilon;
-    w[i] = c.keep * w[i] - c.step_size * m[i] / denominator;
+    w[i] = c.keep * w[i] - c.step_size * m[i] / (std::sqrt(v[i]) + c.epsilon);
   }
 }
 

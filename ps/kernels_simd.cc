@@ -20,16 +20,16 @@ namespace slackline::ps::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Loops that only move memory go by half a cache line where vectors are longer: by whole lines plain SGD had 0.87 of
-// the rate (Zen 5, arrays of 100 MB). Prefetching on top of the CPU's own made each of them slower.
-constexpr size_t kMemoryLanes = 8;
-// Adam divides and takes roots: the longest vectors pay.
-constexpr size_t kAllLanes = HWY_MAX_BYTES / sizeof(float);
+// Half a cache line, where vectors are longer. By whole lines plain SGD had 0.87 of the rate (Zen 5, arrays of 100 MB),
+// and Adam too where arrays begin a line apart within their pages (Zen 4): a load waits for an earlier store that
+// agrees with it in the lowest 12 bits. So all loads of a vector come before its first store; else Adam had 0.85.
+// Prefetching on top of the CPU's own made plain SGD slower.
+constexpr size_t kLanesMax = 8;
 
 // Calls body(tag, i) for each vector of elements i, i + 1, ..., and for each element of the rest.
-template <size_t lanes_max, class Body>
+template <class Body>
 HWY_INLINE void ForEachVector(size_t elements, const Body& body) {
-  const hn::CappedTag<float, lanes_max> vector;
+  const hn::CappedTag<float, kLanesMax> vector;
   const hn::CappedTag<float, 1> one;
   const size_t lanes = hn::Lanes(vector);
   size_t i = 0;
@@ -57,7 +57,7 @@ HWY_INLINE V Decayed(D d, float weight_decay, V gradient, V weight) {
 void SgdStep(const SgdCoefficients& coefficients, const Block& block) {
   const float* HWY_RESTRICT g = block.gradient;
   float* HWY_RESTRICT w = block.weights;
-  ForEachVector<kMemoryLanes>(block.elements, [g, w, c = coefficients](auto d, size_t i) HWY_ATTR {
+  ForEachVector(block.elements, [g, w, c = coefficients](auto d, size_t i) HWY_ATTR {
     const auto weight = hn::LoadU(d, w + i);
     const auto gradient = Decayed(d, c.weight_decay, LoadAnywhere(d, g + i), weight);
     hn::StoreU(hn::Sub(weight, hn::Mul(hn::Set(d, c.lr), gradient)), d, w + i);
@@ -68,7 +68,7 @@ void MomentumStep(const SgdCoefficients& coefficients, const Block& block, float
   const float* HWY_RESTRICT g = block.gradient;
   float* HWY_RESTRICT w = block.weights;
   float* HWY_RESTRICT b = buffer;
-  ForEachVector<kMemoryLanes>(block.elements, [g, w, b, c = coefficients](auto d, size_t i) HWY_ATTR {
+  ForEachVector(block.elements, [g, w, b, c = coefficients](auto d, size_t i) HWY_ATTR {
     const auto weight = hn::LoadU(d, w + i);
     const auto gradient = Decayed(d, c.weight_decay, LoadAnywhere(d, g + i), weight);
     const auto moment = hn::Add(hn::Mul(hn::Set(d, c.momentum), hn::LoadU(d, b + i)), gradient);
@@ -81,7 +81,7 @@ void NesterovStep(const SgdCoefficients& coefficients, const Block& block, float
   const float* HWY_RESTRICT g = block.gradient;
   float* HWY_RESTRICT w = block.weights;
   float* HWY_RESTRICT b = buffer;
-  ForEachVector<kMemoryLanes>(block.elements, [g, w, b, c = coefficients](auto d, size_t i) HWY_ATTR {
+  ForEachVector(block.elements, [g, w, b, c = coefficients](auto d, size_t i) HWY_ATTR {
     const auto momentum = hn::Set(d, c.momentum);
     const auto weight = hn::LoadU(d, w + i);
     const auto gradient = Decayed(d, c.weight_decay, LoadAnywhere(d, g + i), weight);
@@ -97,16 +97,17 @@ void AdamStep(const AdamCoefficients& coefficients, const Block& block, const Ad
   float* HWY_RESTRICT w = block.weights;
   float* HWY_RESTRICT m = moments.average;
   float* HWY_RESTRICT v = moments.square_average;
-  ForEachVector<kAllLanes>(block.elements, [g, w, m, v, c = coefficients](auto d, size_t i) HWY_ATTR {
+  ForEachVector(block.elements, [g, w, m, v, c = coefficients](auto d, size_t i) HWY_ATTR {
     const auto weight = hn::LoadU(d, w + i);
     const auto gradient = Decayed(d, c.weight_decay, LoadAnywhere(d, g + i), weight);
     const auto before = hn::LoadU(d, m + i);
+    const auto square_before = hn::LoadU(d, v + i);
     const auto average = hn::Add(before, hn::Mul(hn::Set(d, c.one_minus_beta1), hn::Sub(gradient, before)));
     hn::StoreU(average, d, m + i);
-    const auto square = hn::Add(hn::Mul(hn::Set(d, c.beta2), hn::LoadU(d, v + i)),
+    const auto square = hn::Add(hn::Mul(hn::Set(d, c.beta2), square_before),
                                 hn::Mul(hn::Set(d, c.one_minus_beta2), hn::Mul(gradient, gradient)));
     hn::StoreU(square, d, v + i);
-    const auto denominator = hn::Add(hn::Div(hn::Sqrt(square), hn::Set(d, c.root_correction2)), hn::Set(d, c.epsilon));
+    const auto denominator = hn::Add(hn::Sqrt(square), hn::Set(d, c.epsilon));
     const auto step = hn::Div(hn::Mul(hn::Set(d, c.step_size), average), denominator);
     hn::StoreU(hn::Sub(hn::Mul(hn::Set(d, c.keep), weight), step), d, w + i);
   });
@@ -115,7 +116,7 @@ void AdamStep(const AdamCoefficients& coefficients, const Block& block, const Ad
 void Average(const Block& mean_and_values, float rate) {
   const float* HWY_RESTRICT mean = mean_and_values.gradient;
   float* HWY_RESTRICT values = mean_and_values.weights;
-  ForEachVector<kMemoryLanes>(mean_and_values.elements, [mean, values, rate](auto d, size_t i) HWY_ATTR {
+  ForEachVector(mean_and_values.elements, [mean, values, rate](auto d, size_t i) HWY_ATTR {
     const auto value = hn::LoadU(d, values + i);
     const auto difference = hn::Sub(LoadAnywhere(d, mean + i), value);
     hn::StoreU(hn::Add(value, hn::Mul(hn::Set(d, rate), difference)), d, values + i);
@@ -123,13 +124,13 @@ void Average(const Block& mean_and_values, float rate) {
 }
 
 void Scale(size_t elements, float factor, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
-  ForEachVector<kMemoryLanes>(elements, [in, out, factor](auto d, size_t i) HWY_ATTR {
+  ForEachVector(elements, [in, out, factor](auto d, size_t i) HWY_ATTR {
     hn::StoreU(hn::Mul(hn::Set(d, factor), LoadAnywhere(d, in + i)), d, out + i);
   });
 }
 
 void AddScaled(size_t elements, float factor, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
-  ForEachVector<kMemoryLanes>(elements, [in, out, factor](auto d, size_t i) HWY_ATTR {
+  ForEachVector(elements, [in, out, factor](auto d, size_t i) HWY_ATTR {
     const auto product = hn::Mul(hn::Set(d, factor), LoadAnywhere(d, in + i));
     hn::StoreU(hn::Add(hn::LoadU(d, out + i), product), d, out + i);
   });

@@ -20,14 +20,13 @@ SgdCoefficients Sgd(const OptimizerConfig& config, double lr) {
 AdamCoefficients Adam(const OptimizerConfig& config, double lr, uint64_t step) {
   const bool decoupled = config.kind == OptimizerKind::kAdamW;
   const double correction1 = 1 - std::pow(config.beta1, static_cast<double>(step));
-  const double correction2 = 1 - std::pow(config.beta2, static_cast<double>(step));
+  const double root_correction2 = std::sqrt(1 - std::pow(config.beta2, static_cast<double>(step)));
   return {
-      .step_size = static_cast<float>(lr / correction1),
-      .root_correction2 = static_cast<float>(std::sqrt(correction2)),
+      .step_size = static_cast<float>(lr * root_correction2 / correction1),
       .one_minus_beta1 = static_cast<float>(1 - config.beta1),
       .beta2 = static_cast<float>(config.beta2),
       .one_minus_beta2 = static_cast<float>(1 - config.beta2),
-      .epsilon = static_cast<float>(config.epsilon),
+      .epsilon = static_cast<float>(config.epsilon * root_correction2),
       .weight_decay = decoupled ? 0.0f : static_cast<float>(config.weight_decay),
       .keep = decoupled ? static_cast<float>(1 - lr * config.weight_decay) : 1.0f,
   };

@@ -106,25 +106,6 @@ def parse_iperf3(text: str) -> tuple[dict, ...]:
     return ({"what": "tcp stream", "gb_per_s": received / 8e9},) if received else ()
 
 
-def kernels(setting: Setting) -> Program:
-    # Its table goes to the console in any case: the figures come from a file.
-    script = ('out=$(mktemp) && "$0" --benchmark_out="$out" --benchmark_out_format=json "$1" >/dev/null 2>&1; code=$?; '
-              'cat "$out"; rm -f "$out"; exit $code')
-    return Program(("bash", "-c", script, str(setting.binaries / "optimizer_bench"),
-                    f"--benchmark_min_time={setting.scale.seconds / 4}"))
-
-
-def parse_kernels(text: str) -> tuple[dict, ...]:
-    start = text.find("{")
-    if start < 0:
-        return ()
-    best: dict[str, float] = {}
-    for one in json.loads(text[start:])["benchmarks"]:
-        name = one["name"].split("/")[0]
-        best[name] = max(best.get(name, 0.0), 1e-9 * one.get("bytes_per_second", 0.0))
-    return tuple({"what": name, "gb_per_s": rate} for name, rate in best.items())
-
-
 # ResNet-18 sees some 500 images/s on two cores: a part of them is enough to measure.
 RESNET_IMAGES = ("--set", "data.train_images_max=15000")
 
@@ -191,7 +172,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("latency", "latency", binary("latency_bench", "--transport", "tcp")),
     Experiment("latency-unix", "latency", binary("latency_bench", "--transport", "unix")),
     Experiment("latency-pipelined", "latency", binary("latency_bench", "--transport", "tcp", "--window", "64")),
-    Experiment("kernels", "kernels", kernels, parse_kernels),
+    Experiment("kernels", "kernels", sized("optimizer_bench")),
     Experiment("link", "link", shaped("--transport", "tcp"), obstacle=shaped_link_obstacle),
     Experiment("link-bf16", "link", shaped("--transport", "tcp", "--wire", "bf16"), obstacle=shaped_link_obstacle),
     Experiment("race-cnn", "race", race("cnn"), parse_race),
