@@ -14,6 +14,8 @@
 namespace slackline::worker {
 namespace {
 
+// From here on it pays to push while backward goes on, in a thread of its own.
+constexpr uint64_t kBackgroundElementsMin = 4 << 20;
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);
 
 }  // namespace
@@ -258,7 +260,7 @@ absl::Status Trainer::OpenClient(bool reader) {
   options.reader = reader;
   options.chunk_bytes = options_.chunk_bytes;
   options.window = options_.window;
-  options.background = options_.window > 1;
+  options.background = options_.window > 1 || map_.elements >= kBackgroundElementsMin;
   options.same_host = options_.same_host;
   if (!reader) {
     options.push_runs = options_.push_runs;

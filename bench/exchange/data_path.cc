@@ -23,6 +23,7 @@ absl::StatusOr<worker::ClientOptions> MakeClientOptions(const ExchangeBenchOptio
   client.worker = worker;
   client.incarnation = Incarnation(1);
   client.window = options.window;
+  client.background = options.backward_ms > 0;
   const std::string transport = TransportOf(options);
   client.same_host = transport == "tcp"    ? worker::SameHost::kTcp
                      : transport == "unix" ? worker::SameHost::kUnix

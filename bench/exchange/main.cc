@@ -18,7 +18,10 @@ int Main(int argc, char** argv) {
     return 0;
   }
   Report report(options.effort.json);
-  options.pusher_beside ? MeasurePulls(options, report) : MeasureExchange(options, report);
+  const auto measure = options.pusher_beside     ? MeasurePulls
+                       : options.backward_ms > 0 ? MeasureBackward
+                                                 : MeasureExchange;
+  measure(options, report);
   report.Finish();
   return 0;
 }

@@ -81,9 +81,9 @@ Row MeasureOnce(const ExchangeBenchOptions& options, const Cluster& cluster, con
       .Add("p99_us", p99_us);
 }
 
-// rounds_per_s of the one over the other's.
+// The first value of the one over the other's.
 Row RatioOf(const Row& exchange, const Row& opponent) {
-  return Row("exchange / " + opponent.what())
+  return Row(exchange.what() + " / " + opponent.what())
       .Add("ratio", exchange.values().front().second / opponent.values().front().second);
 }
 
@@ -151,6 +151,29 @@ void MeasurePulls(const ExchangeBenchOptions& options, Report& report) {
     report.Add(PullRow("pull beside a pusher", options, beside));
     report.Add(Row("pull beside a pusher / pull alone").Add("ratio", beside / alone));
     report.Add(Row("the pusher").Add("rounds_per_s", pushed.per_s()));
+  }
+}
+
+void MeasureBackward(const ExchangeBenchOptions& options, Report& report) {
+  const Cluster cluster(options);
+  const Trainers trainers = StartTrainers(options, cluster);
+  const auto measure = [&](const std::string& what, Order::Kind kind) {
+    double per_s = 0, p50_us = 0;
+    for (const Outcome& outcome : DoAll(trainers, {.kind = kind, .seconds = options.effort.seconds})) {
+      per_s += outcome.per_s();
+      p50_us = std::max(p50_us, outcome.p50_us);
+    }
+    return Row(what)
+        .Add("beyond_backward_ms", 1e-3 * p50_us - options.backward_ms)
+        .Add("steps_per_s", per_s)
+        .Add("p50_us", p50_us);
+  };
+  for (int repeat = 0; repeat < options.effort.repeats; ++repeat) {
+    const Row at_once = measure("gradients leave at the end of backward", Order::Kind::kAtOnce);
+    const Row layers = measure("gradients leave during backward", Order::Kind::kLayers);
+    report.Add(at_once);
+    report.Add(layers);
+    report.Add(RatioOf(layers, at_once));
   }
 }
 

@@ -33,6 +33,10 @@ void AddShape(CLI::App& app, ExchangeBenchOptions& options) {
   app.add_option("--workers", options.workers, "Worker processes, all at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
+  app.add_option("--backward-ms", options.backward_ms,
+                 "CPU time of a backward that finishes layer after layer: gradients leave meanwhile, and at its end")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e5));
   app.add_flag("--pusher-beside", options.pusher_beside,
                "The worker only pulls: alone, then beside another that pushes at full speed");
   app.add_option("--stalled-readers", options.stalled_readers, "Readers that ask for the weights and never take them")
@@ -65,6 +69,9 @@ std::string Contradiction(const ExchangeBenchOptions& options) {
                         options.servers);
   }
   if (options.pusher_beside && options.workers != 1) return "--pusher-beside is for one worker";
+  if (options.backward_ms > 0 && (options.pusher_beside || options.window != 1)) {
+    return "--backward-ms is for a window of 1, and not for --pusher-beside";
+  }
   return "";
 }
 

@@ -27,6 +27,8 @@ struct ExchangeBenchOptions {
   std::string optimizer = "sgd";
   uint64_t staging_megabytes = 0;  // 0: what the server thinks best
 
+  // What a step computes before its gradient is whole; 0: it is there at once.
+  double backward_ms = 0;
   // A second worker that pushes at full speed; the first only pulls.
   bool pusher_beside = false;
   uint32_t stalled_readers = 0;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <ctime>
 #include <random>
 #include <vector>
 
@@ -44,6 +45,16 @@ class Changes {
   std::vector<float> last_;
 };
 
+// Keeps this thread's processor busy.
+void Compute(double seconds) {
+  const auto now = [] {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  for (const double end = now() + seconds; now() < end;) continue;
+}
+
 Outcome OutcomeOf(const Rounds& rounds, double counted) {
   return {.rounds = counted, .seconds = rounds.seconds, .p50_us = rounds.p50_us(), .p99_us = rounds.p99_us()};
 }
@@ -62,6 +73,7 @@ class Exchanger {
     ExitOnError(settings.status());
     settings->push_segment = segment_;
     window_ = options.window;
+    backward_ms_ = options.backward_ms;
     others_.assign(window_ - 1, std::vector<float>(map.elements, 1.0f));
     auto client = worker::Client::Create(*settings, map);
     ExitOnError(client.status());
@@ -72,7 +84,17 @@ class Exchanger {
     info_.gradient_norm = 1;
   }
 
-  Outcome Do(const Order& order) { return order.kind == Order::Kind::kStep ? Step(order) : Pull(order); }
+  Outcome Do(const Order& order) {
+    switch (order.kind) {
+      case Order::Kind::kStep:
+        return Step(order);
+      case Order::Kind::kLayers:
+      case Order::Kind::kAtOnce:
+        return StepAfterBackward(order);
+      default:
+        return Pull(order);
+    }
+  }
 
  private:
   // Where backward would write: in the segment that servers of this host read, if there is one.
@@ -103,6 +125,20 @@ class Exchanger {
     return OutcomeOf(rounds, static_cast<double>(rounds.round_us.size()));
   }
 
+  Outcome StepAfterBackward(const Order& order) {
+    constexpr uint64_t kLayers = 16;
+    const Rounds rounds = Repeat(order.seconds, [&] {
+      ExitOnError(client_->OpenStep(gradient_));
+      for (uint64_t layer = kLayers; layer-- > 0;) {
+        Compute(1e-3 * backward_ms_ / static_cast<double>(kLayers));
+        if (order.kind == Order::Kind::kLayers) client_->Ready(map_.elements * layer / kLayers);
+      }
+      ExitOnError(client_->CommitStep(info_, parameters_));
+      ExitOnError(client_->FinishStep(kTimeout).status());
+    });
+    return OutcomeOf(rounds, static_cast<double>(rounds.round_us.size()));
+  }
+
   void BeginStep() {
     const size_t part = begun_++ % window_;
     ExitOnError(client_->BeginStep(gradient_, info_, part == 0 ? parameters_ : absl::MakeSpan(others_[part - 1])));
@@ -124,6 +160,7 @@ class Exchanger {
   absl::Span<float> gradient_;
   std::shared_ptr<shm::Segment> segment_;
   uint32_t window_ = 1;
+  double backward_ms_ = 0;
   size_t begun_ = 0;
   std::vector<std::vector<float>> others_;  // the weights of further steps in flight
   std::unique_ptr<worker::Client> client_;

@@ -16,8 +16,9 @@ namespace slackline::bench {
 
 // What a trainer is told, for as long as `seconds`; one round at least.
 struct Order {
-  // kPush is for the worker of --pusher-beside alone, and the only order that it knows.
-  enum class Kind : uint32_t { kStep, kPull, kPush };
+  // kLayers and kAtOnce are steps after a backward: gradients leave while it goes on, or when it is over. kPush is for
+  // the worker of --pusher-beside alone, and the only order that it knows.
+  enum class Kind : uint32_t { kStep, kLayers, kAtOnce, kPull, kPush };
   Kind kind = Kind::kStep;
   double seconds = 0;
 };

@@ -162,6 +162,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     exchange("shm", "--transport", "shm"),
     exchange("shm-window2", "--transport", "shm", "--window", "2"),
     exchange("shm-2-workers", "--transport", "shm", "--workers", "2"),
+    exchange("tcp-backward", "--transport", "tcp", "--backward-ms", "100"),
     Experiment("tcp-3gb", "large", exchange_of(lambda scale: scale.large_megabytes, "--transport", "tcp"),
                every_repeat=False, needs_gb=lambda scale: 5.5 * scale.large_megabytes / 1000),
     Experiment("memory-use", "large", memory_use, every_repeat=False,

@@ -131,7 +131,7 @@ worker::ClientOptions Cluster::ClientOptions(uint32_t number) const {
   options.chunk_bytes = 4096;
   options.early_bytes_min = 0;
   options.window = shape_.window;
-  options.background = shape_.window == 2;
+  options.background = shape_.window <= 2;
   options.same_host = ToSameHost(shape_.path);
   options.timeouts = timeouts_;
   options.on_notice = [number, notices = notices_](const std::string& text) {

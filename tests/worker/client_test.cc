@@ -330,6 +330,7 @@ TEST_F(ClientTest, WeightsThatDidNotChangeAreTakenFromWhereTheyAre) {
 
 TEST_F(ClientTest, ReadyShardsGoOutBeforeTheStepIsCommitted) {
   options_.early_bytes_min = 0;
+  options_.background = true;
   ConnectAndPull();
   ASSERT_EQ(client_->OpenStep(push_), absl::OkStatus());
   client_->Ready(4);  // shard 1 is not whole
@@ -352,6 +353,7 @@ TEST_F(ClientTest, ReadyShardsGoOutBeforeTheStepIsCommitted) {
 
 TEST_F(ClientTest, WhatWentOutEarlyOnABrokenStreamGoesOutAgain) {
   options_.early_bytes_min = 0;
+  options_.background = true;
   ConnectAndPull();
   first_.set_hook([this](const wire::WorkerItem& item, FakeServer::Stream&) {
     const bool early = item.has_push() && !item.push().has_commit();

@@ -95,15 +95,12 @@ class ClientImpl : public Client {
   }
 
   void Ready(uint64_t from) override {
-    if (!open_) return;
+    if (!open_ || !thread_.joinable()) return;
     const auto first = std::lower_bound(shard_begins_.begin(), shard_begins_.end(), from);
     if (first < first_ready_) {
       first_ready_ = first;
       Tell({.ready_from = from});
     }
-    if (thread_.joinable()) return;
-    // What the sockets take without a wait.
-    while (!exchange_.flushed() && DoNextOperation(absl::ZeroDuration())) continue;
   }
 
   absl::Status CommitStep(const PushInfo& info, absl::Span<float> parameters) override {
@@ -252,21 +249,20 @@ class ClientImpl : public Client {
     while (!over()) {
       const absl::Time now = time_.Now();
       if (now >= exchange_.next_tick()) exchange_.Tick();
-      DoNextOperation(std::min(exchange_.next_tick(), deadline) - now);
+      WaitForOperation(std::min(exchange_.next_tick(), deadline) - now);
     }
   }
 
-  // Returns false when there is none within `longest`.
-  bool DoNextOperation(absl::Duration longest) {
+  void WaitForOperation(absl::Duration longest) {
     void* tag = nullptr;
     bool ok = false;
     constexpr absl::Duration kLongest = absl::Seconds(10);
     const int64_t wait_us = absl::ToInt64Microseconds(std::min(longest, kLongest));
     const gpr_timespec deadline =
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(std::max<int64_t>(0, wait_us), GPR_TIMESPAN));
-    if (queue_.AsyncNext(&tag, &ok, deadline) != grpc::CompletionQueue::GOT_EVENT) return false;
-    static_cast<Operation*>(tag)->Done(ok);
-    return true;
+    if (queue_.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) {
+      static_cast<Operation*>(tag)->Done(ok);
+    }
   }
 
   void Take(const News& news) {

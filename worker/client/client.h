@@ -62,8 +62,8 @@ struct ClientOptions {
   uint64_t early_bytes_min = 256 << 10;
   // Steps that may be in flight.
   uint32_t window = 1;
-  // The exchange goes on between calls, in a thread of its own, which costs two hand-overs a call: for steps in flight
-  // while the caller computes. Else it goes on only during calls, in the caller's thread.
+  // The exchange goes on between calls, in a thread of its own, which costs two hand-overs a call: for steps that are
+  // on their way while the caller computes. Else it goes on only during calls, in the caller's thread.
   bool background = false;
   // How pushes that travel on a stream are encoded, from the model's first element on; what no run covers is fp32.
   std::vector<CodecRun> push_runs = {};
@@ -122,8 +122,9 @@ class Client {
   // follow it; failures show when the step is finished.
   //   kFailedPrecondition  options.window steps are in flight, one is open already, or nothing was pulled yet
   virtual absl::Status OpenStep(absl::Span<const float> push) = 0;
-  // push[from, map.elements) of the open step stays as it is from now on, until the step is finished: the shards in it
-  // may go out. `from` falls from call to call. Cheap where there is nothing to do.
+  // push[from, map.elements) of the open step stays as it is from now on, until the step is finished: where the
+  // exchange goes on in the background, the shards in it go out to servers that do not read them in shared memory.
+  // `from` falls from call to call. Cheap where there is nothing to do.
   virtual void Ready(uint64_t from) = 0;
   // Pushes the open step as the next sequence, and asks for the weights after it, which will be written to `parameters`
   // (map.elements long): from now on, until the step is finished.

@@ -60,7 +60,8 @@ class Exchange : private Stream::Owner {
   void Start();
   // After a failure these three do nothing.
   void OpenStep(LentPush push);
-  // Sends the shards of the open step that lie in [from, end), but for their trailers.
+  // Sends the shards of the open step that lie in [from, end), but for their trailers. Not to servers that read them in
+  // shared memory: there it would gain nothing, and they would be out of the caches by the time they are applied.
   void Ready(uint64_t from);
   // Sends what is left of the open step, and asks for the weights after it.
   void CommitStep(const PushInfo& info, absl::Span<float> parameters);
@@ -104,9 +105,7 @@ class Exchange : private Stream::Owner {
   // In what form a shard's part of a step went out first; it is repeated in the same.
   struct SentPush {
     // Before the step was committed, on the stream that is open: only the trailer is missing.
-    enum class Early { kNo, kOnStream, kInMemory };
-
-    Early early = Early::kNo;
+    bool early = false;
     bool plain = false;
     // Until the final answer. Shared with the items that wait for their turn on a stream.
     std::shared_ptr<PushEncoder::Push> encoded;
@@ -150,10 +149,11 @@ class Exchange : private Stream::Owner {
   void SendSeeds(Peer& peer);
   void Send(Peer& peer, std::vector<Outgoing> items);
   void SayAgain(Peer& peer, absl::Span<const ShardId> shards);
-  void AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& items);
+  // `first` goes out before what is in the stream's queue, `items` behind it.
+  void AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& first,
+                    std::vector<Outgoing>& items);
   // The values, in the form in which they went out first; the trailer with them if `push` has one.
-  // Returns whether they stay in shared memory.
-  bool AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items);
+  void AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items);
   // What went out of these shards before their steps were committed must go out again.
   void ForgetEarly(absl::Span<const ShardId> shards);
   // The final answer: what was kept to be said again is let go.

@@ -19,18 +19,18 @@ void Exchange::OpenStep(LentPush push) {
 void Exchange::Ready(uint64_t from) {
   if (leaving_ || !failure_.ok()) return;
   for (Peer& peer : peers_) {
-    if (!peer.stream->open()) continue;
+    if (!peer.stream->open() || peer.memory_agreed) continue;
     std::vector<Outgoing> items;
     for (auto id = peer.shards.rbegin(); id != peer.shards.rend(); ++id) {
       const ShardInfo& shard = shards_[id->value()].info;
       SentPush& sent = open_->sent[id->value()];
       if (shard.begin < from) break;
       const auto values = open_->push.values.subspan(shard.begin, shard.end - shard.begin);
-      if (sent.early != SentPush::Early::kNo || AsBytes(values).size() < options_.early_bytes_min) continue;
+      if (sent.early || AsBytes(values).size() < options_.early_bytes_min) continue;
       SubPush push = OpenPush(*id, open_->sequence, values);
       push.loans = open_->push.loans;
-      const bool in_memory = AppendValues(push, sent, peer, items);
-      sent.early = in_memory ? SentPush::Early::kInMemory : SentPush::Early::kOnStream;
+      AppendValues(push, sent, peer, items);
+      sent.early = true;
     }
     Send(peer, std::move(items));
   }
@@ -63,8 +63,8 @@ void Exchange::ForgetPush(ShardId shard, InFlight& step, bool applied) {
 
 void Exchange::ForgetEarly(absl::Span<const ShardId> shards) {
   for (ShardId id : shards) {
-    if (open_) open_->sent[id.value()].early = SentPush::Early::kNo;
-    for (InFlight& step : steps_) step.sent[id.value()].early = SentPush::Early::kNo;
+    if (open_) open_->sent[id.value()].early = false;
+    for (InFlight& step : steps_) step.sent[id.value()].early = false;
   }
 }
 
@@ -74,37 +74,42 @@ void Exchange::SendAll(absl::Span<const Session::Send> sends) {
   std::vector<std::vector<Session::Send>> by_peer(peers_.size());
   for (const Session::Send& send : sends) by_peer[shards_[send.shard.value()].peer].push_back(send);
   for (size_t i = 0; i < peers_.size(); ++i) {
-    if (by_peer[i].empty()) continue;
-    std::vector<Outgoing> items;
-    // The pull goes first: it waits for this worker's own push, so that each shard is served as soon as its push is
-    // answered, while those of the others are still on their way.
-    AppendPulls(by_peer[i], items);
+    if (by_peer[i].empty() || !peers_[i].stream->open()) continue;  // Opened() says it all again
+    std::vector<Outgoing> first, items;
+    // Pulls wait for this worker's own push, so that each shard is served as soon as its push is answered, while those
+    // of the others are still on their way.
+    AppendPulls(by_peer[i], first);
+    const size_t pulls = first.size();
     // Backward finishes the last layers first; forward needs the first layers first. Steps stay in their order.
     std::vector<Session::Send>& mine = by_peer[i];
     std::stable_sort(mine.begin(), mine.end(), [](const Session::Send& a, const Session::Send& b) {
       return std::pair(a.clock, b.shard) < std::pair(b.clock, a.shard);
     });
     for (const Session::Send& send : mine) {
-      if (send.push) AppendPushOf(send, peers_[i], items);
+      if (send.push) AppendPushOf(send, peers_[i], first, items);
     }
+    // Shards that lack only their trailers need not wait for the others, which are in the queue.
+    const bool overtakes = first.size() > pulls;
+    overtakes ? peers_[i].stream->SendFirst(std::move(first)) : Send(peers_[i], std::move(first));
     Send(peers_[i], std::move(items));
   }
 }
 
-void Exchange::AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& items) {
+void Exchange::AppendPushOf(const Session::Send& send, const Peer& peer, std::vector<Outgoing>& first,
+                            std::vector<Outgoing>& items) {
   InFlight& step = *FindStep(send.push->value());
   SentPush& sent = step.sent[send.shard.value()];
   const ShardInfo& shard = shards_[send.shard.value()].info;
   SubPush push = GradientPush(send, step.info, step.push.values.subspan(shard.begin, shard.end - shard.begin));
   push.loans = step.push.loans;
-  if (sent.early == SentPush::Early::kNo) {
+  if (!sent.early) {
     AppendValues(push, sent, peer, items);
-  } else {
-    AppendCommit(push, sent.early == SentPush::Early::kInMemory, items);
+  } else if (!peer.stream->CommitQueuedPush(send.shard, *send.push, *push.trailer)) {
+    AppendCommit(push, first);
   }
 }
 
-bool Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items) {
+void Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items) {
   const std::optional<uint64_t> place = peer.memory_agreed && sent.encoded == nullptr
                                             ? OffsetInSegment(options_.push_segment.get(), push.values)
                                             : std::nullopt;
@@ -120,7 +125,6 @@ bool Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& pee
     }
     AppendEncodedPush(push, encoder_, sent.encoded, items);
   }
-  return place.has_value();
 }
 
 void Exchange::SendSeeds(Peer& peer) {

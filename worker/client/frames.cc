@@ -72,12 +72,11 @@ void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing
   SetTrailer(push, chunk);
 }
 
-void AppendCommit(const SubPush& push, bool shared, std::vector<Outgoing>& items) {
+void AppendCommit(const SubPush& push, std::vector<Outgoing>& items) {
   wire::PushChunk& chunk = *items.emplace_back().item.mutable_push();
   chunk = push.first;
   chunk.set_offset(push.values.size());
   chunk.set_encoding(wire::ENCODING_FP32);
-  if (shared) chunk.set_segment_offset(0);
   SetTrailer(push, chunk);
 }
 

@@ -50,9 +50,9 @@ void AppendEncodedPush(const SubPush& push, PushEncoder& encoder, const std::sha
 // The same for a push whose values lie in the push segment, `offset` bytes from its beginning: one item, no payload.
 void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items);
 
-// The trailer alone, for a push whose values went out before it: with a stream's chunks, or `shared` ones.
+// The trailer alone, for a push whose values went out on the stream before it.
 // Requires: a trailer.
-void AppendCommit(const SubPush& push, bool shared, std::vector<Outgoing>& items);
+void AppendCommit(const SubPush& push, std::vector<Outgoing>& items);
 
 // The sub-push that `send` asks for.
 // Requires: send.push.

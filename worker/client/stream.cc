@@ -1,6 +1,7 @@
 #include "worker/client/stream.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,14 @@
 #include "common/rpc/channel.h"
 
 namespace slackline::worker {
+namespace {
+
+bool IsPush(const Outgoing& queued, ShardId shard, Sequence sequence) {
+  return queued.item.has_push() && queued.item.push().shard() == shard.value() &&
+         queued.item.push().sequence() == sequence.value();
+}
+
+}  // namespace
 
 // Small items leave together up to so many bytes of payload.
 constexpr size_t kGatherBytes = 64 << 10;
@@ -115,6 +124,20 @@ void Stream::Send(std::vector<Outgoing> items) {
   if (!attempt_->writing) WriteNext();
 }
 
+void Stream::SendFirst(std::vector<Outgoing> items) {
+  SLACKLINE_CHECK(open_);
+  outgoing_.insert(outgoing_.begin(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
+  if (!attempt_->writing) WriteNext();
+}
+
+bool Stream::CommitQueuedPush(ShardId shard, Sequence sequence, const wire::PushCommit& trailer) {
+  const auto last = std::find_if(outgoing_.rbegin(), outgoing_.rend(),
+                                 [&](const Outgoing& queued) { return IsPush(queued, shard, sequence); });
+  if (last == outgoing_.rend()) return false;
+  *last->item.mutable_push()->mutable_commit() = trailer;
+  return true;
+}
+
 void Stream::WriteNext() {
   if (outgoing_.empty()) {
     if (shutdown_ && !attempt_->half_closed) {
@@ -167,10 +190,7 @@ void Stream::DropQueuedPushes(ShardId shard) {
 }
 
 void Stream::DropQueuedPush(ShardId shard, Sequence sequence) {
-  std::erase_if(outgoing_, [=](const Outgoing& next) {
-    return next.item.has_push() && next.item.push().shard() == shard.value() &&
-           next.item.push().sequence() == sequence.value();
-  });
+  std::erase_if(outgoing_, [=](const Outgoing& queued) { return IsPush(queued, shard, sequence); });
 }
 
 void Stream::Break(const absl::Status& why) {

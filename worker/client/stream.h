@@ -68,6 +68,10 @@ class Stream {
   // Queues items. Their payloads must stay as they are until the loans are back.
   // Requires: open().
   void Send(std::vector<Outgoing> items);
+  // The same, before all that is in the queue.
+  void SendFirst(std::vector<Outgoing> items);
+  // Lets the last chunk of this sub-push that waits in the queue carry the trailer. False when none waits.
+  bool CommitQueuedPush(ShardId shard, Sequence sequence, const wire::PushCommit& trailer);
   // Forgets the chunks for this shard that wait in the queue; those of one sub-push only.
   void DropQueuedPushes(ShardId shard);
   void DropQueuedPush(ShardId shard, Sequence sequence);
