@@ -18,8 +18,9 @@ class BackwardWatch::Hook : public torch::autograd::PostAccumulateGradHook {
   const size_t tensor_;
 };
 
-BackwardWatch::BackwardWatch(const Layout& layout, const FlatTensors& tensors)
+BackwardWatch::BackwardWatch(const Layout& layout, FlatTensors& tensors)
     : layout_(layout),
+      tensors_(tensors),
       trained_(static_cast<size_t>(std::count_if(layout.tensors.begin(), layout.tensors.end(),
                                                  [](const TensorInfo& tensor) { return tensor.trained; }))),
       complete_(trained_) {
@@ -37,11 +38,17 @@ void BackwardWatch::Begin(const Model::Ready& ready) {
 }
 
 void BackwardWatch::Accumulated(size_t tensor) {
-  if (ready_ == nullptr) return;
+  if (ready_ == nullptr || complete_[tensor]) return;
   complete_[tensor] = true;
+  tensors_.MoveGradient(layout_.tensors[tensor].name);
   const size_t before = first_complete_;
   while (first_complete_ > 0 && complete_[first_complete_ - 1]) --first_complete_;
   if (first_complete_ < before) (*ready_)(layout_.tensors[first_complete_].offset);
+}
+
+void BackwardWatch::End() {
+  for (size_t i = trained_; i-- > 0;) Accumulated(i);
+  ready_ = nullptr;
 }
 
 }  // namespace slackline::worker

@@ -1,5 +1,5 @@
-// How far backward has come: which gradients are complete, so that they can leave while the others are still being
-// computed. LibTorch inside.
+// Takes gradients out of backward as it makes them, so that they can leave while the others are still being computed.
+// LibTorch inside.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,17 @@ namespace slackline::worker {
 // Hooks into the network's trained tensors; LibTorch calls each hook once a backward, in the caller's thread.
 //
 // Thread-safety: none.
-// Ownership:     borrows the layout; the tensors' hooks borrow this, so that it outlives the last backward.
+// Ownership:     borrows both; the tensors' hooks borrow this, so that it outlives the last backward.
 class BackwardWatch {
  public:
-  BackwardWatch(const Layout& layout, const FlatTensors& tensors);
+  BackwardWatch(const Layout& layout, FlatTensors& tensors);
   BackwardWatch(const BackwardWatch&) = delete;
   BackwardWatch& operator=(const BackwardWatch&) = delete;
 
   // Forward is over: the averaged tensors have their values, and gradients follow. Borrows `ready` until End().
   void Begin(const Model::Ready& ready);
-  void End() { ready_ = nullptr; }
+  // Backward is over: what it has not reached has no gradient.
+  void End();
 
  private:
   class Hook;
@@ -32,6 +33,7 @@ class BackwardWatch {
   void Accumulated(size_t tensor);
 
   const Layout& layout_;
+  FlatTensors& tensors_;
   const size_t trained_;  // tensors
   std::vector<bool> complete_;
   size_t first_complete_ = 0;  // it and all trained tensors behind it are

@@ -1,6 +1,7 @@
 #include "worker/model/flat_tensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 
@@ -21,19 +22,17 @@ FlatTensors::FlatTensors(const Layout& layout)
       parameters_(at::zeros(static_cast<int64_t>(layout.elements))),
       push_(at::zeros(static_cast<int64_t>(layout.elements))) {
   for (const TensorInfo& info : layout.tensors) {
-    at::Tensor tensor = View(parameters_, info);
-    if (info.trained) {
-      trained_[info.name] = {.info = info, .tensor = tensor.set_requires_grad(true)};
-    } else {
-      averaged_[info.name] = {.info = info, .tensor = {.agreed = tensor, .pushed = {}}};
-    }
+    const at::Tensor agreed = View(parameters_, info);
+    (info.trained ? trained_ : averaged_)[info.name] = {.info = info, .tensor = {.agreed = agreed, .pushed = {}}};
+    if (info.trained) agreed.set_requires_grad(true);
   }
   PointIntoPush();
 }
 
 void FlatTensors::PointIntoPush() {
-  for (auto& [name, placed] : trained_) placed.tensor.mutable_grad() = View(push_, placed.info);
-  for (auto& [name, placed] : averaged_) placed.tensor.pushed = View(push_, placed.info);
+  for (std::map<std::string, Placed>* tensors : {&trained_, &averaged_}) {
+    for (auto& [name, placed] : *tensors) placed.tensor.pushed = View(push_, placed.info);
+  }
 }
 
 void FlatTensors::UsePush(absl::Span<float> memory) {
@@ -48,14 +47,27 @@ void FlatTensors::UseParameters(absl::Span<float> memory) {
   SLACKLINE_CHECK(memory.size() == parameters().size());
   if (memory.data() == parameters().data()) return;
   parameters_ = at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())}, at::kFloat);
-  for (auto& [name, placed] : trained_) placed.tensor.set_data(View(parameters_, placed.info));
-  for (auto& [name, placed] : averaged_) placed.tensor.agreed.set_data(View(parameters_, placed.info));
+  for (std::map<std::string, Placed>* tensors : {&trained_, &averaged_}) {
+    for (auto& [name, placed] : *tensors) placed.tensor.agreed.set_data(View(parameters_, placed.info));
+  }
 }
 
-void FlatTensors::ResetPush() {
+void FlatTensors::Begin() {
+  for (auto& [name, placed] : trained_) placed.tensor.agreed.mutable_grad().reset();
   const auto buffers = static_cast<std::ptrdiff_t>(trained_elements_);
-  std::fill(push().begin(), push().begin() + buffers, 0.0f);
   std::copy(parameters().begin() + buffers, parameters().end(), push().begin() + buffers);
+}
+
+void FlatTensors::MoveGradient(const std::string& name) {
+  const at::NoGradGuard no_grad;
+  const AgreedTensor& tensor = trained_.at(name).tensor;
+  at::Tensor& made = tensor.agreed.mutable_grad();
+  if (made.defined()) {
+    tensor.pushed.copy_(made);
+    made.reset();
+  } else {
+    tensor.pushed.zero_();
+  }
 }
 
 }  // namespace slackline::worker

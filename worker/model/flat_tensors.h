@@ -12,8 +12,8 @@
 
 namespace slackline::worker {
 
-// A value that is averaged, not descended, exists twice: as everybody agreed on it, and as this worker pushes it.
-struct AveragedTensor {
+// A value as everybody agreed on it, and what this worker pushes for it: a gradient, or a value to be averaged.
+struct AgreedTensor {
   at::Tensor agreed;
   at::Tensor pushed;
 };
@@ -26,26 +26,27 @@ class FlatTensors {
   FlatTensors(const FlatTensors&) = delete;
   FlatTensors& operator=(const FlatTensors&) = delete;
 
-  // A leaf, for good, whose data follows UseParameters(); its gradient is a view of push(), so that backward adds to it
-  // in place.
+  // A leaf, for good, whose data follows UseParameters().
   // Requires: the layout has a trained tensor of that name.
-  at::Tensor Trained(const std::string& name) const { return trained_.at(name).tensor; }
+  at::Tensor Trained(const std::string& name) const { return trained_.at(name).tensor.agreed; }
   // Valid as long as this object; follows UseParameters() and UsePush(). Requires: the layout has such a buffer.
-  const AveragedTensor& Averaged(const std::string& name) const { return averaged_.at(name).tensor; }
+  const AgreedTensor& Averaged(const std::string& name) const { return averaged_.at(name).tensor; }
 
   absl::Span<float> parameters() const { return Flat(parameters_); }
   absl::Span<float> push() const { return Flat(push_); }
   // Requires: as many floats as push() has.
   void UsePush(absl::Span<float> memory);
   void UseParameters(absl::Span<float> memory);
-  // Gradients become 0, pushed buffers what was agreed: the start of a step.
-  void ResetPush();
+  // Pushed buffers become what was agreed: the start of a step. What was left of gradients is dropped.
+  void Begin();
+  // Moves the gradient that backward has made to its place in push(): one pass, where adding to zeros would be two.
+  // Zeros, where there is none.
+  void MoveGradient(const std::string& name);
 
  private:
-  template <typename Tensor>
   struct Placed {
     TensorInfo info;
-    Tensor tensor;
+    AgreedTensor tensor;
   };
 
   static absl::Span<float> Flat(const at::Tensor& flat) {
@@ -57,8 +58,8 @@ class FlatTensors {
   // LibTorch allocates as its kernels like it: on cache lines.
   at::Tensor parameters_;
   at::Tensor push_;
-  std::map<std::string, Placed<at::Tensor>> trained_;
-  std::map<std::string, Placed<AveragedTensor>> averaged_;
+  std::map<std::string, Placed> trained_;
+  std::map<std::string, Placed> averaged_;
 };
 
 }  // namespace slackline::worker

@@ -62,8 +62,8 @@ class BatchNorm {
  private:
   at::Tensor scale_;
   at::Tensor shift_;
-  const AveragedTensor* mean_ = nullptr;
-  const AveragedTensor* variance_ = nullptr;
+  const AgreedTensor* mean_ = nullptr;
+  const AgreedTensor* variance_ = nullptr;
 };
 
 }  // namespace slackline::worker

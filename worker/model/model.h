@@ -1,8 +1,8 @@
 // A neural network on one device, with all its numbers in flat buffers. LibTorch stays behind this header.
 //
 // The flat vector has the trained parameters first, in the order of tensors(), then the buffers that are averaged
-// (batch-norm statistics). Parameters are views into parameters() and their gradients views into push(), so that
-// backward writes straight into what is sent.
+// (batch-norm statistics). Parameters are views into parameters(); gradients are moved to push() as backward makes
+// them.
 #pragma once
 
 #include <cstdint>

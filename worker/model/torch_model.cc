@@ -1,6 +1,6 @@
 // Model on LibTorch: memory, steps and scores; the network itself is behind network.h. LibTorch's exceptions end here.
 //
-// Copies: batch -> network: 0 (with one channel); backward -> push(): 0; parameters() -> network: 0.
+// Copies: batch -> network: 0 (with one channel); backward -> push(): 1; parameters() -> network: 0.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -11,7 +11,6 @@
 #include <exception>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "worker/model/backward_watch.h"
 #include "worker/model/flat_tensors.h"
@@ -122,12 +121,12 @@ at::Tensor Loss(const at::Tensor& logits, const BatchView& batch) {
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
   if (absl::Status status = Check(batch); !status.ok()) return status;
   return Guarded([&]() -> absl::StatusOr<StepResult> {
-    tensors_.ResetPush();
+    tensors_.Begin();
     const at::Tensor logits = network_->Forward(Images(batch), Mode::kTraining);
     const at::Tensor loss = Loss(logits, batch);
     watch_.Begin(ready);
-    const absl::Cleanup end = [this] { watch_.End(); };
     loss.backward();
+    watch_.End();
     return Score(logits.detach(), loss.detach(), batch, {});
   });
 }
