@@ -39,7 +39,7 @@ struct Arrays {
   void MoveGradient(size_t bytes) {
     moved_by = bytes;
     moved.resize(bytes + elements * sizeof(float));
-    std::memcpy(moved.data() + bytes, at(0), elements * sizeof(float));
+    if (elements > 0) std::memcpy(moved.data() + bytes, at(0), elements * sizeof(float));
   }
 
   size_t elements;
