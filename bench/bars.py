@@ -81,7 +81,6 @@ BARS: tuple[Bar, ...] = (
     per_byte("one tensor of 3 GB", "tcp-3gb"),
     Bar("samples/s of the CNN over plain LibTorch, batch 128", "race-cnn/race/ratio", None, 0.97),
     Bar("samples/s of ResNet-18 over plain LibTorch, batch 128", "race-resnet18/race/ratio", None, 0.95),
-    Bar("the same through TCP", "race-resnet18-tcp/race/ratio", None, 0.95),
     Bar("exchange of two workers over a step of DDP over Gloo", exchange("shm-2-workers"), DDP, 2.0,
         # Each step of DDP is a step of both workers; rounds of the exchange are counted over both.
         factor=2.0),

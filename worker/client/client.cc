@@ -189,6 +189,8 @@ class ClientImpl : public Client {
       if (const auto cancelled = Cancelled()) exchange_.Fail(absl::CancelledError(*cancelled));
       exchange_.Begin(request, [&](const absl::Status& status) { result = status; });
       RunExchange([&] { return result.has_value(); });
+      // With further steps in flight the caller comes back at once, and small items wait for each other.
+      if (committed_.size() > 1) return *result;
       // What was lent is given back now: nobody sends it while the caller computes.
       const absl::Time give_up = time_.Now() + flush_max_;
       RunExchange([&] { return exchange_.flushed() || time_.Now() >= give_up; }, give_up);

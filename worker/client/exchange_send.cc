@@ -1,5 +1,6 @@
 // The part of Exchange that speaks: which items go to which server, in what order and form.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/byte_segments.h"
@@ -88,9 +89,13 @@ void Exchange::SendAll(absl::Span<const Session::Send> sends) {
     for (const Session::Send& send : mine) {
       if (send.push) AppendPushOf(send, peers_[i], first, items);
     }
-    // Shards that lack only their trailers need not wait for the others, which are in the queue.
-    const bool overtakes = first.size() > pulls;
-    overtakes ? peers_[i].stream->SendFirst(std::move(first)) : Send(peers_[i], std::move(first));
+    if (first.size() > pulls) {
+      // Shards that lack only their trailers need not wait for the others, which are in the queue.
+      peers_[i].stream->SendFirst(std::move(first));
+    } else {
+      // In one piece, so that small items share a frame.
+      items.insert(items.begin(), std::make_move_iterator(first.begin()), std::make_move_iterator(first.end()));
+    }
     Send(peers_[i], std::move(items));
   }
 }
