@@ -1,5 +1,6 @@
 // Servers that are stopped (SIGSTOP) and not dead: the connection stays, and nobody answers.
 #include <atomic>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
@@ -43,8 +44,28 @@ class StoppedServerTest : public testing::TestWithParam<Path> {
   const worker::ShardMap map_ = MapOf(ToServer(server_.WordsAfter("address")), kElements, 4);
   worker::ClientOptions options_ = WorkerOptions(1, GetParam());
   const std::vector<float> gradient_ = std::vector<float>(kElements, 2);
+  std::mt19937 random_{PrintedSeed()};
   std::atomic<bool> resume_when_missed_ = false;
 };
+
+// In the middle of a step, wherever that is.
+TEST_P(StoppedServerTest, IsNamedAndHoldsNobodyBeyondTheDeadline) {
+  std::unique_ptr<TestTrainer> trainer = Start();
+  std::atomic<int> steps = 0;
+  std::thread stopper([&] {
+    EXPECT_TRUE(Eventually([&] { return steps >= 2; }));
+    for (uint32_t moments = random_() % 50'000; moments > 0; --moments) std::this_thread::yield();
+    server_.Stop();
+  });
+  const auto step_until_it_fails = [&] {
+    absl::Status status;
+    for (; status.ok(); ++steps) status = Step(*trainer, absl::Milliseconds(500));
+    ExpectName(status);
+  };
+  ExpectToEnd(step_until_it_fails, [&] { server_.Kill(); });
+  stopper.join();
+  ExpectToEnd([&] { trainer.reset(); }, [&] { server_.Kill(); });
+}
 
 TEST_P(StoppedServerTest, GoesOnWhereItWasWhenItIsResumed) {
   const std::unique_ptr<TestTrainer> trainer = Start();
