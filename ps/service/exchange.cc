@@ -9,6 +9,7 @@
 #include "common/rpc/channel.h"
 #include "common/shm/descriptor_socket.h"
 #include "common/shm/host.h"
+#include "ps/service/connections.h"
 #include "ps/service/readable.h"
 
 namespace slackline::ps {
@@ -84,13 +85,16 @@ Exchange::~Exchange() {
   if (thread_.joinable()) {
     mailbox_->Post([this] {
       stopping_ = true;
-      tick_.Cancel();
+      cut_at_ = time_.Now() + kShutdown;
       EndStreams(absl::UnavailableError("the server is stopping"));
     });
     // Returns when all calls are gone; the sequencer goes on finishing them meanwhile.
     server_->Shutdown(After(kShutdown));
     // Its streams may still begin operations, which a queue that is shut down does not take.
-    mailbox_->Post([this] { draining_ = true; });
+    mailbox_->Post([this] {
+      draining_ = true;
+      tick_.Cancel();
+    });
     mailbox_->Close();
     thread_.join();
   } else if (server_ != nullptr) {
@@ -122,16 +126,20 @@ void Exchange::Run() {
   while (queue_->Next(&tag, &ok)) {
     static_cast<Event*>(tag)->Happened(ok);
     if (unpinned_->exchange(false)) table_.Retry();
-    if (!draining_ || awaiting_ || !streams_.empty()) continue;
-    draining_ = false;
+    if (!draining_ || drained_ || awaiting_ || !streams_.empty()) continue;
+    drained_ = true;
     queue_->Shutdown();
   }
 }
 
 void Exchange::OnTick() {
-  if (stopping_) return;
-  table_.Tick();
-  EndSilentStreams();
+  if (draining_) return;
+  if (!stopping_) {
+    table_.Tick();
+    EndSilentStreams();
+  } else if (time_.Now() >= cut_at_) {
+    CutConnections({static_cast<uint16_t>(port_), local_.socket()});
+  }
   for (Stream* stream : streams_) stream->Tick();
   metrics_.streams.Set(static_cast<double>(streams_.size()));
   tick_.Set(queue_.get(), After(options_.timeouts.heartbeat), static_cast<Event*>(&tick_event_));

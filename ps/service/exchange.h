@@ -107,7 +107,9 @@ class Exchange : private StreamOwner {
   grpc::Alarm tick_;
   bool awaiting_ = false;  // a stream that nobody has opened yet
   bool stopping_ = false;
-  bool draining_ = false;  // the queue is shut down when the last stream is gone
+  absl::Time cut_at_ = absl::InfiniteFuture();  // when stopping
+  bool draining_ = false;                       // the queue is shut down when the last stream is gone
+  bool drained_ = false;                        // it is
 
   std::thread thread_;
 };

@@ -104,6 +104,7 @@ void Stream::End(const absl::Status& status) {
   small_.clear();
   pulls_.clear();
   lent_.clear();
+  writing_from_.clear();
   FinishWhenQuiet();
 }
 
@@ -143,6 +144,7 @@ void Stream::OnRead(bool ok) {
 
 void Stream::OnWritten(bool ok) {
   writing_ = false;
+  writing_from_.clear();
   if (end_.has_value()) return FinishWhenQuiet();
   if (!ok) return End(absl::UnavailableError("the client is gone"));
   Pump();
@@ -268,7 +270,12 @@ rpc::Attachment Stream::PlainItem(Sending& sending, wire::ServerItem& item) {
   const absl::Span<const float> values = view.chunk(index);
   wire::PullChunk& chunk = NameChunk(reply, {index * view.chunk_elements(), values.size()}, item);
   const std::optional<uint64_t> place = reply.shared_memory ? view.chunk_offset(index) : std::nullopt;
-  if (!place) return {AsBytes(values), [pinned = reply.weights] {}};
+  if (!place) {
+    // gRPC keeps what it has begun to write as long as the connection lives, which for a process that is stopped may be
+    // for ever: that must be this chunk, and not a version.
+    writing_from_.push_back(reply.weights);
+    return {AsBytes(values), [chunk = view.reference(index)] {}};
+  }
   sending.lent = true;
   chunk.set_segment_offset(*place);
   return {};

@@ -108,7 +108,7 @@ class Stream : public Peer {
   static rpc::Attachment CopiedItem(Sending& sending, wire::ServerItem& item);
   // The next chunks of the slice as one of the reply's encoding.
   static rpc::Attachment EncodedItem(Sending& sending, wire::ServerItem& item);
-  static rpc::Attachment PlainItem(Sending& sending, wire::ServerItem& item);
+  rpc::Attachment PlainItem(Sending& sending, wire::ServerItem& item);
   // Whether these elements go out in the reply's encoding.
   static bool Encodes(const PullReply& reply, const Extent& extent);
   // Keeps what was served in shared memory until Release(), or until it is the oldest of too many.
@@ -132,6 +132,8 @@ class Stream : public Peer {
   std::deque<wire::ServerItem> small_;
   std::deque<Sending> pulls_;
   std::deque<Lent> lent_;  // oldest first
+  // Of the frame that is being written, while the stream lives.
+  std::vector<std::shared_ptr<const PinnedView>> writing_from_;
   bool reading_ = false;
   bool receiving_ = false;  // a frame of this stream is being worked on
   bool writing_ = false;

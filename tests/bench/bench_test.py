@@ -4,6 +4,7 @@
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -18,6 +19,17 @@ SHORT = ("--seconds", "0.05", "--repeats", "1", "--json")
 def run(program, *arguments):
     return subprocess.run([str(options.programs / program), *arguments], capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=60 * options.patience)
+
+
+@contextlib.contextmanager
+def started(program, *arguments):
+    """The program beside the test, with its output to read. It ends with the block, also when an assertion fails."""
+    with subprocess.Popen([str(options.programs / program), *arguments], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()  # Popen would wait for it; nothing happens when it has ended
 
 
 class Programs(unittest.TestCase):
@@ -71,11 +83,8 @@ class Exchange(Programs):
         self.assert_positive(rows["pull beside a pusher"], "pulls_per_s", "gb_per_s")
 
     def test_servers_and_workers_can_be_started_apart(self):
-        command = [str(options.programs / "exchange_bench"), "--megabytes", "1", "--servers", "2", "--shards", "2",
-                   "--transport", "tcp"]
-        with subprocess.Popen([*command, "--serve"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True) as servers:
-            self.addCleanup(servers.kill)
+        shape = ["--megabytes", "1", "--servers", "2", "--shards", "2", "--transport", "tcp"]
+        with started("exchange_bench", *shape, "--serve") as servers:
             said = []
             while said[-1:] != ["ready"]:
                 line = servers.stdout.readline()
@@ -84,7 +93,7 @@ class Exchange(Programs):
             words = [line.split() for line in said if " " in line]
             addresses = [address for kind, address, *_ in words if kind == "exchange"]
             raw = next(address for kind, address, *_ in words if kind == "raw")
-            rows = self.rows("exchange_bench", *command[1:], "--connect", *addresses, "--connect-raw", raw)
+            rows = self.rows("exchange_bench", *shape, "--connect", *addresses, "--connect-raw", raw)
             self.assert_positive(rows["exchange"], "rounds_per_s", "worker_cpu_s_per_gb")
             self.assertIsNone(rows["exchange"]["server_cpu_s_per_gb"], "the servers are elsewhere")
             self.assert_positive(rows["raw socket"], "rounds_per_s")

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <thread>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/notification.h"
 #include "common/rpc/channel.h"
 #include "gtest/gtest.h"
 #include "worker/step_memory.h"
@@ -11,6 +15,7 @@ namespace slackline {
 namespace {
 
 constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr Timeouts kTimeouts = {.heartbeat = absl::Milliseconds(kSanitized ? 200 : 50)};
 
 job::Job MakeJob(const ClusterShape& shape) {
   job::Job job;
@@ -44,6 +49,13 @@ std::unique_ptr<grpc::ClientContext> Patience() { return rpc::ContextWithTimeout
 
 std::string Name(Path path) { return path == Path::kTcp ? "tcp" : path == Path::kUnix ? "unix" : "shared_memory"; }
 
+std::optional<Path> ToPath(const std::string& name) {
+  for (const Path path : kPaths) {
+    if (Name(path) == name) return path;
+  }
+  return std::nullopt;
+}
+
 std::string Name(job::Consistency::Mode mode) {
   return mode == job::Consistency::ASYNC ? "async" : mode == job::Consistency::SSP ? "ssp" : "bsp";
 }
@@ -52,8 +64,39 @@ std::string Words(Path path) {
   return path == Path::kTcp ? "over TCP" : path == Path::kUnix ? "over a Unix socket" : "over shared memory";
 }
 
-Cluster::Cluster(const ClusterShape& shape) : shape_(shape) {
-  timeouts_.heartbeat = absl::Milliseconds(50);
+worker::ClientOptions WorkerOptions(uint32_t number, Path path) {
+  worker::ClientOptions options;
+  options.job = Cluster::kJob;
+  options.worker = WorkerId(number);
+  options.incarnation = Incarnation(100 + number);
+  options.same_host = ToSameHost(path);
+  options.timeouts = kTimeouts;
+  return options;
+}
+
+std::string ToLine(const worker::ServerInfo& server) {
+  return absl::StrJoin({server.address, server.host, server.socket, server.memory_socket}, "\t");
+}
+
+worker::ServerInfo ToServer(const std::string& line) {
+  const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+  EXPECT_EQ(fields.size(), 4) << line;
+  if (fields.size() != 4) return {};
+  return {ServerId(1), "ps-1", fields[0], fields[1], fields[2], fields[3]};
+}
+
+worker::ShardMap MapOf(const worker::ServerInfo& server, uint64_t elements, uint32_t shards) {
+  worker::ShardMap map;
+  map.generation = Cluster::kGeneration;
+  map.servers = {server};
+  for (uint32_t shard = 0; shard < shards; ++shard) {
+    map.shards.push_back({ShardId(shard), shard * elements / shards, (shard + 1) * elements / shards, server.server});
+  }
+  map.elements = map.trained_elements = elements;
+  return map;
+}
+
+Cluster::Cluster(const ClusterShape& shape) : shape_(shape), timeouts_(kTimeouts) {
   map_.generation = kGeneration;
   for (uint32_t index = 0; index < shape.servers; ++index) {
     auto& server = *servers_.emplace_back(std::make_unique<Server>());
@@ -124,21 +167,22 @@ void Cluster::SetMembers(const std::vector<uint32_t>& workers) {
 }
 
 worker::ClientOptions Cluster::ClientOptions(uint32_t number) const {
-  worker::ClientOptions options;
-  options.job = kJob;
-  options.worker = WorkerId(number);
-  options.incarnation = Incarnation(100 + number);
-  options.chunk_bytes = 4096;
+  worker::ClientOptions options = WorkerOptions(number, shape_.path);
   options.early_bytes_min = 0;
   options.window = shape_.window;
   options.background = shape_.window <= 2;
-  options.same_host = ToSameHost(shape_.path);
-  options.timeouts = timeouts_;
   options.on_notice = [number, notices = notices_](const std::string& text) {
     absl::MutexLock lock(&notices->mutex);
     notices->of[number].push_back(text);
   };
   return options;
+}
+
+ps::ShardTable::Progress Cluster::progress(size_t server) {
+  absl::StatusOr<ps::ShardTable::Progress> progress;
+  // The sequencer answers between two chunks or steps, which may take it longer than it may here.
+  EXPECT_TRUE(Eventually([&] { return (progress = servers_[server]->exchange->progress()).ok(); }));
+  return progress.ok() ? *progress : ps::ShardTable::Progress();
 }
 
 std::vector<std::string> Cluster::notices(uint32_t number) const {
@@ -187,10 +231,14 @@ void TestTrainer::BeginStep(absl::Span<const float> gradient) {
   ASSERT_TRUE(status.ok()) << status;
 }
 
-worker::StepReport TestTrainer::FinishStep() {
-  const absl::StatusOr<worker::StepReport> report = client_->FinishStep(kLong);
-  EXPECT_TRUE(report.ok()) << report.status();
+absl::StatusOr<worker::StepReport> TestTrainer::TryFinishStep(absl::Duration timeout) {
   ++finished_;
+  return client_->FinishStep(timeout);
+}
+
+worker::StepReport TestTrainer::FinishStep() {
+  const absl::StatusOr<worker::StepReport> report = TryFinishStep(kLong);
+  EXPECT_TRUE(report.ok()) << report.status();
   return report.ok() ? *report : worker::StepReport();
 }
 
@@ -212,6 +260,19 @@ unsigned PrintedSeed() {
   const unsigned seed = std::random_device()();
   std::cout << "seed " << seed << std::endl;
   return seed;
+}
+
+void ExpectToEnd(const std::function<void()>& what, const std::function<void()>& end_it) {
+  constexpr absl::Duration kLongest = absl::Seconds(10);
+  absl::Notification over;
+  std::thread watch([&] {
+    if (over.WaitForNotificationWithTimeout(kLongest)) return;
+    ADD_FAILURE() << "no end within " << absl::FormatDuration(kLongest);
+    end_it();
+  });
+  what();
+  over.Notify();
+  watch.join();
 }
 
 bool Eventually(const std::function<bool()>& what, absl::Duration timeout) {

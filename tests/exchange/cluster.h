@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,10 +19,18 @@
 
 namespace slackline {
 
+// Sanitizers take memory of their own, and time.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // How a worker and a server of one host meet.
 enum class Path { kTcp, kUnix, kSharedMemory };
 inline constexpr Path kPaths[] = {Path::kTcp, Path::kUnix, Path::kSharedMemory};
 std::string Name(Path path);
+std::optional<Path> ToPath(const std::string& name);
 std::string Name(job::Consistency::Mode mode);
 // What a client's notice says of it.
 std::string Words(Path path);
@@ -37,6 +46,15 @@ struct ClusterShape {
   // For whatever else the job file says.
   std::function<void(job::Job&)> change = nullptr;
 };
+
+// What worker `number` (from 1) of a cluster says of itself; without a place for its notices.
+worker::ClientOptions WorkerOptions(uint32_t number, Path path);
+
+// How to reach a server, as a line that processes can tell one another.
+std::string ToLine(const worker::ServerInfo& server);
+worker::ServerInfo ToServer(const std::string& line);
+// `shards` of about equal size, all on this server.
+worker::ShardMap MapOf(const worker::ServerInfo& server, uint64_t elements, uint32_t shards);
 
 // SGD with learning rate 0.5, so that sums of small integers are exact in any order.
 //
@@ -59,10 +77,13 @@ class Cluster {
   void SetMembers(const std::vector<uint32_t>& workers);
   void StopServer(size_t index) { servers_[index]->exchange.reset(); }
 
+  // Bytes staged at most.
+  uint64_t staging_bytes_max() const { return map_.elements * sizeof(float) * (shape_.window * shape_.workers + 1); }
   double pinned_versions() { return metrics().gauge("slackline_ps_pinned_versions", "").value(); }
   Metrics& metrics(size_t server = 0) { return servers_[server]->metrics; }
+  ps::ShardTable::Progress progress(size_t server = 0);
   // The server's highest version over its shards.
-  uint64_t version_max(size_t server = 0) { return servers_[server]->exchange->progress()->version_max; }
+  uint64_t version_max(size_t server = 0) { return progress(server).version_max; }
 
  private:
   struct Server {
@@ -101,6 +122,8 @@ class TestTrainer {
   // In one call, or in pieces from the last element on while the gradient is being written.
   void BeginStep(absl::Span<const float> gradient);
   worker::StepReport FinishStep();
+  // For tests in which it may fail.
+  absl::StatusOr<worker::StepReport> TryFinishStep(absl::Duration timeout);
   void Step(absl::Span<const float> gradient) {
     BeginStep(gradient);
     FinishStep();
@@ -125,6 +148,10 @@ void StepPlainly(absl::Span<const float> gradient, float factor, std::vector<flo
 bool AllAre(float value, absl::Span<const float> values);
 // A random seed, printed.
 unsigned PrintedSeed();
+
+// Runs what must end by itself within 10 s, which a machine with other things to do may take; when they have passed the
+// test has failed, and `end_it` must make it end.
+void ExpectToEnd(const std::function<void()>& what, const std::function<void()>& end_it);
 
 // Asks until `what` holds; fails the test after `timeout` and says so. For state that other threads reach by
 // themselves.

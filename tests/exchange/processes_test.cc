@@ -1,75 +1,17 @@
 // Processes that die while they share memory, and how much memory a server takes.
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <optional>
 #include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/exchange/peer.h"
 #include "tests/exchange/raw_stream.h"
 
 namespace slackline {
 namespace {
-
-// The program of peer_process.cc. Killed in the destructor.
-class PeerProcess {
- public:
-  explicit PeerProcess(const std::vector<std::string>& arguments) {
-    int in[2], out[2];
-    EXPECT_EQ(::pipe2(in, O_CLOEXEC), 0);
-    EXPECT_EQ(::pipe2(out, O_CLOEXEC), 0);
-    std::vector<std::string> words = {SLACKLINE_PEER_PROCESS};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    char* no_settings[] = {nullptr};
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    EXPECT_EQ(::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), no_settings), 0);
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    stdin_ = shm::Descriptor(in[1]);
-    stdout_ = shm::Descriptor(out[0]);
-  }
-  ~PeerProcess() { Kill(); }
-
-  pid_t pid() const { return pid_; }
-  // The first line that begins with `word`, between those of the log; empty when it ended before.
-  std::string LineOf(const std::string& word) {
-    std::string line;
-    for (char byte; ::read(stdout_.get(), &byte, 1) == 1;) {
-      if (byte != '\n') {
-        line.push_back(byte);
-      } else if (line.starts_with(word)) {
-        return line;
-      } else {
-        line.clear();
-      }
-    }
-    return "";
-  }
-  void Kill() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-
- private:
-  pid_t pid_ = -1;
-  shm::Descriptor stdin_, stdout_;
-};
 
 // Mappings and descriptors of our segments in this process.
 int SegmentsInSight() {
@@ -120,7 +62,7 @@ TEST(Processes, WorkerThatIsKilledGivesBackWhatItWasLent) {
   const worker::ServerInfo& server = cluster.map().servers[0];
   for (int round = 0; round < 3; ++round) {
     PeerProcess keeper({"keeper", server.address, server.memory_socket});
-    ASSERT_EQ(keeper.LineOf("holding"), "holding " + std::to_string(4 * round));
+    ASSERT_EQ(keeper.WordsAfter("holding"), std::to_string(4 * round));
     // A version for the one who holds, and one for us.
     for (int count = 0; count < 4; ++count) step();
     ASSERT_TRUE(Eventually([&] { return cluster.pinned_versions() == 1; }));
@@ -132,61 +74,50 @@ TEST(Processes, WorkerThatIsKilledGivesBackWhatItWasLent) {
 
 // --- Memory -----------------------------------------------------------------------------------------------------
 
-uint64_t StatusBytes(pid_t pid, const std::string& key) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
+class MemoryTest : public testing::TestWithParam<Path> {
+ protected:
+  static constexpr uint64_t kElements = 8 << 20;
+  static constexpr uint64_t kModel = kElements * sizeof(float);
+  static constexpr uint32_t kShards = 4;
+
+  void Start(uint32_t workers, uint64_t staging_bytes) {
+    server_.emplace(std::vector<std::string>{"server", std::to_string(kElements), std::to_string(workers),
+                                             std::to_string(staging_bytes)});
+    map_ = MapOf(ToServer(server_->WordsAfter("address")), kElements, kShards);
   }
-  return 0;
-}
+  // 1.15 x parameters x (1 + versions held) + staging + 64 MB; SGD has no state. What lies in the workers' own segments
+  // is theirs.
+  void ExpectBound(uint32_t workers, uint64_t staging_bytes) {
+    const uint64_t peak = server_->peak_bytes();
+    const uint64_t workers_own = GetParam() == Path::kSharedMemory ? workers * kModel : 0;
+    const uint64_t bound = kModel * (1 + 2) * 115 / 100 + staging_bytes + (64 << 20) + workers_own;
+    std::cout << "peak " << (peak >> 20) << " MiB, bound " << (bound >> 20) << " MiB, of which the workers' own "
+              << (workers_own >> 20) << std::endl;
+    EXPECT_GT(peak, kModel);
+    EXPECT_LE(peak, bound);
+  }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+  std::optional<PeerProcess> server_;
+  worker::ShardMap map_;
+};
 
-class MemoryTest : public testing::TestWithParam<Path> {};
-
-// Invariant: 1.15 x parameters x (1 + versions held) + staging + 64 MB; SGD has no state. What lies in the workers'
-// own segments is theirs.
 TEST_P(MemoryTest, ServerStaysWithinItsBoundsUnderManyWorkersAndStalledReaders) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
-  constexpr uint64_t kElements = 8 << 20;
   constexpr uint32_t kWorkers = 8;
-  constexpr uint64_t kModel = kElements * sizeof(float);
-  PeerProcess server({"server", std::to_string(kElements), std::to_string(kWorkers)});
-  worker::ShardMap map;
-  map.generation = Cluster::kGeneration;
-  map.elements = map.trained_elements = kElements;
-  worker::ServerInfo& info = map.servers.emplace_back();
-  info.server = ServerId(1);
-  info.name = "ps-1";
-  std::istringstream line(server.LineOf("address"));
-  std::string word;
-  for (std::string* field : {&word, &info.address, &info.host, &info.socket, &info.memory_socket}) {
-    std::getline(line, *field, '\t');
-  }
-  for (uint32_t shard = 0; shard < 4; ++shard) {
-    map.shards.push_back({ShardId(shard), shard * kElements / 4, (shard + 1) * kElements / 4, ServerId(1)});
-  }
+  Start(kWorkers, kModel);
   std::vector<std::unique_ptr<RawStream>> stalled;
   for (int count = 0; count < 4; ++count) {
-    stalled.push_back(std::make_unique<RawStream>(rpc::DataChannel(info.address), 0));
+    stalled.push_back(std::make_unique<RawStream>(rpc::DataChannel(map_.servers[0].address), 0));
   }
   std::atomic<uint32_t> taken = 0;
   std::vector<std::thread> threads;
   for (uint32_t number = 1; number <= kWorkers; ++number) {
     threads.emplace_back([&, number] {
-      worker::ClientOptions options;
-      options.job = Cluster::kJob;
-      options.worker = WorkerId(number);
-      options.incarnation = Incarnation(100 + number);
-      options.same_host = GetParam() == Path::kTcp ? worker::SameHost::kTcp : worker::SameHost::kSharedMemory;
+      worker::ClientOptions options = WorkerOptions(number, GetParam());
       options.on_notice = [&taken](const std::string& notice) {
         taken += notice.find("open " + Words(GetParam())) != std::string::npos;
       };
-      TestTrainer trainer(options, map);
+      TestTrainer trainer(options, map_);
       std::vector<float> gradient(kElements, 2);
       trainer.Seed(gradient);
       trainer.Pull();
@@ -199,13 +130,32 @@ TEST_P(MemoryTest, ServerStaysWithinItsBoundsUnderManyWorkersAndStalledReaders) 
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_GE(taken, kWorkers);  // more, when a stream was opened again
-  const uint64_t peak = StatusBytes(server.pid(), "VmHWM");
-  const uint64_t workers_own = GetParam() == Path::kSharedMemory ? kWorkers * kModel : 0;
-  const uint64_t bound = kModel * (1 + 2) * 115 / 100 + kModel + (64 << 20) + workers_own;
-  std::cout << "peak " << (peak >> 20) << " MiB, bound " << (bound >> 20) << " MiB, of which the workers' own "
-            << (workers_own >> 20) << std::endl;
-  EXPECT_GT(peak, kModel);
-  EXPECT_LE(peak, bound);
+  ExpectBound(kWorkers, kModel);
+}
+
+TEST_P(MemoryTest, ServerStaysWithinItsBoundsWhileWorkersAreStopped) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
+  // Each may be stopped in the middle of a push.
+  constexpr uint32_t kWorkers = 4;
+  Start(kWorkers, kWorkers * kModel);
+  std::mt19937 random(PrintedSeed());
+  TestTrainer trainer(WorkerOptions(1, GetParam()), map_);
+  const std::vector<float> gradient(kElements, 2);
+  trainer.Seed(std::vector<float>(kElements, 100));
+  trainer.Pull();
+  std::vector<std::unique_ptr<PeerProcess>> others;
+  for (uint32_t number = 2; number <= kWorkers; ++number) {
+    others.push_back(StartWorker(number, GetParam(), map_));
+  }
+  for (int round = 0; round < 8; ++round) {
+    for (const auto& other : others) {
+      if (random() % 4 == 0) trainer.Step(gradient);
+      other->Stop();
+    }
+    for (int step = 0; step < 3; ++step) trainer.Step(gradient);
+    for (const auto& other : others) other->Resume();
+  }
+  ExpectBound(kWorkers, kWorkers * kModel);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllPaths, MemoryTest, testing::Values(Path::kTcp, Path::kSharedMemory),

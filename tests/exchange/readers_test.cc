@@ -95,6 +95,79 @@ TEST_P(ReaderTest, ReleasedVersionsAreNotHeld) {
   EXPECT_TRUE(Eventually([&] { return cluster_.pinned_versions() == 0; }));
 }
 
+// --- A large model, and channels as workers have them ------------------------------------------------------------
+
+class LargeReaderTest : public testing::TestWithParam<Path> {
+ protected:
+  // 100 MB.
+  static constexpr uint64_t kElements = kSanitized ? 8 << 20 : 25'000'000;
+  // That a machine with other things to do may add to 3 T.
+  static constexpr absl::Duration kSlack = absl::Seconds(10);
+
+  static ClusterShape Shape(Path path) {
+    ClusterShape shape;
+    shape.path = path;
+    shape.shards = {kElements};
+    shape.change = [](job::Job& job) { job.mutable_wire()->set_chunk_bytes(1 << 20); };
+    return shape;
+  }
+  // Asks for the weights and never reads.
+  std::unique_ptr<RawStream> Stall() {
+    const worker::ServerInfo& server = cluster_.map().servers[0];
+    const std::string address = GetParam() == Path::kTcp ? server.address : rpc::UnixAddress(server.socket);
+    const std::string token =
+        GetParam() == Path::kSharedMemory ? AskForSegments(cluster_, 0, nullptr)->offer.token() : "";
+    auto reader = std::make_unique<RawStream>(rpc::DataChannel(address), 0, token);
+    EXPECT_EQ(reader->welcome().shared_memory(), GetParam() == Path::kSharedMemory);
+    reader->Write(PullItem(0, 1, 0));
+    return reader;
+  }
+  // Both workers, side by side.
+  void Step(int count) {
+    std::vector<std::thread> threads;
+    for (const auto& trainer : trainers_) {
+      threads.emplace_back([&, count] {
+        for (int step = 0; step < count; ++step) {
+          trainer->BeginStep(gradient_);
+          EXPECT_LT(trainer->FinishStep().waited, cluster_.timeouts().notice() + kSlack);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    steps_ += 2 * count;
+  }
+
+  Cluster cluster_{Shape(GetParam())};
+  std::vector<std::unique_ptr<TestTrainer>> trainers_;
+  const std::vector<float> gradient_ = std::vector<float>(kElements, 2);
+  int steps_ = 0;
+};
+
+TEST_P(LargeReaderTest, ThoseWhoStopReadingHoldNobody) {
+  for (const uint32_t number : {1, 2}) {
+    trainers_.push_back(std::make_unique<TestTrainer>(cluster_.ClientOptions(number), cluster_.map()));
+    trainers_.back()->Seed(std::vector<float>(kElements, 100));
+    trainers_.back()->Pull();
+  }
+  std::vector<std::unique_ptr<RawStream>> readers;
+  // More than versions may be kept.
+  for (int count = 0; count < 3; ++count) {
+    readers.push_back(Stall());
+    Step(2);
+    EXPECT_LE(cluster_.pinned_versions(), 2);
+  }
+  for (const auto& trainer : trainers_) {
+    trainer->Pull();
+    EXPECT_TRUE(AllAre(100 - static_cast<float>(steps_), trainer->parameters()));
+  }
+  while (readers[0]->Read().body_case() != wire::ServerItem::BODY_NOT_SET) continue;
+  EXPECT_THAT(readers[0]->Finish().error_code(),
+              testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::RESOURCE_EXHAUSTED));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllPaths, LargeReaderTest, testing::ValuesIn(kPaths),
+                         [](const auto& info) { return Name(info.param); });
+
 INSTANTIATE_TEST_SUITE_P(AllPaths, ReaderTest, testing::ValuesIn(kPaths),
                          [](const auto& info) { return Name(info.param); });
 

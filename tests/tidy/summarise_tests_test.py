@@ -11,6 +11,7 @@ FAILED = '<testcase name="b" status="fail"><failure message=""/><system-out>no</
 SKIPPED = ('<testcase name="c" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
            "<system-out>SKIP: no sbatch here</system-out></testcase>")
 NOT_FOUND = '<testcase name="d" status="notrun"><skipped message="Unable to find executable"/></testcase>'
+CUT_SHORT = '<testcase name="e" status="run"><system-out>'
 
 # (cases of each report, broken stages, expected last line, expected exit code, text that must be there)
 CASES = [
@@ -18,6 +19,7 @@ CASES = [
     ([[PASSED, FAILED]], [], "1 passed, 1 failed, 0 skipped", 1, "FAILED   run0: b"),
     ([[PASSED, SKIPPED]], [], "1 passed, 0 failed, 1 skipped", 0, "no sbatch here"),
     ([[NOT_FOUND]], [], "0 passed, 1 failed, 0 skipped", 1, "run0: d"),
+    ([[PASSED], [CUT_SHORT]], [], "1 passed, 1 failed, 0 skipped", 1, "run1: ctest's report is no XML"),
     ([[PASSED]], ["tsa: did not build"], "1 passed, 1 failed, 0 skipped", 1, "tsa: did not build"),
 ]
 
