@@ -45,7 +45,8 @@ void AddShape(CLI::App& app, ExchangeBenchOptions& options) {
   app.add_flag("--memory", options.memory, "Also the servers' peak memory beside what they may use");
   app.add_option("--staging-megabytes", options.staging_megabytes,
                  "What a server may stage; 0 means limits.staging_bytes_max's default")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 30));
 }
 
 void AddDistance(CLI::App& app, ExchangeBenchOptions& options) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -117,12 +118,17 @@ class Exchanger {
   // With a window, the pushes of the next rounds are on their way while a round is waited for. All are of the same
   // gradient, which nobody changes.
   Outcome Step(const Order& order) {
-    const Rounds rounds = Repeat(order.seconds, [&] {
+    const absl::Time begin = absl::Now();
+    Rounds rounds = Repeat(order.seconds, [&] {
       while (client_->steps_in_flight() < window_) BeginStep();
       ExitOnError(client_->FinishStep(kTimeout).status());
     });
-    while (client_->steps_in_flight() > 0) ExitOnError(client_->FinishStep(kTimeout).status());
-    return OutcomeOf(rounds, static_cast<double>(rounds.round_us.size()));
+    double counted = static_cast<double>(rounds.round_us.size());
+    for (; client_->steps_in_flight() > 0; ++counted) ExitOnError(client_->FinishStep(kTimeout).status());
+    rounds.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+    // With several in flight no call takes as long as a round does.
+    if (window_ > 1) rounds.round_us.assign(1, std::numeric_limits<double>::quiet_NaN());
+    return OutcomeOf(rounds, counted);
   }
 
   Outcome StepAfterBackward(const Order& order) {

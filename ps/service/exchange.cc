@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/connections.h"
 #include "common/shm/descriptor_socket.h"
 #include "common/shm/host.h"
-#include "ps/service/connections.h"
 #include "ps/service/readable.h"
 
 namespace slackline::ps {
@@ -138,7 +138,7 @@ void Exchange::OnTick() {
     table_.Tick();
     EndSilentStreams();
   } else if (time_.Now() >= cut_at_) {
-    CutConnections({static_cast<uint16_t>(port_), local_.socket()});
+    rpc::CutConnectionsFrom({static_cast<uint16_t>(port_), local_.socket()});
   }
   for (Stream* stream : streams_) stream->Tick();
   metrics_.streams.Set(static_cast<double>(streams_.size()));

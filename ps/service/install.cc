@@ -1,4 +1,6 @@
 // What the scheduler gives a server: its shards, and the set of live workers.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -37,6 +39,21 @@ uint64_t StagingBytesMax(const job::Job& job, const wire::InstallShardsRequest& 
   return BytesOfAll(request) * (uint64_t{job.wire().window()} * job.cluster().workers() + 1);
 }
 
+// A segment takes a descriptor for good; these are for connections, files, and what workers share.
+constexpr uint64_t kOtherDescriptors = 128;
+
+bool DescriptorsSuffice(const job::Job& job, const wire::InstallShardsRequest& request) {
+  rlimit files = {};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return true;
+  const uint64_t wanted =
+      static_cast<uint64_t>(request.shards_size()) + kOtherDescriptors + 4 * job.cluster().workers();
+  if (wanted <= files.rlim_cur) return true;
+  log::Warning("no shared memory with workers of this host: ", request.shards_size(),
+               " shards take a descriptor each, ", wanted, " with all others; ", files.rlim_cur,
+               " are allowed (ulimit -n)");
+  return false;
+}
+
 }  // namespace
 
 absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
@@ -44,8 +61,11 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   if (!installed_.empty()) return absl::OkStatus();  // the same again
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
   budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
+  const bool shared_memory = job_.wire().same_host() == job::Wire::SHARED_MEMORY && DescriptorsSuffice(job_, request);
   for (const wire::ShardSpec& spec : request.shards()) {
-    hosts_[spec.shard()] = std::make_unique<ShardHost>(MakeConfig(request, spec), *budget_, metrics_, time_);
+    ShardConfig config = MakeConfig(request, spec);
+    config.shared_memory = shared_memory;
+    hosts_[spec.shard()] = std::make_unique<ShardHost>(std::move(config), *budget_, metrics_, time_);
   }
   generation_ = Generation(request.generation());
   installed_ = request.SerializeAsString();
@@ -103,7 +123,6 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   config.engine.staleness_max = job_.consistency().staleness_max();
   config.engine.samples_nominal = job_.training().batch_size();
   config.engine.notice_every = timeouts_.notice();
-  config.shared_memory = job_.wire().same_host() == job::Wire::SHARED_MEMORY;
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);
   config.chunk_bytes_max = job_.wire().chunk_bytes();
   config.pinned_versions_max = job_.limits().pinned_versions_max();

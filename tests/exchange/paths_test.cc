@@ -1,9 +1,13 @@
 // Whatever path the bytes take, the weights are the same to the bit.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <deque>
+#include <filesystem>
 #include <thread>
 
 #include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exchange/cluster.h"
@@ -14,6 +18,7 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 // Shards from one element to a few chunks, around the borders of chunks and of what is copied into a frame.
 std::vector<uint64_t> RandomShards(std::mt19937& random) {
@@ -179,6 +184,28 @@ TEST_F(FallbackTest, ServerOfAnotherHostIsReachedByTcp) {
   worker::ShardMap map = cluster_.map();
   map.servers[0].host = "another";
   ExpectSteps(map, Path::kTcp);
+}
+
+// Each shard's segment takes a descriptor, and connections need some, too.
+TEST(Fallback, SoManyShardsThatDescriptorsWouldRunOutShareNoMemory) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const absl::Cleanup restore = [&] { setrlimit(RLIMIT_NOFILE, &before); };
+  rlimit small = before;
+  small.rlim_cur = 256;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &small), 0);
+  ClusterShape shape;
+  shape.shards.assign(200, 5000);
+  Cluster cluster(shape);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    EXPECT_THAT(std::filesystem::read_symlink(entry, gone).string(), Not(HasSubstr("slackline-shard")));
+  }
+  TestTrainer trainer(cluster.ClientOptions(1), cluster.map());
+  trainer.Seed(std::vector<float>(cluster.map().elements, 100));
+  trainer.Pull();
+  trainer.Step(std::vector<float>(cluster.map().elements, 2));
+  EXPECT_TRUE(AllAre(99, trainer.parameters()));
 }
 
 TEST(Fallback, ServerThatMayNotShareMemoryDoesNot) {

@@ -142,8 +142,7 @@ class ClientImpl : public Client {
   void Close(const std::string& reason, absl::Duration timeout) override {
     if (!thread_.joinable()) {
       exchange_.Goodbye(reason);
-      const absl::Time give_up = time_.Now() + timeout;
-      return RunExchange([&] { return exchange_.ended() || time_.Now() >= give_up; }, give_up);
+      return RunUntil(time_.Now() + timeout, [&] { return exchange_.ended(); });
     }
     absl::MutexLock lock(&mutex_);
     goodbye_ = reason;
@@ -189,11 +188,12 @@ class ClientImpl : public Client {
       if (const auto cancelled = Cancelled()) exchange_.Fail(absl::CancelledError(*cancelled));
       exchange_.Begin(request, [&](const absl::Status& status) { result = status; });
       RunExchange([&] { return result.has_value(); });
+      // What gRPC still sends from the caller's memory ends with the streams.
+      if (!result->ok()) RunUntil(time_.Now() + kLoanTimeout, [&] { return exchange_.ended(); });
       // With further steps in flight the caller comes back at once, and small items wait for each other.
       if (committed_.size() > 1) return *result;
       // What was lent is given back now: nobody sends it while the caller computes.
-      const absl::Time give_up = time_.Now() + flush_max_;
-      RunExchange([&] { return exchange_.flushed() || time_.Now() >= give_up; }, give_up);
+      RunUntil(time_.Now() + flush_max_, [&] { return exchange_.flushed(); });
       return *result;
     }
     absl::MutexLock lock(&mutex_);
@@ -245,6 +245,10 @@ class ClientImpl : public Client {
   }
 
   // --- Whoever runs the exchange ---
+
+  void RunUntil(absl::Time deadline, absl::FunctionRef<bool()> over) {
+    RunExchange([&] { return over() || time_.Now() >= deadline; }, deadline);
+  }
 
   // Until `over`, which is asked after every operation and by `deadline`.
   void RunExchange(absl::FunctionRef<bool()> over, absl::Time deadline = absl::InfiniteFuture()) {

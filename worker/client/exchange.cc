@@ -9,6 +9,9 @@
 namespace slackline::worker {
 namespace {
 
+// How long a cancelled stream may take to end before its connection is broken.
+constexpr absl::Duration kCancelled = absl::Milliseconds(500);
+
 uint64_t JitterSeed(const ClientOptions& options, const ServerInfo& server) {
   return options.incarnation.value() * 1'000'003 + server.server.value();
 }
@@ -133,6 +136,11 @@ void Exchange::Tick() {
     }
     WakeAt(peer.retry_at);
   }
+  if (now >= cut_at_) {
+    cut_at_ = absl::InfiniteFuture();
+    for (Peer& peer : peers_) peer.stream->CutConnection();
+  }
+  WakeAt(cut_at_);
   if (request_ == nullptr) return;
   const absl::Status silence = watch_.Check(Awaited(), now);
   WakeAt(watch_.next());
@@ -176,6 +184,8 @@ void Exchange::Fail(const absl::Status& status) {
   if (!failure_.ok()) return;
   failure_ = status;
   for (Peer& peer : peers_) peer.stream->Shutdown(std::nullopt);
+  cut_at_ = time_.Now() + kCancelled;
+  WakeAt(cut_at_);
   if (request_ != nullptr) Complete(status);
 }
 

@@ -187,6 +187,7 @@ class Exchange : private Stream::Owner {
   size_t seeds_awaited_ = 0;
   absl::Status failure_;
   bool leaving_ = false;
+  absl::Time cut_at_ = absl::InfiniteFuture();  // when streams that were cancelled should have ended
   absl::Time next_tick_ = absl::InfiniteFuture();
 };
 

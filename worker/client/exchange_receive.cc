@@ -113,7 +113,10 @@ void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
   peer.memory_agreed = welcome.shared_memory() && peer.memory != nullptr;
   if (!peer.memory_agreed) peer.memory.reset();
   const bool tcp = AddressOf(peer.info) == peer.info.address;
-  watch_.StreamOpened(stream.index(), peer.memory_agreed ? "shared memory" : tcp ? "TCP" : "a Unix socket");
+  std::string way = peer.memory_agreed ? "shared memory" : tcp ? "TCP" : "a Unix socket";
+  if (encoder_.lossy())
+    way += peer.memory_agreed ? "; gradients are read there as fp32, not encoded" : "; gradients encoded";
+  watch_.StreamOpened(stream.index(), way);
   for (const wire::ShardState& state : welcome.shards()) lost_ += state.lost();
   SayAgain(peer, peer.shards);
 }

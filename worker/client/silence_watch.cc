@@ -83,11 +83,11 @@ absl::Status SilenceWatch::Check(absl::Span<const std::vector<ShardId>> awaited,
       silent.push_back(Describe(peer, awaited[i], now));
       continue;
     }
-    if (now >= peer.notice_at) {
-      if (now >= peer.heard + notice_every_) notice_(Describe(peer, awaited[i], now));
+    if (now >= std::max(peer.notice_at, peer.heard + notice_every_)) {
+      notice_(Describe(peer, awaited[i], now));
       peer.notice_at = now + notice_every_;
     }
-    next_ = std::min({next_, peer.heard + timeout_, peer.notice_at});
+    next_ = std::min({next_, peer.heard + timeout_, std::max(peer.notice_at, peer.heard + notice_every_)});
   }
   if (silent.empty()) return absl::OkStatus();
   next_ = absl::InfiniteFuture();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/connections.h"
 
 namespace slackline::worker {
 namespace {
@@ -213,6 +214,10 @@ void Stream::Shutdown(std::optional<Outgoing> last_item) {
   if (!open_ || !last_item) return attempt_->context.TryCancel();
   outgoing_.push_back(std::move(*last_item));
   if (!attempt_->writing) WriteNext();
+}
+
+void Stream::CutConnection() {
+  if (attempt_ != nullptr) rpc::CutConnectionsTo(attempt_->context.peer());
 }
 
 void Stream::BeginFinish() {

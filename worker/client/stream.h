@@ -82,6 +82,8 @@ class Stream {
   void Break(const absl::Status& why);
   // Ends it for good: after a last item in good order where there is one, at once otherwise.
   void Shutdown(std::optional<Outgoing> last_item);
+  // Breaks the connection below it, for a server that reads nothing.
+  void CutConnection();
   // All that was queued has been given to the system, or there is no stream to give it to.
   bool flushed() const;
   // No operation is outstanding and none will be begun; after Shutdown().
