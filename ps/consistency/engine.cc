@@ -1,8 +1,11 @@
+// Members, streams and callers; what the modes make of pushes is in steps.cc.
 #include "ps/consistency/engine.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
@@ -10,6 +13,8 @@ namespace slackline::ps {
 Engine::Engine(const EngineConfig& config) : config_(config), version_{Lineage(1), 0} {
   SLACKLINE_CHECK(config_.samples_nominal > 0);
   SLACKLINE_CHECK(config_.window_max > 0);
+  SLACKLINE_CHECK(config_.softsync_n > 0);
+  SLACKLINE_CHECK(config_.quorum > 0 && config_.quorum <= 1);
 }
 
 Engine::Engine(const EngineConfig& config, const EngineState& restored) : Engine(config) {
@@ -28,6 +33,7 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   }
   epoch_ = epoch;
   const Clock64 first = clock_min();
+  const auto live_before = static_cast<double>(workers_.size());
   std::map<WorkerId, Worker> next;
   for (const MemberEntry& member : members) {
     Worker worker;
@@ -47,6 +53,10 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   restored_.clear();
   for (auto& [id, gone] : workers_) DropHeld({id, gone.incarnation}, gone, actions);
   workers_ = std::move(next);
+  if (bugs_.drop_accepted) ForgetAccepted(actions);
+  if (workers_.empty() && !accepted_.empty()) {
+    ApplyAccepted(accepted_.size(), static_cast<double>(accepted_.size()) / live_before, actions);
+  }
   // The floor stays where the members were, so that whoever comes into an empty set goes on from there.
   clock_floor_ = std::max(clock_floor_, workers_.empty() ? first : clock_min());
   Settle(actions);
@@ -60,21 +70,30 @@ void Engine::DropHeld(const Sender& sender, Worker& worker, Actions& actions) {
 
 Clock64 Engine::clock_min() const {
   if (workers_.empty()) return clock_floor_;
-  return Slowest().second->clock;
+  return absl::c_min_element(workers_, [](const auto& a, const auto& b) { return a.second.clock < b.second.clock; })
+      ->second.clock;
 }
 
-// By clock; of equal clocks one whose next push has not come, for it is awaited.
-std::pair<WorkerId, const Engine::Worker*> Engine::Slowest() const {
-  auto rank = [](const Worker& worker) { return std::pair(worker.clock, worker.held.size()); };
-  auto slowest = std::min_element(workers_.begin(), workers_.end(),
-                                  [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); });
-  return {slowest->first, &slowest->second};
+// By clock; of equal clocks one whose next push has not come, for it is awaited. In quorum nobody is awaited whose push
+// is there.
+std::pair<WorkerId, const Engine::Worker*> Engine::Culprit() const {
+  auto rank = [this](const Worker& worker) {
+    return std::tuple(config_.mode == Mode::kQuorum && InOpenStep(worker), worker.clock, worker.held.size());
+  };
+  auto culprit =
+      absl::c_min_element(workers_, [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); });
+  return {culprit->first, &culprit->second};
 }
 
 std::optional<Clock64> Engine::clock(WorkerId worker) const {
   auto found = workers_.find(worker);
   if (found == workers_.end()) return std::nullopt;
   return found->second.clock;
+}
+
+absl::string_view Engine::name(WorkerId worker) const {
+  auto found = workers_.find(worker);
+  return found == workers_.end() ? absl::string_view() : found->second.name;
 }
 
 const Engine::Worker* Engine::Find(const Sender& sender) const {
@@ -163,87 +182,33 @@ void Engine::Push(const PushEvent& push, Actions& actions) {
                       absl::StrCat("push has sequence ", push.sequence.value(), ", expected is ", expected.value())),
                   expected);
   }
-  if (push.samples == 0) return refuse(absl::InvalidArgumentError("push has 0 samples, at least 1 is allowed"));
-  const bool future = push.base.lineage == version_.lineage && push.base.number > version_.number;
-  if (push.base.lineage > version_.lineage || future) {
-    return refuse(absl::InvalidArgumentError(absl::StrCat("push was computed from version ", ToString(push.base),
-                                                          ", the shard is at ", ToString(version_))));
+  if (absl::Status status = CheckPush(push, *worker); !status.ok()) {
+    // It was admitted, so that the caller has its bytes.
+    actions.push_back(DropAction{{push.sender, push.sequence}});
+    return refuse(std::move(status));
   }
-  const bool old_lineage = push.base.lineage != version_.lineage && !bugs_.ignore_lineage;
-  if (old_lineage && !worker->held.empty()) {
-    return refuse(absl::InvalidArgumentError(
-        absl::StrCat("push ", push.sequence.value(), " was computed from version ", ToString(push.base),
-                     ", an earlier push of this worker from the shard's lineage ", version_.lineage.value())));
-  }
-  if (old_lineage) {
+  if (push.base.lineage != version_.lineage && !bugs_.ignore_lineage) {
     actions.push_back(DropAction{{push.sender, push.sequence}});
     Finish(push.sender, *worker, {push.sequence, Outcome::kDiscarded, DiscardReason::kLineage, version_, 0}, actions);
-  } else if (config_.mode == Mode::kBsp) {
-    worker->held[push.sequence] = {push.base, push.samples};
   } else {
-    ApplyAlone(push.sender, *worker, push, actions);
+    Take(push, *worker, actions);
   }
   Settle(actions);
 }
 
-uint64_t Engine::Staleness(const Version& base) const {
-  if (base.lineage != version_.lineage || base.number > version_.number) return 0;
-  return version_.number - base.number;
-}
-
-void Engine::ApplyAlone(const Sender& sender, Worker& worker, const PushEvent& push, Actions& actions) {
-  const uint64_t staleness = Staleness(push.base);
-  ++version_.number;
-  samples_applied_ += push.samples;
-  ApplyAction apply;
-  apply.parts.push_back({{sender, push.sequence}, 1.0, push.samples});
-  apply.lr_scale = static_cast<double>(push.samples) / static_cast<double>(config_.samples_nominal);
-  apply.average_rate = 1.0 / static_cast<double>(workers_.size());
-  apply.samples = push.samples;
-  apply.version = version_;
-  actions.push_back(std::move(apply));
-  Finish(sender, worker, {push.sequence, Outcome::kApplied, DiscardReason::kNone, version_, staleness}, actions);
-}
-
-void Engine::Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions) {
-  SLACKLINE_CHECK(answer.sequence == worker.clock.Next());
-  worker.clock = answer.sequence;
-  worker.answers.push_back(answer);
-  if (worker.answers.size() > config_.window_max) worker.answers.pop_front();
-  actions.push_back(AnswerAction{sender, answer, /*repeated=*/false});
-}
-
-// The step after the slowest clock is ready when every live worker has pushed it or is past it already.
-bool Engine::SettleBspStep(Actions& actions) {
-  if (workers_.empty()) return false;
-  const Sequence step = clock_min().Next();
-  uint64_t samples = 0;
-  for (const auto& [id, worker] : workers_) {
-    if (worker.clock >= step) continue;
-    auto held = worker.held.find(step);
-    if (held == worker.held.end()) return false;
-    samples += held->second.samples;
+absl::Status Engine::CheckPush(const PushEvent& push, const Worker& worker) const {
+  if (push.samples == 0) return absl::InvalidArgumentError("push has 0 samples, at least 1 is allowed");
+  const bool future = push.base.lineage == version_.lineage && push.base.number > version_.number;
+  if (push.base.lineage > version_.lineage || future) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push was computed from version ", ToString(push.base), ", the shard is at ", ToString(version_)));
   }
-  ApplyAction apply;
-  apply.samples = samples;
-  const uint64_t before = version_.number++;
-  apply.version = version_;
-  samples_applied_ += samples;
-  std::vector<std::pair<Sender, Answer>> answers;
-  for (auto& [id, worker] : workers_) {
-    auto held = worker.held.find(step);
-    if (held == worker.held.end()) continue;
-    const Sender sender{id, worker.incarnation};
-    const HeldPush push = held->second;
-    worker.held.erase(held);
-    const double weight = static_cast<double>(push.samples) / static_cast<double>(samples);
-    apply.parts.push_back({{sender, step}, weight, push.samples});
-    const uint64_t staleness = before >= push.base.number ? before - push.base.number : 0;
-    answers.push_back({sender, {step, Outcome::kApplied, DiscardReason::kNone, version_, staleness}});
+  if (push.base.lineage != version_.lineage && !worker.held.empty() && !bugs_.ignore_lineage) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push ", push.sequence.value(), " was computed from version ", ToString(push.base),
+                     ", an earlier push of this worker from the shard's lineage ", version_.lineage.value()));
   }
-  actions.push_back(std::move(apply));
-  for (const auto& [sender, answer] : answers) Finish(sender, *Find(sender), answer, actions);
-  return true;
+  return absl::OkStatus();
 }
 
 // --- Pulls ------------------------------------------------------------------------------------------------------
@@ -264,7 +229,7 @@ bool Engine::MayGo(const Worker& worker, const WaitingPull& pull) const {
 }
 
 bool Engine::WithinBound(Clock64 min, Clock64 pull_clock) const {
-  if (config_.mode == Mode::kAsync) return true;
+  if (config_.mode != Mode::kBsp && config_.mode != Mode::kSsp) return true;
   const uint64_t bound = config_.mode == Mode::kBsp ? 0 : config_.staleness_max;
   return min.value() + bound >= pull_clock.value();
 }
@@ -272,37 +237,29 @@ bool Engine::WithinBound(Clock64 min, Clock64 pull_clock) const {
 bool Engine::MayServe(const PastState& past, const Sender& sender, Clock64 clock) const {
   const Worker* worker = Find(sender);
   if (worker == nullptr || past.version.lineage != version_.lineage) return false;
+  // A push from there would be late.
+  if (config_.mode == Mode::kQuorum && past.version != version_) return false;
   const auto own = std::find_if(worker->answers.begin(), worker->answers.end(),
                                 [&](const Answer& answer) { return answer.sequence == clock; });
   if (own == worker->answers.end() || own->version.lineage != past.version.lineage) return false;
   return own->version.number <= past.version.number && WithinBound(past.clock_min, clock);
 }
 
-void Engine::Settle(Actions& actions) {
-  if (config_.mode == Mode::kBsp) {
-    while (SettleBspStep(actions)) {
-    }
-  }
-  for (auto& [id, live] : workers_) {
-    const Worker& worker = live;
-    const Sender sender{id, worker.incarnation};
-    std::erase_if(live.pulls, [&](const WaitingPull& pull) {
-      if (!MayGo(worker, pull)) return false;
-      actions.push_back(ServeAction{sender, pull.id});
-      return true;
-    });
-  }
-}
-
 void Engine::Tick(absl::Time now, Actions& actions) {
   if (workers_.empty()) return;
-  const auto [culprit, slowest] = Slowest();
+  if (Overdue(now)) ApplyOpenStep(actions);
+  const auto [culprit, awaited] = Culprit();
+  std::optional<WaitingAction::OpenStep> step;
+  if (config_.mode == Mode::kQuorum) {
+    const size_t held = OpenStep().size();
+    step = {held, QuorumSize(), workers_.size() - held};
+  }
   for (auto& [id, worker] : workers_) {
     for (WaitingPull& pull : worker.pulls) {
       if (now < pull.notice_at) continue;
       pull.notice_at = now + config_.notice_every;
-      actions.push_back(
-          WaitingAction{{id, worker.incarnation}, pull.id, culprit, slowest->name, slowest->clock, now - pull.since});
+      actions.push_back(WaitingAction{
+          {id, worker.incarnation}, pull.id, culprit, awaited->name, awaited->clock, now - pull.since, step});
     }
   }
 }
@@ -316,15 +273,23 @@ size_t Engine::waiting_pulls() const {
 }
 
 size_t Engine::held_pushes() const {
-  size_t count = 0;
+  size_t count = accepted_.size();
   for (const auto& [id, worker] : workers_) count += worker.held.size();
   return count;
 }
 
 EngineState Engine::Snapshot() const {
+  std::map<Sender, Sequence> accepted;  // the first of each, which is not in the weights yet
+  for (const Taken& push : accepted_) accepted.emplace(push.push.sender, push.push.sequence);
   EngineState state{version_, samples_applied_, clock_min(), {}};
   for (const auto& [id, worker] : workers_) {
-    state.workers.push_back({{id, worker.incarnation}, worker.clock, worker.answers});
+    WorkerClock known{{id, worker.incarnation}, worker.clock, worker.answers};
+    if (auto first = accepted.find(known.sender); first != accepted.end()) {
+      known.clock = Clock64(first->second.value() - 1);
+      std::erase_if(known.answers, [&](const Answer& answer) { return answer.sequence > known.clock; });
+    }
+    state.clock_floor = std::min(state.clock_floor, known.clock);
+    state.workers.push_back(std::move(known));
   }
   for (const auto& [sender, worker] : restored_) state.workers.push_back(worker);
   return state;

@@ -5,22 +5,39 @@
 // tensor: whoever runs it keeps the staged bytes and carries out the actions in the order given.
 //
 // Modes (job.proto, Consistency):
-//   async  a push is applied as it arrives; a pull waits only for the worker's own pushes.
-//   ssp    as async, and a pull at clock c waits until the slowest live worker's clock is at least c - staleness_max
-//          (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013).
-//   bsp    pushes of one clock are held until every live worker's is there, then applied as one step; a pull at
-//          clock c waits until the slowest live worker has clock c.
+//   async     a push is applied as it arrives; a pull waits only for the worker's own pushes.
+//   ssp       as async, and a pull at clock c waits until the slowest live worker's clock is at least c - staleness_max
+//             (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013).
+//   bsp       pushes of one clock are held until every live worker's is there, then applied as one step; a pull at
+//             clock c waits until the slowest live worker has clock c.
+//   softsync  every max(1, floor(live workers / softsync_n)) pushes, of any workers, are one step (n-softsync; Zhang et
+//             al., "Staleness-aware Async-SGD for Distributed Deep Learning", 2016). A push is answered as applied when
+//             it is *accepted*: it belongs to the state from then on, even when its worker dies, but the worker's next
+//             pull may come without it. A worker may be in one step twice. When the set of live workers becomes
+//             smaller, steps that are full by that are applied; when it becomes empty, what is left is the last step.
+//   quorum    the open step takes pushes whose base is the shard's version, one a worker. It is applied when
+//             ceil(quorum x live workers) are there, or at the first Tick() from quorum_deadline after its first push
+//             on (Chen et al., "Revisiting Distributed Synchronous SGD", 2016). Other pushes are late: discarded when
+//             their turn comes. A second push of a worker from the same base waits for the answer to the first and is
+//             late then. A pull waits only for the worker's own pushes.
+//
+// Steps of several pushes are taken with their mean, weighted by samples or not; the others scale the learning rate by
+// samples / samples_nominal or not. With staleness_lr inverse (Zhang et al. 2016) each push counts 1 / max(1,
+// staleness): async and ssp multiply the learning rate by it; softsync weights the mean by it and multiplies the
+// learning rate by the weighted mean of it. bsp and quorum ignore it.
 //
 // Words: a worker's *clock* on this shard is the largest sequence that has a final answer; *slack* is a clock minus
 // the slowest live worker's; *staleness* counts the versions applied between the pull that a gradient was computed
-// from and its application.
+// from and its application. An answer of softsync gives it as of acceptance: when the live workers become fewer, more
+// than one step may be taken between that and its application, which says the true one.
 //
 // Thread-safety: none; the shard's sequencer calls it.
 // Invariants:
 //   - Answers are final and given once per (incarnation, sequence); repetitions get the stored one.
 //   - A worker's answers are given in the order of sequence; its clock never falls within an incarnation.
 //   - A push whose base has another lineage than the shard is never applied.
-//   - No worker that is not in the installed membership is awaited or applied.
+//   - No worker that is not in the installed membership is awaited or applied, but for what was accepted before.
+//   - What is accepted is applied in the order of acceptance.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +45,34 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <variant>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "ps/consistency/events.h"
 
 namespace slackline::ps {
 
-enum class Mode { kAsync, kSsp, kBsp };
+enum class Mode { kAsync, kSsp, kBsp, kSoftsync, kQuorum };
+enum class Weighting { kSamples, kUniform };
+enum class StalenessLr { kNone, kInverse };
 
 struct EngineConfig {
   Mode mode = Mode::kSsp;
   // ssp only.
   uint64_t staleness_max = 4;
+  // softsync only: steps that as many pushes as there are live workers make; at least 1.
+  uint64_t softsync_n = 1;
+  // quorum only: the fraction of the live workers, above 0 and at most 1, ...
+  double quorum = 0.75;
+  // ... and the time since the first push of a step after which it is taken with fewer; 0: never.
+  absl::Duration quorum_deadline;
+  Weighting weighting = Weighting::kSamples;
+  StalenessLr staleness_lr = StalenessLr::kNone;
   // Stored answers kept per worker; the window negotiated with a worker is at most this.
   uint32_t window_max = 64;
   // Samples of a push that count as one whole step under async and ssp (n_nominal); at least 1.
@@ -52,142 +81,6 @@ struct EngineConfig {
   absl::Duration notice_every = absl::Milliseconds(900);
 };
 
-// Who sends: a worker in one of its lives.
-struct Sender {
-  WorkerId worker;
-  Incarnation incarnation;
-
-  friend auto operator<=>(const Sender&, const Sender&) = default;
-};
-
-enum class Outcome { kApplied, kDiscarded };
-enum class DiscardReason { kNone, kLineage, kLate };
-
-// The final word on one sub-push.
-struct Answer {
-  Sequence sequence;
-  Outcome outcome = Outcome::kApplied;
-  DiscardReason reason = DiscardReason::kNone;
-  // The shard's version after the decision.
-  Version version;
-  // In versions; 0 when discarded.
-  uint64_t staleness = 0;
-
-  friend bool operator==(const Answer&, const Answer&) = default;
-};
-
-// --- Events -----------------------------------------------------------------------------------------------------
-
-struct HelloEvent {
-  Sender sender;
-  // Clock at which this incarnation joined the job.
-  Clock64 first_clock;
-  // Largest sequence whose answer from this shard the worker has.
-  Sequence last_answered;
-};
-
-// A sub-push that is complete, checked and staged.
-struct PushEvent {
-  Sender sender;
-  Sequence sequence;
-  // Version of this shard that the gradient was computed from.
-  Version base;
-  // At least 1.
-  uint64_t samples = 1;
-};
-
-struct PullEvent {
-  Sender sender;
-  PullId id;
-  // The worker's own pushes that must have been answered first.
-  Clock64 clock;
-  // So many of its pulls may wait; a further one takes the place of the oldest. At least 1.
-  uint32_t waiting_max = 1;
-};
-
-struct MemberEntry {
-  Sender sender;
-  std::string name;
-};
-
-// --- Actions ----------------------------------------------------------------------------------------------------
-
-struct PushRef {
-  Sender sender;
-  Sequence sequence;
-
-  friend auto operator<=>(const PushRef&, const PushRef&) = default;
-};
-
-// Apply one optimizer step; afterwards the shard is at `version`. The staged pushes may then be released.
-struct ApplyAction {
-  struct Part {
-    PushRef push;
-    // Weight of the gradient in the step; the weights of an action sum to 1.
-    double weight = 1;
-    uint64_t samples = 1;
-  };
-  std::vector<Part> parts;
-  // Multiplies the learning rate and decoupled weight decay, never the gradient.
-  double lr_scale = 1;
-  // How far averaged buffers move towards the pushed mean: 1 / live workers, or 1 in bsp.
-  double average_rate = 1;
-  // Sum over the parts.
-  uint64_t samples = 1;
-  Version version;
-};
-
-// Release the staged bytes of a push that will not be applied.
-struct DropAction {
-  PushRef push;
-};
-
-struct AnswerAction {
-  Sender sender;
-  Answer answer;
-  // The stored answer to a repeated push.
-  bool repeated = false;
-};
-
-// Serve the pull from the version that is current at this place in the action list.
-struct ServeAction {
-  Sender sender;
-  PullId id;
-};
-
-// A push or pull of this sender is refused and changed nothing. Staged bytes of the push, if any, are dropped by
-// a DropAction of their own.
-struct RefuseAction {
-  Sender sender;
-  // Of the push refused; 0 when a pull was.
-  Sequence sequence;
-  PullId pull;
-  absl::Status status;
-  // With kFailedPrecondition on a push.
-  Sequence expected;
-};
-
-// Tell the worker that its pull still waits, and for whom.
-struct WaitingAction {
-  Sender sender;
-  PullId id;
-  WorkerId culprit;
-  std::string culprit_name;
-  Clock64 culprit_clock;
-  absl::Duration waited;
-};
-
-// Pushes (from, to] of this worker were answered once and are not in the state any more: a restore lost them.
-struct LostAction {
-  Sender sender;
-  Sequence from;
-  Sequence to;
-};
-
-using Action =
-    std::variant<ApplyAction, DropAction, AnswerAction, ServeAction, RefuseAction, WaitingAction, LostAction>;
-using Actions = std::vector<Action>;
-
 // What a restored shard knows of a worker.
 struct WorkerClock {
   Sender sender;
@@ -195,7 +88,8 @@ struct WorkerClock {
   std::deque<Answer> answers;
 };
 
-// The engine's own state at one marker: part of a snapshot of the shard.
+// The engine's own state at one marker: part of a snapshot of the shard. What was accepted and is not in the weights is
+// not in it either: the worker's clock is the one before it, so that a restore reports it as lost.
 struct EngineState {
   Version version;
   uint64_t samples_applied = 0;
@@ -238,7 +132,7 @@ class Engine {
 
   void Push(const PushEvent& push, Actions& actions);
   void Pull(const PullEvent& pull, absl::Time now, Actions& actions);
-  // Time has passed: gives Waiting notices.
+  // Time has passed: takes a step whose deadline has come, gives Waiting notices.
   void Tick(absl::Time now, Actions& actions);
 
   Version version() const { return version_; }
@@ -248,11 +142,15 @@ class Engine {
   // The slowest live worker's clock; without members, the last one that was known.
   Clock64 clock_min() const;
   // Whether a pull at `clock` that is free to go may also be answered with an earlier state of the shard: it holds the
-  // worker's own pushes up to `clock`, and the bound allowed it then. False where that is not known any more.
+  // worker's own pushes up to `clock` (in softsync: what there was when the last of them was answered), and the bound
+  // allowed it then. False where that is not known any more.
   bool MayServe(const PastState& past, const Sender& sender, Clock64 clock) const;
   // The worker's clock here; nullopt when it is not a member.
   std::optional<Clock64> clock(WorkerId worker) const;
+  // Empty when it is not a member.
+  absl::string_view name(WorkerId worker) const;
   size_t waiting_pulls() const;
+  // That wait for their step, accepted ones included.
   size_t held_pushes() const;
   EngineState Snapshot() const;
 
@@ -260,11 +158,20 @@ class Engine {
   struct Bugs {
     bool ignore_lineage = false;
     bool no_fast_forward = false;
+    bool drop_accepted = false;  // of a worker that leaves
+    bool take_late = false;
   };
   void PlantForTest(Bugs bugs) { bugs_ = bugs; }
 
  private:
   struct HeldPush {
+    Version base;
+    uint64_t samples = 0;
+    absl::Time at;
+  };
+  // A push that a step is made of.
+  struct Taken {
+    PushRef push;
     Version base;
     uint64_t samples = 0;
   };
@@ -286,17 +193,47 @@ class Engine {
   Worker* Find(const Sender& sender);
   const Worker* Find(const Sender& sender) const;
   absl::Status Unknown(const Sender& sender) const;
-  // Applies and answers what the mode allows, then serves the pulls that are free.
-  void Settle(Actions& actions);
-  bool SettleBspStep(Actions& actions);
-  void ApplyAlone(const Sender& sender, Worker& worker, const PushEvent& push, Actions& actions);
-  void Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions);
+  // What the lineages and versions allow; the mode decides about the rest.
+  absl::Status CheckPush(const PushEvent& push, const Worker& worker) const;
   void DropHeld(const Sender& sender, Worker& worker, Actions& actions);
   bool MayGo(const Worker& worker, const WaitingPull& pull) const;
   // `min`: the slowest worker's clock.
   bool WithinBound(Clock64 min, Clock64 pull_clock) const;
+  // Whom waiting pulls wait for.
+  std::pair<WorkerId, const Worker*> Culprit() const;
+
+  // What the modes make of pushes: steps.cc.
+
+  // Applies and answers what the mode allows, then serves the pulls that are free.
+  void Settle(Actions& actions);
+  void Take(const PushEvent& push, Worker& worker, Actions& actions);
+  void ApplyAlone(const PushEvent& push, Worker& worker, Actions& actions);
+  // The step for the mean of these pushes, which takes the shard to its next version.
+  ApplyAction Mean(const std::vector<Taken>& pushes, double average_rate);
+  // The same; they were held, and are answered.
+  void ApplyHeld(const std::vector<Taken>& pushes, double average_rate, Actions& actions);
+  bool SettleBspStep(Actions& actions);
+  // softsync.
+  void Accept(const PushEvent& push, Worker& worker, Actions& actions);
+  size_t GroupSize() const;
+  void ApplyFullGroups(Actions& actions);
+  // The oldest of the accepted ones, at least 1.
+  void ApplyAccepted(size_t count, double average_rate, Actions& actions);
+  // Takes what a planted bug loses out of the accepted ones.
+  void ForgetAccepted(Actions& actions);
+  // quorum.
+  size_t QuorumSize() const;
+  bool InOpenStep(const Worker& worker) const;
+  std::vector<Taken> OpenStep() const;
+  void DiscardLate(Actions& actions);
+  bool SettleQuorumStep(Actions& actions);
+  // Whether the open step has waited for as long as it may.
+  bool Overdue(absl::Time now) const;
+  void ApplyOpenStep(Actions& actions);
+
+  double LrFactor(uint64_t staleness) const;
   uint64_t Staleness(const Version& base) const;
-  std::pair<WorkerId, const Worker*> Slowest() const;
+  void Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions);
 
   const EngineConfig config_;
   Bugs bugs_;
@@ -305,6 +242,7 @@ class Engine {
   Epoch epoch_;
   Clock64 clock_floor_;                     // clock_min() as it was when the last member left
   std::map<WorkerId, Worker> workers_;      // live ones only
+  std::deque<Taken> accepted_;              // softsync: answered, not applied; oldest first
   std::map<Sender, WorkerClock> restored_;  // from the snapshot, until the scheduler names the members
 };
 

@@ -70,7 +70,6 @@ void ShardHost::Execute(const AnswerAction& action) {
 
 void ShardHost::Execute(const RefuseAction& refuse) {
   metrics_.Refused(refuse.status.code());
-  held_.erase({refuse.sender, refuse.sequence});  // a push that the engine holds is never refused
   Peer* const peer = Find(refuse.sender);
   if (peer == nullptr) return;
   wire::ServerItem item;

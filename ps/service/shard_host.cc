@@ -160,7 +160,7 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
     case Engine::Admission::kRefuse: {
       // The engine says why itself.
       Actions actions;
-      engine_.Push(PushEvent{caller.sender, sequence, version_, 1}, actions);
+      engine_.Push({caller.sender, sequence, version_, 1, time_.Now()}, actions);
       Execute(actions);
       return Arriving{sequence, false, Fate::kSwallow, StagedPush()};
     }
@@ -192,7 +192,7 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
     held_[{caller.sender, arriving.sequence}] = Held{std::move(arriving.staged), commit.gradient_norm()};
   }
   Actions actions;
-  engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples()}, actions);
+  engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples(), time_.Now()}, actions);
   Execute(actions);
 }
 

@@ -465,7 +465,7 @@ class Cluster {
       Shard& s = shards_[shard];
       if (s.engine->Admit(sender, sequence) == ps::Engine::Admission::kStage) s.staged[{sender, sequence}] = base;
       ps::Actions actions;
-      s.engine->Push({sender, sequence, base.version, 1}, actions);
+      s.engine->Push({sender, sequence, base.version, 1, Time()}, actions);
       Carry(shard, actions);
     });
   }

@@ -1,0 +1,232 @@
+// What the modes make of pushes: which of them are a step together, when, and with which weights.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "common/check.h"
+#include "ps/consistency/engine.h"
+
+namespace slackline::ps {
+
+void Engine::Settle(Actions& actions) {
+  if (config_.mode == Mode::kBsp) {
+    while (SettleBspStep(actions)) {
+    }
+  } else if (config_.mode == Mode::kSoftsync) {
+    ApplyFullGroups(actions);
+  } else if (config_.mode == Mode::kQuorum) {
+    while (SettleQuorumStep(actions)) {
+    }
+  }
+  for (auto& [id, live] : workers_) {
+    const Worker& worker = live;
+    const Sender sender{id, worker.incarnation};
+    std::erase_if(live.pulls, [&](const WaitingPull& pull) {
+      if (!MayGo(worker, pull)) return false;
+      actions.push_back(ServeAction{sender, pull.id});
+      return true;
+    });
+  }
+}
+
+void Engine::Take(const PushEvent& push, Worker& worker, Actions& actions) {
+  switch (config_.mode) {
+    case Mode::kAsync:
+    case Mode::kSsp:
+      return ApplyAlone(push, worker, actions);
+    case Mode::kSoftsync:
+      return Accept(push, worker, actions);
+    case Mode::kBsp:
+    case Mode::kQuorum:
+      worker.held[push.sequence] = {push.base, push.samples, push.at};
+      return;
+  }
+}
+
+uint64_t Engine::Staleness(const Version& base) const {
+  if (base.lineage != version_.lineage || base.number > version_.number) return 0;
+  return version_.number - base.number;
+}
+
+double Engine::LrFactor(uint64_t staleness) const {
+  if (config_.staleness_lr == StalenessLr::kNone) return 1;
+  return 1 / static_cast<double>(std::max<uint64_t>(1, staleness));
+}
+
+void Engine::Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions) {
+  SLACKLINE_CHECK(answer.sequence == worker.clock.Next());
+  worker.clock = answer.sequence;
+  worker.answers.push_back(answer);
+  if (worker.answers.size() > config_.window_max) worker.answers.pop_front();
+  actions.push_back(AnswerAction{sender, answer, /*repeated=*/false});
+}
+
+// --- One push a step --------------------------------------------------------------------------------------------
+
+void Engine::ApplyAlone(const PushEvent& push, Worker& worker, Actions& actions) {
+  const uint64_t staleness = Staleness(push.base);
+  ++version_.number;
+  samples_applied_ += push.samples;
+  ApplyAction apply;
+  apply.parts.push_back({{push.sender, push.sequence}, 1.0, push.samples, staleness});
+  apply.lr_scale = LrFactor(staleness);
+  if (config_.weighting == Weighting::kSamples) {
+    apply.lr_scale *= static_cast<double>(push.samples) / static_cast<double>(config_.samples_nominal);
+  }
+  apply.average_rate = 1.0 / static_cast<double>(workers_.size());
+  apply.samples = push.samples;
+  apply.version = version_;
+  actions.push_back(std::move(apply));
+  Finish(push.sender, worker, {push.sequence, Outcome::kApplied, DiscardReason::kNone, version_, staleness}, actions);
+}
+
+// --- The mean of several ----------------------------------------------------------------------------------------
+
+ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) {
+  SLACKLINE_CHECK(!pushes.empty());
+  const bool slowed = config_.mode == Mode::kSoftsync && config_.staleness_lr == StalenessLr::kInverse;
+  ApplyAction apply;
+  apply.samples = 0;
+  for (const Taken& push : pushes) apply.samples += push.samples;
+  double kept = 0;  // the weighted mean of what staleness leaves
+  for (const Taken& push : pushes) {
+    const uint64_t staleness = Staleness(push.base);
+    double weight = config_.weighting == Weighting::kUniform
+                        ? 1 / static_cast<double>(pushes.size())
+                        : static_cast<double>(push.samples) / static_cast<double>(apply.samples);
+    if (slowed) weight *= LrFactor(staleness);
+    kept += weight;
+    apply.parts.push_back({push.push, weight, push.samples, staleness});
+  }
+  if (slowed) {
+    for (ApplyAction::Part& part : apply.parts) part.weight /= kept;
+    apply.lr_scale = kept;
+  }
+  apply.average_rate = average_rate;
+  ++version_.number;
+  samples_applied_ += apply.samples;
+  apply.version = version_;
+  return apply;
+}
+
+void Engine::ApplyHeld(const std::vector<Taken>& pushes, double average_rate, Actions& actions) {
+  const ApplyAction apply = Mean(pushes, average_rate);
+  actions.push_back(apply);
+  for (const ApplyAction::Part& part : apply.parts) {
+    Worker& worker = *Find(part.push.sender);
+    worker.held.erase(part.push.sequence);
+    Finish(part.push.sender, worker,
+           {part.push.sequence, Outcome::kApplied, DiscardReason::kNone, version_, part.staleness}, actions);
+  }
+}
+
+// --- bsp --------------------------------------------------------------------------------------------------------
+
+// The step after the slowest clock is ready when every live worker has pushed it or is past it already.
+bool Engine::SettleBspStep(Actions& actions) {
+  if (workers_.empty()) return false;
+  const Sequence step = clock_min().Next();
+  std::vector<Taken> pushes;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.clock >= step) continue;
+    const auto held = worker.held.find(step);
+    if (held == worker.held.end()) return false;
+    pushes.push_back({{{id, worker.incarnation}, step}, held->second.base, held->second.samples});
+  }
+  ApplyHeld(pushes, 1, actions);
+  return true;
+}
+
+// --- softsync ---------------------------------------------------------------------------------------------------
+
+size_t Engine::GroupSize() const { return std::max<size_t>(1, workers_.size() / config_.softsync_n); }
+
+void Engine::Accept(const PushEvent& push, Worker& worker, Actions& actions) {
+  const uint64_t staleness = Staleness(push.base);
+  accepted_.push_back({{push.sender, push.sequence}, push.base, push.samples});
+  // Before the answer, so that the push that fills a step is in what its worker pulls.
+  ApplyFullGroups(actions);
+  Finish(push.sender, worker, {push.sequence, Outcome::kApplied, DiscardReason::kNone, version_, staleness}, actions);
+}
+
+void Engine::ApplyFullGroups(Actions& actions) {
+  const size_t size = GroupSize();
+  while (accepted_.size() >= size) {
+    ApplyAccepted(size, static_cast<double>(size) / static_cast<double>(workers_.size()), actions);
+  }
+}
+
+void Engine::ApplyAccepted(size_t count, double average_rate, Actions& actions) {
+  const auto end = accepted_.begin() + static_cast<std::ptrdiff_t>(count);
+  actions.push_back(Mean({accepted_.begin(), end}, average_rate));
+  accepted_.erase(accepted_.begin(), end);
+}
+
+void Engine::ForgetAccepted(Actions& actions) {
+  std::erase_if(accepted_, [&](const Taken& push) {
+    if (Find(push.push.sender) != nullptr) return false;
+    actions.push_back(DropAction{push.push});
+    return true;
+  });
+}
+
+// --- quorum -----------------------------------------------------------------------------------------------------
+
+size_t Engine::QuorumSize() const {
+  // What a product like 0.55 x 20 has too much is no push.
+  constexpr double kRounding = 1e-9;
+  const double pushes = std::ceil(config_.quorum * static_cast<double>(workers_.size()) - kRounding);
+  return std::max<size_t>(1, static_cast<size_t>(pushes));
+}
+
+bool Engine::InOpenStep(const Worker& worker) const {
+  return !worker.held.empty() && (worker.held.begin()->second.base == version_ || bugs_.take_late);
+}
+
+std::vector<Engine::Taken> Engine::OpenStep() const {
+  std::vector<Taken> pushes;
+  for (const auto& [id, worker] : workers_) {
+    if (!InOpenStep(worker)) continue;
+    const auto& [sequence, held] = *worker.held.begin();
+    pushes.push_back({{{id, worker.incarnation}, sequence}, held.base, held.samples});
+  }
+  return pushes;
+}
+
+// A push whose turn it is belongs to the open step or to none.
+void Engine::DiscardLate(Actions& actions) {
+  for (auto& [id, worker] : workers_) {
+    const Sender sender{id, worker.incarnation};
+    while (!worker.held.empty() && !InOpenStep(worker)) {
+      const Sequence sequence = worker.held.begin()->first;
+      worker.held.erase(worker.held.begin());
+      actions.push_back(DropAction{{sender, sequence}});
+      Finish(sender, worker, {sequence, Outcome::kDiscarded, DiscardReason::kLate, version_, 0}, actions);
+    }
+  }
+}
+
+bool Engine::SettleQuorumStep(Actions& actions) {
+  DiscardLate(actions);
+  const std::vector<Taken> pushes = OpenStep();
+  if (pushes.empty() || pushes.size() < QuorumSize()) return false;
+  ApplyHeld(pushes, static_cast<double>(pushes.size()) / static_cast<double>(workers_.size()), actions);
+  return true;
+}
+
+bool Engine::Overdue(absl::Time now) const {
+  if (config_.mode != Mode::kQuorum || config_.quorum_deadline <= absl::ZeroDuration()) return false;
+  return absl::c_any_of(workers_, [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    return InOpenStep(worker) && now >= worker.held.begin()->second.at + config_.quorum_deadline;
+  });
+}
+
+void Engine::ApplyOpenStep(Actions& actions) {
+  const std::vector<Taken> pushes = OpenStep();
+  ApplyHeld(pushes, static_cast<double>(pushes.size()) / static_cast<double>(workers_.size()), actions);
+  Settle(actions);
+}
+
+}  // namespace slackline::ps
