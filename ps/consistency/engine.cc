@@ -45,6 +45,7 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
       workers_.erase(known);
     } else if (auto old = restored_.find(member.sender); old != restored_.end()) {
       worker.clock = old->second.clock;
+      worker.heard = true;
       worker.answers = old->second.answers;
     }
     worker.name = member.name;
@@ -123,6 +124,7 @@ absl::Status Engine::Unknown(const Sender& sender) const {
 absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
   Worker* worker = Find(hello.sender);
   if (worker == nullptr) return Unknown(hello.sender);
+  worker->heard = true;
   worker->pulls.clear();
   const Sequence known = worker->clock;
   const Sequence claimed = std::max(hello.first_clock, hello.last_answered);
@@ -163,6 +165,7 @@ void Engine::Push(const PushEvent& push, Actions& actions) {
   };
   Worker* worker = Find(push.sender);
   if (worker == nullptr) return refuse(Unknown(push.sender));
+  worker->heard = true;
   if (push.sequence <= worker->clock) {
     auto stored = std::find_if(worker->answers.begin(), worker->answers.end(),
                                [&](const Answer& answer) { return answer.sequence == push.sequence; });
@@ -283,6 +286,7 @@ EngineState Engine::Snapshot() const {
   for (const Taken& push : accepted_) accepted.emplace(push.push.sender, push.push.sequence);
   EngineState state{version_, samples_applied_, clock_min(), {}};
   for (const auto& [id, worker] : workers_) {
+    if (!worker.heard) continue;
     WorkerClock known{{id, worker.incarnation}, worker.clock, worker.answers};
     if (auto first = accepted.find(known.sender); first != accepted.end()) {
       known.clock = Clock64(first->second.value() - 1);

@@ -19,7 +19,10 @@
 //             ceil(quorum x live workers) are there, or at the first Tick() from quorum_deadline after its first push
 //             on (Chen et al., "Revisiting Distributed Synchronous SGD", 2016). Other pushes are late: discarded when
 //             their turn comes. A second push of a worker from the same base waits for the answer to the first and is
-//             late then. A pull waits only for the worker's own pushes.
+//             late then. A pull waits only for the worker's own pushes. Sets may differ between shards: a worker whose
+//             push was discarded here may wait for a step of another shard, and that one for a worker whose push is
+//             held here. When all missing pushes are such workers', the step is taken without them, standstill_after
+//             its first push.
 //
 // Steps of several pushes are taken with their mean, weighted by samples or not; the others scale the learning rate by
 // samples / samples_nominal or not. With staleness_lr inverse (Zhang et al. 2016) each push counts 1 / max(1,
@@ -71,6 +74,8 @@ struct EngineConfig {
   double quorum = 0.75;
   // ... and the time since the first push of a step after which it is taken with fewer; 0: never.
   absl::Duration quorum_deadline;
+  // quorum only: so long a step waits for workers that were all discarded here.
+  absl::Duration standstill_after = absl::Milliseconds(4800);
   Weighting weighting = Weighting::kSamples;
   StalenessLr staleness_lr = StalenessLr::kNone;
   // Stored answers kept per worker; the window negotiated with a worker is at most this.
@@ -89,7 +94,9 @@ struct WorkerClock {
 };
 
 // The engine's own state at one marker: part of a snapshot of the shard. What was accepted and is not in the weights is
-// not in it either: the worker's clock is the one before it, so that a restore reports it as lost.
+// not in it either: the worker's clock is the one before it, so that a restore reports it as lost. Workers that were
+// never heard of are not in it: like others that join they begin at the slowest clock, which may be an earlier one
+// then.
 struct EngineState {
   Version version;
   uint64_t samples_applied = 0;
@@ -185,6 +192,7 @@ class Engine {
     Incarnation incarnation;
     std::string name;
     Clock64 clock;
+    bool heard = false;                 // has said Hello or pushed
     std::deque<Answer> answers;         // final ones, oldest first, at most window_max
     std::map<Sequence, HeldPush> held;  // arrived, not answered
     std::vector<WaitingPull> pulls;     // oldest first
@@ -227,7 +235,7 @@ class Engine {
   std::vector<Taken> OpenStep() const;
   void DiscardLate(Actions& actions);
   bool SettleQuorumStep(Actions& actions);
-  // Whether the open step has waited for as long as it may.
+  // Whether the step that is open has waited for as long as it may.
   bool Overdue(absl::Time now) const;
   void ApplyOpenStep(Actions& actions);
 

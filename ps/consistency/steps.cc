@@ -216,11 +216,18 @@ bool Engine::SettleQuorumStep(Actions& actions) {
 }
 
 bool Engine::Overdue(absl::Time now) const {
-  if (config_.mode != Mode::kQuorum || config_.quorum_deadline <= absl::ZeroDuration()) return false;
-  return absl::c_any_of(workers_, [&](const auto& entry) {
-    const Worker& worker = entry.second;
-    return InOpenStep(worker) && now >= worker.held.begin()->second.at + config_.quorum_deadline;
-  });
+  if (config_.mode != Mode::kQuorum) return false;
+  absl::Time first = absl::InfiniteFuture();
+  bool awaited = false;  // is anybody who was not discarded
+  for (const auto& [id, worker] : workers_) {
+    if (InOpenStep(worker)) {
+      first = std::min(first, worker.held.begin()->second.at);
+    } else {
+      awaited = awaited || worker.answers.empty() || worker.answers.back().outcome == Outcome::kApplied;
+    }
+  }
+  if (config_.quorum_deadline > absl::ZeroDuration() && now >= first + config_.quorum_deadline) return true;
+  return !awaited && now >= first + config_.standstill_after;
 }
 
 void Engine::ApplyOpenStep(Actions& actions) {

@@ -133,6 +133,20 @@ TEST_F(SoftsyncTest, ARestoreReportsAcceptedPushesAsLost) {
   EXPECT_THAT(Push(A(), 2, before), ElementsAre("drop 1:2", "answer 1:2 discarded staleness 0"));
 }
 
+TEST_F(SoftsyncTest, AWorkerNeverHeardOfBeginsAnewAfterARestore) {
+  Start(1, {A(), B()});
+  Push(A(), 1);
+  Push(A(), 2);
+  Push(B(), 1);  // accepted
+  Members(2, {A(), B(), C()});
+  EXPECT_EQ(engine_->clock(C().worker), Clock64(1));
+  engine_.emplace(Softsync(1), engine_->Snapshot());
+  Members(3, {A(), B(), C()});
+  EXPECT_EQ(engine_->clock_min(), Clock64(0));
+  // No later than the slowest clock that the scheduler is told: it may be the first clock of C.
+  EXPECT_EQ(engine_->clock(C().worker), Clock64(0));
+}
+
 class QuorumTest : public EngineTest {
  protected:
   void Start(double quorum, std::vector<Sender> members, absl::Duration deadline = absl::ZeroDuration()) {
@@ -223,6 +237,21 @@ TEST_F(QuorumTest, ALeaversPushIsDroppedAndTheDeadlineIsTheNextOnes) {
   EXPECT_THAT(Members(2, {B(), C()}), ElementsAre("drop 1:1"));
   EXPECT_THAT(After(absl::Milliseconds(50)), IsEmpty());
   EXPECT_THAT(After(absl::Milliseconds(50)), ElementsAre(HasSubstr("apply 2:1*1"), HasSubstr("answer 2:1")));
+}
+
+TEST_F(QuorumTest, DoesNotWaitForeverForThoseItHasDiscarded) {
+  Start(0.75, {A(), B(), C(), D()});
+  for (const Sender& sender : {A(), B(), C(), D()}) Push(sender, 1, {Lineage(1), 0});  // the last one is late
+  Push(A(), 2);
+  // As after a restore, which these two had not heard of.
+  for (const Sender& sender : {B(), C()}) {
+    EXPECT_THAT(Push(sender, 2, {Lineage(0), 9}), ElementsAre(HasSubstr("drop"), HasSubstr("discarded")));
+  }
+  EXPECT_THAT(After(absl::Milliseconds(4799)), IsEmpty());
+  EXPECT_THAT(After(absl::Milliseconds(1)),
+              ElementsAre("apply 1:2*1 lr*1 average*0.25 -> 1.2", "answer 1:2 applied staleness 0"));
+  Push(B(), 3);
+  EXPECT_THAT(After(absl::Seconds(60)), IsEmpty()) << "the first one's push was applied: it will come";
 }
 
 TEST_F(QuorumTest, SilenceIsBrokenByTheNameOfOneWhosePushIsMissing) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "tests/sim/step_rules.h"
 
 namespace slackline::sim {
 namespace {
@@ -13,16 +15,7 @@ using ps::Sender;
 using Ticks = int64_t;
 constexpr Ticks kMs = 1000;
 
-struct PushKey {
-  Sender sender;
-  Sequence sequence;
-  friend auto operator<=>(const PushKey&, const PushKey&) = default;
-};
-
-std::string Show(const PushKey& key) {
-  return absl::StrCat("worker ", key.sender.worker.value(), ".", key.sender.incarnation.value(), " push ",
-                      key.sequence.value());
-}
+using PushKey = ps::PushRef;
 
 // What a shard's weights are made of: the pushes applied, in order. Two weights are equal when these are.
 using Content = std::vector<PushKey>;
@@ -31,6 +24,12 @@ using Content = std::vector<PushKey>;
 struct Weights {
   Version version;
   Content content;
+};
+
+// A complete sub-push.
+struct Staged {
+  Weights base;  // as the bytes would carry it
+  Ticks at = 0;
 };
 
 enum class Fate { kApplied, kDiscarded, kLost };
@@ -42,9 +41,11 @@ struct Shard {
   bool up = false;
   uint64_t life = 0;  // counts starts; messages to an earlier life are lost
   std::unique_ptr<ps::Engine> engine;
+  std::set<Sender> members;  // the engine's
   Content content;
-  // Weights that complete sub-pushes were computed from, as the bytes would carry it.
-  std::map<PushKey, Weights> staged;
+  std::map<PushKey, Staged> staged;
+  // softsync: answered as applied, not in the content yet; oldest first.
+  std::deque<PushKey> accepted;
   ps::EngineState manifest;
   Content manifest_content;
   std::map<PushKey, Fate> manifest_fates;
@@ -73,7 +74,8 @@ struct Worker {
 
 class Cluster {
  public:
-  explicit Cluster(const Options& options) : options_(options), random_(options.seed), membership_(MakeConfig()) {}
+  explicit Cluster(const Options& options)
+      : options_(options), config_(EngineConfig(options)), random_(options.seed), membership_(MakeConfig()) {}
 
   Outcome Run() {
     for (uint32_t i = 0; i < options_.shards; ++i) StartFirst(i);
@@ -84,9 +86,10 @@ class Cluster {
     Every(100 * kMs, [this] { SchedulerTick(); });
     ScheduleFaults();
     const Ticks end = absl::ToInt64Microseconds(options_.faults_until) + 120'000 * kMs;
-    while (!queue_.empty() && outcome_.violation.empty() && !AllDone()) {
-      const Event event = queue_.top();
-      queue_.pop();
+    while (!queue_.empty() && outcome_.violation.empty() && !(AllDone() && AllApplied())) {
+      std::pop_heap(queue_.begin(), queue_.end());
+      const Event event = std::move(queue_.back());
+      queue_.pop_back();
       now_ = event.at;
       if (now_ > end) {
         Violation(absl::StrCat("hang: ", Diagnosis()));
@@ -114,17 +117,23 @@ class Cluster {
   }
   scheduler::Membership::Config MakeConfig() const { return MembershipConfig(options_.shards); }
 
-  ps::EngineConfig EngineConfig() const {
+  static ps::EngineConfig EngineConfig(const Options& options) {
     ps::EngineConfig config;
-    config.mode = options_.mode;
-    config.staleness_max = options_.staleness_max;
+    config.mode = options.mode;
+    config.staleness_max = options.staleness_max;
+    config.softsync_n = options.softsync_n;
+    config.quorum = options.quorum;
+    config.quorum_deadline = options.quorum_deadline;
     config.window_max = 4;
     return config;
   }
 
   // --- Time and chance -------------------------------------------------------------------------------------------
 
-  void At(Ticks delay, std::function<void()> run) { queue_.push({now_ + delay, order_++, std::move(run)}); }
+  void At(Ticks delay, std::function<void()> run) {
+    queue_.push_back({now_ + delay, order_++, std::move(run)});
+    std::push_heap(queue_.begin(), queue_.end());
+  }
   void Every(Ticks period, std::function<void()> run) {
     At(period, [this, period, run] {
       run();
@@ -186,6 +195,8 @@ class Cluster {
       for (const auto& member : members) entries.push_back({{member.worker, member.incarnation}, member.name});
       ps::Actions actions;
       if (!s.engine->SetMembers(epoch, entries, actions).ok()) return;
+      s.members.clear();
+      for (const ps::MemberEntry& entry : entries) s.members.insert(entry.sender);
       Carry(shard, actions);
       const Clock64 clock_min = s.engine->clock_min();
       At(Delay(), [this, shard, incarnation, epoch, clock_min] {
@@ -201,11 +212,19 @@ class Cluster {
   void StartFirst(uint32_t index) {
     shards_.emplace_back();
     Shard& shard = shards_[index];
-    shard.engine = std::make_unique<ps::Engine>(EngineConfig());
+    shard.engine = std::make_unique<ps::Engine>(config_);
     shard.engine->PlantForTest(options_.bugs);
     shard.manifest = shard.engine->Snapshot();
     Up(index);
     Every(Random(200, 900) * kMs, [this, index] { Snapshot(index); });
+    if (options_.mode == ps::Mode::kQuorum) Every(100 * kMs, [this, index] { Tick(index); });
+  }
+
+  void Tick(uint32_t index) {
+    if (!shards_[index].up) return;
+    ps::Actions actions;
+    shards_[index].engine->Tick(Time(), actions);
+    Carry(index, actions);
   }
 
   void Up(uint32_t index) {
@@ -233,6 +252,8 @@ class Cluster {
     shard.manifest = shard.engine->Snapshot();
     shard.manifest_content = shard.content;
     shard.manifest_fates = shard.fates;
+    // Not in the weights, not in the manifest.
+    for (const PushKey& key : shard.accepted) shard.manifest_fates.erase(key);
   }
 
   void Crash(uint32_t index) {
@@ -243,9 +264,11 @@ class Cluster {
     for (uint32_t w = 0; w < workers_.size(); ++w) Break(w, index);
     At(Random(10, 1500) * kMs, [this, index] {
       Shard& s = shards_[index];
-      s.engine = std::make_unique<ps::Engine>(EngineConfig(), s.manifest);
+      s.engine = std::make_unique<ps::Engine>(config_, s.manifest);
       s.engine->PlantForTest(options_.bugs);
       s.staged.clear();
+      s.accepted.clear();
+      s.members.clear();
       s.content = s.manifest_content;
       s.fates = s.manifest_fates;
       Up(index);
@@ -263,13 +286,15 @@ class Cluster {
       if (const auto* apply = std::get_if<ps::ApplyAction>(&action)) {
         Apply(shard, index, *apply);
       } else if (const auto* drop = std::get_if<ps::DropAction>(&action)) {
-        shard.staged.erase({drop->push.sender, drop->push.sequence});
+        Drop(shard, index, drop->push);
       } else if (const auto* answer = std::get_if<ps::AnswerAction>(&action)) {
         Answer(shard, index, *answer);
       } else if (const auto* serve = std::get_if<ps::ServeAction>(&action)) {
         Serve(shard, index, *serve);
       } else if (const auto* refuse = std::get_if<ps::RefuseAction>(&action)) {
         Refused(index, *refuse);
+      } else if (const auto* waiting = std::get_if<ps::WaitingAction>(&action)) {
+        CheckCulprit(shard, index, *waiting);
       } else if (const auto* lost = std::get_if<ps::LostAction>(&action)) {
         for (Sequence s = lost->from.Next(); s <= lost->to; s = s.Next()) {
           const bool kept = shard.fates.contains({lost->sender, s});
@@ -282,38 +307,64 @@ class Cluster {
   }
 
   void Apply(Shard& shard, uint32_t index, const ps::ApplyAction& apply) {
-    const Content before = shard.content;
-    double weights = 0;
+    const size_t before = shard.content.size();
+    Step step;
+    step.apply = apply;
+    step.live_workers = shard.members.size();
+    step.others_discarded = config_.mode == ps::Mode::kQuorum && OthersDiscarded(shard, apply);
+    step.now = Time();
+    step.accepted = shard.accepted;
+    step.arriving = arriving_;
     for (const auto& part : apply.parts) {
-      const PushKey key{part.push.sender, part.push.sequence};
-      weights += part.weight;
+      const PushKey& key = part.push;
       auto staged = shard.staged.find(key);
       if (staged == shard.staged.end()) {
         return Violation(absl::StrCat("shard ", index, " applies what it has not: ", Show(key)));
       }
-      if (std::find(shard.content.begin(), shard.content.end(), key) != shard.content.end()) {
+      if (absl::c_linear_search(shard.content, key)) {
         return Violation(absl::StrCat("shard ", index, " applies twice: ", Show(key)));
       }
-      if (fenced_.contains(key.sender)) {
+      const bool accepted = absl::c_linear_search(shard.accepted, key);
+      if (fenced_.contains(key.sender) && !accepted) {
         return Violation(absl::StrCat("shard ", index, " applies a fenced worker's ", Show(key)));
       }
+      if (!shard.members.contains(key.sender)) ++outcome_.of_the_gone;
       // The gradient must come from weights in this shard's own past.
-      const Content& base = staged->second.content;
-      if (base.size() > before.size() || !std::equal(base.begin(), base.end(), before.begin())) {
+      const Weights& base = staged->second.base;
+      if (base.content.size() > before ||
+          !std::equal(base.content.begin(), base.content.end(), shard.content.begin())) {
         return Violation(absl::StrCat("shard ", index, " applies ", Show(key), " computed from weights ",
-                                      ToString(staged->second.version), " that are not in its history at ",
+                                      ToString(base.version), " that are not in its history at ",
                                       ToString(apply.version)));
       }
+      step.parts.push_back({key, base.version, absl::UnixEpoch() + absl::Microseconds(staged->second.at)});
       shard.content.push_back(key);
       shard.staged.erase(staged);
       ++outcome_.applied;
     }
-    if (weights < 0.999999 || weights > 1.000001) Violation(absl::StrCat("weights of a step sum to ", weights));
-    if (options_.mode == ps::Mode::kBsp) {
-      for (const auto& part : apply.parts) {
-        if (part.push.sequence != apply.parts.front().push.sequence) Violation("a bsp step mixes clocks");
-      }
+    if (std::string broken = BrokenRule(config_, step); !broken.empty()) {
+      return Violation(absl::StrCat("shard ", index, ": step ", ToString(apply.version), " ", broken));
     }
+    if (options_.mode == ps::Mode::kQuorum && !ReachesQuorum(config_, step)) ++outcome_.overdue;
+    std::erase_if(shard.accepted, [&](const PushKey& key) { return absl::c_linear_search(shard.content, key); });
+  }
+
+  bool OthersDiscarded(const Shard& shard, const ps::ApplyAction& apply) const {
+    for (const Sender& member : shard.members) {
+      if (absl::c_any_of(apply.parts, [&](const auto& part) { return part.push.sender == member; })) continue;
+      auto last = shard.fates.upper_bound({member, Sequence(UINT64_MAX)});
+      if (last == shard.fates.begin()) return false;
+      --last;
+      if (last->first.sender != member || last->second != Fate::kDiscarded) return false;
+    }
+    return true;
+  }
+
+  void Drop(Shard& shard, uint32_t index, const PushKey& key) {
+    if (absl::c_linear_search(shard.accepted, key)) {
+      return Violation(absl::StrCat("shard ", index, " drops what it has accepted: ", Show(key)));
+    }
+    shard.staged.erase(key);
   }
 
   void Answer(Shard& shard, uint32_t index, const ps::AnswerAction& action) {
@@ -323,12 +374,16 @@ class Cluster {
     if (fresh == action.repeated || known->second != fate) {
       return Violation(absl::StrCat("shard ", index, " changes its answer to ", Show(key)));
     }
-    const bool in_state = std::find(shard.content.begin(), shard.content.end(), key) != shard.content.end();
-    if (in_state != (fate == Fate::kApplied)) {
+    const bool applied = absl::c_linear_search(shard.content, key);
+    if (options_.mode == ps::Mode::kSoftsync && fresh && fate == Fate::kApplied && !applied) {
+      shard.accepted.push_back(key);
+    }
+    if ((applied || absl::c_linear_search(shard.accepted, key)) != (fate == Fate::kApplied)) {
       return Violation(absl::StrCat("shard ", index, " answers against its state: ", Show(key)));
     }
     if (action.repeated) ++outcome_.repeated_answers;
     if (fate == Fate::kDiscarded) ++outcome_.discarded;
+    if (action.answer.reason == ps::DiscardReason::kLate) ++outcome_.late;
     ToWorker(index, action.sender, [this, index, key, fate](uint32_t w) { Answered(w, index, key.sequence, fate); });
   }
 
@@ -338,7 +393,7 @@ class Cluster {
     if (waiting == pulls_.end()) return Violation("serves a pull that nobody asked for");
     const Clock64 clock = waiting->second;
     CheckContains(shard, index, serve.sender, clock);
-    if (options_.mode != ps::Mode::kAsync) {
+    if (options_.mode == ps::Mode::kSsp || options_.mode == ps::Mode::kBsp) {
       const uint64_t bound = options_.mode == ps::Mode::kBsp ? 0 : options_.staleness_max;
       const Clock64 needed(clock.value() > bound ? clock.value() - bound : 0);
       for (const auto& [sender, state] : SenderStates()) {
@@ -371,18 +426,10 @@ class Cluster {
   }
 
   void Refused(uint32_t index, const ps::RefuseAction& refuse) {
-    shards_[index].staged.erase({refuse.sender, refuse.sequence});
     // An unknown incarnation is told so; any other refusal is a bug of the session.
-    if (shards_[index].engine->clock(refuse.sender.worker) && CurrentIncarnation(index, refuse.sender)) {
+    if (shards_[index].members.contains(refuse.sender)) {
       Violation(absl::StrCat("shard ", index, " refuses a member: ", refuse.status.ToString()));
     }
-  }
-
-  bool CurrentIncarnation(uint32_t index, const Sender& sender) const {
-    for (const auto& worker : shards_[index].engine->Snapshot().workers) {
-      if (worker.sender == sender) return true;
-    }
-    return false;
   }
 
   // --- Streams ---------------------------------------------------------------------------------------------------
@@ -443,6 +490,7 @@ class Cluster {
         {sender, worker.first_clock, worker.session->last_answered(ShardId(shard))}, actions);
     Carry(shard, actions);
     if (!status.ok()) return retry();  // the set may still be on its way; if it is fenced, the scheduler says so
+    CheckTold(w, shard);
     worker.stream[shard] = ++last_stream_;
     for (const auto& send : worker.session->Connected(ShardId(shard))) Say(w, send);
   }
@@ -463,10 +511,14 @@ class Cluster {
     if (base.version != send.base) Violation("the session names another base than the gradient has");
     ToShard(w, shard, [this, shard, sender, base, sequence = *send.push] {
       Shard& s = shards_[shard];
-      if (s.engine->Admit(sender, sequence) == ps::Engine::Admission::kStage) s.staged[{sender, sequence}] = base;
+      if (s.engine->Admit(sender, sequence) == ps::Engine::Admission::kStage) {
+        s.staged[{sender, sequence}] = {base, now_};
+      }
+      arriving_ = PushKey{sender, sequence};
       ps::Actions actions;
       s.engine->Push({sender, sequence, base.version, 1, Time()}, actions);
       Carry(shard, actions);
+      arriving_.reset();
     });
   }
 
@@ -588,6 +640,11 @@ class Cluster {
     return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.done; });
   }
 
+  // What was accepted is applied once nobody is left.
+  bool AllApplied() const {
+    return std::all_of(shards_.begin(), shards_.end(), [](const Shard& s) { return s.accepted.empty(); });
+  }
+
   // --- Faults ----------------------------------------------------------------------------------------------------
 
   void ScheduleFaults() {
@@ -629,6 +686,25 @@ class Cluster {
     }
   }
 
+  // What a worker had an answer to is known to the shard that it says Hello to, or was reported as lost.
+  void CheckTold(uint32_t w, uint32_t shard) {
+    const Worker& worker = workers_[w];
+    for (const auto& [where, fate] : worker.answers) {
+      const PushKey key{{*worker.id, worker.incarnation}, Sequence(where.second)};
+      if (where.first != shard || shards_[shard].fates.contains(key)) continue;
+      Violation(absl::StrCat("shard ", shard, " was restored without ", Show(key), " and has not said so"));
+    }
+  }
+
+  // Who is waited for is there, and has not given what it takes.
+  void CheckCulprit(const Shard& shard, uint32_t index, const ps::WaitingAction& waiting) {
+    if (!shard.engine->clock(waiting.culprit)) Violation(absl::StrCat("shard ", index, " waits for a stranger"));
+    for (const auto& [key, staged] : shard.staged) {
+      if (key.sender.worker != waiting.culprit || staged.base.version != shard.engine->version()) continue;
+      Violation(absl::StrCat("shard ", index, " waits for a worker whose push is there: ", Show(key)));
+    }
+  }
+
   // Invariant 1: what a worker was told is applied is in the state once, or a restore has lost it and said so.
   void CheckAcknowledged() {
     for (const Worker& worker : workers_) {
@@ -665,11 +741,12 @@ class Cluster {
   }
 
   const Options options_;
+  const ps::EngineConfig config_;
   std::mt19937_64 random_;
   Outcome outcome_;
   Ticks now_ = 0;
   uint64_t order_ = 0;
-  std::priority_queue<Event> queue_;
+  std::vector<Event> queue_;  // a heap, the next one first
   scheduler::Membership membership_;
   std::vector<Shard> shards_;
   std::vector<Worker> workers_;
@@ -679,6 +756,7 @@ class Cluster {
   std::map<std::tuple<uint32_t, Sender, PullId>, Clock64> pulls_;
   std::map<Sender, Clock64> first_clocks_;
   std::set<Sender> fenced_;
+  std::optional<PushKey> arriving_;
 };
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <random>
 #include <set>
 #include <string>
@@ -28,6 +27,9 @@ struct Options {
   uint32_t workers = 3;
   ps::Mode mode = ps::Mode::kSsp;
   uint64_t staleness_max = 2;
+  uint64_t softsync_n = 1;
+  double quorum = 0.75;
+  absl::Duration quorum_deadline;
   // Each worker goes on until its clock has come so far.
   uint64_t clock_target = 10;
   // Faults happen up to this time; afterwards everything must come to its end.
@@ -46,6 +48,9 @@ struct Outcome {
   // How much of what is interesting happened, summed by the test to show that histories are rich.
   uint64_t applied = 0;
   uint64_t discarded = 0;
+  uint64_t late = 0;         // of those discarded
+  uint64_t overdue = 0;      // steps of a quorum that was not reached in time
+  uint64_t of_the_gone = 0;  // pushes applied that were accepted from a worker that left
   uint64_t repeated_answers = 0;
   uint64_t restores = 0;
   uint64_t lost = 0;
