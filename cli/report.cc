@@ -49,6 +49,29 @@ constexpr Result kResults[] = {
     {"logs", "what each process said"},
 };
 
+// A setting that makes another kind of run, and that the other settings allow.
+std::string NextConsistency(const job::Consistency& consistency) {
+  const uint32_t staleness_max = consistency.staleness_max();
+  if (consistency.staleness_lr() != job::Consistency::NONE) return "staleness_lr=none  # stale gradients count in full";
+  switch (consistency.mode()) {
+    case job::Consistency::ASYNC:
+      break;
+    case job::Consistency::SSP:
+      // The other modes refuse a bound that was set.
+      if (staleness_max == job::Consistency::default_instance().staleness_max()) break;
+      return absl::StrCat("staleness_max=", 2 * staleness_max + 1, "  # a looser bound");
+    case job::Consistency::BSP:
+      return "mode=async  # nobody waits";
+    case job::Consistency::SOFTSYNC:
+      return absl::StrCat("softsync_n=", std::min<uint32_t>(65536, 2 * consistency.softsync_n()),
+                          "  # twice as many steps of half as many pushes");
+    case job::Consistency::QUORUM:
+      return consistency.quorum() < 1 ? "quorum=1  # everybody waits for everybody"
+                                      : "quorum=0.75  # nobody waits for the slowest";
+  }
+  return "mode=bsp  # everybody waits for everybody";
+}
+
 }  // namespace
 
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
@@ -88,15 +111,7 @@ std::string RenderResults(const std::filesystem::path& folder) {
 std::string RenderNext(const job::Job& job, const std::string& train, const std::filesystem::path& folder) {
   const std::string change = absl::StrCat("  ", train, " --set ");
   std::string out = "Try next\n";
-  const uint32_t staleness_max = job.consistency().staleness_max();
-  if (job.consistency().mode() == job::Consistency::BSP) {
-    absl::StrAppend(&out, change, "consistency.mode=async  # nobody waits\n");
-  } else if (staleness_max != job::Consistency::default_instance().staleness_max()) {
-    // The other modes refuse a bound that was set.
-    absl::StrAppend(&out, change, "consistency.staleness_max=", 2 * staleness_max + 1, "  # a looser bound\n");
-  } else {
-    absl::StrAppend(&out, change, "consistency.mode=bsp  # everybody waits for everybody\n");
-  }
+  absl::StrAppend(&out, change, "consistency.", NextConsistency(job.consistency()), "\n");
   if (job.model().kind() == job::Model::MLP && job.model().hidden_size() < 2) {
     absl::StrAppend(&out, change, "'model.hidden=[256,128]'  # a deeper model\n");
   }

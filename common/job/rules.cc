@@ -25,6 +25,8 @@ bool Differs(const Message& section, const FieldDescriptor& field) {
       return reflection.GetBool(section, &field) != field.default_value_bool();
     case FieldDescriptor::CPPTYPE_UINT32:
       return reflection.GetUInt32(section, &field) != field.default_value_uint32();
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return reflection.GetEnum(section, &field) != field.default_value_enum();
     default:
       return reflection.GetDouble(section, &field) != field.default_value_double();
   }
@@ -38,6 +40,8 @@ std::string DefaultText(const FieldDescriptor& field) {
       return field.default_value_bool() ? "true" : "false";
     case FieldDescriptor::CPPTYPE_UINT32:
       return absl::StrCat(field.default_value_uint32());
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumName(*field.default_value_enum());
     default:
       return NumberText(field.default_value_double());
   }
@@ -78,9 +82,22 @@ class Rules {
   }
 
   void Consistency(const job::Consistency& consistency) {
-    if (consistency.mode() == job::Consistency::SSP) return;
-    NeedsOther(consistency, "consistency.staleness_max", "consistency.mode: ssp",
-               EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(consistency.mode())));
+    const auto mode = consistency.mode();
+    const std::string name = EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode));
+    if (mode != job::Consistency::SSP) {
+      NeedsOther(consistency, "consistency.staleness_max", "consistency.mode: ssp", name);
+    }
+    if (mode != job::Consistency::SOFTSYNC) {
+      NeedsOther(consistency, "consistency.softsync_n", "consistency.mode: softsync", name);
+    }
+    if (mode != job::Consistency::QUORUM) {
+      NeedsOther(consistency, "consistency.quorum", "consistency.mode: quorum", name);
+      NeedsOther(consistency, "consistency.quorum_deadline_ms", "consistency.mode: quorum", name);
+    }
+    // Nothing is stale there that is applied.
+    if (mode == job::Consistency::BSP || mode == job::Consistency::QUORUM) {
+      NeedsOther(consistency, "consistency.staleness_lr", "consistency.mode: async, ssp or softsync", name);
+    }
   }
 
   void Worker(const job::Worker& worker, const job::Training& training) {

@@ -208,6 +208,18 @@ TEST(Report, NextStepsChangeOneThing) {
               HasSubstr("  bin/slackline train j.yaml --set consistency.mode=bsp  # "));
   job.mutable_consistency()->set_mode(job::Consistency::BSP);
   EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.mode=async"));
+  job.mutable_consistency()->set_mode(job::Consistency::SOFTSYNC);
+  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.softsync_n=2"));
+  job.mutable_consistency()->set_mode(job::Consistency::QUORUM);
+  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.quorum=1"));
+}
+
+TEST(Report, NextStepIsOneThatTheOtherSettingsAllow) {
+  job::Job job;
+  job.mutable_consistency()->set_staleness_max(2);
+  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_max=5"));
+  job.mutable_consistency()->set_staleness_lr(job::Consistency::INVERSE);
+  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=none"));
 }
 
 }  // namespace

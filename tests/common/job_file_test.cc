@@ -88,7 +88,7 @@ const Refusal kRefusals[] = {
     {"YesForTrue", "model: {kind: cnn, batch_norm: yes}\n",
      "j.yaml:1: model.batch_norm: found 'yes'; allowed is true or false"},
     {"UpperCaseEnum", "consistency: {mode: SSP}\n",
-     "j.yaml:1: consistency.mode: found 'SSP'; allowed is one of async, ssp, bsp"},
+     "j.yaml:1: consistency.mode: found 'SSP'; allowed is one of async, ssp, bsp, softsync, quorum"},
     {"NumberForList", "model: {hidden: 64}\n",
      "j.yaml:1: model.hidden: found '64'; allowed is a list in [ ], each a whole number from 1 to 1000000"},
     {"ListForNumber", "seed: [1]\n", "j.yaml:1: seed: found a list; allowed is a whole number, at least 0"},
@@ -105,7 +105,8 @@ const Refusal kRefusals[] = {
      "j.yaml:2: found the unknown key 'training.lr'; did you mean 'optimizer.lr'? Allowed are epochs, batch_size, "
      "evaluation_batch_size, evaluate_every_epochs"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
-     "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max"},
+     "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
+     "quorum_deadline_ms, weighting, staleness_lr"},
     {"RepeatedKey", "seed: 1\nname: x\nseed: 1\n", "j.yaml:3: seed: found a second time; the first is in line 1"},
     {"ListAsKey", "[a]: 1\n", "j.yaml:1: found a list as a key; allowed are names"},
     {"AllMistakesAtOnce", "seed: x\n\nname: a b\n",
@@ -128,6 +129,25 @@ const Refusal kRefusals[] = {
      "j.yaml:3: consistency.staleness_max: found a value together with bsp; allowed is only with consistency.mode: "
      "ssp "
      "(add --set consistency.staleness_max=4 to take the default back)"},
+    {"SoftsyncGroupsWithSsp", "consistency:\n  softsync_n: 2\n",
+     "j.yaml:2: consistency.softsync_n: found a value together with ssp; allowed is only with consistency.mode: "
+     "softsync "
+     "(add --set consistency.softsync_n=1 to take the default back)"},
+    {"QuorumWithSoftsync", "consistency: {mode: softsync, quorum: 1, quorum_deadline_ms: 5}\n",
+     "j.yaml:1: consistency.quorum: found a value together with softsync; allowed is only with consistency.mode: "
+     "quorum "
+     "(add --set consistency.quorum=0.75 to take the default back)\n"
+     "j.yaml:1: consistency.quorum_deadline_ms: found a value together with softsync; allowed is only with "
+     "consistency.mode: quorum (add --set consistency.quorum_deadline_ms=0 to take the default back)"},
+    {"QuorumOfFewerThanHalf", "consistency: {mode: quorum, quorum: 0.49}\n",
+     "j.yaml:1: consistency.quorum: found '0.49'; allowed is a number from 0.5 to 1"},
+    {"StalenessLrWithBsp", "consistency:\n  mode: bsp\n  staleness_lr: inverse\n",
+     "j.yaml:3: consistency.staleness_lr: found a value together with bsp; allowed is only with consistency.mode: "
+     "async, "
+     "ssp or softsync (add --set consistency.staleness_lr=none to take the default back)"},
+    {"StalenessLrWithQuorum", "consistency: {mode: quorum, staleness_lr: inverse}\n",
+     "j.yaml:1: consistency.staleness_lr: found a value together with quorum; allowed is only with consistency.mode: "
+     "async, ssp or softsync (add --set consistency.staleness_lr=none to take the default back)"},
     {"OneFilter", "model:\n  kind: cnn\n  filters: [32]\n",
      "j.yaml:3: model.filters: found 1 item; allowed is exactly two, one for each convolution"},
     {"FiltersWithMlp", "model:\n  filters: [32, 64]\n",
@@ -298,7 +318,9 @@ TEST(JobFile, WhatCannotBeReadIsNotFound) {
 TEST(JobFile, ResolvedYamlReadsBackEqual) {
   for (const char* text : {"", kFull, "optimizer: {kind: adamw, lr: 0.0003, epsilon: 1e-12}",
                            "wire: {encoding: topk:0.01, groups: [{match: \"*.bias\"}, {match: a, encoding: bf16}]}",
-                           "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}"}) {
+                           "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}",
+                           "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
+                           "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform}"}) {
     const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
     ASSERT_TRUE(job.ok()) << job.status();
     const absl::StatusOr<job::Job> back = ParseJob(ToYaml(*job), "resolved.yaml");
