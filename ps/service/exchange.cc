@@ -1,5 +1,6 @@
 #include "ps/service/exchange.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -22,6 +23,15 @@ std::chrono::system_clock::time_point After(absl::Duration wait) {
   return std::chrono::system_clock::now() + absl::ToChronoMicroseconds(wait);
 }
 
+// A quorum's deadline is kept to a quarter of itself. Nothing else is in more of a hurry than heartbeats are.
+int TicksPerHeartbeat(const ExchangeOptions& options) {
+  constexpr absl::Duration kShortest = absl::Milliseconds(5);
+  const absl::Duration deadline = absl::Milliseconds(options.job.consistency().quorum_deadline_ms());
+  if (deadline == absl::ZeroDuration()) return 1;
+  return std::max(1,
+                  static_cast<int>(absl::FDivDuration(options.timeouts.heartbeat, std::max(deadline / 4, kShortest))));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Exchange>> Exchange::Start(ExchangeOptions options, Metrics& metrics,
@@ -33,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Exchange>> Exchange::Start(ExchangeOptions option
 
 Exchange::Exchange(ExchangeOptions options, Metrics& metrics, const TimeSource& time)
     : options_(std::move(options)),
+      ticks_per_heartbeat_(TicksPerHeartbeat(options_)),
       metrics_(metrics),
       time_(time),
       table_(options_.job, options_.timeouts, metrics_, time_, [flag = unpinned_] { flag->store(true); }) {}
@@ -57,7 +68,7 @@ absl::Status Exchange::Listen() {
   }
   if (local_port_ == 0) local_.Clear();
   AwaitStream();
-  tick_.Set(queue_.get(), After(options_.timeouts.heartbeat), static_cast<Event*>(&tick_event_));
+  SetTick();
   thread_ = std::thread([this] { Run(); });
   if (local_.host().empty() || options_.job.wire().same_host() != job::Wire::SHARED_MEMORY) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<MemoryDesk>> desk = MemoryDesk::Open(*mailbox_, table_, options_.timeouts.notice());
@@ -134,15 +145,26 @@ void Exchange::Run() {
 
 void Exchange::OnTick() {
   if (draining_) return;
+  if (!stopping_) table_.Tick();
+  if (++ticks_ >= ticks_per_heartbeat_) {
+    ticks_ = 0;
+    OnHeartbeat();
+  }
+  SetTick();
+}
+
+void Exchange::OnHeartbeat() {
   if (!stopping_) {
-    table_.Tick();
     EndSilentStreams();
   } else if (time_.Now() >= cut_at_) {
     rpc::CutConnectionsFrom({static_cast<uint16_t>(port_), local_.socket()});
   }
   for (Stream* stream : streams_) stream->Tick();
   metrics_.streams.Set(static_cast<double>(streams_.size()));
-  tick_.Set(queue_.get(), After(options_.timeouts.heartbeat), static_cast<Event*>(&tick_event_));
+}
+
+void Exchange::SetTick() {
+  tick_.Set(queue_.get(), After(options_.timeouts.heartbeat / ticks_per_heartbeat_), static_cast<Event*>(&tick_event_));
 }
 
 void Exchange::Stop(const std::string& reason) {

@@ -77,6 +77,8 @@ class Exchange : private StreamOwner {
 
   void Run();
   void OnTick();
+  void OnHeartbeat();
+  void SetTick();
   void OnMail() { mailbox_->Deliver(); }
   void AwaitStream();
   void EndSilentStreams();
@@ -84,6 +86,7 @@ class Exchange : private StreamOwner {
   void Stop(const std::string& reason);
 
   const ExchangeOptions options_;
+  const int ticks_per_heartbeat_;
   ServiceMetrics metrics_;
   const TimeSource& time_;
   // Set when a version is let go, on any thread; shared with views that gRPC may hold longest.
@@ -105,6 +108,7 @@ class Exchange : private StreamOwner {
   ShardTable table_;
   std::set<Stream*> streams_;  // accepted; owned
   grpc::Alarm tick_;
+  int ticks_ = 0;          // since the last heartbeat
   bool awaiting_ = false;  // a stream that nobody has opened yet
   bool stopping_ = false;
   absl::Time cut_at_ = absl::InfiniteFuture();  // when stopping

@@ -22,8 +22,38 @@ Mode ToMode(job::Consistency::Mode mode) {
       return Mode::kSsp;
     case job::Consistency::BSP:
       return Mode::kBsp;
+    case job::Consistency::SOFTSYNC:
+      return Mode::kSoftsync;
+    case job::Consistency::QUORUM:
+      return Mode::kQuorum;
   }
   return Mode::kSsp;
+}
+
+void SetConsistency(const job::Consistency& job, EngineConfig& engine) {
+  engine.mode = ToMode(job.mode());
+  engine.staleness_max = job.staleness_max();
+  engine.softsync_n = job.softsync_n();
+  engine.quorum = job.quorum();
+  engine.quorum_deadline = absl::Milliseconds(job.quorum_deadline_ms());
+  if (job.weighting() == job::Consistency::UNIFORM) engine.weighting = Weighting::kUniform;
+  if (job.staleness_lr() == job::Consistency::INVERSE) engine.staleness_lr = StalenessLr::kInverse;
+}
+
+// How many pushes a shard may have to hold at once, or it would stop for good.
+uint64_t PushesHeld(const job::Job& job) {
+  const uint64_t workers = job.cluster().workers();
+  switch (job.consistency().mode()) {
+    case job::Consistency::ASYNC:
+    case job::Consistency::SSP:
+      return 1;
+    case job::Consistency::BSP:
+    case job::Consistency::QUORUM:
+      return workers;
+    case job::Consistency::SOFTSYNC:
+      return std::max<uint64_t>(1, workers / job.consistency().softsync_n());
+  }
+  return 1;
 }
 
 uint64_t Bytes(const wire::ShardSpec& spec) { return (spec.end() - spec.begin()) * sizeof(float); }
@@ -36,7 +66,10 @@ uint64_t BytesOfAll(const wire::InstallShardsRequest& request) {
 
 uint64_t StagingBytesMax(const job::Job& job, const wire::InstallShardsRequest& request) {
   if (job.limits().staging_bytes_max() > 0) return job.limits().staging_bytes_max();
-  return BytesOfAll(request) * (uint64_t{job.wire().window()} * job.cluster().workers() + 1);
+  // In softsync what is held was answered: its worker may be sending as much as the window allows again.
+  const bool softsync = job.consistency().mode() == job::Consistency::SOFTSYNC;
+  return BytesOfAll(request) *
+         (uint64_t{job.wire().window()} * job.cluster().workers() + (softsync ? PushesHeld(job) : 1));
 }
 
 // A segment takes a descriptor for good; these are for connections, files, and what workers share.
@@ -102,9 +135,7 @@ absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request)
       return absl::InvalidArgumentError(absl::StrCat("shard ", spec.shard(), " is there twice"));
     }
   }
-  // bsp holds the pushes of all workers until the slowest one's is there: less room would stop it for good.
-  const bool bsp = job_.consistency().mode() == job::Consistency::BSP;
-  const uint64_t needed = BytesOfAll(request) * (bsp ? job_.cluster().workers() : 1);
+  const uint64_t needed = BytesOfAll(request) * PushesHeld(job_);
   if (StagingBytesMax(job_, request) < needed) {
     return absl::InvalidArgumentError(absl::StrCat("limits.staging_bytes_max is ", StagingBytesMax(job_, request),
                                                    "; these shards need at least ", needed));
@@ -119,10 +150,10 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   config.extent.end = spec.end();
   config.extent.trained = std::clamp(request.trained_elements(), spec.begin(), spec.end()) - spec.begin();
   config.optimizer = MakeOptimizerConfig(job_, request.samples_per_epoch());
-  config.engine.mode = ToMode(job_.consistency().mode());
-  config.engine.staleness_max = job_.consistency().staleness_max();
+  SetConsistency(job_.consistency(), config.engine);
   config.engine.samples_nominal = job_.training().batch_size();
   config.engine.notice_every = timeouts_.notice();
+  config.engine.standstill_after = timeouts_.worker_dead();
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);
   config.chunk_bytes_max = job_.wire().chunk_bytes();
   config.pinned_versions_max = job_.limits().pinned_versions_max();

@@ -32,7 +32,8 @@ ServiceMetrics::ServiceMetrics(Metrics& metrics)
       held_pushes(metrics.gauge("slackline_ps_held_pushes", "Sub-pushes held for their step, over all shards")),
       live_workers(metrics.gauge("slackline_ps_live_workers", "Workers in the installed set")),
       streams(metrics.gauge("slackline_ps_streams", "Open streams")),
-      resident_bytes(metrics.gauge("slackline_ps_resident_bytes", "Resident memory of the process")) {
+      resident_bytes(metrics.gauge("slackline_ps_resident_bytes", "Resident memory of the process")),
+      metrics_(metrics) {
   for (const absl::StatusCode code : kRefusalCodes) {
     refused_[code] = &metrics.counter("slackline_ps_pushes_refused_total", "Frames and pushes refused",
                                       {{"code", absl::StatusCodeToString(code)}});
@@ -41,6 +42,15 @@ ServiceMetrics::ServiceMetrics(Metrics& metrics)
 
 void ServiceMetrics::Refused(absl::StatusCode code) {
   if (auto counter = refused_.find(code); counter != refused_.end()) counter->second->Add();
+}
+
+void ServiceMetrics::Late(const std::string& worker) {
+  absl::MutexLock lock(&mutex_);
+  if (named_.size() < kNamedWorkersMax) named_.insert(worker);
+  metrics_
+      .counter("slackline_ps_pushes_late_total", "Sub-pushes discarded because their step was closed, by worker",
+               {{"worker", named_.contains(worker) ? worker : kOtherWorkers}})
+      .Add();
 }
 
 uint64_t ResidentBytes() {

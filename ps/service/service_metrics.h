@@ -3,8 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
+#include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "common/metrics.h"
 
 namespace slackline::ps {
@@ -15,7 +19,13 @@ class ServiceMetrics {
  public:
   explicit ServiceMetrics(Metrics& metrics);
 
+  // Workers beyond this number are counted together, as kOtherWorkers: names come from outside and may be many.
+  static constexpr size_t kNamedWorkersMax = 64;
+  static constexpr char kOtherWorkers[] = "(others)";
+
   void Refused(absl::StatusCode code);
+  // A sub-push of this worker was discarded because its step was closed.
+  void Late(const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Counter& pushes_applied;
   Counter& pushes_discarded;
@@ -35,6 +45,9 @@ class ServiceMetrics {
   Gauge& resident_bytes;
 
  private:
+  Metrics& metrics_;
+  absl::Mutex mutex_;
+  std::set<std::string> named_ ABSL_GUARDED_BY(mutex_);  // have a series of their own
   std::map<absl::StatusCode, Counter*> refused_;
 };
 

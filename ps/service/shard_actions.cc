@@ -23,6 +23,26 @@ wire::DiscardReason ToWire(DiscardReason reason) {
   return wire::DISCARD_NONE;
 }
 
+std::string Culprit(const WaitingAction& waiting) {
+  return absl::StrCat("worker ", waiting.culprit.value(), " (", waiting.culprit_name, "), which is at clock ",
+                      waiting.culprit_clock.value(), ", since ", Readable(waiting.waited));
+}
+
+std::string WhoIsAwaited(const WaitingAction& waiting, const EngineConfig& config) {
+  if (!waiting.step) {
+    return absl::StrCat("waits for ", Culprit(waiting),
+                        "; it goes on when that worker pushes, or when the scheduler declares it dead");
+  }
+  const WaitingAction::OpenStep& step = *waiting.step;
+  std::string text = absl::StrCat("has ", step.held, " of the ", step.needed, " pushes of its next step and waits for ",
+                                  step.missing > 1 ? absl::StrCat("one of ", step.missing, " workers, such as ") : "",
+                                  Culprit(waiting), "; it goes on when enough of them push or are declared dead");
+  if (config.quorum_deadline > absl::ZeroDuration()) {
+    absl::StrAppend(&text, ", or ", Readable(config.quorum_deadline), " after the first push of the step");
+  }
+  return text;
+}
+
 }  // namespace
 
 void ShardHost::Execute(const Actions& actions) {
@@ -42,7 +62,15 @@ void ShardHost::Execute(const ApplyAction& apply) {
   state_.Apply(contributions, {apply.lr_scale, apply.average_rate, apply.samples});
   metrics_.apply_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
   version_ = apply.version;
-  for (const ApplyAction::Part& part : apply.parts) held_.erase(part.push);
+  for (const ApplyAction::Part& part : apply.parts) {
+    metrics_.staleness.Observe(static_cast<double>(part.staleness));
+    held_.erase(part.push);
+  }
+}
+
+void ShardHost::Keep(const PushRef& push) {
+  const auto held = held_.find(push);
+  if (held != held_.end() && held->second.shared_memory) held->second.staged.Own();
 }
 
 void ShardHost::Execute(const DropAction& drop) { held_.erase(drop.push); }
@@ -52,7 +80,8 @@ void ShardHost::Execute(const AnswerAction& action) {
   const bool applied = answer.outcome == Outcome::kApplied;
   if (!action.repeated) {
     (applied ? metrics_.pushes_applied : metrics_.pushes_discarded).Add();
-    if (applied) metrics_.staleness.Observe(static_cast<double>(answer.staleness));
+    if (answer.reason == DiscardReason::kLate) metrics_.Late(std::string(engine_.name(action.sender.worker)));
+    Keep({action.sender, answer.sequence});
   }
   Peer* const peer = Find(action.sender);
   if (peer == nullptr) return;  // it repeats the push when it is back
@@ -92,10 +121,7 @@ void ShardHost::Execute(const WaitingAction& waiting) {
   out.set_culprit(waiting.culprit.value());
   out.set_culprit_clock(waiting.culprit_clock.value());
   out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(waiting.waited)));
-  out.set_message(absl::StrCat("shard ", config_.shard.value(), " waits for worker ", waiting.culprit.value(), " (",
-                               waiting.culprit_name, "), which is at clock ", waiting.culprit_clock.value(), ", since ",
-                               Readable(waiting.waited),
-                               "; it goes on when that worker pushes, or when the scheduler declares it dead"));
+  out.set_message(absl::StrCat("shard ", config_.shard.value(), " ", WhoIsAwaited(waiting, config_.engine)));
   peer->Send(item);
 }
 

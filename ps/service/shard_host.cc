@@ -173,9 +173,9 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
     return absl::ResourceExhaustedError(absl::StrCat("push ", sequence.value(), ": pushes from ", clock.value() + 1,
                                                      " on are unanswered, the window allows ", caller.window));
   }
-  // What lies in the worker's segment takes none of this process's memory.
-  absl::StatusOr<StagingBudget::Reservation> room =
-      budget_.Reserve(chunk.has_segment_offset() ? 0 : config_.extent.size() * sizeof(float));
+  // What lies in the worker's segment takes none of this process's memory, if it need not be kept beyond the answer.
+  const bool lent = chunk.has_segment_offset() && config_.engine.mode != Mode::kSoftsync;
+  absl::StatusOr<StagingBudget::Reservation> room = budget_.Reserve(lent ? 0 : config_.extent.size() * sizeof(float));
   if (!room.ok()) return room.status();
   return Arriving{sequence, false, Fate::kStage, StagedPush(*std::move(room))};
 }
@@ -189,7 +189,8 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
     return Refuse(*caller.peer, chunk, absl::UnavailableError("the shard has changed under this push; repeat it"));
   }
   if (stage) {
-    held_[{caller.sender, arriving.sequence}] = Held{std::move(arriving.staged), commit.gradient_norm()};
+    held_[{caller.sender, arriving.sequence}] =
+        Held{std::move(arriving.staged), commit.gradient_norm(), arriving.shared_memory};
   }
   Actions actions;
   engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples(), time_.Now()}, actions);

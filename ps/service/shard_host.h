@@ -93,6 +93,7 @@ class ShardHost {
   struct Held {
     StagedPush staged;
     double gradient_norm = 0;
+    bool shared_memory = false;  // as it came
   };
   // A pull that was asked for and not yet handed to the peer.
   struct Asked {
@@ -144,6 +145,8 @@ class ShardHost {
   void Execute(const RefuseAction& refuse);
   void Execute(const WaitingAction& waiting);
   void Execute(const LostAction& lost);
+  // What is answered before it is applied must not lie where its worker writes the next gradient.
+  void Keep(const PushRef& push);
 
   // Hands the weights to the peer, or keeps the pull until that is possible.
   void Serve(const Asked& asked);

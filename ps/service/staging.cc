@@ -9,10 +9,10 @@
 namespace slackline::ps {
 namespace {
 
-rpc::Payload Copied(const rpc::Payload& payload) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(payload.size());
-  ByteReader(payload.segments()).Read(bytes->data(), bytes->size());
-  return rpc::Payload(*bytes, bytes);
+rpc::Payload Copied(const ByteSegments& segments) {
+  const std::shared_ptr<std::byte[]> bytes(new std::byte[segments.size()]);
+  ByteReader(segments).Read(bytes.get(), segments.size());
+  return rpc::Payload({bytes.get(), segments.size()}, bytes);
 }
 
 // Whether two chunks side by side are the encoding of both: every element stands for itself.
@@ -37,10 +37,19 @@ absl::Status StagedPush::Add(const Chunk& chunk, const Limits& limits, rpc::Payl
   if (!chunk.last && chunk.elements < kChunkElementsMin) ++small_chunks_;
   received_ += chunk.elements;
   if (chunk.elements == 0) return absl::OkStatus();
-  if (payload.size() < kHeldBytesMin) payload = Copied(payload);
+  if (payload.size() < kHeldBytesMin) payload = Copied(payload.segments());
   Append(chunk, payload.segments());
   chunks_.push_back(std::move(payload));
   return absl::OkStatus();
+}
+
+void StagedPush::Own() {
+  std::vector<rpc::Payload> copies;
+  for (EncodedPiece& piece : pieces_) {
+    copies.push_back(Copied(piece.bytes));
+    piece.bytes = copies.back().segments();
+  }
+  chunks_ = std::move(copies);
 }
 
 absl::Status StagedPush::CheckPlace(const Chunk& chunk, const Limits& limits) const {

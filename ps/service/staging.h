@@ -55,7 +55,7 @@ class StagingBudget {
 // The bytes of one sub-push, where they arrived, in order and without gaps. Each chunk has its own encoding.
 //
 // Thread-safety: none.
-// Copies:        wire -> here: 0, but for payloads of less than kHeldBytesMin: 1.
+// Copies:        wire -> here: 0, but for payloads of less than kHeldBytesMin, and by Own(): 1.
 class StagedPush {
  public:
   struct Limits {
@@ -84,6 +84,9 @@ class StagedPush {
   //   kInvalidArgument  out of order, too long, too many short ones, another length than its elements have in its
   //                     encoding, or values that codec::Checker refuses; nothing was appended
   absl::Status Add(const Chunk& chunk, const Limits& limits, rpc::Payload payload);
+
+  // Copies the bytes, which others may change from now on.
+  void Own();
 
   // Neighbours of one encoding are one piece where that means the same.
   const std::vector<EncodedPiece>& pieces() const { return pieces_; }

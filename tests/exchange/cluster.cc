@@ -4,6 +4,7 @@
 #include <numeric>
 #include <thread>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
@@ -56,9 +57,7 @@ std::optional<Path> ToPath(const std::string& name) {
   return std::nullopt;
 }
 
-std::string Name(job::Consistency::Mode mode) {
-  return mode == job::Consistency::ASYNC ? "async" : mode == job::Consistency::SSP ? "ssp" : "bsp";
-}
+std::string Name(job::Consistency::Mode mode) { return absl::AsciiStrToLower(job::Consistency::Mode_Name(mode)); }
 
 std::string Words(Path path) {
   return path == Path::kTcp ? "over TCP" : path == Path::kUnix ? "over a Unix socket" : "over shared memory";
@@ -97,6 +96,7 @@ worker::ShardMap MapOf(const worker::ServerInfo& server, uint64_t elements, uint
 }
 
 Cluster::Cluster(const ClusterShape& shape) : shape_(shape), timeouts_(kTimeouts) {
+  timeouts_.heartbeat = shape.heartbeat.value_or(kTimeouts.heartbeat);
   map_.generation = kGeneration;
   for (uint32_t index = 0; index < shape.servers; ++index) {
     auto& server = *servers_.emplace_back(std::make_unique<Server>());

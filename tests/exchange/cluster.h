@@ -43,6 +43,8 @@ struct ClusterShape {
   uint32_t window = 1;
   job::Consistency::Mode mode = job::Consistency::ASYNC;
   Path path = Path::kSharedMemory;
+  // Else one that suits tests.
+  std::optional<absl::Duration> heartbeat = std::nullopt;
   // For whatever else the job file says.
   std::function<void(job::Job&)> change = nullptr;
 };

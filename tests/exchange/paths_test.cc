@@ -92,8 +92,9 @@ TEST_P(PathTest, GradientsOfTwoWorkersAddUp) {
   }
   constexpr int kSteps = 8;
   std::vector<std::vector<std::vector<float>>> gradients(2);
-  // bsp takes one step with the mean of both.
-  const float factor = Cluster::kLearningRate / (shape_.mode == job::Consistency::BSP ? 2 : 1);
+  // bsp takes one step with the mean of both, softsync with that of any two.
+  const bool mean = shape_.mode == job::Consistency::BSP || shape_.mode == job::Consistency::SOFTSYNC;
+  const float factor = Cluster::kLearningRate / (mean ? 2 : 1);
   for (auto& mine : gradients) {
     for (int step = 0; step < kSteps; ++step) mine.push_back(RandomValues(expected.size(), random_));
     for (const std::vector<float>& gradient : mine) StepPlainly(gradient, factor, expected);
@@ -123,7 +124,7 @@ std::string NameCase(const testing::TestParamInfo<PathTest::ParamType>& info) {
 INSTANTIATE_TEST_SUITE_P(AllPaths, PathTest,
                          testing::Combine(testing::ValuesIn(kPaths), testing::Values(1, 2, 4), testing::Values(1, 2),
                                           testing::Values(job::Consistency::ASYNC, job::Consistency::SSP,
-                                                          job::Consistency::BSP)),
+                                                          job::Consistency::BSP, job::Consistency::SOFTSYNC)),
                          NameCase);
 
 // --- Paths that are not there -----------------------------------------------------------------------------------

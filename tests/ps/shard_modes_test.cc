@@ -1,0 +1,205 @@
+// One shard in the modes that make steps of some workers' pushes: what it keeps, says and counts.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/service/shard_host.h"
+#include "tests/ps/service_fixture.h"
+
+namespace slackline::ps {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kElements = 2000;  // too long to be copied as it comes
+constexpr uint64_t kBytes = kElements * sizeof(float);
+
+class ShardModesTest : public testing::Test {
+ protected:
+  struct Person {
+    RecordingPeer peer;
+    Caller caller;
+    Sequence last;
+  };
+
+  // Members alice, bob and carol; weights 10.
+  void Start(const EngineConfig& engine) {
+    ShardConfig config;
+    config.shard = ShardId(3);
+    config.extent = {.begin = 0, .end = kElements, .trained = kElements};
+    config.optimizer.lr = 1;
+    config.engine = engine;
+    host_ = std::make_unique<ShardHost>(config, budget_, service_metrics_, time_);
+    uint32_t number = 0;
+    for (Person* person : {&alice_, &bob_, &carol_}) {
+      ++number;
+      person->caller = {&person->peer, {WorkerId(number), Incarnation(number)}, false, 1};
+    }
+    SetMembers({{alice_.caller.sender, "alice"}, {bob_.caller.sender, "bob"}, {carol_.caller.sender, "carol"}});
+    for (Person* person : {&alice_, &bob_, &carol_}) {
+      ASSERT_TRUE(host_->Hello(person->caller, {person->caller.sender, Clock64(), Sequence()}).ok());
+    }
+    wire::PushChunk seed = Chunk(0, 0);
+    seed.set_seed(true);
+    host_->Push(alice_.caller, seed, AsPayload(Floats(kElements, 10)));
+    alice_.peer.Take();
+  }
+  static EngineConfig Softsync() {
+    EngineConfig config;
+    config.mode = Mode::kSoftsync;
+    return config;
+  }
+  static EngineConfig Quorum(double quorum, absl::Duration deadline = absl::ZeroDuration()) {
+    EngineConfig config;
+    config.mode = Mode::kQuorum;
+    config.quorum = quorum;
+    config.quorum_deadline = deadline;
+    return config;
+  }
+
+  void SetMembers(const std::vector<MemberEntry>& members) {
+    ASSERT_TRUE(host_->SetMembers(Epoch(++epoch_), members).ok());
+  }
+
+  static wire::PushChunk Chunk(uint64_t sequence, uint64_t base) {
+    wire::PushChunk chunk;
+    chunk.set_shard(3);
+    chunk.set_sequence(sequence);
+    chunk.set_elements(kElements);
+    chunk.mutable_commit()->mutable_base()->set_lineage(1);
+    chunk.mutable_commit()->mutable_base()->set_number(base);
+    chunk.mutable_commit()->set_samples(1);
+    return chunk;
+  }
+  // The person's next push, computed from version `base`.
+  void Push(Person& person, float value, uint64_t base = 0) {
+    person.last = person.last.Next();
+    host_->Push(person.caller, Chunk(person.last.value(), base), AsPayload(Floats(kElements, value)));
+  }
+
+  float Weight() {
+    RecordingPeer reader;
+    host_->Pull({&reader, {}, true, 1}, {{}, PullId(1), Clock64()}, std::nullopt);
+    return reader.replies.back().weights->view().chunk(0)[0];
+  }
+  double Late(const std::string& name) {
+    return metrics_.counter("slackline_ps_pushes_late_total", "", {{"worker", name}}).value();
+  }
+
+  Metrics metrics_;
+  ServiceMetrics service_metrics_{metrics_};
+  ManualTime time_;
+  StagingBudget budget_{4 * kBytes};
+  Person alice_, bob_, carol_;
+  uint64_t epoch_ = 0;
+  std::unique_ptr<ShardHost> host_;
+};
+
+TEST_F(ShardModesTest, SoftsyncAnswersAtOnceAndKeepsTheBytesForTheStep) {
+  Start(Softsync());
+  Push(alice_, 1);
+  EXPECT_EQ(alice_.peer.Take().answer().outcome(), wire::OUTCOME_APPLIED);
+  Push(alice_, 2);
+  EXPECT_EQ(alice_.peer.Take().answer().version().number(), 0);
+  EXPECT_EQ(Weight(), 10);
+  EXPECT_EQ(budget_.used(), 2 * kBytes);
+  Push(bob_, 6);
+  EXPECT_EQ(bob_.peer.Take().answer().version().number(), 1);
+  EXPECT_EQ(Weight(), 7);
+  EXPECT_EQ(budget_.used(), 0);
+}
+
+TEST_F(ShardModesTest, SoftsyncAppliesWhatTheDeadWereToldIsApplied) {
+  Start(Softsync());
+  Push(carol_, 4);
+  SetMembers({{alice_.caller.sender, "alice"}, {bob_.caller.sender, "bob"}});
+  EXPECT_EQ(Weight(), 10);
+  Push(alice_, 2);
+  EXPECT_EQ(Weight(), 7);
+}
+
+TEST_F(ShardModesTest, SoftsyncKeepsNoBytesWhereTheWorkerWritesItsNextGradient) {
+  Start(Softsync());
+  std::vector<float> segment(kElements, 3);
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    wire::PushChunk chunk = Chunk(sequence, 0);
+    chunk.set_segment_offset(0);
+    const auto bytes = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(segment.data()), kBytes);
+    host_->Push(alice_.caller, chunk, rpc::Payload(bytes, nullptr));
+    ASSERT_TRUE(alice_.peer.Take().has_answer());
+    EXPECT_EQ(budget_.used(), (sequence % 3) * kBytes) << "its own memory is counted";
+    segment.assign(kElements, 100);
+    if (sequence == 2) segment.assign(kElements, 6);
+  }
+  EXPECT_FLOAT_EQ(Weight(), 10 - (3.F + 100 + 6) / 3);
+}
+
+TEST_F(ShardModesTest, APushThatWasAnsweredLongAgoIsRefusedAndStillApplied) {
+  EngineConfig config = Softsync();
+  config.window_max = 1;
+  Start(config);
+  Push(alice_, 1);
+  Push(alice_, 2);
+  host_->Push(alice_.caller, Chunk(1, 0), AsPayload(Floats(kElements, 1)));
+  EXPECT_EQ(alice_.peer.Take().refused().code(), static_cast<uint32_t>(absl::StatusCode::kOutOfRange));
+  Push(bob_, 3);
+  EXPECT_EQ(Weight(), 8);
+}
+
+TEST_F(ShardModesTest, QuorumDiscardsTheLateAndCountsThemByName) {
+  Start(Quorum(0.6));
+  Push(alice_, 1);
+  Push(bob_, 3);
+  EXPECT_EQ(Weight(), 8);
+  Push(carol_, 100);
+  const wire::ServerItem item = carol_.peer.Take();
+  EXPECT_EQ(item.answer().outcome(), wire::OUTCOME_DISCARDED);
+  EXPECT_EQ(item.answer().reason(), wire::DISCARD_LATE);
+  EXPECT_EQ(item.answer().version().number(), 1);
+  EXPECT_EQ(Weight(), 8);
+  EXPECT_EQ(budget_.used(), 0);
+  EXPECT_EQ(Late("carol"), 1);
+  EXPECT_EQ(Late("alice"), 0);
+}
+
+TEST_F(ShardModesTest, QuorumTakesItsStepAtTheDeadline) {
+  Start(Quorum(1, absl::Milliseconds(100)));
+  Push(alice_, 2);
+  time_.Advance(absl::Milliseconds(99));
+  host_->Tick();
+  EXPECT_EQ(Weight(), 10);
+  time_.Advance(absl::Milliseconds(1));
+  host_->Tick();
+  EXPECT_EQ(Weight(), 8);
+  EXPECT_EQ(alice_.peer.Take().answer().outcome(), wire::OUTCOME_APPLIED);
+}
+
+TEST_F(ShardModesTest, WhoIsMissingForAQuorumIsNamed) {
+  Start(Quorum(1, absl::Minutes(1)));
+  host_->Pull(alice_.caller, {alice_.caller.sender, PullId(1), Clock64(1)}, std::nullopt);
+  Push(alice_, 1);
+  time_.Advance(absl::Seconds(2));
+  host_->Tick();
+  EXPECT_EQ(
+      alice_.peer.Take().waiting().message(),
+      "shard 3 has 1 of the 3 pushes of its next step and waits for one of 2 workers, such as worker 2 (bob), which "
+      "is at clock 0, since 2.0 s; it goes on when enough of them push or are declared dead, or 60.0 s after the "
+      "first push of the step");
+  Push(bob_, 1);
+  time_.Advance(absl::Seconds(2));
+  host_->Tick();
+  EXPECT_THAT(alice_.peer.Take().waiting().message(), HasSubstr("and waits for worker 3 (carol)"));
+}
+
+TEST_F(ShardModesTest, SomeWorkersAreCountedByNameAndTheOthersTogether) {
+  for (size_t i = 0; i < ServiceMetrics::kNamedWorkersMax + 5; ++i) service_metrics_.Late(std::to_string(i));
+  service_metrics_.Late("0");
+  EXPECT_EQ(Late("0"), 2);
+  EXPECT_EQ(Late(std::to_string(ServiceMetrics::kNamedWorkersMax - 1)), 1);
+  EXPECT_EQ(Late(ServiceMetrics::kOtherWorkers), 5);
+}
+
+}  // namespace
+}  // namespace slackline::ps
