@@ -80,6 +80,14 @@ class Learning(EndToEnd):
     def test_bsp_with_three_servers(self):
         self.check(SMALL, 0.80, "consistency.mode=bsp", "training.epochs=10", "cluster.servers=3")
 
+    def test_softsync_with_three_workers(self):
+        self.check(SMALL, 0.80, "consistency={mode: softsync, staleness_lr: inverse}", "cluster.workers=3",
+                   "training={epochs: 10, batch_size: 32}")
+
+    def test_quorum_with_three_workers(self):
+        self.check(SMALL, 0.80, "consistency={mode: quorum, quorum: 0.6, quorum_deadline_ms: 1000}",
+                   "cluster.workers=3", "training={epochs: 10, batch_size: 32}")
+
     def test_adamw_with_three_workers(self):
         self.check(SMALL, 0.80, "optimizer={kind: adamw, lr: 0.001}", "cluster.workers=3",
                    "training.epochs=10")
