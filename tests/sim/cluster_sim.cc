@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "tests/sim/shard_model.h"
 #include "tests/sim/step_rules.h"
 
 namespace slackline::sim {
@@ -15,42 +15,17 @@ using ps::Sender;
 using Ticks = int64_t;
 constexpr Ticks kMs = 1000;
 
-using PushKey = ps::PushRef;
-
-// What a shard's weights are made of: the pushes applied, in order. Two weights are equal when these are.
-using Content = std::vector<PushKey>;
-
-// Names the version that a content is, beside the content itself.
-struct Weights {
-  Version version;
-  Content content;
-};
-
-// A complete sub-push.
-struct Staged {
-  Weights base;  // as the bytes would carry it
-  Ticks at = 0;
-};
-
-enum class Fate { kApplied, kDiscarded, kLost };
-
 // One shard on a server process of its own.
 struct Shard {
+  explicit Shard(ShardModel model) : model(std::move(model)) {}
+
   ServerId server;
   Incarnation incarnation;
   bool up = false;
   uint64_t life = 0;  // counts starts; messages to an earlier life are lost
   std::unique_ptr<ps::Engine> engine;
-  std::set<Sender> members;  // the engine's
-  Content content;
-  std::map<PushKey, Staged> staged;
-  // softsync: answered as applied, not in the content yet; oldest first.
-  std::deque<PushKey> accepted;
   ps::EngineState manifest;
-  Content manifest_content;
-  std::map<PushKey, Fate> manifest_fates;
-  // The model's own record of every final answer in this line of history.
-  std::map<PushKey, Fate> fates;
+  ShardModel model;
 };
 
 // One worker process.
@@ -155,6 +130,11 @@ class Cluster {
     }
   }
 
+  // What a shard's model has to say.
+  void Check(uint32_t shard, const std::string& violation) {
+    if (!violation.empty()) Violation(absl::StrCat("shard ", shard, " ", violation));
+  }
+
   // --- Scheduler -------------------------------------------------------------------------------------------------
 
   void SchedulerTick() {
@@ -195,8 +175,9 @@ class Cluster {
       for (const auto& member : members) entries.push_back({{member.worker, member.incarnation}, member.name});
       ps::Actions actions;
       if (!s.engine->SetMembers(epoch, entries, actions).ok()) return;
-      s.members.clear();
-      for (const ps::MemberEntry& entry : entries) s.members.insert(entry.sender);
+      std::set<Sender> senders;
+      for (const ps::MemberEntry& entry : entries) senders.insert(entry.sender);
+      s.model.SetMembers(std::move(senders));
       Carry(shard, actions);
       const Clock64 clock_min = s.engine->clock_min();
       At(Delay(), [this, shard, incarnation, epoch, clock_min] {
@@ -210,8 +191,7 @@ class Cluster {
   // --- Shards ----------------------------------------------------------------------------------------------------
 
   void StartFirst(uint32_t index) {
-    shards_.emplace_back();
-    Shard& shard = shards_[index];
+    Shard& shard = shards_.emplace_back(ShardModel(config_, outcome_));
     shard.engine = std::make_unique<ps::Engine>(config_);
     shard.engine->PlantForTest(options_.bugs);
     shard.manifest = shard.engine->Snapshot();
@@ -250,10 +230,7 @@ class Cluster {
     Shard& shard = shards_[index];
     if (!shard.up || !Chance(2)) return;
     shard.manifest = shard.engine->Snapshot();
-    shard.manifest_content = shard.content;
-    shard.manifest_fates = shard.fates;
-    // Not in the weights, not in the manifest.
-    for (const PushKey& key : shard.accepted) shard.manifest_fates.erase(key);
+    shard.model.Snapshot();
   }
 
   void Crash(uint32_t index) {
@@ -266,11 +243,7 @@ class Cluster {
       Shard& s = shards_[index];
       s.engine = std::make_unique<ps::Engine>(config_, s.manifest);
       s.engine->PlantForTest(options_.bugs);
-      s.staged.clear();
-      s.accepted.clear();
-      s.members.clear();
-      s.content = s.manifest_content;
-      s.fates = s.manifest_fates;
+      s.model.Restore();
       Up(index);
       // What it is now counts as durable: a second crash must not go back behind this lineage.
       s.manifest = s.engine->Snapshot();
@@ -284,107 +257,29 @@ class Cluster {
     for (const ps::Action& action : actions) {
       if (!outcome_.violation.empty()) return;
       if (const auto* apply = std::get_if<ps::ApplyAction>(&action)) {
-        Apply(shard, index, *apply);
+        Check(index, shard.model.Apply(*apply, fenced_, Time()));
       } else if (const auto* drop = std::get_if<ps::DropAction>(&action)) {
-        Drop(shard, index, drop->push);
+        Check(index, shard.model.Drop(drop->push));
       } else if (const auto* answer = std::get_if<ps::AnswerAction>(&action)) {
-        Answer(shard, index, *answer);
+        Check(index, shard.model.Answer(*answer));
+        Answer(index, *answer);
       } else if (const auto* serve = std::get_if<ps::ServeAction>(&action)) {
         Serve(shard, index, *serve);
       } else if (const auto* refuse = std::get_if<ps::RefuseAction>(&action)) {
         Refused(index, *refuse);
       } else if (const auto* waiting = std::get_if<ps::WaitingAction>(&action)) {
-        CheckCulprit(shard, index, *waiting);
+        Check(index, shard.model.CheckCulprit(*waiting, shard.engine->version()));
       } else if (const auto* lost = std::get_if<ps::LostAction>(&action)) {
-        for (Sequence s = lost->from.Next(); s <= lost->to; s = s.Next()) {
-          const bool kept = shard.fates.contains({lost->sender, s});
-          if (kept) Violation(absl::StrCat("reported as lost, but is in the state: ", Show({lost->sender, s})));
-          shard.fates[{lost->sender, s}] = Fate::kLost;
-          ++outcome_.lost;
-        }
+        Check(index, shard.model.Lose(*lost));
       }
     }
   }
 
-  void Apply(Shard& shard, uint32_t index, const ps::ApplyAction& apply) {
-    const size_t before = shard.content.size();
-    Step step;
-    step.apply = apply;
-    step.live_workers = shard.members.size();
-    step.others_discarded = config_.mode == ps::Mode::kQuorum && OthersDiscarded(shard, apply);
-    step.now = Time();
-    step.accepted = shard.accepted;
-    step.arriving = arriving_;
-    for (const auto& part : apply.parts) {
-      const PushKey& key = part.push;
-      auto staged = shard.staged.find(key);
-      if (staged == shard.staged.end()) {
-        return Violation(absl::StrCat("shard ", index, " applies what it has not: ", Show(key)));
-      }
-      if (absl::c_linear_search(shard.content, key)) {
-        return Violation(absl::StrCat("shard ", index, " applies twice: ", Show(key)));
-      }
-      const bool accepted = absl::c_linear_search(shard.accepted, key);
-      if (fenced_.contains(key.sender) && !accepted) {
-        return Violation(absl::StrCat("shard ", index, " applies a fenced worker's ", Show(key)));
-      }
-      if (!shard.members.contains(key.sender)) ++outcome_.of_the_gone;
-      // The gradient must come from weights in this shard's own past.
-      const Weights& base = staged->second.base;
-      if (base.content.size() > before ||
-          !std::equal(base.content.begin(), base.content.end(), shard.content.begin())) {
-        return Violation(absl::StrCat("shard ", index, " applies ", Show(key), " computed from weights ",
-                                      ToString(base.version), " that are not in its history at ",
-                                      ToString(apply.version)));
-      }
-      step.parts.push_back({key, base.version, absl::UnixEpoch() + absl::Microseconds(staged->second.at)});
-      shard.content.push_back(key);
-      shard.staged.erase(staged);
-      ++outcome_.applied;
-    }
-    if (std::string broken = BrokenRule(config_, step); !broken.empty()) {
-      return Violation(absl::StrCat("shard ", index, ": step ", ToString(apply.version), " ", broken));
-    }
-    if (options_.mode == ps::Mode::kQuorum && !ReachesQuorum(config_, step)) ++outcome_.overdue;
-    std::erase_if(shard.accepted, [&](const PushKey& key) { return absl::c_linear_search(shard.content, key); });
-  }
-
-  bool OthersDiscarded(const Shard& shard, const ps::ApplyAction& apply) const {
-    for (const Sender& member : shard.members) {
-      if (absl::c_any_of(apply.parts, [&](const auto& part) { return part.push.sender == member; })) continue;
-      auto last = shard.fates.upper_bound({member, Sequence(UINT64_MAX)});
-      if (last == shard.fates.begin()) return false;
-      --last;
-      if (last->first.sender != member || last->second != Fate::kDiscarded) return false;
-    }
-    return true;
-  }
-
-  void Drop(Shard& shard, uint32_t index, const PushKey& key) {
-    if (absl::c_linear_search(shard.accepted, key)) {
-      return Violation(absl::StrCat("shard ", index, " drops what it has accepted: ", Show(key)));
-    }
-    shard.staged.erase(key);
-  }
-
-  void Answer(Shard& shard, uint32_t index, const ps::AnswerAction& action) {
-    const PushKey key{action.sender, action.answer.sequence};
+  void Answer(uint32_t index, const ps::AnswerAction& action) {
     const Fate fate = action.answer.outcome == ps::Outcome::kApplied ? Fate::kApplied : Fate::kDiscarded;
-    auto [known, fresh] = shard.fates.insert({key, fate});
-    if (fresh == action.repeated || known->second != fate) {
-      return Violation(absl::StrCat("shard ", index, " changes its answer to ", Show(key)));
-    }
-    const bool applied = absl::c_linear_search(shard.content, key);
-    if (options_.mode == ps::Mode::kSoftsync && fresh && fate == Fate::kApplied && !applied) {
-      shard.accepted.push_back(key);
-    }
-    if ((applied || absl::c_linear_search(shard.accepted, key)) != (fate == Fate::kApplied)) {
-      return Violation(absl::StrCat("shard ", index, " answers against its state: ", Show(key)));
-    }
-    if (action.repeated) ++outcome_.repeated_answers;
-    if (fate == Fate::kDiscarded) ++outcome_.discarded;
-    if (action.answer.reason == ps::DiscardReason::kLate) ++outcome_.late;
-    ToWorker(index, action.sender, [this, index, key, fate](uint32_t w) { Answered(w, index, key.sequence, fate); });
+    ToWorker(index, action.sender, [this, index, sequence = action.answer.sequence, fate](uint32_t w) {
+      Answered(w, index, sequence, fate);
+    });
   }
 
   // Invariant 2 of the design, and reading one's own writes: what a served pull must contain.
@@ -405,7 +300,7 @@ class Cluster {
         }
       }
     }
-    Weights weights{shard.engine->version(), shard.content};
+    Weights weights{shard.engine->version(), shard.model.content()};
     ToWorker(index, serve.sender, [this, index, id = serve.id, weights](uint32_t w) { Pulled(w, index, id, weights); });
   }
 
@@ -413,7 +308,7 @@ class Cluster {
     auto first = first_clocks_.find(sender);
     if (first == first_clocks_.end()) return Violation("a worker that is not live pulls");
     for (Sequence s = first->second.Next(); s <= upto; s = s.Next()) {
-      if (!shard.fates.contains({sender, s})) {
+      if (!shard.model.FateOf({sender, s})) {
         Violation(absl::StrCat("shard ", index, " serves weights without ", Show({sender, s})));
       }
     }
@@ -427,7 +322,7 @@ class Cluster {
 
   void Refused(uint32_t index, const ps::RefuseAction& refuse) {
     // An unknown incarnation is told so; any other refusal is a bug of the session.
-    if (shards_[index].members.contains(refuse.sender)) {
+    if (shards_[index].model.IsMember(refuse.sender)) {
       Violation(absl::StrCat("shard ", index, " refuses a member: ", refuse.status.ToString()));
     }
   }
@@ -511,14 +406,13 @@ class Cluster {
     if (base.version != send.base) Violation("the session names another base than the gradient has");
     ToShard(w, shard, [this, shard, sender, base, sequence = *send.push] {
       Shard& s = shards_[shard];
-      if (s.engine->Admit(sender, sequence) == ps::Engine::Admission::kStage) {
-        s.staged[{sender, sequence}] = {base, now_};
-      }
-      arriving_ = PushKey{sender, sequence};
+      const PushKey key{sender, sequence};
+      if (s.engine->Admit(sender, sequence) == ps::Engine::Admission::kStage) s.model.Stage(key, base, Time());
+      s.model.Arrives(key);
       ps::Actions actions;
       s.engine->Push({sender, sequence, base.version, 1, Time()}, actions);
       Carry(shard, actions);
-      arriving_.reset();
+      s.model.Arrives(std::nullopt);
     });
   }
 
@@ -642,7 +536,7 @@ class Cluster {
 
   // What was accepted is applied once nobody is left.
   bool AllApplied() const {
-    return std::all_of(shards_.begin(), shards_.end(), [](const Shard& s) { return s.accepted.empty(); });
+    return std::all_of(shards_.begin(), shards_.end(), [](const Shard& s) { return s.model.all_applied(); });
   }
 
   // --- Faults ----------------------------------------------------------------------------------------------------
@@ -691,17 +585,8 @@ class Cluster {
     const Worker& worker = workers_[w];
     for (const auto& [where, fate] : worker.answers) {
       const PushKey key{{*worker.id, worker.incarnation}, Sequence(where.second)};
-      if (where.first != shard || shards_[shard].fates.contains(key)) continue;
+      if (where.first != shard || shards_[shard].model.FateOf(key)) continue;
       Violation(absl::StrCat("shard ", shard, " was restored without ", Show(key), " and has not said so"));
-    }
-  }
-
-  // Who is waited for is there, and has not given what it takes.
-  void CheckCulprit(const Shard& shard, uint32_t index, const ps::WaitingAction& waiting) {
-    if (!shard.engine->clock(waiting.culprit)) Violation(absl::StrCat("shard ", index, " waits for a stranger"));
-    for (const auto& [key, staged] : shard.staged) {
-      if (key.sender.worker != waiting.culprit || staged.base.version != shard.engine->version()) continue;
-      Violation(absl::StrCat("shard ", index, " waits for a worker whose push is there: ", Show(key)));
     }
   }
 
@@ -711,11 +596,10 @@ class Cluster {
       for (const auto& [where, fate] : worker.answers) {
         const Shard& shard = shards_[where.first];
         const PushKey key{{*worker.id, worker.incarnation}, Sequence(where.second)};
-        const auto count = std::count(shard.content.begin(), shard.content.end(), key);
+        const uint64_t count = shard.model.TimesApplied(key);
         if (count > 1) Violation(absl::StrCat("applied ", count, " times: ", Show(key)));
         if (fate != Fate::kApplied || count == 1 || !shard.up) continue;
-        auto known = shard.fates.find(key);
-        if (known != shard.fates.end() && known->second == Fate::kLost) continue;
+        if (shard.model.FateOf(key) == Fate::kLost) continue;
         // A shard that was restored after the worker's last word to it could not tell it any more.
         if (outcome_.restores == 0) Violation(absl::StrCat("acknowledged and not in the state: ", Show(key)));
       }
@@ -756,7 +640,6 @@ class Cluster {
   std::map<std::tuple<uint32_t, Sender, PullId>, Clock64> pulls_;
   std::map<Sender, Clock64> first_clocks_;
   std::set<Sender> fenced_;
-  std::optional<PushKey> arriving_;
 };
 
 }  // namespace
