@@ -70,6 +70,18 @@ class EndToEnd(unittest.TestCase):
         self.assertIsNotNone(found, run.diagnosis())
         return float(found.group(1)) / 100
 
+    def check_worker_death(self, mode):
+        """kill -9 of a worker in the middle: the other one finishes."""
+        run = self.train(SMALL, f"consistency.mode={mode}")
+        run.wait_for_training()
+        run.kill("worker-2")
+        self.finish(run, 0)
+        self.assertRegex(run.stdout(), r"worker-2 \(process \d+\) died: killed by signal 9")
+        self.assertEqual(run.stdout().count("killed by signal 9"), 1, "a death is told once")
+        self.assertRegex((run.folder / "events.log").read_text(), r" worker-2 is dead: killed by signal 9")
+        self.assertIn("epoch 40 of 40 is complete", run.stdout(), "its data went to others")
+        self.assertGreaterEqual(self.accuracy(run), 0.80)
+
 
 class Learning(EndToEnd):
     """Models, optimizers and modes learn; on few images, and quickly."""
@@ -79,14 +91,6 @@ class Learning(EndToEnd):
 
     def test_bsp_with_three_servers(self):
         self.check(SMALL, 0.80, "consistency.mode=bsp", "training.epochs=10", "cluster.servers=3")
-
-    def test_softsync_with_three_workers(self):
-        self.check(SMALL, 0.80, "consistency={mode: softsync, staleness_lr: inverse}", "cluster.workers=3",
-                   "training={epochs: 10, batch_size: 32}")
-
-    def test_quorum_with_three_workers(self):
-        self.check(SMALL, 0.80, "consistency={mode: quorum, quorum: 0.6, quorum_deadline_ms: 1000}",
-                   "cluster.workers=3", "training={epochs: 10, batch_size: 32}")
 
     def test_adamw_with_three_workers(self):
         self.check(SMALL, 0.80, "optimizer={kind: adamw, lr: 0.001}", "cluster.workers=3",
@@ -98,6 +102,23 @@ class Learning(EndToEnd):
     def test_cnn_with_batch_norm(self):
         self.check(SMALL, 0.75, "model={kind: cnn, filters: [8, 16], hidden: [64], batch_norm: true}",
                    "training.epochs=4", "optimizer.lr=0.05")
+
+
+class Groups(EndToEnd):
+    """Modes that make steps of some workers' pushes."""
+
+    def check_mode(self, consistency):
+        self.check(SMALL, 0.80, f"consistency={consistency}", "cluster.workers=3", "training.epochs=10",
+                   "training.batch_size=32")
+
+    def test_softsync(self):
+        self.check_mode("{mode: softsync, staleness_lr: inverse}")
+
+    def test_quorum(self):
+        self.check_mode("{mode: quorum, quorum: 0.6, quorum_deadline_ms: 1000}")
+
+    def test_a_worker_dies_in_a_quorum(self):
+        self.check_worker_death("quorum")
 
 
 class Encodings(EndToEnd):
@@ -195,17 +216,6 @@ class Results(EndToEnd):
 
 class WorkerDeath(EndToEnd):
     """kill -9 of a worker in the middle: the rest finish."""
-
-    def check_worker_death(self, mode):
-        run = self.train(SMALL, f"consistency.mode={mode}")
-        run.wait_for_training()
-        run.kill("worker-2")
-        self.finish(run, 0)
-        self.assertRegex(run.stdout(), r"worker-2 \(process \d+\) died: killed by signal 9")
-        self.assertEqual(run.stdout().count("killed by signal 9"), 1, "a death is told once")
-        self.assertRegex((run.folder / "events.log").read_text(), r" worker-2 is dead: killed by signal 9")
-        self.assertIn("epoch 40 of 40 is complete", run.stdout(), "its data went to others")
-        self.assertGreaterEqual(self.accuracy(run), 0.80)
 
     def test_in_bsp(self):
         self.check_worker_death("bsp")
