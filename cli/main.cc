@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/sibling.h"
 #include "cli/status.h"
 #include "cli/train.h"
 #include "common/job_file.h"
@@ -66,6 +67,14 @@ std::string SubcommandMistake(const CLI::App& app, int argc, char** argv) {
   return absl::StrCat("found '", argv[1], "'; allowed is ", absl::StrJoin(names, ", "));
 }
 
+// The program beside this one does it all, its help included.
+int Simulate(const std::vector<std::string>& arguments) {
+  const auto program = Sibling("slackline-simulator");
+  const absl::Status status = program.ok() ? Become(*program, arguments) : program.status();
+  std::fprintf(stderr, "slackline simulate: %s\n", std::string(status.message()).c_str());
+  return kExitFailed;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(kAbout, "slackline");
   app.set_version_flag("--version", VersionText("slackline"));
@@ -93,10 +102,13 @@ int Main(int argc, char** argv) {
   status_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
   status_command->footer(kStatusHelp);
 
+  app.add_subcommand("simulate", "Play a job in virtual time, in one process");
+
   if (const std::string mistake = SubcommandMistake(app, argc, argv); !mistake.empty()) {
     std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
     return kExitWrongUse;
   }
+  if (argc > 1 && std::string(argv[1]) == "simulate") return Simulate({argv + 2, argv + argc});
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -12,10 +12,11 @@ void Write(spdlog::level::level_enum level, absl::string_view message) {
 
 }  // namespace
 
-void Initialise(const std::string& process) {
+void Initialise(const std::string& process, Least least) {
   auto logger = std::make_shared<spdlog::logger>(process, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %n %l: %v");
   logger->flush_on(spdlog::level::info);
+  if (least == Least::kWarning) logger->set_level(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));
 }
 

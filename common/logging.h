@@ -8,8 +8,11 @@
 
 namespace slackline::log {
 
-// Names this process in every line ("ps-1") and writes to standard error. Call once, early.
-void Initialise(const std::string& process);
+enum class Least { kInfo, kWarning };
+
+// Names this process in every line ("ps-1") and writes to standard error what is at least so important. Call once,
+// early.
+void Initialise(const std::string& process, Least least = Least::kInfo);
 
 void Info(absl::string_view message);
 void Warning(absl::string_view message);

@@ -8,37 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/logging.h"
+#include "ps/engine_config.h"
 #include "ps/optimizer_config.h"
 #include "ps/service/shard_table.h"
 
 namespace slackline::ps {
 namespace {
-
-Mode ToMode(job::Consistency::Mode mode) {
-  switch (mode) {
-    case job::Consistency::ASYNC:
-      return Mode::kAsync;
-    case job::Consistency::SSP:
-      return Mode::kSsp;
-    case job::Consistency::BSP:
-      return Mode::kBsp;
-    case job::Consistency::SOFTSYNC:
-      return Mode::kSoftsync;
-    case job::Consistency::QUORUM:
-      return Mode::kQuorum;
-  }
-  return Mode::kSsp;
-}
-
-void SetConsistency(const job::Consistency& job, EngineConfig& engine) {
-  engine.mode = ToMode(job.mode());
-  engine.staleness_max = job.staleness_max();
-  engine.softsync_n = job.softsync_n();
-  engine.quorum = job.quorum();
-  engine.quorum_deadline = absl::Milliseconds(job.quorum_deadline_ms());
-  if (job.weighting() == job::Consistency::UNIFORM) engine.weighting = Weighting::kUniform;
-  if (job.staleness_lr() == job::Consistency::INVERSE) engine.staleness_lr = StalenessLr::kInverse;
-}
 
 // How many pushes a shard may have to hold at once, or it would stop for good.
 uint64_t PushesHeld(const job::Job& job) {
@@ -150,10 +125,7 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   config.extent.end = spec.end();
   config.extent.trained = std::clamp(request.trained_elements(), spec.begin(), spec.end()) - spec.begin();
   config.optimizer = MakeOptimizerConfig(job_, request.samples_per_epoch());
-  SetConsistency(job_.consistency(), config.engine);
-  config.engine.samples_nominal = job_.training().batch_size();
-  config.engine.notice_every = timeouts_.notice();
-  config.engine.standstill_after = timeouts_.worker_dead();
+  config.engine = MakeEngineConfig(job_, timeouts_);
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);
   config.chunk_bytes_max = job_.wire().chunk_bytes();
   config.pinned_versions_max = job_.limits().pinned_versions_max();

@@ -15,9 +15,10 @@ MAY_INCLUDE = {
     "ps": {"ps", "common", "protos"},
     "worker": {"worker", "common", "protos"},
     "scheduler": {"scheduler", "common", "protos"},
+    "simulator": {"simulator", "common", "protos", *PROCESS_ROOMS},
     "cli": {"cli", "common", "protos", *PROCESS_ROOMS},
     "bench": {"bench", "common", "protos", *PROCESS_ROOMS},
-    "tests": {"tests", "cli", "common", "protos", *PROCESS_ROOMS},
+    "tests": {"tests", "cli", "simulator", "common", "protos", *PROCESS_ROOMS},
 }
 
 # How an include names a third party.
@@ -51,7 +52,7 @@ ALLOWED = {
     "prometheus": ["common/metrics\\.cc"],
     "zlib": ["worker/data/.*", "tests/worker/.*"],
     "nlohmann": ["cli/(run_folder|status)\\.cc", "worker/evaluator\\.cc", "worker/model/safetensors\\.cc", "tests/.*"],
-    "cli11": ["cli/.*", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "bench/.*"],
+    "cli11": ["cli/.*", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "simulator/main\\.cc", "bench/.*"],
     # Its vectors stay in the files of kernels; a test goes through the instruction sets.
     "highway": ["(ps|common/codec)/kernels_simd\\.cc", "tests/each_target\\.h"],
     "gtest": ["tests/.*"],

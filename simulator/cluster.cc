@@ -1,0 +1,164 @@
+#include "simulator/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job_file.h"
+
+namespace slackline::simulator {
+namespace {
+
+// What a server does by itself, as a real one: at each T, and more often where a quorum has a deadline.
+absl::Duration ServerTick(const job::Job& job, const Timeouts& timeouts) {
+  constexpr absl::Duration kShortest = absl::Milliseconds(5);
+  const absl::Duration deadline = absl::Milliseconds(job.consistency().quorum_deadline_ms());
+  if (deadline == absl::ZeroDuration()) return timeouts.heartbeat;
+  return std::min(timeouts.heartbeat, std::max(deadline / 4, kShortest));
+}
+
+// Training waits for those workers that are there at the beginning.
+job::Job ControllersJob(const job::Job& job) {
+  const std::vector<WorkerPlan> plans = PlanWorkers(job);
+  const auto first =
+      std::count_if(plans.begin(), plans.end(), [](const WorkerPlan& plan) { return plan.joins == absl::UnixEpoch(); });
+  job::Job copy = job;
+  copy.mutable_cluster()->set_workers(static_cast<uint32_t>(first));
+  return copy;
+}
+
+ComputeCost CostOf(const job::Simulation& simulation) {
+  return {absl::Microseconds(simulation.compute_us_per_sample()), absl::Microseconds(simulation.compute_us_per_step())};
+}
+
+}  // namespace
+
+Cluster::Cluster(const Config& config, Computation& computation, OnReport on_report)
+    : config_(config),
+      on_report_(std::move(on_report)),
+      controller_({ControllersJob(config.job), Fingerprint(config.job), JobId(1), config.run_folder, config.timeouts},
+                  queue_, *this),
+      world_{config.job, config.timeouts, CostOf(config.job.simulation()), queue_, network_, controller_, computation} {
+  world_.scheduler_end = network_.Add({});
+  for (uint32_t i = 0; i < config.job.cluster().servers(); ++i) {
+    servers_.push_back(std::make_unique<Server>(world_, absl::StrCat("ps-", i + 1)));
+  }
+  links_.resize(servers_.size());
+  const std::vector<WorkerPlan> plans = PlanWorkers(config.job);
+  for (uint32_t i = 0; i < plans.size(); ++i) {
+    workers_.push_back(std::make_unique<Worker>(world_, plans[i], i + 1, servers_));
+  }
+}
+
+Cluster::~Cluster() = default;
+
+void Cluster::Run(const std::function<void()>& between) {
+  RegisterServers();
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->Plan();
+  TickScheduler();
+  TickServers();
+  const absl::Time last = absl::UnixEpoch() + absl::Seconds(config_.job.simulation().time_max_s());
+  while (!controller_.finished() && queue_.Next()) {
+    if (queue_.Now() > last) {
+      controller_.StopJob(absl::StrCat("it was not done after ", config_.job.simulation().time_max_s(),
+                                       " s of virtual time (simulation.time_max_s)"),
+                          /*failed=*/true);
+    }
+    between();
+  }
+  on_report_(controller_, queue_.Now());
+}
+
+Costs Cluster::costs() const {
+  Costs costs{queue_.happened(), network_.messages(), network_.bytes(), 0, world_.scheduler_calls};
+  for (const std::unique_ptr<Server>& server : servers_) costs.bytes_to_servers += server->bytes_in();
+  return costs;
+}
+
+// --- Servers ----------------------------------------------------------------------------------------------------
+
+void Cluster::RegisterServers() {
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    wire::RegisterServerRequest request;
+    request.set_name(servers_[i]->name());
+    request.set_address(absl::StrCat("simulated:", i + 1));
+    request.set_job_fingerprint(Fingerprint(config_.job));
+    ++world_.scheduler_calls;
+    const auto reply = controller_.RegisterServer(request);
+    if (!reply.ok()) return world_.Fail(servers_[i]->name(), reply.status());
+    Beat(i);
+  }
+}
+
+void Cluster::Beat(size_t server) {
+  wire::HeartbeatRequest request;
+  request.set_job(1);
+  request.set_role(wire::MEMBER_ROLE_SERVER);
+  request.set_member(links_[server].ref.server.value());
+  request.set_incarnation(links_[server].ref.incarnation.value());
+  request.mutable_server()->set_seeded(servers_[server]->seeded());
+  ++world_.scheduler_calls;
+  if (!controller_.Heartbeat(request).ok()) return;
+  queue_.After(config_.timeouts.heartbeat, [this, server] { Beat(server); });
+}
+
+void Cluster::Connect(scheduler::ServerRef server, const std::string&, const std::string&, scheduler::ServerObserver&) {
+  links_[IndexOf(server)].ref = server;
+}
+
+void Cluster::Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) {
+  queue_.After(absl::ZeroDuration(), [this, server, request] {
+    servers_[IndexOf(server)]->Install(request);
+    controller_.Installed(server);
+    SendMembers(IndexOf(server));
+  });
+}
+
+void Cluster::SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) {
+  Link& link = links_[IndexOf(server)];
+  link.members = std::make_unique<wire::SetMembersRequest>(request);
+  if (!link.in_flight) SendMembers(IndexOf(server));
+}
+
+// One call at a time; what was wished meanwhile goes out as a whole when it is answered.
+void Cluster::SendMembers(size_t server) {
+  Link& link = links_[server];
+  link.in_flight = servers_[server]->installed() && link.members != nullptr;
+  if (!link.in_flight) return;
+  const absl::Duration latency = absl::Microseconds(config_.job.simulation().latency_us());
+  queue_.After(latency, [this, server, latency] {
+    const std::unique_ptr<wire::SetMembersRequest> request = std::move(links_[server].members);
+    wire::SetMembersReply reply;
+    reply.set_epoch(request->epoch());
+    reply.set_clock_min_largest(servers_[server]->SetMembers(*request).value());
+    queue_.After(latency, [this, server, reply] {
+      links_[server].in_flight = false;
+      controller_.MembersInstalled(links_[server].ref, reply);
+      if (!links_[server].in_flight) SendMembers(server);
+    });
+  });
+}
+
+void Cluster::Stop(scheduler::ServerRef server, const wire::StopRequest&) {
+  queue_.After(absl::ZeroDuration(), [this, server] { controller_.Stopped(server); });
+}
+
+// --- Time -------------------------------------------------------------------------------------------------------
+
+void Cluster::TickScheduler() {
+  controller_.Tick();
+  const wire::JobState state = controller_.state();
+  // Somebody asks how it ended, so that it ends at once.
+  if (state != wire::JOB_STARTING && state != wire::JOB_TRAINING) (void)controller_.GetStatus();
+  on_report_(controller_, queue_.Now());
+  const absl::Duration report_every = absl::Milliseconds(config_.job.output().report_every_ms());
+  queue_.After(std::min(config_.timeouts.heartbeat / 2, report_every), [this] { TickScheduler(); });
+}
+
+void Cluster::TickServers() {
+  for (const std::unique_ptr<Server>& server : servers_) server->Tick();
+  queue_.After(ServerTick(config_.job, config_.timeouts), [this] { TickServers(); });
+}
+
+}  // namespace slackline::simulator

@@ -1,0 +1,59 @@
+// What simulated workers compute: gradients and evaluations, with LibTorch or not at all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ps/aligned_floats.h"
+#include "ps/slice.h"
+#include "worker/model/model.h"
+#include "worker/scheduler_link.h"
+
+namespace slackline::simulator {
+
+// A version of each shard, in the order of the model's elements. Empty where nothing is computed.
+using Weights = std::vector<ps::SliceView>;
+
+struct Gradient {
+  worker::StepResult result;
+  double norm = 0;         // over the trained elements
+  ps::AlignedFloats push;  // the whole model's, as Model::push(); null where nothing is computed
+};
+
+// What all workers agree on.
+struct Learned {
+  std::vector<worker::TensorInfo> tensors;
+  uint64_t elements = 0;
+  uint64_t trained_elements = 0;
+  uint64_t train_samples = 0;
+  uint64_t test_samples = 0;
+};
+
+// Thread-safety: none; one thread calls it.
+class Computation {
+ public:
+  using Pending = std::future<absl::StatusOr<std::shared_ptr<const Gradient>>>;
+
+  virtual ~Computation() = default;
+
+  virtual const Learned& learned() const = 0;
+  // elements() long; empty where nothing is computed.
+  virtual absl::Span<const float> initial_weights() const = 0;
+  // Begins a step on these images (of the training data), from these weights. Steps of different workers run side by
+  // side; each gives the same bits whichever thread runs it.
+  virtual Pending Begin(Weights weights, std::vector<uint32_t> images) = 0;
+  // Over all test images. With `work.final` also writes the files of a run's end into work.run_folder.
+  virtual absl::StatusOr<worker::EvaluationResult> Evaluate(const Weights& weights,
+                                                            const worker::EvaluationWork& work) = 0;
+  // Time of one step on so many images on one core of this machine.
+  virtual absl::StatusOr<absl::Duration> Measure(uint64_t samples) = 0;
+};
+
+}  // namespace slackline::simulator

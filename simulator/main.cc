@@ -1,0 +1,134 @@
+// slackline-simulator: a job in virtual time. Exits with 0 when the job is done, 1 when it failed, 2 on wrong use.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/job_file.h"
+#include "common/logging.h"
+#include "common/version_text.h"
+#include "scheduler/run_folder.h"
+#include "simulator/cluster.h"
+#include "simulator/rules.h"
+#include "simulator/torch_computation.h"
+#include "simulator/view.h"
+
+namespace slackline::simulator {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUse = 2;
+
+constexpr char kHelp[] = R"(
+The workers, servers and links are those of `simulation` in the job file; compute time, latency and bandwidth are
+given there, so that a laptop plays a cluster. The run folder is that of `slackline train`, with virtual time in it; equal
+jobs leave equal bytes.
+
+Examples
+  slackline simulate examples/fashion-mnist-mlp.yaml
+  slackline simulate job.yaml --set cluster.workers=64 --set 'simulation.classes=[{workers: 4, slowdown: 12}]'
+  slackline simulate job.yaml --no-gradients --set cluster.workers=10000)";
+
+struct Flags {
+  std::string job_file;
+  std::vector<std::string> overrides;
+  std::string run_folder;
+  uint32_t threads = 0;
+  bool no_gradients = false;
+  bool quiet = false;
+};
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "slackline simulate: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+absl::StatusOr<std::unique_ptr<Computation>> MakeComputation(const Flags& flags, const job::Job& job) {
+  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const worker::WorkerConfig config = worker::MakeWorkerConfig(job, cores);
+  return flags.no_gradients ? MakeNoComputation(config)
+                            : MakeTorchComputation(config, flags.threads > 0 ? flags.threads : cores);
+}
+
+// Puts what this machine takes into the job, where the job asks for it.
+absl::Status MeasureCost(Computation& computation, job::Job& job) {
+  job::Simulation& simulation = *job.mutable_simulation();
+  if (simulation.compute_us_per_sample() > 0) return absl::OkStatus();
+  const uint32_t batch = job.training().batch_size();
+  const absl::StatusOr<absl::Duration> step = computation.Measure(batch);
+  if (!step.ok()) return step.status();
+  simulation.set_compute_us_per_sample(absl::ToDoubleMicroseconds(*step) / batch);
+  return absl::OkStatus();
+}
+
+int Simulate(const Flags& flags, job::Job job) {
+  const auto computation = MakeComputation(flags, job);
+  if (!computation.ok()) return Fail(computation.status(), kFailed);
+  if (absl::Status measured = MeasureCost(**computation, job); !measured.ok()) return Fail(measured, kWrongUse);
+  const std::string path = !flags.run_folder.empty()        ? flags.run_folder
+                           : !job.output().folder().empty() ? job.output().folder()
+                                                            : scheduler::DefaultRunFolder(job.name(), absl::Now());
+  // All that is written bears virtual time, so that equal runs leave equal files.
+  const auto folder = scheduler::RunFolder::Create(path, job, absl::UnixEpoch());
+  if (!folder.ok()) return Fail(folder.status(), kFailed);
+
+  View view(flags.quiet);
+  absl::Status written;
+  const auto write = [&](scheduler::Controller& controller, absl::Time now) {
+    for (const std::string& event : controller.TakeEvents()) {
+      written.Update((*folder)->WriteEvent(event, now));
+      view.Event(event, now);
+    }
+    for (const scheduler::Report& report : controller.TakeReports()) written.Update((*folder)->Write(report, now));
+  };
+  Cluster cluster({job, (*folder)->path(), TimeoutsOf(job)}, **computation, write);
+  cluster.Run([&] { view.Progress(cluster); });
+  view.End(cluster, (*folder)->path());
+  if (!written.ok()) return Fail(written, kFailed);
+  return cluster.controller().state() == wire::JOB_DONE ? 0 : kFailed;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Plays a job in virtual time: the same engine, optimizers and gradients, in one process.",
+               "slackline simulate");
+  app.add_option("JOB", flags.job_file, "The job file (YAML)")->required();
+  app.add_option("--set", flags.overrides, "Override a setting of the job file, e.g. cluster.workers=64")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--run-folder", flags.run_folder,
+                 "Folder for the results, new or empty; default: output.folder, or runs/NAME-DATE-TIME");
+  app.add_option("--threads", flags.threads, "Threads for gradients; default: one a core. The results are the same")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--no-gradients", flags.no_gradients,
+               "Play the protocol only: nothing is learned, and thousands of workers fit");
+  app.add_flag("--quiet", flags.quiet, "Show only the result");
+  app.set_version_flag("--version", VersionText("slackline-simulator"));
+  app.footer(kHelp);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongUse;
+  }
+  // The view shows the events, with their virtual time.
+  log::Initialise("simulator", log::Least::kWarning);
+  const absl::StatusOr<job::Job> read = ReadJobFile(flags.job_file, flags.overrides);
+  if (!read.ok()) return Fail(read.status(), kWrongUse);
+  const job::Job job = Resolve(*read);
+  if (absl::Status fits = CheckSimulation(job); !fits.ok()) return Fail(fits, kWrongUse);
+  return Simulate(flags, job);
+}
+
+}  // namespace
+}  // namespace slackline::simulator
+
+int main(int argc, char** argv) { return slackline::simulator::Main(argc, argv); }

@@ -1,0 +1,39 @@
+// Workers that compute nothing: only the protocol is played.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "simulator/computation.h"
+
+namespace slackline::simulator {
+
+// Sizes, and no numbers.
+class NoComputation final : public Computation {
+ public:
+  explicit NoComputation(Learned learned) : learned_(std::move(learned)) {}
+
+  const Learned& learned() const override { return learned_; }
+  absl::Span<const float> initial_weights() const override { return {}; }
+
+  Pending Begin(Weights, std::vector<uint32_t> images) override {
+    auto gradient = std::make_shared<Gradient>();
+    gradient->result.samples = images.size();
+    std::promise<absl::StatusOr<std::shared_ptr<const Gradient>>> done;
+    done.set_value(std::shared_ptr<const Gradient>(std::move(gradient)));
+    return done.get_future();
+  }
+  absl::StatusOr<worker::EvaluationResult> Evaluate(const Weights&, const worker::EvaluationWork& work) override {
+    worker::EvaluationResult result;
+    result.work = work;
+    return result;
+  }
+  absl::StatusOr<absl::Duration> Measure(uint64_t) override {
+    return absl::InvalidArgumentError("nothing is computed; simulation.compute_us_per_sample must be above 0");
+  }
+
+ private:
+  const Learned learned_;
+};
+
+}  // namespace slackline::simulator

@@ -1,0 +1,34 @@
+#include "simulator/pace.h"
+
+#include <algorithm>
+
+namespace slackline::simulator {
+namespace {
+
+enum Purpose : uint32_t { kFactors = 1, kPauses = 2 };
+
+}  // namespace
+
+Pace::Pace(const WorkerPlan& plan, const ComputeCost& cost, uint64_t seed, uint32_t worker)
+    : plan_(plan), cost_(cost), factors_(seed, worker, kFactors), pauses_(seed, worker, kPauses) {
+  PlanPause(plan.joins);
+}
+
+void Pace::PlanPause(absl::Time from) {
+  if (plan_.pause_every <= absl::ZeroDuration()) return;
+  pause_ = from + absl::Seconds(pauses_.Exponential(absl::ToDoubleSeconds(plan_.pause_every)));
+}
+
+absl::Duration Pace::Step(uint64_t samples, absl::Time now) {
+  const double factor = plan_.jitter > 0 ? factors_.LogNormal(plan_.jitter) : 1;
+  absl::Time end = now + (cost_.per_step + cost_.per_sample * static_cast<double>(samples)) * (plan_.slowdown * factor);
+  while (pause_ <= end) {
+    // One that began while it waited for servers is over earlier.
+    const absl::Time over = pause_ + plan_.pause;
+    end += std::max(absl::ZeroDuration(), over - std::max(pause_, now));
+    PlanPause(over);
+  }
+  return end - now;
+}
+
+}  // namespace slackline::simulator

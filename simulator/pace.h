@@ -1,0 +1,31 @@
+// How long each step of a simulated worker takes.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "simulator/random_stream.h"
+#include "simulator/worker_plan.h"
+
+namespace slackline::simulator {
+
+// Thread-safety: none.
+class Pace {
+ public:
+  // `worker`: its number, for the random numbers.
+  Pace(const WorkerPlan& plan, const ComputeCost& cost, uint64_t seed, uint32_t worker);
+
+  // Duration of a step on so many samples that begins now; with the pauses that fall into it.
+  absl::Duration Step(uint64_t samples, absl::Time now);
+
+ private:
+  void PlanPause(absl::Time from);
+
+  const WorkerPlan& plan_;
+  const ComputeCost cost_;
+  RandomStream factors_;
+  RandomStream pauses_;
+  absl::Time pause_ = absl::InfiniteFuture();  // the next one's beginning
+};
+
+}  // namespace slackline::simulator

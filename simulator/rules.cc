@@ -1,0 +1,48 @@
+#include "simulator/rules.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "simulator/worker_plan.h"
+
+namespace slackline::simulator {
+namespace {
+
+absl::Status Refuse(const std::string& key, const std::string& found, const std::string& allowed) {
+  return absl::InvalidArgumentError(absl::StrCat(key, ": found ", found, "; a simulation allows ", allowed));
+}
+
+}  // namespace
+
+Timeouts TimeoutsOf(const job::Job& job) {
+  Timeouts timeouts;
+  timeouts.heartbeat = absl::Milliseconds(job.timeouts().heartbeat_ms());
+  timeouts.stall = absl::Milliseconds(job.timeouts().stall_ms());
+  timeouts.startup = absl::Milliseconds(job.timeouts().startup_ms());
+  return timeouts;
+}
+
+absl::Status CheckSimulation(const job::Job& job) {
+  // Values are not encoded here, so that fewer bytes would be a lie.
+  if (job.wire().encoding() != "fp32") return Refuse("wire.encoding", job.wire().encoding(), "fp32");
+  if (job.wire().groups_size() > 0) return Refuse("wire.groups", "a list", "none");
+  if (job.wire().pull_encoding() != job::Wire::FP32) return Refuse("wire.pull_encoding", "bf16", "fp32");
+  uint64_t named = 0;
+  for (const job::WorkerClass& kind : job.simulation().classes()) named += kind.workers();
+  if (named > job.cluster().workers()) {
+    return Refuse("simulation.classes", absl::StrCat(named, " workers"),
+                  absl::StrCat("at most cluster.workers (", job.cluster().workers(), ")"));
+  }
+  const std::vector<WorkerPlan> plans = PlanWorkers(job);
+  const bool somebody =
+      std::any_of(plans.begin(), plans.end(), [](const WorkerPlan& plan) { return plan.joins == absl::UnixEpoch(); });
+  if (!somebody) return Refuse("simulation.classes", "no worker that joins at 0 s", "at least one");
+  for (const WorkerPlan& plan : plans) {
+    const absl::Time ends = std::min(plan.leaves, plan.dies);
+    if (ends <= plan.joins) return Refuse("simulation.classes", plan.name + " ends before it joins", "it later");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace slackline::simulator

@@ -1,0 +1,242 @@
+#include "simulator/torch_computation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "simulator/no_computation.h"
+#include "worker/data/class_names.h"
+#include "worker/evaluator.h"
+#include "worker/gradient_norm.h"
+#include "worker/model/layout.h"
+
+namespace slackline::simulator {
+namespace {
+
+using worker::Batch;
+using worker::Dataset;
+using worker::Model;
+
+void CopyWeights(const Weights& weights, absl::Span<float> parameters) {
+  uint64_t begin = 0;
+  for (const ps::SliceView& view : weights) {
+    view.CopyTo(parameters.subspan(begin, view.elements()));
+    begin += view.elements();
+  }
+}
+
+struct Task {
+  Weights weights;
+  std::vector<uint32_t> images;
+  std::promise<absl::StatusOr<std::shared_ptr<const Gradient>>> done;
+};
+
+// Memory of gradients that nobody needs any more, for those that follow.
+//
+// Thread-safety: safe.
+class Spares {
+ public:
+  explicit Spares(uint64_t elements) : elements_(elements) {}
+
+  ps::AlignedFloats Take() {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!free_.empty()) {
+        ps::AlignedFloats memory = std::move(free_.back());
+        free_.pop_back();
+        return memory;
+      }
+    }
+    return ps::AllocateAlignedFloats(elements_);
+  }
+  void Return(ps::AlignedFloats memory) {
+    absl::MutexLock lock(&mutex_);
+    free_.push_back(std::move(memory));
+  }
+
+ private:
+  const uint64_t elements_;
+  absl::Mutex mutex_;
+  std::vector<ps::AlignedFloats> free_ ABSL_GUARDED_BY(mutex_);
+};
+
+class TorchComputation final : public Computation {
+ public:
+  TorchComputation(const worker::WorkerConfig& config, Dataset train, Dataset test,
+                   std::vector<std::string> class_names, std::unique_ptr<Model> model)
+      : normalisation_(config.normalisation),
+        train_(std::move(train)),
+        test_(std::move(test)),
+        evaluator_(test_, {.normalisation = config.normalisation,
+                           .batch_size = config.evaluation_batch_size,
+                           .class_names = std::move(class_names)}),
+        model_(std::move(model)),
+        initial_(model_->parameters().begin(), model_->parameters().end()),
+        spares_(std::make_shared<Spares>(model_->elements())),
+        learned_{model_->tensors(), model_->elements(), model_->trained_elements(), train_.size(), test_.size()} {}
+
+  ~TorchComputation() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void AddThread(std::unique_ptr<Model> model) {
+    threads_.emplace_back([this, model = std::move(model)] { Run(*model); });
+  }
+
+  const Learned& learned() const override { return learned_; }
+  absl::Span<const float> initial_weights() const override { return initial_; }
+
+  Pending Begin(Weights weights, std::vector<uint32_t> images) override {
+    absl::MutexLock lock(&mutex_);
+    Task& task = tasks_.emplace_back();
+    task.weights = std::move(weights);
+    task.images = std::move(images);
+    return task.done.get_future();
+  }
+
+  absl::StatusOr<worker::EvaluationResult> Evaluate(const Weights& weights,
+                                                    const worker::EvaluationWork& work) override {
+    CopyWeights(weights, model_->parameters());
+    auto result = evaluator_.Evaluate(*model_, work, [] { return absl::OkStatus(); });
+    if (!result.ok() || !work.final) return result;
+    const absl::Status written = evaluator_.WriteFiles(*model_, *result);
+    if (!written.ok()) return written;
+    return result;
+  }
+
+  absl::StatusOr<absl::Duration> Measure(uint64_t samples) override {
+    constexpr int kSteps = 15;
+    std::vector<uint32_t> images(samples);
+    for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<uint32_t>(i % train_.size());
+    std::vector<absl::Duration> times;
+    Batch batch;
+    for (int i = 0; i < kSteps; ++i) {
+      const absl::Time begin = absl::Now();
+      train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
+      const auto result = model_->Step({.images = batch.images, .labels = batch.labels});
+      if (!result.ok()) return result.status();
+      times.push_back(absl::Now() - begin);
+    }
+    absl::c_sort(times);
+    return times[times.size() / 2];
+  }
+
+ private:
+  void Run(Model& model) {
+    Batch batch;
+    while (true) {
+      Task task;
+      {
+        absl::MutexLock lock(&mutex_);
+        mutex_.Await(absl::Condition(this, &TorchComputation::HasWork));
+        if (stopping_) return;
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task.done.set_value(Step(model, batch, task));
+    }
+  }
+  bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || !tasks_.empty(); }
+
+  absl::StatusOr<std::shared_ptr<const Gradient>> Step(Model& model, Batch& batch, const Task& task) {
+    const auto recycle = [spares = spares_](Gradient* gradient) {
+      spares->Return(std::move(gradient->push));
+      delete gradient;
+    };
+    std::shared_ptr<Gradient> gradient(new Gradient, recycle);
+    gradient->push = spares_->Take();
+    train_.Load(task.images, normalisation_.mean, normalisation_.deviation, batch);
+    CopyWeights(task.weights, model.parameters());
+    model.UsePush({gradient->push.get(), model.elements()});
+    const auto result = model.Step({.images = batch.images, .labels = batch.labels});
+    if (!result.ok()) return result.status();
+    gradient->result = *result;
+    gradient->norm = worker::L2Norm(model.push().first(model.trained_elements()));
+    if (!std::isfinite(result->loss) || !std::isfinite(worker::L2Norm(model.push()))) {
+      return absl::InternalError(
+          absl::StrCat("the loss is ", result->loss, ", the gradient's norm ", gradient->norm,
+                       ". A smaller optimizer.lr, a warm-up or optimizer.clip_norm usually helps"));
+    }
+    return gradient;
+  }
+
+  const worker::Prefetcher::Normalisation normalisation_;
+  const Dataset train_;
+  const Dataset test_;
+  worker::Evaluator evaluator_;
+  const std::unique_ptr<Model> model_;  // of the caller's thread
+  const std::vector<float> initial_;
+  // Shared with the gradients that are still in use when this ends.
+  const std::shared_ptr<Spares> spares_;
+  const Learned learned_;
+
+  absl::Mutex mutex_;
+  // At most as many as the simulated workers have steps in flight.
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+// The data and the model that fits them.
+struct Loaded {
+  Dataset train;
+  Dataset test;
+  worker::ModelSpec spec;
+};
+
+absl::StatusOr<Loaded> Load(const worker::WorkerConfig& config) {
+  absl::StatusOr<Dataset> train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
+  if (!train.ok()) return train.status();
+  absl::StatusOr<Dataset> test = Dataset::ReadIdx(config.data_path, "t10k");
+  if (!test.ok()) return test.status();
+  if (absl::Status fits = worker::CheckData(*train, *test, config.model.classes); !fits.ok()) return fits;
+  worker::ModelSpec spec = config.model;
+  spec.height = train->height();
+  spec.width = train->width();
+  return Loaded{*std::move(train), *std::move(test), std::move(spec)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::WorkerConfig& config,
+                                                                  uint32_t threads) {
+  absl::StatusOr<Loaded> loaded = Load(config);
+  if (!loaded.ok()) return loaded.status();
+  auto class_names = worker::ReadClassNames(config.data_path, config.model.classes);
+  if (!class_names.ok()) return class_names.status();
+  worker::SetComputeThreads(1);
+  std::vector<std::unique_ptr<Model>> models;
+  for (uint32_t i = 0; i <= threads; ++i) {
+    auto model = Model::Create(loaded->spec, config.seed);
+    if (!model.ok()) return model.status();
+    models.push_back(*std::move(model));
+  }
+  std::unique_ptr<Model> own = std::move(models.back());
+  models.pop_back();
+  auto computation = std::make_unique<TorchComputation>(config, std::move(loaded->train), std::move(loaded->test),
+                                                        *std::move(class_names), std::move(own));
+  for (std::unique_ptr<Model>& model : models) computation->AddThread(std::move(model));
+  return computation;
+}
+
+absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::WorkerConfig& config) {
+  absl::StatusOr<Loaded> loaded = Load(config);
+  if (!loaded.ok()) return loaded.status();
+  absl::StatusOr<worker::Layout> layout = worker::MakeLayout(loaded->spec);
+  if (!layout.ok()) return layout.status();
+  return std::make_unique<NoComputation>(
+      Learned{layout->tensors, layout->elements, layout->trained_elements, loaded->train.size(), loaded->test.size()});
+}
+
+}  // namespace slackline::simulator

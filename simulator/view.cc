@@ -1,0 +1,92 @@
+#include "simulator/view.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+
+namespace slackline::simulator {
+namespace {
+
+constexpr double kMega = 1e6;
+
+double Virtual(absl::Time now) { return absl::ToDoubleSeconds(now - absl::UnixEpoch()); }
+
+double CpuSeconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / kMega;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The share of its time that a worker waited for servers.
+struct Waiting {
+  std::string name;
+  double share = 0;
+};
+
+}  // namespace
+
+View::View(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0), began_(absl::Now()), shown_(began_) {}
+
+void View::Clear() {
+  if (line_) std::fputs("\r\033[K", stderr);
+  line_ = false;
+}
+
+void View::Event(const std::string& event, absl::Time now) {
+  if (quiet_) return;
+  Clear();
+  absl::FPrintF(stderr, "%10.3f s  %s\n", Virtual(now), event);
+}
+
+void View::Progress(Cluster& cluster) {
+  // Looking at the clock costs more than most events.
+  constexpr uint64_t kEventsBetween = 256;
+  if (quiet_ || !terminal_ || ++calls_ % kEventsBetween != 0) return;
+  const absl::Time now = absl::Now();
+  if (now - shown_ < absl::Milliseconds(500)) return;
+  shown_ = now;
+  const wire::GetStatusReply status = cluster.controller().GetStatus();
+  const double done =
+      static_cast<double>(status.samples_done()) / static_cast<double>(std::max<uint64_t>(1, status.samples_total()));
+  const double spent = absl::ToDoubleSeconds(now - began_);
+  Clear();
+  absl::FPrintF(stderr, "epoch %d/%d  %3.0f %%  loss %.4f  virtual %.1f s  real %.1f s, about %.0f s left",
+                status.epoch(), status.epochs(), 100 * done, status.loss(), cluster.queue().seconds(), spent,
+                done > 0 ? spent / done - spent : 0.0);
+  line_ = true;
+}
+
+void View::End(Cluster& cluster, const std::string& folder) {
+  Clear();
+  const wire::GetStatusReply status = cluster.controller().GetStatus();
+  const Costs costs = cluster.costs();
+  const double seconds = status.elapsed_seconds();
+  const double real = absl::ToDoubleSeconds(absl::Now() - began_);
+  absl::PrintF("%s: %s\n", status.name(), status.reason());
+  absl::PrintF("  virtual time    %.3f s of training; played in %.2f s (%.2f s of CPU, %d events)\n", seconds, real,
+               CpuSeconds(), costs.events);
+  if (seconds > 0) {
+    absl::PrintF("  throughput      %.1f samples/s, %.1f steps/s\n",
+                 static_cast<double>(status.samples_done()) / seconds, static_cast<double>(status.step()) / seconds);
+    absl::PrintF("  network         %.1f MB to servers, %.1f MB in all, %d messages; %.1f scheduler calls/s\n",
+                 static_cast<double>(costs.bytes_to_servers) / kMega, static_cast<double>(costs.bytes) / kMega,
+                 costs.messages, static_cast<double>(costs.scheduler_calls) / seconds);
+  }
+  absl::PrintF("  staleness       mean %.3f, largest %d\n", status.staleness_mean(), status.staleness_max());
+  if (status.has_test_accuracy() && status.evaluation().samples() > 0) {
+    absl::PrintF("  test accuracy   %.2f %% on %d images\n", 100 * status.test_accuracy(),
+                 status.evaluation().samples());
+  }
+  absl::PrintF("  run folder      %s\n", folder);
+}
+
+}  // namespace slackline::simulator

@@ -1,0 +1,32 @@
+// What a simulation shows on the terminal.
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "simulator/cluster.h"
+
+namespace slackline::simulator {
+
+// Thread-safety: none.
+class View {
+ public:
+  explicit View(bool quiet);
+
+  void Event(const std::string& event, absl::Time now);
+  // Called after each event; shows something once a second of real time.
+  void Progress(Cluster& cluster);
+  void End(Cluster& cluster, const std::string& folder);
+
+ private:
+  void Clear();
+
+  const bool quiet_;
+  const bool terminal_;
+  const absl::Time began_;
+  uint64_t calls_ = 0;
+  absl::Time shown_;
+  bool line_ = false;  // a progress line stands there
+};
+
+}  // namespace slackline::simulator

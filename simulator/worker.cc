@@ -1,0 +1,360 @@
+#include "simulator/worker.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/job_file.h"
+#include "worker/scheduler_wire.h"
+
+namespace slackline::simulator {
+namespace {
+
+// Process ids, which tell the scheduler one process of a name from the next.
+constexpr uint32_t kProcessesMax = 1000;
+
+}  // namespace
+
+Worker::Worker(World& world, const WorkerPlan& plan, uint32_t number, std::vector<std::unique_ptr<Server>>& servers)
+    : world_(world),
+      plan_(plan),
+      number_(number),
+      servers_(servers),
+      endpoint_(world.network.Add(plan.link)),
+      pace_(plan_, world.cost, world.job.seed(), number) {}
+
+void Worker::Plan() {
+  world_.queue.At(plan_.joins, [this] { Start(); });
+  const absl::Time ends = std::min(plan_.leaves, plan_.dies);
+  if (ends == absl::InfiniteFuture()) return;
+  world_.queue.At(ends, [this] { Stop(/*in_good_order=*/plan_.leaves < plan_.dies); });
+  if (plan_.returns_after != absl::InfiniteDuration()) {
+    world_.queue.At(ends + plan_.returns_after, [this] { Start(); });
+  }
+}
+
+void Worker::After(absl::Duration delay, std::function<void()> event) {
+  world_.queue.After(delay, [this, life = life_number_, event = std::move(event)] {
+    if (life == life_number_) event();
+  });
+}
+
+void Worker::AfterLatency(std::function<void()> event) {
+  After(world_.network.Latency(endpoint_, world_.scheduler_end), std::move(event));
+}
+
+template <typename Call, typename Then>
+void Worker::Ask(Call call, Then then) {
+  AfterLatency([this, call = std::move(call), then = std::move(then)] {
+    ++world_.scheduler_calls;
+    auto reply = call();
+    AfterLatency([then, reply = std::move(reply)] { then(reply); });
+  });
+}
+
+wire::HeartbeatRequest Worker::MakeHeartbeat() { return worker::MakeHeartbeat(life_, board_.Take(world_.queue.Now())); }
+
+// --- A life -----------------------------------------------------------------------------------------------------
+
+void Worker::Start() {
+  if (world_.controller.state() != wire::JOB_STARTING && world_.controller.state() != wire::JOB_TRAINING) return;
+  ++life_number_;
+  ++processes_;
+  running_ = true;
+  life_ = {};
+  Register();
+}
+
+void Worker::Stop(bool in_good_order) {
+  if (!running_) return;
+  if (in_good_order) return Leave("told to stop");
+  running_ = false;
+  ++life_number_;
+  CloseStreams();
+}
+
+void Worker::Register() {
+  worker::SchedulerLink::Options options;
+  options.name = plan_.name;
+  options.job_fingerprint = Fingerprint(world_.job);
+  const Learned& learned = world_.computation.learned();
+  options.tensors = learned.tensors;
+  options.train_samples = learned.train_samples;
+  options.test_samples = learned.test_samples;
+  wire::RegisterWorkerRequest request =
+      worker::MakeRegistration(options, number_ * kProcessesMax + processes_ % kProcessesMax);
+  request.set_worker(life_.worker.value());
+  request.set_incarnation(life_.incarnation.value());
+  entered_ = false;
+  range_.reset();
+  range_done_ = RangeId();
+  begun_.clear();
+  computing_ = false;
+  blocked_since_.reset();
+  session_.reset();
+  Ask([this, request] { return world_.controller.RegisterWorker(request); },
+      [this](const absl::StatusOr<wire::RegisterWorkerReply>& reply) {
+        if (!reply.ok()) {
+          if (absl::IsFailedPrecondition(reply.status())) return Leave("the job has ended");
+          return world_.Fail(plan_.name, reply.status());
+        }
+        life_.job = JobId(reply->job());
+        life_.worker = WorkerId(reply->worker());
+        life_.incarnation = Incarnation(reply->incarnation());
+        board_.Reset(world_.queue.Now());
+        Beat();
+      });
+}
+
+void Worker::Beat() {
+  Ask([this, request = MakeHeartbeat()] { return world_.controller.Heartbeat(request); },
+      [this](const absl::StatusOr<wire::HeartbeatReply>& reply) { Hear(reply); });
+  After(world_.timeouts.heartbeat, [this] { Beat(); });
+}
+
+void Worker::Hear(const absl::StatusOr<wire::HeartbeatReply>& reply) {
+  if (!reply.ok()) return Refused(reply.status());
+  if (reply->leave()) return Leave(reply->leave_reason());
+  if (!entered_ && reply->state() == wire::WORKER_LIVE) Enter(*reply);
+}
+
+void Worker::Enter(const wire::HeartbeatReply& reply) {
+  const absl::StatusOr<wire::GetShardMapReply> map = [&] {
+    wire::GetShardMapRequest request;
+    request.set_job(life_.job.value());
+    ++world_.scheduler_calls;
+    return world_.controller.GetShardMap(request);
+  }();
+  if (!map.ok()) return Refused(map.status());
+  entered_ = true;
+  life_.first_clock = Clock64(reply.first_clock());
+  life_.send_seed = reply.send_seed();
+  server_of_.assign(static_cast<size_t>(map->shards_size()), 0);
+  for (const wire::ShardSpec& spec : map->shards()) server_of_[spec.shard()] = spec.server() - 1;
+  held_.assign(server_of_.size(), {});
+  session_.emplace(server_of_.size(), life_.first_clock);
+  for (uint32_t i = 0; i < server_of_.size(); ++i) session_->Connected(ShardId(i));
+  pulling_ = true;
+  SendAll(session_->BeginPull(), /*hello=*/true, nullptr);
+}
+
+void Worker::CloseStreams() {
+  const ps::Sender sender{life_.worker, life_.incarnation};
+  for (const std::unique_ptr<Server>& server : servers_) {
+    // Not an event of this life: the other end notices.
+    world_.queue.After(world_.network.Latency(endpoint_, server->endpoint()),
+                       [server = server.get(), sender] { server->Disconnected(sender); });
+  }
+}
+
+void Worker::JoinAgain() {
+  CloseStreams();
+  ++life_number_;
+  Register();
+}
+
+void Worker::Leave(const std::string& reason) {
+  if (!running_) return;
+  running_ = false;
+  wire::HeartbeatRequest request = MakeHeartbeat();
+  request.set_leaving(true);
+  request.set_leaving_reason(reason);
+  ++life_number_;
+  CloseStreams();
+  // One that is no member any more need not say so.
+  AfterLatency([this, request] {
+    ++world_.scheduler_calls;
+    (void)world_.controller.Heartbeat(request);
+  });
+}
+
+void Worker::Refused(const absl::Status& status) {
+  if (absl::IsFailedPrecondition(status)) return JoinAgain();
+  world_.Fail(plan_.name, status);
+}
+
+// --- Work -------------------------------------------------------------------------------------------------------
+
+void Worker::AskWork() {
+  wire::NextTaskRequest request;
+  request.set_job(life_.job.value());
+  request.set_worker(life_.worker.value());
+  request.set_incarnation(life_.incarnation.value());
+  request.set_range_done(range_done_.value());
+  request.set_samples_per_second(samples_per_second_);
+  *request.mutable_progress() = worker::ToWire(life_, board_.Take(world_.queue.Now()));
+  Ask([this, request] { return world_.controller.NextTask(request); },
+      [this](const absl::StatusOr<wire::NextTaskReply>& reply) {
+        if (absl::IsUnavailable(reply.status())) return After(world_.timeouts.heartbeat, [this] { AskWork(); });
+        if (!reply.ok()) return Refused(reply.status());
+        range_done_ = RangeId();
+        const absl::StatusOr<worker::Work> work = worker::FromWire(*reply);
+        if (!work.ok()) return world_.Fail(plan_.name, work.status());
+        Begin(*work);
+      });
+}
+
+void Worker::Begin(const worker::Work& work) {
+  if (const auto* range = std::get_if<worker::RangeWork>(&work)) return BeginRange(*range);
+  if (const auto* evaluation = std::get_if<worker::EvaluationWork>(&work)) return BeginEvaluation(*evaluation);
+  if (const auto* standby = std::get_if<worker::StandbyWork>(&work)) {
+    CloseStreams();
+    return After(standby->retry, [this] { AskWork(); });
+  }
+  Leave(std::get<worker::LeaveWork>(work).reason);
+}
+
+void Worker::BeginRange(const worker::RangeWork& work) {
+  const std::vector<uint32_t>& order = world_.EpochOrder(work.epoch);
+  Range& range = range_.emplace();
+  range.work = work;
+  range.images.assign(order.begin() + static_cast<int64_t>(work.begin), order.begin() + static_cast<int64_t>(work.end));
+  range.began = world_.queue.Now();
+  Continue();
+}
+
+void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
+  // Forward without backward.
+  constexpr double kForwardPart = 1.0 / 3;
+  const auto samples = static_cast<double>(world_.computation.learned().test_samples);
+  After(world_.cost.per_sample * (samples * kForwardPart * plan_.slowdown), [this, work] {
+    Weights weights;
+    for (size_t i = 0; i < held_.size(); ++i) {
+      const ShardId shard(static_cast<uint32_t>(i));
+      weights.push_back(work.final ? servers_[server_of_[i]]->View(shard) : held_[i].front().weights);
+    }
+    const absl::StatusOr<worker::EvaluationResult> result = world_.computation.Evaluate(weights, work);
+    if (!result.ok()) return world_.Fail(plan_.name, result.status());
+    wire::EvaluationReport report = worker::ToWire(*result);
+    report.set_job(life_.job.value());
+    report.set_worker(life_.worker.value());
+    report.set_incarnation(life_.incarnation.value());
+    Ask([this, report] { return world_.controller.ReportEvaluation(report); },
+        [this](const absl::Status& status) { return status.ok() ? AskWork() : Refused(status); });
+  });
+}
+
+void Worker::Continue() {
+  if (!range_ || computing_) return;
+  const bool more = range_->next < range_->images.size();
+  if (more ? begun_.size() < world_.job.wire().window() : begun_.empty()) {
+    blocked_since_.reset();
+    board_.SetWaiting(false);
+    if (more) return Compute();
+    const double seconds = absl::ToDoubleSeconds(world_.queue.Now() - range_->began);
+    if (seconds > 0) samples_per_second_ = static_cast<double>(range_->images.size()) / seconds;
+    range_done_ = range_->work.range;
+    range_.reset();
+    return AskWork();
+  }
+  if (!blocked_since_) blocked_since_ = world_.queue.Now();
+  board_.SetWaiting(true);
+}
+
+void Worker::Compute() {
+  const size_t count = std::min<size_t>(world_.job.training().batch_size(), range_->images.size() - range_->next);
+  const auto first = range_->images.begin() + static_cast<int64_t>(range_->next);
+  range_->next += count;
+  Weights weights;
+  for (const std::deque<Held>& held : held_) weights.push_back(held.front().weights);
+  computing_ = true;
+  auto pending = std::make_shared<Computation::Pending>(
+      world_.computation.Begin(std::move(weights), {first, first + static_cast<int64_t>(count)}));
+  const absl::Duration takes = pace_.Step(count, world_.queue.Now());
+  After(takes, [this, pending, takes] { Push(*pending, takes); });
+}
+
+void Worker::Push(Computation::Pending& pending, absl::Duration took) {
+  computing_ = false;
+  const absl::StatusOr<std::shared_ptr<const Gradient>> gradient = pending.get();
+  if (!gradient.ok()) {
+    return world_.Fail(absl::StrCat(plan_.name, ", step ", session_->sequence().value() + 1), gradient.status());
+  }
+  const worker::StepResult& result = (*gradient)->result;
+  SendAll(session_->BeginStep(), /*hello=*/false, *gradient);
+  Step& step = begun_.emplace_back();
+  step.sequence = session_->sequence();
+  step.facts.samples = result.samples;
+  step.facts.loss = result.loss;
+  step.facts.correct = result.correct;
+  step.facts.compute = took;
+  Continue();
+}
+
+void Worker::SendAll(const std::vector<worker::Session::Send>& asks, bool hello,
+                     std::shared_ptr<const Gradient> gradient) {
+  std::vector<Message> messages(servers_.size());
+  for (const worker::Session::Send& ask : asks) messages[server_of_[ask.shard.value()]].asks.push_back(ask);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Message& message = messages[i];
+    if (message.asks.empty()) continue;
+    message.sender = {life_.worker, life_.incarnation};
+    if (hello) message.hello = ps::HelloEvent{message.sender, life_.first_clock, life_.first_clock};
+    message.seed = hello && life_.send_seed;
+    message.peer = this;
+    message.gradient = gradient;
+    servers_[i]->Send(std::move(message));
+  }
+}
+
+void Worker::Deliver(const std::vector<ShardReply>& replies) {
+  if (replies.front().to != ps::Sender{life_.worker, life_.incarnation} || !session_) return;
+  for (const ShardReply& reply : replies) {
+    if (!reply.refused.ok()) return Refused(reply.refused);
+    Account(reply);
+  }
+  FinishSteps();
+}
+
+void Worker::Account(const ShardReply& reply) {
+  if (reply.served) {
+    for (const Clock64 clock : session_->Pulled(reply.shard, reply.served->id, reply.served->version)) {
+      held_[reply.shard.value()].push_back({clock, reply.served->weights});
+    }
+  }
+  if (!reply.answer) return;
+  const ps::Answer& answer = *reply.answer;
+  const bool applied = answer.outcome == ps::Outcome::kApplied;
+  const auto outcome = applied ? worker::Session::Outcome::kApplied : worker::Session::Outcome::kDiscarded;
+  const absl::StatusOr<bool> first = session_->Answered(reply.shard, answer.sequence, outcome);
+  if (!first.ok()) return world_.Fail(plan_.name, first.status());
+  for (Step& step : begun_) {
+    if (!*first || step.sequence != answer.sequence) continue;
+    worker::StepFacts& facts = step.facts;
+    ++(applied ? facts.applied : facts.discarded);
+    if (applied) facts.staleness_sum += answer.staleness;
+    facts.staleness_max = std::max(facts.staleness_max, answer.staleness);
+    const uint64_t clock = answer.sequence.value();
+    facts.slack = std::max(facts.slack, clock - std::min(clock, reply.clock_min.value()));
+  }
+}
+
+void Worker::FinishSteps() {
+  if (pulling_ && session_->idle()) {
+    pulling_ = false;
+    TakeWeights(session_->sequence());
+    return AskWork();
+  }
+  bool finished = false;
+  while (!begun_.empty() && session_->finished() >= begun_.front().sequence) {
+    Step& step = begun_.front();
+    step.facts.clock = step.sequence;
+    if (blocked_since_)
+      step.facts.wait = world_.queue.Now() - std::exchange(blocked_since_, world_.queue.Now()).value();
+    board_.Record(step.facts, world_.queue.Now());
+    TakeWeights(step.sequence);
+    begun_.pop_front();
+    finished = true;
+  }
+  if (finished) Continue();
+}
+
+void Worker::TakeWeights(Clock64 clock) {
+  session_->Take(clock);
+  for (std::deque<Held>& held : held_) {
+    while (held.size() > 1 && held[1].clock <= clock) held.pop_front();
+  }
+}
+
+}  // namespace slackline::simulator

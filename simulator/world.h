@@ -1,0 +1,50 @@
+// What all simulated processes of one run share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "job.pb.h"
+#include "scheduler/controller.h"
+#include "simulator/computation.h"
+#include "simulator/event_queue.h"
+#include "simulator/network.h"
+#include "simulator/worker_plan.h"
+#include "worker/data/dataset.h"
+
+namespace slackline::simulator {
+
+// Thread-safety: none; one thread plays all processes.
+// Ownership:     borrows the controller, which borrows the queue, and the computation.
+struct World {
+  job::Job job;  // resolved
+  Timeouts timeouts;
+  ComputeCost cost;
+  EventQueue& queue;
+  Network& network;
+  scheduler::Controller& controller;
+  Computation& computation;
+  // The scheduler's endpoint in the network.
+  size_t scheduler_end = 0;
+  // Calls to the scheduler, of all processes.
+  uint64_t scheduler_calls = 0;
+  uint32_t order_epoch = 0;
+  std::vector<uint32_t> order = {};
+
+  // Of the epoch in which most workers are: made once for all of them.
+  const std::vector<uint32_t>& EpochOrder(uint32_t epoch) {
+    if (order_epoch != epoch || order.empty()) {
+      order = worker::EpochOrder(computation.learned().train_samples, job.seed(), epoch);
+      order_epoch = epoch;
+    }
+    return order;
+  }
+
+  // Something that no worker can recover from: the job ends.
+  void Fail(const std::string& who, const absl::Status& status) {
+    controller.StopJob(who + ": " + std::string(status.message()), /*failed=*/true);
+  }
+};
+
+}  // namespace slackline::simulator

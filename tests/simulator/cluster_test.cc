@@ -1,0 +1,205 @@
+// Whole jobs in virtual time, with a model that is worked out by hand.
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job_file.h"
+#include "simulator/cluster.h"
+#include "simulator/no_computation.h"
+#include "simulator/rules.h"
+#include "tests/simulator/toy_computation.h"
+
+namespace slackline::simulator {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// One server with one shard, wires and servers that take no time; a step of 10 images takes 10 ms. An epoch has 90.
+constexpr char kPlain[] = R"(
+training: {epochs: 2, batch_size: 10, evaluate_every_epochs: 0}
+optimizer: {lr: 0.1}
+cluster: {servers: 1, workers: 1, shards_per_server: 1}
+output: {report_every_ms: 50}
+timeouts: {heartbeat_ms: 20}
+simulation: {compute_us_per_sample: 1000, latency_us: 0, worker_gbit_per_s: 0, server_gbit_per_s: 0, server_gbyte_per_s: 0}
+)";
+
+struct History {
+  std::vector<std::string> events;
+  std::vector<std::string> rows;
+  wire::GetStatusReply status;
+  Costs costs;
+
+  double seconds() const { return status.elapsed_seconds(); }
+};
+
+History Play(const std::vector<std::string>& settings, Computation& computation) {
+  absl::StatusOr<job::Job> read = ParseJob(kPlain, "test", settings);
+  EXPECT_TRUE(read.ok()) << read.status();
+  const job::Job job = Resolve(*read);
+  EXPECT_TRUE(CheckSimulation(job).ok()) << CheckSimulation(job);
+  History run;
+  const auto note = [&](scheduler::Controller& controller, absl::Time now) {
+    for (const std::string& event : controller.TakeEvents()) {
+      run.events.push_back(absl::StrFormat("%.6f %s", absl::ToDoubleSeconds(now - absl::UnixEpoch()), event));
+    }
+    for (const scheduler::Report& report : controller.TakeReports()) {
+      run.rows.push_back(absl::StrCat(report.time_s, " ", report.samples, " ", report.loss.value_or(-1), " ",
+                                      report.staleness_mean, " ", report.slack, " ", report.live_workers));
+    }
+  };
+  Cluster cluster({job, "unused", TimeoutsOf(job)}, computation, note);
+  cluster.Run([] {});
+  run.status = cluster.controller().GetStatus();
+  run.costs = cluster.costs();
+  return run;
+}
+
+History Play(const std::vector<std::string>& settings) {
+  ToyComputation computation;
+  return Play(settings, computation);
+}
+
+std::map<std::string, uint64_t> SamplesByWorker(const History& run) {
+  std::map<std::string, uint64_t> samples;
+  for (const wire::MemberStatus& member : run.status.members()) {
+    if (member.role() == wire::MEMBER_ROLE_WORKER) samples[member.name()] += member.samples();
+  }
+  return samples;
+}
+
+TEST(SimulatedJob, OneWorkerTakesItsStepsOneAfterTheOther) {
+  const History run = Play({});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_EQ(run.status.step(), 180u);
+  EXPECT_EQ(run.status.samples_done(), 1800u);
+  // The worker hears that training has begun with its next heartbeat. Then 180 steps of 10 ms, and the last evaluation:
+  // 10 images of 1/3 ms.
+  EXPECT_NEAR(run.seconds(), 0.02 + 1.8 + 0.01 / 3, 1e-9);
+  EXPECT_EQ(run.status.staleness_max(), 0u);
+  EXPECT_GT(run.status.test_accuracy(), 0.85);
+}
+
+TEST(SimulatedJob, WiresAndServersTakeTheTimeThatTheirBytesTake) {
+  const History run =
+      Play({"simulation.latency_us=1000", "simulation.worker_gbit_per_s=0.008", "simulation.server_gbyte_per_s=0.001"});
+  // 64 float32 and what a frame adds are 288 bytes; the wires and the server both move 1 byte a microsecond. A push is
+  // 1 ms of latency and 0.288 ms of wire on its way, then 0.288 ms in the server's hands; so is what comes back, with
+  // the answer, another 32 bytes. A step: 10 + 1 + 2 x 0.288 + 2 x 0.320 + 1 = 13.216 ms.
+  const double steps = 180 * 13.216e-3;
+  // The first weights and the ranges come over the wire, too.
+  EXPECT_GT(run.seconds(), steps);
+  EXPECT_LT(run.seconds(), steps + 0.1);
+  EXPECT_EQ(run.costs.bytes_to_servers, 180 * 288u + 32u);
+}
+
+TEST(SimulatedJob, BulkSynchronousIsHeldToTheSlowWorkerAndAsynchronousAddsBoth) {
+  const std::vector<std::string> slow = {"cluster.workers=2", "simulation.classes=[{slowdown: 10}]",
+                                         "training.epochs=10"};
+  std::vector<std::string> settings = slow;
+  settings.push_back("consistency.mode=bsp");
+  const History bsp = Play(settings);
+  settings.back() = "consistency.mode=async";
+  const History async = Play(settings);
+  // 9000 samples: 20 of them every 100 ms, or 100 + 10. Towards the end one of them may be without work.
+  EXPECT_NEAR(bsp.seconds(), 45, 2);
+  EXPECT_NEAR(async.seconds(), 9000 / 1100.0, 0.5);
+  EXPECT_NEAR(static_cast<double>(SamplesByWorker(async)["worker-2"]) / 9000, 10.0 / 11, 0.02);
+  EXPECT_GT(async.status.staleness_max(), 5u);
+}
+
+TEST(SimulatedJob, StaleSynchronousKeepsTheFastOneWithinTheBound) {
+  const History run = Play({"cluster.workers=2", "simulation.classes=[{slowdown: 10}]", "consistency.mode=ssp",
+                            "consistency.staleness_max=3", "training.epochs=4"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE);
+  EXPECT_LE(run.status.slack(), 4u);
+  EXPECT_NEAR(run.seconds(), 18, 2) << "the slow one sets the pace";
+}
+
+TEST(SimulatedJob, TwoStepsInFlightHideTheWires) {
+  const std::vector<std::string> far = {"simulation.latency_us=5000", "wire.window=1"};
+  const History one = Play(far);
+  const History two = Play({far[0], "wire.window=2"});
+  EXPECT_GT(one.seconds(), 180 * 20e-3);
+  EXPECT_LT(two.seconds(), 180 * 12e-3) << "10 ms of compute hide 10 ms of latency";
+  EXPECT_EQ(two.status.staleness_max(), 1u);
+}
+
+TEST(SimulatedJob, EveryModeLearnsAndLosesNoSample) {
+  for (const char* mode : {"async", "ssp", "bsp", "softsync", "quorum"}) {
+    SCOPED_TRACE(mode);
+    const History run = Play({absl::StrCat("consistency.mode=", mode), "cluster.workers=5", "cluster.servers=2",
+                              "cluster.shards_per_server=2", "simulation.jitter=0.4", "training.epochs=6",
+                              "simulation.classes=[{workers: 1, slowdown: 3}]", "simulation.latency_us=300"});
+    EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+    EXPECT_EQ(run.status.samples_done(), 6 * ToyComputation::kImages);
+    EXPECT_GT(run.status.test_accuracy(), 0.8);
+  }
+}
+
+TEST(SimulatedJob, OneSeedGivesOneHistory) {
+  const std::vector<std::string> settings = {
+      "cluster.workers=6",      "cluster.servers=2", "simulation.jitter=0.5",
+      "consistency.mode=async", "training.epochs=3", "simulation.classes=[{dies_s: 0.3, returns_after_s: 0.2}]"};
+  const History first = Play(settings);
+  const History second = Play(settings);
+  EXPECT_EQ(first.events, second.events);
+  EXPECT_EQ(first.rows, second.rows);
+  EXPECT_EQ(first.status.SerializeAsString(), second.status.SerializeAsString());
+  std::vector<std::string> other = settings;
+  other.push_back("seed=2");
+  EXPECT_NE(Play(other).rows, first.rows);
+}
+
+TEST(SimulatedJob, DeathOfAWorkerCostsItsRangeAndNoSample) {
+  const History run = Play({"cluster.workers=3", "training.epochs=20", "timeouts.heartbeat_ms=20",
+                            "consistency.mode=bsp", "simulation.classes=[{dies_s: 1}]"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_THAT(run.events, Contains(HasSubstr("worker-1 is dead")));
+  EXPECT_THAT(run.events, Contains(HasSubstr("samples that worker-1 held go to others")));
+  EXPECT_EQ(run.status.samples_done(), 20 * ToyComputation::kImages);
+  // 3 workers for 1 s, then 2, and 16 T = 0.32 s of silence in between.
+  EXPECT_NEAR(run.seconds(), 1 + 0.32 + (18000 - 3000) / 2000.0, 0.5);
+}
+
+TEST(SimulatedJob, WorkersLeaveReturnAndJoinLate) {
+  const History run = Play({"cluster.workers=3", "training.epochs=10", "consistency.mode=async",
+                            "simulation.classes=[{leaves_s: 0.5, returns_after_s: 1}, {joins_s: 2}]"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_THAT(run.events, Contains(HasSubstr("training begins with 2 workers")));
+  EXPECT_THAT(run.events, Contains(HasSubstr("worker-1 leaves: told to stop")));
+  EXPECT_GT(SamplesByWorker(run)["worker-2"], 500u) << "the one that joined late";
+  EXPECT_EQ(run.status.samples_done(), 10 * ToyComputation::kImages);
+}
+
+TEST(SimulatedJob, GradientThatIsNoNumberEndsTheJobAndNamesTheWorker) {
+  ToyComputation computation;
+  computation.FailAfter(7);
+  const History run = Play({}, computation);
+  EXPECT_EQ(run.status.state(), wire::JOB_FAILED);
+  EXPECT_EQ(run.status.reason(), "worker-1, step 8: the loss is nan");
+}
+
+TEST(SimulatedJob, EndlessRunIsEndedAtItsTime) {
+  const History run = Play({"simulation.time_max_s=1", "training.epochs=1000"});
+  EXPECT_EQ(run.status.state(), wire::JOB_FAILED);
+  EXPECT_THAT(run.status.reason(), HasSubstr("simulation.time_max_s"));
+}
+
+TEST(SimulatedJob, ProtocolAloneTakesTheSameTime) {
+  NoComputation nothing(ToyComputation().learned());
+  const std::vector<std::string> settings = {"cluster.workers=4", "consistency.mode=bsp", "simulation.jitter=0.3"};
+  const History with = Play(settings);
+  const History without = Play(settings, nothing);
+  EXPECT_EQ(with.seconds(), without.seconds());
+  EXPECT_EQ(with.costs.bytes, without.costs.bytes);
+}
+
+}  // namespace
+}  // namespace slackline::simulator
