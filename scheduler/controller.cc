@@ -337,6 +337,11 @@ absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request)
   if (!*is_new || Ended()) return absl::OkStatus();
   evaluation_ = request;
   evaluation_reported_ = false;
+  evaluations_.push_back({.epoch = request.epoch(),
+                          .time_s = ElapsedSeconds(now),
+                          .samples = progress_.totals().samples,
+                          .accuracy = request.accuracy(),
+                          .loss = request.loss()});
   events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (%s)", request.epoch(),
                               100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
   AddReport(now);

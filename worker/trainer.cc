@@ -197,6 +197,7 @@ absl::Status Trainer::FinishSteps(size_t left) {
     facts.lost = report->lost;
     facts.staleness_sum = report->staleness_sum;
     facts.staleness_max = report->staleness_max;
+    facts.staleness = report->staleness;
     facts.slack = report->slack;
     parts_.link.progress().Record(facts, end);
     parts_.metrics.Record(facts);

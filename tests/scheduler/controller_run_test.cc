@@ -210,6 +210,24 @@ TEST(ControllerRun, WorkerThatLeavesInGoodOrderIsNoDeath) {
   EXPECT_TRUE(cluster.HasEvent("go to others"));
 }
 
+TEST(ControllerRun, WorkerThatComesBackKeepsWhatItHadTrained) {
+  FakeCluster cluster;
+  cluster.Start();
+  const uint64_t range = cluster.Range("w-1");
+  cluster.Range("w-2");
+  cluster.progress("w-1").set_samples(100);
+  EXPECT_TRUE(cluster.Next("w-1", range)->has_evaluate());
+  ASSERT_TRUE(cluster.Evaluated("w-1", 1, false).ok());
+  EXPECT_TRUE(cluster.Next("w-1")->has_standby());
+  cluster.Rejoin("w-1");
+  cluster.progress("w-1").set_samples(30);
+  ASSERT_TRUE(cluster.Beat("w-1").ok());
+  const wire::GetStatusReply status = cluster.controller().GetStatus();
+  for (const wire::MemberStatus& member : status.members()) {
+    EXPECT_EQ(member.samples(), member.name() == "w-1" ? 130u : 0u) << member.name();
+  }
+}
+
 TEST(ControllerRun, ReportsComeAtTheirInterval) {
   FakeCluster cluster;
   cluster.Start();

@@ -111,6 +111,7 @@ class ScriptedClient : public Client {
     clock_ = clock_.Next();
     StepReport report;
     report.clock = clock_;
+    report.staleness.Add(clock_.value());
     return report;
   }
   void Close(const std::string& reason, absl::Duration) override { wire_.calls.push_back("close: " + reason); }
@@ -272,6 +273,7 @@ TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {
   EXPECT_EQ(progress.total.samples, 10);
   EXPECT_EQ(progress.total.clock, Clock64(8));
   EXPECT_EQ(progress.loss_sum, 5);
+  for (const uint64_t staleness : {6, 7, 8}) EXPECT_EQ(progress.total.staleness.InBucket(staleness), 1) << staleness;
   EXPECT_FALSE(progress.waiting);
 }
 
