@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "common/slowdown.h"
 #include "scheduler/controller.h"
 
 namespace slackline::scheduler {
@@ -47,8 +48,10 @@ std::vector<WorkerSummary> Controller::SummariseWorkers() const {
   std::map<std::string, size_t> places;
   for (const auto& [id, worker] : membership_.workers()) {
     const auto [place, fresh] = places.emplace(worker.name, workers.size());
-    if (fresh) workers.push_back({.name = worker.name, .state = "", .totals = {}});
+    if (fresh) workers.emplace_back();
     WorkerSummary& summary = workers[place->second];
+    summary.name = worker.name;
+    summary.slowdown = SlowdownOf(worker.name, config_.job.worker());
     summary.state = std::string(ToString(worker.state));
     summary.totals.Add(progress_.TotalsOf(id));
   }

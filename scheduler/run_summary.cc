@@ -32,6 +32,7 @@ Json Worker(const WorkerSummary& worker) {
   const ProgressTotals& totals = worker.totals;
   return {{"name", worker.name},
           {"state", worker.state},
+          {"slowdown", worker.slowdown},
           {"samples", totals.samples},
           {"steps", totals.steps},
           {"compute_seconds", totals.compute_seconds},
@@ -58,7 +59,7 @@ Json List(const std::vector<Value>& values, Json (*convert)(const Value&)) {
 
 // What was never measured is null.
 void AddAccuracy(const std::vector<EvaluationSummary>& evaluations, Json& json) {
-  json["test_accuracy"] = json["test_loss"] = json["best_test_accuracy"] = nullptr;
+  for (const char* key : {"test_accuracy", "test_loss", "best_test_accuracy"}) json[key] = nullptr;
   if (evaluations.empty()) return;
   json["test_accuracy"] = evaluations.back().accuracy;
   json["test_loss"] = evaluations.back().loss;

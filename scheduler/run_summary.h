@@ -25,6 +25,7 @@ struct WorkerSummary {
   std::string name;
   // Of the latest life: live, joining, standby, left, dead.
   std::string state;
+  double slowdown = 1;
   ProgressTotals totals;
 };
 

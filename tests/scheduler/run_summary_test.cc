@@ -45,8 +45,8 @@ TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {
 
 TEST(RunSummary, NamesThatAreNoUtf8AreWrittenNevertheless) {
   RunSummary summary;
-  summary.worker_list.push_back({.name = "w-\xff", .state = "dead", .totals = {}});
-  EXPECT_EQ(Json::parse(ToJson(summary)).at("worker_list")[0].at("state"), "dead");
+  summary.worker_list.push_back({.name = "w-\xff", .state = "dead", .slowdown = 12, .totals = {}});
+  EXPECT_EQ(Json::parse(ToJson(summary)).at("worker_list")[0].at("slowdown"), 12);
 }
 
 }  // namespace
