@@ -4,6 +4,8 @@
 #include <fstream>
 #include <sstream>
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include "absl/strings/str_cat.h"
 #include "common/job/mistakes.h"
 #include "common/job/reader.h"
@@ -92,8 +94,15 @@ uint64_t Fingerprint(const job::Job& job) {
   same.mutable_data()->clear_path();
   same.mutable_worker()->clear_threads();
   same.mutable_cluster()->clear_worker_restarts_max();
-  // The schema has no maps, so that the bytes of equal messages are equal.
-  return StableHash(same.SerializeAsString());
+  // Maps have no order of their own.
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    same.SerializeToCodedStream(&coded);
+  }
+  return StableHash(bytes);
 }
 
 }  // namespace slackline

@@ -10,7 +10,8 @@
 
 namespace slackline {
 
-// Reads `path` onto Job, then applies `overrides` ("optimizer.lr=0.1"; lists as "model.hidden=[64,32]"), then
+// Reads `path` onto Job, then applies `overrides` ("optimizer.lr=0.1"; lists as "model.hidden=[64,32]", maps as
+// "worker.slowdown={1: 12}"), then
 // checks everything. Unset fields have their default from the schema; Resolve() writes them out.
 //   kNotFound         the file cannot be read
 //   kInvalidArgument  every mistake found, one a line, each as "FILE:LINE: found X; allowed is Y" (overrides as

@@ -31,7 +31,7 @@ EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts) {
   config.quorum_deadline = absl::Milliseconds(consistency.quorum_deadline_ms());
   if (consistency.weighting() == job::Consistency::UNIFORM) config.weighting = Weighting::kUniform;
   if (consistency.staleness_lr() == job::Consistency::INVERSE) config.staleness_lr = StalenessLr::kInverse;
-  config.samples_nominal = job.training().batch_size();
+  config.samples_nominal = uint64_t{job.training().batch_size()} * job.training().accumulate();
   config.notice_every = timeouts.notice();
   config.standstill_after = timeouts.worker_dead();
   return config;

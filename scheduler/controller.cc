@@ -25,7 +25,8 @@ Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
   Tasks::Config tasks;
   tasks.ranges.samples_per_epoch = layout.train_samples;
   tasks.ranges.epochs = job.training().epochs();
-  tasks.ranges.batch_size = job.training().batch_size();
+  // Whole pushes.
+  tasks.ranges.batch_size = job.training().batch_size() * job.training().accumulate();
   tasks.evaluate_every_epochs = job.training().evaluate_every_epochs();
   return tasks;
 }
@@ -337,6 +338,11 @@ absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request)
   if (!*is_new || Ended()) return absl::OkStatus();
   evaluation_ = request;
   evaluation_reported_ = false;
+  evaluations_.push_back({.epoch = request.epoch(),
+                          .time_s = ElapsedSeconds(now),
+                          .samples = progress_.totals().samples,
+                          .accuracy = request.accuracy(),
+                          .loss = request.loss()});
   events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (%s)", request.epoch(),
                               100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
   AddReport(now);

@@ -31,6 +31,7 @@
 #include "scheduler/placement.h"
 #include "scheduler/progress.h"
 #include "scheduler/report.h"
+#include "scheduler/run_summary.h"
 #include "scheduler/server_calls.h"
 #include "scheduler/tasks.h"
 
@@ -84,6 +85,8 @@ class Controller : public ServerObserver {
   // Reports and events since the last call, oldest first.
   std::vector<Report> TakeReports();
   std::deque<std::string> TakeEvents();
+  // The run up to now.
+  RunSummary Summary();
 
  private:
   // --- controller.cc: requests ---
@@ -144,6 +147,10 @@ class Controller : public ServerObserver {
   void FillProgress(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillMembers(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // --- controller_summary.cc ---
+  // In the order in which their names were first heard of.
+  std::vector<WorkerSummary> SummariseWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const Config config_;
   const TimeSource& time_;
   ServerCalls& servers_;
@@ -190,6 +197,8 @@ class Controller : public ServerObserver {
   absl::Time epoch_told_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
   bool evaluation_reported_ ABSL_GUARDED_BY(mutex_) = true;
+  // At most one for each epoch.
+  std::vector<EvaluationSummary> evaluations_ ABSL_GUARDED_BY(mutex_);
   absl::Time last_report_ ABSL_GUARDED_BY(mutex_);
   std::vector<Report> reports_ ABSL_GUARDED_BY(mutex_);
 };

@@ -173,9 +173,9 @@ void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const 
     wire::MemberStatus& status = *add(wire::MEMBER_ROLE_WORKER, id.value(), worker);
     const Holder holder = {id, worker.incarnation};
     const wire::WorkerProgress* progress = progress_.Of(holder);
+    status.set_samples(progress_.TotalsOf(id).samples);
     if (progress == nullptr) continue;
     status.set_clock(progress->clock());
-    status.set_samples(progress->samples());
     status.set_samples_per_second(progress_.SamplesPerSecond(holder, now));
   }
 }

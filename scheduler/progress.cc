@@ -9,12 +9,59 @@ namespace {
 // What has been added to a total since it was last heard of; 0 when it has shrunk.
 uint64_t Grown(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
 
+// The same of seconds, which a peer may say badly.
+double Grown(double now, double before) {
+  const double grown = now - before;
+  return std::isfinite(grown) && grown > 0 ? grown : 0;
+}
+
+// What a worker has done between two of its words.
+ProgressTotals Difference(const wire::WorkerProgress& now, const wire::WorkerProgress& before) {
+  ProgressTotals grown;
+  grown.samples = Grown(now.samples(), before.samples());
+  grown.steps = Grown(now.steps(), before.steps());
+  grown.correct = Grown(now.correct(), before.correct());
+  const double loss = now.loss_sum() - before.loss_sum();
+  if (std::isfinite(loss)) grown.loss_sum = loss;
+  grown.compute_seconds = Grown(now.compute_seconds(), before.compute_seconds());
+  grown.wait_seconds = Grown(now.wait_seconds(), before.wait_seconds());
+  grown.pushes_applied = Grown(now.pushes_applied(), before.pushes_applied());
+  grown.pushes_discarded = Grown(now.pushes_discarded(), before.pushes_discarded());
+  grown.pushes_lost = Grown(now.pushes_lost(), before.pushes_lost());
+  grown.staleness_sum = Grown(now.staleness_sum(), before.staleness_sum());
+  grown.staleness_answers = Grown(now.staleness_answers(), before.staleness_answers());
+  return grown;
+}
+
+void AddStaleness(const wire::WorkerProgress& now, const wire::WorkerProgress& before, StalenessCounts& counts) {
+  const int known = std::min<int>(now.staleness_counts_size(), StalenessCounts::kBuckets);
+  for (int i = 0; i < known; ++i) {
+    const uint64_t counted = i < before.staleness_counts_size() ? before.staleness_counts(i) : 0;
+    counts.AddToBucket(i, Grown(now.staleness_counts(i), counted));
+  }
+}
+
 }  // namespace
+
+void ProgressTotals::Add(const ProgressTotals& other) {
+  samples += other.samples;
+  steps += other.steps;
+  loss_sum += other.loss_sum;
+  correct += other.correct;
+  compute_seconds += other.compute_seconds;
+  wait_seconds += other.wait_seconds;
+  pushes_applied += other.pushes_applied;
+  pushes_discarded += other.pushes_discarded;
+  pushes_lost += other.pushes_lost;
+  staleness_sum += other.staleness_sum;
+  staleness_answers += other.staleness_answers;
+}
 
 void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress, bool in_clock, absl::Time now) {
   Heartbeats& worker = workers_[holder.worker];
   if (worker.holder != holder) {
-    worker = Heartbeats{};
+    worker.last.Clear();
+    worker.samples.clear();
     worker.holder = holder;
   }
   const wire::WorkerProgress& before = worker.last;
@@ -23,13 +70,10 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
     if (in_clock && progress.has_slack_max()) ObserveSlack(progress);
     return;
   }
-  totals_.samples += Grown(progress.samples(), before.samples());
-  totals_.steps += Grown(progress.steps(), before.steps());
-  totals_.correct += Grown(progress.correct(), before.correct());
-  totals_.staleness_sum += Grown(progress.staleness_sum(), before.staleness_sum());
-  totals_.staleness_answers += Grown(progress.staleness_answers(), before.staleness_answers());
-  const double loss = progress.loss_sum() - before.loss_sum();
-  if (std::isfinite(loss)) totals_.loss_sum += loss;
+  const ProgressTotals grown = Difference(progress, before);
+  totals_.Add(grown);
+  worker.totals.Add(grown);
+  AddStaleness(progress, before, staleness_);
   staleness_max_ = std::max(staleness_max_, progress.staleness_max());
   worker.last = progress;
   worker.in_clock = in_clock;
@@ -40,7 +84,7 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
 
 void Progress::ObserveSlack(const wire::WorkerProgress& progress) {
   if (progress.has_slack_max()) {
-    slack_ = std::max(slack_, progress.slack_max());
+    RaiseSlack(progress.slack_max());
     return;
   }
   uint64_t clock_min = progress.clock();
@@ -50,7 +94,12 @@ void Progress::ObserveSlack(const wire::WorkerProgress& progress) {
     clock_min = std::min(clock_min, worker.last.clock());
     clock_max = std::max(clock_max, worker.last.clock());
   }
-  slack_ = std::max(slack_, clock_max - clock_min);
+  RaiseSlack(clock_max - clock_min);
+}
+
+void Progress::RaiseSlack(uint64_t slack) {
+  slack_ = std::max(slack_, slack);
+  slack_max_ = std::max(slack_max_, slack);
 }
 
 void Progress::Left(const Holder& holder) {
@@ -99,6 +148,11 @@ double Progress::SamplesPerSecond(absl::Time now) const { return Rate(samples_, 
 double Progress::SamplesPerSecond(const Holder& holder, absl::Time now) const {
   auto found = workers_.find(holder.worker);
   return found != workers_.end() && found->second.holder == holder ? Rate(found->second.samples, now) : 0;
+}
+
+ProgressTotals Progress::TotalsOf(WorkerId worker) const {
+  auto found = workers_.find(worker);
+  return found != workers_.end() ? found->second.totals : ProgressTotals();
 }
 
 const wire::WorkerProgress* Progress::Of(const Holder& holder) const {

@@ -10,19 +10,27 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "common/staleness_counts.h"
 #include "scheduler.pb.h"
 #include "scheduler/data_ranges.h"
 
 namespace slackline::scheduler {
 
-// Sums over all workers, those that are gone included.
+// Sums over the lives of one worker, or over all workers, those that are gone included.
 struct ProgressTotals {
   uint64_t samples = 0;
   uint64_t steps = 0;
   double loss_sum = 0;
   uint64_t correct = 0;
+  double compute_seconds = 0;
+  double wait_seconds = 0;
+  uint64_t pushes_applied = 0;
+  uint64_t pushes_discarded = 0;
+  uint64_t pushes_lost = 0;
   uint64_t staleness_sum = 0;
   uint64_t staleness_answers = 0;
+
+  void Add(const ProgressTotals& other);
 };
 
 // Means over what was trained since the report before; the last known ones when there was nothing.
@@ -55,6 +63,12 @@ class Progress {
   const ProgressReport& latest() const { return latest_; }
 
   const ProgressTotals& totals() const { return totals_; }
+  // Of one worker, over all its lives; zeros before its first words.
+  ProgressTotals TotalsOf(WorkerId worker) const;
+  // Of all answers since the beginning, and the largest slack.
+  const StalenessCounts& staleness() const { return staleness_; }
+  uint64_t staleness_max() const { return staleness_max_; }
+  uint64_t slack_max() const { return slack_max_; }
   double SamplesPerSecond(absl::Time now) const;
   // Of one worker, over its latest heartbeats; 0 when unknown.
   double SamplesPerSecond(const Holder& holder, absl::Time now) const;
@@ -70,17 +84,21 @@ class Progress {
     wire::WorkerProgress last;
     bool in_clock = false;
     Series samples;
+    ProgressTotals totals;  // over all lives
   };
 
   void Extend(Series& series, absl::Time now, uint64_t samples) const;
   double Rate(const Series& series, absl::Time now) const;
   void ObserveSlack(const wire::WorkerProgress& progress);
+  void RaiseSlack(uint64_t slack);
 
   const absl::Duration window_;
   std::map<WorkerId, Heartbeats> workers_;
   ProgressTotals totals_;
+  StalenessCounts staleness_;
   uint64_t staleness_max_ = 0;
   uint64_t slack_ = 0;
+  uint64_t slack_max_ = 0;
   Series samples_;
   ProgressReport latest_;
 };

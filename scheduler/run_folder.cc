@@ -98,4 +98,14 @@ absl::Status RunFolder::WriteEvent(absl::string_view event, absl::Time wall_time
   return CheckWritten(events_, path_ + "/events.log");
 }
 
+absl::Status RunFolder::WriteSummary(const RunSummary& summary) {
+  const std::string file = path_ + "/summary.json", draft = file + ".new";
+  std::ofstream out(draft);
+  out << ToJson(summary) << std::flush;
+  if (absl::Status written = CheckWritten(out, draft); !written.ok()) return written;
+  std::error_code error;
+  std::filesystem::rename(draft, file, error);
+  return error ? absl::UnavailableError(absl::StrCat("cannot write ", file, ": ", error.message())) : absl::OkStatus();
+}
+
 }  // namespace slackline::scheduler

@@ -1,4 +1,5 @@
-// The folder that a run leaves behind: job.yaml, metrics.csv, events.log, and what others put beside them.
+// The folder that a run leaves behind: job.yaml, metrics.csv, events.log, summary.json, and what others put beside
+// them.
 //
 // Thread-safety: none; one thread writes.
 #pragma once
@@ -14,6 +15,7 @@
 #include "job.pb.h"
 #include "scheduler/event_file.h"
 #include "scheduler/report.h"
+#include "scheduler/run_summary.h"
 
 namespace slackline::scheduler {
 
@@ -36,6 +38,8 @@ class RunFolder {
   absl::Status Write(const Report& report, absl::Time wall_time);
   // Adds a line to events.log, with the time before it.
   absl::Status WriteEvent(absl::string_view event, absl::Time wall_time);
+  // Writes summary.json, in the place of an earlier one; a reader sees one or the other.
+  absl::Status WriteSummary(const RunSummary& summary);
 
  private:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}

@@ -27,6 +27,16 @@ int WaitForSignal(absl::Duration period) {
   return signal > 0 ? signal : 0;
 }
 
+bool HasEnded(const Controller& controller) {
+  const wire::JobState state = controller.state();
+  return state != wire::JOB_STARTING && state != wire::JOB_TRAINING;
+}
+
+// A full disk costs the curves, not the training.
+void Complain(const absl::Status& status) {
+  if (!status.ok()) log::Error("the run folder is incomplete: ", std::string(status.message()));
+}
+
 void WriteDown(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics) {
   const absl::Time wall_time = absl::Now();
   absl::Status status;
@@ -35,8 +45,7 @@ void WriteDown(Controller& controller, RunFolder& folder, SchedulerMetrics& metr
     status.Update(folder.Write(report, wall_time));
     metrics.Publish(report);
   }
-  // A full disk costs the curves, not the training.
-  if (!status.ok()) log::Error("the run folder is incomplete: ", std::string(status.message()));
+  Complain(status);
 }
 
 }  // namespace
@@ -48,6 +57,7 @@ void BlockStopSignals() {
 
 void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics, absl::Duration period) {
   bool asked = false;
+  bool summarised = false;
   while (!controller.finished()) {
     if (const int signal = WaitForSignal(period)) {
       if (asked) break;
@@ -56,8 +66,14 @@ void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetric
     }
     controller.Tick();
     WriteDown(controller, folder, metrics);
+    if (!summarised && HasEnded(controller)) {
+      summarised = true;
+      Complain(folder.WriteSummary(controller.Summary()));
+    }
   }
   WriteDown(controller, folder, metrics);
+  // Again, with the last words of the workers.
+  Complain(folder.WriteSummary(controller.Summary()));
 }
 
 }  // namespace slackline::scheduler

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/slowdown.h"
 
 namespace slackline::worker {
 namespace {
@@ -76,7 +77,7 @@ PushCodecs MakePushCodecs(const job::Wire& wire) {
 
 }  // namespace
 
-WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores) {
+WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint32_t cores) {
   WorkerConfig config;
   config.model = MakeModelSpec(job.model());
   config.seed = job.seed();
@@ -87,8 +88,10 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores) {
   config.evaluation_batch_size = job.training().evaluation_batch_size();
   config.trainer.seed = job.seed();
   config.trainer.batch_size = job.training().batch_size();
+  config.trainer.accumulate = job.training().accumulate();
   config.trainer.chunk_bytes = job.wire().chunk_bytes();
   config.trainer.window = job.wire().window();
+  config.trainer.slowdown = SlowdownOf(name, job.worker());
   config.push_codecs = MakePushCodecs(job.wire());
   if (job.wire().pull_encoding() == job::Wire::BF16) config.trainer.pull_encoding = codec::Encoding::kBf16;
   config.trainer.same_host = ToSameHost(job.wire().same_host());

@@ -28,8 +28,8 @@ struct WorkerConfig {
   uint32_t compute_threads = 1;
 };
 
-// `cores`: of this machine.
-WorkerConfig MakeWorkerConfig(const job::Job& job, uint32_t cores);
+// `name`: of this worker. `cores`: of this machine.
+WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint32_t cores);
 
 // The data must fit the model.
 //   kInvalidArgument  another image size of test images than of training images, labels beyond the classes, no images

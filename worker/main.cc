@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include "absl/strings/str_cat.h"
 #include "common/address.h"
+#include "common/clock.h"
 #include "common/job_file.h"
 #include "common/logging.h"
 #include "common/metrics.h"
@@ -56,7 +57,7 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
 }
 
 int Work(const Flags& flags, const job::Job& job) {
-  WorkerConfig config = MakeWorkerConfig(job, std::thread::hardware_concurrency());
+  WorkerConfig config = MakeWorkerConfig(job, flags.name, std::thread::hardware_concurrency());
   const auto train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
   if (!train.ok()) return Fail(train.status(), kFailed);
   const auto test = Dataset::ReadIdx(config.data_path, "t10k");
@@ -96,7 +97,11 @@ int Work(const Flags& flags, const job::Job& job) {
                                config.trainer.same_host == SameHost::kSharedMemory);
   const StepMemory parameter_memory(config.trainer.window > 1 ? config.trainer.window : 0, (*group)->model().elements(),
                                     /*shared=*/false);
-  Trainer trainer(config.trainer, {.link = *link,
+  const SteadyTime time;
+  if (config.trainer.slowdown > 1)
+    log::Warning("worker.slowdown makes each step ", config.trainer.slowdown, " times as long");
+  Trainer trainer(config.trainer, {.time = time,
+                                   .link = *link,
                                    .group = **group,
                                    .train = *train,
                                    .prefetcher = prefetcher,

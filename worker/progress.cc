@@ -27,6 +27,7 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   total.lost += step.lost;
   total.staleness_sum += step.staleness_sum;
   total.staleness_max = std::max(total.staleness_max, step.staleness_max);
+  total.staleness.Add(step.staleness);
   progress_.slack_max = std::max(progress_.slack_max, step.slack);
   alive_ = now;
 }

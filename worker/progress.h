@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/staleness_counts.h"
 
 namespace slackline::worker {
 
@@ -25,6 +26,7 @@ struct StepFacts {
   uint64_t lost = 0;
   uint64_t staleness_sum = 0;
   uint64_t staleness_max = 0;
+  StalenessCounts staleness;
   uint64_t slack = 0;
 };
 

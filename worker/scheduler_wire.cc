@@ -38,6 +38,7 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   out.set_staleness_sum(total.staleness_sum);
   out.set_staleness_answers(total.applied);
   out.set_staleness_max(total.staleness_max);
+  for (size_t i = 0; i < total.staleness.used(); ++i) out.add_staleness_counts(total.staleness.InBucket(i));
   out.set_waiting(progress.waiting);
   out.set_slack_max(progress.slack_max);
   return out;

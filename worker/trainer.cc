@@ -124,37 +124,34 @@ absl::Status Trainer::TrainRange(const RangeWork& range) {
   parts_.prefetcher.Start(
       {order_.begin() + static_cast<int64_t>(range.begin), order_.begin() + static_cast<int64_t>(range.end)},
       options_.batch_size);
-  const absl::Time begin = time_.Now();
-  uint64_t samples = 0;
-  while (true) {
-    absl::StatusOr<std::unique_ptr<Batch>> batch = parts_.prefetcher.Next(options_.timeouts.stall);
-    if (!batch.ok()) return batch.status();
-    if (*batch == nullptr) break;
-    const absl::Status status = TrainBatch(range, **batch, samples);
-    if (!status.ok()) return status;
-    samples += (*batch)->size();
-    parts_.prefetcher.Recycle(*std::move(batch));
+  const absl::Time begin = parts_.time.Now();
+  const uint64_t size = range.end - range.begin;
+  for (uint64_t samples = 0; samples < size;) {
+    const absl::StatusOr<uint64_t> trained = TrainStep(range, samples);
+    if (!trained.ok()) return trained.status();
+    samples += *trained;
   }
   if (const absl::Status finished = FinishSteps(0); !finished.ok()) return finished;
-  const double seconds = absl::ToDoubleSeconds(time_.Now() - begin);
-  if (seconds > 0) samples_per_second_ = static_cast<double>(samples) / seconds;
+  const double seconds = absl::ToDoubleSeconds(parts_.time.Now() - begin);
+  if (seconds > 0) samples_per_second_ = static_cast<double>(size) / seconds;
   return absl::OkStatus();
 }
 
-absl::Status Trainer::TrainBatch(const RangeWork& range, const Batch& batch, uint64_t samples_before) {
+absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t samples_before) {
   Model& model = parts_.group.model();
   if (!parts_.push_memory.empty()) {
     model.UsePush(parts_.push_memory[(steps_ + begun_.size()) % parts_.push_memory.size()]);
   }
-  const absl::Time begin = time_.Now();
+  const absl::Time begin = parts_.time.Now();
   const absl::Status opened = client_->OpenStep(model.push());
   if (!opened.ok()) return opened;
-  const absl::StatusOr<StepResult> result = parts_.group.Step({.images = batch.images, .labels = batch.labels},
-                                                              [this](uint64_t from) { client_->Ready(from); });
+  const absl::StatusOr<StepResult> result = Compute(range.end - range.begin - samples_before);
   if (!result.ok()) return result.status();
   const double norm = L2Norm(model.push().first(model.trained_elements()));
   const absl::Status finite = CheckFinite(*result, norm, range);
   if (!finite.ok()) return finite;
+  const absl::Status dawdled = Dawdle(parts_.time.Now() - begin);
+  if (!dawdled.ok()) return dawdled;
 
   const PushInfo info = {.samples = result->samples,
                          .loss = result->loss,
@@ -167,8 +164,57 @@ absl::Status Trainer::TrainBatch(const RangeWork& range, const Batch& batch, uin
   facts.samples = result->samples;
   facts.loss = result->loss;
   facts.correct = result->correct;
-  facts.compute = time_.Now() - begin;
-  return FinishSteps(options_.window - 1);
+  facts.compute = parts_.time.Now() - begin;
+  const absl::Status finished = FinishSteps(options_.window - 1);
+  if (!finished.ok()) return finished;
+  return result->samples;
+}
+
+absl::StatusOr<StepResult> Trainer::Compute(uint64_t samples_left) {
+  // A slow worker has nothing to send before it is through.
+  if (options_.accumulate == 1) return ComputeBatch(/*early=*/options_.slowdown <= 1);
+  Model& model = parts_.group.model();
+  push_mean_.Reset();
+  StepResult sum;
+  double loss_sum = 0;
+  for (uint32_t i = 0; i < options_.accumulate && sum.samples < samples_left; ++i) {
+    if (const absl::Status status = CheckInterrupted(); !status.ok()) return status;
+    const absl::StatusOr<StepResult> result = ComputeBatch(/*early=*/false);
+    if (!result.ok()) return result;
+    push_mean_.Add(model.push(), result->samples);
+    sum.samples += result->samples;
+    sum.correct += result->correct;
+    loss_sum += result->loss * static_cast<double>(result->samples);
+    parts_.link.progress().Alive(parts_.time.Now());
+  }
+  push_mean_.Write(model.push());
+  sum.loss = loss_sum / static_cast<double>(sum.samples);
+  return sum;
+}
+
+absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
+  absl::StatusOr<std::unique_ptr<Batch>> batch = parts_.prefetcher.Next(options_.timeouts.stall);
+  if (!batch.ok()) return batch.status();
+  SLACKLINE_CHECK(*batch != nullptr);  // the range has more samples
+  absl::StatusOr<StepResult> result =
+      parts_.group.Step({.images = (*batch)->images, .labels = (*batch)->labels}, [this, early](uint64_t from) {
+        if (early) client_->Ready(from);
+      });
+  parts_.prefetcher.Recycle(*std::move(batch));
+  return result;
+}
+
+bool Trainer::WaitOnClock(absl::Mutex& mutex, const absl::Condition& until, absl::Duration timeout) {
+  return mutex.AwaitWithTimeout(until, timeout);
+}
+
+absl::Status Trainer::Dawdle(absl::Duration computed) {
+  if (options_.slowdown <= 1) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  if (!parts_.wait(mutex_, absl::Condition(this, &Trainer::Interrupted), (options_.slowdown - 1) * computed)) {
+    return absl::OkStatus();
+  }
+  return InterruptStatus();
 }
 
 absl::Span<float> Trainer::NextParameters() {
@@ -179,10 +225,10 @@ absl::Span<float> Trainer::NextParameters() {
 
 absl::Status Trainer::FinishSteps(size_t left) {
   while (begun_.size() > left) {
-    const absl::Time begin = time_.Now();
+    const absl::Time begin = parts_.time.Now();
     const absl::StatusOr<StepReport> report = Await([&] { return client_->FinishStep(silence_max()); });
     if (!report.ok()) return report.status();
-    const absl::Time end = time_.Now();
+    const absl::Time end = parts_.time.Now();
     ++steps_;
     StepFacts facts = begun_.front();
     begun_.pop_front();
@@ -197,6 +243,7 @@ absl::Status Trainer::FinishSteps(size_t left) {
     facts.lost = report->lost;
     facts.staleness_sum = report->staleness_sum;
     facts.staleness_max = report->staleness_max;
+    facts.staleness = report->staleness;
     facts.slack = report->slack;
     parts_.link.progress().Record(facts, end);
     parts_.metrics.Record(facts);
@@ -228,7 +275,7 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   }
   Model& model = parts_.group.model();
   absl::StatusOr<EvaluationResult> result = parts_.evaluator.Evaluate(model, work, [this] {
-    parts_.link.progress().Alive(time_.Now());
+    parts_.link.progress().Alive(parts_.time.Now());
     return CheckStopped();
   });
   if (!result.ok()) return result.status();
@@ -310,6 +357,16 @@ void Trainer::EndWait() {
 absl::Status Trainer::CheckStopped() {
   absl::MutexLock lock(&mutex_);
   return stopped_ ? absl::CancelledError(stopped_->reason) : absl::OkStatus();
+}
+
+absl::Status Trainer::CheckInterrupted() {
+  absl::MutexLock lock(&mutex_);
+  return InterruptStatus();
+}
+
+absl::Status Trainer::InterruptStatus() const {
+  if (stopped_) return absl::CancelledError(stopped_->reason);
+  return expelled_ ? absl::FailedPreconditionError(*expelled_) : absl::OkStatus();
 }
 
 absl::Status Trainer::TakeExpulsion() {

@@ -23,6 +23,7 @@
 #include "worker/data/prefetcher.h"
 #include "worker/evaluator.h"
 #include "worker/group/local_group.h"
+#include "worker/push_mean.h"
 #include "worker/scheduler_link.h"
 #include "worker/trainer_metrics.h"
 
@@ -36,9 +37,13 @@ class Trainer {
     // Of the order of the data.
     uint64_t seed = 1;
     uint32_t batch_size = 64;
+    // Batches of a push.
+    uint32_t accumulate = 1;
     uint32_t chunk_bytes = 1 << 20;
     // Steps in flight: with 2, a batch is computed while the push and pull of the one before are on their way.
     uint32_t window = 1;
+    // How many times as long as it takes a batch shall take; at least 1.
+    double slowdown = 1;
     // As in ClientOptions. The last evaluation pulls fp32 in any case.
     std::vector<CodecRun> push_runs = {};
     codec::Encoding pull_encoding = codec::Encoding::kFp32;
@@ -49,7 +54,11 @@ class Trainer {
   };
   using Connect =
       std::function<absl::StatusOr<std::unique_ptr<Client>>(const ClientOptions& options, const ShardMap& map)>;
+  // As absl::Mutex::AwaitWithTimeout().
+  using Wait = std::function<bool(absl::Mutex& mutex, const absl::Condition& until, absl::Duration timeout)>;
+  static bool WaitOnClock(absl::Mutex& mutex, const absl::Condition& until, absl::Duration timeout);
   struct Parts {
+    const TimeSource& time;
     SchedulerLink& link;
     LocalGroup& group;
     const Dataset& train;
@@ -63,6 +72,8 @@ class Trainer {
     // Where the push memory lies, if servers of this host may read it.
     std::shared_ptr<shm::Segment> push_segment = nullptr;
     Connect connect = Client::Create;
+    // Lets the time pass for which this worker is slower than it is; tests have another.
+    Wait wait = WaitOnClock;
   };
 
   Trainer(const Options& options, const Parts& parts);
@@ -88,7 +99,14 @@ class Trainer {
   absl::Status Enter(const Membership& life);
   absl::Status WorkUntilDone();
   absl::Status TrainRange(const RangeWork& range);
-  absl::Status TrainBatch(const RangeWork& range, const Batch& batch, uint64_t samples_before);
+  // Returns its samples.
+  absl::StatusOr<uint64_t> TrainStep(const RangeWork& range, uint64_t samples_before);
+  // Fills model().push() from the next batches, of which the range has `samples_left`.
+  absl::StatusOr<StepResult> Compute(uint64_t samples_left);
+  // The same from one batch. `early`: what is complete may leave while backward goes on.
+  absl::StatusOr<StepResult> ComputeBatch(bool early);
+  // Waits as long as a computation that took `computed` is to take longer.
+  absl::Status Dawdle(absl::Duration computed) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until at most so many steps are in flight, and lets the model compute on the weights after the last of them.
   absl::Status FinishSteps(size_t left);
   // Where the weights after the next step go, which are not those that are computed on.
@@ -106,6 +124,10 @@ class Trainer {
   absl::Status BeginWait() ABSL_LOCKS_EXCLUDED(mutex_);
   void EndWait() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckStopped() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Not OK once this life or the job is over.
+  absl::Status CheckInterrupted() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  bool Interrupted() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || expelled_; }
   // Why the scheduler has ended this life, if it has.
   absl::Status TakeExpulsion() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLifeEnd(const absl::Status& status, const std::string& reason);
@@ -113,13 +135,13 @@ class Trainer {
 
   const Options options_;
   const Parts parts_;
-  const SteadyTime time_;
   // The trainer's thread.
   Membership life_;
   ShardMap map_;
   uint64_t steps_ = 0;           // over all lives
   std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
   size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
+  PushMean push_mean_;
   std::vector<uint32_t> order_;
   std::optional<uint32_t> order_epoch_;
   double samples_per_second_ = 0;

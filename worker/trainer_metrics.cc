@@ -13,7 +13,7 @@ TrainerMetrics::TrainerMetrics(slackline::Metrics& metrics)
     : steps_(metrics.counter("slackline_worker_steps_total", "Steps finished")),
       samples_(metrics.counter("slackline_worker_samples_total", "Samples trained on")),
       compute_seconds_(
-          metrics.histogram("slackline_worker_compute_seconds", "Forward and backward of a step", kSeconds)),
+          metrics.histogram("slackline_worker_compute_seconds", "Loading, forward and backward of a step", kSeconds)),
       wait_seconds_(metrics.histogram("slackline_worker_wait_seconds", "Push, gate and pull of a step", kSeconds)),
       applied_(metrics.counter(kPushes, kPushesHelp, {{"outcome", "applied"}})),
       discarded_(metrics.counter(kPushes, kPushesHelp, {{"outcome", "discarded"}})),

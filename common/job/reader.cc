@@ -24,6 +24,12 @@ std::string KnownKeys(const Descriptor& section) {
   return keys;
 }
 
+// "a map in { }, each key a whole number ..., each value a number ..."
+std::string MapOf(const FieldDescriptor& field) {
+  return absl::StrCat("a map in { }, each key ", Allowed(*field.message_type()->map_key()), ", each value ",
+                      Allowed(*field.message_type()->map_value()));
+}
+
 std::string ListOf(const FieldDescriptor& field) {
   if (field.message_type() != nullptr) return absl::StrCat(Allowed(field), ": ", KnownKeys(*field.message_type()));
   return absl::StrCat("a list in [ ], each ", Allowed(field));
@@ -59,7 +65,9 @@ class Reader {
   void ReadField(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
                  Message& message) {
     origins_[key] = where;
-    if (field.is_repeated()) {
+    if (field.is_map()) {
+      ReadMap(node, where, key, field, message);
+    } else if (field.is_repeated()) {
       ReadList(node, where, key, field, message);
     } else if (field.message_type() != nullptr) {
       ReadMessage(node, where, key, *field.message_type(), *message.GetReflection()->MutableMessage(&message, &field));
@@ -111,6 +119,32 @@ class Reader {
       origins_[item_key] = item_where;
       ReadMessage(item, item_where, item_key, *field.message_type(),
                   *message.GetReflection()->AddMessage(&message, &field));
+    }
+  }
+
+  void ReadMap(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
+               Message& message) {
+    if (node.kind != YamlNode::Kind::kMap) {
+      mistakes_.Add(where, key, Found(node), MapOf(field));
+      return;
+    }
+    if (node.entries.size() > kListItemsMax) {
+      mistakes_.Add(where, key, absl::StrCat(node.entries.size(), " entries"), absl::StrCat("at most ", kListItemsMax));
+      return;
+    }
+    message.GetReflection()->ClearField(&message, &field);
+    std::map<std::string, int> seen;
+    for (const auto& [entry_key, value] : node.entries) {
+      const std::string entry_where = where_(entry_key.line);
+      Message& entry = *message.GetReflection()->AddMessage(&message, &field);
+      SetScalar(entry_key, entry_where, absl::StrCat("a key of ", key), *field.message_type()->map_key(), entry,
+                mistakes_);
+      const std::string name = absl::StrCat(key, "[", ScalarText(entry, *field.message_type()->map_key()), "]");
+      if (const auto [first, fresh] = seen.emplace(name, entry_key.line); !fresh) {
+        mistakes_.AddText(entry_where,
+                          absl::StrCat(name, ": found a second time; the first is in line ", first->second));
+      }
+      SetScalar(value, entry_where, name, *field.message_type()->map_value(), entry, mistakes_);
     }
   }
 

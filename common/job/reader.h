@@ -16,7 +16,7 @@ using Origins = std::map<std::string, std::string>;
 // Reads the tree of a whole file, called `name` in messages.
 void ReadTree(const YamlNode& root, const std::string& name, job::Job& job, Origins& origins, Mistakes& mistakes);
 
-// Applies "optimizer.lr=0.1". Lists are replaced, not extended.
+// Applies "optimizer.lr=0.1". Lists and maps are replaced, not extended.
 void ApplyOverride(const std::string& assignment, job::Job& job, Origins& origins, Mistakes& mistakes);
 
 }  // namespace slackline::job_file

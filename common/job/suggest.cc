@@ -34,7 +34,7 @@ std::string FindElsewhere(const std::string& name, const Descriptor& section, co
     const FieldDescriptor& field = *section.field(i);
     const std::string key = absl::StrCat(prefix, field.name());
     if (field.name() == name) return key;
-    if (field.message_type() == nullptr) continue;
+    if (field.message_type() == nullptr || field.is_map()) continue;
     const std::string below =
         FindElsewhere(name, *field.message_type(), absl::StrCat(key, field.is_repeated() ? "[]." : "."));
     if (!below.empty()) return below;

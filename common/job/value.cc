@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "job.pb.h"
 
@@ -73,13 +74,26 @@ double TypeMax(const FieldDescriptor& field) {
   }
 }
 
+// Where the range of a field stands: that of a map's values is the map's own.
+const google::protobuf::FieldOptions& RangeOf(const FieldDescriptor& field) {
+  const google::protobuf::Descriptor& entry = *field.containing_type();
+  if (!entry.options().map_entry() || &field != entry.map_value()) return field.options();
+  const google::protobuf::Descriptor& section = *entry.containing_type();
+  for (int i = 0; i < section.field_count(); ++i) {
+    if (section.field(i)->message_type() == &entry) return section.field(i)->options();
+  }
+  return field.options();
+}
+
 double Least(const FieldDescriptor& field) {
-  if (field.options().HasExtension(job::min)) return field.options().GetExtension(job::min);
+  const google::protobuf::FieldOptions& range = RangeOf(field);
+  if (range.HasExtension(job::min)) return range.GetExtension(job::min);
   return field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE ? -TypeMax(field) : 0;
 }
 
 double Most(const FieldDescriptor& field) {
-  return field.options().HasExtension(job::max) ? field.options().GetExtension(job::max) : TypeMax(field);
+  const google::protobuf::FieldOptions& range = RangeOf(field);
+  return range.HasExtension(job::max) ? range.GetExtension(job::max) : TypeMax(field);
 }
 
 bool InRange(const FieldDescriptor& field, double number) { return number >= Least(field) && number <= Most(field); }
@@ -161,7 +175,7 @@ bool TrySet(const YamlNode& node, const FieldDescriptor& field, Message& message
 std::string AllowedNumber(const FieldDescriptor& field) {
   const std::string kind = field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE ? "a number" : "a whole number";
   if (std::isinf(Least(field))) return kind;
-  if (!field.options().HasExtension(job::max) && field.cpp_type() != FieldDescriptor::CPPTYPE_UINT32) {
+  if (!RangeOf(field).HasExtension(job::max) && field.cpp_type() != FieldDescriptor::CPPTYPE_UINT32) {
     return absl::StrCat(kind, ", at least ", NumberText(Least(field)));
   }
   return absl::StrCat(kind, " from ", NumberText(Least(field)), " to ", NumberText(Most(field)));
@@ -173,6 +187,22 @@ std::string AllowedEnum(const FieldDescriptor& field) {
     absl::StrAppend(&names, i == 0 ? "" : ", ", EnumName(*field.enum_type()->value(i)));
   }
   return field.enum_type()->value_count() == 1 ? names : absl::StrCat("one of ", names);
+}
+
+// Double-quoted, with YAML's escapes; other bytes stay as they are (UTF-8).
+std::string Quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      absl::StrAppend(&out, "\\", std::string(1, letter));
+    } else if (byte < 0x20 || byte == 0x7f) {
+      absl::StrAppendFormat(&out, "\\x%02x", byte);
+    } else {
+      out += letter;
+    }
+  }
+  return out + "\"";
 }
 
 }  // namespace
@@ -197,6 +227,7 @@ std::string Allowed(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_STRING:
       return "text";
     case FieldDescriptor::CPPTYPE_MESSAGE:
+      if (field.is_map()) return "a map in { }";
       return field.is_repeated() ? "a list of sections of keys" : "a section of keys";
     default:
       return AllowedNumber(field);
@@ -217,6 +248,30 @@ std::string Found(const YamlNode& node) {
   const bool cut = node.text.size() > kTextShownMax;
   const std::string text = absl::StrCat(node.text.substr(0, kTextShownMax), cut ? "..." : "");
   return absl::StrCat(node.quoted ? "the text \"" : "'", absl::Utf8SafeCEscape(text), node.quoted ? "\"" : "'");
+}
+
+std::string ScalarText(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  const bool item = index >= 0;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(item ? reflection.GetRepeatedUInt32(message, &field, index)
+                               : reflection.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return absl::StrCat(reflection.GetUInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return NumberText(reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumName(*reflection.GetEnum(message, &field));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return Quoted(item ? reflection.GetRepeatedString(message, &field, index)
+                         : reflection.GetString(message, &field));
+    default:
+      SLACKLINE_CHECK(!"job.proto uses a type that the job file does not know");
+      return "";
+  }
 }
 
 void SetScalar(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,

@@ -15,6 +15,10 @@ namespace slackline::job_file {
 void SetScalar(const YamlNode& node, const std::string& where, const std::string& key,
                const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message, Mistakes& mistakes);
 
+// The value of a field that is not repeated, or of item `index` of one that is (index >= 0), as the file writes it.
+std::string ScalarText(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
+                       int index = -1);
+
 // What may stand there: "a number from 0 to 1", "one of async, ssp, bsp".
 std::string Allowed(const google::protobuf::FieldDescriptor& field);
 // What stands there: "'fast'", "a list", "nothing".

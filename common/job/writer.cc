@@ -1,7 +1,9 @@
 #include "common/job/writer.h"
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/job/value.h"
 
@@ -12,53 +14,24 @@ using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
 
-// Double-quoted, with YAML's escapes; other bytes stay as they are (UTF-8).
-std::string Quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char letter : text) {
-    const auto byte = static_cast<unsigned char>(letter);
-    if (letter == '"' || letter == '\\') {
-      absl::StrAppend(&out, "\\", std::string(1, letter));
-    } else if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppendFormat(&out, "\\x%02x", byte);
-    } else {
-      out += letter;
-    }
-  }
-  return out + "\"";
-}
-
-// The value of a field that is not repeated, or of item `index` of one that is (index >= 0).
-std::string Value(const Message& message, const FieldDescriptor& field, int index = -1) {
-  const Reflection& reflection = *message.GetReflection();
-  const bool item = index >= 0;
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return absl::StrCat(item ? reflection.GetRepeatedUInt32(message, &field, index)
-                               : reflection.GetUInt32(message, &field));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return absl::StrCat(reflection.GetUInt64(message, &field));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return NumberText(reflection.GetDouble(message, &field));
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumName(*reflection.GetEnum(message, &field));
-    case FieldDescriptor::CPPTYPE_STRING:
-      return Quoted(item ? reflection.GetRepeatedString(message, &field, index)
-                         : reflection.GetString(message, &field));
-    default:
-      SLACKLINE_CHECK(!"job.proto uses a type that the job file does not know");
-      return "";
-  }
-}
-
 std::string List(const Message& message, const FieldDescriptor& field) {
   std::string out = "[";
   for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
-    absl::StrAppend(&out, i == 0 ? "" : ", ", Value(message, field, i));
+    absl::StrAppend(&out, i == 0 ? "" : ", ", ScalarText(message, field, i));
   }
   return out + "]";
+}
+
+// In the order of the keys, so that equal messages give equal text.
+std::string Map(const Message& message, const FieldDescriptor& field) {
+  const FieldDescriptor &key = *field.message_type()->map_key(), &value = *field.message_type()->map_value();
+  const Reflection& reflection = *message.GetReflection();
+  std::map<uint32_t, std::string> entries;
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
+    entries[entry.GetReflection()->GetUInt32(entry, &key)] = ScalarText(entry, value);
+  }
+  return absl::StrCat("{", absl::StrJoin(entries, ", ", absl::PairFormatter(": ")), "}");
 }
 
 void WriteSection(const Message& message, const std::string& indent, std::string& out);
@@ -78,13 +51,15 @@ void WriteSection(const Message& message, const std::string& indent, std::string
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     absl::StrAppend(&out, indent, field.name(), ":");
-    if (field.message_type() != nullptr && field.is_repeated()) {
+    if (field.is_map()) {
+      absl::StrAppend(&out, " ", Map(message, field), "\n");
+    } else if (field.message_type() != nullptr && field.is_repeated()) {
       WriteItems(message, field, indent, out);
     } else if (field.message_type() != nullptr) {
       out += "\n";
       WriteSection(message.GetReflection()->GetMessage(message, &field), indent + "  ", out);
     } else {
-      absl::StrAppend(&out, " ", field.is_repeated() ? List(message, field) : Value(message, field), "\n");
+      absl::StrAppend(&out, " ", field.is_repeated() ? List(message, field) : ScalarText(message, field), "\n");
     }
   }
 }
@@ -116,6 +91,7 @@ void SetDefaults(Message& message) {
   const Reflection& reflection = *message.GetReflection();
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (field.is_map()) continue;  // entries are whole
     if (field.is_repeated()) {
       const int items = field.message_type() == nullptr ? 0 : reflection.FieldSize(message, &field);
       for (int item = 0; item < items; ++item) SetDefaults(*reflection.MutableRepeatedMessage(&message, &field, item));

@@ -74,6 +74,22 @@ const Refusal kRefusals[] = {
     {"Negative", "seed: -1\n", "j.yaml:1: seed: found '-1'; allowed is a whole number, at least 0"},
     {"Fraction", "training: {epochs: 2.5}\n",
      "j.yaml:1: training.epochs: found '2.5'; allowed is a whole number from 1 to 1000000"},
+    {"MapWithBadKey", "worker: {slowdown: {one: 2}}\n",
+     "j.yaml:1: a key of worker.slowdown: found 'one'; allowed is a whole number from 0 to 4294967295"},
+    {"MapWithBadValue", "worker:\n  slowdown:\n    1: 2\n    2: slow\n",
+     "j.yaml:4: worker.slowdown[2]: found 'slow'; allowed is a number from 1 to 10000"},
+    {"MapOutOfRange", "worker: {slowdown: {1: 0.5}}\n",
+     "j.yaml:1: worker.slowdown[1]: found '0.5'; allowed is a number from 1 to 10000"},
+    {"MapWithKeyTwice", "worker:\n  slowdown:\n    1: 2\n    1: 3\n",
+     "j.yaml:4: worker.slowdown[1]: found a second time; the first is in line 3"},
+    {"NumberForMap", "worker: {slowdown: 12}\n",
+     "j.yaml:1: worker.slowdown: found '12'; allowed is a map in { }, each key a whole number from 0 to 4294967295, "
+     "each value a number from 1 to 10000"},
+    {"ListForMap", "worker: {slowdown: [1, 2]}\n",
+     "j.yaml:1: worker.slowdown: found a list; allowed is a map in { }, each key a whole number from 0 to 4294967295, "
+     "each value a number from 1 to 10000"},
+    {"KeysOfMapEntriesAreNotSuggested", "worker: {value: 3}\n",
+     "j.yaml:1: found the unknown key 'worker.value'; allowed are devices, threads, slowdown"},
     {"Octal", "training: {epochs: 010}\n",
      "j.yaml:1: training.epochs: found '010'; allowed is a whole number from 1 to 1000000"},
     {"Hexadecimal", "training: {epochs: 0x10}\n",
@@ -264,6 +280,22 @@ TEST(JobFileOverride, ReplacesWhatTheFileSays) {
   EXPECT_EQ(job->output().folder(), "");
 }
 
+TEST(JobFileOverride, ReplacesAMapWhole) {
+  const std::string yaml = "worker: {slowdown: {1: 2, 3: 4.5}}\n";
+  const absl::StatusOr<job::Job> read = ParseJob(yaml, "j.yaml");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->worker().slowdown().size(), 2u);
+  EXPECT_EQ(read->worker().slowdown().at(3), 4.5);
+  const absl::StatusOr<job::Job> job = ParseJob(yaml, "j.yaml", {"worker.slowdown={2: 12}"});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->worker().slowdown().size(), 1u);
+  EXPECT_EQ(job->worker().slowdown().at(2), 12);
+  EXPECT_EQ(MessageOf(yaml, {"worker.slowdown={2: 0}"}),
+            "--set worker.slowdown={2: 0}: worker.slowdown[2]: found '0'; allowed is a number from 1 to 10000");
+  EXPECT_EQ(MessageOf(yaml, {"worker.slowdown.2=3"}),
+            "--set worker.slowdown.2=3: found keys below 'slowdown'; allowed is a map in { }");
+}
+
 TEST(JobFileOverride, ReplacesAListOfSectionsWhole) {
   const absl::StatusOr<job::Job> job =
       ParseJob("wire: {groups: [{match: a, encoding: int8}, {match: b}]}", "j.yaml",
@@ -316,11 +348,12 @@ TEST(JobFile, WhatCannotBeReadIsNotFound) {
 }
 
 TEST(JobFile, ResolvedYamlReadsBackEqual) {
-  for (const char* text : {"", kFull, "optimizer: {kind: adamw, lr: 0.0003, epsilon: 1e-12}",
-                           "wire: {encoding: topk:0.01, groups: [{match: \"*.bias\"}, {match: a, encoding: bf16}]}",
-                           "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}",
-                           "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
-                           "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform}"}) {
+  for (const char* text :
+       {"", kFull, "optimizer: {kind: adamw, lr: 0.0003, epsilon: 1e-12}",
+        "wire: {encoding: topk:0.01, groups: [{match: \"*.bias\"}, {match: a, encoding: bf16}]}",
+        "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}", "worker: {slowdown: {10: 1.5, 2: 12}}",
+        "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
+        "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform}"}) {
     const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
     ASSERT_TRUE(job.ok()) << job.status();
     const absl::StatusOr<job::Job> back = ParseJob(ToYaml(*job), "resolved.yaml");
@@ -349,6 +382,9 @@ TEST(Fingerprint, IsTheSameInEveryProcess) {
                                          "worker: {threads: 2}\ncluster: {worker_restarts_max: 3}",
                                          "j")));
   EXPECT_NE(first, Fingerprint(*ParseJob("seed: 2", "j")));
+  const uint64_t slow = Fingerprint(*ParseJob("worker: {slowdown: {1: 2, 2: 3, 3: 4, 4: 5}}", "j"));
+  EXPECT_NE(first, slow);
+  EXPECT_EQ(slow, Fingerprint(*ParseJob("worker: {slowdown: {4: 5, 3: 4, 2: 3, 1: 2}}", "j")));
   EXPECT_NE(first, Fingerprint(*ParseJob("worker: {devices: [cpu, cpu]}", "j")));
 }
 

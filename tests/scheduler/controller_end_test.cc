@@ -21,6 +21,41 @@ TEST(ControllerEnd, DeadServerFailsTheJobByName) {
   EXPECT_THAT(reason, HasSubstr("last heartbeat came 1.7s ago"));
 }
 
+TEST(ControllerEnd, SummaryHasTheWholeRun) {
+  FakeCluster cluster;
+  cluster.Start();
+  const uint64_t first = cluster.Range("w-1");
+  cluster.progress("w-1").set_samples(100);
+  cluster.progress("w-1").set_steps(1);
+  cluster.progress("w-1").set_loss_sum(50);
+  EXPECT_TRUE(cluster.Next("w-1", first)->has_evaluate());
+  cluster.Pass(absl::Seconds(2));
+  ASSERT_TRUE(cluster.Evaluated("w-1", 1, false).ok());
+  cluster.Silence("w-2");
+  cluster.Pass(absl::Seconds(2));
+  cluster.AddWorker("w-2");  // the same process again
+  cluster.progress("w-2").set_samples(7);
+  cluster.Pass(absl::Seconds(1));
+  cluster.controller().StopJob("enough", /*failed=*/false);
+  cluster.Pass(absl::Seconds(10));
+  const RunSummary summary = cluster.controller().Summary();
+  EXPECT_EQ(summary.state, "stopped");
+  EXPECT_EQ(summary.reason, "enough");
+  EXPECT_EQ(summary.mode, "ssp");
+  EXPECT_DOUBLE_EQ(summary.time_s, 5);
+  EXPECT_EQ(summary.totals.samples, 107u);
+  EXPECT_EQ(summary.epochs_done, 1u);
+  EXPECT_EQ(summary.worker_deaths, 1u);
+  ASSERT_EQ(summary.worker_list.size(), 2u);
+  EXPECT_EQ(summary.worker_list[0].name, "w-1");
+  EXPECT_EQ(summary.worker_list[0].totals.samples, 100u);
+  EXPECT_EQ(summary.worker_list[1].totals.samples, 7u);
+  ASSERT_EQ(summary.evaluations.size(), 1u);
+  EXPECT_DOUBLE_EQ(summary.evaluations[0].time_s, 2);
+  EXPECT_EQ(summary.evaluations[0].samples, 100u);
+  EXPECT_EQ(summary.evaluations[0].accuracy, 0.9);
+}
+
 TEST(ControllerEnd, ServerWhoseExitIsReportedFailsTheJobAtOnce) {
   FakeCluster cluster;
   cluster.Start();

@@ -42,6 +42,18 @@ TEST(ControllerRun, TrainsEvaluatesAndEnds) {
   EXPECT_DOUBLE_EQ(status.test_accuracy(), 0.9);
 }
 
+TEST(ControllerRun, RangesAreWholePushes) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_batch_size(10);
+  job.mutable_training()->set_accumulate(3);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const auto task = cluster.Next("w-1");
+  ASSERT_TRUE(task.ok() && task->has_range());
+  EXPECT_EQ((task->range().end() - task->range().begin()) % 30, 0u) << task->DebugString();
+  EXPECT_LT(task->range().end(), 100u);
+}
+
 TEST(ControllerRun, LastReportHasWhatWasTrainedSinceTheLastHeartbeats) {
   FakeCluster cluster;
   cluster.Start();
@@ -208,6 +220,24 @@ TEST(ControllerRun, WorkerThatLeavesInGoodOrderIsNoDeath) {
   EXPECT_EQ(cluster.StateOf("w-1"), "left");
   cluster.Answer();
   EXPECT_TRUE(cluster.HasEvent("go to others"));
+}
+
+TEST(ControllerRun, WorkerThatComesBackKeepsWhatItHadTrained) {
+  FakeCluster cluster;
+  cluster.Start();
+  const uint64_t range = cluster.Range("w-1");
+  cluster.Range("w-2");
+  cluster.progress("w-1").set_samples(100);
+  EXPECT_TRUE(cluster.Next("w-1", range)->has_evaluate());
+  ASSERT_TRUE(cluster.Evaluated("w-1", 1, false).ok());
+  EXPECT_TRUE(cluster.Next("w-1")->has_standby());
+  cluster.Rejoin("w-1");
+  cluster.progress("w-1").set_samples(30);
+  ASSERT_TRUE(cluster.Beat("w-1").ok());
+  const wire::GetStatusReply status = cluster.controller().GetStatus();
+  for (const wire::MemberStatus& member : status.members()) {
+    EXPECT_EQ(member.samples(), member.name() == "w-1" ? 130u : 0u) << member.name();
+  }
 }
 
 TEST(ControllerRun, ReportsComeAtTheirInterval) {

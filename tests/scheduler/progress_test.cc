@@ -49,6 +49,43 @@ TEST(Progress, NewIncarnationBeginsAtZeroAgain) {
   EXPECT_EQ(progress.totals().steps, 6u);
 }
 
+TEST(Progress, WorkersTotalsAreThoseOfAllItsLives) {
+  Progress progress;
+  wire::WorkerProgress words = Totals(5, 500);
+  words.set_compute_seconds(2.5);
+  words.set_pushes_discarded(3);
+  progress.Heard(kFirst, words, true, At(0));
+  words.set_compute_seconds(1);
+  progress.Heard({WorkerId(1), Incarnation(7)}, words, true, At(1));
+  progress.Heard(kSecond, Totals(1, 100), true, At(1));
+  const ProgressTotals totals = progress.TotalsOf(WorkerId(1));
+  EXPECT_EQ(totals.samples, 1000u);
+  EXPECT_EQ(totals.pushes_discarded, 6u);
+  EXPECT_DOUBLE_EQ(totals.compute_seconds, 3.5);
+  EXPECT_EQ(progress.TotalsOf(WorkerId(9)).samples, 0u);
+}
+
+TEST(Progress, StalenessIsCountedOverAllLives) {
+  Progress progress;
+  wire::WorkerProgress words = Totals(1, 1);
+  words.add_staleness_counts(4);
+  words.add_staleness_counts(2);
+  progress.Heard(kFirst, words, true, At(0));
+  words.set_staleness_counts(1, 5);
+  progress.Heard(kFirst, words, true, At(1));
+  progress.Heard({WorkerId(1), Incarnation(7)}, words, true, At(2));
+  EXPECT_EQ(progress.staleness().InBucket(0), 8u);
+  EXPECT_EQ(progress.staleness().InBucket(1), 10u);
+}
+
+TEST(Progress, MoreBucketsThanThereAreAreNotCounted) {
+  Progress progress;
+  wire::WorkerProgress words = Totals(1, 1);
+  for (int i = 0; i < 1000; ++i) words.add_staleness_counts(1);
+  progress.Heard(kFirst, words, true, At(0));
+  EXPECT_EQ(progress.staleness().used(), StalenessCounts::kBuckets);
+}
+
 TEST(Progress, ShrinkingTotalsAndBrokenLossesAreNotCounted) {
   Progress progress;
   progress.Heard(kFirst, Totals(5, 500, 10), true, At(0));

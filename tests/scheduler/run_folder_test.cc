@@ -56,6 +56,18 @@ TEST_F(RunFolderTest, HoldsTheResolvedJob) {
   EXPECT_EQ(read->training().epochs(), 5u);
 }
 
+TEST_F(RunFolderTest, SummaryReplacesTheOneBefore) {
+  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  RunSummary summary;
+  summary.reason = "first";
+  ASSERT_TRUE((*run)->WriteSummary(summary).ok());
+  summary.reason = "second";
+  ASSERT_TRUE((*run)->WriteSummary(summary).ok());
+  EXPECT_EQ(Read(Path() + "/summary.json"), ToJson(summary));
+  EXPECT_FALSE(std::filesystem::exists(Path() + "/summary.json.new"));
+}
+
 TEST_F(RunFolderTest, EachReportIsARowAtOnce) {
   auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
   ASSERT_TRUE(run.ok()) << run.status();

@@ -1,13 +1,12 @@
 // The worker's loop with a scheduler, a client and a model that the test plays.
 #include "worker/trainer.h"
 
-#include <deque>
+#include <cmath>
 #include <limits>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "absl/synchronization/notification.h"
+#include "tests/worker/scripted.h"
 #include "tests/worker/test_data.h"
 
 namespace slackline::worker {
@@ -15,163 +14,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// Gives the answers of a list, and remembers what it was told.
-class ScriptedLink : public SchedulerLink {
- public:
-  void set_on_end(OnEnd on_end) override { on_end_ = std::move(on_end); }
-  absl::StatusOr<Membership> Join() override {
-    ++joins;
-    Membership life;
-    life.worker = WorkerId(1);
-    life.incarnation = Incarnation(static_cast<uint64_t>(joins));
-    life.first_clock = Clock64(5);
-    life.send_seed = joins == 1;
-    return life;
-  }
-  absl::StatusOr<ShardMap> GetShardMap() override {
-    ShardMap map;
-    map.elements = map.trained_elements = 2;
-    return map;
-  }
-  absl::StatusOr<Work> NextWork(RangeId range_done, double) override {
-    if (range_done != RangeId(0)) done.push_back(range_done.value());
-    if (work.empty()) return LeaveWork{"the job is done"};
-    absl::StatusOr<Work> next = std::move(work.front());
-    work.pop_front();
-    return next;
-  }
-  absl::Status ReportEvaluation(const EvaluationResult& result) override {
-    evaluations.push_back(result.metrics.accuracy);
-    return absl::OkStatus();
-  }
-  void Leave(const std::string& reason) override { left = reason; }
-  absl::Status Pause(absl::Duration) override { return absl::OkStatus(); }
-  void Interrupt(const std::string& reason) override { interrupted = reason; }
-  ProgressBoard& progress() override { return progress_; }
-
-  int joins = 0;
-  std::deque<absl::StatusOr<Work>> work;
-  std::vector<uint64_t> done;
-  std::vector<double> evaluations;
-  std::string left, interrupted;
-  OnEnd on_end_;
-
- private:
-  ProgressBoard progress_;
-};
-
-// What all clients of a test have seen.
-struct Wire {
-  std::vector<std::string> calls;
-  std::vector<PushInfo> pushes;
-  std::vector<uint64_t> ready;
-  std::vector<const float*> written;     // where the weights after each step were wanted
-  std::deque<absl::Status> step_errors;  // one a step; empty means OK
-  std::function<void()> during_step;
-  size_t in_flight_max = 0;
-};
-
-class ScriptedClient : public Client {
- public:
-  ScriptedClient(const ClientOptions& options, Wire& wire) : wire_(wire), clock_(options.first_clock) {
-    wire_.calls.push_back(options.reader ? "open reader" : "open");
-  }
-
-  absl::Status Seed(absl::Span<const float>, absl::Duration) override { return Note("seed"); }
-  absl::Status Pull(absl::Span<float>, absl::Duration) override { return Note("pull"); }
-  absl::Status OpenStep(absl::Span<const float>) override { return absl::OkStatus(); }
-  void Ready(uint64_t from) override { wire_.ready.push_back(from); }
-  absl::Status CommitStep(const PushInfo& info, absl::Span<float> parameters) override {
-    wire_.pushes.push_back(info);
-    wire_.written.push_back(parameters.data());
-    ++in_flight_;
-    wire_.in_flight_max = std::max(wire_.in_flight_max, in_flight_);
-    return absl::OkStatus();
-  }
-  absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters) override {
-    const absl::Status opened = OpenStep(push);
-    return opened.ok() ? CommitStep(info, parameters) : opened;
-  }
-  size_t steps_in_flight() const override { return in_flight_; }
-  absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters,
-                                  absl::Duration timeout) override {
-    const absl::Status begun = BeginStep(push, info, parameters);
-    return begun.ok() ? FinishStep(timeout) : begun;
-  }
-  absl::StatusOr<StepReport> FinishStep(absl::Duration) override {
-    --in_flight_;
-    if (wire_.during_step) wire_.during_step();
-    if (cancelled_.HasBeenNotified()) return absl::CancelledError("cancelled");
-    if (!wire_.step_errors.empty()) {
-      const absl::Status status = wire_.step_errors.front();
-      wire_.step_errors.pop_front();
-      if (!status.ok()) return status;
-    }
-    clock_ = clock_.Next();
-    StepReport report;
-    report.clock = clock_;
-    return report;
-  }
-  void Close(const std::string& reason, absl::Duration) override { wire_.calls.push_back("close: " + reason); }
-  void Cancel(const std::string&) override { cancelled_.Notify(); }
-  Clock64 clock() const override { return clock_; }
-
- private:
-  absl::Status Note(const std::string& call) {
-    wire_.calls.push_back(call);
-    return absl::OkStatus();
-  }
-
-  Wire& wire_;
-  Clock64 clock_;
-  size_t in_flight_ = 0;
-  absl::Notification cancelled_;
-};
-
-// Two weights; the gradient is (3, 4), or what a test puts there.
-class FixedGroup : public LocalGroup, public Model {
- public:
-  size_t devices() const override { return 1; }
-  Model& model() override { return *this; }
-  absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override {
-    used.push_back(parameters_.data());
-    ready(1);
-    ready(0);
-    StepResult result;
-    result.samples = batch.labels.size();
-    result.loss = loss;
-    for (const int64_t label : batch.labels) labels.push_back(label);
-    return result;
-  }
-  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
-  uint64_t elements() const override { return 2; }
-  uint64_t trained_elements() const override { return 2; }
-  absl::Span<float> parameters() override { return parameters_; }
-  absl::Span<float> push() override { return push_.empty() ? absl::MakeSpan(gradient) : push_; }
-  void UsePush(absl::Span<float> memory) override {
-    push_ = memory;
-    std::copy(gradient.begin(), gradient.end(), push_.begin());
-  }
-  void UseParameters(absl::Span<float> memory) override { parameters_ = memory; }
-  absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override {
-    std::copy(batch.labels.begin(), batch.labels.end(), predictions.begin());
-    StepResult result;
-    result.samples = batch.labels.size();
-    return result;
-  }
-
-  double loss = 0.5;
-  std::vector<float> gradient = {3, 4};
-  std::vector<int64_t> labels;
-  std::vector<const float*> used;  // the parameters of each step
-
- private:
-  std::vector<TensorInfo> tensors_ = {{.name = "weight", .shape = {2}}};
-  std::vector<float> own_parameters_ = {5, 6};
-  absl::Span<float> parameters_ = absl::MakeSpan(own_parameters_);
-  absl::Span<float> push_;
-};
 
 class TrainerTest : public testing::Test {
  protected:
@@ -193,7 +35,8 @@ class TrainerTest : public testing::Test {
                    std::vector<absl::Span<float>> parameter_memory = {}) {
     trainer_.reset();
     trainer_ = std::make_unique<Trainer>(
-        options_, Trainer::Parts{.link = link_,
+        options_, Trainer::Parts{.time = time_,
+                                 .link = link_,
                                  .group = group_,
                                  .train = train_,
                                  .prefetcher = *prefetcher_,
@@ -201,10 +44,18 @@ class TrainerTest : public testing::Test {
                                  .metrics = trainer_metrics_,
                                  .push_memory = std::move(push_memory),
                                  .parameter_memory = std::move(parameter_memory),
-                                 .connect = [this](const ClientOptions& options, const ShardMap&) {
-                                   return absl::StatusOr<std::unique_ptr<Client>>(
-                                       std::make_unique<ScriptedClient>(options, wire_));
-                                 }});
+                                 .connect =
+                                     [this](const ClientOptions& options, const ShardMap&) {
+                                       return absl::StatusOr<std::unique_ptr<Client>>(
+                                           std::make_unique<ScriptedClient>(options, wire_));
+                                     },
+                                 .wait =
+                                     [this](absl::Mutex&, const absl::Condition& until, absl::Duration timeout) {
+                                       if (until.Eval()) return true;
+                                       waits_.push_back(timeout);
+                                       time_.Advance(timeout);
+                                       return false;
+                                     }});
   }
 
   static RangeWork Range(uint64_t range, uint64_t begin, uint64_t end) {
@@ -212,6 +63,8 @@ class TrainerTest : public testing::Test {
   }
 
   const TemporaryFolder folder_;
+  ManualTime time_;
+  std::vector<absl::Duration> waits_;
   Dataset train_;
   Trainer::Options options_;
   ScriptedLink link_;
@@ -264,6 +117,71 @@ TEST_F(TrainerTest, GradientsLeaveWhileTheyAreMade) {
   EXPECT_THAT(wire_.ready, ElementsAre(1, 0, 1, 0));
 }
 
+TEST_F(TrainerTest, PushIsTheMeanOfItsBatchesBySamples) {
+  options_.accumulate = 2;
+  MakeTrainer();
+  link_.work = {Range(7, 0, 6), Range(8, 6, 9)};
+  group_.during_step = [this, batch = 0]() mutable {
+    group_.gradient[0] = batch == 0 ? 3 : 6;  // in its place
+    group_.gradient[1] = batch == 0 ? 4 : -2;
+    group_.loss = batch++ == 0 ? 1 : 2.5;
+  };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  ASSERT_EQ(wire_.pushes.size(), 2);  // 4 + 2, 3
+  EXPECT_EQ(wire_.pushes[0].samples, 6);
+  EXPECT_EQ(wire_.pushes[0].loss, 1.5);
+  EXPECT_THAT(wire_.pushed[0], ElementsAre(testing::FloatEq(4), testing::FloatEq(2)));
+  EXPECT_NEAR(wire_.pushes[0].gradient_norm, std::sqrt(20), 1e-6);
+  EXPECT_EQ(wire_.pushes[1].samples, 3);
+  EXPECT_THAT(wire_.pushed[1], ElementsAre(6, -2));
+  EXPECT_THAT(wire_.ready, ElementsAre());
+}
+
+TEST_F(TrainerTest, StopBetweenTheBatchesOfAPushPushesNothing) {
+  options_.accumulate = 2;
+  MakeTrainer();
+  link_.work = {Range(7, 0, 8)};
+  group_.during_step = [this] { trainer_->Stop(absl::OkStatus(), "told to stop"); };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(group_.used.size(), 1);
+  EXPECT_THAT(wire_.pushes, ElementsAre());
+}
+
+TEST_F(TrainerTest, SlowWorkerTakesSoManyTimesAsLongAndPushesNothingBefore) {
+  options_.slowdown = 12;
+  MakeTrainer();
+  link_.work = {Range(7, 0, 8)};
+  group_.during_step = [this] { time_.Advance(absl::Milliseconds(5)); };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(waits_, ElementsAre(absl::Milliseconds(55), absl::Milliseconds(55)));
+  EXPECT_THAT(wire_.ready, ElementsAre());
+  const Progress progress = link_.progress().Take(time_.Now());
+  EXPECT_EQ(progress.total.compute, absl::Milliseconds(120));
+  EXPECT_EQ(progress.step_median, absl::Milliseconds(60));
+}
+
+TEST_F(TrainerTest, SlowWorkerThatIsToldToStopPushesNothingMore) {
+  options_.slowdown = 12;
+  MakeTrainer();
+  link_.work = {Range(7, 0, 8)};
+  group_.during_step = [this] { trainer_->Stop(absl::OkStatus(), "told to stop"); };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.pushes, ElementsAre());
+  EXPECT_EQ(link_.left, "told to stop");
+}
+
+TEST_F(TrainerTest, SlowWorkerThatIsExpelledJoinsAgain) {
+  options_.slowdown = 12;
+  MakeTrainer();
+  link_.work = {Range(1, 0, 4), Range(1, 0, 4)};
+  group_.during_step = [this] {
+    if (link_.joins == 1) link_.on_end_(absl::FailedPreconditionError("silent for 5 s"), "silent for 5 s");
+  };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(link_.joins, 2);
+  EXPECT_EQ(wire_.pushes.size(), 1);
+}
+
 TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {
   link_.work = {Range(1, 0, 10)};
   ASSERT_EQ(trainer_->Run(), absl::OkStatus());
@@ -272,6 +190,7 @@ TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {
   EXPECT_EQ(progress.total.samples, 10);
   EXPECT_EQ(progress.total.clock, Clock64(8));
   EXPECT_EQ(progress.loss_sum, 5);
+  for (const uint64_t staleness : {6, 7, 8}) EXPECT_EQ(progress.total.staleness.InBucket(staleness), 1) << staleness;
   EXPECT_FALSE(progress.waiting);
 }
 

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/shm/segment.h"
+#include "common/staleness_counts.h"
 #include "common/timeouts.h"
 #include "worker/client/push_encoder.h"
 
@@ -93,6 +94,7 @@ struct StepReport {
   uint64_t lost = 0;           // sub-pushes that restores have lost since the last step
   uint64_t staleness_sum = 0;  // over the shards that applied
   uint64_t staleness_max = 0;
+  StalenessCounts staleness;
   uint64_t slack = 0;  // this worker's clock minus the slowest's, largest over shards
   absl::Duration waited;
 };

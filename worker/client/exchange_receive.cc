@@ -197,6 +197,7 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
   if (applied) {
     report.staleness_sum += answer.staleness();
     report.staleness_max = std::max(report.staleness_max, answer.staleness());
+    report.staleness.Add(answer.staleness());
   }
   return absl::OkStatus();
 }

@@ -1,0 +1,32 @@
+// Which workers the job makes slower than they are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "job.pb.h"
+
+namespace slackline {
+
+// The number that ends a worker's name, by which the job file names it: worker-3 is 3. Nothing where the name ends in
+// no digit, or in more than a uint32_t holds.
+inline std::optional<uint32_t> WorkerNumber(absl::string_view name) {
+  size_t digits = 0;
+  while (digits < name.size() && absl::ascii_isdigit(name[name.size() - digits - 1])) ++digits;
+  uint32_t number = 0;
+  if (!absl::SimpleAtoi(name.substr(name.size() - digits), &number)) return std::nullopt;
+  return number;
+}
+
+// How many times as long as it could a worker of this name takes for a step; 1 for most.
+inline double SlowdownOf(absl::string_view name, const job::Worker& worker) {
+  const std::optional<uint32_t> number = WorkerNumber(name);
+  if (!number) return 1;
+  const auto found = worker.slowdown().find(*number);
+  return found != worker.slowdown().end() ? found->second : 1;
+}
+
+}  // namespace slackline

@@ -1,0 +1,61 @@
+// The whole run in figures.
+#include <map>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "common/slowdown.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+namespace {
+
+std::string StateName(wire::JobState state) {
+  const std::string name = absl::AsciiStrToLower(wire::JobState_Name(state));
+  return name.substr(name.find('_') + 1);  // job_done
+}
+
+}  // namespace
+
+RunSummary Controller::Summary() {
+  absl::MutexLock lock(&mutex_);
+  const job::Job& job = config_.job;
+  RunSummary summary;
+  summary.name = job.name();
+  summary.state = StateName(state_);
+  summary.reason = state_ == wire::JOB_STARTING ? Missing() : reason_;
+  summary.mode = absl::AsciiStrToLower(job::Consistency::Mode_Name(job.consistency().mode()));
+  summary.seed = job.seed();
+  summary.workers = job.cluster().workers();
+  summary.servers = job.cluster().servers();
+  summary.epochs = job.training().epochs();
+  summary.epochs_done = tasks_ ? tasks_->ranges().epochs_done() : 0;
+  summary.time_s = ElapsedSeconds(time_.Now());
+  summary.totals = progress_.totals();
+  summary.loss = progress_.latest().loss;
+  summary.staleness = progress_.staleness();
+  summary.staleness_max = progress_.staleness_max();
+  summary.slack_max = progress_.slack_max();
+  summary.worker_deaths = worker_deaths_;
+  summary.samples_given_twice = tasks_ ? tasks_->ranges().samples_given_twice() : 0;
+  summary.worker_list = SummariseWorkers();
+  summary.evaluations = evaluations_;
+  return summary;
+}
+
+std::vector<WorkerSummary> Controller::SummariseWorkers() const {
+  std::vector<WorkerSummary> workers;
+  // A process that was started again has another number and the same name.
+  std::map<std::string, size_t> places;
+  for (const auto& [id, worker] : membership_.workers()) {
+    const auto [place, fresh] = places.emplace(worker.name, workers.size());
+    if (fresh) workers.emplace_back();
+    WorkerSummary& summary = workers[place->second];
+    summary.name = worker.name;
+    summary.slowdown = SlowdownOf(worker.name, config_.job.worker());
+    summary.state = std::string(ToString(worker.state));
+    summary.totals.Add(progress_.TotalsOf(id));
+  }
+  return workers;
+}
+
+}  // namespace slackline::scheduler

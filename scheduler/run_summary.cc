@@ -1,0 +1,98 @@
+#include "scheduler/run_summary.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+namespace slackline::scheduler {
+namespace {
+
+// Keys in the order in which people read them.
+using Json = nlohmann::ordered_json;
+
+double Ratio(double sum, double count) { return count > 0 ? sum / count : 0; }
+
+// [[staleness, answers], ...] of the buckets that hold something.
+Json Histogram(const StalenessCounts& counts) {
+  Json histogram = Json::array();
+  for (size_t i = 0; i < counts.used(); ++i) {
+    if (counts.InBucket(i) > 0) histogram.push_back({StalenessCounts::StalenessOf(i), counts.InBucket(i)});
+  }
+  return histogram;
+}
+
+Json Staleness(const RunSummary& summary) {
+  const ProgressTotals& totals = summary.totals;
+  return {{"mean", Ratio(static_cast<double>(totals.staleness_sum), static_cast<double>(totals.staleness_answers))},
+          {"max", summary.staleness_max},
+          {"histogram", Histogram(summary.staleness)}};
+}
+
+Json Worker(const WorkerSummary& worker) {
+  const ProgressTotals& totals = worker.totals;
+  return {{"name", worker.name},
+          {"state", worker.state},
+          {"slowdown", worker.slowdown},
+          {"samples", totals.samples},
+          {"steps", totals.steps},
+          {"compute_seconds", totals.compute_seconds},
+          {"wait_seconds", totals.wait_seconds},
+          {"pushes_applied", totals.pushes_applied},
+          {"pushes_discarded", totals.pushes_discarded},
+          {"pushes_lost", totals.pushes_lost}};
+}
+
+Json Evaluation(const EvaluationSummary& evaluation) {
+  return {{"epoch", evaluation.epoch},
+          {"time_s", evaluation.time_s},
+          {"samples", evaluation.samples},
+          {"accuracy", evaluation.accuracy},
+          {"loss", evaluation.loss}};
+}
+
+template <typename Value>
+Json List(const std::vector<Value>& values, Json (*convert)(const Value&)) {
+  Json list = Json::array();
+  for (const Value& value : values) list.push_back(convert(value));
+  return list;
+}
+
+// What was never measured is null.
+void AddAccuracy(const std::vector<EvaluationSummary>& evaluations, Json& json) {
+  for (const char* key : {"test_accuracy", "test_loss", "best_test_accuracy"}) json[key] = nullptr;
+  if (evaluations.empty()) return;
+  json["test_accuracy"] = evaluations.back().accuracy;
+  json["test_loss"] = evaluations.back().loss;
+  const auto less = [](const EvaluationSummary& a, const EvaluationSummary& b) { return a.accuracy < b.accuracy; };
+  json["best_test_accuracy"] = std::max_element(evaluations.begin(), evaluations.end(), less)->accuracy;
+}
+
+}  // namespace
+
+std::string ToJson(const RunSummary& summary) {
+  Json json = {{"name", summary.name},
+               {"state", summary.state},
+               {"reason", summary.reason},
+               {"mode", summary.mode},
+               {"seed", summary.seed},
+               {"workers", summary.workers},
+               {"servers", summary.servers},
+               {"epochs", summary.epochs},
+               {"epochs_done", summary.epochs_done},
+               {"time_s", summary.time_s},
+               {"samples", summary.totals.samples},
+               {"steps", summary.totals.steps},
+               {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples), summary.time_s)},
+               {"loss", summary.loss ? Json(*summary.loss) : Json(nullptr)}};
+  AddAccuracy(summary.evaluations, json);
+  json["staleness"] = Staleness(summary);
+  json["slack_max"] = summary.slack_max;
+  json["deaths"] = summary.worker_deaths;
+  json["samples_given_twice"] = summary.samples_given_twice;
+  json["worker_list"] = List(summary.worker_list, Worker);
+  json["evaluations"] = List(summary.evaluations, Evaluation);
+  // Names come from outside: what is not UTF-8 is replaced, not thrown about.
+  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,61 @@
+// A whole run in figures, for programs: what summary.json holds. docs/summary.md describes each field.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/staleness_counts.h"
+#include "scheduler/progress.h"
+
+namespace slackline::scheduler {
+
+// A measurement of accuracy on the test images.
+struct EvaluationSummary {
+  uint32_t epoch = 0;    // completed ones
+  double time_s = 0;     // since training began
+  uint64_t samples = 0;  // trained until then, of all workers
+  double accuracy = 0;
+  double loss = 0;
+};
+
+// All processes of one name, all their lives.
+struct WorkerSummary {
+  std::string name;
+  // Of the latest life: live, joining, standby, left, dead.
+  std::string state;
+  double slowdown = 1;
+  ProgressTotals totals;
+};
+
+struct RunSummary {
+  std::string name;
+  // starting, training, done, failed, stopped
+  std::string state;
+  std::string reason;
+  std::string mode;
+  uint64_t seed = 0;
+  // As the job wants them.
+  uint32_t workers = 0;
+  uint32_t servers = 0;
+  uint32_t epochs = 0;
+  uint32_t epochs_done = 0;
+  double time_s = 0;
+  ProgressTotals totals;
+  // On training images of the last reporting interval.
+  std::optional<double> loss;
+  StalenessCounts staleness;
+  uint64_t staleness_max = 0;
+  uint64_t slack_max = 0;
+  uint64_t worker_deaths = 0;
+  uint64_t samples_given_twice = 0;
+  std::vector<WorkerSummary> worker_list;
+  // Oldest first.
+  std::vector<EvaluationSummary> evaluations;
+};
+
+// The text of summary.json.
+std::string ToJson(const RunSummary& summary);
+
+}  // namespace slackline::scheduler

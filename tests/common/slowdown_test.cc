@@ -1,0 +1,26 @@
+#include "common/slowdown.h"
+
+#include <gtest/gtest.h>
+
+namespace slackline {
+namespace {
+
+TEST(Slowdown, NumberIsTheOneThatEndsTheName) {
+  EXPECT_EQ(WorkerNumber("worker-3"), 3u);
+  EXPECT_EQ(WorkerNumber("node7-worker-012"), 12u);
+  EXPECT_EQ(WorkerNumber("5"), 5u);
+  EXPECT_EQ(WorkerNumber("worker"), std::nullopt);
+  EXPECT_EQ(WorkerNumber(""), std::nullopt);
+  EXPECT_EQ(WorkerNumber("worker-99999999999"), std::nullopt);
+}
+
+TEST(Slowdown, OthersAreAsFastAsTheyAre) {
+  job::Worker worker;
+  (*worker.mutable_slowdown())[3] = 12;
+  EXPECT_EQ(SlowdownOf("worker-3", worker), 12);
+  EXPECT_EQ(SlowdownOf("worker-13", worker), 1);
+  EXPECT_EQ(SlowdownOf("alice", worker), 1);
+}
+
+}  // namespace
+}  // namespace slackline

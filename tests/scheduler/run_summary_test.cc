@@ -1,0 +1,53 @@
+#include "scheduler/run_summary.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace slackline::scheduler {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(RunSummary, WhatWasNeverMeasuredIsNull) {
+  const Json json = Json::parse(ToJson({}));
+  for (const char* key : {"loss", "test_accuracy", "test_loss", "best_test_accuracy"}) {
+    EXPECT_TRUE(json.at(key).is_null()) << key;
+  }
+  EXPECT_EQ(json.at("samples_per_second"), 0);
+  EXPECT_EQ(json.at("evaluations"), Json::array());
+  EXPECT_EQ(json.at("staleness").at("histogram"), Json::array());
+}
+
+TEST(RunSummary, LastEvaluationIsNotAlwaysTheBest) {
+  RunSummary summary;
+  summary.evaluations = {{1, 2.5, 100, 0.5, 1.5}, {2, 5, 200, 0.75, 1}, {3, 7.5, 300, 0.625, 1.25}};
+  const Json json = Json::parse(ToJson(summary));
+  EXPECT_EQ(json.at("test_accuracy"), 0.625);
+  EXPECT_EQ(json.at("test_loss"), 1.25);
+  EXPECT_EQ(json.at("best_test_accuracy"), 0.75);
+  EXPECT_EQ(json.at("evaluations")[1],
+            Json({{"epoch", 2}, {"time_s", 5}, {"samples", 200}, {"accuracy", 0.75}, {"loss", 1}}));
+}
+
+TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {
+  RunSummary summary;
+  summary.time_s = 4;
+  summary.totals.samples = 1000;
+  summary.totals.staleness_sum = 10;
+  summary.totals.staleness_answers = 4;
+  summary.staleness.AddToBucket(2, 3);
+  summary.staleness.Add(100);
+  const Json json = Json::parse(ToJson(summary));
+  EXPECT_EQ(json.at("samples_per_second"), 250);
+  EXPECT_EQ(json.at("staleness").at("mean"), 2.5);
+  EXPECT_EQ(json.at("staleness").at("histogram"), Json::parse("[[2, 3], [64, 1]]"));
+}
+
+TEST(RunSummary, NamesThatAreNoUtf8AreWrittenNevertheless) {
+  RunSummary summary;
+  summary.worker_list.push_back({.name = "w-\xff", .state = "dead", .slowdown = 12, .totals = {}});
+  EXPECT_EQ(Json::parse(ToJson(summary)).at("worker_list")[0].at("slowdown"), 12);
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

@@ -1,0 +1,184 @@
+// A scheduler, a client and a model that a test of the trainer plays.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "worker/trainer.h"
+
+namespace slackline::worker {
+
+// Gives the answers of a list, and remembers what it was told.
+class ScriptedLink : public SchedulerLink {
+ public:
+  void set_on_end(OnEnd on_end) override { on_end_ = std::move(on_end); }
+  absl::StatusOr<Membership> Join() override {
+    ++joins;
+    Membership life;
+    life.worker = WorkerId(1);
+    life.incarnation = Incarnation(static_cast<uint64_t>(joins));
+    life.first_clock = Clock64(5);
+    life.send_seed = joins == 1;
+    return life;
+  }
+  absl::StatusOr<ShardMap> GetShardMap() override {
+    ShardMap map;
+    map.elements = map.trained_elements = elements;
+    return map;
+  }
+  absl::StatusOr<Work> NextWork(RangeId range_done, double) override {
+    if (range_done != RangeId(0)) done.push_back(range_done.value());
+    if (work.empty()) return LeaveWork{"the job is done"};
+    absl::StatusOr<Work> next = std::move(work.front());
+    work.pop_front();
+    return next;
+  }
+  absl::Status ReportEvaluation(const EvaluationResult& result) override {
+    evaluations.push_back(result.metrics.accuracy);
+    return absl::OkStatus();
+  }
+  void Leave(const std::string& reason) override { left = reason; }
+  absl::Status Pause(absl::Duration) override { return absl::OkStatus(); }
+  void Interrupt(const std::string& reason) override { interrupted = reason; }
+  ProgressBoard& progress() override { return progress_; }
+
+  uint64_t elements = 2;
+  int joins = 0;
+  std::deque<absl::StatusOr<Work>> work;
+  std::vector<uint64_t> done;
+  std::vector<double> evaluations;
+  std::string left, interrupted;
+  OnEnd on_end_;
+
+ private:
+  ProgressBoard progress_;
+};
+
+// What all clients of a test have seen.
+struct Wire {
+  std::vector<std::string> calls;
+  std::vector<PushInfo> pushes;
+  std::vector<std::vector<float>> pushed;
+  std::vector<uint64_t> ready;
+  std::vector<const float*> written;     // where the weights after each step were wanted
+  std::deque<absl::Status> step_errors;  // one a step; empty means OK
+  std::function<void()> during_step;
+  size_t in_flight_max = 0;
+};
+
+class ScriptedClient : public Client {
+ public:
+  ScriptedClient(const ClientOptions& options, Wire& wire) : wire_(wire), clock_(options.first_clock) {
+    wire_.calls.push_back(options.reader ? "open reader" : "open");
+  }
+
+  absl::Status Seed(absl::Span<const float>, absl::Duration) override { return Note("seed"); }
+  absl::Status Pull(absl::Span<float>, absl::Duration) override { return Note("pull"); }
+  absl::Status OpenStep(absl::Span<const float> push) override {
+    push_ = push;
+    return absl::OkStatus();
+  }
+  void Ready(uint64_t from) override { wire_.ready.push_back(from); }
+  absl::Status CommitStep(const PushInfo& info, absl::Span<float> parameters) override {
+    wire_.pushes.push_back(info);
+    wire_.pushed.emplace_back(push_.begin(), push_.end());
+    wire_.written.push_back(parameters.data());
+    ++in_flight_;
+    wire_.in_flight_max = std::max(wire_.in_flight_max, in_flight_);
+    return absl::OkStatus();
+  }
+  absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters) override {
+    const absl::Status opened = OpenStep(push);
+    return opened.ok() ? CommitStep(info, parameters) : opened;
+  }
+  size_t steps_in_flight() const override { return in_flight_; }
+  absl::StatusOr<StepReport> Step(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters,
+                                  absl::Duration timeout) override {
+    const absl::Status begun = BeginStep(push, info, parameters);
+    return begun.ok() ? FinishStep(timeout) : begun;
+  }
+  absl::StatusOr<StepReport> FinishStep(absl::Duration) override {
+    --in_flight_;
+    if (wire_.during_step) wire_.during_step();
+    if (cancelled_.HasBeenNotified()) return absl::CancelledError("cancelled");
+    if (!wire_.step_errors.empty()) {
+      const absl::Status status = wire_.step_errors.front();
+      wire_.step_errors.pop_front();
+      if (!status.ok()) return status;
+    }
+    clock_ = clock_.Next();
+    StepReport report;
+    report.clock = clock_;
+    report.staleness.Add(clock_.value());
+    return report;
+  }
+  void Close(const std::string& reason, absl::Duration) override { wire_.calls.push_back("close: " + reason); }
+  void Cancel(const std::string&) override { cancelled_.Notify(); }
+  Clock64 clock() const override { return clock_; }
+
+ private:
+  absl::Status Note(const std::string& call) {
+    wire_.calls.push_back(call);
+    return absl::OkStatus();
+  }
+
+  Wire& wire_;
+  Clock64 clock_;
+  absl::Span<const float> push_;
+  size_t in_flight_ = 0;
+  absl::Notification cancelled_;
+};
+
+// Two weights; the gradient is (3, 4), or what a test puts there.
+class FixedGroup : public LocalGroup, public Model {
+ public:
+  size_t devices() const override { return 1; }
+  Model& model() override { return *this; }
+  absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override {
+    used.push_back(parameters_.data());
+    if (during_step) during_step();
+    ready(1);
+    ready(0);
+    StepResult result;
+    result.samples = batch.labels.size();
+    result.loss = loss;
+    for (const int64_t label : batch.labels) labels.push_back(label);
+    return result;
+  }
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  uint64_t elements() const override { return 2; }
+  uint64_t trained_elements() const override { return 2; }
+  absl::Span<float> parameters() override { return parameters_; }
+  absl::Span<float> push() override { return push_.empty() ? absl::MakeSpan(gradient) : push_; }
+  void UsePush(absl::Span<float> memory) override {
+    push_ = memory;
+    std::copy(gradient.begin(), gradient.end(), push_.begin());
+  }
+  void UseParameters(absl::Span<float> memory) override { parameters_ = memory; }
+  absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override {
+    std::copy(batch.labels.begin(), batch.labels.end(), predictions.begin());
+    StepResult result;
+    result.samples = batch.labels.size();
+    return result;
+  }
+
+  std::function<void()> during_step;
+  double loss = 0.5;
+  std::vector<float> gradient = {3, 4};
+  std::vector<int64_t> labels;
+  std::vector<const float*> used;  // the parameters of each step
+
+ private:
+  std::vector<TensorInfo> tensors_ = {{.name = "weight", .shape = {2}}};
+  std::vector<float> own_parameters_ = {5, 6};
+  absl::Span<float> parameters_ = absl::MakeSpan(own_parameters_);
+  absl::Span<float> push_;
+};
+
+}  // namespace slackline::worker
