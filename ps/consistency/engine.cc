@@ -52,8 +52,9 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
     next[member.sender.worker] = std::move(worker);
   }
   restored_.clear();
-  for (auto& [id, gone] : workers_) DropHeld({id, gone.incarnation}, gone, actions);
+  for (const auto& [id, gone] : workers_) DropHeld({id, gone.incarnation}, gone, actions);
   workers_ = std::move(next);
+  ListAll();
   if (bugs_.drop_accepted) ForgetAccepted(actions);
   if (workers_.empty() && !accepted_.empty()) {
     ApplyAccepted(accepted_.size(), static_cast<double>(accepted_.size()) / live_before, actions);
@@ -64,27 +65,35 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   return absl::OkStatus();
 }
 
-void Engine::DropHeld(const Sender& sender, Worker& worker, Actions& actions) {
+void Engine::DropHeld(const Sender& sender, const Worker& worker, Actions& actions) {
   for (const auto& [sequence, held] : worker.held) actions.push_back(DropAction{{sender, sequence}});
-  worker.held.clear();
 }
 
-Clock64 Engine::clock_min() const {
-  if (workers_.empty()) return clock_floor_;
-  return absl::c_min_element(workers_, [](const auto& a, const auto& b) { return a.second.clock < b.second.clock; })
-      ->second.clock;
+void Engine::ListAll() {
+  clocks_.Clear();
+  missing_.Clear();
+  stirred_.clear();
+  gate_.clear();
+  for (auto& [id, worker] : workers_) {
+    worker.gate.reset();
+    List(id, worker);
+  }
 }
 
-// By clock; of equal clocks one whose next push has not come, for it is awaited. In quorum nobody is awaited whose push
-// is there.
-std::pair<WorkerId, const Engine::Worker*> Engine::Culprit() const {
-  auto rank = [this](const Worker& worker) {
-    return std::tuple(config_.mode == Mode::kQuorum && InOpenStep(worker), worker.clock, worker.held.size());
-  };
-  auto culprit =
-      absl::c_min_element(workers_, [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); });
-  return {culprit->first, &culprit->second};
+void Engine::List(WorkerId id, const Worker& worker) {
+  clocks_.Add(worker.clock);
+  if (worker.held.empty()) missing_.Add(worker.clock);
+  if (!worker.pulls.empty()) stirred_.insert(id);
 }
+
+void Engine::Unlist(WorkerId id, Worker& worker) {
+  clocks_.Remove(worker.clock);
+  if (worker.held.empty()) missing_.Remove(worker.clock);
+  if (worker.gate) gate_.erase({*worker.gate, id});
+  worker.gate.reset();
+}
+
+Clock64 Engine::clock_min() const { return clocks_.empty() ? clock_floor_ : clocks_.min(); }
 
 std::optional<Clock64> Engine::clock(WorkerId worker) const {
   auto found = workers_.find(worker);
@@ -124,28 +133,35 @@ absl::Status Engine::Unknown(const Sender& sender) const {
 absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
   Worker* worker = Find(hello.sender);
   if (worker == nullptr) return Unknown(hello.sender);
+  Disconnected(hello.sender);
   worker->heard = true;
-  worker->pulls.clear();
   const Sequence known = worker->clock;
   const Sequence claimed = std::max(hello.first_clock, hello.last_answered);
   if (claimed <= known || bugs_.no_fast_forward) return absl::OkStatus();
-  // The clock never waits for the past. Up to first_clock there were no pushes of this incarnation.
-  worker->clock = claimed;
-  for (auto held = worker->held.begin(); held != worker->held.end() && held->first <= claimed;) {
-    actions.push_back(DropAction{{hello.sender, held->first}});
-    held = worker->held.erase(held);
+  {
+    // The clock never waits for the past. Up to first_clock there were no pushes of this incarnation.
+    Change change(*this, hello.sender.worker, *worker);
+    worker->clock = claimed;
+    while (!worker->held.empty() && worker->held.begin()->first <= claimed) {
+      actions.push_back(DropAction{{hello.sender, worker->held.begin()->first}});
+      worker->held.erase(worker->held.begin());
+    }
   }
   const Sequence lost_from = std::max(known, hello.first_clock);
   if (claimed > lost_from) {
     worker->answers.clear();
     actions.push_back(LostAction{hello.sender, lost_from, claimed});
   }
+  DiscardLate(hello.sender.worker, *worker, actions);
   Settle(actions);
   return absl::OkStatus();
 }
 
 void Engine::Disconnected(const Sender& sender) {
-  if (Worker* worker = Find(sender)) worker->pulls.clear();
+  Worker* worker = Find(sender);
+  if (worker == nullptr || worker->pulls.empty()) return;
+  Change change(*this, sender.worker, *worker);
+  worker->pulls.clear();
 }
 
 // --- Pushes -----------------------------------------------------------------------------------------------------
@@ -222,9 +238,36 @@ void Engine::Pull(const PullEvent& pull, absl::Time now, Actions& actions) {
     actions.push_back(RefuseAction{pull.sender, Sequence(), pull.id, Unknown(pull.sender), Sequence()});
     return;
   }
-  if (worker->pulls.size() >= pull.waiting_max) worker->pulls.erase(worker->pulls.begin());
-  worker->pulls.push_back({pull.id, pull.clock, now, now + config_.notice_every});
+  {
+    Change change(*this, pull.sender.worker, *worker);
+    if (worker->pulls.size() >= pull.waiting_max) worker->pulls.erase(worker->pulls.begin());
+    worker->pulls.push_back({pull.id, pull.clock, now, now + config_.notice_every});
+  }
   Settle(actions);
+}
+
+// In the order of the workers' numbers, whatever has set them free.
+void Engine::ServePulls(Actions& actions) {
+  for (auto open = gate_.begin(); open != gate_.end() && WithinBound(clock_min(), open->first); ++open) {
+    stirred_.insert(open->second);
+  }
+  for (const WorkerId id : std::exchange(stirred_, {})) {
+    if (const auto found = workers_.find(id); found != workers_.end()) ServePulls(id, found->second, actions);
+  }
+}
+
+void Engine::ServePulls(WorkerId id, Worker& worker, Actions& actions) {
+  if (worker.gate) gate_.erase({*worker.gate, id});
+  worker.gate.reset();
+  std::erase_if(worker.pulls, [&](const WaitingPull& pull) {
+    if (!MayGo(worker, pull)) return false;
+    actions.push_back(ServeAction{{id, worker.incarnation}, pull.id});
+    return true;
+  });
+  for (const WaitingPull& pull : worker.pulls) {
+    if (pull.clock <= worker.clock) worker.gate = std::min(worker.gate.value_or(pull.clock), pull.clock);
+  }
+  if (worker.gate) gate_.insert({*worker.gate, id});
 }
 
 bool Engine::MayGo(const Worker& worker, const WaitingPull& pull) const {
@@ -248,23 +291,47 @@ bool Engine::MayServe(const PastState& past, const Sender& sender, Clock64 clock
   return own->version.number <= past.version.number && WithinBound(past.clock_min, clock);
 }
 
+// --- Waiting ----------------------------------------------------------------------------------------------------
+
 void Engine::Tick(absl::Time now, Actions& actions) {
   if (workers_.empty()) return;
-  if (Overdue(now)) ApplyOpenStep(actions);
-  const auto [culprit, awaited] = Culprit();
-  std::optional<WaitingAction::OpenStep> step;
-  if (config_.mode == Mode::kQuorum) {
-    const size_t held = OpenStep().size();
-    step = {held, QuorumSize(), workers_.size() - held};
+  if (Overdue(now)) {
+    ApplyOpenStep(actions);
+    Settle(actions);
   }
+  std::optional<WorkerId> awaited;
   for (auto& [id, worker] : workers_) {
     for (WaitingPull& pull : worker.pulls) {
       if (now < pull.notice_at) continue;
       pull.notice_at = now + config_.notice_every;
-      actions.push_back(WaitingAction{
-          {id, worker.incarnation}, pull.id, culprit, awaited->name, awaited->clock, now - pull.since, step});
+      if (!awaited) awaited = Culprit();
+      actions.push_back(Notice(id, pull, *awaited, now));
     }
   }
+}
+
+WaitingAction Engine::Notice(WorkerId id, const WaitingPull& pull, WorkerId awaited, absl::Time now) const {
+  const Worker& worker = workers_.at(id);
+  const bool own = worker.clock < pull.clock && worker.held.empty();
+  const Worker& culprit = own ? worker : workers_.at(awaited);
+  WaitingAction notice{{id, worker.incarnation}, pull.id, own ? id : awaited, culprit.name, culprit.clock,
+                       now - pull.since};
+  if (own) {
+    notice.own_push = worker.clock.Next();
+  } else if (config_.mode == Mode::kQuorum) {
+    notice.step = {OpenStepSize(), QuorumSize(), missing_.size()};
+  }
+  return notice;
+}
+
+// The slowest; of equals, and in quorum of all, one whose next push has not come.
+WorkerId Engine::Culprit() const {
+  auto rank = [this](const Worker& worker) {
+    const bool there = !worker.held.empty();
+    return std::tuple(config_.mode == Mode::kQuorum && there, worker.clock, there);
+  };
+  return absl::c_min_element(workers_, [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); })
+      ->first;
 }
 
 // --- State ------------------------------------------------------------------------------------------------------

@@ -35,18 +35,22 @@
 // than one step may be taken between that and its application, which says the true one.
 //
 // Thread-safety: none; the shard's sequencer calls it.
+// Cost:          Push(), Pull() and Hello() take logarithmic time in the number of live workers, without what they set
+//                free. A step of several pushes, a change of the members, Tick() and Snapshot() take linear time.
 // Invariants:
 //   - Answers are final and given once per (incarnation, sequence); repetitions get the stored one.
 //   - A worker's answers are given in the order of sequence; its clock never falls within an incarnation.
 //   - A push whose base has another lineage than the shard is never applied.
 //   - No worker that is not in the installed membership is awaited or applied, but for what was accepted before.
 //   - What is accepted is applied in the order of acceptance.
+//   - In quorum a worker's oldest held push belongs to the open step: late ones are discarded as they become it.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +60,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "ps/consistency/clock_counts.h"
 #include "ps/consistency/events.h"
 
 namespace slackline::ps {
@@ -194,8 +199,24 @@ class Engine {
     Clock64 clock;
     bool heard = false;                 // has said Hello or pushed
     std::deque<Answer> answers;         // final ones, oldest first, at most window_max
-    std::map<Sequence, HeldPush> held;  // arrived, not answered
+    std::map<Sequence, HeldPush> held;  // arrived, not answered; without gaps from clock + 1 on
     std::vector<WaitingPull> pulls;     // oldest first
+    std::optional<Clock64> gate;        // where it is in gate_
+  };
+  // A worker's clock, held pushes and pulls change only while one of these is there: it keeps the indexes.
+  class Change {
+   public:
+    Change(Engine& engine, WorkerId id, Worker& worker) : engine_(engine), id_(id), worker_(worker) {
+      engine_.Unlist(id_, worker_);
+    }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+    ~Change() { engine_.List(id_, worker_); }
+
+   private:
+    Engine& engine_;
+    const WorkerId id_;
+    Worker& worker_;
   };
 
   Worker* Find(const Sender& sender);
@@ -203,12 +224,20 @@ class Engine {
   absl::Status Unknown(const Sender& sender) const;
   // What the lineages and versions allow; the mode decides about the rest.
   absl::Status CheckPush(const PushEvent& push, const Worker& worker) const;
-  void DropHeld(const Sender& sender, Worker& worker, Actions& actions);
+  static void DropHeld(const Sender& sender, const Worker& worker, Actions& actions);
+  void List(WorkerId id, const Worker& worker);
+  void Unlist(WorkerId id, Worker& worker);
+  void ListAll();
+  // Answers the pulls that have come free.
+  void ServePulls(Actions& actions);
+  void ServePulls(WorkerId id, Worker& worker, Actions& actions);
   bool MayGo(const Worker& worker, const WaitingPull& pull) const;
   // `min`: the slowest worker's clock.
   bool WithinBound(Clock64 min, Clock64 pull_clock) const;
-  // Whom waiting pulls wait for.
-  std::pair<WorkerId, const Worker*> Culprit() const;
+  // Whom those wait for whose own pushes are there.
+  WorkerId Culprit() const;
+  // What the worker is told of a pull of its own, when all wait for `awaited`.
+  WaitingAction Notice(WorkerId id, const WaitingPull& pull, WorkerId awaited, absl::Time now) const;
 
   // What the modes make of pushes: steps.cc.
 
@@ -231,16 +260,18 @@ class Engine {
   void ForgetAccepted(Actions& actions);
   // quorum.
   size_t QuorumSize() const;
-  bool InOpenStep(const Worker& worker) const;
+  // Live workers with a push in the step that is open.
+  size_t OpenStepSize() const { return workers_.size() - missing_.size(); }
   std::vector<Taken> OpenStep() const;
-  void DiscardLate(Actions& actions);
-  bool SettleQuorumStep(Actions& actions);
+  bool Late(const HeldPush& push) const;
+  void DiscardLate(WorkerId id, Worker& worker, Actions& actions);
   // Whether the step that is open has waited for as long as it may.
   bool Overdue(absl::Time now) const;
   void ApplyOpenStep(Actions& actions);
 
   double LrFactor(uint64_t staleness) const;
   uint64_t Staleness(const Version& base) const;
+  // The worker's next push has its answer, and is not held any more.
   void Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions);
 
   const EngineConfig config_;
@@ -248,8 +279,14 @@ class Engine {
   Version version_;
   uint64_t samples_applied_ = 0;
   Epoch epoch_;
-  Clock64 clock_floor_;                     // clock_min() as it was when the last member left
-  std::map<WorkerId, Worker> workers_;      // live ones only
+  Clock64 clock_floor_;                 // clock_min() as it was when the last member left
+  std::map<WorkerId, Worker> workers_;  // live ones only
+  // Of workers_; see Change.
+  ClockCounts clocks_;                           // of all of them
+  ClockCounts missing_;                          // of those whose next push is not held
+  std::set<WorkerId> stirred_;                   // have pulls that may have come free
+  std::set<std::pair<Clock64, WorkerId>> gate_;  // whose pulls up to this clock wait for others, not for its own pushes
+
   std::deque<Taken> accepted_;              // softsync: answered, not applied; oldest first
   std::map<Sender, WorkerClock> restored_;  // from the snapshot, until the scheduler names the members
 };

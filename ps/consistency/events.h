@@ -142,12 +142,15 @@ struct WaitingAction {
   };
   Sender sender;
   PullId id;
+  // The worker itself when its own push has not come.
   WorkerId culprit;
   std::string culprit_name;
   Clock64 culprit_clock;
   absl::Duration waited;
-  // In quorum.
+  // In quorum, when it waits for others.
   std::optional<OpenStep> step = std::nullopt;
+  // The push of its own that it waits for, and that has not come.
+  std::optional<Sequence> own_push = std::nullopt;
 };
 
 // Pushes (from, to] of this worker were answered once and are not in the state any more: a restore lost them.

@@ -16,32 +16,19 @@ void Engine::Settle(Actions& actions) {
   } else if (config_.mode == Mode::kSoftsync) {
     ApplyFullGroups(actions);
   } else if (config_.mode == Mode::kQuorum) {
-    while (SettleQuorumStep(actions)) {
-    }
+    while (OpenStepSize() >= QuorumSize()) ApplyOpenStep(actions);
   }
-  for (auto& [id, live] : workers_) {
-    const Worker& worker = live;
-    const Sender sender{id, worker.incarnation};
-    std::erase_if(live.pulls, [&](const WaitingPull& pull) {
-      if (!MayGo(worker, pull)) return false;
-      actions.push_back(ServeAction{sender, pull.id});
-      return true;
-    });
-  }
+  ServePulls(actions);
 }
 
 void Engine::Take(const PushEvent& push, Worker& worker, Actions& actions) {
-  switch (config_.mode) {
-    case Mode::kAsync:
-    case Mode::kSsp:
-      return ApplyAlone(push, worker, actions);
-    case Mode::kSoftsync:
-      return Accept(push, worker, actions);
-    case Mode::kBsp:
-    case Mode::kQuorum:
-      worker.held[push.sequence] = {push.base, push.samples, push.at};
-      return;
+  if (config_.mode == Mode::kSoftsync) return Accept(push, worker, actions);
+  if (config_.mode == Mode::kAsync || config_.mode == Mode::kSsp) return ApplyAlone(push, worker, actions);
+  {
+    Change change(*this, push.sender.worker, worker);
+    worker.held[push.sequence] = {push.base, push.samples, push.at};
   }
+  DiscardLate(push.sender.worker, worker, actions);
 }
 
 uint64_t Engine::Staleness(const Version& base) const {
@@ -56,6 +43,8 @@ double Engine::LrFactor(uint64_t staleness) const {
 
 void Engine::Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions) {
   SLACKLINE_CHECK(answer.sequence == worker.clock.Next());
+  Change change(*this, sender.worker, worker);
+  worker.held.erase(answer.sequence);
   worker.clock = answer.sequence;
   worker.answers.push_back(answer);
   if (worker.answers.size() > config_.window_max) worker.answers.pop_front();
@@ -114,9 +103,7 @@ void Engine::ApplyHeld(const std::vector<Taken>& pushes, double average_rate, Ac
   const ApplyAction apply = Mean(pushes, average_rate);
   actions.push_back(apply);
   for (const ApplyAction::Part& part : apply.parts) {
-    Worker& worker = *Find(part.push.sender);
-    worker.held.erase(part.push.sequence);
-    Finish(part.push.sender, worker,
+    Finish(part.push.sender, *Find(part.push.sender),
            {part.push.sequence, Outcome::kApplied, DiscardReason::kNone, version_, part.staleness}, actions);
   }
 }
@@ -125,14 +112,13 @@ void Engine::ApplyHeld(const std::vector<Taken>& pushes, double average_rate, Ac
 
 // The step after the slowest clock is ready when every live worker has pushed it or is past it already.
 bool Engine::SettleBspStep(Actions& actions) {
-  if (workers_.empty()) return false;
+  if (workers_.empty() || (!missing_.empty() && missing_.min() == clock_min())) return false;
   const Sequence step = clock_min().Next();
   std::vector<Taken> pushes;
   for (const auto& [id, worker] : workers_) {
     if (worker.clock >= step) continue;
-    const auto held = worker.held.find(step);
-    if (held == worker.held.end()) return false;
-    pushes.push_back({{{id, worker.incarnation}, step}, held->second.base, held->second.samples});
+    const HeldPush& held = worker.held.at(step);
+    pushes.push_back({{{id, worker.incarnation}, step}, held.base, held.samples});
   }
   ApplyHeld(pushes, 1, actions);
   return true;
@@ -180,47 +166,36 @@ size_t Engine::QuorumSize() const {
   return std::max<size_t>(1, static_cast<size_t>(pushes));
 }
 
-bool Engine::InOpenStep(const Worker& worker) const {
-  return !worker.held.empty() && (worker.held.begin()->second.base == version_ || bugs_.take_late);
-}
-
 std::vector<Engine::Taken> Engine::OpenStep() const {
   std::vector<Taken> pushes;
   for (const auto& [id, worker] : workers_) {
-    if (!InOpenStep(worker)) continue;
+    if (worker.held.empty()) continue;
     const auto& [sequence, held] = *worker.held.begin();
     pushes.push_back({{{id, worker.incarnation}, sequence}, held.base, held.samples});
   }
   return pushes;
 }
 
+bool Engine::Late(const HeldPush& push) const {
+  return config_.mode == Mode::kQuorum && push.base != version_ && !bugs_.take_late;
+}
+
 // A push whose turn it is belongs to the open step or to none.
-void Engine::DiscardLate(Actions& actions) {
-  for (auto& [id, worker] : workers_) {
-    const Sender sender{id, worker.incarnation};
-    while (!worker.held.empty() && !InOpenStep(worker)) {
-      const Sequence sequence = worker.held.begin()->first;
-      worker.held.erase(worker.held.begin());
-      actions.push_back(DropAction{{sender, sequence}});
-      Finish(sender, worker, {sequence, Outcome::kDiscarded, DiscardReason::kLate, version_, 0}, actions);
-    }
+void Engine::DiscardLate(WorkerId id, Worker& worker, Actions& actions) {
+  const Sender sender{id, worker.incarnation};
+  while (!worker.held.empty() && Late(worker.held.begin()->second)) {
+    const Sequence sequence = worker.held.begin()->first;
+    actions.push_back(DropAction{{sender, sequence}});
+    Finish(sender, worker, {sequence, Outcome::kDiscarded, DiscardReason::kLate, version_, 0}, actions);
   }
 }
 
-bool Engine::SettleQuorumStep(Actions& actions) {
-  DiscardLate(actions);
-  const std::vector<Taken> pushes = OpenStep();
-  if (pushes.empty() || pushes.size() < QuorumSize()) return false;
-  ApplyHeld(pushes, static_cast<double>(pushes.size()) / static_cast<double>(workers_.size()), actions);
-  return true;
-}
-
 bool Engine::Overdue(absl::Time now) const {
-  if (config_.mode != Mode::kQuorum) return false;
+  if (config_.mode != Mode::kQuorum || OpenStepSize() == 0) return false;
   absl::Time first = absl::InfiniteFuture();
   bool awaited = false;  // is anybody who was not discarded
   for (const auto& [id, worker] : workers_) {
-    if (InOpenStep(worker)) {
+    if (!worker.held.empty()) {
       first = std::min(first, worker.held.begin()->second.at);
     } else {
       awaited = awaited || worker.answers.empty() || worker.answers.back().outcome == Outcome::kApplied;
@@ -233,7 +208,7 @@ bool Engine::Overdue(absl::Time now) const {
 void Engine::ApplyOpenStep(Actions& actions) {
   const std::vector<Taken> pushes = OpenStep();
   ApplyHeld(pushes, static_cast<double>(pushes.size()) / static_cast<double>(workers_.size()), actions);
-  Settle(actions);
+  for (auto& [id, worker] : workers_) DiscardLate(id, worker, actions);
 }
 
 }  // namespace slackline::ps

@@ -24,7 +24,8 @@ uint64_t PushesHeld(const job::Job& job) {
       return 1;
     case job::Consistency::BSP:
     case job::Consistency::QUORUM:
-      return workers;
+      // All but one have sent what the window allows, and the step waits for that one's.
+      return (workers - 1) * job.wire().window() + 1;
     case job::Consistency::SOFTSYNC:
       return std::max<uint64_t>(1, workers / job.consistency().softsync_n());
   }

@@ -29,6 +29,10 @@ std::string Culprit(const WaitingAction& waiting) {
 }
 
 std::string WhoIsAwaited(const WaitingAction& waiting, const EngineConfig& config) {
+  if (waiting.own_push) {
+    return absl::StrCat("waits for push ", waiting.own_push->value(),
+                        " of this worker itself, which has not come, since ", Readable(waiting.waited));
+  }
   if (!waiting.step) {
     return absl::StrCat("waits for ", Culprit(waiting),
                         "; it goes on when that worker pushes, or when the scheduler declares it dead");

@@ -35,6 +35,7 @@ inline std::string Show(const Answer& answer) {
 inline std::string Show(const WaitingAction& wait) {
   std::string text = absl::StrCat("waiting ", wait.sender.worker.value(), " for ", wait.culprit_name, " at ",
                                   wait.culprit_clock.value());
+  if (wait.own_push) absl::StrAppend(&text, ", its own push ", wait.own_push->value());
   if (!wait.step) return text;
   return absl::StrCat(text, ", ", wait.step->held, " of ", wait.step->needed, " there, ", wait.step->missing,
                       " missing");

@@ -188,9 +188,11 @@ TEST_F(QuorumTest, IsAsLargeAsItsShareOfTheLiveWorkersRoundedUp) {
     std::vector<Sender> members;
     for (uint32_t i = 1; i <= c.live; ++i) members.push_back({WorkerId(i), Incarnation(i)});
     Start(c.quorum, members);
-    Pull(members[0], 1, 1);
-    EXPECT_THAT(After(absl::Seconds(1)), ElementsAre(HasSubstr(absl::StrCat("0 of ", c.needed, " there"))))
-        << c.quorum << " of " << c.live;
+    for (uint64_t held = 0; held < c.needed; ++held) {
+      EXPECT_EQ(engine_->held_pushes(), held) << c.quorum << " of " << c.live;
+      Push(members[held], 1);
+    }
+    EXPECT_EQ(engine_->version().number, 1u) << c.quorum << " of " << c.live;
   }
 }
 
@@ -266,6 +268,24 @@ TEST_F(QuorumTest, SilenceIsBrokenByTheNameOfOneWhosePushIsMissing) {
   Push(A(), 2);
   EXPECT_THAT(After(absl::Milliseconds(899)), IsEmpty());
   EXPECT_THAT(After(absl::Milliseconds(1)), ElementsAre("waiting 2 for worker-3 at 1, 2 of 3 there, 2 missing"));
+}
+
+TEST_F(QuorumTest, AWorkerWhosePushHasNotComeIsToldSoAndNobodyElseIsNamed) {
+  Start(0.75, {A(), B(), C(), D()});
+  Push(A(), 1);
+  Pull(B(), 1, 1);
+  EXPECT_THAT(After(absl::Milliseconds(900)), ElementsAre("waiting 2 for worker-2 at 0, its own push 1"));
+}
+
+TEST_F(QuorumTest, APushFromOlderWeightsThatComesToTheFrontIsLate) {
+  Start(0.75, {A(), B()});
+  Push(A(), 1);
+  Push(B(), 1);  // 1.1
+  Push(A(), 2, {Lineage(1), 1});
+  Push(A(), 3, {Lineage(1), 0});
+  // As after a restore, of which the worker has more answers.
+  EXPECT_THAT(Hello(A(), 0, 2), ElementsAre("drop 1:2", "lost 1 (1, 2]", "drop 1:3", "answer 1:3 late staleness 0"));
+  EXPECT_EQ(engine_->held_pushes(), 0u);
 }
 
 TEST_F(QuorumTest, EarlierStatesServeNobody) {

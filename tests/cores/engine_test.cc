@@ -188,6 +188,73 @@ TEST_F(EngineTest, SilenceAtAGateIsBrokenByTheNameOfTheCulprit) {
   EXPECT_THAT(After(absl::Milliseconds(100)), IsEmpty());
 }
 
+TEST_F(EngineTest, WhoWaitsForItsOwnPushIsItsOwnCulprit) {
+  for (const Mode mode : {Mode::kAsync, Mode::kSsp, Mode::kBsp, Mode::kSoftsync}) {
+    Start(mode, {A(), B()});
+    Push(B(), 1);
+    Pull(B(), 1, 2);
+    // The slowest is worker 1, and could do nothing about it.
+    if (mode == Mode::kBsp) Push(A(), 1);
+    const uint64_t clock = engine_->clock(B().worker)->value();
+    EXPECT_THAT(After(absl::Seconds(1)),
+                ElementsAre(absl::StrCat("waiting 2 for worker-2 at ", clock, ", its own push ", clock + 1)))
+        << static_cast<int>(mode);
+  }
+}
+
+TEST_F(EngineTest, WhoHasPushedWaitsForTheSlowestWhosePushIsMissing) {
+  Start(Mode::kBsp, {A(), B(), C()});
+  for (const Sender& sender : {A(), B(), C()}) Push(sender, 1);
+  Push(A(), 2);
+  Push(B(), 2);
+  Pull(B(), 1, 2);
+  // The push after it has not come either, but this one's step is awaited first.
+  Pull(A(), 1, 3);
+  EXPECT_THAT(After(absl::Seconds(1)), ElementsAre("waiting 1 for worker-3 at 1", "waiting 2 for worker-3 at 1"));
+}
+
+TEST_F(EngineTest, SeveralWaitingPullsOfAWorkerGoWhenTheirTurnComes) {
+  Start(Mode::kSsp, {A(), B()}, /*bound=*/1);
+  const auto pull = [&](uint64_t id, uint64_t clock) {
+    Actions actions;
+    engine_->Pull({A(), PullId(id), Clock64(clock), /*waiting_max=*/4}, now_, actions);
+    return Lines(actions);
+  };
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) Push(A(), sequence);
+  EXPECT_THAT(pull(3, 3), IsEmpty());
+  EXPECT_THAT(pull(2, 2), IsEmpty());
+  EXPECT_THAT(pull(4, 4), IsEmpty());
+  EXPECT_THAT(Push(B(), 1), ElementsAre(HasSubstr("apply"), HasSubstr("answer"), "serve 1 pull 2"));
+  EXPECT_THAT(Push(A(), 4), ElementsAre(HasSubstr("apply"), HasSubstr("answer")));
+  EXPECT_THAT(Push(B(), 2), ElementsAre(HasSubstr("apply"), HasSubstr("answer"), "serve 1 pull 3"));
+  EXPECT_THAT(Members(2, {A()}), ElementsAre("serve 1 pull 4"));
+}
+
+// Half a second; where each event walks over all workers it is the time limit of the test.
+TEST_F(EngineTest, ManyWorkersGoOnInEveryMode) {
+  constexpr uint64_t kWorkers = 20000, kRounds = 3;
+  std::vector<Sender> members;
+  for (uint32_t i = 1; i <= kWorkers; ++i) members.push_back({WorkerId(i), Incarnation(i)});
+  for (const Mode mode : {Mode::kAsync, Mode::kSsp, Mode::kBsp, Mode::kSoftsync, Mode::kQuorum}) {
+    EngineConfig config = Config(mode, /*bound=*/0);
+    config.quorum = 1;
+    Start(config, members);
+    uint64_t served = 0;
+    const auto count = [&](const std::vector<std::string>& lines) {
+      for (const std::string& line : lines) served += line.starts_with("serve ");
+    };
+    for (uint64_t round = 1; round <= kRounds; ++round) {
+      for (const Sender& member : members) {
+        count(Pull(member, round, round));
+        count(Push(member, round));
+      }
+      // ssp waits for the slowest of the round, as bsp does.
+      EXPECT_EQ(served, round * kWorkers) << static_cast<int>(mode);
+    }
+    EXPECT_EQ(engine_->clock_min(), Clock64(kRounds));
+  }
+}
+
 TEST_F(EngineTest, ANewStreamForgetsOldPulls) {
   Start(Mode::kSsp, {A(), B()}, 0);
   Push(A(), 1);

@@ -197,7 +197,8 @@ class Cluster {
     shard.manifest = shard.engine->Snapshot();
     Up(index);
     Every(Random(200, 900) * kMs, [this, index] { Snapshot(index); });
-    if (options_.mode == ps::Mode::kQuorum) Every(100 * kMs, [this, index] { Tick(index); });
+    // Only quorum acts upon time; the others give notices.
+    Every((options_.mode == ps::Mode::kQuorum ? 100 : 500) * kMs, [this, index] { Tick(index); });
   }
 
   void Tick(uint32_t index) {
@@ -268,7 +269,9 @@ class Cluster {
       } else if (const auto* refuse = std::get_if<ps::RefuseAction>(&action)) {
         Refused(index, *refuse);
       } else if (const auto* waiting = std::get_if<ps::WaitingAction>(&action)) {
-        Check(index, shard.model.CheckCulprit(*waiting, shard.engine->version()));
+        Check(index, shard.model.CheckCulprit(*waiting, pulls_.at({index, waiting->sender, waiting->id}),
+                                              *shard.engine->clock(waiting->sender.worker)));
+        ++outcome_.notices;
       } else if (const auto* lost = std::get_if<ps::LostAction>(&action)) {
         Check(index, shard.model.Lose(*lost));
       }

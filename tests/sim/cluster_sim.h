@@ -51,6 +51,7 @@ struct Outcome {
   uint64_t late = 0;         // of those discarded
   uint64_t overdue = 0;      // steps of a quorum that was not reached in time
   uint64_t of_the_gone = 0;  // pushes applied that were accepted from a worker that left
+  uint64_t notices = 0;      // of whom a pull waits for
   uint64_t repeated_answers = 0;
   uint64_t restores = 0;
   uint64_t lost = 0;

@@ -46,6 +46,7 @@ TEST(ClusterSim, InvariantsHoldInEveryHistory) {
     sum.late += outcome.late;
     sum.overdue += outcome.overdue;
     sum.of_the_gone += outcome.of_the_gone;
+    sum.notices += outcome.notices;
     sum.repeated_answers += outcome.repeated_answers;
     sum.restores += outcome.restores;
     sum.lost += outcome.lost;
@@ -55,10 +56,11 @@ TEST(ClusterSim, InvariantsHoldInEveryHistory) {
   }
   std::printf(
       "seeds %lu to %lu: %lu events, %lu applied, %lu of them from workers gone, %lu steps at a deadline, %lu "
-      "discarded, %lu of them late, %lu repeated answers, %lu restores, %lu lost and reported, %lu deaths, %lu joins, "
+      "discarded, %lu of them late, %lu notices, %lu repeated answers, %lu restores, %lu lost and reported, %lu "
+      "deaths, %lu joins, "
       "%lu broken streams\n",
       first_seed, first_seed + histories - 1, sum.events, sum.applied, sum.of_the_gone, sum.overdue, sum.discarded,
-      sum.late, sum.repeated_answers, sum.restores, sum.lost, sum.deaths, sum.joins, sum.stream_breaks);
+      sum.late, sum.notices, sum.repeated_answers, sum.restores, sum.lost, sum.deaths, sum.joins, sum.stream_breaks);
   if (histories < 1000) return;
   // Histories in which nothing happens would prove nothing.
   EXPECT_GT(sum.restores, histories / 2);
@@ -66,6 +68,7 @@ TEST(ClusterSim, InvariantsHoldInEveryHistory) {
   EXPECT_GT(sum.late, histories / 10);
   EXPECT_GT(sum.overdue, histories / 10);
   EXPECT_GT(sum.of_the_gone, 0u);
+  EXPECT_GT(sum.notices, histories / 10);
   EXPECT_GT(sum.repeated_answers, 0u);
   EXPECT_GT(sum.lost, 0u);
   EXPECT_GT(sum.deaths, histories / 10);

@@ -87,15 +87,22 @@ std::string ShardModel::Lose(const ps::LostAction& lost) {
   return "";
 }
 
-std::string ShardModel::CheckCulprit(const ps::WaitingAction& waiting, const Version& version) const {
-  if (absl::c_none_of(members_, [&](const ps::Sender& member) { return member.worker == waiting.culprit; })) {
-    return absl::StrCat("waits for worker ", waiting.culprit.value(), ", which is not a member");
+std::string ShardModel::CheckCulprit(const ps::WaitingAction& waiting, Clock64 clock, Clock64 own) const {
+  const auto culprit =
+      absl::c_find_if(members_, [&](const ps::Sender& member) { return member.worker == waiting.culprit; });
+  if (culprit == members_.end()) return absl::StrCat("waits for worker ", waiting.culprit.value(), ", not a member");
+  const PushKey next{*culprit, waiting.culprit_clock.Next()};
+  if (staged_.contains(next)) return absl::StrCat("waits for a worker whose push is there: ", Show(next));
+  const PushKey mine{waiting.sender, own.Next()};
+  if (waiting.own_push != (own < clock && !staged_.contains(mine) ? std::optional(mine.sequence) : std::nullopt)) {
+    return absl::StrCat("is wrong about ", Show(mine), ", for which a pull at clock ", clock.value(), " may wait");
   }
-  for (const auto& [key, staged] : staged_) {
-    if (key.sender.worker != waiting.culprit || staged.base.version != version) continue;
-    return absl::StrCat("waits for a worker whose push is there: ", Show(key));
-  }
-  return "";
+  if (waiting.own_push) return *culprit == waiting.sender ? "" : "waits for one worker's push and names another";
+  if (own < clock) return "";  // for a step; the culprit is not in it
+  const uint64_t bound = config_->mode == ps::Mode::kSsp ? config_->staleness_max : 0;
+  if (waiting.culprit_clock.value() + bound < clock.value()) return "";
+  return absl::StrCat("waits for worker ", waiting.culprit.value(), " at clock ", waiting.culprit_clock.value(),
+                      ", which holds up no pull at clock ", clock.value());
 }
 
 std::optional<Fate> ShardModel::FateOf(const PushKey& key) const {

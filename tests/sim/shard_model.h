@@ -46,8 +46,9 @@ class ShardModel {
   std::string Drop(const PushKey& key);
   std::string Answer(const ps::AnswerAction& action);
   std::string Lose(const ps::LostAction& lost);
-  // Who is waited for is there, and has not given what it takes.
-  std::string CheckCulprit(const ps::WaitingAction& waiting, const Version& version) const;
+  // Who is waited for is a member whose next push is not there, and that holds up a pull at `clock` of a worker that is
+  // at `own` itself.
+  std::string CheckCulprit(const ps::WaitingAction& waiting, Clock64 clock, Clock64 own) const;
 
   // The final answer to a push, or that a restore has lost it.
   std::optional<Fate> FateOf(const PushKey& key) const;
