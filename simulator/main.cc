@@ -53,7 +53,7 @@ int Fail(const absl::Status& status, int code) {
 
 absl::StatusOr<std::unique_ptr<Computation>> MakeComputation(const Flags& flags, const job::Job& job) {
   const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const worker::WorkerConfig config = worker::MakeWorkerConfig(job, cores);
+  const worker::WorkerConfig config = worker::MakeWorkerConfig(job, "simulator", cores);
   return flags.no_gradients ? MakeNoComputation(config)
                             : MakeTorchComputation(config, flags.threads > 0 ? flags.threads : cores);
 }
@@ -91,6 +91,7 @@ int Simulate(const Flags& flags, job::Job job) {
   };
   Cluster cluster({job, (*folder)->path(), TimeoutsOf(job)}, **computation, write);
   cluster.Run([&] { view.Progress(cluster); });
+  written.Update((*folder)->WriteSummary(cluster.controller().Summary()));
   view.End(cluster, (*folder)->path());
   if (!written.ok()) return Fail(written, kFailed);
   return cluster.controller().state() == wire::JOB_DONE ? 0 : kFailed;

@@ -19,9 +19,11 @@ void Pace::PlanPause(absl::Time from) {
   pause_ = from + absl::Seconds(pauses_.Exponential(absl::ToDoubleSeconds(plan_.pause_every)));
 }
 
-absl::Duration Pace::Step(uint64_t samples, absl::Time now) {
+absl::Duration Pace::Step(const Work& work, absl::Time now) {
   const double factor = plan_.jitter > 0 ? factors_.LogNormal(plan_.jitter) : 1;
-  absl::Time end = now + (cost_.per_step + cost_.per_sample * static_cast<double>(samples)) * (plan_.slowdown * factor);
+  const absl::Duration plain =
+      cost_.per_step * static_cast<double>(work.batches) + cost_.per_sample * static_cast<double>(work.samples);
+  absl::Time end = now + plain * (plan_.slowdown * factor);
   while (pause_ <= end) {
     // One that began while it waited for servers is over earlier.
     const absl::Time over = pause_ + plan_.pause;

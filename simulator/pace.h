@@ -15,8 +15,12 @@ class Pace {
   // `worker`: its number, for the random numbers.
   Pace(const WorkerPlan& plan, const ComputeCost& cost, uint64_t seed, uint32_t worker);
 
-  // Duration of a step on so many samples that begins now; with the pauses that fall into it.
-  absl::Duration Step(uint64_t samples, absl::Time now);
+  struct Work {
+    uint64_t samples = 0;
+    uint64_t batches = 1;
+  };
+  // Duration of a step that begins now; with the pauses that fall into it.
+  absl::Duration Step(const Work& work, absl::Time now);
 
  private:
   void PlanPause(absl::Time from);

@@ -16,6 +16,7 @@
 #include "worker/evaluator.h"
 #include "worker/gradient_norm.h"
 #include "worker/model/layout.h"
+#include "worker/push_mean.h"
 
 namespace slackline::simulator {
 namespace {
@@ -72,6 +73,7 @@ class TorchComputation final : public Computation {
   TorchComputation(const worker::WorkerConfig& config, Dataset train, Dataset test,
                    std::vector<std::string> class_names, std::unique_ptr<Model> model)
       : normalisation_(config.normalisation),
+        batch_size_(config.trainer.batch_size),
         train_(std::move(train)),
         test_(std::move(test)),
         evaluator_(test_, {.normalisation = config.normalisation,
@@ -156,22 +158,38 @@ class TorchComputation final : public Computation {
     };
     std::shared_ptr<Gradient> gradient(new Gradient, recycle);
     gradient->push = spares_->Take();
-    train_.Load(task.images, normalisation_.mean, normalisation_.deviation, batch);
     CopyWeights(task.weights, model.parameters());
     model.UsePush({gradient->push.get(), model.elements()});
-    const auto result = model.Step({.images = batch.images, .labels = batch.labels});
-    if (!result.ok()) return result.status();
-    gradient->result = *result;
+    if (absl::Status stepped = Accumulate(model, batch, task.images, gradient->result); !stepped.ok()) return stepped;
     gradient->norm = worker::L2Norm(model.push().first(model.trained_elements()));
-    if (!std::isfinite(result->loss) || !std::isfinite(worker::L2Norm(model.push()))) {
+    if (!std::isfinite(gradient->result.loss) || !std::isfinite(worker::L2Norm(model.push()))) {
       return absl::InternalError(
-          absl::StrCat("the loss is ", result->loss, ", the gradient's norm ", gradient->norm,
+          absl::StrCat("the loss is ", gradient->result.loss, ", the gradient's norm ", gradient->norm,
                        ". A smaller optimizer.lr, a warm-up or optimizer.clip_norm usually helps"));
     }
     return gradient;
   }
 
+  // The mean over the batches of a push, as the trainer makes it.
+  absl::Status Accumulate(Model& model, Batch& batch, absl::Span<const uint32_t> images, worker::StepResult& sum) {
+    worker::PushMean mean;
+    double loss_sum = 0;
+    for (size_t begin = 0; begin < images.size(); begin += batch_size_) {
+      train_.Load(images.subspan(begin, batch_size_), normalisation_.mean, normalisation_.deviation, batch);
+      const auto result = model.Step({.images = batch.images, .labels = batch.labels});
+      if (!result.ok()) return result.status();
+      sum.samples += result->samples;
+      sum.correct += result->correct;
+      loss_sum += result->loss * static_cast<double>(result->samples);
+      if (images.size() > batch_size_) mean.Add(model.push(), result->samples);
+    }
+    sum.loss = loss_sum / static_cast<double>(sum.samples);
+    if (images.size() > batch_size_) mean.Write(model.push());
+    return absl::OkStatus();
+  }
+
   const worker::Prefetcher::Normalisation normalisation_;
+  const size_t batch_size_;
   const Dataset train_;
   const Dataset test_;
   worker::Evaluator evaluator_;

@@ -32,6 +32,23 @@ struct Waiting {
   double share = 0;
 };
 
+// Those that worked, the one that waited least first.
+std::vector<Waiting> WaitingOf(const scheduler::RunSummary& summary) {
+  std::vector<Waiting> all;
+  for (const scheduler::WorkerSummary& worker : summary.worker_list) {
+    const double busy = worker.totals.compute_seconds + worker.totals.wait_seconds;
+    if (busy > 0) all.push_back({worker.name, worker.totals.wait_seconds / busy});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Waiting& a, const Waiting& b) { return a.share < b.share; });
+  return all;
+}
+
+double MeanOf(const std::vector<Waiting>& waiting) {
+  double sum = 0;
+  for (const Waiting& worker : waiting) sum += worker.share;
+  return sum / static_cast<double>(waiting.size());
+}
+
 }  // namespace
 
 View::View(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0), began_(absl::Now()), shown_(began_) {}
@@ -81,7 +98,17 @@ void View::End(Cluster& cluster, const std::string& folder) {
                  static_cast<double>(costs.bytes_to_servers) / kMega, static_cast<double>(costs.bytes) / kMega,
                  costs.messages, static_cast<double>(costs.scheduler_calls) / seconds);
   }
-  absl::PrintF("  staleness       mean %.3f, largest %d\n", status.staleness_mean(), status.staleness_max());
+  const scheduler::RunSummary summary = cluster.controller().Summary();
+  const scheduler::ProgressTotals& totals = summary.totals;
+  const double answers = static_cast<double>(std::max<uint64_t>(1, totals.staleness_answers));
+  absl::PrintF("  staleness       mean %.3f, largest %d\n", static_cast<double>(totals.staleness_sum) / answers,
+               summary.staleness_max);
+  const std::vector<Waiting> waiting = WaitingOf(summary);
+  if (!waiting.empty()) {
+    absl::PrintF("  waiting         mean %.1f %% of a worker's time; most: %s with %.1f %%, least: %s with %.1f %%\n",
+                 100 * MeanOf(waiting), waiting.back().name, 100 * waiting.back().share, waiting.front().name,
+                 100 * waiting.front().share);
+  }
   if (status.has_test_accuracy() && status.evaluation().samples() > 0) {
     absl::PrintF("  test accuracy   %.2f %% on %d images\n", 100 * status.test_accuracy(),
                  status.evaluation().samples());

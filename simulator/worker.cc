@@ -253,7 +253,9 @@ void Worker::Continue() {
 }
 
 void Worker::Compute() {
-  const size_t count = std::min<size_t>(world_.job.training().batch_size(), range_->images.size() - range_->next);
+  const job::Training& training = world_.job.training();
+  const size_t most = size_t{training.batch_size()} * training.accumulate();
+  const size_t count = std::min(most, range_->images.size() - range_->next);
   const auto first = range_->images.begin() + static_cast<int64_t>(range_->next);
   range_->next += count;
   Weights weights;
@@ -261,7 +263,8 @@ void Worker::Compute() {
   computing_ = true;
   auto pending = std::make_shared<Computation::Pending>(
       world_.computation.Begin(std::move(weights), {first, first + static_cast<int64_t>(count)}));
-  const absl::Duration takes = pace_.Step(count, world_.queue.Now());
+  const absl::Duration takes = pace_.Step(
+      {.samples = count, .batches = (count + training.batch_size() - 1) / training.batch_size()}, world_.queue.Now());
   After(takes, [this, pending, takes] { Push(*pending, takes); });
 }
 
@@ -323,7 +326,10 @@ void Worker::Account(const ShardReply& reply) {
     if (!*first || step.sequence != answer.sequence) continue;
     worker::StepFacts& facts = step.facts;
     ++(applied ? facts.applied : facts.discarded);
-    if (applied) facts.staleness_sum += answer.staleness;
+    if (applied) {
+      facts.staleness_sum += answer.staleness;
+      facts.staleness.Add(answer.staleness);
+    }
     facts.staleness_max = std::max(facts.staleness_max, answer.staleness);
     const uint64_t clock = answer.sequence.value();
     facts.slack = std::max(facts.slack, clock - std::min(clock, reply.clock_min.value()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/slowdown.h"
 
 namespace slackline::simulator {
 namespace {
@@ -37,7 +38,10 @@ std::vector<WorkerPlan> PlanWorkers(const job::Job& job) {
     plans.insert(plans.end(), count, Plan(job.simulation(), kind));
   }
   plans.resize(workers, Plan(job.simulation(), job::WorkerClass()));
-  for (size_t i = 0; i < plans.size(); ++i) plans[i].name = absl::StrCat("worker-", i + 1);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    plans[i].name = absl::StrCat("worker-", i + 1);
+    plans[i].slowdown *= SlowdownOf(plans[i].name, job.worker());
+  }
   return plans;
 }
 

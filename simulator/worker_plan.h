@@ -16,8 +16,8 @@ struct LinkSpeed {
 };
 
 struct WorkerPlan {
-  std::string name;  // worker-1, ...
-  double slowdown = 1;
+  std::string name;     // worker-1, ...
+  double slowdown = 1;  // of its class, times that of worker.slowdown
   double jitter = 0;
   absl::Duration pause_every;  // mean; 0: never
   absl::Duration pause;

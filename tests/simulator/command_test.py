@@ -46,7 +46,7 @@ class Simulate(unittest.TestCase):
             result = self.run_it("--threads", threads, folder=folder)
             self.assertEqual(result.returncode, 0, result.stderr)
         one, two = self.files("one"), self.files("two")
-        self.assertLessEqual({"job.yaml", "metrics.csv", "events.log", "report.json", "model.safetensors"}, one.keys())
+        self.assertLessEqual({"job.yaml", "metrics.csv", "events.log", "report.json", "summary.json", "model.safetensors"}, one.keys())
         for name in one:
             self.assertEqual(one[name], two.get(name), f"{name} differs")
         self.assertEqual(one.keys(), two.keys())

@@ -60,7 +60,7 @@ TEST(Pace, StepTakesWhatItCostsTimesTheSlowdown) {
   WorkerPlan plan;
   plan.slowdown = 12;
   Pace pace(plan, {.per_sample = 2 * kMs, .per_step = 5 * kMs}, 1, 1);
-  EXPECT_EQ(pace.Step(10, At(0 * kMs)), 12 * 25 * kMs);
+  EXPECT_EQ(pace.Step({.samples = 10, .batches = 2}, At(0 * kMs)), 12 * 30 * kMs);
 }
 
 TEST(Pace, FactorsHaveMeanOneAndAreEachWorkersOwn) {
@@ -73,9 +73,9 @@ TEST(Pace, FactorsHaveMeanOneAndAreEachWorkersOwn) {
   absl::Duration sum;
   bool differ = false;
   for (int i = 0; i < kSteps; ++i) {
-    const absl::Duration step = first.Step(1, At(0 * kMs));
-    EXPECT_EQ(step, again.Step(1, At(0 * kMs)));
-    differ = differ || step != second.Step(1, At(0 * kMs));
+    const absl::Duration step = first.Step({.samples = 1}, At(0 * kMs));
+    EXPECT_EQ(step, again.Step({.samples = 1}, At(0 * kMs)));
+    differ = differ || step != second.Step({.samples = 1}, At(0 * kMs));
     sum += step;
   }
   EXPECT_TRUE(differ);
@@ -92,7 +92,7 @@ TEST(Pace, PausesStretchTheStepsThatTheyFallInto) {
   int paused = 0;
   constexpr int kSteps = 10000;
   for (int i = 0; i < kSteps; ++i) {
-    const absl::Duration step = pace.Step(1, now);
+    const absl::Duration step = pace.Step({.samples = 1}, now);
     ASSERT_GE(step, absl::Seconds(1));
     paused += step >= absl::Seconds(6);
     now += step;
@@ -105,6 +105,7 @@ TEST(Pace, PausesStretchTheStepsThatTheyFallInto) {
 TEST(WorkerPlan, ClassesTakeTheWorkersInTheirOrder) {
   const std::vector<WorkerPlan> plans = PlanWorkers(Job(R"(
 cluster: {workers: 4}
+worker: {slowdown: {2: 2, 4: 3}}
 simulation:
   jitter: 0.1
   latency_us: 200
@@ -115,7 +116,8 @@ simulation:
 )"));
   ASSERT_EQ(plans.size(), 4u);
   EXPECT_EQ(plans[0].name, "worker-1");
-  EXPECT_EQ(plans[1].slowdown, 12);
+  EXPECT_EQ(plans[0].slowdown, 12);
+  EXPECT_EQ(plans[1].slowdown, 24) << "the class's, times what worker.slowdown makes of a real one";
   EXPECT_EQ(plans[1].jitter, 0);
   EXPECT_EQ(plans[1].joins, absl::UnixEpoch());
   EXPECT_EQ(plans[1].link.latency, absl::Microseconds(200));
@@ -127,7 +129,7 @@ simulation:
   EXPECT_EQ(plans[2].returns_after, absl::Seconds(2));
   EXPECT_EQ(plans[2].link.latency, kMs);
   EXPECT_EQ(plans[2].link.bytes_per_second, 0);
-  EXPECT_EQ(plans[3].slowdown, 1);
+  EXPECT_EQ(plans[3].slowdown, 3);
   EXPECT_EQ(plans[3].leaves, absl::InfiniteFuture());
 }
 
