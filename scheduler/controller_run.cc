@@ -135,7 +135,9 @@ void Controller::MembersInstalled(ServerRef server, const wire::SetMembersReply&
 }
 
 void Controller::BeginIfReady() {
-  if (state_ != wire::JOB_STARTING || !Missing().empty()) return;
+  if (state_ != wire::JOB_STARTING) return;
+  // Thousands register one after the other: the whole list of what is missing is for people.
+  if (membership_.CountLive() < config_.job.cluster().workers() || !Missing().empty()) return;
   state_ = wire::JOB_TRAINING;
   began_ = time_.Now();
   last_report_ = began_;

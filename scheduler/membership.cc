@@ -94,6 +94,7 @@ void Membership::MembersInstalled(ServerId server, Incarnation server_incarnatio
   if (found->second.state != ServerState::kLive || epoch <= found->second.acknowledged) return;
   found->second.acknowledged = epoch;
   found->second.clock_min_largest = clock_min_largest;
+  SendSet(server, found->second, actions);
   Settle(actions);
 }
 
@@ -127,7 +128,7 @@ absl::StatusOr<Membership::Registered> Membership::RegisterWorker(const std::str
     return absl::InvalidArgumentError(
         absl::StrCat("worker ", name, " says it was number ", previous->value(), ", which was never given"));
   }
-  if (Members().size() >= config_.workers_max) {
+  if (CountIn(WorkerState::kJoining) + CountIn(WorkerState::kLive) >= config_.workers_max) {
     return absl::ResourceExhaustedError(
         absl::StrCat("worker ", name, " is one too many: at most ", config_.workers_max, " are allowed"));
   }
@@ -141,6 +142,8 @@ absl::StatusOr<Membership::Registered> Membership::RegisterWorker(const std::str
   worker.name = name;
   worker.incarnation = last_incarnation_;
   worker.heard = now;
+  if (previous) --counts_[static_cast<size_t>(workers_[id].state)];
+  ++counts_[static_cast<size_t>(worker.state)];
   workers_[id] = std::move(worker);
   ChangeSet(actions);
   workers_[id].joined_epoch = epoch_;
@@ -192,7 +195,7 @@ void Membership::Expel(WorkerId worker, Incarnation incarnation, std::string rea
 void Membership::Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason,
                         MembershipActions& actions) {
   const bool was_in_set = InSet(worker.state);
-  worker.state = state;
+  Enter(worker, state);
   worker.reason = reason;
   if (state == WorkerState::kDead) {
     actions.push_back(WorkerDeadAction{id, worker.incarnation, std::move(reason)});
@@ -213,19 +216,23 @@ std::vector<MemberRef> Membership::Members() const {
   return members;
 }
 
-size_t Membership::CountLive() const {
-  return static_cast<size_t>(std::count_if(
-      workers_.begin(), workers_.end(), [](const auto& worker) { return worker.second.state == WorkerState::kLive; }));
+void Membership::Enter(Worker& worker, WorkerState state) {
+  --counts_[static_cast<size_t>(worker.state)];
+  worker.state = state;
+  ++counts_[static_cast<size_t>(state)];
 }
 
 void Membership::ChangeSet(MembershipActions& actions) {
   epoch_ = epoch_.Next();
-  for (const auto& [id, server] : servers_) {
+  for (auto& [id, server] : servers_) {
     if (server.state == ServerState::kLive) SendSet(id, server, actions);
   }
 }
 
-void Membership::SendSet(ServerId id, const Server& server, MembershipActions& actions) const {
+void Membership::SendSet(ServerId id, Server& server, MembershipActions& actions) {
+  const bool on_its_way = server.sent > server.acknowledged;
+  if (on_its_way || server.sent == epoch_) return;
+  server.sent = epoch_;
   actions.push_back(SendMembersAction{id, server.incarnation, epoch_, Members()});
 }
 
@@ -243,7 +250,7 @@ void Membership::Settle(MembershipActions& actions) {
   if (servers_.size() < config_.servers) live_to = Epoch();
   for (auto& [id, worker] : workers_) {
     if (worker.state == WorkerState::kJoining && worker.joined_epoch > Epoch() && worker.joined_epoch <= live_to) {
-      worker.state = WorkerState::kLive;
+      Enter(worker, WorkerState::kLive);
       worker.first_clock = first_clock;
       actions.push_back(WorkerLiveAction{id, worker.incarnation, first_clock});
     }

@@ -2,8 +2,9 @@
 //
 // Events in, actions out; no thread, no clock, no I/O. The scheduler runs it, and so does the simulator.
 //
-// A server registers, then every change of the worker set is sent to it as a whole, under an epoch that rises; it
-// acknowledges each. A worker registers, gets a new incarnation, is in the set from then on, and is *live* once
+// A server registers, then the worker set is sent to it as a whole when it changes, under an epoch that rises; it
+// acknowledges each. What changes meanwhile goes out together after that: a thousand workers that join at once are a few
+// sets, not a thousand. A worker registers, gets a new incarnation, is in the set from then on, and is *live* once
 // every live server has acknowledged a set that has it; its first clock is then the largest slowest clock that the
 // servers named. A worker that leaves, stands by, or falls silent is out of the set at once; it is *fenced* once
 // every live server has acknowledged a set without it, and only then may its data ranges go to others.
@@ -15,6 +16,7 @@
 //   - A worker is live only when every live server has it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -32,6 +34,7 @@
 namespace slackline::scheduler {
 
 enum class WorkerState { kJoining, kLive, kStandby, kLeft, kDead };
+inline constexpr size_t kWorkerStates = 5;
 enum class ServerState { kLive, kDead, kLeft };
 
 absl::string_view ToString(WorkerState state);
@@ -107,6 +110,7 @@ class Membership {
     std::string address;
     Incarnation incarnation;
     ServerState state = ServerState::kLive;
+    Epoch sent;  // the latest set; one at a time is on its way
     Epoch acknowledged;
     Clock64 clock_min_largest;  // as of `acknowledged`
     absl::Time heard;
@@ -153,7 +157,8 @@ class Membership {
   const std::map<ServerId, Server>& servers() const { return servers_; }
   // In the set: joining or live.
   std::vector<MemberRef> Members() const;
-  size_t CountLive() const;
+  size_t CountLive() const { return CountIn(WorkerState::kLive); }
+  size_t CountIn(WorkerState state) const { return counts_[static_cast<size_t>(state)]; }
   bool AllServersPresent() const;
 
  private:
@@ -165,7 +170,9 @@ class Membership {
   };
 
   void ChangeSet(MembershipActions& actions);
-  void SendSet(ServerId id, const Server& server, MembershipActions& actions) const;
+  // Unless an earlier set is on its way, or it has this one.
+  void SendSet(ServerId id, Server& server, MembershipActions& actions);
+  void Enter(Worker& worker, WorkerState state);
   void Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason, MembershipActions& actions);
   void LoseServer(ServerId id, Server& server, ServerState state, std::string reason, MembershipActions& actions);
   // Finds who has become live or fenced by the latest acknowledgement.
@@ -176,6 +183,7 @@ class Membership {
   Epoch epoch_;
   Incarnation last_incarnation_;
   std::map<WorkerId, Worker> workers_;
+  std::array<size_t, kWorkerStates> counts_ = {};  // of workers_, by state
   std::map<ServerId, Server> servers_;
   std::vector<Unfenced> unfenced_;
 };

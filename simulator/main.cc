@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/job_file.h"
 #include "common/logging.h"
+#include "common/rpc/channel.h"
 #include "common/version_text.h"
 #include "scheduler/run_folder.h"
 #include "simulator/cluster.h"
@@ -132,4 +133,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace slackline::simulator
 
-int main(int argc, char** argv) { return slackline::simulator::Main(argc, argv); }
+int main(int argc, char** argv) {
+  slackline::rpc::PrepareProcess();
+  return slackline::simulator::Main(argc, argv);
+}

@@ -116,17 +116,26 @@ class FakeCluster {
     ASSERT_EQ(controller_.state(), wire::JOB_TRAINING) << controller_.GetStatus().reason();
   }
 
-  // The servers that are still beating do what they were told.
+  // The servers that are still beating do what they were told, and what they are told thereupon.
   void Answer() {
+    while (AnswerOnce()) {
+    }
+  }
+
+  // Returns whether there was anything to do.
+  bool AnswerOnce() {
+    bool busy = false;
     for (auto& [id, told] : servers_.told()) {
       Member& server = members_[told.name];
       if (!server.beats) continue;
       if (told.install) {
+        busy = true;
         told.install.reset();
         server.installed = true;
         controller_.Installed(told.server);
       }
       if (told.members && server.installed) {
+        busy = true;
         wire::SetMembersReply reply;
         reply.set_epoch(told.members->epoch());
         reply.set_clock_min_largest(clock_min_largest_);
@@ -134,11 +143,13 @@ class FakeCluster {
         controller_.MembersInstalled(told.server, reply);
       }
       if (told.stop) {
+        busy = true;
         told.stop.reset();
         server.beats = false;
         controller_.Stopped(told.server);
       }
     }
+    return busy;
   }
 
   absl::StatusOr<wire::HeartbeatReply> Beat(const std::string& name) {
