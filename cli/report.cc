@@ -53,6 +53,10 @@ constexpr Result kResults[] = {
 std::string NextConsistency(const job::Consistency& consistency) {
   const uint32_t staleness_max = consistency.staleness_max();
   if (consistency.staleness_lr() != job::Consistency::NONE) return "staleness_lr=none  # stale gradients count in full";
+  // The other modes refuse to correct gradients that are never stale there.
+  if (consistency.delay_compensation() != job::DelayCompensation::NONE) {
+    return "staleness_lr=inverse  # stale gradients count less";
+  }
   switch (consistency.mode()) {
     case job::Consistency::ASYNC:
       break;

@@ -23,6 +23,19 @@ enum class OptimizerKind {
   kAdamW,
 };
 
+// Delay compensation: Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", 2017. The
+// defaults are the paper's: lambda 0.04 for constant; 2, a mean square that keeps 0.95, and 1e-7 under the root for
+// adaptive. The mean square begins at 0.
+struct DelayCompensationConfig {
+  enum class Kind { kNone, kConstant, kAdaptive };
+  static constexpr double kLambdaConstant = 0.04, kLambdaAdaptive = 2, kEpsilon = 1e-7;
+
+  Kind kind = Kind::kNone;
+  double lambda = kLambdaConstant;
+  // Adaptive only.
+  double mean_square = 0.95;
+};
+
 // Means what the fields of the same name in job.proto mean.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
@@ -36,6 +49,7 @@ struct OptimizerConfig {
   double epsilon = 1e-8;
   // Largest norm of a gradient over the whole model; 0 means any.
   double clip_norm = 0;
+  DelayCompensationConfig delay_compensation = {};
   ScheduleConfig schedule = {};
 };
 
@@ -55,13 +69,18 @@ class OptimizerState {
 
   // Opens the next step; `lr` is after schedule and scale.
   void BeginStep(double lr);
+  // Compensates one push's gradient of elements begin, begin + 1, ... for what has become of the weights since it was
+  // computed. Each push exactly once, before the step is taken for these elements. weights_then null: not known, or the
+  // same; adaptive still counts the gradient in its mean square.
+  // Requires: delay compensation.
+  void CompensateBlock(uint64_t begin, StaleBlock block);
   // Takes the open step for elements begin, begin + 1, ...; each element exactly once a step.
   // Requires: gradient.size() == weights.size().
   void StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights);
 
   // The state itself, for snapshots and their restoration: so many arrays of elements() float32, and the steps.
   size_t arrays() const { return arrays_.size(); }
-  // PyTorch's name: momentum_buffer; exp_avg, exp_avg_sq.
+  // PyTorch's name: momentum_buffer; exp_avg, exp_avg_sq. Last, with adaptive delay compensation, dc_mean_square.
   absl::string_view name(size_t index) const { return arrays_[index].name; }
   absl::Span<const float> array(size_t index) const { return {arrays_[index].values.get(), elements_}; }
   absl::Span<float> mutable_array(size_t index) { return {arrays_[index].values.get(), elements_}; }
@@ -85,6 +104,7 @@ class OptimizerState {
   // Of the open step; the one that belongs to the kind.
   SgdCoefficients sgd_;
   AdamCoefficients adam_;
+  const CompensationCoefficients compensation_;
 };
 
 }  // namespace slackline::ps

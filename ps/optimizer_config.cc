@@ -46,6 +46,19 @@ ScheduleConfig MakeScheduleConfig(const job::Job& job, uint64_t samples_per_epoc
   };
 }
 
+DelayCompensationConfig MakeDelayCompensation(const job::Consistency& consistency) {
+  using Kind = DelayCompensationConfig::Kind;
+  if (consistency.delay_compensation() == job::DelayCompensation::NONE) return {};
+  const bool adaptive = consistency.delay_compensation() == job::DelayCompensation::ADAPTIVE;
+  const double otherwise =
+      adaptive ? DelayCompensationConfig::kLambdaAdaptive : DelayCompensationConfig::kLambdaConstant;
+  return {
+      .kind = adaptive ? Kind::kAdaptive : Kind::kConstant,
+      .lambda = consistency.dc_lambda() > 0 ? consistency.dc_lambda() : otherwise,
+      .mean_square = consistency.dc_mean_square(),
+  };
+}
+
 }  // namespace
 
 OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch) {
@@ -60,6 +73,7 @@ OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_ep
       .beta2 = optimizer.beta2(),
       .epsilon = optimizer.epsilon(),
       .clip_norm = optimizer.clip_norm(),
+      .delay_compensation = MakeDelayCompensation(job.consistency()),
       .schedule = MakeScheduleConfig(job, samples_per_epoch),
   };
 }

@@ -40,6 +40,9 @@ struct Contribution {
   double weight = 1;
   // Norm of the gradient over the whole model, for clipping.
   double gradient_norm = 0;
+  // The weights that the gradient was computed from, for delay compensation. Empty where they are not known, or are
+  // those of now: it then goes in as it is.
+  SliceView reference = {};
 };
 
 struct StepArguments {
@@ -64,9 +67,10 @@ class ShardState {
   absl::Status Seed(const ByteSegments& bytes);
   bool seeded() const { return seeded_; }
 
-  // One optimizer step on the weighted mean of the contributions, whose bytes were checked.
-  // The sums run in the order given, so that equal inputs give equal bits.
-  // Requires: the pieces of every contribution have extent().size() elements, and lengths that these can have.
+  // One optimizer step on the weighted mean of the contributions, whose bytes were checked: each is decoded, clipped,
+  // then compensated. Averaged elements are neither clipped nor compensated. The sums run in the order given, so that
+  // equal inputs give equal bits. Requires: the pieces of every contribution have extent().size() elements, and lengths
+  // that these can have.
   void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments);
 
   // References to the weights as they are now; costs no copy.
@@ -79,6 +83,9 @@ class ShardState {
   const OptimizerState& optimizer() const { return optimizer_; }
 
  private:
+  // Whether there is anything to compensate, or to learn for it.
+  bool Compensates(absl::Span<const Contribution> contributions) const;
+
   const ShardExtent extent_;
   const OptimizerConfig config_;
   Slice weights_;

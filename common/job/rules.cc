@@ -97,7 +97,9 @@ class Rules {
     // Nothing is stale there that is applied.
     if (mode == job::Consistency::BSP || mode == job::Consistency::QUORUM) {
       NeedsOther(consistency, "consistency.staleness_lr", "consistency.mode: async, ssp or softsync", name);
+      NeedsOther(consistency, "consistency.delay_compensation", "consistency.mode: async, ssp or softsync", name);
     }
+    DelayCompensation(consistency);
   }
 
   void Worker(const job::Worker& worker, const job::Training& training) {
@@ -150,6 +152,20 @@ class Rules {
   }
 
  private:
+  void DelayCompensation(const job::Consistency& consistency) {
+    const auto kind = consistency.delay_compensation();
+    const std::string name = EnumName(*job::DelayCompensation::Kind_descriptor()->FindValueByNumber(kind));
+    const std::string actual = "delay_compensation: " + name;
+    if (kind == job::DelayCompensation::NONE) {
+      for (const char* key : {"consistency.dc_lambda", "consistency.dc_references_max"}) {
+        NeedsOther(consistency, key, "consistency.delay_compensation: constant or adaptive", actual);
+      }
+    }
+    if (kind != job::DelayCompensation::ADAPTIVE) {
+      NeedsOther(consistency, "consistency.dc_mean_square", "consistency.delay_compensation: adaptive", actual);
+    }
+  }
+
   void Encoding(const std::string& key, const std::string& text, const std::string& section = "") {
     if (codec::ParseCodec(text).ok()) return;
     Refuse(key, absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kNameMax)), "'"),

@@ -91,6 +91,8 @@ struct ApplyAction {
     uint64_t samples = 1;
     // Versions applied between the gradient's base and this step.
     uint64_t staleness = 0;
+    // What the gradient was computed from.
+    Version base;
   };
   std::vector<Part> parts;
   // Multiplies the learning rate and decoupled weight decay, never the gradient.
