@@ -8,10 +8,10 @@
 namespace slackline::ps {
 namespace {
 
-SgdCoefficients Sgd(const OptimizerConfig& config, double lr) {
+SgdCoefficients Sgd(const OptimizerConfig& config, double lr, double momentum) {
   return {
       .lr = static_cast<float>(lr),
-      .momentum = static_cast<float>(config.momentum),
+      .momentum = static_cast<float>(momentum),
       .weight_decay = static_cast<float>(config.weight_decay),
   };
 }
@@ -60,13 +60,19 @@ void OptimizerState::AddArray(absl::string_view name) {
   arrays_.push_back({std::string(name), std::move(values)});
 }
 
-void OptimizerState::BeginStep(double lr) {
+void OptimizerState::BeginStep(const Step& step) {
   ++steps_;
+  staleness_mean_ += (step.staleness - staleness_mean_) / static_cast<double>(std::min(steps_, kStalenessSteps));
   if (config_.kind == OptimizerKind::kSgd) {
-    sgd_ = Sgd(config_, lr);
+    sgd_ = Sgd(config_, step.lr, momentum());
   } else {
-    adam_ = Adam(config_, lr, steps_);
+    adam_ = Adam(config_, step.lr, steps_);
   }
+}
+
+double OptimizerState::momentum() const {
+  if (config_.momentum_correction == MomentumCorrection::kNone) return config_.momentum;
+  return std::max(0.0, config_.momentum - staleness_mean_ / (staleness_mean_ + 1));
 }
 
 void OptimizerState::CompensateBlock(uint64_t begin, StaleBlock block) {

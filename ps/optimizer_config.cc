@@ -63,10 +63,12 @@ DelayCompensationConfig MakeDelayCompensation(const job::Consistency& consistenc
 
 OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch) {
   const job::Optimizer& optimizer = job.optimizer();
+  const bool corrected = optimizer.momentum_correction() == job::MomentumCorrection::ASYNCHRONY;
   return {
       .kind = Kind(optimizer.kind()),
       .lr = optimizer.lr(),
       .momentum = optimizer.momentum(),
+      .momentum_correction = corrected ? MomentumCorrection::kAsynchrony : MomentumCorrection::kNone,
       .nesterov = optimizer.nesterov(),
       .weight_decay = optimizer.weight_decay(),
       .beta1 = optimizer.beta1(),
@@ -74,6 +76,7 @@ OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_ep
       .epsilon = optimizer.epsilon(),
       .clip_norm = optimizer.clip_norm(),
       .delay_compensation = MakeDelayCompensation(job.consistency()),
+      .scaling = optimizer.scaling() == job::LrScaling::LINEAR ? LrScaling::kLinear : LrScaling::kNone,
       .schedule = MakeScheduleConfig(job, samples_per_epoch),
   };
 }

@@ -58,7 +58,7 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
   GradientMean mean(contributions, config_.clip_norm);
   const bool compensate = Compensates(contributions);
   const auto average_rate = static_cast<float>(arguments.average_rate);
-  optimizer_.BeginStep(learning_rate() * arguments.lr_scale);
+  optimizer_.BeginStep({.lr = learning_rate(arguments.batches) * arguments.lr_scale, .staleness = arguments.staleness});
   weights_.Update([&](uint64_t begin, absl::Span<float> values) {
     const size_t trained = std::min<uint64_t>(values.size(), extent_.trained - std::min(begin, extent_.trained));
     if (trained > 0) {
@@ -81,8 +81,6 @@ bool ShardState::Compensates(absl::Span<const Contribution> contributions) const
   if (config_.delay_compensation.kind != Kind::kConstant) return config_.delay_compensation.kind == Kind::kAdaptive;
   return absl::c_any_of(contributions, [](const Contribution& part) { return part.reference.chunks() > 0; });
 }
-
-double ShardState::learning_rate() const { return LearningRate(config_, samples_applied_); }
 
 bool CheckFinite(const ByteSegments& bytes) { return codec::AllFinite(codec::Encoding::kFp32, bytes); }
 

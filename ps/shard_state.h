@@ -52,6 +52,10 @@ struct StepArguments {
   double average_rate = 1;
   // Samples behind the step; the schedule's time after it.
   uint64_t samples = 0;
+  // As how many batches of one worker the step counts, where the learning rate is scaled by them.
+  double batches = 1;
+  // Mean over the gradients, in versions.
+  double staleness = 0;
 };
 
 // Thread-safety: none for Apply and Seed (the shard's sequencer); views taken by it may be read by any thread.
@@ -78,8 +82,8 @@ class ShardState {
 
   const ShardExtent& extent() const { return extent_; }
   uint64_t samples_applied() const { return samples_applied_; }
-  // Learning rate that the next step would use, before lr_scale.
-  double learning_rate() const;
+  // Learning rate that the next step would use if it were of so many batches of one worker, before lr_scale.
+  double learning_rate(double batches = 1) const { return LearningRate(config_, samples_applied_, batches); }
   const OptimizerState& optimizer() const { return optimizer_; }
 
  private:

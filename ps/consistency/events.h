@@ -101,6 +101,9 @@ struct ApplyAction {
   double average_rate = 1;
   // Sum over the parts.
   uint64_t samples = 1;
+  // As how many batches of one worker the step counts, for linear scaling of the learning rate: samples /
+  // samples_nominal, or its pushes where each counts as one. 1 where each push is a step.
+  double batches = 1;
   Version version;
 };
 

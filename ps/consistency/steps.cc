@@ -92,6 +92,9 @@ ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) 
     for (ApplyAction::Part& part : apply.parts) part.weight /= kept;
     apply.lr_scale = kept;
   }
+  apply.batches = config_.weighting == Weighting::kUniform
+                      ? static_cast<double>(pushes.size())
+                      : static_cast<double>(apply.samples) / static_cast<double>(config_.samples_nominal);
   apply.average_rate = average_rate;
   ++version_.number;
   samples_applied_ += apply.samples;

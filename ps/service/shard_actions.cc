@@ -7,6 +7,7 @@
 #include "common/logging.h"
 #include "ps/service/readable.h"
 #include "ps/service/shard_host.h"
+#include "ps/step_arguments.h"
 
 namespace slackline::ps {
 namespace {
@@ -63,7 +64,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
     contributions.push_back({held->second.staged.pieces(), part.weight, held->second.gradient_norm, Reference(part)});
   }
   const absl::Time begin = time_.Now();
-  state_.Apply(contributions, {apply.lr_scale, apply.average_rate, apply.samples});
+  state_.Apply(contributions, ArgumentsOf(apply));
   metrics_.apply_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
   version_ = apply.version;
   for (const ApplyAction::Part& part : apply.parts) {

@@ -223,6 +223,9 @@ TEST(Report, NextStepIsOneThatTheOtherSettingsAllow) {
   job = job::Job();
   job.mutable_consistency()->set_delay_compensation(job::DelayCompensation::CONSTANT);
   EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=inverse"));
+  job = job::Job();
+  job.mutable_optimizer()->set_momentum_correction(job::MomentumCorrection::ASYNCHRONY);
+  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=inverse"));
 }
 
 }  // namespace

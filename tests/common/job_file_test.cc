@@ -160,6 +160,16 @@ const Refusal kRefusals[] = {
      "j.yaml:1: consistency.dc_mean_square: found a value together with delay_compensation: constant; allowed is only "
      "with consistency.delay_compensation: adaptive (add --set consistency.dc_mean_square=0.95 to take the default "
      "back)"},
+    {"MomentumCorrectionWithBsp",
+     "optimizer: {momentum: 0.9, momentum_correction: asynchrony}\nconsistency: {mode: bsp}\n",
+     "j.yaml:1: optimizer.momentum_correction: found a value together with bsp; allowed is only with consistency.mode: "
+     "async, ssp or softsync (add --set optimizer.momentum_correction=none to take the default back)"},
+    {"MomentumCorrectionWithoutMomentum", "optimizer:\n  momentum_correction: asynchrony\n",
+     "j.yaml:2: optimizer.momentum_correction: found asynchrony without momentum; allowed is asynchrony with "
+     "optimizer.momentum above 0"},
+    {"MomentumCorrectionWithAdam", "optimizer: {kind: adam, momentum_correction: asynchrony}\n",
+     "j.yaml:1: optimizer.momentum_correction: found a value together with adam; allowed is only with optimizer.kind: "
+     "sgd (add --set optimizer.momentum_correction=none to take the default back)"},
     {"OneFilter", "model:\n  kind: cnn\n  filters: [32]\n",
      "j.yaml:3: model.filters: found 1 item; allowed is exactly two, one for each convolution"},
     {"FiltersWithMlp", "model:\n  filters: [32, 64]\n",
@@ -333,6 +343,7 @@ TEST(JobFile, ResolvedYamlReadsBackEqual) {
                            "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}",
                            "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
                            "consistency: {delay_compensation: adaptive, dc_mean_square: 0, dc_references_max: 3}",
+                           "optimizer: {momentum: 0.9, momentum_correction: asynchrony, scaling: linear}",
                            "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform}"}) {
     const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
     ASSERT_TRUE(job.ok()) << job.status();
