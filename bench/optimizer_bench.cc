@@ -66,7 +66,7 @@ struct StepCase {
 void Step(const codec::Codec& codec, const ByteSegments& received, const Arrays& arrays, OptimizerState& state) {
   alignas(kCacheLineBytes) std::array<float, Slice::kBlockElements> block;
   codec::BlockDecoder decoder(codec, received);
-  state.BeginStep(0.1);
+  state.BeginStep({.lr = 0.1});
   for (uint64_t begin = 0; begin < arrays.elements; begin += block.size()) {
     const size_t size = std::min<uint64_t>(block.size(), arrays.elements - begin);
     const float* gradient = decoder.Next(absl::MakeSpan(block).first(size));

@@ -1,5 +1,6 @@
 // The `slackline` command.
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -46,13 +47,24 @@ Examples
 
 constexpr char kSetHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1 or model.hidden=[64,32]";
 
+// What delay compensation may take, as a line of YAML's comments; empty without it.
+std::string PriceOf(const job::Consistency& consistency) {
+  if (consistency.delay_compensation() == job::DelayCompensation::NONE) return "";
+  const bool adaptive = consistency.delay_compensation() == job::DelayCompensation::ADAPTIVE;
+  const uint64_t bytes = sizeof(float) * (uint64_t{consistency.dc_references_max()} + (adaptive ? 1 : 0));
+  return absl::StrCat("# Delay compensation takes at most ", bytes, " bytes for each parameter of the model, over all ",
+                      "servers: ", consistency.dc_references_max(), " versions", adaptive ? " and a mean square" : "",
+                      ".\n");
+}
+
 int Check(const std::string& job_file, const std::vector<std::string>& overrides) {
   const absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
   if (!job.ok()) {
     std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
     return kExitWrongUse;
   }
-  std::printf("%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), job_file.c_str());
+  std::printf("%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
+              job_file.c_str());
   return kExitDone;
 }
 

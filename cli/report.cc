@@ -50,9 +50,15 @@ constexpr Result kResults[] = {
 };
 
 // A setting that makes another kind of run, and that the other settings allow.
-std::string NextConsistency(const job::Consistency& consistency) {
+std::string NextConsistency(const job::Job& job) {
+  const job::Consistency& consistency = job.consistency();
   const uint32_t staleness_max = consistency.staleness_max();
   if (consistency.staleness_lr() != job::Consistency::NONE) return "staleness_lr=none  # stale gradients count in full";
+  // The other modes refuse to correct what is never stale there.
+  if (consistency.delay_compensation() != job::DelayCompensation::NONE ||
+      job.optimizer().momentum_correction() != job::MomentumCorrection::NONE) {
+    return "staleness_lr=inverse  # stale gradients count less";
+  }
   switch (consistency.mode()) {
     case job::Consistency::ASYNC:
       break;
@@ -111,7 +117,7 @@ std::string RenderResults(const std::filesystem::path& folder) {
 std::string RenderNext(const job::Job& job, const std::string& train, const std::filesystem::path& folder) {
   const std::string change = absl::StrCat("  ", train, " --set ");
   std::string out = "Try next\n";
-  absl::StrAppend(&out, change, "consistency.", NextConsistency(job.consistency()), "\n");
+  absl::StrAppend(&out, change, "consistency.", NextConsistency(job), "\n");
   if (job.model().kind() == job::Model::MLP && job.model().hidden_size() < 2) {
     absl::StrAppend(&out, change, "'model.hidden=[256,128]'  # a deeper model\n");
   }

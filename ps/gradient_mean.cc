@@ -15,7 +15,16 @@ double ClipFactor(double norm, double clip_norm) { return clip_norm > 0 && norm 
 GradientMean::Source::Source(const Contribution& part, double clip_norm)
     : pieces_(part.pieces),
       weight_(static_cast<float>(part.weight)),
-      clipped_weight_(static_cast<float>(part.weight * ClipFactor(part.gradient_norm, clip_norm))) {}
+      clip_(static_cast<float>(ClipFactor(part.gradient_norm, clip_norm))),
+      clipped_weight_(static_cast<float>(part.weight * ClipFactor(part.gradient_norm, clip_norm))),
+      reference_(&part.reference) {}
+
+// A block lies within a chunk, and all versions have the same chunks.
+const float* GradientMean::Source::Reference(uint64_t begin) const {
+  if (reference_->chunks() == 0) return nullptr;
+  const uint64_t chunk = reference_->chunk_elements();
+  return reference_->chunk(begin / chunk).data() + begin % chunk;
+}
 
 void GradientMean::Source::FindPiece() {
   while (left_ == 0) {
@@ -54,11 +63,36 @@ absl::Span<const float> GradientMean::Next(size_t elements, Clip clip) {
   const float* first = sources_.front().Next(decoded);
   if (sources_.size() == 1 && sources_.front().factor(clip) == 1) return {first, elements};
 
-  Scale(elements, sources_.front().factor(clip), first, sum_.data());
+  Add(/*first=*/true, sources_.front().factor(clip), elements, first);
   for (Source& source : absl::MakeSpan(sources_).subspan(1)) {
-    AddScaled(elements, source.factor(clip), source.Next(decoded), sum_.data());
+    Add(/*first=*/false, source.factor(clip), elements, source.Next(decoded));
   }
   return {sum_.data(), elements};
+}
+
+absl::Span<const float> GradientMean::NextCompensated(uint64_t begin, absl::Span<const float> weights,
+                                                      OptimizerState& optimizer) {
+  const size_t elements = weights.size();
+  SLACKLINE_CHECK(elements <= Slice::kBlockElements);
+  for (Source& source : sources_) {
+    optimizer.CompensateBlock(begin, {.elements = elements,
+                                      .gradient = source.Next(absl::MakeSpan(buffer_).first(elements)),
+                                      .factor = source.clip(),
+                                      .weights = weights.data(),
+                                      .weights_then = source.Reference(begin),
+                                      .out = compensated_.data()});
+    if (sources_.size() == 1 && source.weight() == 1) return {compensated_.data(), elements};
+    Add(&source == sources_.data(), source.weight(), elements, compensated_.data());
+  }
+  return {sum_.data(), elements};
+}
+
+void GradientMean::Add(bool first, float factor, size_t elements, const float* values) {
+  if (first) {
+    Scale(elements, factor, values, sum_.data());
+  } else {
+    AddScaled(elements, factor, values, sum_.data());
+  }
 }
 
 }  // namespace slackline::ps

@@ -57,6 +57,35 @@ struct AdamMoments {
 // w = keep w - step_size m / (sqrt(v) + epsilon).
 void AdamStep(const AdamCoefficients& coefficients, const Block& block, const AdamMoments& moments);
 
+// A gradient, and what it is compensated for.
+struct StaleBlock {
+  size_t elements = 0;
+  const float* gradient = nullptr;
+  // Multiplies the gradient first.
+  float factor = 1;
+  // As they are now.
+  const float* weights = nullptr;
+  // As they were when the gradient was computed. May be `weights`: nothing has changed.
+  const float* weights_then = nullptr;
+  float* out = nullptr;
+};
+
+struct CompensationCoefficients {
+  float lambda = 0;
+  // Adaptive only.
+  float mean_square = 0;
+  // The difference is taken in double first.
+  float one_minus_mean_square = 1;
+  float epsilon = 0;
+};
+
+// Delay compensation (Zheng et al. 2017): g = factor gradient; out = g + (lambda g) (g (weights - weights_then)). In
+// this order, so that a large gradient's square does not overflow where the weights have not changed.
+void Compensate(const CompensationCoefficients& coefficients, const StaleBlock& block);
+// The same, with s = mean_square s + (1 - mean_square) (g g) first, and lambda / sqrt(s + epsilon) in the place of
+// lambda.
+void CompensateAdaptive(const CompensationCoefficients& coefficients, const StaleBlock& block, float* square_average);
+
 // values += rate (mean - values); a rate of 1 gives the mean itself, to the bit.
 void Average(const Block& mean_and_values, float rate);
 

@@ -54,6 +54,29 @@ void AdamStep(const AdamCoefficients& coefficients, const Block& block, const Ad
   }
 }
 
+void Compensate(const CompensationCoefficients& coefficients, const StaleBlock& block) {
+  const StaleBlock b = block;
+  const float lambda = coefficients.lambda;
+  float* __restrict out = b.out;
+  for (size_t i = 0; i < b.elements; ++i) {
+    const float g = b.factor * b.gradient[i];
+    out[i] = g + (lambda * g) * (g * (b.weights[i] - b.weights_then[i]));
+  }
+}
+
+void CompensateAdaptive(const CompensationCoefficients& coefficients, const StaleBlock& block, float* square_average) {
+  const CompensationCoefficients c = coefficients;
+  const StaleBlock b = block;
+  float* __restrict out = b.out;
+  float* __restrict s = square_average;
+  for (size_t i = 0; i < b.elements; ++i) {
+    const float g = b.factor * b.gradient[i];
+    s[i] = c.mean_square * s[i] + c.one_minus_mean_square * (g * g);
+    const float lambda = c.lambda / std::sqrt(s[i] + c.epsilon);
+    out[i] = g + (lambda * g) * (g * (b.weights[i] - b.weights_then[i]));
+  }
+}
+
 void Average(const Block& mean_and_values, float rate) {
   const float* __restrict mean = mean_and_values.gradient;
   float* __restrict values = mean_and_values.weights;

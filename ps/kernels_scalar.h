@@ -11,6 +11,8 @@ void SgdStep(const SgdCoefficients& coefficients, const Block& block);
 void MomentumStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
 void NesterovStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
 void AdamStep(const AdamCoefficients& coefficients, const Block& block, const AdamMoments& moments);
+void Compensate(const CompensationCoefficients& coefficients, const StaleBlock& block);
+void CompensateAdaptive(const CompensationCoefficients& coefficients, const StaleBlock& block, float* square_average);
 void Average(const Block& mean_and_values, float rate);
 void Scale(size_t elements, float factor, const float* in, float* out);
 void AddScaled(size_t elements, float factor, const float* in, float* out);

@@ -113,6 +113,33 @@ void AdamStep(const AdamCoefficients& coefficients, const Block& block, const Ad
   });
 }
 
+// g + (lambda g) (g (weights - weights_then))
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Compensated(D d, V lambda, V g, const StaleBlock& b, size_t i) {
+  const auto change = hn::Sub(hn::LoadU(d, b.weights + i), hn::LoadU(d, b.weights_then + i));
+  return hn::Add(g, hn::Mul(hn::Mul(lambda, g), hn::Mul(g, change)));
+}
+
+void Compensate(const CompensationCoefficients& coefficients, const StaleBlock& block) {
+  ForEachVector(block.elements, [b = block, c = coefficients](auto d, size_t i) HWY_ATTR {
+    const auto g = hn::Mul(hn::Set(d, b.factor), LoadAnywhere(d, b.gradient + i));
+    hn::StoreU(Compensated(d, hn::Set(d, c.lambda), g, b, i), d, b.out + i);
+  });
+}
+
+void CompensateAdaptive(const CompensationCoefficients& coefficients, const StaleBlock& block, float* square_average) {
+  float* HWY_RESTRICT s = square_average;
+  ForEachVector(block.elements, [s, b = block, c = coefficients](auto d, size_t i) HWY_ATTR {
+    const auto g = hn::Mul(hn::Set(d, b.factor), LoadAnywhere(d, b.gradient + i));
+    const auto square = hn::Add(hn::Mul(hn::Set(d, c.mean_square), hn::LoadU(d, s + i)),
+                                hn::Mul(hn::Set(d, c.one_minus_mean_square), hn::Mul(g, g)));
+    const auto lambda = hn::Div(hn::Set(d, c.lambda), hn::Sqrt(hn::Add(square, hn::Set(d, c.epsilon))));
+    const auto compensated = Compensated(d, lambda, g, b, i);
+    hn::StoreU(square, d, s + i);
+    hn::StoreU(compensated, d, b.out + i);
+  });
+}
+
 void Average(const Block& mean_and_values, float rate) {
   const float* HWY_RESTRICT mean = mean_and_values.gradient;
   float* HWY_RESTRICT values = mean_and_values.weights;
@@ -150,6 +177,8 @@ HWY_EXPORT(SgdStep);
 HWY_EXPORT(MomentumStep);
 HWY_EXPORT(NesterovStep);
 HWY_EXPORT(AdamStep);
+HWY_EXPORT(Compensate);
+HWY_EXPORT(CompensateAdaptive);
 HWY_EXPORT(Average);
 HWY_EXPORT(Scale);
 HWY_EXPORT(AddScaled);
@@ -169,6 +198,14 @@ void NesterovStep(const SgdCoefficients& coefficients, const Block& block, float
 
 void AdamStep(const AdamCoefficients& coefficients, const Block& block, const AdamMoments& moments) {
   HWY_DYNAMIC_DISPATCH(AdamStep)(coefficients, block, moments);
+}
+
+void Compensate(const CompensationCoefficients& coefficients, const StaleBlock& block) {
+  HWY_DYNAMIC_DISPATCH(Compensate)(coefficients, block);
+}
+
+void CompensateAdaptive(const CompensationCoefficients& coefficients, const StaleBlock& block, float* square_average) {
+  HWY_DYNAMIC_DISPATCH(CompensateAdaptive)(coefficients, block, square_average);
 }
 
 void Average(const Block& mean_and_values, float rate) {

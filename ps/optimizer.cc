@@ -8,10 +8,10 @@
 namespace slackline::ps {
 namespace {
 
-SgdCoefficients Sgd(const OptimizerConfig& config, double lr) {
+SgdCoefficients Sgd(const OptimizerConfig& config, double lr, double momentum) {
   return {
       .lr = static_cast<float>(lr),
-      .momentum = static_cast<float>(config.momentum),
+      .momentum = static_cast<float>(momentum),
       .weight_decay = static_cast<float>(config.weight_decay),
   };
 }
@@ -32,16 +32,26 @@ AdamCoefficients Adam(const OptimizerConfig& config, double lr, uint64_t step) {
   };
 }
 
+CompensationCoefficients Compensation(const DelayCompensationConfig& config) {
+  return {
+      .lambda = static_cast<float>(config.lambda),
+      .mean_square = static_cast<float>(config.mean_square),
+      .one_minus_mean_square = static_cast<float>(1 - config.mean_square),
+      .epsilon = static_cast<float>(DelayCompensationConfig::kEpsilon),
+  };
+}
+
 }  // namespace
 
 OptimizerState::OptimizerState(const OptimizerConfig& config, uint64_t elements)
-    : config_(config), elements_(elements) {
+    : config_(config), elements_(elements), compensation_(Compensation(config.delay_compensation)) {
   if (config.kind != OptimizerKind::kSgd) {
     AddArray("exp_avg");
     AddArray("exp_avg_sq");
   } else if (config.momentum != 0) {
     AddArray("momentum_buffer");
   }
+  if (config.delay_compensation.kind == DelayCompensationConfig::Kind::kAdaptive) AddArray("dc_mean_square");
 }
 
 void OptimizerState::AddArray(absl::string_view name) {
@@ -50,12 +60,30 @@ void OptimizerState::AddArray(absl::string_view name) {
   arrays_.push_back({std::string(name), std::move(values)});
 }
 
-void OptimizerState::BeginStep(double lr) {
+void OptimizerState::BeginStep(const Step& step) {
   ++steps_;
+  staleness_mean_ += (step.staleness - staleness_mean_) / static_cast<double>(std::min(steps_, kStalenessSteps));
   if (config_.kind == OptimizerKind::kSgd) {
-    sgd_ = Sgd(config_, lr);
+    sgd_ = Sgd(config_, step.lr, momentum());
   } else {
-    adam_ = Adam(config_, lr, steps_);
+    adam_ = Adam(config_, step.lr, steps_);
+  }
+}
+
+double OptimizerState::momentum() const {
+  if (config_.momentum_correction == MomentumCorrection::kNone) return config_.momentum;
+  return std::max(0.0, config_.momentum - staleness_mean_ / (staleness_mean_ + 1));
+}
+
+void OptimizerState::CompensateBlock(uint64_t begin, StaleBlock block) {
+  SLACKLINE_CHECK(begin + block.elements <= elements_);
+  if (config_.delay_compensation.kind == DelayCompensationConfig::Kind::kAdaptive) {
+    if (block.weights_then == nullptr) block.weights_then = block.weights;
+    CompensateAdaptive(compensation_, block, At(arrays_.size() - 1, begin));
+  } else if (block.weights_then != nullptr) {
+    Compensate(compensation_, block);
+  } else {
+    Scale(block.elements, block.factor, block.gradient, block.out);
   }
 }
 

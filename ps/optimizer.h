@@ -23,12 +23,39 @@ enum class OptimizerKind {
   kAdamW,
 };
 
+// Delay compensation: Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", 2017. The
+// defaults are the paper's: lambda 0.04 for constant; 2, a mean square that keeps 0.95, and 1e-7 under the root for
+// adaptive. The mean square begins at 0.
+struct DelayCompensationConfig {
+  enum class Kind { kNone, kConstant, kAdaptive };
+  static constexpr double kLambdaConstant = 0.04, kLambdaAdaptive = 2, kEpsilon = 1e-7;
+
+  Kind kind = Kind::kNone;
+  double lambda = kLambdaConstant;
+  // Adaptive only.
+  double mean_square = 0.95;
+};
+
+enum class MomentumCorrection {
+  kNone,
+  // Mitliagkas, Zhang, Hadjis and Re, "Asynchrony begets Momentum", 2016. Where the staleness of gradients is
+  // memoryless with mean t, the expected update V obeys V' = s V - (1 - s) lr gradient with s = t / (t + 1): momentum
+  // that nobody asked for (1 - 1/n for n workers, where t = n - 1). With explicit momentum m beside it that becomes V'
+  // = (m + s) V - m s (the V before) - (1 - s) lr gradient. To have the factor of V that was asked for, m is lowered by
+  // s, and is 0 where s is more. The second term is left alone: it makes the whole less than was asked for, never more.
+  // The learning rate, whose effect grows by 1 / (1 - m), is left alone, too.
+  kAsynchrony,
+};
+
+enum class LrScaling { kNone, kLinear };
+
 // Means what the fields of the same name in job.proto mean.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
   // Before the schedule.
   double lr = 0.05;
   double momentum = 0;
+  MomentumCorrection momentum_correction = MomentumCorrection::kNone;
   bool nesterov = false;
   double weight_decay = 0;
   double beta1 = 0.9;
@@ -36,12 +63,17 @@ struct OptimizerConfig {
   double epsilon = 1e-8;
   // Largest norm of a gradient over the whole model; 0 means any.
   double clip_norm = 0;
+  DelayCompensationConfig delay_compensation = {};
+  LrScaling scaling = LrScaling::kNone;
   ScheduleConfig schedule = {};
 };
 
-// Learning rate of a step that is taken after `samples_applied` samples.
-inline double LearningRate(const OptimizerConfig& config, uint64_t samples_applied) {
-  return config.lr * ScheduleFactor(config.schedule, samples_applied);
+// Learning rate of a step that is taken after `samples_applied` samples, on a mean over `batches` batches of one
+// worker.
+inline double LearningRate(const OptimizerConfig& config, uint64_t samples_applied, double batches) {
+  return config.lr * (config.scaling == LrScaling::kLinear
+                          ? ScaledScheduleFactor(config.schedule, samples_applied, batches)
+                          : ScheduleFactor(config.schedule, samples_applied));
 }
 
 // What an optimizer remembers about the trained elements of one shard.
@@ -53,21 +85,40 @@ class OptimizerState {
   // All arrays are 0 and no step is taken.
   OptimizerState(const OptimizerConfig& config, uint64_t elements);
 
-  // Opens the next step; `lr` is after schedule and scale.
-  void BeginStep(double lr);
+  // Opens the next step.
+  struct Step {
+    // After schedule and scale.
+    double lr = 0;
+    // Mean over the gradients, in versions.
+    double staleness = 0;
+  };
+  void BeginStep(const Step& step);
+  // Compensates one push's gradient of elements begin, begin + 1, ... for what has become of the weights since it was
+  // computed. Each push exactly once, before the step is taken for these elements. weights_then null: not known, or the
+  // same; adaptive still counts the gradient in its mean square.
+  // Requires: delay compensation.
+  void CompensateBlock(uint64_t begin, StaleBlock block);
   // Takes the open step for elements begin, begin + 1, ...; each element exactly once a step.
   // Requires: gradient.size() == weights.size().
   void StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights);
 
-  // The state itself, for snapshots and their restoration: so many arrays of elements() float32, and the steps.
+  // Steps over which the mean staleness runs; before, it is the mean of all.
+  static constexpr uint64_t kStalenessSteps = 100;
+  // That the last step was taken with.
+  double momentum() const;
+
+  // The state itself, for snapshots and their restoration: so many arrays of elements() float32, the steps, and the
+  // mean staleness of their gradients.
   size_t arrays() const { return arrays_.size(); }
-  // PyTorch's name: momentum_buffer; exp_avg, exp_avg_sq.
+  // PyTorch's name: momentum_buffer; exp_avg, exp_avg_sq. Last, with adaptive delay compensation, dc_mean_square.
   absl::string_view name(size_t index) const { return arrays_[index].name; }
   absl::Span<const float> array(size_t index) const { return {arrays_[index].values.get(), elements_}; }
   absl::Span<float> mutable_array(size_t index) { return {arrays_[index].values.get(), elements_}; }
   uint64_t elements() const { return elements_; }
   uint64_t steps() const { return steps_; }
   void set_steps(uint64_t steps) { steps_ = steps; }
+  double staleness_mean() const { return staleness_mean_; }
+  void set_staleness_mean(double staleness) { staleness_mean_ = staleness; }
 
  private:
   struct Array {
@@ -82,9 +133,11 @@ class OptimizerState {
   const uint64_t elements_;
   std::vector<Array> arrays_;
   uint64_t steps_ = 0;
+  double staleness_mean_ = 0;
   // Of the open step; the one that belongs to the kind.
   SgdCoefficients sgd_;
   AdamCoefficients adam_;
+  const CompensationCoefficients compensation_;
 };
 
 }  // namespace slackline::ps

@@ -46,20 +46,37 @@ ScheduleConfig MakeScheduleConfig(const job::Job& job, uint64_t samples_per_epoc
   };
 }
 
+DelayCompensationConfig MakeDelayCompensation(const job::Consistency& consistency) {
+  using Kind = DelayCompensationConfig::Kind;
+  if (consistency.delay_compensation() == job::DelayCompensation::NONE) return {};
+  const bool adaptive = consistency.delay_compensation() == job::DelayCompensation::ADAPTIVE;
+  const double otherwise =
+      adaptive ? DelayCompensationConfig::kLambdaAdaptive : DelayCompensationConfig::kLambdaConstant;
+  return {
+      .kind = adaptive ? Kind::kAdaptive : Kind::kConstant,
+      .lambda = consistency.dc_lambda() > 0 ? consistency.dc_lambda() : otherwise,
+      .mean_square = consistency.dc_mean_square(),
+  };
+}
+
 }  // namespace
 
 OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch) {
   const job::Optimizer& optimizer = job.optimizer();
+  const bool corrected = optimizer.momentum_correction() == job::MomentumCorrection::ASYNCHRONY;
   return {
       .kind = Kind(optimizer.kind()),
       .lr = optimizer.lr(),
       .momentum = optimizer.momentum(),
+      .momentum_correction = corrected ? MomentumCorrection::kAsynchrony : MomentumCorrection::kNone,
       .nesterov = optimizer.nesterov(),
       .weight_decay = optimizer.weight_decay(),
       .beta1 = optimizer.beta1(),
       .beta2 = optimizer.beta2(),
       .epsilon = optimizer.epsilon(),
       .clip_norm = optimizer.clip_norm(),
+      .delay_compensation = MakeDelayCompensation(job.consistency()),
+      .scaling = optimizer.scaling() == job::LrScaling::LINEAR ? LrScaling::kLinear : LrScaling::kNone,
       .schedule = MakeScheduleConfig(job, samples_per_epoch),
   };
 }

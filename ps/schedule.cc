@@ -39,6 +39,10 @@ double KindFactor(const ScheduleConfig& config, uint64_t samples) {
 
 }  // namespace
 
+double ScaledScheduleFactor(const ScheduleConfig& config, uint64_t samples_applied, double batches) {
+  return (1 + (batches - 1) * WarmupFactor(config, samples_applied)) * KindFactor(config, samples_applied);
+}
+
 double ScheduleFactor(const ScheduleConfig& config, uint64_t samples_applied) {
   return WarmupFactor(config, samples_applied) * KindFactor(config, samples_applied);
 }

@@ -30,6 +30,11 @@ struct ScheduleConfig {
   uint64_t total_samples = 1;
 };
 
+// Linear scaling: Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017. The same for a step
+// of `batches` times the batch that the learning rate is meant for: `batches` times as large, and the warm-up rises
+// from 1 instead of 0, so that a single batch has none.
+double ScaledScheduleFactor(const ScheduleConfig& config, uint64_t samples_applied, double batches);
+
 // Factor of the learning rate for a step that is taken after `samples_applied` samples; 0..1.
 double ScheduleFactor(const ScheduleConfig& config, uint64_t samples_applied);
 

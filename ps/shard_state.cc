@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/codec/checker.h"
@@ -52,14 +53,20 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
       elements += piece.elements;
     }
     SLACKLINE_CHECK(elements == extent_.size());
+    SLACKLINE_CHECK(part.reference.chunks() == 0 || part.reference.elements() == extent_.size());
   }
   GradientMean mean(contributions, config_.clip_norm);
+  const bool compensate = Compensates(contributions);
   const auto average_rate = static_cast<float>(arguments.average_rate);
-  optimizer_.BeginStep(learning_rate() * arguments.lr_scale);
+  optimizer_.BeginStep({.lr = learning_rate(arguments.batches) * arguments.lr_scale, .staleness = arguments.staleness});
   weights_.Update([&](uint64_t begin, absl::Span<float> values) {
     const size_t trained = std::min<uint64_t>(values.size(), extent_.trained - std::min(begin, extent_.trained));
     if (trained > 0) {
-      optimizer_.StepBlock(begin, mean.Next(trained, GradientMean::Clip::kYes), values.first(trained));
+      const absl::Span<float> weights = values.first(trained);
+      optimizer_.StepBlock(
+          begin,
+          compensate ? mean.NextCompensated(begin, weights, optimizer_) : mean.Next(trained, GradientMean::Clip::kYes),
+          weights);
       values.remove_prefix(trained);
     }
     if (values.empty()) return;
@@ -69,7 +76,11 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
   samples_applied_ += arguments.samples;
 }
 
-double ShardState::learning_rate() const { return LearningRate(config_, samples_applied_); }
+bool ShardState::Compensates(absl::Span<const Contribution> contributions) const {
+  using Kind = DelayCompensationConfig::Kind;
+  if (config_.delay_compensation.kind != Kind::kConstant) return config_.delay_compensation.kind == Kind::kAdaptive;
+  return absl::c_any_of(contributions, [](const Contribution& part) { return part.reference.chunks() > 0; });
+}
 
 bool CheckFinite(const ByteSegments& bytes) { return codec::AllFinite(codec::Encoding::kFp32, bytes); }
 

@@ -40,6 +40,9 @@ struct Contribution {
   double weight = 1;
   // Norm of the gradient over the whole model, for clipping.
   double gradient_norm = 0;
+  // The weights that the gradient was computed from, for delay compensation. Empty where they are not known, or are
+  // those of now: it then goes in as it is.
+  SliceView reference = {};
 };
 
 struct StepArguments {
@@ -49,6 +52,10 @@ struct StepArguments {
   double average_rate = 1;
   // Samples behind the step; the schedule's time after it.
   uint64_t samples = 0;
+  // As how many batches of one worker the step counts, where the learning rate is scaled by them.
+  double batches = 1;
+  // Mean over the gradients, in versions.
+  double staleness = 0;
 };
 
 // Thread-safety: none for Apply and Seed (the shard's sequencer); views taken by it may be read by any thread.
@@ -64,9 +71,10 @@ class ShardState {
   absl::Status Seed(const ByteSegments& bytes);
   bool seeded() const { return seeded_; }
 
-  // One optimizer step on the weighted mean of the contributions, whose bytes were checked.
-  // The sums run in the order given, so that equal inputs give equal bits.
-  // Requires: the pieces of every contribution have extent().size() elements, and lengths that these can have.
+  // One optimizer step on the weighted mean of the contributions, whose bytes were checked: each is decoded, clipped,
+  // then compensated. Averaged elements are neither clipped nor compensated. The sums run in the order given, so that
+  // equal inputs give equal bits. Requires: the pieces of every contribution have extent().size() elements, and lengths
+  // that these can have.
   void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments);
 
   // References to the weights as they are now; costs no copy.
@@ -74,11 +82,14 @@ class ShardState {
 
   const ShardExtent& extent() const { return extent_; }
   uint64_t samples_applied() const { return samples_applied_; }
-  // Learning rate that the next step would use, before lr_scale.
-  double learning_rate() const;
+  // Learning rate that the next step would use if it were of so many batches of one worker, before lr_scale.
+  double learning_rate(double batches = 1) const { return LearningRate(config_, samples_applied_, batches); }
   const OptimizerState& optimizer() const { return optimizer_; }
 
  private:
+  // Whether there is anything to compensate, or to learn for it.
+  bool Compensates(absl::Span<const Contribution> contributions) const;
+
   const ShardExtent extent_;
   const OptimizerConfig config_;
   Slice weights_;

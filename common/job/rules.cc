@@ -65,7 +65,8 @@ class Rules {
     }
   }
 
-  void Optimizer(const job::Optimizer& optimizer, const job::Training& training) {
+  void Optimizer(const job::Job& job) {
+    const job::Optimizer& optimizer = job.optimizer();
     const std::string kind = EnumName(*job::Optimizer::Kind_descriptor()->FindValueByNumber(optimizer.kind()));
     if (optimizer.kind() == job::Optimizer::SGD) {
       for (const char* key : {"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon"}) {
@@ -77,8 +78,10 @@ class Rules {
     } else {
       NeedsOther(optimizer, "optimizer.momentum", "optimizer.kind: sgd", kind);
       NeedsOther(optimizer, "optimizer.nesterov", "optimizer.kind: sgd", kind);
+      NeedsOther(optimizer, "optimizer.momentum_correction", "optimizer.kind: sgd", kind);
     }
-    Schedule(optimizer.schedule(), training);
+    MomentumCorrection(optimizer, job.consistency());
+    Schedule(optimizer.schedule(), job.training());
   }
 
   void Consistency(const job::Consistency& consistency) {
@@ -97,7 +100,9 @@ class Rules {
     // Nothing is stale there that is applied.
     if (mode == job::Consistency::BSP || mode == job::Consistency::QUORUM) {
       NeedsOther(consistency, "consistency.staleness_lr", "consistency.mode: async, ssp or softsync", name);
+      NeedsOther(consistency, "consistency.delay_compensation", "consistency.mode: async, ssp or softsync", name);
     }
+    DelayCompensation(consistency);
   }
 
   void Worker(const job::Worker& worker, const job::Training& training) {
@@ -150,6 +155,34 @@ class Rules {
   }
 
  private:
+  void MomentumCorrection(const job::Optimizer& optimizer, const job::Consistency& consistency) {
+    const bool sgd = optimizer.kind() == job::Optimizer::SGD;
+    if (optimizer.momentum_correction() == job::MomentumCorrection::NONE || !sgd) return;
+    const auto mode = consistency.mode();
+    if (mode == job::Consistency::BSP || mode == job::Consistency::QUORUM) {
+      NeedsOther(optimizer, "optimizer.momentum_correction", "consistency.mode: async, ssp or softsync",
+                 EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode)));
+    }
+    if (optimizer.momentum() == 0) {
+      Refuse("optimizer.momentum_correction", "asynchrony without momentum",
+             "asynchrony with optimizer.momentum above 0");
+    }
+  }
+
+  void DelayCompensation(const job::Consistency& consistency) {
+    const auto kind = consistency.delay_compensation();
+    const std::string name = EnumName(*job::DelayCompensation::Kind_descriptor()->FindValueByNumber(kind));
+    const std::string actual = "delay_compensation: " + name;
+    if (kind == job::DelayCompensation::NONE) {
+      for (const char* key : {"consistency.dc_lambda", "consistency.dc_references_max"}) {
+        NeedsOther(consistency, key, "consistency.delay_compensation: constant or adaptive", actual);
+      }
+    }
+    if (kind != job::DelayCompensation::ADAPTIVE) {
+      NeedsOther(consistency, "consistency.dc_mean_square", "consistency.delay_compensation: adaptive", actual);
+    }
+  }
+
   void Encoding(const std::string& key, const std::string& text, const std::string& section = "") {
     if (codec::ParseCodec(text).ok()) return;
     Refuse(key, absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kNameMax)), "'"),
@@ -205,7 +238,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   Rules rules(name, origins, mistakes);
   rules.Names(job);
   rules.Model(job.model());
-  rules.Optimizer(job.optimizer(), job.training());
+  rules.Optimizer(job);
   rules.Consistency(job.consistency());
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());

@@ -1,15 +1,14 @@
-// Members, streams and callers; what the modes make of pushes is in steps.cc.
+// Members, streams and callers; what the modes make of pushes is in steps.cc, whom pulls wait for in pulls.cc.
 #include "ps/consistency/engine.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
 namespace slackline::ps {
+
 Engine::Engine(const EngineConfig& config) : config_(config), version_{Lineage(1), 0} {
   SLACKLINE_CHECK(config_.samples_nominal > 0);
   SLACKLINE_CHECK(config_.window_max > 0);
@@ -230,117 +229,7 @@ absl::Status Engine::CheckPush(const PushEvent& push, const Worker& worker) cons
   return absl::OkStatus();
 }
 
-// --- Pulls ------------------------------------------------------------------------------------------------------
-
-void Engine::Pull(const PullEvent& pull, absl::Time now, Actions& actions) {
-  Worker* worker = Find(pull.sender);
-  if (worker == nullptr) {
-    actions.push_back(RefuseAction{pull.sender, Sequence(), pull.id, Unknown(pull.sender), Sequence()});
-    return;
-  }
-  {
-    Change change(*this, pull.sender.worker, *worker);
-    if (worker->pulls.size() >= pull.waiting_max) worker->pulls.erase(worker->pulls.begin());
-    worker->pulls.push_back({pull.id, pull.clock, now, now + config_.notice_every});
-  }
-  Settle(actions);
-}
-
-// In the order of the workers' numbers, whatever has set them free.
-void Engine::ServePulls(Actions& actions) {
-  for (auto open = gate_.begin(); open != gate_.end() && WithinBound(clock_min(), open->first); ++open) {
-    stirred_.insert(open->second);
-  }
-  for (const WorkerId id : std::exchange(stirred_, {})) {
-    if (const auto found = workers_.find(id); found != workers_.end()) ServePulls(id, found->second, actions);
-  }
-}
-
-void Engine::ServePulls(WorkerId id, Worker& worker, Actions& actions) {
-  if (worker.gate) gate_.erase({*worker.gate, id});
-  worker.gate.reset();
-  std::erase_if(worker.pulls, [&](const WaitingPull& pull) {
-    if (!MayGo(worker, pull)) return false;
-    actions.push_back(ServeAction{{id, worker.incarnation}, pull.id});
-    return true;
-  });
-  for (const WaitingPull& pull : worker.pulls) {
-    if (pull.clock <= worker.clock) worker.gate = std::min(worker.gate.value_or(pull.clock), pull.clock);
-  }
-  if (worker.gate) gate_.insert({*worker.gate, id});
-}
-
-bool Engine::MayGo(const Worker& worker, const WaitingPull& pull) const {
-  return worker.clock >= pull.clock && WithinBound(clock_min(), pull.clock);
-}
-
-bool Engine::WithinBound(Clock64 min, Clock64 pull_clock) const {
-  if (config_.mode != Mode::kBsp && config_.mode != Mode::kSsp) return true;
-  const uint64_t bound = config_.mode == Mode::kBsp ? 0 : config_.staleness_max;
-  return min.value() + bound >= pull_clock.value();
-}
-
-bool Engine::MayServe(const PastState& past, const Sender& sender, Clock64 clock) const {
-  const Worker* worker = Find(sender);
-  if (worker == nullptr || past.version.lineage != version_.lineage) return false;
-  // A push from there would be late.
-  if (config_.mode == Mode::kQuorum && past.version != version_) return false;
-  const auto own = std::find_if(worker->answers.begin(), worker->answers.end(),
-                                [&](const Answer& answer) { return answer.sequence == clock; });
-  if (own == worker->answers.end() || own->version.lineage != past.version.lineage) return false;
-  return own->version.number <= past.version.number && WithinBound(past.clock_min, clock);
-}
-
-// --- Waiting ----------------------------------------------------------------------------------------------------
-
-void Engine::Tick(absl::Time now, Actions& actions) {
-  if (workers_.empty()) return;
-  if (Overdue(now)) {
-    ApplyOpenStep(actions);
-    Settle(actions);
-  }
-  std::optional<WorkerId> awaited;
-  for (auto& [id, worker] : workers_) {
-    for (WaitingPull& pull : worker.pulls) {
-      if (now < pull.notice_at) continue;
-      pull.notice_at = now + config_.notice_every;
-      if (!awaited) awaited = Culprit();
-      actions.push_back(Notice(id, pull, *awaited, now));
-    }
-  }
-}
-
-WaitingAction Engine::Notice(WorkerId id, const WaitingPull& pull, WorkerId awaited, absl::Time now) const {
-  const Worker& worker = workers_.at(id);
-  const bool own = worker.clock < pull.clock && worker.held.empty();
-  const Worker& culprit = own ? worker : workers_.at(awaited);
-  WaitingAction notice{{id, worker.incarnation}, pull.id, own ? id : awaited, culprit.name, culprit.clock,
-                       now - pull.since};
-  if (own) {
-    notice.own_push = worker.clock.Next();
-  } else if (config_.mode == Mode::kQuorum) {
-    notice.step = {OpenStepSize(), QuorumSize(), missing_.size()};
-  }
-  return notice;
-}
-
-// The slowest; of equals, and in quorum of all, one whose next push has not come.
-WorkerId Engine::Culprit() const {
-  auto rank = [this](const Worker& worker) {
-    const bool there = !worker.held.empty();
-    return std::tuple(config_.mode == Mode::kQuorum && there, worker.clock, there);
-  };
-  return absl::c_min_element(workers_, [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); })
-      ->first;
-}
-
 // --- State ------------------------------------------------------------------------------------------------------
-
-size_t Engine::waiting_pulls() const {
-  size_t count = 0;
-  for (const auto& [id, worker] : workers_) count += worker.pulls.size();
-  return count;
-}
 
 size_t Engine::held_pushes() const {
   size_t count = accepted_.size();

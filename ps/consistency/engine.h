@@ -85,7 +85,8 @@ struct EngineConfig {
   StalenessLr staleness_lr = StalenessLr::kNone;
   // Stored answers kept per worker; the window negotiated with a worker is at most this.
   uint32_t window_max = 64;
-  // Samples of a push that count as one whole step under async and ssp (n_nominal); at least 1.
+  // Samples of one worker's batch (n_nominal): a push of so many is one whole step under async and ssp, and steps of
+  // several pushes are counted in them (ApplyAction::batches). At least 1.
   uint64_t samples_nominal = 1;
   // Silence at a gate before a Waiting notice.
   absl::Duration notice_every = absl::Milliseconds(900);

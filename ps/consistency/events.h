@@ -91,6 +91,8 @@ struct ApplyAction {
     uint64_t samples = 1;
     // Versions applied between the gradient's base and this step.
     uint64_t staleness = 0;
+    // What the gradient was computed from.
+    Version base;
   };
   std::vector<Part> parts;
   // Multiplies the learning rate and decoupled weight decay, never the gradient.
@@ -99,6 +101,9 @@ struct ApplyAction {
   double average_rate = 1;
   // Sum over the parts.
   uint64_t samples = 1;
+  // As how many batches of one worker the step counts, for linear scaling of the learning rate: samples /
+  // samples_nominal, or its pushes where each counts as one. 1 where each push is a step.
+  double batches = 1;
   Version version;
 };
 

@@ -58,7 +58,7 @@ void Engine::ApplyAlone(const PushEvent& push, Worker& worker, Actions& actions)
   ++version_.number;
   samples_applied_ += push.samples;
   ApplyAction apply;
-  apply.parts.push_back({{push.sender, push.sequence}, 1.0, push.samples, staleness});
+  apply.parts.push_back({{push.sender, push.sequence}, 1.0, push.samples, staleness, push.base});
   apply.lr_scale = LrFactor(staleness);
   if (config_.weighting == Weighting::kSamples) {
     apply.lr_scale *= static_cast<double>(push.samples) / static_cast<double>(config_.samples_nominal);
@@ -86,12 +86,15 @@ ApplyAction Engine::Mean(const std::vector<Taken>& pushes, double average_rate) 
                         : static_cast<double>(push.samples) / static_cast<double>(apply.samples);
     if (slowed) weight *= LrFactor(staleness);
     kept += weight;
-    apply.parts.push_back({push.push, weight, push.samples, staleness});
+    apply.parts.push_back({push.push, weight, push.samples, staleness, push.base});
   }
   if (slowed) {
     for (ApplyAction::Part& part : apply.parts) part.weight /= kept;
     apply.lr_scale = kept;
   }
+  apply.batches = config_.weighting == Weighting::kUniform
+                      ? static_cast<double>(pushes.size())
+                      : static_cast<double>(apply.samples) / static_cast<double>(config_.samples_nominal);
   apply.average_rate = average_rate;
   ++version_.number;
   samples_applied_ += apply.samples;

@@ -130,6 +130,9 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);
   config.chunk_bytes_max = job_.wire().chunk_bytes();
   config.pinned_versions_max = job_.limits().pinned_versions_max();
+  if (job_.consistency().delay_compensation() != job::DelayCompensation::NONE) {
+    config.references_max = job_.consistency().dc_references_max();
+  }
   config.on_unpinned = on_unpinned_;
   return config;
 }

@@ -18,6 +18,9 @@ ServiceMetrics::ServiceMetrics(Metrics& metrics)
     : pushes_applied(metrics.counter("slackline_ps_pushes_applied_total", "Sub-pushes applied")),
       pushes_discarded(metrics.counter("slackline_ps_pushes_discarded_total", "Sub-pushes discarded for good")),
       pushes_lost(metrics.counter("slackline_ps_pushes_lost_total", "Answered sub-pushes that a restore has lost")),
+      pushes_uncompensated(
+          metrics.counter("slackline_ps_pushes_uncompensated_total",
+                          "Stale sub-pushes applied without delay compensation: their version was gone")),
       bytes_received(metrics.counter("slackline_ps_received_bytes_total", "Bytes of frames received")),
       bytes_sent(metrics.counter("slackline_ps_sent_bytes_total", "Bytes of frames sent")),
       staleness(metrics.histogram("slackline_ps_staleness_versions", "Staleness of applied sub-pushes",
@@ -29,6 +32,8 @@ ServiceMetrics::ServiceMetrics(Metrics& metrics)
       staging_bytes(metrics.gauge("slackline_ps_staging_bytes", "Bytes reserved for pushes not yet applied")),
       waiting_pulls(metrics.gauge("slackline_ps_waiting_pulls", "Pulls that wait, over all shards")),
       pinned_versions(metrics.gauge("slackline_ps_pinned_versions", "Versions that somebody reads, over all shards")),
+      reference_versions(
+          metrics.gauge("slackline_ps_reference_versions", "Versions kept for delay compensation, over all shards")),
       held_pushes(metrics.gauge("slackline_ps_held_pushes", "Sub-pushes held for their step, over all shards")),
       live_workers(metrics.gauge("slackline_ps_live_workers", "Workers in the installed set")),
       streams(metrics.gauge("slackline_ps_streams", "Open streams")),

@@ -30,6 +30,7 @@ class ServiceMetrics {
   Counter& pushes_applied;
   Counter& pushes_discarded;
   Counter& pushes_lost;
+  Counter& pushes_uncompensated;
   Counter& bytes_received;
   Counter& bytes_sent;
   Histogram& staleness;
@@ -39,6 +40,7 @@ class ServiceMetrics {
   Gauge& staging_bytes;
   Gauge& waiting_pulls;
   Gauge& pinned_versions;
+  Gauge& reference_versions;
   Gauge& held_pushes;
   Gauge& live_workers;
   Gauge& streams;

@@ -7,6 +7,7 @@
 #include "common/logging.h"
 #include "ps/service/readable.h"
 #include "ps/service/shard_host.h"
+#include "ps/step_arguments.h"
 
 namespace slackline::ps {
 namespace {
@@ -60,16 +61,23 @@ void ShardHost::Execute(const ApplyAction& apply) {
   for (const ApplyAction::Part& part : apply.parts) {
     const auto held = held_.find(part.push);
     SLACKLINE_CHECK(held != held_.end());
-    contributions.push_back({held->second.staged.pieces(), part.weight, held->second.gradient_norm});
+    contributions.push_back({held->second.staged.pieces(), part.weight, held->second.gradient_norm, Reference(part)});
   }
   const absl::Time begin = time_.Now();
-  state_.Apply(contributions, {apply.lr_scale, apply.average_rate, apply.samples});
+  state_.Apply(contributions, ArgumentsOf(apply));
   metrics_.apply_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
   version_ = apply.version;
   for (const ApplyAction::Part& part : apply.parts) {
     metrics_.staleness.Observe(static_cast<double>(part.staleness));
     held_.erase(part.push);
   }
+}
+
+SliceView ShardHost::Reference(const ApplyAction::Part& part) {
+  if (config_.references_max == 0 || part.staleness == 0) return {};
+  if (const SliceView* const view = references_.Find(part.base)) return *view;
+  metrics_.pushes_uncompensated.Add();
+  return {};
 }
 
 void ShardHost::Keep(const PushRef& push) {
@@ -191,6 +199,9 @@ bool ShardHost::TryServe(const Asked& asked) {
     if (pinned == nullptr) return false;
     reply.version = view->version();
     if (asked.known != reply.version) reply.weights = Hold(*pinned, view, asked);
+    if (asked.sender) references_.Sent(*asked.sender, asked.queued_max, reply.version, view->view());
+  } else if (asked.sender && config_.references_max > 0) {
+    references_.Sent(*asked.sender, asked.queued_max, version_, state_.View());
   }
   asked.peer->Serve(std::move(reply));
   return true;

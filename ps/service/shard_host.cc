@@ -31,10 +31,13 @@ absl::Status CheckTrailer(const wire::PushCommit& commit) {
   return absl::OkStatus();
 }
 
-// Room for the version that is written and those that readers hold. Null where the system has none: the heap does.
+// Superseded versions that may be held at a time.
+size_t VersionsHeld(const ShardConfig& config) { return config.pinned_versions_max + config.references_max; }
+
+// Room for the version that is written and those that are held. Null where the system has none: the heap does.
 std::shared_ptr<shm::Segment> MakeSegment(const ShardConfig& config) {
   const SliceShape shape = {.elements = config.extent.size(), .chunk_elements = config.chunk_elements};
-  const uint64_t bytes = Slice::SegmentBytes(shape, config.pinned_versions_max + 1);
+  const uint64_t bytes = Slice::SegmentBytes(shape, VersionsHeld(config) + 1);
   if (!config.shared_memory || bytes == 0) return nullptr;
   auto segment = shm::Segment::Create({.name = absl::StrCat("slackline-shard-", config.shard.value()), .bytes = bytes});
   if (segment.ok()) return *std::move(segment);
@@ -53,8 +56,9 @@ ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& 
       engine_(config_.engine),
       segment_(MakeSegment(config_)),
       state_(config_.extent, config_.optimizer, config_.chunk_elements,
-             {.segment = segment_, .versions_kept = segment_ == nullptr ? 1 : config_.pinned_versions_max}),
-      version_(engine_.version()) {}
+             {.segment = segment_, .versions_kept = segment_ == nullptr ? 1 : VersionsHeld(config_)}),
+      version_(engine_.version()),
+      references_(config_.references_max) {}
 
 // --- Streams ----------------------------------------------------------------------------------------------------
 
@@ -96,6 +100,7 @@ absl::Status ShardHost::SetMembers(Epoch epoch, absl::Span<const MemberEntry> me
   Actions actions;
   absl::Status status = engine_.SetMembers(epoch, members, actions);
   Execute(actions);
+  if (status.ok()) references_.SetMembers(members);
   return status;
 }
 
@@ -190,7 +195,8 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
   }
   if (stage) {
     held_[{caller.sender, arriving.sequence}] =
-        Held{std::move(arriving.staged), commit.gradient_norm(), arriving.shared_memory};
+        Held{std::move(arriving.staged), commit.gradient_norm(), arriving.shared_memory,
+             config_.references_max > 0 ? References::Use(&references_, FromWire(commit.base())) : References::Use()};
   }
   Actions actions;
   engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples(), time_.Now()}, actions);

@@ -18,6 +18,7 @@
 #include "common/rpc/frame.h"
 #include "parameter_server.pb.h"
 #include "ps/consistency/engine.h"
+#include "ps/references.h"
 #include "ps/service/peer.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/staging.h"
@@ -36,6 +37,8 @@ struct ShardConfig {
   uint64_t chunk_elements = 262144;
   uint32_t chunk_bytes_max = 4 << 20;
   uint32_t pinned_versions_max = 2;
+  // For delay compensation; 0 without.
+  uint32_t references_max = 0;
   // Runs when a version is no longer being sent, on any thread: Retry() may help.
   std::function<void()> on_unpinned;
 };
@@ -44,7 +47,8 @@ struct ShardConfig {
 // Ownership:     borrows the budget, the metrics, the time, and the peers between Hello() and Disconnected().
 // Invariants:    nothing a caller sends stops the process; what is refused changes nothing; half a push never shows;
 //                at most pinned_versions_max superseded versions are kept for readers, and no reader can keep one for
-//                long while others wait; pushes never wait for readers.
+//                long while others wait; pushes never wait for readers; at most references_max versions are kept for
+//                delay compensation.
 class ShardHost {
  public:
   ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& metrics, const TimeSource& time);
@@ -74,6 +78,8 @@ class ShardHost {
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
   // Versions that somebody reads.
   size_t pinned_versions() const;
+  // Versions kept for delay compensation.
+  size_t reference_versions() const { return references_.versions(); }
   size_t waiting_pulls() const { return engine_.waiting_pulls() + blocked_.size(); }
 
  private:
@@ -94,6 +100,7 @@ class ShardHost {
     StagedPush staged;
     double gradient_norm = 0;
     bool shared_memory = false;  // as it came
+    References::Use base;
   };
   // A pull that was asked for and not yet handed to the peer.
   struct Asked {
@@ -145,6 +152,8 @@ class ShardHost {
   void Execute(const RefuseAction& refuse);
   void Execute(const WaitingAction& waiting);
   void Execute(const LostAction& lost);
+  // The weights that a push was computed from, if they are kept and not those of now.
+  SliceView Reference(const ApplyAction::Part& part);
   // What is answered before it is applied must not lie where its worker writes the next gradient.
   void Keep(const PushRef& push);
 
@@ -177,6 +186,7 @@ class ShardHost {
   ShardState state_;
   Version version_;                   // of state_; the engine's may be ahead while actions are carried out
   std::map<Sender, Member> members_;  // with an open stream
+  References references_;             // before held_, whose uses it counts
   std::map<const Peer*, Arriving> arriving_;
   std::map<PushRef, Held> held_;  // complete and checked
   std::vector<Blocked> blocked_;

@@ -226,11 +226,12 @@ void ShardTable::Refuse(Peer& peer, const wire::WorkerItem& item, const absl::St
 
 void ShardTable::Tick() {
   ForgetOldGrants();
-  size_t waiting = 0, held = 0, live = 0, pinned = 0;
+  size_t waiting = 0, held = 0, live = 0, pinned = 0, references = 0;
   for (const auto& [id, host] : hosts_) {
     host->Tick();
     waiting += host->waiting_pulls();
     pinned += host->pinned_versions();
+    references += host->reference_versions();
     held += host->engine().held_pushes();
     live = std::max(live, host->engine().live_workers());
   }
@@ -240,6 +241,7 @@ void ShardTable::Tick() {
   metrics_.staging_bytes.Set(static_cast<double>(now.staging_bytes));
   metrics_.waiting_pulls.Set(static_cast<double>(waiting));
   metrics_.pinned_versions.Set(static_cast<double>(pinned));
+  metrics_.reference_versions.Set(static_cast<double>(references));
   metrics_.held_pushes.Set(static_cast<double>(held));
   metrics_.live_workers.Set(static_cast<double>(live));
   metrics_.resident_bytes.Set(static_cast<double>(ResidentBytes()));

@@ -38,6 +38,11 @@ class Command(unittest.TestCase):
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 self.assertTrue(result.stdout.endswith(f"# OK: {example} is a valid job.\n"))
 
+    def test_check_prices_what_delay_compensation_keeps(self):
+        compensated = self.write("consistency: {delay_compensation: adaptive, dc_references_max: 10}\n")
+        self.assertIn("takes at most 44 bytes for each parameter", run("check", compensated).stdout)
+        self.assertNotIn("bytes for each parameter", run("check", self.write("{}\n")).stdout)
+
     def test_what_check_prints_is_a_valid_job_that_prints_the_same(self):
         first = run("check", self.write("model: {kind: cnn}\n"), "--set", "optimizer.lr=0.1")
         self.assertIn("  lr: 0.1\n", first.stdout)

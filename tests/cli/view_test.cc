@@ -220,6 +220,12 @@ TEST(Report, NextStepIsOneThatTheOtherSettingsAllow) {
   EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_max=5"));
   job.mutable_consistency()->set_staleness_lr(job::Consistency::INVERSE);
   EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=none"));
+  job = job::Job();
+  job.mutable_consistency()->set_delay_compensation(job::DelayCompensation::CONSTANT);
+  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=inverse"));
+  job = job::Job();
+  job.mutable_optimizer()->set_momentum_correction(job::MomentumCorrection::ASYNCHRONY);
+  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=inverse"));
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ const Refusal kRefusals[] = {
      "evaluation_batch_size, evaluate_every_epochs"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
-     "quorum_deadline_ms, weighting, staleness_lr"},
+     "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max"},
     {"RepeatedKey", "seed: 1\nname: x\nseed: 1\n", "j.yaml:3: seed: found a second time; the first is in line 1"},
     {"ListAsKey", "[a]: 1\n", "j.yaml:1: found a list as a key; allowed are names"},
     {"AllMistakesAtOnce", "seed: x\n\nname: a b\n",
@@ -164,6 +164,28 @@ const Refusal kRefusals[] = {
     {"StalenessLrWithQuorum", "consistency: {mode: quorum, staleness_lr: inverse}\n",
      "j.yaml:1: consistency.staleness_lr: found a value together with quorum; allowed is only with consistency.mode: "
      "async, ssp or softsync (add --set consistency.staleness_lr=none to take the default back)"},
+    {"DelayCompensationWithBsp", "consistency: {mode: bsp, delay_compensation: constant, dc_lambda: 1}\n",
+     "j.yaml:1: consistency.delay_compensation: found a value together with bsp; allowed is only with "
+     "consistency.mode: "
+     "async, ssp or softsync (add --set consistency.delay_compensation=none to take the default back)"},
+    {"LambdaWithoutDelayCompensation", "consistency:\n  dc_lambda: 1\n",
+     "j.yaml:2: consistency.dc_lambda: found a value together with delay_compensation: none; allowed is only with "
+     "consistency.delay_compensation: constant or adaptive (add --set consistency.dc_lambda=0 to take the default "
+     "back)"},
+    {"MeanSquareWithConstant", "consistency: {delay_compensation: constant, dc_mean_square: 0.5}\n",
+     "j.yaml:1: consistency.dc_mean_square: found a value together with delay_compensation: constant; allowed is only "
+     "with consistency.delay_compensation: adaptive (add --set consistency.dc_mean_square=0.95 to take the default "
+     "back)"},
+    {"MomentumCorrectionWithBsp",
+     "optimizer: {momentum: 0.9, momentum_correction: asynchrony}\nconsistency: {mode: bsp}\n",
+     "j.yaml:1: optimizer.momentum_correction: found a value together with bsp; allowed is only with consistency.mode: "
+     "async, ssp or softsync (add --set optimizer.momentum_correction=none to take the default back)"},
+    {"MomentumCorrectionWithoutMomentum", "optimizer:\n  momentum_correction: asynchrony\n",
+     "j.yaml:2: optimizer.momentum_correction: found asynchrony without momentum; allowed is asynchrony with "
+     "optimizer.momentum above 0"},
+    {"MomentumCorrectionWithAdam", "optimizer: {kind: adam, momentum_correction: asynchrony}\n",
+     "j.yaml:1: optimizer.momentum_correction: found a value together with adam; allowed is only with optimizer.kind: "
+     "sgd (add --set optimizer.momentum_correction=none to take the default back)"},
     {"OneFilter", "model:\n  kind: cnn\n  filters: [32]\n",
      "j.yaml:3: model.filters: found 1 item; allowed is exactly two, one for each convolution"},
     {"FiltersWithMlp", "model:\n  filters: [32, 64]\n",
@@ -353,6 +375,8 @@ TEST(JobFile, ResolvedYamlReadsBackEqual) {
         "wire: {encoding: topk:0.01, groups: [{match: \"*.bias\"}, {match: a, encoding: bf16}]}",
         "data: {path: \"a\\tb\\\\ \\\"c\\\"\"}", "consistency: {mode: bsp}", "worker: {slowdown: {10: 1.5, 2: 12}}",
         "consistency: {mode: softsync, softsync_n: 2, staleness_lr: inverse}",
+        "consistency: {delay_compensation: adaptive, dc_mean_square: 0, dc_references_max: 3}",
+        "optimizer: {momentum: 0.9, momentum_correction: asynchrony, scaling: linear}",
         "consistency: {mode: quorum, quorum: 0.9, quorum_deadline_ms: 100, weighting: uniform}"}) {
     const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
     ASSERT_TRUE(job.ok()) << job.status();

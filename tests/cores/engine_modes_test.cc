@@ -316,6 +316,25 @@ TEST_F(WeightingTest, UniformMeansCountEachPushAsOne) {
   }
 }
 
+// A batch has 4 samples.
+TEST_F(WeightingTest, AStepCountsTheBatchesOfItsPushesAndASinglePushCountsOne) {
+  const auto batches = [&](Mode mode, Weighting weighting) {
+    Start(mode, weighting);
+    Actions actions;
+    engine_->Push({A(), Sequence(1), {Lineage(1), 0}, 4, now_}, actions);
+    engine_->Push({B(), Sequence(1), {Lineage(1), 0}, 2, now_}, actions);
+    for (const Action& action : actions) {
+      if (const auto* apply = std::get_if<ApplyAction>(&action)) return apply->batches;
+    }
+    return 0.0;
+  };
+  for (const Mode mode : {Mode::kBsp, Mode::kSoftsync, Mode::kQuorum}) {
+    EXPECT_EQ(batches(mode, Weighting::kSamples), 1.5);
+    EXPECT_EQ(batches(mode, Weighting::kUniform), 2);
+  }
+  for (const Mode mode : {Mode::kAsync, Mode::kSsp}) EXPECT_EQ(batches(mode, Weighting::kSamples), 1);
+}
+
 TEST_F(WeightingTest, UniformPushesAreWholeSteps) {
   for (const Mode mode : {Mode::kAsync, Mode::kSsp}) {
     Start(mode, Weighting::kUniform);

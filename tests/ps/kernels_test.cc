@@ -94,6 +94,28 @@ TEST(Kernels, AdamIsTheOracles) {
       });
 }
 
+constexpr CompensationCoefficients kCompensation{
+    .lambda = 0.3f, .mean_square = 0.95f, .one_minus_mean_square = 0.05f, .epsilon = 1e-7f};
+
+// The weights of then are what the buffer of momentum is elsewhere; what comes out replaces the weights.
+StaleBlock Stale(Arrays& a, const float* gradient, std::vector<float>& now) {
+  now.assign(a.at(1), a.at(1) + a.elements);
+  return {.elements = a.elements,
+          .gradient = gradient,
+          .factor = 0.7f,
+          .weights = now.data(),
+          .weights_then = a.at(2),
+          .out = a.at(1)};
+}
+
+TEST(Kernels, CompensationIsTheOracles) {
+  std::vector<float> now;
+  ExpectEqual([&](Arrays& a) { Compensate(kCompensation, Stale(a, a.gradient(), now)); },
+              [&](Arrays& a) { scalar::Compensate(kCompensation, Stale(a, a.at(0), now)); });
+  ExpectEqual([&](Arrays& a) { CompensateAdaptive(kCompensation, Stale(a, a.gradient(), now), a.at(3)); },
+              [&](Arrays& a) { scalar::CompensateAdaptive(kCompensation, Stale(a, a.at(0), now), a.at(3)); });
+}
+
 TEST(Kernels, AverageIsTheOracles) {
   for (float rate : {0.3f, 1.0f}) {
     ExpectEqual([&](Arrays& a) { Average(a.block(), rate); }, [&](Arrays& a) { scalar::Average(a.block(), rate); });

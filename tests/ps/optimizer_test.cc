@@ -97,7 +97,7 @@ TEST(Optimizer, ContinuesToTheBitFromACopiedState) {
   OptimizerState original(config, kElements);
   std::vector<float> weights(kElements, 1);
   const auto take = [](OptimizerState& state, int step, std::vector<float>& to) {
-    state.BeginStep(0.01);
+    state.BeginStep({.lr = 0.01, .staleness = 3});
     state.StepBlock(0, Gradients(step), absl::MakeSpan(to));
   };
   take(original, 1, weights);
@@ -105,12 +105,55 @@ TEST(Optimizer, ContinuesToTheBitFromACopiedState) {
   OptimizerState copy(config, kElements);
   std::vector<float> copied_weights = weights;
   copy.set_steps(original.steps());
+  copy.set_staleness_mean(original.staleness_mean());
   for (size_t i = 0; i < copy.arrays(); ++i) {
     std::copy(original.array(i).begin(), original.array(i).end(), copy.mutable_array(i).begin());
   }
   take(original, 2, weights);
   take(copy, 2, copied_weights);
   EXPECT_EQ(copied_weights, weights);
+  EXPECT_EQ(copy.staleness_mean(), original.staleness_mean());
+}
+
+// Takes a step of gradient 4 with lr 1, and returns the weight after it.
+float StepOf4(OptimizerState& state, double staleness, std::vector<float>& weight) {
+  const std::vector<float> gradient = {4};
+  state.BeginStep({.lr = 1, .staleness = staleness});
+  state.StepBlock(0, gradient, absl::MakeSpan(weight));
+  return weight[0];
+}
+
+TEST(Optimizer, MomentumIsLoweredByWhatAsynchronyAdds) {
+  OptimizerConfig config = Config(OptimizerKind::kSgd, 0.75);
+  config.momentum_correction = MomentumCorrection::kAsynchrony;
+  OptimizerState state(config, 1);
+  std::vector<float> weight = {10};
+  // Mean staleness 0: momentum 0.75, buffer 4.
+  EXPECT_EQ(StepOf4(state, 0, weight), 6);
+  // Mean (0 + 2) / 2 = 1, which is momentum 1/2: 1/4 is left. Buffer 4/4 + 4 = 5.
+  EXPECT_EQ(StepOf4(state, 2, weight), 1);
+  EXPECT_EQ(state.momentum(), 0.25);
+  // Mean (0 + 2 + 7) / 3 = 3, which is momentum 3/4: nothing is left. Buffer 4.
+  EXPECT_EQ(StepOf4(state, 7, weight), -3);
+  EXPECT_EQ(state.momentum(), 0);
+  // Mean (9 + 11) / 4 = 5, which is more than that: 0 it stays.
+  EXPECT_EQ(StepOf4(state, 11, weight), -7);
+  // The same steps without the correction: buffers 4, 7, 9.25, 10.9375.
+  OptimizerState plain(Config(OptimizerKind::kSgd, 0.75), 1);
+  std::vector<float> other = {10};
+  for (const double staleness : {0, 2, 7, 11}) StepOf4(plain, staleness, other);
+  EXPECT_EQ(other[0], 10 - 4 - 7 - 9.25 - 10.9375);
+}
+
+TEST(Optimizer, TheMeanStalenessRunsOverTheLastSteps) {
+  OptimizerState state(Config(OptimizerKind::kSgd, 0), 1);
+  std::vector<float> weight = {0};
+  for (uint64_t i = 0; i < OptimizerState::kStalenessSteps; ++i) StepOf4(state, i % 2 == 0 ? 1 : 3, weight);
+  EXPECT_DOUBLE_EQ(state.staleness_mean(), 2);
+  StepOf4(state, 102, weight);
+  EXPECT_DOUBLE_EQ(state.staleness_mean(), 3);
+  for (int i = 0; i < 2000; ++i) StepOf4(state, 7, weight);
+  EXPECT_NEAR(state.staleness_mean(), 7, 1e-6);
 }
 
 }  // namespace

@@ -29,6 +29,26 @@ TEST(Schedule, WarmupStartsAtZeroAndMultipliesTheRest) {
   EXPECT_EQ(ScheduleFactor(warm, 700), ScheduleFactor(plain, 700));
 }
 
+TEST(Schedule, LinearScalingRisesFromOneBatchsRateToThatOfAll) {
+  const ScheduleConfig warm{.kind = ScheduleKind::kStep, .warmup_samples = 100, .every_samples = 200, .gamma = 0.5};
+  // Four batches: from 1 to 4 over 100 samples, then halves of 4.
+  EXPECT_EQ(ScaledScheduleFactor(warm, 0, 4), 1);
+  EXPECT_EQ(ScaledScheduleFactor(warm, 50, 4), 2.5);
+  EXPECT_EQ(ScaledScheduleFactor(warm, 100, 4), 4);
+  EXPECT_EQ(ScaledScheduleFactor(warm, 200, 4), 2);
+  // One batch is what the rate is meant for, half a one counts half.
+  for (const uint64_t samples : {0, 50, 100}) EXPECT_EQ(ScaledScheduleFactor(warm, samples, 1), 1);
+  EXPECT_EQ(ScaledScheduleFactor(warm, 50, 0.5), 0.75);
+  EXPECT_EQ(ScaledScheduleFactor({}, 0, 4), 4);
+}
+
+TEST(Schedule, TheLearningRateIsScaledWhereThatIsAskedFor) {
+  OptimizerConfig config{.lr = 0.5, .schedule = {.warmup_samples = 100}};
+  EXPECT_EQ(LearningRate(config, 50, 4), 0.25);
+  config.scaling = LrScaling::kLinear;
+  EXPECT_EQ(LearningRate(config, 50, 4), 0.5 * 2.5);
+}
+
 TEST(Schedule, CosineStaysAtItsEnd) {
   const ScheduleConfig config{.kind = ScheduleKind::kCosine, .final_fraction = 0.1, .total_samples = 1000};
   EXPECT_DOUBLE_EQ(ScheduleFactor(config, 1000), 0.1);
@@ -58,6 +78,31 @@ TEST(OptimizerConfig, TurnsEpochsOfTheJobIntoSamples) {
   EXPECT_EQ(config.schedule.warmup_samples, 42000u);
   EXPECT_EQ(config.schedule.every_samples, 6000u);
   EXPECT_EQ(config.schedule.total_samples, 300000u);
+}
+
+TEST(OptimizerConfig, CorrectionsAreTheJobs) {
+  using Kind = DelayCompensationConfig::Kind;
+  job::Job job;
+  EXPECT_EQ(MakeOptimizerConfig(job, 10).delay_compensation.kind, Kind::kNone);
+  EXPECT_EQ(MakeOptimizerConfig(job, 10).scaling, LrScaling::kNone);
+  EXPECT_EQ(MakeOptimizerConfig(job, 10).momentum_correction, MomentumCorrection::kNone);
+  job.mutable_optimizer()->set_scaling(job::LrScaling::LINEAR);
+  job.mutable_optimizer()->set_momentum_correction(job::MomentumCorrection::ASYNCHRONY);
+  job.mutable_consistency()->set_delay_compensation(job::DelayCompensation::CONSTANT);
+  OptimizerConfig config = MakeOptimizerConfig(job, 10);
+  EXPECT_EQ(config.scaling, LrScaling::kLinear);
+  EXPECT_EQ(config.momentum_correction, MomentumCorrection::kAsynchrony);
+  EXPECT_EQ(config.delay_compensation.kind, Kind::kConstant);
+  EXPECT_EQ(config.delay_compensation.lambda, 0.04);
+  job.mutable_consistency()->set_delay_compensation(job::DelayCompensation::ADAPTIVE);
+  config = MakeOptimizerConfig(job, 10);
+  EXPECT_EQ(config.delay_compensation.lambda, 2);
+  EXPECT_EQ(config.delay_compensation.mean_square, 0.95);
+  job.mutable_consistency()->set_dc_lambda(0.5);
+  job.mutable_consistency()->set_dc_mean_square(0);
+  config = MakeOptimizerConfig(job, 10);
+  EXPECT_EQ(config.delay_compensation.lambda, 0.5);
+  EXPECT_EQ(config.delay_compensation.mean_square, 0);
 }
 
 TEST(OptimizerConfig, TinyIntervalsAreAtLeastOneSample) {

@@ -179,13 +179,17 @@ TEST_F(ShardModesTest, QuorumTakesItsStepAtTheDeadline) {
 TEST_F(ShardModesTest, WhoIsMissingForAQuorumIsNamed) {
   Start(Quorum(1, absl::Minutes(1)));
   host_->Pull(alice_.caller, {alice_.caller.sender, PullId(1), Clock64(1)}, std::nullopt);
+  time_.Advance(absl::Seconds(2));
+  host_->Tick();
+  EXPECT_EQ(alice_.peer.Take().waiting().message(),
+            "shard 3 waits for push 1 of this worker itself, which has not come, since 2.0 s");
   Push(alice_, 1);
   time_.Advance(absl::Seconds(2));
   host_->Tick();
   EXPECT_EQ(
       alice_.peer.Take().waiting().message(),
       "shard 3 has 1 of the 3 pushes of its next step and waits for one of 2 workers, such as worker 2 (bob), which "
-      "is at clock 0, since 2.0 s; it goes on when enough of them push or are declared dead, or 60.0 s after the "
+      "is at clock 0, since 4.0 s; it goes on when enough of them push or are declared dead, or 60.0 s after the "
       "first push of the step");
   Push(bob_, 1);
   time_.Advance(absl::Seconds(2));

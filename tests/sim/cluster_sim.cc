@@ -63,15 +63,17 @@ class Cluster {
     const Ticks end = absl::ToInt64Microseconds(options_.faults_until) + 120'000 * kMs;
     while (!queue_.empty() && outcome_.violation.empty() && !(AllDone() && AllApplied())) {
       std::pop_heap(queue_.begin(), queue_.end());
-      const Event event = std::move(queue_.back());
+      const Event event = queue_.back();
       queue_.pop_back();
+      const std::function<void()> run = std::move(events_[event.place]);
+      free_.push_back(event.place);
       now_ = event.at;
       if (now_ > end) {
         Violation(absl::StrCat("hang: ", Diagnosis()));
         break;
       }
       ++outcome_.events;
-      event.run();
+      run();
     }
     if (outcome_.violation.empty()) CheckAcknowledged();
     return outcome_;
@@ -81,7 +83,7 @@ class Cluster {
   struct Event {
     Ticks at;
     uint64_t order;
-    std::function<void()> run;
+    uint32_t place;  // in events_
     bool operator<(const Event& other) const { return std::tie(at, order) > std::tie(other.at, other.order); }
   };
 
@@ -106,13 +108,21 @@ class Cluster {
   // --- Time and chance -------------------------------------------------------------------------------------------
 
   void At(Ticks delay, std::function<void()> run) {
-    queue_.push_back({now_ + delay, order_++, std::move(run)});
+    // The heap moves places, not events.
+    const uint32_t place = free_.empty() ? static_cast<uint32_t>(events_.size()) : free_.back();
+    if (free_.empty()) {
+      events_.push_back(std::move(run));
+    } else {
+      free_.pop_back();
+      events_[place] = std::move(run);
+    }
+    queue_.push_back({now_ + delay, order_++, place});
     std::push_heap(queue_.begin(), queue_.end());
   }
   void Every(Ticks period, std::function<void()> run) {
-    At(period, [this, period, run] {
+    At(period, [this, period, run = std::move(run)]() mutable {
       run();
-      Every(period, run);
+      Every(period, std::move(run));
     });
   }
   Ticks Random(Ticks low, Ticks high) {
@@ -294,7 +304,8 @@ class Cluster {
     if (options_.mode == ps::Mode::kSsp || options_.mode == ps::Mode::kBsp) {
       const uint64_t bound = options_.mode == ps::Mode::kBsp ? 0 : options_.staleness_max;
       const Clock64 needed(clock.value() > bound ? clock.value() - bound : 0);
-      for (const auto& [sender, state] : SenderStates()) {
+      for (const auto& member : membership_.Members()) {
+        const Sender sender{member.worker, member.incarnation};
         if (!shard.engine->clock(sender.worker)) continue;
         if (first_clocks_.contains(sender)) CheckContains(shard, index, sender, needed);
         if (*shard.engine->clock(sender.worker) < needed) {
@@ -303,8 +314,10 @@ class Cluster {
         }
       }
     }
-    Weights weights{shard.engine->version(), shard.model.content()};
-    ToWorker(index, serve.sender, [this, index, id = serve.id, weights](uint32_t w) { Pulled(w, index, id, weights); });
+    ToWorker(index, serve.sender,
+             [this, index, id = serve.id, weights = shard.model.Now(shard.engine->version())](uint32_t w) {
+               Pulled(w, index, id, weights);
+             });
   }
 
   void CheckContains(const Shard& shard, uint32_t index, const Sender& sender, Clock64 upto) {
@@ -315,12 +328,6 @@ class Cluster {
         Violation(absl::StrCat("shard ", index, " serves weights without ", Show({sender, s})));
       }
     }
-  }
-
-  std::map<Sender, bool> SenderStates() const {
-    std::map<Sender, bool> senders;
-    for (const auto& member : membership_.Members()) senders[{member.worker, member.incarnation}] = true;
-    return senders;
   }
 
   void Refused(uint32_t index, const ps::RefuseAction& refuse) {
@@ -338,7 +345,7 @@ class Cluster {
       if (!worker.up || worker.id != sender.worker || worker.incarnation != sender.incarnation) continue;
       const uint64_t stream = worker.stream[shard];
       if (stream == 0) return;
-      Ordered(stream, /*to_worker=*/true, [this, w, shard, stream, deliver] {
+      return Ordered(stream, /*to_worker=*/true, [this, w, shard, stream, deliver = std::move(deliver)] {
         if (workers_[w].up && workers_[w].stream[shard] == stream) deliver(w);
       });
     }
@@ -347,10 +354,9 @@ class Cluster {
   void ToShard(uint32_t w, uint32_t shard, std::function<void()> deliver) {
     const uint64_t stream = workers_[w].stream[shard];
     const uint64_t life = shards_[shard].life;
-    Ordered(stream, /*to_worker=*/false, [this, w, shard, stream, life, deliver] {
+    Ordered(stream, /*to_worker=*/false, [this, shard, stream, life, deliver = std::move(deliver)] {
       // The server reads what was sent before the worker died, but not after the stream broke under it.
       if (broken_.contains(stream) || !shards_[shard].up || shards_[shard].life != life) return;
-      (void)w;
       deliver();
     });
   }
@@ -405,7 +411,7 @@ class Cluster {
   void SayPush(uint32_t w, const worker::Session::Send& send) {
     const uint32_t shard = send.shard.value();
     const Sender sender{*workers_[w].id, workers_[w].incarnation};
-    const Weights base = *workers_[w].base[shard];
+    const Weights& base = *workers_[w].base[shard];
     if (base.version != send.base) Violation("the session names another base than the gradient has");
     ToShard(w, shard, [this, shard, sender, base, sequence = *send.push] {
       Shard& s = shards_[shard];
@@ -634,6 +640,8 @@ class Cluster {
   Ticks now_ = 0;
   uint64_t order_ = 0;
   std::vector<Event> queue_;  // a heap, the next one first
+  std::vector<std::function<void()>> events_;
+  std::vector<uint32_t> free_;  // places in events_
   scheduler::Membership membership_;
   std::vector<Shard> shards_;
   std::vector<Worker> workers_;

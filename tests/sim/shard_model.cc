@@ -24,12 +24,13 @@ std::string ShardModel::Apply(const ps::ApplyAction& apply, const std::set<ps::S
     if (!IsMember(key.sender)) ++outcome_->of_the_gone;
     // The gradient must come from weights in this shard's own past.
     const Weights& base = staged->second.base;
-    if (base.content.size() > before || !std::equal(base.content.begin(), base.content.end(), content_.begin())) {
+    if (base.pushes > before || states_[base.pushes] != base.state) {
       return absl::StrCat("applies ", Show(key), " computed from weights ", ToString(base.version),
                           " that are not in its history at ", ToString(apply.version));
     }
     step.parts.push_back({key, base.version, staged->second.at});
     content_.push_back(key);
+    states_.push_back(++last_state_);
     staged_.erase(staged);
     ++outcome_->applied;
   }
@@ -117,6 +118,7 @@ uint64_t ShardModel::TimesApplied(const PushKey& key) const {
 
 void ShardModel::Snapshot() {
   manifest_content_ = content_;
+  manifest_states_ = states_;
   manifest_fates_ = fates_;
   // Not in the weights, not in the manifest.
   for (const PushKey& key : accepted_) manifest_fates_.erase(key);
@@ -127,6 +129,7 @@ void ShardModel::Restore() {
   accepted_.clear();
   members_.clear();
   content_ = manifest_content_;
+  states_ = manifest_states_;
   fates_ = manifest_fates_;
 }
 

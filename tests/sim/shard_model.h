@@ -17,13 +17,15 @@ namespace slackline::sim {
 
 using PushKey = ps::PushRef;
 
-// What a shard's weights are made of: the pushes applied, in order. Two weights are equal when these are.
+// What a shard's weights are made of: the pushes applied, in order.
 using Content = std::vector<PushKey>;
 
-// Names the version that a content is, beside the content itself.
+// Names the weights of a shard at one time. A state is never used again, so that those after a restore differ from
+// those that it lost, whatever their versions say.
 struct Weights {
   Version version;
-  Content content;
+  size_t pushes = 0;  // that are in them
+  uint64_t state = 0;
 };
 
 enum class Fate { kApplied, kDiscarded, kLost };
@@ -53,7 +55,8 @@ class ShardModel {
   // The final answer to a push, or that a restore has lost it.
   std::optional<Fate> FateOf(const PushKey& key) const;
   uint64_t TimesApplied(const PushKey& key) const;
-  const Content& content() const { return content_; }
+  // As the weights are now, which the engine calls `version`.
+  Weights Now(const Version& version) const { return {version, content_.size(), states_.back()}; }
   // Nothing waits for a step after its answer.
   bool all_applied() const { return accepted_.empty(); }
 
@@ -80,8 +83,11 @@ class ShardModel {
   std::optional<PushKey> arriving_;
   std::deque<PushKey> accepted_;  // softsync: answered as applied, not in the content yet; oldest first
   Content content_;
-  std::map<PushKey, Fate> fates_;  // every final answer in this line of history
+  uint64_t last_state_ = 0;
+  std::vector<uint64_t> states_ = {0};  // after each push of the content, that before the first one in front
+  std::map<PushKey, Fate> fates_;       // every final answer in this line of history
   Content manifest_content_;
+  std::vector<uint64_t> manifest_states_ = {0};
   std::map<PushKey, Fate> manifest_fates_;
 };
 

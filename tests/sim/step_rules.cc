@@ -13,10 +13,18 @@ std::string BrokenOfAll(const Step& step) {
   for (size_t i = 0; i < step.parts.size(); ++i) {
     const ps::ApplyAction::Part& part = step.apply.parts[i];
     weights += part.weight;
+    if (part.base != step.parts[i].base) {
+      return absl::StrCat("says base ", ToString(part.base), " of ", Show(part.push), ", which is from ",
+                          ToString(step.parts[i].base));
+    }
     const uint64_t staleness = step.apply.version.number - 1 - step.parts[i].base.number;
     if (step.parts[i].base.lineage == step.apply.version.lineage && part.staleness != staleness) {
       return absl::StrCat("says staleness ", part.staleness, " of ", Show(part.push), ", which has ", staleness);
     }
+  }
+  // Each push is one batch.
+  if (step.apply.batches != static_cast<double>(step.parts.size())) {
+    return absl::StrCat("counts ", step.apply.batches, " batches in ", step.parts.size(), " pushes");
   }
   if (weights < 0.999999 || weights > 1.000001) return absl::StrCat("has weights that sum to ", weights);
   return "";
