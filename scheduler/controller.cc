@@ -25,7 +25,8 @@ Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
   Tasks::Config tasks;
   tasks.ranges.samples_per_epoch = layout.train_samples;
   tasks.ranges.epochs = job.training().epochs();
-  tasks.ranges.batch_size = job.training().batch_size();
+  // Whole pushes.
+  tasks.ranges.batch_size = job.training().batch_size() * job.training().accumulate();
   tasks.evaluate_every_epochs = job.training().evaluate_every_epochs();
   return tasks;
 }

@@ -88,6 +88,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.evaluation_batch_size = job.training().evaluation_batch_size();
   config.trainer.seed = job.seed();
   config.trainer.batch_size = job.training().batch_size();
+  config.trainer.accumulate = job.training().accumulate();
   config.trainer.chunk_bytes = job.wire().chunk_bytes();
   config.trainer.window = job.wire().window();
   config.trainer.slowdown = SlowdownOf(name, job.worker());

@@ -145,7 +145,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t sam
   const absl::Time begin = parts_.time.Now();
   const absl::Status opened = client_->OpenStep(model.push());
   if (!opened.ok()) return opened;
-  const absl::StatusOr<StepResult> result = Compute();
+  const absl::StatusOr<StepResult> result = Compute(range.end - range.begin - samples_before);
   if (!result.ok()) return result.status();
   const double norm = L2Norm(model.push().first(model.trained_elements()));
   const absl::Status finite = CheckFinite(*result, norm, range);
@@ -170,12 +170,32 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t sam
   return result->samples;
 }
 
-absl::StatusOr<StepResult> Trainer::Compute() {
+absl::StatusOr<StepResult> Trainer::Compute(uint64_t samples_left) {
+  // A slow worker has nothing to send before it is through.
+  if (options_.accumulate == 1) return ComputeBatch(/*early=*/options_.slowdown <= 1);
+  Model& model = parts_.group.model();
+  push_mean_.Reset();
+  StepResult sum;
+  double loss_sum = 0;
+  for (uint32_t i = 0; i < options_.accumulate && sum.samples < samples_left; ++i) {
+    if (const absl::Status status = CheckInterrupted(); !status.ok()) return status;
+    const absl::StatusOr<StepResult> result = ComputeBatch(/*early=*/false);
+    if (!result.ok()) return result;
+    push_mean_.Add(model.push(), result->samples);
+    sum.samples += result->samples;
+    sum.correct += result->correct;
+    loss_sum += result->loss * static_cast<double>(result->samples);
+    parts_.link.progress().Alive(parts_.time.Now());
+  }
+  push_mean_.Write(model.push());
+  sum.loss = loss_sum / static_cast<double>(sum.samples);
+  return sum;
+}
+
+absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
   absl::StatusOr<std::unique_ptr<Batch>> batch = parts_.prefetcher.Next(options_.timeouts.stall);
   if (!batch.ok()) return batch.status();
   SLACKLINE_CHECK(*batch != nullptr);  // the range has more samples
-  // A slow worker has nothing to send before it is through.
-  const bool early = options_.slowdown <= 1;
   absl::StatusOr<StepResult> result =
       parts_.group.Step({.images = (*batch)->images, .labels = (*batch)->labels}, [this, early](uint64_t from) {
         if (early) client_->Ready(from);
@@ -194,7 +214,7 @@ absl::Status Trainer::Dawdle(absl::Duration computed) {
   if (!parts_.wait(mutex_, absl::Condition(this, &Trainer::Interrupted), (options_.slowdown - 1) * computed)) {
     return absl::OkStatus();
   }
-  return stopped_ ? absl::CancelledError(stopped_->reason) : absl::FailedPreconditionError(*expelled_);
+  return InterruptStatus();
 }
 
 absl::Span<float> Trainer::NextParameters() {
@@ -337,6 +357,16 @@ void Trainer::EndWait() {
 absl::Status Trainer::CheckStopped() {
   absl::MutexLock lock(&mutex_);
   return stopped_ ? absl::CancelledError(stopped_->reason) : absl::OkStatus();
+}
+
+absl::Status Trainer::CheckInterrupted() {
+  absl::MutexLock lock(&mutex_);
+  return InterruptStatus();
+}
+
+absl::Status Trainer::InterruptStatus() const {
+  if (stopped_) return absl::CancelledError(stopped_->reason);
+  return expelled_ ? absl::FailedPreconditionError(*expelled_) : absl::OkStatus();
 }
 
 absl::Status Trainer::TakeExpulsion() {

@@ -23,6 +23,7 @@
 #include "worker/data/prefetcher.h"
 #include "worker/evaluator.h"
 #include "worker/group/local_group.h"
+#include "worker/push_mean.h"
 #include "worker/scheduler_link.h"
 #include "worker/trainer_metrics.h"
 
@@ -36,6 +37,8 @@ class Trainer {
     // Of the order of the data.
     uint64_t seed = 1;
     uint32_t batch_size = 64;
+    // Batches of a push.
+    uint32_t accumulate = 1;
     uint32_t chunk_bytes = 1 << 20;
     // Steps in flight: with 2, a batch is computed while the push and pull of the one before are on their way.
     uint32_t window = 1;
@@ -98,8 +101,10 @@ class Trainer {
   absl::Status TrainRange(const RangeWork& range);
   // Returns its samples.
   absl::StatusOr<uint64_t> TrainStep(const RangeWork& range, uint64_t samples_before);
-  // Loads the next batch and fills model().push() from it.
-  absl::StatusOr<StepResult> Compute();
+  // Fills model().push() from the next batches, of which the range has `samples_left`.
+  absl::StatusOr<StepResult> Compute(uint64_t samples_left);
+  // The same from one batch. `early`: what is complete may leave while backward goes on.
+  absl::StatusOr<StepResult> ComputeBatch(bool early);
   // Waits as long as a computation that took `computed` is to take longer.
   absl::Status Dawdle(absl::Duration computed) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until at most so many steps are in flight, and lets the model compute on the weights after the last of them.
@@ -119,6 +124,9 @@ class Trainer {
   absl::Status BeginWait() ABSL_LOCKS_EXCLUDED(mutex_);
   void EndWait() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckStopped() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Not OK once this life or the job is over.
+  absl::Status CheckInterrupted() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   bool Interrupted() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || expelled_; }
   // Why the scheduler has ended this life, if it has.
   absl::Status TakeExpulsion() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -133,6 +141,7 @@ class Trainer {
   uint64_t steps_ = 0;           // over all lives
   std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
   size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
+  PushMean push_mean_;
   std::vector<uint32_t> order_;
   std::optional<uint32_t> order_epoch_;
   double samples_per_second_ = 0;

@@ -151,7 +151,7 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   config.extent.trained = std::clamp(request.trained_elements(), spec.begin(), spec.end()) - spec.begin();
   config.optimizer = MakeOptimizerConfig(job_, request.samples_per_epoch());
   SetConsistency(job_.consistency(), config.engine);
-  config.engine.samples_nominal = job_.training().batch_size();
+  config.engine.samples_nominal = uint64_t{job_.training().batch_size()} * job_.training().accumulate();
   config.engine.notice_every = timeouts_.notice();
   config.engine.standstill_after = timeouts_.worker_dead();
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);

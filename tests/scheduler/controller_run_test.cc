@@ -42,6 +42,18 @@ TEST(ControllerRun, TrainsEvaluatesAndEnds) {
   EXPECT_DOUBLE_EQ(status.test_accuracy(), 0.9);
 }
 
+TEST(ControllerRun, RangesAreWholePushes) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_batch_size(10);
+  job.mutable_training()->set_accumulate(3);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const auto task = cluster.Next("w-1");
+  ASSERT_TRUE(task.ok() && task->has_range());
+  EXPECT_EQ((task->range().end() - task->range().begin()) % 30, 0u) << task->DebugString();
+  EXPECT_LT(task->range().end(), 100u);
+}
+
 TEST(ControllerRun, LastReportHasWhatWasTrainedSinceTheLastHeartbeats) {
   FakeCluster cluster;
   cluster.Start();

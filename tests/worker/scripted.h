@@ -29,7 +29,7 @@ class ScriptedLink : public SchedulerLink {
   }
   absl::StatusOr<ShardMap> GetShardMap() override {
     ShardMap map;
-    map.elements = map.trained_elements = 2;
+    map.elements = map.trained_elements = elements;
     return map;
   }
   absl::StatusOr<Work> NextWork(RangeId range_done, double) override {
@@ -48,6 +48,7 @@ class ScriptedLink : public SchedulerLink {
   void Interrupt(const std::string& reason) override { interrupted = reason; }
   ProgressBoard& progress() override { return progress_; }
 
+  uint64_t elements = 2;
   int joins = 0;
   std::deque<absl::StatusOr<Work>> work;
   std::vector<uint64_t> done;
@@ -63,6 +64,7 @@ class ScriptedLink : public SchedulerLink {
 struct Wire {
   std::vector<std::string> calls;
   std::vector<PushInfo> pushes;
+  std::vector<std::vector<float>> pushed;
   std::vector<uint64_t> ready;
   std::vector<const float*> written;     // where the weights after each step were wanted
   std::deque<absl::Status> step_errors;  // one a step; empty means OK
@@ -78,10 +80,14 @@ class ScriptedClient : public Client {
 
   absl::Status Seed(absl::Span<const float>, absl::Duration) override { return Note("seed"); }
   absl::Status Pull(absl::Span<float>, absl::Duration) override { return Note("pull"); }
-  absl::Status OpenStep(absl::Span<const float>) override { return absl::OkStatus(); }
+  absl::Status OpenStep(absl::Span<const float> push) override {
+    push_ = push;
+    return absl::OkStatus();
+  }
   void Ready(uint64_t from) override { wire_.ready.push_back(from); }
   absl::Status CommitStep(const PushInfo& info, absl::Span<float> parameters) override {
     wire_.pushes.push_back(info);
+    wire_.pushed.emplace_back(push_.begin(), push_.end());
     wire_.written.push_back(parameters.data());
     ++in_flight_;
     wire_.in_flight_max = std::max(wire_.in_flight_max, in_flight_);
@@ -124,6 +130,7 @@ class ScriptedClient : public Client {
 
   Wire& wire_;
   Clock64 clock_;
+  absl::Span<const float> push_;
   size_t in_flight_ = 0;
   absl::Notification cancelled_;
 };

@@ -1,6 +1,7 @@
 // The worker's loop with a scheduler, a client and a model that the test plays.
 #include "worker/trainer.h"
 
+#include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -114,6 +115,36 @@ TEST_F(TrainerTest, GradientsLeaveWhileTheyAreMade) {
   link_.work = {Range(7, 0, 8)};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());
   EXPECT_THAT(wire_.ready, ElementsAre(1, 0, 1, 0));
+}
+
+TEST_F(TrainerTest, PushIsTheMeanOfItsBatchesBySamples) {
+  options_.accumulate = 2;
+  MakeTrainer();
+  link_.work = {Range(7, 0, 6), Range(8, 6, 9)};
+  group_.during_step = [this, batch = 0]() mutable {
+    group_.gradient[0] = batch == 0 ? 3 : 6;  // in its place
+    group_.gradient[1] = batch == 0 ? 4 : -2;
+    group_.loss = batch++ == 0 ? 1 : 2.5;
+  };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  ASSERT_EQ(wire_.pushes.size(), 2);  // 4 + 2, 3
+  EXPECT_EQ(wire_.pushes[0].samples, 6);
+  EXPECT_EQ(wire_.pushes[0].loss, 1.5);
+  EXPECT_THAT(wire_.pushed[0], ElementsAre(testing::FloatEq(4), testing::FloatEq(2)));
+  EXPECT_NEAR(wire_.pushes[0].gradient_norm, std::sqrt(20), 1e-6);
+  EXPECT_EQ(wire_.pushes[1].samples, 3);
+  EXPECT_THAT(wire_.pushed[1], ElementsAre(6, -2));
+  EXPECT_THAT(wire_.ready, ElementsAre());
+}
+
+TEST_F(TrainerTest, StopBetweenTheBatchesOfAPushPushesNothing) {
+  options_.accumulate = 2;
+  MakeTrainer();
+  link_.work = {Range(7, 0, 8)};
+  group_.during_step = [this] { trainer_->Stop(absl::OkStatus(), "told to stop"); };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(group_.used.size(), 1);
+  EXPECT_THAT(wire_.pushes, ElementsAre());
 }
 
 TEST_F(TrainerTest, SlowWorkerTakesSoManyTimesAsLongAndPushesNothingBefore) {
