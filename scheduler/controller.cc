@@ -31,6 +31,15 @@ Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
   return tasks;
 }
 
+std::optional<StalenessBound> BoundOf(const job::Consistency& consistency) {
+  if (consistency.mode() != job::Consistency::SSP) return std::nullopt;
+  StalenessBound::Config bound;
+  bound.most = consistency.staleness_max();
+  bound.least = std::min<uint64_t>(consistency.staleness_min(), bound.most);
+  bound.automatic = consistency.staleness_auto();
+  return StalenessBound(bound);
+}
+
 wire::WorkerState ToWire(WorkerState state) {
   switch (state) {
     case WorkerState::kLive:
@@ -50,6 +59,7 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
       servers_(servers),
       created_(time.Now()),
       membership_(MembershipConfig(config)),
+      bound_(BoundOf(config.job.consistency())),
       last_report_(created_) {}
 
 // --- Joining ----------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@
 #include "scheduler/report.h"
 #include "scheduler/run_summary.h"
 #include "scheduler/server_calls.h"
+#include "scheduler/staleness_bound.h"
 #include "scheduler/tasks.h"
 
 namespace slackline::scheduler {
@@ -147,6 +148,11 @@ class Controller : public ServerObserver {
   void FillProgress(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillMembers(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // --- controller_watch.cc: what the scheduler makes of how training goes ---
+  void WatchBound(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells people and servers, if there is a change.
+  void ChangeBound(const std::optional<StalenessBound::Change>& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // --- controller_summary.cc ---
   // In the order in which their names were first heard of.
   std::vector<WorkerSummary> SummariseWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -188,6 +194,16 @@ class Controller : public ServerObserver {
   // The work; absent until the first worker has said how much data there is.
   std::optional<Tasks> tasks_ ABSL_GUARDED_BY(mutex_);
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
+
+  // The bound of ssp, absent in other modes, and what was known when it was last decided.
+  struct Watched {
+    absl::Time at = absl::InfiniteFuture();
+    ProgressTotals totals;
+    uint64_t slack_max = 0;  // since then
+  };
+  std::optional<StalenessBound> bound_ ABSL_GUARDED_BY(mutex_);
+  Watched bound_watched_ ABSL_GUARDED_BY(mutex_);
+  uint64_t bound_changes_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // What people see.
   Progress progress_ ABSL_GUARDED_BY(mutex_);

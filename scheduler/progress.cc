@@ -100,6 +100,7 @@ void Progress::ObserveSlack(const wire::WorkerProgress& progress) {
 void Progress::RaiseSlack(uint64_t slack) {
   slack_ = std::max(slack_, slack);
   slack_max_ = std::max(slack_max_, slack);
+  slack_peak_ = std::max(slack_peak_, slack);
 }
 
 void Progress::Left(const Holder& holder) {

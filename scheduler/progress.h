@@ -69,6 +69,8 @@ class Progress {
   const StalenessCounts& staleness() const { return staleness_; }
   uint64_t staleness_max() const { return staleness_max_; }
   uint64_t slack_max() const { return slack_max_; }
+  // Since the call before.
+  uint64_t TakeSlackPeak() { return std::exchange(slack_peak_, 0); }
   double SamplesPerSecond(absl::Time now) const;
   // Of one worker, over its latest heartbeats; 0 when unknown.
   double SamplesPerSecond(const Holder& holder, absl::Time now) const;
@@ -99,6 +101,7 @@ class Progress {
   uint64_t staleness_max_ = 0;
   uint64_t slack_ = 0;
   uint64_t slack_max_ = 0;
+  uint64_t slack_peak_ = 0;
   Series samples_;
   ProgressReport latest_;
 };

@@ -25,6 +25,9 @@ struct Report {
   uint64_t staleness_max = 0;
   uint64_t slack = 0;
   uint64_t live_workers = 0;
+  // ssp: the bound, and how often the scheduler has changed it.
+  std::optional<uint64_t> staleness_bound;
+  uint64_t staleness_bound_changes = 0;
   // Since the beginning.
   uint64_t worker_deaths = 0;
   uint64_t samples_given_twice = 0;

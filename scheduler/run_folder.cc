@@ -35,6 +35,9 @@ Scalars Points(const Report& report) {
       {"asynchrony/slack", static_cast<double>(report.slack)},
       {"members/live_workers", static_cast<double>(report.live_workers)},
   };
+  if (report.staleness_bound) {
+    points.emplace_back("asynchrony/staleness_bound", static_cast<double>(*report.staleness_bound));
+  }
   const auto add = [&](const char* tag, const std::optional<double>& value) {
     if (value) points.emplace_back(tag, *value);
   };

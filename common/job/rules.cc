@@ -85,7 +85,14 @@ class Rules {
     const auto mode = consistency.mode();
     const std::string name = EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode));
     if (mode != job::Consistency::SSP) {
-      NeedsOther(consistency, "consistency.staleness_max", "consistency.mode: ssp", name);
+      for (const char* key : {"staleness_max", "staleness_auto", "staleness_min"}) {
+        NeedsOther(consistency, absl::StrCat("consistency.", key), "consistency.mode: ssp", name);
+      }
+    } else if (!consistency.staleness_auto()) {
+      NeedsOther(consistency, "consistency.staleness_min", "consistency.staleness_auto: true", "a fixed bound");
+    } else if (consistency.staleness_min() > consistency.staleness_max()) {
+      Refuse("consistency.staleness_min", absl::StrCat(consistency.staleness_min()),
+             absl::StrCat("at most consistency.staleness_max (", consistency.staleness_max(), ")"));
     }
     if (mode != job::Consistency::SOFTSYNC) {
       NeedsOther(consistency, "consistency.softsync_n", "consistency.mode: softsync", name);

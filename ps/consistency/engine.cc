@@ -10,7 +10,8 @@
 #include "common/check.h"
 
 namespace slackline::ps {
-Engine::Engine(const EngineConfig& config) : config_(config), version_{Lineage(1), 0} {
+Engine::Engine(const EngineConfig& config)
+    : config_(config), staleness_bound_(config.staleness_max), version_{Lineage(1), 0} {
   SLACKLINE_CHECK(config_.samples_nominal > 0);
   SLACKLINE_CHECK(config_.window_max > 0);
   SLACKLINE_CHECK(config_.softsync_n > 0);
@@ -62,6 +63,12 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   clock_floor_ = std::max(clock_floor_, workers_.empty() ? first : clock_min());
   Settle(actions);
   return absl::OkStatus();
+}
+
+void Engine::SetStalenessBound(uint64_t bound, Actions& actions) {
+  if (bound == staleness_bound_) return;
+  staleness_bound_ = bound;
+  Settle(actions);
 }
 
 void Engine::DropHeld(const Sender& sender, Worker& worker, Actions& actions) {
@@ -233,7 +240,7 @@ bool Engine::MayGo(const Worker& worker, const WaitingPull& pull) const {
 
 bool Engine::WithinBound(Clock64 min, Clock64 pull_clock) const {
   if (config_.mode != Mode::kBsp && config_.mode != Mode::kSsp) return true;
-  const uint64_t bound = config_.mode == Mode::kBsp ? 0 : config_.staleness_max;
+  const uint64_t bound = config_.mode == Mode::kBsp ? 0 : staleness_bound_;
   return min.value() + bound >= pull_clock.value();
 }
 

@@ -74,6 +74,15 @@ const Refusal kRefusals[] = {
     {"Negative", "seed: -1\n", "j.yaml:1: seed: found '-1'; allowed is a whole number, at least 0"},
     {"Fraction", "training: {epochs: 2.5}\n",
      "j.yaml:1: training.epochs: found '2.5'; allowed is a whole number from 1 to 1000000"},
+    {"MovingBoundInAnotherMode", "consistency: {mode: bsp, staleness_auto: true}\n",
+     "j.yaml:1: consistency.staleness_auto: found a value together with bsp; allowed is only with consistency.mode: "
+     "ssp "
+     "(add --set consistency.staleness_auto=false to take the default back)"},
+    {"SmallestBoundOfAFixedOne", "consistency: {staleness_min: 2}\n",
+     "j.yaml:1: consistency.staleness_min: found a value together with a fixed bound; allowed is only with "
+     "consistency.staleness_auto: true (add --set consistency.staleness_min=1 to take the default back)"},
+    {"BoundsTheWrongWayRound", "consistency: {staleness_auto: true, staleness_min: 5}\n",
+     "j.yaml:1: consistency.staleness_min: found 5; allowed is at most consistency.staleness_max (4)"},
     {"MapWithBadKey", "worker: {slowdown: {one: 2}}\n",
      "j.yaml:1: a key of worker.slowdown: found 'one'; allowed is a whole number from 0 to 4294967295"},
     {"MapWithBadValue", "worker:\n  slowdown:\n    1: 2\n    2: slow\n",
@@ -122,7 +131,8 @@ const Refusal kRefusals[] = {
      "evaluation_batch_size, evaluate_every_epochs, accumulate"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
-     "quorum_deadline_ms, weighting, staleness_lr"},
+     "quorum_deadline_ms, weighting, staleness_lr, "
+     "staleness_auto, staleness_min"},
     {"RepeatedKey", "seed: 1\nname: x\nseed: 1\n", "j.yaml:3: seed: found a second time; the first is in line 1"},
     {"ListAsKey", "[a]: 1\n", "j.yaml:1: found a list as a key; allowed are names"},
     {"AllMistakesAtOnce", "seed: x\n\nname: a b\n",
