@@ -31,6 +31,17 @@ Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
   return tasks;
 }
 
+DivergenceGuard GuardOf(const job::Job& job) {
+  // Enough that a few unlucky batches are no divergence.
+  constexpr uint64_t kPushes = 8;
+  DivergenceGuard::Config guard;
+  guard.loss_max = job.guard().loss_max();
+  guard.loss_factor = job.guard().loss_factor();
+  guard.gradient_norm_max = job.guard().gradient_norm_max();
+  guard.window_samples = kPushes * job.cluster().workers() * job.training().batch_size() * job.training().accumulate();
+  return DivergenceGuard(guard);
+}
+
 std::optional<StalenessBound> BoundOf(const job::Consistency& consistency) {
   if (consistency.mode() != job::Consistency::SSP) return std::nullopt;
   StalenessBound::Config bound;
@@ -59,6 +70,7 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
       servers_(servers),
       created_(time.Now()),
       membership_(MembershipConfig(config)),
+      guard_(GuardOf(config.job)),
       bound_(BoundOf(config.job.consistency())),
       last_report_(created_) {}
 

@@ -25,6 +25,7 @@
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
+#include "scheduler/divergence_guard.h"
 #include "scheduler/event_log.h"
 #include "scheduler/membership.h"
 #include "scheduler/model_layout.h"
@@ -149,6 +150,9 @@ class Controller : public ServerObserver {
   void FillMembers(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_watch.cc: what the scheduler makes of how training goes ---
+  void WatchDivergence() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is left of a run that diverges: "the last evaluation ...; no checkpoint was made".
+  std::string LastGoodState() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchBound(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells people and servers, if there is a change.
   void ChangeBound(const std::optional<StalenessBound::Change>& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -194,6 +198,11 @@ class Controller : public ServerObserver {
   // The work; absent until the first worker has said how much data there is.
   std::optional<Tasks> tasks_ ABSL_GUARDED_BY(mutex_);
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
+
+  // Whether training diverges, and what was known when that was last asked.
+  DivergenceGuard guard_ ABSL_GUARDED_BY(mutex_);
+  ProgressTotals guarded_ ABSL_GUARDED_BY(mutex_);
+  uint64_t divergences_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // The bound of ssp, absent in other modes, and what was known when it was last decided.
   struct Watched {

@@ -161,6 +161,8 @@ void Controller::Tick() {
   }
   ExpelStalled(now);
   FailIfDeserted(now);
+  WatchDivergence();
+  if (Ended()) return;
   WatchBound(now);
   if (now - last_report_ >= absl::Milliseconds(config_.job.output().report_every_ms())) AddReport(now);
 }

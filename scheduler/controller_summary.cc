@@ -37,6 +37,7 @@ RunSummary Controller::Summary() {
   if (bound_) summary.staleness_bound = bound_->bound();
   summary.staleness_bound_changes = bound_changes_;
   summary.slack_max = progress_.slack_max();
+  summary.divergences = divergences_;
   summary.worker_deaths = worker_deaths_;
   summary.samples_given_twice = tasks_ ? tasks_->ranges().samples_given_twice() : 0;
   summary.worker_list = SummariseWorkers();

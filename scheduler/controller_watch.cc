@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "scheduler/controller.h"
 
 namespace slackline::scheduler {
@@ -12,6 +13,31 @@ constexpr absl::Duration kBoundInterval = absl::Seconds(2);
 constexpr uint64_t kBoundSteps = 8;
 
 }  // namespace
+
+void Controller::WatchDivergence() {
+  const ProgressTotals& totals = progress_.totals();
+  DivergenceGuard::Seen seen;
+  seen.samples = totals.samples - guarded_.samples;
+  seen.loss_sum = totals.loss_sum - guarded_.loss_sum;
+  seen.gradient_norm_max = progress_.TakeGradientNormPeak();
+  guarded_ = totals;
+  const std::optional<std::string> alarm = guard_.Observe(seen);
+  if (!alarm) return;
+  ++divergences_;
+  events_.Add(absl::StrCat("warning: training diverges: ", *alarm));
+  if (config_.job.guard().action() == job::Guard::TIGHTEN && bound_) ChangeBound(bound_->Tighten(*alarm));
+  if (config_.job.guard().action() == job::Guard::STOP) {
+    End(wire::JOB_FAILED, absl::StrCat("training diverges: ", *alarm, "; ", LastGoodState()));
+  }
+}
+
+std::string Controller::LastGoodState() const {
+  if (evaluations_.empty()) return "nothing was evaluated yet, and no checkpoint was made";
+  const EvaluationSummary& last = evaluations_.back();
+  return absl::StrFormat(
+      "the last evaluation was after epoch %d (test accuracy %.2f %%, loss %.4f), no checkpoint was made", last.epoch,
+      100 * last.accuracy, last.loss);
+}
 
 void Controller::WatchBound(absl::Time now) {
   if (!bound_) return;

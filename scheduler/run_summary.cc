@@ -89,6 +89,7 @@ std::string ToJson(const RunSummary& summary) {
   AddAccuracy(summary.evaluations, json);
   json["staleness"] = Staleness(summary);
   json["slack_max"] = summary.slack_max;
+  json["divergences"] = summary.divergences;
   json["deaths"] = summary.worker_deaths;
   json["samples_given_twice"] = summary.samples_given_twice;
   json["worker_list"] = List(summary.worker_list, Worker);

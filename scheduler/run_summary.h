@@ -51,6 +51,7 @@ struct RunSummary {
   std::optional<uint64_t> staleness_bound;
   uint64_t staleness_bound_changes = 0;
   uint64_t slack_max = 0;
+  uint64_t divergences = 0;
   uint64_t worker_deaths = 0;
   uint64_t samples_given_twice = 0;
   std::vector<WorkerSummary> worker_list;

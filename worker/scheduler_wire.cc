@@ -41,6 +41,7 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   for (size_t i = 0; i < total.staleness.used(); ++i) out.add_staleness_counts(total.staleness.InBucket(i));
   out.set_waiting(progress.waiting);
   out.set_slack_max(progress.slack_max);
+  out.set_gradient_norm_max(progress.gradient_norm_max);
   return out;
 }
 

@@ -163,6 +163,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t sam
   StepFacts& facts = begun_.emplace_back();
   facts.samples = result->samples;
   facts.loss = result->loss;
+  facts.gradient_norm = norm;
   facts.correct = result->correct;
   facts.compute = parts_.time.Now() - begin;
   const absl::Status finished = FinishSteps(options_.window - 1);

@@ -81,15 +81,17 @@ class Rules {
     Schedule(optimizer.schedule(), training);
   }
 
-  void Consistency(const job::Consistency& consistency) {
+  // `action`: of the guard, which may change the bound.
+  void Consistency(const job::Consistency& consistency, job::Guard::Action action) {
     const auto mode = consistency.mode();
     const std::string name = EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode));
     if (mode != job::Consistency::SSP) {
       for (const char* key : {"staleness_max", "staleness_auto", "staleness_min"}) {
         NeedsOther(consistency, absl::StrCat("consistency.", key), "consistency.mode: ssp", name);
       }
-    } else if (!consistency.staleness_auto()) {
-      NeedsOther(consistency, "consistency.staleness_min", "consistency.staleness_auto: true", "a fixed bound");
+    } else if (!consistency.staleness_auto() && action != job::Guard::TIGHTEN) {
+      NeedsOther(consistency, "consistency.staleness_min", "consistency.staleness_auto: true or guard.action: tighten",
+                 "a fixed bound");
     } else if (consistency.staleness_min() > consistency.staleness_max()) {
       Refuse("consistency.staleness_min", absl::StrCat(consistency.staleness_min()),
              absl::StrCat("at most consistency.staleness_max (", consistency.staleness_max(), ")"));
@@ -104,6 +106,24 @@ class Rules {
     // Nothing is stale there that is applied.
     if (mode == job::Consistency::BSP || mode == job::Consistency::QUORUM) {
       NeedsOther(consistency, "consistency.staleness_lr", "consistency.mode: async, ssp or softsync", name);
+    }
+  }
+
+  void Guard(const job::Guard& guard, job::Consistency::Mode mode) {
+    const std::string action = EnumName(*job::Guard::Action_descriptor()->FindValueByNumber(guard.action()));
+    if (guard.loss_factor() > 0 && guard.loss_factor() <= 1) {
+      Refuse("guard.loss_factor", NumberText(guard.loss_factor()), "a number above 1, or 0 for any loss");
+    }
+    if (guard.action() == job::Guard::TIGHTEN && mode != job::Consistency::SSP) {
+      Refuse("guard.action",
+             absl::StrCat(action, " together with ",
+                          EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode))),
+             "tighten only with consistency.mode: ssp, which has a bound");
+    }
+    const bool watches = guard.loss_max() > 0 || guard.loss_factor() > 0 || guard.gradient_norm_max() > 0;
+    if (guard.action() != job::Guard::WARN && !watches) {
+      Refuse("guard.action", absl::StrCat(action, " without a limit"),
+             "that with guard.loss_max, guard.loss_factor or guard.gradient_norm_max above 0");
     }
   }
 
@@ -213,7 +233,8 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Names(job);
   rules.Model(job.model());
   rules.Optimizer(job.optimizer(), job.training());
-  rules.Consistency(job.consistency());
+  rules.Consistency(job.consistency(), job.guard().action());
+  rules.Guard(job.guard(), job.consistency().mode());
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());
   rules.Wire(job.wire());

@@ -80,7 +80,17 @@ const Refusal kRefusals[] = {
      "(add --set consistency.staleness_auto=false to take the default back)"},
     {"SmallestBoundOfAFixedOne", "consistency: {staleness_min: 2}\n",
      "j.yaml:1: consistency.staleness_min: found a value together with a fixed bound; allowed is only with "
-     "consistency.staleness_auto: true (add --set consistency.staleness_min=1 to take the default back)"},
+     "consistency.staleness_auto: true or guard.action: tighten (add --set consistency.staleness_min=1 to take the "
+     "default back)"},
+    {"GuardWithoutALimit", "guard: {action: stop}\n",
+     "j.yaml:1: guard.action: found stop without a limit; allowed is that with guard.loss_max, guard.loss_factor or "
+     "guard.gradient_norm_max above 0"},
+    {"GuardThatTightensNothing", "consistency: {mode: bsp}\nguard: {loss_max: 5, action: tighten}\n",
+     "j.yaml:2: guard.action: found tighten together with bsp; allowed is tighten only with consistency.mode: ssp, "
+     "which "
+     "has a bound"},
+    {"GuardAgainstNoGrowth", "guard: {loss_factor: 0.5}\n",
+     "j.yaml:1: guard.loss_factor: found 0.5; allowed is a number above 1, or 0 for any loss"},
     {"BoundsTheWrongWayRound", "consistency: {staleness_auto: true, staleness_min: 5}\n",
      "j.yaml:1: consistency.staleness_min: found 5; allowed is at most consistency.staleness_max (4)"},
     {"MapWithBadKey", "worker: {slowdown: {one: 2}}\n",
@@ -326,7 +336,7 @@ TEST(JobFileOverride, MistakesNameTheOverride) {
   EXPECT_EQ(MessageOf("", {"optimiser.lr=1"}),
             "--set optimiser.lr=1: found the unknown key 'optimiser'; did you mean 'optimizer'? Allowed are name, "
             "seed, model, data, training, optimizer, consistency, cluster, worker, wire, timeouts, output, network, "
-            "limits");
+            "limits, guard");
   EXPECT_EQ(MessageOf("", {"seed.x=1"}),
             "--set seed.x=1: found keys below 'seed'; allowed is a whole number, at least 0");
   EXPECT_EQ(MessageOf("", {"seed=[1"}),
