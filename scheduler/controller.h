@@ -25,6 +25,7 @@
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
+#include "scheduler/batch_sizes.h"
 #include "scheduler/divergence_guard.h"
 #include "scheduler/event_log.h"
 #include "scheduler/membership.h"
@@ -102,6 +103,8 @@ class Controller : public ServerObserver {
   //   kFailedPrecondition  it is not a member any more
   absl::Status HearWorker(const Holder& holder, const wire::WorkerProgress* progress, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Samples of the batches that the worker gets with its next range.
+  uint32_t BatchSizeFor(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Trains(const Membership::Worker& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<wire::HeartbeatReply> WorkerHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -198,6 +201,9 @@ class Controller : public ServerObserver {
   // The work; absent until the first worker has said how much data there is.
   std::optional<Tasks> tasks_ ABSL_GUARDED_BY(mutex_);
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
+
+  // With training.batch balance.
+  BatchSizes batch_sizes_ ABSL_GUARDED_BY(mutex_);
 
   // Whether training diverges, and what was known when that was last asked.
   DivergenceGuard guard_ ABSL_GUARDED_BY(mutex_);

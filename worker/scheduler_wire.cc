@@ -86,7 +86,8 @@ absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply) {
       return RangeWork{.range = RangeId(reply.range().range()),
                        .epoch = reply.range().epoch(),
                        .begin = reply.range().begin(),
-                       .end = reply.range().end()};
+                       .end = reply.range().end(),
+                       .batch_size = reply.range().batch_size()};
     case wire::NextTaskReply::kEvaluate:
       return EvaluationWork{.epoch = reply.evaluate().epoch(),
                             .final = reply.evaluate().final(),

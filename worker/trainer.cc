@@ -123,7 +123,7 @@ absl::Status Trainer::TrainRange(const RangeWork& range) {
   }
   parts_.prefetcher.Start(
       {order_.begin() + static_cast<int64_t>(range.begin), order_.begin() + static_cast<int64_t>(range.end)},
-      options_.batch_size);
+      range.batch_size > 0 ? range.batch_size : options_.batch_size);
   const absl::Time begin = parts_.time.Now();
   const uint64_t size = range.end - range.begin;
   for (uint64_t samples = 0; samples < size;) {

@@ -127,6 +127,15 @@ class Rules {
     }
   }
 
+  void Training(const job::Training& training) {
+    if (training.batch() != job::Training::BALANCE) {
+      NeedsOther(training, "training.batch_size_min", "training.batch: balance", "fixed");
+    } else if (training.batch_size_min() > training.batch_size()) {
+      Refuse("training.batch_size_min", absl::StrCat(training.batch_size_min()),
+             absl::StrCat("at most training.batch_size (", training.batch_size(), ")"));
+    }
+  }
+
   void Worker(const job::Worker& worker, const job::Training& training) {
     for (int i = 0; i < worker.devices_size(); ++i) {
       if (worker.devices(i) == "cpu") continue;
@@ -235,6 +244,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Optimizer(job.optimizer(), job.training());
   rules.Consistency(job.consistency(), job.guard().action());
   rules.Guard(job.guard(), job.consistency().mode());
+  rules.Training(job.training());
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());
   rules.Wire(job.wire());

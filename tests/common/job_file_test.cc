@@ -93,6 +93,12 @@ const Refusal kRefusals[] = {
      "j.yaml:1: guard.loss_factor: found 0.5; allowed is a number above 1, or 0 for any loss"},
     {"BoundsTheWrongWayRound", "consistency: {staleness_auto: true, staleness_min: 5}\n",
      "j.yaml:1: consistency.staleness_min: found 5; allowed is at most consistency.staleness_max (4)"},
+    {"SmallestBatchOfFixedOnes", "training: {batch_size_min: 2}\n",
+     "j.yaml:1: training.batch_size_min: found a value together with fixed; allowed is only with training.batch: "
+     "balance "
+     "(add --set training.batch_size_min=1 to take the default back)"},
+    {"SmallestBatchAboveTheMean", "training: {batch: balance, batch_size_min: 65}\n",
+     "j.yaml:1: training.batch_size_min: found 65; allowed is at most training.batch_size (64)"},
     {"MapWithBadKey", "worker: {slowdown: {one: 2}}\n",
      "j.yaml:1: a key of worker.slowdown: found 'one'; allowed is a whole number from 0 to 4294967295"},
     {"MapWithBadValue", "worker:\n  slowdown:\n    1: 2\n    2: slow\n",
@@ -132,13 +138,13 @@ const Refusal kRefusals[] = {
     {"NothingForNumber", "seed:\nname: x\n", "j.yaml:1: seed: found nothing; allowed is a whole number, at least 0"},
     {"NumberForSection", "training: 5\n",
      "j.yaml:1: training: found '5'; allowed is a section of keys: epochs, batch_size, evaluation_batch_size, "
-     "evaluate_every_epochs, accumulate"},
+     "evaluate_every_epochs, accumulate, batch, batch_size_min"},
     {"NearKey", "training:\n  epoch: 5\n",
      "j.yaml:2: found the unknown key 'training.epoch'; did you mean 'training.epochs'? Allowed are epochs, "
-     "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate"},
+     "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min"},
     {"KeyOfAnotherSection", "training:\n  lr: 5\n",
      "j.yaml:2: found the unknown key 'training.lr'; did you mean 'optimizer.lr'? Allowed are epochs, batch_size, "
-     "evaluation_batch_size, evaluate_every_epochs, accumulate"},
+     "evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
      "quorum_deadline_ms, weighting, staleness_lr, "

@@ -117,6 +117,16 @@ TEST_F(TrainerTest, GradientsLeaveWhileTheyAreMade) {
   EXPECT_THAT(wire_.ready, ElementsAre(1, 0, 1, 0));
 }
 
+TEST_F(TrainerTest, RangeMaySayItsBatchSize) {
+  RangeWork range = Range(7, 0, 6);
+  range.batch_size = 3;
+  link_.work = {range, Range(8, 6, 10)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  ASSERT_EQ(wire_.pushes.size(), 3);  // 3 + 3, 4
+  EXPECT_EQ(wire_.pushes[0].samples, 3);
+  EXPECT_EQ(wire_.pushes[2].samples, 4);
+}
+
 TEST_F(TrainerTest, PushIsTheMeanOfItsBatchesBySamples) {
   options_.accumulate = 2;
   MakeTrainer();
