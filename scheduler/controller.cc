@@ -31,6 +31,34 @@ Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
   return tasks;
 }
 
+BatchSizes BatchSizesOf(const job::Training& training) {
+  BatchSizes::Config sizes;
+  sizes.batch_size = training.batch_size();
+  sizes.least = training.batch_size_min();
+  sizes.balance = training.batch() == job::Training::BALANCE;
+  return BatchSizes(sizes);
+}
+
+DivergenceGuard GuardOf(const job::Job& job) {
+  // Enough that a few unlucky batches are no divergence.
+  constexpr uint64_t kPushes = 8;
+  DivergenceGuard::Config guard;
+  guard.loss_max = job.guard().loss_max();
+  guard.loss_factor = job.guard().loss_factor();
+  guard.gradient_norm_max = job.guard().gradient_norm_max();
+  guard.window_samples = kPushes * job.cluster().workers() * job.training().batch_size() * job.training().accumulate();
+  return DivergenceGuard(guard);
+}
+
+std::optional<StalenessBound> BoundOf(const job::Consistency& consistency) {
+  if (consistency.mode() != job::Consistency::SSP) return std::nullopt;
+  StalenessBound::Config bound;
+  bound.most = consistency.staleness_max();
+  bound.least = std::min<uint64_t>(consistency.staleness_min(), bound.most);
+  bound.automatic = consistency.staleness_auto();
+  return StalenessBound(bound);
+}
+
 wire::WorkerState ToWire(WorkerState state) {
   switch (state) {
     case WorkerState::kLive:
@@ -50,6 +78,9 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
       servers_(servers),
       created_(time.Now()),
       membership_(MembershipConfig(config)),
+      batch_sizes_(BatchSizesOf(config.job.training())),
+      guard_(GuardOf(config.job)),
+      bound_(BoundOf(config.job.consistency())),
       last_report_(created_) {}
 
 // --- Joining ----------------------------------------------------------------------------------------------------
@@ -220,7 +251,17 @@ absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProg
   }
   const bool trains = Trains(membership_.workers().at(holder.worker));
   if (progress != nullptr) progress_.Heard(holder, *progress, trains, now);
+  const ProgressTotals totals = progress_.TotalsOf(holder.worker);
+  batch_sizes_.Observe(holder.worker, {.samples = totals.samples, .seconds = totals.compute_seconds});
   return absl::OkStatus();
+}
+
+uint32_t Controller::BatchSizeFor(WorkerId worker) const {
+  std::vector<WorkerId> live;
+  for (const auto& [id, member] : membership_.workers()) {
+    if (member.state == WorkerState::kLive) live.push_back(id);
+  }
+  return batch_sizes_.For(worker, live);
 }
 
 bool Controller::Trains(const Membership::Worker& worker) const {
@@ -286,7 +327,10 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
     if (!completed.ok()) return completed.status();
     TellEpochs(*completed, now);
   }
-  const Work work = tasks_->Next({holder, worker.state == WorkerState::kLive, request.samples_per_second()});
+  const Work work = tasks_->Next({.holder = holder,
+                                  .live = worker.state == WorkerState::kLive,
+                                  .samples_per_second = request.samples_per_second(),
+                                  .batch_size = BatchSizeFor(holder.worker) * config_.job.training().accumulate()});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(
         absl::StrCat(Called("worker", worker.name), " is on standby and there is work: register again"));
@@ -302,6 +346,7 @@ wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, abs
     task.set_epoch(range->epoch);
     task.set_begin(range->begin);
     task.set_end(range->end);
+    task.set_batch_size(BatchSizeFor(holder.worker));
     work_since_[holder] = now;
   } else if (const auto* evaluation = std::get_if<EvaluationWork>(&work)) {
     wire::EvaluateTask& task = *reply.mutable_evaluate();

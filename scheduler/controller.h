@@ -25,6 +25,8 @@
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
+#include "scheduler/batch_sizes.h"
+#include "scheduler/divergence_guard.h"
 #include "scheduler/event_log.h"
 #include "scheduler/membership.h"
 #include "scheduler/model_layout.h"
@@ -33,6 +35,7 @@
 #include "scheduler/report.h"
 #include "scheduler/run_summary.h"
 #include "scheduler/server_calls.h"
+#include "scheduler/staleness_bound.h"
 #include "scheduler/tasks.h"
 
 namespace slackline::scheduler {
@@ -100,6 +103,8 @@ class Controller : public ServerObserver {
   //   kFailedPrecondition  it is not a member any more
   absl::Status HearWorker(const Holder& holder, const wire::WorkerProgress* progress, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Samples of the batches that the worker gets with its next range.
+  uint32_t BatchSizeFor(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Trains(const Membership::Worker& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<wire::HeartbeatReply> WorkerHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -147,6 +152,14 @@ class Controller : public ServerObserver {
   void FillProgress(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillMembers(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // --- controller_watch.cc: what the scheduler makes of how training goes ---
+  void WatchDivergence() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is left of a run that diverges: "the last evaluation ...; no checkpoint was made".
+  std::string LastGoodState() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchBound(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells people and servers, if there is a change.
+  void ChangeBound(const std::optional<StalenessBound::Change>& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // --- controller_summary.cc ---
   // In the order in which their names were first heard of.
   std::vector<WorkerSummary> SummariseWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -188,6 +201,24 @@ class Controller : public ServerObserver {
   // The work; absent until the first worker has said how much data there is.
   std::optional<Tasks> tasks_ ABSL_GUARDED_BY(mutex_);
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
+
+  // With training.batch balance.
+  BatchSizes batch_sizes_ ABSL_GUARDED_BY(mutex_);
+
+  // Whether training diverges, and what was known when that was last asked.
+  DivergenceGuard guard_ ABSL_GUARDED_BY(mutex_);
+  ProgressTotals guarded_ ABSL_GUARDED_BY(mutex_);
+  uint64_t divergences_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  // The bound of ssp, absent in other modes, and what was known when it was last decided.
+  struct Watched {
+    absl::Time at = absl::InfiniteFuture();
+    ProgressTotals totals;
+    uint64_t slack_max = 0;  // since then
+  };
+  std::optional<StalenessBound> bound_ ABSL_GUARDED_BY(mutex_);
+  Watched bound_watched_ ABSL_GUARDED_BY(mutex_);
+  uint64_t bound_changes_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // What people see.
   Progress progress_ ABSL_GUARDED_BY(mutex_);

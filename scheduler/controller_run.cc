@@ -54,6 +54,7 @@ void Controller::Act(const SendMembersAction& action) {
     spec.set_incarnation(member.incarnation.value());
     spec.set_name(member.name);
   }
+  if (bound_) request.set_staleness_bound(bound_->bound());
   servers_.SetMembers({action.server, action.server_incarnation}, request);
 }
 
@@ -141,6 +142,7 @@ void Controller::BeginIfReady() {
   state_ = wire::JOB_TRAINING;
   began_ = time_.Now();
   last_report_ = began_;
+  bound_watched_.at = began_;
   events_.Add(absl::StrCat("training begins with ", membership_.CountLive(), " workers on ", layout_.train_samples,
                            " samples for ", config_.job.training().epochs(), " epochs"));
 }
@@ -161,6 +163,9 @@ void Controller::Tick() {
   }
   ExpelStalled(now);
   FailIfDeserted(now);
+  WatchDivergence();
+  if (Ended()) return;
+  WatchBound(now);
   if (now - last_report_ >= absl::Milliseconds(config_.job.output().report_every_ms())) AddReport(now);
 }
 

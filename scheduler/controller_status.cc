@@ -96,6 +96,10 @@ void Controller::AddReport(absl::Time now) {
   report.staleness_mean = progress.staleness_mean;
   report.staleness_max = progress.staleness_max;
   report.slack = progress.slack;
+  if (bound_) report.staleness_bound = bound_->bound();
+  report.staleness_bound_changes = bound_changes_;
+  report.gradient_norm_max = progress.gradient_norm_max;
+  report.divergences = divergences_;
   report.live_workers = membership_.CountLive();
   report.worker_deaths = worker_deaths_;
   report.samples_given_twice = tasks_->ranges().samples_given_twice();

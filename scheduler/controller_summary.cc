@@ -34,7 +34,10 @@ RunSummary Controller::Summary() {
   summary.loss = progress_.latest().loss;
   summary.staleness = progress_.staleness();
   summary.staleness_max = progress_.staleness_max();
+  if (bound_) summary.staleness_bound = bound_->bound();
+  summary.staleness_bound_changes = bound_changes_;
   summary.slack_max = progress_.slack_max();
+  summary.divergences = divergences_;
   summary.worker_deaths = worker_deaths_;
   summary.samples_given_twice = tasks_ ? tasks_->ranges().samples_given_twice() : 0;
   summary.worker_list = SummariseWorkers();

@@ -20,14 +20,14 @@ DataRanges::DataRanges(const Config& config) : config_(config) {
   SLACKLINE_CHECK(config.samples_per_epoch > 0 && config.epochs > 0 && config.batch_size > 0);
 }
 
-std::optional<DataRange> DataRanges::Lease(const Holder& holder, double samples_per_second) {
+std::optional<DataRange> DataRanges::Lease(const Holder& holder, double samples_per_second, uint32_t batch_size) {
   if (auto held = leased_.find(holder); held != leased_.end()) return held->second.range;
   if (free_.empty()) {
     if (next_epoch_ == config_.epochs) return std::nullopt;
     free_.insert({next_epoch_++, 0, config_.samples_per_epoch});
   }
   samples_per_second = Sane(samples_per_second);
-  const uint64_t size = SizeFor(holder, samples_per_second);
+  const uint64_t size = SizeFor(holder, samples_per_second, batch_size > 0 ? batch_size : config_.batch_size);
   Span span = *free_.begin();
   free_.erase(free_.begin());
   const uint64_t end = std::min(span.end, span.begin + size);
@@ -39,8 +39,8 @@ std::optional<DataRange> DataRanges::Lease(const Holder& holder, double samples_
   return range;
 }
 
-uint64_t DataRanges::SizeFor(const Holder& holder, double samples_per_second) const {
-  const double batch = config_.batch_size;
+uint64_t DataRanges::SizeFor(const Holder& holder, double samples_per_second, uint32_t batch_size) const {
+  const double batch = batch_size;
   const bool is_first = !finished_.contains(holder);
   double size = samples_per_second > 0 && !is_first ? samples_per_second * absl::ToDoubleSeconds(config_.range_duration)
                                                     : batch * config_.first_batches;
@@ -52,7 +52,7 @@ uint64_t DataRanges::SizeFor(const Holder& holder, double samples_per_second) co
   }
   size = std::min(size, static_cast<double>(config_.samples_per_epoch));
   const auto batches = static_cast<uint64_t>(size / batch);
-  return std::max<uint64_t>(batches, 1) * config_.batch_size;
+  return std::max<uint64_t>(batches, 1) * batch_size;
 }
 
 double DataRanges::ShareOf(const Holder& holder, double samples_per_second) const {

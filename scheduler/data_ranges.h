@@ -56,8 +56,9 @@ class DataRanges {
 
   // The next range for this worker, which trains `samples_per_second` (0: unknown); nothing when all samples are
   // leased or done. A holder that has an unfinished range gets that one again. Sizes are whole batches, but for the
-  // end of an epoch; the last epoch is cut ever finer, so that the workers end together.
-  std::optional<DataRange> Lease(const Holder& holder, double samples_per_second);
+  // end of an epoch; the last epoch is cut ever finer, so that the workers end together. `batch_size`: of this worker;
+  // 0 means config.batch_size.
+  std::optional<DataRange> Lease(const Holder& holder, double samples_per_second, uint32_t batch_size = 0);
 
   // The holder has trained the range. Saying it again changes nothing.
   // Returns how many epochs this has completed; epochs complete in order.
@@ -94,7 +95,7 @@ class DataRanges {
     double samples_per_second = 0;
   };
 
-  uint64_t SizeFor(const Holder& holder, double samples_per_second) const;
+  uint64_t SizeFor(const Holder& holder, double samples_per_second, uint32_t batch_size) const;
   // The holder's part of what all holders train in a second.
   double ShareOf(const Holder& holder, double samples_per_second) const;
 

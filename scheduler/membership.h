@@ -149,6 +149,9 @@ class Membership {
   void Expel(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions);
   void ServerLost(ServerId server, Incarnation incarnation, std::string reason, MembershipActions& actions);
 
+  // The set goes out again under a new epoch, for the sake of what travels with it.
+  void SendAgain(MembershipActions& actions) { ChangeSet(actions); }
+
   // Declares dead who was silent too long.
   void Tick(absl::Time now, MembershipActions& actions);
 

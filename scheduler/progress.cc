@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace slackline::scheduler {
 namespace {
@@ -65,6 +66,7 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
     worker.holder = holder;
   }
   const wire::WorkerProgress& before = worker.last;
+  RaiseNorm(progress.gradient_norm_max());
   if (progress.steps() < before.steps()) {
     // Overtaken; what happened between the last two words is in it nevertheless.
     if (in_clock && progress.has_slack_max()) ObserveSlack(progress);
@@ -100,6 +102,13 @@ void Progress::ObserveSlack(const wire::WorkerProgress& progress) {
 void Progress::RaiseSlack(uint64_t slack) {
   slack_ = std::max(slack_, slack);
   slack_max_ = std::max(slack_max_, slack);
+  slack_peak_ = std::max(slack_peak_, slack);
+}
+
+void Progress::RaiseNorm(double norm) {
+  if (std::isnan(norm)) return;
+  norm_ = std::max(norm_, norm);
+  norm_peak_ = std::max(norm_peak_, norm);
 }
 
 void Progress::Left(const Holder& holder) {
@@ -121,6 +130,7 @@ const ProgressReport& Progress::Report() {
   }
   latest_.staleness_max = staleness_max_;
   latest_.slack = slack_;
+  latest_.gradient_norm_max = std::exchange(norm_, 0);
   latest_.totals = totals_;
   slack_ = 0;
   return latest_;

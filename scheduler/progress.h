@@ -44,6 +44,8 @@ struct ProgressReport {
   uint64_t staleness_max = 0;
   // Since the report before: how far a live worker was ahead of the slowest live one, in clocks.
   uint64_t slack = 0;
+  // Since the report before: the largest norm of a gradient.
+  double gradient_norm_max = 0;
 };
 
 class Progress {
@@ -69,6 +71,9 @@ class Progress {
   const StalenessCounts& staleness() const { return staleness_; }
   uint64_t staleness_max() const { return staleness_max_; }
   uint64_t slack_max() const { return slack_max_; }
+  // Since the call before.
+  uint64_t TakeSlackPeak() { return std::exchange(slack_peak_, 0); }
+  double TakeGradientNormPeak() { return std::exchange(norm_peak_, 0); }
   double SamplesPerSecond(absl::Time now) const;
   // Of one worker, over its latest heartbeats; 0 when unknown.
   double SamplesPerSecond(const Holder& holder, absl::Time now) const;
@@ -91,6 +96,7 @@ class Progress {
   double Rate(const Series& series, absl::Time now) const;
   void ObserveSlack(const wire::WorkerProgress& progress);
   void RaiseSlack(uint64_t slack);
+  void RaiseNorm(double norm);
 
   const absl::Duration window_;
   std::map<WorkerId, Heartbeats> workers_;
@@ -99,6 +105,9 @@ class Progress {
   uint64_t staleness_max_ = 0;
   uint64_t slack_ = 0;
   uint64_t slack_max_ = 0;
+  uint64_t slack_peak_ = 0;
+  double norm_ = 0;  // largest since the report before
+  double norm_peak_ = 0;
   Series samples_;
   ProgressReport latest_;
 };

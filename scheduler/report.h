@@ -24,7 +24,14 @@ struct Report {
   double staleness_mean = 0;
   uint64_t staleness_max = 0;
   uint64_t slack = 0;
+  // Of a gradient since the report before.
+  double gradient_norm_max = 0;
   uint64_t live_workers = 0;
+  // ssp: the bound, and how often the scheduler has changed it.
+  std::optional<uint64_t> staleness_bound;
+  uint64_t staleness_bound_changes = 0;
+  // How often training has left the band that the job allows.
+  uint64_t divergences = 0;
   // Since the beginning.
   uint64_t worker_deaths = 0;
   uint64_t samples_given_twice = 0;

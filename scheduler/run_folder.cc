@@ -33,8 +33,12 @@ Scalars Points(const Report& report) {
       {"asynchrony/staleness_mean", report.staleness_mean},
       {"asynchrony/staleness_max", static_cast<double>(report.staleness_max)},
       {"asynchrony/slack", static_cast<double>(report.slack)},
+      {"train/gradient_norm_max", report.gradient_norm_max},
       {"members/live_workers", static_cast<double>(report.live_workers)},
   };
+  if (report.staleness_bound) {
+    points.emplace_back("asynchrony/staleness_bound", static_cast<double>(*report.staleness_bound));
+  }
   const auto add = [&](const char* tag, const std::optional<double>& value) {
     if (value) points.emplace_back(tag, *value);
   };

@@ -25,7 +25,9 @@ Json Staleness(const RunSummary& summary) {
   const ProgressTotals& totals = summary.totals;
   return {{"mean", Ratio(static_cast<double>(totals.staleness_sum), static_cast<double>(totals.staleness_answers))},
           {"max", summary.staleness_max},
-          {"histogram", Histogram(summary.staleness)}};
+          {"histogram", Histogram(summary.staleness)},
+          {"bound", summary.staleness_bound ? Json(*summary.staleness_bound) : Json(nullptr)},
+          {"bound_changes", summary.staleness_bound_changes}};
 }
 
 Json Worker(const WorkerSummary& worker) {
@@ -87,6 +89,7 @@ std::string ToJson(const RunSummary& summary) {
   AddAccuracy(summary.evaluations, json);
   json["staleness"] = Staleness(summary);
   json["slack_max"] = summary.slack_max;
+  json["divergences"] = summary.divergences;
   json["deaths"] = summary.worker_deaths;
   json["samples_given_twice"] = summary.samples_given_twice;
   json["worker_list"] = List(summary.worker_list, Worker);

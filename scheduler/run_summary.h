@@ -47,7 +47,11 @@ struct RunSummary {
   std::optional<double> loss;
   StalenessCounts staleness;
   uint64_t staleness_max = 0;
+  // ssp: the last bound, and how often the scheduler has changed it.
+  std::optional<uint64_t> staleness_bound;
+  uint64_t staleness_bound_changes = 0;
   uint64_t slack_max = 0;
+  uint64_t divergences = 0;
   uint64_t worker_deaths = 0;
   uint64_t samples_given_twice = 0;
   std::vector<WorkerSummary> worker_list;

@@ -25,6 +25,13 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
       staleness_mean_(metrics.gauge("slackline_scheduler_staleness_mean_versions",
                                     "Mean staleness of the pushes answered since the last report")),
       staleness_max_(metrics.gauge("slackline_scheduler_staleness_max_versions", "Largest staleness of any push")),
+      gradient_norm_max_(
+          metrics.gauge("slackline_scheduler_gradient_norm_max", "Largest norm of a gradient since the last report")),
+      divergences_(metrics.counter("slackline_scheduler_divergence_total",
+                                   "How often the loss or a gradient has left the band of the job's guard")),
+      staleness_bound_(metrics.gauge("slackline_scheduler_staleness_bound", "Bound of ssp in clocks")),
+      staleness_bound_changes_(metrics.counter("slackline_scheduler_staleness_bound_changes_total",
+                                               "Changes that the scheduler has made to the bound of ssp")),
       steps_(metrics.counter("slackline_scheduler_steps_total", "Steps of all workers")),
       samples_(metrics.counter("slackline_scheduler_samples_total", "Training images used, of all workers")),
       deaths_(metrics.counter("slackline_scheduler_worker_deaths_total", "Workers that died or were expelled")),
@@ -41,6 +48,10 @@ void SchedulerMetrics::Publish(const Report& report) {
   slack_.Set(static_cast<double>(report.slack));
   staleness_mean_.Set(report.staleness_mean);
   staleness_max_.Set(static_cast<double>(report.staleness_max));
+  gradient_norm_max_.Set(report.gradient_norm_max);
+  RaiseTo(divergences_, report.divergences);
+  if (report.staleness_bound) staleness_bound_.Set(static_cast<double>(*report.staleness_bound));
+  RaiseTo(staleness_bound_changes_, report.staleness_bound_changes);
   RaiseTo(steps_, report.step);
   RaiseTo(samples_, report.samples);
   RaiseTo(deaths_, report.worker_deaths);

@@ -24,6 +24,10 @@ class SchedulerMetrics {
   Gauge& slack_;
   Gauge& staleness_mean_;
   Gauge& staleness_max_;
+  Gauge& gradient_norm_max_;
+  Counter& divergences_;
+  Gauge& staleness_bound_;
+  Counter& staleness_bound_changes_;
   Counter& steps_;
   Counter& samples_;
   Counter& deaths_;

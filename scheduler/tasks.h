@@ -48,6 +48,8 @@ class Tasks {
     // Else on standby.
     bool live = false;
     double samples_per_second = 0;
+    // Of a push of this worker; 0 means ranges.batch_size.
+    uint32_t batch_size = 0;
   };
 
   explicit Tasks(const Config& config) : config_(config), ranges_(config.ranges) {}

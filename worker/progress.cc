@@ -29,6 +29,7 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   total.staleness_max = std::max(total.staleness_max, step.staleness_max);
   total.staleness.Add(step.staleness);
   progress_.slack_max = std::max(progress_.slack_max, step.slack);
+  progress_.gradient_norm_max = std::max(progress_.gradient_norm_max, step.gradient_norm);
   alive_ = now;
 }
 
@@ -56,6 +57,7 @@ Progress ProgressBoard::Take(absl::Time now) {
   progress.idle = now - alive_;
   progress.step_median = Median();
   progress_.slack_max = 0;
+  progress_.gradient_norm_max = 0;
   return progress;
 }
 

@@ -28,6 +28,7 @@ struct StepFacts {
   uint64_t staleness_max = 0;
   StalenessCounts staleness;
   uint64_t slack = 0;
+  double gradient_norm = 0;
 };
 
 // Totals since Reset().
@@ -37,7 +38,9 @@ struct Progress {
   double loss_sum = 0;  // over samples
   absl::Duration idle;  // since the last sign of life
   absl::Duration step_median;
-  uint64_t slack_max = 0;  // since the previous Take()
+  // Since the previous Take().
+  uint64_t slack_max = 0;
+  double gradient_norm_max = 0;
   bool waiting = false;
 };
 

@@ -36,6 +36,7 @@ struct RangeWork {
   uint32_t epoch = 0;  // from 0
   uint64_t begin = 0;
   uint64_t end = 0;
+  uint32_t batch_size = 0;  // 0: the job's
 };
 struct EvaluationWork {
   uint32_t epoch = 0;  // completed ones

@@ -41,6 +41,7 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   for (size_t i = 0; i < total.staleness.used(); ++i) out.add_staleness_counts(total.staleness.InBucket(i));
   out.set_waiting(progress.waiting);
   out.set_slack_max(progress.slack_max);
+  out.set_gradient_norm_max(progress.gradient_norm_max);
   return out;
 }
 
@@ -85,7 +86,8 @@ absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply) {
       return RangeWork{.range = RangeId(reply.range().range()),
                        .epoch = reply.range().epoch(),
                        .begin = reply.range().begin(),
-                       .end = reply.range().end()};
+                       .end = reply.range().end(),
+                       .batch_size = reply.range().batch_size()};
     case wire::NextTaskReply::kEvaluate:
       return EvaluationWork{.epoch = reply.evaluate().epoch(),
                             .final = reply.evaluate().final(),

@@ -123,7 +123,7 @@ absl::Status Trainer::TrainRange(const RangeWork& range) {
   }
   parts_.prefetcher.Start(
       {order_.begin() + static_cast<int64_t>(range.begin), order_.begin() + static_cast<int64_t>(range.end)},
-      options_.batch_size);
+      range.batch_size > 0 ? range.batch_size : options_.batch_size);
   const absl::Time begin = parts_.time.Now();
   const uint64_t size = range.end - range.begin;
   for (uint64_t samples = 0; samples < size;) {
@@ -163,6 +163,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t sam
   StepFacts& facts = begun_.emplace_back();
   facts.samples = result->samples;
   facts.loss = result->loss;
+  facts.gradient_norm = norm;
   facts.correct = result->correct;
   facts.compute = parts_.time.Now() - begin;
   const absl::Status finished = FinishSteps(options_.window - 1);

@@ -36,6 +36,7 @@ class Trainer {
   struct Options {
     // Of the order of the data.
     uint64_t seed = 1;
+    // Where a range does not say another one.
     uint32_t batch_size = 64;
     // Batches of a push.
     uint32_t accumulate = 1;

@@ -84,11 +84,20 @@ class Rules {
     Schedule(optimizer.schedule(), job.training());
   }
 
-  void Consistency(const job::Consistency& consistency) {
+  // `action`: of the guard, which may change the bound.
+  void Consistency(const job::Consistency& consistency, job::Guard::Action action) {
     const auto mode = consistency.mode();
     const std::string name = EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode));
     if (mode != job::Consistency::SSP) {
-      NeedsOther(consistency, "consistency.staleness_max", "consistency.mode: ssp", name);
+      for (const char* key : {"staleness_max", "staleness_auto", "staleness_min"}) {
+        NeedsOther(consistency, absl::StrCat("consistency.", key), "consistency.mode: ssp", name);
+      }
+    } else if (!consistency.staleness_auto() && action != job::Guard::TIGHTEN) {
+      NeedsOther(consistency, "consistency.staleness_min", "consistency.staleness_auto: true or guard.action: tighten",
+                 "a fixed bound");
+    } else if (consistency.staleness_min() > consistency.staleness_max()) {
+      Refuse("consistency.staleness_min", absl::StrCat(consistency.staleness_min()),
+             absl::StrCat("at most consistency.staleness_max (", consistency.staleness_max(), ")"));
     }
     if (mode != job::Consistency::SOFTSYNC) {
       NeedsOther(consistency, "consistency.softsync_n", "consistency.mode: softsync", name);
@@ -103,6 +112,33 @@ class Rules {
       NeedsOther(consistency, "consistency.delay_compensation", "consistency.mode: async, ssp or softsync", name);
     }
     DelayCompensation(consistency);
+  }
+
+  void Guard(const job::Guard& guard, job::Consistency::Mode mode) {
+    const std::string action = EnumName(*job::Guard::Action_descriptor()->FindValueByNumber(guard.action()));
+    if (guard.loss_factor() > 0 && guard.loss_factor() <= 1) {
+      Refuse("guard.loss_factor", NumberText(guard.loss_factor()), "a number above 1, or 0 for any loss");
+    }
+    if (guard.action() == job::Guard::TIGHTEN && mode != job::Consistency::SSP) {
+      Refuse("guard.action",
+             absl::StrCat(action, " together with ",
+                          EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode))),
+             "tighten only with consistency.mode: ssp, which has a bound");
+    }
+    const bool watches = guard.loss_max() > 0 || guard.loss_factor() > 0 || guard.gradient_norm_max() > 0;
+    if (guard.action() != job::Guard::WARN && !watches) {
+      Refuse("guard.action", absl::StrCat(action, " without a limit"),
+             "that with guard.loss_max, guard.loss_factor or guard.gradient_norm_max above 0");
+    }
+  }
+
+  void Training(const job::Training& training) {
+    if (training.batch() != job::Training::BALANCE) {
+      NeedsOther(training, "training.batch_size_min", "training.batch: balance", "fixed");
+    } else if (training.batch_size_min() > training.batch_size()) {
+      Refuse("training.batch_size_min", absl::StrCat(training.batch_size_min()),
+             absl::StrCat("at most training.batch_size (", training.batch_size(), ")"));
+    }
   }
 
   void Worker(const job::Worker& worker, const job::Training& training) {
@@ -239,7 +275,9 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Names(job);
   rules.Model(job.model());
   rules.Optimizer(job);
-  rules.Consistency(job.consistency());
+  rules.Consistency(job.consistency(), job.guard().action());
+  rules.Guard(job.guard(), job.consistency().mode());
+  rules.Training(job.training());
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());
   rules.Wire(job.wire());

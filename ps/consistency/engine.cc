@@ -9,7 +9,8 @@
 
 namespace slackline::ps {
 
-Engine::Engine(const EngineConfig& config) : config_(config), version_{Lineage(1), 0} {
+Engine::Engine(const EngineConfig& config)
+    : config_(config), staleness_bound_(config.staleness_max), version_{Lineage(1), 0} {
   SLACKLINE_CHECK(config_.samples_nominal > 0);
   SLACKLINE_CHECK(config_.window_max > 0);
   SLACKLINE_CHECK(config_.softsync_n > 0);
@@ -62,6 +63,12 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   clock_floor_ = std::max(clock_floor_, workers_.empty() ? first : clock_min());
   Settle(actions);
   return absl::OkStatus();
+}
+
+void Engine::SetStalenessBound(uint64_t bound, Actions& actions) {
+  if (bound == staleness_bound_) return;
+  staleness_bound_ = bound;
+  Settle(actions);
 }
 
 void Engine::DropHeld(const Sender& sender, const Worker& worker, Actions& actions) {

@@ -71,7 +71,7 @@ enum class StalenessLr { kNone, kInverse };
 
 struct EngineConfig {
   Mode mode = Mode::kSsp;
-  // ssp only.
+  // ssp only: until SetStalenessBound().
   uint64_t staleness_max = 4;
   // softsync only: steps that as many pushes as there are live workers make; at least 1.
   uint64_t softsync_n = 1;
@@ -127,6 +127,10 @@ class Engine {
   // clock; whoever is missing is fenced: held pushes are dropped, nobody waits for them.
   //   kFailedPrecondition  `epoch` is older than the installed one; nothing changed
   absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members, Actions& actions);
+
+  // ssp: the bound from now on. Pulls that a larger one lets go are served; those that wait already wait for no more
+  // than a smaller one, and what was served stays so. Other modes have none.
+  void SetStalenessBound(uint64_t bound, Actions& actions);
 
   // A worker opens or resumes its stream. Waiting pulls of an earlier stream are forgotten. A worker that has
   // more answers than the shard knows is advanced to them; what was lost by that is reported.
@@ -276,6 +280,7 @@ class Engine {
   void Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions);
 
   const EngineConfig config_;
+  uint64_t staleness_bound_;
   Bugs bugs_;
   Version version_;
   uint64_t samples_applied_ = 0;

@@ -52,7 +52,7 @@ bool Engine::MayGo(const Worker& worker, const WaitingPull& pull) const {
 
 bool Engine::WithinBound(Clock64 min, Clock64 pull_clock) const {
   if (config_.mode != Mode::kBsp && config_.mode != Mode::kSsp) return true;
-  const uint64_t bound = config_.mode == Mode::kBsp ? 0 : config_.staleness_max;
+  const uint64_t bound = config_.mode == Mode::kBsp ? 0 : staleness_bound_;
   return min.value() + bound >= pull_clock.value();
 }
 

@@ -154,6 +154,7 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
   reply.set_epoch(request.epoch());
   for (const auto& [id, host] : hosts_) {
     if (absl::Status status = host->SetMembers(Epoch(request.epoch()), members); !status.ok()) return status;
+    if (request.has_staleness_bound()) host->SetStalenessBound(request.staleness_bound());
     reply.set_clock_min_largest(std::max(reply.clock_min_largest(), host->engine().clock_min().value()));
   }
   EndWhere([&](const Caller& caller) { return !caller.reader && !senders.contains(caller.sender); },

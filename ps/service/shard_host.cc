@@ -104,6 +104,12 @@ absl::Status ShardHost::SetMembers(Epoch epoch, absl::Span<const MemberEntry> me
   return status;
 }
 
+void ShardHost::SetStalenessBound(uint64_t bound) {
+  Actions actions;
+  engine_.SetStalenessBound(bound, actions);
+  Execute(actions);
+}
+
 // --- Pushes -----------------------------------------------------------------------------------------------------
 
 void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload) {

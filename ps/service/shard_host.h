@@ -66,6 +66,7 @@ class ShardHost {
 
   //   kFailedPrecondition  an older epoch than the installed one
   absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members);
+  void SetStalenessBound(uint64_t bound);
   // Time has passed: notices for those who wait.
   void Tick();
   // Serves pulls that waited for memory or for initial weights.

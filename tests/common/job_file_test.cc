@@ -74,6 +74,31 @@ const Refusal kRefusals[] = {
     {"Negative", "seed: -1\n", "j.yaml:1: seed: found '-1'; allowed is a whole number, at least 0"},
     {"Fraction", "training: {epochs: 2.5}\n",
      "j.yaml:1: training.epochs: found '2.5'; allowed is a whole number from 1 to 1000000"},
+    {"MovingBoundInAnotherMode", "consistency: {mode: bsp, staleness_auto: true}\n",
+     "j.yaml:1: consistency.staleness_auto: found a value together with bsp; allowed is only with consistency.mode: "
+     "ssp "
+     "(add --set consistency.staleness_auto=false to take the default back)"},
+    {"SmallestBoundOfAFixedOne", "consistency: {staleness_min: 2}\n",
+     "j.yaml:1: consistency.staleness_min: found a value together with a fixed bound; allowed is only with "
+     "consistency.staleness_auto: true or guard.action: tighten (add --set consistency.staleness_min=1 to take the "
+     "default back)"},
+    {"GuardWithoutALimit", "guard: {action: stop}\n",
+     "j.yaml:1: guard.action: found stop without a limit; allowed is that with guard.loss_max, guard.loss_factor or "
+     "guard.gradient_norm_max above 0"},
+    {"GuardThatTightensNothing", "consistency: {mode: bsp}\nguard: {loss_max: 5, action: tighten}\n",
+     "j.yaml:2: guard.action: found tighten together with bsp; allowed is tighten only with consistency.mode: ssp, "
+     "which "
+     "has a bound"},
+    {"GuardAgainstNoGrowth", "guard: {loss_factor: 0.5}\n",
+     "j.yaml:1: guard.loss_factor: found 0.5; allowed is a number above 1, or 0 for any loss"},
+    {"BoundsTheWrongWayRound", "consistency: {staleness_auto: true, staleness_min: 5}\n",
+     "j.yaml:1: consistency.staleness_min: found 5; allowed is at most consistency.staleness_max (4)"},
+    {"SmallestBatchOfFixedOnes", "training: {batch_size_min: 2}\n",
+     "j.yaml:1: training.batch_size_min: found a value together with fixed; allowed is only with training.batch: "
+     "balance "
+     "(add --set training.batch_size_min=1 to take the default back)"},
+    {"SmallestBatchAboveTheMean", "training: {batch: balance, batch_size_min: 65}\n",
+     "j.yaml:1: training.batch_size_min: found 65; allowed is at most training.batch_size (64)"},
     {"MapWithBadKey", "worker: {slowdown: {one: 2}}\n",
      "j.yaml:1: a key of worker.slowdown: found 'one'; allowed is a whole number from 0 to 4294967295"},
     {"MapWithBadValue", "worker:\n  slowdown:\n    1: 2\n    2: slow\n",
@@ -113,16 +138,17 @@ const Refusal kRefusals[] = {
     {"NothingForNumber", "seed:\nname: x\n", "j.yaml:1: seed: found nothing; allowed is a whole number, at least 0"},
     {"NumberForSection", "training: 5\n",
      "j.yaml:1: training: found '5'; allowed is a section of keys: epochs, batch_size, evaluation_batch_size, "
-     "evaluate_every_epochs"},
+     "evaluate_every_epochs, accumulate, batch, batch_size_min"},
     {"NearKey", "training:\n  epoch: 5\n",
      "j.yaml:2: found the unknown key 'training.epoch'; did you mean 'training.epochs'? Allowed are epochs, "
-     "batch_size, evaluation_batch_size, evaluate_every_epochs"},
+     "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min"},
     {"KeyOfAnotherSection", "training:\n  lr: 5\n",
      "j.yaml:2: found the unknown key 'training.lr'; did you mean 'optimizer.lr'? Allowed are epochs, batch_size, "
-     "evaluation_batch_size, evaluate_every_epochs"},
+     "evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
-     "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max"},
+     "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max, "
+     "staleness_auto, staleness_min"},
     {"RepeatedKey", "seed: 1\nname: x\nseed: 1\n", "j.yaml:3: seed: found a second time; the first is in line 1"},
     {"ListAsKey", "[a]: 1\n", "j.yaml:1: found a list as a key; allowed are names"},
     {"AllMistakesAtOnce", "seed: x\n\nname: a b\n",
@@ -338,7 +364,7 @@ TEST(JobFileOverride, MistakesNameTheOverride) {
   EXPECT_EQ(MessageOf("", {"optimiser.lr=1"}),
             "--set optimiser.lr=1: found the unknown key 'optimiser'; did you mean 'optimizer'? Allowed are name, "
             "seed, model, data, training, optimizer, consistency, cluster, worker, wire, timeouts, output, network, "
-            "limits");
+            "limits, guard");
   EXPECT_EQ(MessageOf("", {"seed.x=1"}),
             "--set seed.x=1: found keys below 'seed'; allowed is a whole number, at least 0");
   EXPECT_EQ(MessageOf("", {"seed=[1"}),

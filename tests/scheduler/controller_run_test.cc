@@ -54,6 +54,30 @@ TEST(ControllerRun, RangesAreWholePushes) {
   EXPECT_LT(task->range().end(), 100u);
 }
 
+TEST(ControllerRun, BatchesAreBalancedBySpeedOfComputing) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_batch_size(8);
+  job.mutable_training()->set_batch(job::Training::BALANCE);
+  job.mutable_training()->set_epochs(10);
+  job.mutable_training()->set_evaluate_every_epochs(0);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const auto fast = cluster.Next("w-1"), slow = cluster.Next("w-2");
+  ASSERT_TRUE(fast.ok() && fast->has_range() && slow.ok() && slow->has_range());
+  EXPECT_EQ(fast->range().batch_size(), 8u);
+  for (const char* name : {"w-1", "w-2"}) {
+    cluster.progress(name).set_steps(10);
+    cluster.progress(name).set_samples(80);
+    cluster.progress(name).set_compute_seconds(name == std::string("w-1") ? 1 : 3);
+    cluster.progress(name).set_wait_seconds(name == std::string("w-1") ? 2 : 0);
+  }
+  cluster.Pass(absl::Milliseconds(100));
+  EXPECT_EQ(cluster.Next("w-1", fast->range().range())->range().batch_size(), 12u);
+  const auto next = cluster.Next("w-2", slow->range().range());
+  EXPECT_EQ(next->range().batch_size(), 4u);
+  EXPECT_EQ((next->range().end() - next->range().begin()) % 4, 0u);
+}
+
 TEST(ControllerRun, LastReportHasWhatWasTrainedSinceTheLastHeartbeats) {
   FakeCluster cluster;
   cluster.Start();

@@ -37,6 +37,13 @@ TEST(DataRanges, LaterRangesLastTwoSecondsInWholeBatches) {
   EXPECT_EQ(ranges.Lease(Worker(1), 127)->size(), 250u);
 }
 
+TEST(DataRanges, SizesAreWholeBatchesOfTheWorker) {
+  DataRanges ranges(Small());
+  EXPECT_EQ(ranges.Lease(Worker(1), 0, /*batch_size=*/7)->size(), 70u);
+  ASSERT_TRUE(ranges.Done(Worker(1), RangeId(1)).ok());
+  EXPECT_EQ(ranges.Lease(Worker(1), 127, /*batch_size=*/30)->size(), 240u);
+}
+
 TEST(DataRanges, SlowWorkerGetsAtLeastABatch) {
   DataRanges ranges(Small());
   ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());

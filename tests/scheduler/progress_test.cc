@@ -78,6 +78,22 @@ TEST(Progress, StalenessIsCountedOverAllLives) {
   EXPECT_EQ(progress.staleness().InBucket(1), 10u);
 }
 
+TEST(Progress, LargestGradientIsThatOfTheInterval) {
+  Progress progress;
+  wire::WorkerProgress words = Totals(2, 20);
+  words.set_gradient_norm_max(7);
+  progress.Heard(kFirst, words, true, At(0));
+  words = Totals(1, 10);  // overtaken
+  words.set_gradient_norm_max(9);
+  progress.Heard(kFirst, words, true, At(0));
+  words.set_gradient_norm_max(std::nan(""));
+  progress.Heard(kSecond, words, true, At(0));
+  EXPECT_EQ(progress.TakeGradientNormPeak(), 9);
+  EXPECT_EQ(progress.TakeGradientNormPeak(), 0);
+  EXPECT_EQ(progress.Report().gradient_norm_max, 9);
+  EXPECT_EQ(progress.Report().gradient_norm_max, 0);
+}
+
 TEST(Progress, MoreBucketsThanThereAreAreNotCounted) {
   Progress progress;
   wire::WorkerProgress words = Totals(1, 1);

@@ -117,6 +117,16 @@ TEST_F(TrainerTest, GradientsLeaveWhileTheyAreMade) {
   EXPECT_THAT(wire_.ready, ElementsAre(1, 0, 1, 0));
 }
 
+TEST_F(TrainerTest, RangeMaySayItsBatchSize) {
+  RangeWork range = Range(7, 0, 6);
+  range.batch_size = 3;
+  link_.work = {range, Range(8, 6, 10)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  ASSERT_EQ(wire_.pushes.size(), 3);  // 3 + 3, 4
+  EXPECT_EQ(wire_.pushes[0].samples, 3);
+  EXPECT_EQ(wire_.pushes[2].samples, 4);
+}
+
 TEST_F(TrainerTest, PushIsTheMeanOfItsBatchesBySamples) {
   options_.accumulate = 2;
   MakeTrainer();
@@ -190,6 +200,8 @@ TEST_F(TrainerTest, RecordsProgressForTheHeartbeat) {
   EXPECT_EQ(progress.total.samples, 10);
   EXPECT_EQ(progress.total.clock, Clock64(8));
   EXPECT_EQ(progress.loss_sum, 5);
+  EXPECT_EQ(progress.gradient_norm_max, 5);
+  EXPECT_EQ(link_.progress().Take(absl::Now()).gradient_norm_max, 0) << "since the last words";
   for (const uint64_t staleness : {6, 7, 8}) EXPECT_EQ(progress.total.staleness.InBucket(staleness), 1) << staleness;
   EXPECT_FALSE(progress.waiting);
 }

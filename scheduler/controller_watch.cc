@@ -1,0 +1,71 @@
+// What the scheduler makes of how training goes.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// The bound of ssp is decided on no less than this: time, and steps of each live worker.
+constexpr absl::Duration kBoundInterval = absl::Seconds(2);
+constexpr uint64_t kBoundSteps = 8;
+
+}  // namespace
+
+void Controller::WatchDivergence() {
+  const ProgressTotals& totals = progress_.totals();
+  DivergenceGuard::Seen seen;
+  seen.samples = totals.samples - guarded_.samples;
+  seen.loss_sum = totals.loss_sum - guarded_.loss_sum;
+  seen.gradient_norm_max = progress_.TakeGradientNormPeak();
+  guarded_ = totals;
+  const std::optional<std::string> alarm = guard_.Observe(seen);
+  if (!alarm) return;
+  ++divergences_;
+  events_.Add(absl::StrCat("warning: training diverges: ", *alarm));
+  if (config_.job.guard().action() == job::Guard::TIGHTEN && bound_) ChangeBound(bound_->Tighten(*alarm));
+  if (config_.job.guard().action() == job::Guard::STOP) {
+    End(wire::JOB_FAILED, absl::StrCat("training diverges: ", *alarm, "; ", LastGoodState()));
+  }
+}
+
+std::string Controller::LastGoodState() const {
+  if (evaluations_.empty()) return "nothing was evaluated yet, and no checkpoint was made";
+  const EvaluationSummary& last = evaluations_.back();
+  return absl::StrFormat(
+      "the last evaluation was after epoch %d (test accuracy %.2f %%, loss %.4f), no checkpoint was made", last.epoch,
+      100 * last.accuracy, last.loss);
+}
+
+void Controller::WatchBound(absl::Time now) {
+  if (!bound_) return;
+  const ProgressTotals& totals = progress_.totals();
+  const ProgressTotals& before = bound_watched_.totals;
+  bound_watched_.slack_max = std::max(bound_watched_.slack_max, progress_.TakeSlackPeak());
+  StalenessBound::Interval seen;
+  seen.live_workers = membership_.CountLive();
+  if (now - bound_watched_.at < kBoundInterval) return;
+  if (totals.steps - before.steps < kBoundSteps * std::max<uint64_t>(1, seen.live_workers)) return;
+  seen.compute_seconds = totals.compute_seconds - before.compute_seconds;
+  seen.wait_seconds = totals.wait_seconds - before.wait_seconds;
+  if (const uint64_t answers = totals.staleness_answers - before.staleness_answers; answers > 0) {
+    seen.staleness_mean =
+        static_cast<double>(totals.staleness_sum - before.staleness_sum) / static_cast<double>(answers);
+  }
+  seen.slack_max = bound_watched_.slack_max;
+  bound_watched_ = {.at = now, .totals = totals, .slack_max = 0};
+  ChangeBound(bound_->Observe(seen));
+}
+
+void Controller::ChangeBound(const std::optional<StalenessBound::Change>& change) {
+  if (!change) return;
+  ++bound_changes_;
+  events_.Add(absl::StrCat("the bound of ssp goes from ", change->from, " to ", change->to, ": ", change->reason));
+  MembershipActions actions;
+  membership_.SendAgain(actions);
+  Apply(actions);
+}
+
+}  // namespace slackline::scheduler

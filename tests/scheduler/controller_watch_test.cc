@@ -1,0 +1,147 @@
+// What the scheduler makes of how training goes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "tests/scheduler/fake_cluster.h"
+
+namespace slackline::scheduler {
+namespace {
+
+job::Job AutomaticBound() {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_consistency()->set_staleness_auto(true);
+  job.mutable_consistency()->set_staleness_max(8);
+  return job;
+}
+
+// Both workers have made 20 more steps, and waited for half of their time.
+void TrainWaiting(FakeCluster& cluster, absl::Duration time) {
+  for (const char* name : {"w-1", "w-2"}) {
+    wire::WorkerProgress& progress = cluster.progress(name);
+    progress.set_steps(progress.steps() + 20);
+    progress.set_compute_seconds(progress.compute_seconds() + 1);
+    progress.set_wait_seconds(progress.wait_seconds() + 1);
+    progress.set_slack_max(8);
+  }
+  cluster.Pass(time);
+}
+
+TEST(ControllerWatch, BoundTravelsToTheServersUnderANewEpochAndIsAnEvent) {
+  FakeCluster cluster(AutomaticBound());
+  cluster.Start();
+  for (const char* name : {"w-1", "w-2"}) cluster.Range(name);
+  cluster.Pass(absl::Seconds(1));
+  for (auto& [id, told] : cluster.servers().told()) ASSERT_FALSE(told.members);
+  cluster.Silence("ps-2");  // it does not answer: its request stays
+  TrainWaiting(cluster, absl::Seconds(1));
+  const auto& members = cluster.servers().told().at(ServerId(2)).members;
+  ASSERT_TRUE(members);
+  EXPECT_EQ(members->staleness_bound(), 2u);
+  EXPECT_EQ(members->members_size(), 2);
+  EXPECT_TRUE(cluster.HasEvent("the bound of ssp goes from 1 to 2: workers wait 50 % of their time"));
+  const std::vector<Report> reports = cluster.controller().TakeReports();
+  EXPECT_EQ(reports.back().staleness_bound, 2u);
+  EXPECT_EQ(reports.back().staleness_bound_changes, 1u);
+  EXPECT_EQ(cluster.controller().Summary().staleness_bound, 2u);
+  // Nobody lost anything by it.
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+  EXPECT_EQ(cluster.Beat("w-1")->state(), wire::WORKER_LIVE);
+}
+
+TEST(ControllerWatch, FewStepsOrLittleTimeDecideNothing) {
+  FakeCluster cluster(AutomaticBound());
+  cluster.Start();
+  for (const char* name : {"w-1", "w-2"}) {
+    cluster.Range(name);
+    cluster.progress(name).set_steps(7);
+    cluster.progress(name).set_wait_seconds(5);
+    cluster.progress(name).set_slack_max(8);
+  }
+  cluster.Pass(absl::Seconds(10));
+  EXPECT_EQ(cluster.controller().Summary().staleness_bound, 1u);
+  for (const char* name : {"w-1", "w-2"}) cluster.progress(name).set_steps(8);
+  cluster.Pass(absl::Seconds(1));
+  EXPECT_EQ(cluster.controller().Summary().staleness_bound, 2u);
+}
+
+TEST(ControllerWatch, FixedBoundIsSentAndStays) {
+  FakeCluster cluster;
+  cluster.AddServer("ps-1");
+  cluster.AddWorker("w-1");
+  EXPECT_EQ(cluster.servers().told().at(ServerId(1)).members->staleness_bound(), 4u);
+  cluster.AddServer("ps-2");
+  cluster.AddWorker("w-2");
+  cluster.Answer();
+  TrainWaiting(cluster, absl::Seconds(5));
+  EXPECT_EQ(cluster.controller().Summary().staleness_bound, 4u);
+  EXPECT_EQ(cluster.controller().Summary().staleness_bound_changes, 0u);
+}
+
+// A loss above 3 is too much, and so is any gradient of a norm above 100.
+job::Job Guarded(job::Guard::Action action) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_batch_size(1);  // a mean is of 16 samples
+  job.mutable_guard()->set_loss_max(3);
+  job.mutable_guard()->set_gradient_norm_max(100);
+  job.mutable_guard()->set_action(action);
+  return job;
+}
+
+void TrainWithLoss(FakeCluster& cluster, double loss) {
+  wire::WorkerProgress& progress = cluster.progress("w-1");
+  progress.set_steps(progress.steps() + 1);
+  progress.set_samples(progress.samples() + 16);
+  progress.set_loss_sum(progress.loss_sum() + 16 * loss);
+  cluster.Pass(absl::Milliseconds(100));
+}
+
+TEST(ControllerWatch, DivergenceIsAnEventAndCountedEachTimeItBegins) {
+  FakeCluster cluster(Guarded(job::Guard::WARN));
+  cluster.Start();
+  for (const double loss : {2.0, 5.0, 6.0, 1.0}) TrainWithLoss(cluster, loss);
+  EXPECT_TRUE(cluster.HasEvent("warning: training diverges: the mean loss is 5, guard.loss_max is 3"));
+  cluster.progress("w-1").set_gradient_norm_max(200);
+  TrainWithLoss(cluster, 1);
+  EXPECT_TRUE(cluster.HasEvent("a gradient has the norm 200"));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+  cluster.Pass(absl::Seconds(1));
+  EXPECT_EQ(cluster.controller().TakeReports().back().divergences, 2u);
+  EXPECT_EQ(cluster.controller().Summary().divergences, 2u);
+  EXPECT_EQ(cluster.controller().Summary().staleness_bound, 4u);
+}
+
+TEST(ControllerWatch, DivergenceTightensTheBoundForGood) {
+  FakeCluster cluster(Guarded(job::Guard::TIGHTEN));
+  cluster.Start();
+  TrainWithLoss(cluster, 5);
+  EXPECT_EQ(cluster.controller().Summary().staleness_bound, 1u);
+  EXPECT_TRUE(cluster.HasEvent("the bound of ssp goes from 4 to 1: the mean loss is 5"));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+}
+
+TEST(ControllerWatch, DivergenceFailsTheJobAndNamesTheLastEvaluation) {
+  FakeCluster cluster(Guarded(job::Guard::STOP));
+  cluster.Start();
+  TrainWithLoss(cluster, 5);
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+  EXPECT_THAT(
+      cluster.controller().GetStatus().reason(),
+      testing::HasSubstr("training diverges: the mean loss is 5, guard.loss_max is 3; nothing was evaluated yet, "
+                         "and no checkpoint was made"));
+}
+
+TEST(ControllerWatch, StopNamesTheEpochThatWasEvaluatedLast) {
+  job::Job job = Guarded(job::Guard::STOP);
+  job.mutable_training()->set_batch_size(100);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const uint64_t range = cluster.Range("w-1");
+  EXPECT_TRUE(cluster.Next("w-1", range)->has_evaluate());
+  ASSERT_TRUE(cluster.Evaluated("w-1", 1, false).ok());
+  cluster.progress("w-1").set_gradient_norm_max(200);
+  TrainWithLoss(cluster, 1);
+  EXPECT_THAT(cluster.controller().GetStatus().reason(),
+              testing::HasSubstr("the last evaluation was after epoch 1 (test accuracy 90.00 %"));
+}
+
+}  // namespace
+}  // namespace slackline::scheduler
