@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/experiment.h"
 #include "cli/sibling.h"
 #include "cli/status.h"
 #include "cli/train.h"
@@ -114,6 +115,13 @@ int Main(int argc, char** argv) {
   status_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
   status_command->footer(kStatusHelp);
 
+  // Its options, --help too, are those of the Python package.
+  ExperimentOptions experiment;
+  CLI::App* experiment_command =
+      app.add_subcommand("experiment", "Run a grid of jobs from one file, and show what came out");
+  experiment_command->set_help_flag();
+  experiment_command->allow_extras();
+  experiment_command->add_option("--python", experiment.python, "Python interpreter")->type_name("PROGRAM");
   app.add_subcommand("simulate", "Play a job in virtual time, in one process");
 
   if (const std::string mistake = SubcommandMistake(app, argc, argv); !mistake.empty()) {
@@ -128,6 +136,10 @@ int Main(int argc, char** argv) {
   }
   if (train_command->parsed()) return Train(train);
   if (check_command->parsed()) return Check(check_file, check_overrides);
+  if (experiment_command->parsed()) {
+    experiment.arguments = experiment_command->remaining();
+    return Experiment(experiment);
+  }
   return Status(target);
 }
 

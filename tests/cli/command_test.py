@@ -72,7 +72,8 @@ class Command(unittest.TestCase):
     def test_an_unknown_command_is_named_with_those_that_exist(self):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
-                         (2, "slackline: found 'dance'; allowed is train, check, status, simulate\n"))
+                         (2, "slackline: found 'dance'; allowed is train, check, status, experiment, "
+                             "simulate\n"))
 
     def test_help_has_examples(self):
         for command in ("train", "check", "status", "simulate"):

@@ -1,0 +1,134 @@
+"""The command: reads, checks, runs, and writes what came out. Exit codes: 0 done, 1 failed or stopped, 2 wrong use."""
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import Optional, Sequence
+
+from slackline_experiment import definition, resolve, results, runner, store, tables
+from slackline_experiment.definition import Experiment, InlineJob
+from slackline_experiment.document import Wrong
+from slackline_experiment.progress import cell_name
+
+DONE, FAILED, WRONG_USE = 0, 1, 2
+
+ABOUT = """Runs a grid of jobs with repeats, and writes tables, plots and one page of what came out.
+
+The file names a base job, what varies, and how often each combination is repeated (docs/experiments.md). Everything is
+checked before the first run. Complete runs are not repeated when the experiment is started again; where the file has
+changed, only what changed is run."""
+EXAMPLES = """Examples
+  slackline experiment bounds.yaml --dry-run
+  slackline experiment bounds.yaml --out results/bounds --keep-going
+  slackline experiment bounds.yaml --report"""
+
+
+def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="slackline experiment", description=ABOUT, epilog=EXAMPLES,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("--slackline", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("file", type=Path, metavar="FILE", help="the experiment (YAML)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: experiments/NAME")
+    parser.add_argument("--dry-run", action="store_true", help="check everything, list the cells, run nothing")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="so many simulated runs at a time (default: 1)")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failed run")
+    parser.add_argument("--report", action="store_true",
+                        help="run nothing; write tables, plots and page of what is there")
+    # The program that calls us takes it; here for --help.
+    parser.add_argument("--python", metavar="PROGRAM",
+                        help="Python interpreter; default: that of the build, or python3")
+    return parser.parse_args(arguments)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def check_options(options: argparse.Namespace, experiment: Experiment) -> None:
+    if options.jobs < 1:
+        raise Wrong(f"found --jobs {options.jobs}; allowed is at least 1")
+    if options.jobs > 1 and experiment.run != "simulate":
+        raise Wrong(f"found --jobs {options.jobs} with run: {experiment.run}; allowed is 1: real runs would slow each "
+                    "other down and measure that")
+
+
+def list_cells(experiment: Experiment, cells: Sequence[resolve.ResolvedCell]) -> None:
+    for number, one in enumerate(cells, 1):
+        last = one.seed + experiment.repeats - 1
+        seeds = f"seed {one.seed}" if last == one.seed else f"seeds {one.seed} to {last}"
+        say(f"{number:4}  {one.cell.id}  ({cell_name(one.cell)}; {seeds})")
+    say(f"{len(cells)} cells x {experiment.repeats} repeats = {len(cells) * experiment.repeats} runs "
+        f"of `slackline {experiment.run}`. All jobs are valid; nothing was run.")
+
+
+def run_all(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], options: argparse.Namespace,
+            place: store.Store) -> runner.Outcome:
+    job = experiment.job
+    if isinstance(job, InlineJob):
+        job = resolve.write_inline_job(job, place.root)
+    plan = runner.Plan(options.slackline, experiment.run, job, options.jobs, options.keep_going, experiment.cool_down_s)
+    for name in place.adopt(cells):
+        say(f"{name}: its job has changed; its runs are done anew.")
+    return runner.Runner(plan, place, say).run(results.runs_of(cells, experiment.repeats))
+
+
+def write_report(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], place: store.Store, command: str,
+                 slackline: Path) -> results.Results:
+    # Drawing takes a second to load: not for a dry run.
+    from slackline_experiment import page
+    from slackline_experiment.plots import draw
+
+    found = results.collect(experiment, cells, place)
+    tables.write_all(found, place.root)
+    drawing = draw.draw_all(found, place.root / "plots")
+    page.write(found, drawing, place.root / "index.html", page.Origin(command, page.versions(slackline)))
+    say(f"\n{place.root}/index.html shows it all; results.md, results.csv, reports.csv and plots/ lie beside it.")
+    return found
+
+
+def experiment_command(options: argparse.Namespace, command: str) -> int:
+    experiment = definition.read(options.file)
+    check_options(options, experiment)
+    cells = resolve.resolve(experiment, options.slackline)
+    if options.dry_run:
+        list_cells(experiment, cells)
+        return DONE
+    place = store.Store(options.out or Path("experiments") / experiment.name)
+    place.open()
+    if options.report:
+        write_report(experiment, cells, place, command, options.slackline)
+        return DONE
+    outcome = run_all(experiment, cells, options, place)
+    if outcome.interrupted:
+        say(f"Interrupted; complete runs are kept. To go on: {command}")
+        return FAILED
+    write_report(experiment, cells, place, command, options.slackline)
+    if outcome.failed:
+        say(f"{len(outcome.failed)} runs failed"
+            + (f": {', '.join(run.id for run in outcome.failed)}." if options.keep_going else
+               f"; stopped there. To go on past failed runs: {command} --keep-going"))
+        return FAILED
+    return DONE
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse_options(arguments)
+    try:
+        return experiment_command(options, command_text(arguments))
+    except Wrong as wrong:
+        print(f"slackline experiment: {wrong}" if "\n" not in str(wrong) else str(wrong), file=sys.stderr)
+        return WRONG_USE
+    except OSError as error:
+        print(f"slackline experiment: {error}", file=sys.stderr)
+        return FAILED
+
+
+def command_text(arguments: Sequence[str], hidden: Optional[str] = "--slackline") -> str:
+    """As the user typed it."""
+    words = list(arguments)
+    if hidden in words:
+        at = words.index(hidden)
+        del words[at:at + 2]
+    return shlex.join(["slackline", "experiment", *words])

@@ -1,0 +1,165 @@
+"""The experiment file, read and checked: all that can be known without running anything."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Mapping, Optional, Union
+
+import yaml
+
+from slackline_experiment import grid, plot_specs, schema
+from slackline_experiment.document import Mistakes, Wrong, compose, describe, entries, value_of
+
+KEYS = ("name", "about", "job", "run", "set", "grid", "exclude", "include", "repeats", "cool_down_s", "target_accuracy",
+        "plots")
+RUNS = ("simulate", "train")
+REPEATS_MAX = 1000
+CELLS_MAX = 10000
+COOL_DOWN_S_MAX = 3600
+
+
+@dataclass(frozen=True)
+class InlineJob:
+    """A job that stands in the experiment file: its text, on the same lines as there, and its values."""
+
+    text: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    file: Path
+    name: str
+    about: str
+    job: Union[Path, InlineJob]
+    run: str
+    fixed: Mapping[str, Any]
+    axes: tuple[grid.Axis, ...]
+    cells: tuple[grid.Cell, ...]
+    repeats: int
+    cool_down_s: float
+    target_accuracy: Optional[float]
+    plots: tuple[plot_specs.PlotSpec, ...]
+
+
+class _Fields:
+    """Reads the values at the top of the file."""
+
+    def __init__(self, nodes: Mapping[str, yaml.Node], mistakes: Mistakes):
+        self._nodes = nodes
+        self._mistakes = mistakes
+
+    def get(self, key: str, default: Any, allowed: str, fits: Callable[[Any], bool]) -> Any:
+        node = self._nodes.get(key)
+        if node is None:
+            return default
+        value = value_of(node)
+        if fits(value):
+            return value
+        self._mistakes.add(node, f"{key}: found {describe(node)}; allowed is {allowed}")
+        return default
+
+    def number(self, key: str, default: Optional[float], least: float, most: float, whole: bool = False) -> Any:
+        kinds = (int,) if whole else (int, float)
+
+        def fits(value: Any) -> bool:
+            return isinstance(value, kinds) and not isinstance(value, bool) and least <= value <= most
+
+        return self.get(key, default, f"a {'whole ' if whole else ''}number from {least:g} to {most:g}", fits)
+
+    def text(self, key: str, default: str) -> str:
+        return self.get(key, default, "text", lambda value: isinstance(value, str))
+
+
+def read(path: Path) -> Experiment:
+    """Raises Wrong with every mistake of the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Wrong(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Experiment:
+    mistakes = Mistakes(str(path))
+    root = compose(text, str(path))
+    if root is None:
+        raise Wrong(f"{path}: found an empty file; needed are at least job and run")
+    nodes = {}
+    for key, key_node, value in entries(root, "the experiment", mistakes):
+        if key not in KEYS:
+            mistakes.add(key_node, f"found the unknown key '{key}'; allowed are {', '.join(KEYS)}")
+        nodes[key] = value
+    for key in ("job", "run"):
+        if key not in nodes:
+            mistakes.add(root, f"found no {key}; it has no default")
+    experiment = _read_fields(path, text, nodes, mistakes)
+    mistakes.raise_if_any()
+    return experiment
+
+
+def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes: Mistakes) -> Experiment:
+    fields = _Fields(nodes, mistakes)
+    fixed = grid.read_sets(nodes["set"], "set", mistakes) if "set" in nodes else {}
+    axes = grid.read_axes(nodes["grid"], schema.names_taken(), mistakes) if "grid" in nodes else ()
+    _check_settings(nodes, fixed, axes, mistakes)
+    cells = _read_cells(nodes, axes, fixed, mistakes)
+    axes = grid.with_included(axes, cells)
+    target = fields.number("target_accuracy", None, 0, 1)
+    return Experiment(
+        file=path,
+        name=fields.get("name", path.stem, "a name of letters, digits, '-', '_' and '.'",
+                        lambda value: isinstance(value, str) and re.fullmatch(r"\w[\w.-]*", value) is not None),
+        about=" ".join(fields.text("about", "").split()),
+        job=_read_job(path, text, nodes, mistakes),
+        run=fields.get("run", "train", " or ".join(RUNS), lambda value: value in RUNS),
+        fixed=fixed,
+        axes=axes,
+        cells=cells,
+        repeats=fields.number("repeats", 1, 1, REPEATS_MAX, whole=True),
+        cool_down_s=fields.number("cool_down_s", 0, 0, COOL_DOWN_S_MAX),
+        target_accuracy=target,
+        plots=plot_specs.read(nodes["plots"], axes, target is not None, mistakes) if "plots" in nodes
+        else plot_specs.defaults(axes, target is not None))
+
+
+def _check_settings(nodes: Mapping[str, yaml.Node], fixed: Mapping[str, Any], axes: tuple[grid.Axis, ...],
+                    mistakes: Mistakes) -> None:
+    for axis in axes:
+        keys = {key for point in axis.points for key in point.sets}
+        if "seed" in keys:
+            mistakes.add(nodes["grid"], f"grid.{axis.key}: found the setting seed; repeats choose the seeds")
+        for key in sorted(keys & set(fixed)):
+            mistakes.add(nodes["set"], f"set: found {key}, which the axis {axis.key} sets too; allowed is one of them")
+
+
+def _read_job(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes: Mistakes) -> Union[Path, InlineJob]:
+    node = nodes.get("job")
+    if node is None:
+        return path
+    value = value_of(node)
+    if isinstance(node, yaml.MappingNode):
+        start = node.start_mark
+        source = "\n" * start.line + " " * start.column + text[start.index:node.end_mark.index] + "\n"
+        return InlineJob(source, value)
+    if not isinstance(value, str):
+        mistakes.add(node, f"job: found {describe(node)}; allowed is the path of a job file or a job")
+        return path
+    job = path.parent / value
+    if not job.is_file():
+        mistakes.add(node, f"job: found no file {job}")
+    return job
+
+
+def _read_cells(nodes: Mapping[str, yaml.Node], axes: tuple[grid.Axis, ...], fixed: Mapping[str, Any],
+                mistakes: Mistakes) -> tuple[grid.Cell, ...]:
+    size = 1
+    for axis in axes:
+        size *= len(axis.points)
+    if size > CELLS_MAX:
+        mistakes.add(nodes["grid"], f"grid: found {size} cells; allowed are {CELLS_MAX}")
+        return ()
+    cells = grid.expand(axes, fixed, nodes.get("exclude"), nodes.get("include"), mistakes)
+    if not cells and not mistakes.found:
+        mistakes.add(nodes["exclude"], "exclude: found nothing left of the grid")
+    return cells

@@ -1,0 +1,98 @@
+"""Plots of runs over something: accuracy over epochs or time, and how often each staleness was met."""
+
+from typing import Callable, Optional, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from slackline_experiment.plots import style
+from slackline_experiment.plots.series import Panel, Series
+from slackline_experiment.results import Results
+from slackline_experiment.run_folder import RunData
+
+# x, mean, deviation (0 where there is one run).
+Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
+CurveOf = Callable[[Sequence[RunData]], Optional[Curve]]
+POINTS_WITH_MARKERS_MAX = 16
+TIME_POINTS = 200
+# Of all answers; what is beyond is a thin tail.
+HISTOGRAM_SHARE = 0.999
+
+
+def _statistics(x: np.ndarray, rows: np.ndarray) -> Curve:
+    """`rows`: one a run, NaN where it has no value."""
+    counts = (~np.isnan(rows)).sum(axis=0)
+    mean = np.nansum(rows, axis=0) / counts
+    squares = np.nansum((rows - mean) ** 2, axis=0)
+    return x, mean, np.sqrt(squares / np.maximum(counts - 1, 1))
+
+
+def over_epochs(runs: Sequence[RunData]) -> Optional[Curve]:
+    tables = [{round(one.epoch, 6): one.accuracy for one in run.evaluations} for run in runs if run.evaluations]
+    if not tables:
+        return None
+    x = sorted({epoch for table in tables for epoch in table})
+    return _statistics(np.array(x), np.array([[table.get(epoch, np.nan) for epoch in x] for table in tables]))
+
+
+def over_time(runs: Sequence[RunData]) -> Optional[Curve]:
+    """Between evaluations a run is taken to be on a straight line; only the time that all runs cover counts."""
+    runs = [run for run in runs if run.evaluations]
+    if not runs:
+        return None
+    times = [np.array([one.time_s for one in run.evaluations]) for run in runs]
+    accuracies = [np.array([one.accuracy for one in run.evaluations]) for run in runs]
+    if len(runs) == 1:
+        return _statistics(times[0], accuracies[0][None, :])
+    begin, end = max(one[0] for one in times), min(one[-1] for one in times)
+    if begin >= end:
+        counts = min(len(one) for one in times)
+        x = np.mean([one[:counts] for one in times], axis=0)
+        return _statistics(x, np.array([one[:counts] for one in accuracies]))
+    x = np.linspace(begin, end, TIME_POINTS)
+    return _statistics(x, np.array([np.interp(x, one, accuracy) for one, accuracy in zip(times, accuracies)]))
+
+
+def over_staleness(runs: Sequence[RunData]) -> Optional[Curve]:
+    """Shares of the answers of each run."""
+    tables = [dict(run.histogram) for run in runs if sum(count for _, count in run.histogram) > 0]
+    if not tables:
+        return None
+    x = np.arange(max(max(table) for table in tables) + 1)
+    shares = np.array([[table.get(value, 0.0) for value in x] for table in tables])
+    curve = _statistics(x, shares / shares.sum(axis=1, keepdims=True))
+    kept = int(np.searchsorted(np.cumsum(curve[1]), HISTOGRAM_SHARE * curve[1].sum())) + 1
+    return curve[0][:kept], curve[1][:kept], curve[2][:kept]
+
+
+def draw_panel(axes: Axes, panel: Panel, results: Results, curve_of: CurveOf) -> dict:
+    """Returns a handle for each label that was drawn."""
+    handles = {}
+    for series in panel.series:
+        curve = curve_of([one.data for cell in series.cells for one in results.of(cell)])
+        if curve is not None:
+            handles[series.label] = _draw(axes, series, curve)
+    return handles
+
+
+def _draw(axes: Axes, series: Series, curve: Curve) -> object:
+    x, mean, deviation = curve
+    look = dict(series.look)
+    if len(x) > POINTS_WITH_MARKERS_MAX:
+        look["markevery"] = max(1, len(x) // 8)
+    line, = axes.plot(x, mean, **look)
+    if np.any(deviation > 0):
+        axes.fill_between(x, mean - deviation, mean + deviation, color=look["color"], alpha=0.18, linewidth=0)
+    return line
+
+
+def finish_accuracy(axes: Axes, target: Optional[float]) -> None:
+    if target is not None:
+        axes.axhline(target, color="#777777", linewidth=1, linestyle=(0, (2, 3)), zorder=1)
+    style.as_percent(axes)
+
+
+def finish_staleness(axes: Axes) -> None:
+    axes.set_ylim(bottom=0)
+    style.whole_numbers(axes)
+    style.as_percent(axes)

@@ -1,0 +1,79 @@
+"""Every cell's job as `slackline check` resolves it, before anything runs."""
+
+import hashlib
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from slackline_experiment.definition import Experiment, InlineJob
+from slackline_experiment.document import Wrong, load, overrides_of
+from slackline_experiment.grid import Cell
+
+CHECK_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class ResolvedCell:
+    cell: Cell
+    # Of the first repeat.
+    seed: int
+    # What `slackline check`, `train` and `simulate` take after the job file.
+    overrides: tuple[str, ...]
+    # Equal for cells whose runs are the same, but for the repeat.
+    fingerprint: str
+
+
+def write_inline_job(job: InlineJob, folder: Path) -> Path:
+    path = folder / "job.yaml"
+    path.write_text(job.text, encoding="utf-8")
+    return path
+
+
+def inline_overrides(experiment: Experiment) -> dict[str, Any]:
+    """A relative path in an inline job counts from the experiment file."""
+    data = experiment.job.values.get("data") if isinstance(experiment.job, InlineJob) else None
+    path = data.get("path") if isinstance(data, Mapping) else None
+    if isinstance(path, str) and not Path(path).is_absolute():
+        return {"data.path": str((experiment.file.parent / path).resolve())}
+    return {}
+
+
+def resolve(experiment: Experiment, slackline: Path) -> list[ResolvedCell]:
+    """Raises Wrong, with the names of the cells, where a job does not pass."""
+    with tempfile.TemporaryDirectory(prefix="slackline-experiment-") as folder:
+        job = experiment.job
+        if isinstance(job, InlineJob):
+            job = write_inline_job(job, Path(folder))
+        resolved, refused = [], {}
+        for cell in experiment.cells:
+            overrides = tuple(overrides_of({**inline_overrides(experiment), **cell.sets}))
+            done = _check(slackline, job, overrides)
+            if done.returncode == 0:
+                resolved.append(_resolved(experiment, cell, overrides, done.stdout))
+            else:
+                shown = str(experiment.file) if isinstance(experiment.job, InlineJob) else str(job)
+                refused.setdefault(done.stderr.strip().replace(str(job), shown), []).append(cell.id)
+    if refused:
+        raise Wrong("\n".join(f"cell {', '.join(cells)}:\n  " + message.replace("\n", "\n  ")
+                              for message, cells in refused.items()) + "\nNothing was run.")
+    return resolved
+
+
+def _check(slackline: Path, job: Path, overrides: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run([str(slackline), "check", str(job), *overrides], capture_output=True, text=True,
+                              timeout=CHECK_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Wrong(f"cannot check a cell's job: {error}") from error
+
+
+def _resolved(experiment: Experiment, cell: Cell, overrides: tuple[str, ...], text: str) -> ResolvedCell:
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    job = load("\n".join(lines), f"the job of cell {cell.id}")
+    seed = job.get("seed", 1) if isinstance(job, dict) else None
+    if not isinstance(seed, int):
+        raise Wrong(f"cell {cell.id}: `slackline check` printed no job with a whole number as seed")
+    fingerprint = hashlib.sha256("\n".join([experiment.run, *lines]).encode()).hexdigest()[:16]
+    return ResolvedCell(cell, seed, overrides, fingerprint)

@@ -1,0 +1,121 @@
+"""All runs of an experiment, read back, and their statistics."""
+
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Callable, Optional, Sequence
+
+from slackline_experiment import run_folder
+from slackline_experiment.definition import Experiment
+from slackline_experiment.grid import Axis, Cell
+from slackline_experiment.resolve import ResolvedCell
+from slackline_experiment.store import Run, Store
+
+
+@dataclass
+class Result:
+    cell: Cell
+    repeat: int
+    seed: int
+    # done, failed or missing.
+    state: str
+    reason: str = ""
+    log: str = ""
+    # Empty unless done.
+    data: run_folder.RunData = field(default_factory=run_folder.RunData)
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    mean: float
+    # Of the sample; None for a single value.
+    deviation: Optional[float]
+    n: int
+
+
+@dataclass(frozen=True)
+class Results:
+    experiment: Experiment
+    results: tuple[Result, ...]
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.experiment.axes
+
+    def of(self, cell: Cell) -> list[Result]:
+        """Its runs that are done."""
+        return [one for one in self.results if one.cell.id == cell.id and one.state == "done"]
+
+    def values(self, cell: Cell, figure: str) -> list[float]:
+        return [one.figures[figure] for one in self.of(cell) if figure in one.figures]
+
+    def statistic(self, cell: Cell, figure: str) -> Optional[Statistic]:
+        return statistic(self.values(cell, figure))
+
+    def failed(self) -> list[Result]:
+        return [one for one in self.results if one.state == "failed"]
+
+    def has(self, figure: str) -> bool:
+        return any(figure in one.figures for one in self.results)
+
+
+def statistic(values: Sequence[float]) -> Optional[Statistic]:
+    if not values:
+        return None
+    mean = sum(values) / len(values)
+    if len(values) == 1:
+        return Statistic(mean, None, 1)
+    return Statistic(mean, sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1)), len(values))
+
+
+def runs_of(cells: Sequence[ResolvedCell], repeats: int) -> list[Run]:
+    """All cells once, then all once more: an experiment that is stopped early has something of everything."""
+    return [Run(cell, repeat) for repeat in range(1, repeats + 1) for cell in cells]
+
+
+def collect(experiment: Experiment, cells: Sequence[ResolvedCell], store: Store) -> Results:
+    found = [_collect_one(experiment, Run(cell, repeat), store)
+             for cell in cells for repeat in range(1, experiment.repeats + 1)]
+    return Results(experiment, tuple(found))
+
+
+def _collect_one(experiment: Experiment, run: Run, store: Store) -> Result:
+    result = Result(run.cell.cell, run.repeat, run.seed, "missing", "it was not run, or not to its end",
+                    str(store.log(run).relative_to(store.root)))
+    failure = store.failure(run)
+    if failure is not None:
+        result.state, result.reason = "failed", failure
+    elif store.is_complete(run):
+        try:
+            result.data = run_folder.read(store.run_folder(run))
+            result.state, result.reason = "done", ""
+            result.figures = _figures(experiment, result.data, store.wall_s(run))
+        except run_folder.BadRunFolder as error:
+            result.state, result.reason = "failed", str(error)
+    return result
+
+
+def _figures(experiment: Experiment, data: run_folder.RunData, wall_s: Optional[float]) -> dict[str, float]:
+    figures = dict(data.figures)
+    if wall_s is not None:
+        figures["wall_s"] = wall_s
+    if experiment.target_accuracy is not None:
+        reached = run_folder.first_at(data, experiment.target_accuracy)
+        if reached:
+            figures["time_to_target_s"] = reached.time_s
+            if reached.samples is not None:
+                figures["samples_to_target"] = reached.samples
+    return figures
+
+
+def not_reached(results: Results, cells: Sequence[Cell]) -> tuple[int, int]:
+    """Runs that are done and did not reach the target, and runs that are done."""
+    done = [one for cell in cells for one in results.of(cell)]
+    return sum("time_to_target_s" not in one.figures for one in done), len(done)
+
+
+def group_by(cells: Sequence[Cell], key: Callable[[Cell], tuple[str, ...]]) -> dict[tuple[str, ...], list[Cell]]:
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(key(cell), []).append(cell)
+    return groups

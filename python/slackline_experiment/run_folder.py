@@ -1,0 +1,202 @@
+"""What a run left behind: summary.json, report.json and metrics.csv of its folder.
+
+A field that is missing is not known, and stays empty; one of a wrong type is an error that names the file.
+"""
+
+import csv
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence
+
+from slackline_experiment import schema
+
+PUSHES = ("pushes_applied", "pushes_discarded", "pushes_lost")
+SUMMARY_NUMBERS = ("workers", "servers", "time_s", "samples", "steps", "samples_per_second", "epochs", "loss",
+                   "test_accuracy", "test_loss", "best_test_accuracy", "slack_max", "deaths", "samples_given_twice")
+REPORT_NUMBERS = {"accuracy": "test_accuracy", "loss": "test_loss", "precision_macro": "precision_macro",
+                  "recall_macro": "recall_macro", "f1_macro": "f1_macro"}
+
+
+class BadRunFolder(Exception):
+    """Names the file, the field, what was found and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    epoch: float
+    time_s: float
+    samples: Optional[float]
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    name: str
+    precision: Optional[float]
+    recall: Optional[float]
+    f1: Optional[float]
+
+
+@dataclass
+class RunData:
+    state: str = ""
+    reason: str = ""
+    mode: str = ""
+    # By the names of the columns of results.csv.
+    figures: dict[str, float] = field(default_factory=dict)
+    # (staleness, answers)
+    histogram: list[tuple[int, float]] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    classes: list[ClassFigures] = field(default_factory=list)
+    # By the columns of metrics.csv; empty texts are None.
+    reports: list[dict[str, Optional[float]]] = field(default_factory=list)
+
+
+class _Object:
+    """A JSON object that is read strictly; `where` names it in errors."""
+
+    def __init__(self, where: str, value: Any):
+        if not isinstance(value, dict):
+            raise BadRunFolder(f"{where}: found {_brief(value)}; allowed is an object")
+        self._where = where
+        self._value: Mapping[str, Any] = value
+
+    def number(self, key: str) -> Optional[float]:
+        value = self._value.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._wrong(key, value, "a number")
+        return value
+
+    def needed(self, key: str) -> float:
+        value = self.number(key)
+        if value is None:
+            raise BadRunFolder(f"{self._where}: found no {key}")
+        return value
+
+    def text(self, key: str) -> str:
+        value = self._value.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(key, value, "text")
+        return value or ""
+
+    def items(self, key: str) -> Sequence[Any]:
+        value = self._value.get(key)
+        if value is not None and not isinstance(value, list):
+            raise self._wrong(key, value, "a list")
+        return value or []
+
+    def objects(self, key: str) -> list["_Object"]:
+        return [_Object(f"{self._where}: {key}[{index}]", one) for index, one in enumerate(self.items(key))]
+
+    def below(self, key: str) -> "_Object":
+        value = self._value.get(key)
+        return _Object(f"{self._where}: {key}", {} if value is None else value)
+
+    def pairs(self, key: str) -> list[tuple[int, float]]:
+        for one in self.items(key):
+            if not (isinstance(one, list) and len(one) == 2
+                    and all(isinstance(part, (int, float)) and not isinstance(part, bool) for part in one)):
+                raise self._wrong(key, one, "a list of [number, number]")
+        return [(int(first), float(second)) for first, second in self.items(key)]
+
+    def _wrong(self, key: str, value: Any, allowed: str) -> BadRunFolder:
+        return BadRunFolder(f"{self._where}: {key}: found {_brief(value)}; allowed is {allowed}")
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
+def _load(path: Path) -> Optional[_Object]:
+    try:
+        return _Object(str(path), json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise BadRunFolder(f"{path}: {error}") from error
+
+
+def read_state(folder: Path) -> str:
+    """"done" for a run that ended well; empty where there is no summary that says how it ended."""
+    try:
+        summary = _load(folder / "summary.json")
+        return summary.text("state") if summary else ""
+    except BadRunFolder:
+        return ""
+
+
+def read(folder: Path) -> RunData:
+    data = RunData()
+    _read_summary(folder / "summary.json", data)
+    _read_report(folder / "report.json", data)
+    _read_metrics(folder / "metrics.csv", data)
+    if not data.evaluations:
+        data.evaluations = [Evaluation(row["epoch"] or 0, row["time_s"] or 0, row["samples"], row["test_accuracy"])
+                            for row in data.reports if row["test_accuracy"] is not None]
+    return data
+
+
+def _keep(data: RunData, name: str, value: Optional[float]) -> None:
+    if value is not None:
+        data.figures.setdefault(name, value)
+
+
+def _read_summary(path: Path, data: RunData) -> None:
+    summary = _load(path)
+    if summary is None:
+        return
+    data.state, data.reason, data.mode = (summary.text(key) for key in ("state", "reason", "mode"))
+    for name in SUMMARY_NUMBERS:
+        _keep(data, name, summary.number(name))
+    staleness = summary.below("staleness")
+    _keep(data, "staleness_mean", staleness.number("mean"))
+    _keep(data, "staleness_max", staleness.number("max"))
+    data.histogram = staleness.pairs("histogram")
+    data.evaluations = [
+        Evaluation(one.needed("epoch"), one.needed("time_s"), one.number("samples"), one.needed("accuracy"))
+        for one in summary.objects("evaluations")]
+    _read_workers(summary.objects("worker_list"), data)
+
+
+def _read_workers(workers: Sequence[_Object], data: RunData) -> None:
+    for name in PUSHES:
+        counts = [count for count in (worker.number(name) for worker in workers) if count is not None]
+        _keep(data, name, sum(counts) if counts else None)
+    waited = sum(worker.number("wait_seconds") or 0 for worker in workers)
+    whole = waited + sum(worker.number("compute_seconds") or 0 for worker in workers)
+    _keep(data, "wait_fraction", waited / whole if whole > 0 else None)
+
+
+def _read_report(path: Path, data: RunData) -> None:
+    report = _load(path)
+    if report is None:
+        return
+    for name, column in REPORT_NUMBERS.items():
+        _keep(data, column, report.number(name))
+    data.classes = [ClassFigures(one.text("name") or f"{one.needed('label'):g}", one.number("precision"),
+                                 one.number("recall"), one.number("f1")) for one in report.objects("classes")]
+
+
+def _read_metrics(path: Path, data: RunData) -> None:
+    names = [column.name for column in schema.METRICS]
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadRunFolder(f"{path}: {error}") from error
+    for index, row in enumerate(rows):
+        try:
+            data.reports.append({name: float(row[name]) if row.get(name) else None for name in names})
+        except (TypeError, ValueError) as error:
+            raise BadRunFolder(f"{path}:{index + 2}: {error}") from error
+
+
+def first_at(data: RunData, target: float) -> Optional[Evaluation]:
+    """The first evaluation at `target` or above."""
+    return next((one for one in sorted(data.evaluations, key=lambda one: one.time_s) if one.accuracy >= target), None)

@@ -1,0 +1,178 @@
+"""Runs what is not complete yet, one after the other or a few at a time."""
+
+import signal
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
+
+from slackline_experiment import run_folder
+from slackline_experiment.child import Child
+from slackline_experiment.progress import Progress
+from slackline_experiment.store import Run, Store
+
+# A run that is told to stop has this long; asked once more, the second span; then it is killed.
+STOP_DEADLINE_S = 60.0
+SECOND_STOP_DEADLINE_S = 10.0
+
+
+class Interrupt:
+    """On the queue of events: Ctrl-C, or a request to terminate."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    slackline: Path
+    # simulate or train.
+    mode: str
+    job: Path
+    jobs: int = 1
+    keep_going: bool = False
+    cool_down_s: float = 0.0
+
+    def command(self, run: Run, folder: Path) -> list[str]:
+        return [str(self.slackline), self.mode, str(self.job), *run.cell.overrides, "--set", f"seed={run.seed}",
+                "--run-folder", str(folder)]
+
+
+@dataclass
+class Outcome:
+    done: int = 0
+    failed: list[Run] = field(default_factory=list)
+    interrupted: bool = False
+
+
+@contextmanager
+def interrupts_on(events: "SimpleQueue[Any]") -> Iterator[None]:
+    """While it lasts, SIGINT and SIGTERM become events. SimpleQueue.put() may be called from a handler."""
+    before = {number: signal.signal(number, lambda *_: events.put(Interrupt()))
+              for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Runner:
+    """Thread-safety: none; lives in the main thread, which takes the signals."""
+
+    def __init__(self, plan: Plan, store: Store, say: Callable[[str], None]):
+        self._plan = plan
+        self._store = store
+        self._say = say
+        self._events: "SimpleQueue[Union[Child, Interrupt]]" = SimpleQueue()
+        self._children: list[Child] = []
+        self._outcome = Outcome()
+
+    def run(self, runs: Sequence[Run]) -> Outcome:
+        complete = [run for run in runs if self._store.is_complete(run)]
+        waiting = [run for run in runs if run not in complete]
+        if complete:
+            self._say(f"{len(complete)} of {len(runs)} runs are complete already.")
+        progress = Progress(len(runs), self._plan.jobs, self._plan.cool_down_s, self._say)
+        progress.finished = [(run, wall_s) for run in complete if (wall_s := self._store.wall_s(run)) is not None]
+        with interrupts_on(self._events):
+            try:
+                self._loop(len(complete), waiting, progress)
+            finally:
+                # Empty, but where something went wrong here.
+                for child in self._children:
+                    child.kill()
+        return self._outcome
+
+    def _loop(self, number: int, waiting: list[Run], progress: Progress) -> None:
+        while waiting or self._children:
+            while waiting and len(self._children) < self._plan.jobs:
+                number += 1
+                progress.started(number, waiting[0], [*(child.run for child in self._children), *waiting])
+                self._start(waiting.pop(0))
+            event = self._events.get()
+            if isinstance(event, Child):
+                self._end(event, progress)
+            if isinstance(event, Interrupt) or (waiting and self._pause_is_interrupted()):
+                self._outcome.interrupted = True
+                self._stop_all()
+                return
+            if self._outcome.failed and not self._plan.keep_going:
+                waiting.clear()
+
+    def _start(self, run: Run) -> None:
+        self._store.make_room(run)
+        command = self._plan.command(run, self._store.run_folder(run))
+        self._children.append(Child(run, command, self._store.log(run), self._store.guard, self._events))
+
+    def _end(self, child: Child, progress: Progress) -> None:
+        self._children.remove(child)
+        failure = self._failure(child)
+        self._store.record(child.run, child.wall_s, failure)
+        if failure:
+            self._outcome.failed.append(child.run)
+            progress.ended(child.run, child.wall_s, f"FAILED ({failure}); its log: {self._store.log(child.run)}")
+            return
+        self._outcome.done += 1
+        progress.finished.append((child.run, child.wall_s))
+        accuracy = run_folder.read(self._store.run_folder(child.run)).figures.get("test_accuracy")
+        progress.ended(child.run, child.wall_s, "done" if accuracy is None else f"test accuracy {accuracy:.2%}")
+
+    def _failure(self, child: Child) -> str:
+        """Empty for a run that ended well."""
+        try:
+            data = run_folder.read(self._store.run_folder(child.run))
+        except run_folder.BadRunFolder as error:
+            return str(error)
+        if child.code != 0:
+            return data.reason or f"{child.describe_end()}: {last_line(self._store.log(child.run))}".rstrip(": ")
+        if data.state != "done":
+            return data.reason or (f"its summary.json says '{data.state}'" if data.state else "it left no summary.json "
+                                   "that says how it ended")
+        return ""
+
+    def _pause_is_interrupted(self) -> bool:
+        """The pause between two runs; another run that ends meanwhile waits its turn."""
+        if self._children or self._plan.cool_down_s <= 0 or (self._outcome.failed and not self._plan.keep_going):
+            return False
+        try:
+            return isinstance(self._events.get(timeout=self._plan.cool_down_s), Interrupt)
+        except Empty:
+            return False
+
+    def _stop_all(self) -> None:
+        for patience_s in (STOP_DEADLINE_S, SECOND_STOP_DEADLINE_S):
+            if not self._children:
+                return
+            names = ", ".join(child.run.id for child in self._children)
+            self._say(f"Stopping {names}; up to {patience_s:.0f} s. Ctrl-C again to hurry.")
+            for child in self._children:
+                child.interrupt()
+            self._wait_for_ends(time.monotonic() + patience_s)
+        # The end of run() kills them.
+        for child in self._children:
+            self._say(f"{child.run.id} did not stop; killed.")
+
+    def _wait_for_ends(self, deadline: float) -> None:
+        """Until all children have ended, the deadline, or another interrupt."""
+        while self._children:
+            event = self._next(deadline)
+            if not isinstance(event, Child):
+                return
+            self._children.remove(event)
+
+    def _next(self, deadline: float) -> Optional[Union[Child, Interrupt]]:
+        try:
+            return self._events.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            return None
+
+
+def last_line(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 2000))
+            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""

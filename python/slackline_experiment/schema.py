@@ -1,0 +1,107 @@
+"""The columns of results.csv and reports.csv: the one place of their names, types and units.
+
+Axes stand between the first column and the others, one column an axis, named as in the grid. An empty field means: not
+known.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    kind: Literal["text", "number", "whole number"]
+    unit: str
+    meaning: str
+    # How plots and the page call it; columns without one are no figures.
+    label: str = ""
+
+    def axis_label(self) -> str:
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+RESULTS: tuple[Column, ...] = (
+    Column("cell", "text", "", "the cell's id, which is its folder below cells/"),
+    Column("repeat", "whole number", "", "from 1"),
+    Column("seed", "whole number", "", "the job's seed + repeat - 1"),
+    Column("state", "text", "", "done, failed or missing"),
+    Column("reason", "text", "", "why it is not done"),
+    Column("run_mode", "text", "", "mode, as the run's summary has it"),
+    Column("workers", "whole number", "", "workers of the run", "workers"),
+    Column("servers", "whole number", "", "server processes of the run", "servers"),
+    Column("time_s", "number", "s", "from start to end, virtual for a simulated run", "time"),
+    Column("wall_s", "number", "s", "what the run took on the clock of this machine", "wall clock"),
+    Column("samples", "whole number", "samples", "samples applied", "samples"),
+    Column("steps", "whole number", "steps", "pushes of all workers", "steps"),
+    Column("samples_per_second", "number", "samples/s", "samples over time", "throughput"),
+    Column("epochs", "number", "epochs", "passes over the data", "epochs"),
+    Column("loss", "number", "", "training loss at the end", "training loss"),
+    Column("test_accuracy", "number", "", "at the end, 0 to 1", "test accuracy"),
+    Column("test_loss", "number", "", "at the end", "test loss"),
+    Column("best_test_accuracy", "number", "", "the best evaluation, 0 to 1", "best test accuracy"),
+    Column("precision_macro", "number", "", "mean over the classes, 0 to 1", "precision, macro"),
+    Column("recall_macro", "number", "", "mean over the classes, 0 to 1", "recall, macro"),
+    Column("f1_macro", "number", "", "mean over the classes, 0 to 1", "F1, macro"),
+    Column("staleness_mean", "number", "versions", "mean over all answers", "mean staleness"),
+    Column("staleness_max", "whole number", "versions", "largest of all answers", "largest staleness"),
+    Column("slack_max", "whole number", "steps", "how far a worker was ahead of the slowest", "largest slack"),
+    Column("wait_fraction", "number", "", "waiting over waiting + computing, all workers, 0 to 1", "share of waiting"),
+    Column("pushes_applied", "whole number", "pushes", "all workers", "pushes applied"),
+    Column("pushes_discarded", "whole number", "pushes", "all workers", "pushes discarded"),
+    Column("pushes_lost", "whole number", "pushes", "all workers", "pushes lost"),
+    Column("deaths", "whole number", "", "workers and servers that died", "deaths"),
+    Column("samples_given_twice", "whole number", "samples", "after deaths", "samples given twice"),
+    Column("time_to_target_s", "number", "s", "time_s of the first evaluation at target_accuracy or above",
+           "time to target accuracy"),
+    Column("samples_to_target", "whole number", "samples", "samples at that evaluation", "samples to target accuracy"),
+)
+
+# metrics.csv of a run folder, after the columns that name the run.
+METRICS: tuple[Column, ...] = (
+    Column("time_s", "number", "s", "since the start, virtual for a simulated run"),
+    Column("epoch", "number", "epochs", "the pass over the data"),
+    Column("step", "number", "steps", "pushes so far"),
+    Column("samples", "number", "samples", "samples so far"),
+    Column("loss", "number", "", "training loss since the last report"),
+    Column("accuracy", "number", "", "training accuracy since the last report, 0 to 1"),
+    Column("test_accuracy", "number", "", "where it was measured, 0 to 1"),
+    Column("samples_per_second", "number", "samples/s", "since the last report"),
+    Column("staleness_mean", "number", "versions", "since the last report"),
+    Column("staleness_max", "number", "versions", "since the last report"),
+    Column("slack", "number", "steps", "the largest of the live workers"),
+    Column("live_workers", "number", "", "workers that take part"),
+)
+REPORTS: tuple[Column, ...] = (
+    Column("cell", "text", "", "the cell's id"),
+    Column("repeat", "whole number", "", "from 1"),
+    *METRICS,
+)
+
+FIGURES = tuple(column for column in RESULTS if column.label)
+SHARES = ("test_accuracy", "best_test_accuracy", "wait_fraction", "precision_macro", "recall_macro", "f1_macro")
+# What results.md and the page show of each cell, where any run has it.
+SHOWN = ("test_accuracy", "best_test_accuracy", "time_s", "time_to_target_s", "samples_per_second", "staleness_mean",
+         "wait_fraction", "deaths")
+
+
+def figure(name: str) -> Optional[Column]:
+    return next((column for column in FIGURES if column.name == name), None)
+
+
+def is_share(name: str) -> bool:
+    """Shown in per cent."""
+    return name in SHARES
+
+
+def names_taken() -> tuple[str, ...]:
+    """What an axis may not be called."""
+    return tuple(dict.fromkeys(column.name for column in (*RESULTS, *REPORTS)))
+
+
+def as_markdown(columns: tuple[Column, ...]) -> str:
+    """The table of docs/experiments.md."""
+    rows = [f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} |" for column in columns]
+    return "\n".join(["| column | type | unit | meaning |", "|---|---|---|---|", *rows])

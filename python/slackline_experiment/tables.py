@@ -1,0 +1,118 @@
+"""results.csv, reports.csv and results.md."""
+
+import csv
+from pathlib import Path
+from typing import Any, Iterable, Optional, Sequence
+
+from slackline_experiment import schema
+from slackline_experiment.grid import Cell
+from slackline_experiment.results import Result, Results, Statistic
+
+
+def write_all(results: Results, folder: Path) -> None:
+    write_csv(folder / "results.csv", header(schema.RESULTS, results),
+              (result_row(one, results) for one in results.results))
+    write_csv(folder / "reports.csv", header(schema.REPORTS, results), report_rows(results))
+    (folder / "results.md").write_text(as_markdown(results), encoding="utf-8")
+
+
+def header(columns: Sequence[schema.Column], results: Results) -> list[str]:
+    """The axes stand after the cell's id."""
+    names = [column.name for column in columns]
+    return [names[0], *(axis.key for axis in results.axes), *names[1:]]
+
+
+def write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(rows)
+
+
+def number_text(value: Optional[float]) -> str:
+    """Exact: it reads back to the same number."""
+    if value is None:
+        return ""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def axis_values(cell: Cell, results: Results) -> list[str]:
+    return [cell.value(axis.key) for axis in results.axes]
+
+
+def places_of(cell: Cell, results: Results) -> list[str]:
+    """As tables for people show it."""
+    values = [value or "as the job" for value in axis_values(cell, results)] or [cell.id]
+    return [*values[:-1], f"{values[-1]} ({cell.note})" if cell.note and results.axes else values[-1]]
+
+
+def result_row(result: Result, results: Results) -> list[str]:
+    texts = {"repeat": str(result.repeat), "seed": str(result.seed), "state": result.state, "reason": result.reason,
+             "run_mode": result.data.mode}
+    values = [texts[column.name] if column.name in texts else number_text(result.figures.get(column.name))
+              for column in schema.RESULTS[1:]]
+    return [result.cell.id, *axis_values(result.cell, results), *values]
+
+
+def report_rows(results: Results) -> Iterable[list[str]]:
+    for one in results.results:
+        if one.state == "done":
+            for report in one.data.reports:
+                yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat),
+                       *(number_text(report[column.name]) for column in schema.METRICS)]
+
+
+def figure_text(name: str, value: Statistic) -> str:
+    """Mean, and the deviation with the same number of decimals."""
+    if schema.is_share(name):
+        deviation = "" if value.deviation is None else f" ± {100 * value.deviation:.2f}"
+        return f"{100 * value.mean:.2f}{deviation} %"
+    decimals = 0 if abs(value.mean) >= 1000 else 1 if abs(value.mean) >= 100 else 2
+    deviation = "" if value.deviation is None else f" ± {value.deviation:,.{decimals}f}"
+    return f"{value.mean:,.{decimals}f}{deviation}"
+
+
+def shown_figures(results: Results) -> list[schema.Column]:
+    columns = [schema.figure(name) for name in schema.SHOWN if results.has(name)]
+    died = any(one.figures.get("deaths") for one in results.results)
+    return [column for column in columns if column is not None and (died or column.name != "deaths")]
+
+
+def summary_header(results: Results) -> list[str]:
+    names = [axis.key for axis in results.axes] or ["cell"]
+    return [*names, *(column.axis_label() for column in shown_figures(results)), "n"]
+
+
+def summary_rows(results: Results) -> list[list[str]]:
+    """A row a cell: mean and standard deviation of each figure, and the number of runs that are done."""
+    rows = []
+    for cell in results.experiment.cells:
+        values = [results.statistic(cell, column.name) for column in shown_figures(results)]
+        texts = ["" if value is None else _with_count(figure_text(column.name, value), value.n, len(results.of(cell)))
+                 for column, value in zip(shown_figures(results), values)]
+        rows.append([*places_of(cell, results), *texts, f"{len(results.of(cell))} of {results.experiment.repeats}"])
+    return rows
+
+
+def _with_count(text: str, n: int, done: int) -> str:
+    """Some runs may not have a figure, as the time to a target that they never reach."""
+    return text if n == done else f"{text} ({n} of {done})"
+
+
+def as_markdown(results: Results) -> str:
+    experiment = results.experiment
+    lines = [f"# {experiment.name}", ""]
+    if experiment.about:
+        lines += [experiment.about, ""]
+    rows = [summary_header(results), *summary_rows(results)]
+    lines += [_markdown_row(rows[0]), "|" + "---|" * len(rows[0]), *map(_markdown_row, rows[1:]), "",
+              "Mean ± standard deviation of the sample over the runs that are done; n counts them."]
+    if results.failed():
+        lines += ["", "## Failed", ""]
+        lines += [
+            f"* `{one.cell.id}`, repeat {one.repeat}: {one.reason} (log: `{one.log}`)" for one in results.failed()]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

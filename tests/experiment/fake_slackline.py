@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Stands in for the `slackline` program: understands check, train, simulate and --version, and writes run folders.
+
+Its job file is flat: dotted keys with values. Settings of its own, which a job never has, steer it:
+  fake.refuse    check fails with this text
+  fake.fail      train fails with this text
+  fake.hang      unless it is 0, and until there is a file `free` beside the job, train waits for
+                 SIGINT, or with 2 for nothing
+  fake.break     a field of summary.json gets a wrong type
+Every call is a line of calls.log in the folder of the job file.
+"""
+import json
+import math
+import os
+import pathlib
+import random
+import signal
+import sys
+
+import yaml
+
+DEFAULTS = {"name": "fake", "seed": 1, "cluster.workers": 2, "consistency.staleness_max": 4, "optimizer.lr": 0.1}
+CLASSES = ("shirt", "shoe", "bag")
+
+
+def read_job(path, overrides):
+    job = dict(DEFAULTS)
+    text = yaml.safe_load(path.read_text()) or {}
+    job.update(text)
+    for override in overrides:
+        key, value = override.split("=", 1)
+        job[key] = yaml.safe_load(value)
+    return job
+
+
+def options_of(arguments):
+    overrides, folder = [], None
+    for flag, value in zip(arguments[::2], arguments[1::2]):
+        if flag == "--set":
+            overrides.append(value)
+        elif flag == "--run-folder":
+            folder = pathlib.Path(value)
+        else:
+            sys.exit(f"fake: found the flag {flag}")
+    return overrides, folder
+
+
+def evaluations_of(job, random_of):
+    workers, bound = job["cluster.workers"], job["consistency.staleness_max"]
+    rate = 3000 * workers ** 0.85 * (1 + 0.04 * bound) * random_of.uniform(0.97, 1.03)
+    best = 0.915 - 0.004 * bound - 0.002 * workers
+    return rate, [{"epoch": epoch, "time_s": epoch * 6000 / rate, "samples": epoch * 6000,
+                   "accuracy": best - 0.35 * math.exp(-0.9 * epoch) + random_of.gauss(0, 0.004), "loss": 1 / epoch}
+                  for epoch in range(1, 7)]
+
+
+def write_run(job, mode, folder):
+    random_of = random.Random(job["seed"])
+    rate, evaluations = evaluations_of(job, random_of)
+    bound, workers, last = job["consistency.staleness_max"], job["cluster.workers"], evaluations[-1]
+    width = 1 + bound / 4
+    histogram = [[value, int(1000 * math.exp(-0.5 * (value - bound / 2) ** 2 / width) * random_of.uniform(0.9, 1.1))]
+                 for value in range(bound + 1)]
+    summary = {
+        "name": job["name"], "state": "done", "reason": "", "mode": mode, "seed": job["seed"], "workers": workers,
+        "servers": 2, "time_s": last["time_s"], "samples": 36000, "steps": 563, "samples_per_second": rate, "epochs": 6,
+        "loss": 0.3, "test_accuracy": last["accuracy"], "test_loss": 0.35,
+        "best_test_accuracy": max(one["accuracy"] for one in evaluations),
+        "staleness": {"mean": bound / 2, "max": bound, "histogram": histogram}, "slack_max": bound,
+        "worker_list": [{"name": f"worker-{number}", "samples": 18000, "steps": 281, "compute_seconds": 8.0,
+                         "wait_seconds": 2.0 / (1 + bound), "pushes_applied": 280, "pushes_discarded": 1,
+                         "pushes_lost": 0}
+                        for number in range(1, workers + 1)],
+        "deaths": 0, "samples_given_twice": 0, "evaluations": evaluations, "a_field_of_the_future": {"x": 1}}
+    if "fake.break" in job:
+        summary[job["fake.break"]] = ["not", "a", "number"]
+    (folder / "report.json").write_text(json.dumps(
+        {"accuracy": last["accuracy"], "f1_macro": last["accuracy"], "classes": [
+            {"label": label, "name": name, "precision": 0.9, "recall": 0.8, "f1": 0.85}
+            for label, name in enumerate(CLASSES)]}))
+    rows = [f"{one['time_s']:.3f},{one['epoch']},{one['epoch'] * 94},{one['samples']},{one['loss']},0.9,"
+            f"{one['accuracy']},{rate:.1f},{bound / 2},{bound},{bound},{workers}" for one in evaluations]
+    rows.append(f"{last['time_s'] + 1:.3f},6,563,36000,0.3,0.91,,{rate:.1f},1,1,1,{workers}")
+    (folder / "metrics.csv").write_text(
+        "time_s,epoch,step,samples,loss,accuracy,test_accuracy,samples_per_second,staleness_mean,staleness_max,slack,"
+        "live_workers\n" + "\n".join(rows) + "\n")
+    # Last, as the real one does: it says that all is there.
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+def wait_for_interrupt(folder, deaf):
+    """Until SIGINT, which is blocked since the start, or ten minutes; a deaf run takes no notice."""
+    (folder / "hanging.new").write_text(str(os.getpid()))
+    (folder / "hanging.new").rename(folder / "hanging")
+    if signal.sigtimedwait([signal.SIGUSR1 if deaf else signal.SIGINT], 600) is not None:
+        (folder / "summary.json").write_text(json.dumps({"state": "stopped", "reason": "Ctrl-C"}))
+        print("fake: stopped in good order", flush=True)
+    sys.exit(1)
+
+
+def main():
+    if sys.argv[1:] == ["--version"]:
+        print("slackline 9.9.9 (fake)")
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    mode, path = sys.argv[1], pathlib.Path(sys.argv[2])
+    overrides, folder = options_of(sys.argv[3:])
+    job = read_job(path, overrides)
+    if mode == "check":
+        if "fake.refuse" in job:
+            lines = [number for number, line in enumerate(path.read_text().splitlines(), 1) if "fake.refuse" in line]
+            sys.exit(f"{path}:{lines[0] if lines else 0}: {job['fake.refuse']}")
+        print(yaml.safe_dump(job) + f"# OK: {path} is a valid job.")
+        return
+    with (path.parent / "calls.log").open("a") as calls:
+        calls.write(json.dumps({"mode": mode, "job": job, "folder": str(folder)}) + "\n")
+    folder.mkdir(parents=True)
+    if "fake.fail" in job:
+        sys.exit(f"some words\nfake: {job['fake.fail']}")
+    if job.get("fake.hang") and not (path.parent / "free").exists():
+        wait_for_interrupt(folder, job["fake.hang"] == 2)
+    write_run(job, mode, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""What an experiment leaves: tables that keep their schema, plots that show something, a page that stands alone."""
+import html.parser
+import re
+import subprocess
+import sys
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+import support
+from PIL import Image
+from slackline_experiment import results, run_folder, schema
+from slackline_experiment.plots import curves
+
+SVG = "{http://www.w3.org/2000/svg}"
+WHOLE = """
+about: How far may a worker run ahead? Say <so>.
+set: {training.epochs: 3}
+grid:
+  cluster.workers: [1, 2, 4]
+  stragglers:
+    - {name: none}
+    - {name: broken, set: {fake.fail: the disk is full}}
+  consistency.staleness_max: [1, 3]
+include:
+  - {cluster.workers: 2, stragglers: none, consistency.staleness_max: 3, set: {optimizer.lr: 0.5}}
+repeats: 2
+target_accuracy: 0.88
+"""
+HEAD = "job: job.yaml\nrun: simulate\n"
+KINDS = {"text": lambda text: True, "number": lambda text: float(text) is not None,
+         "whole number": lambda text: int(text) is not None}
+
+
+class Maker(support.ExperimentTest):
+    """Runs one experiment, for the tests that read what it left."""
+
+    def runTest(self):
+        self.write(WHOLE, HEAD)
+        self.run_experiment("--keep-going", code=1)
+
+
+class Output(support.ExperimentTest):
+    made = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.made = Maker()
+        cls.made.setUp()
+        cls.addClassCleanup(cls.made.doCleanups)
+        cls.made.runTest()
+
+    def setUp(self):
+        self.root, self.out = self.made.root, self.made.out
+
+
+class Tables(Output):
+    def check_columns(self, name, columns):
+        rows = support.read_csv(self.out / name)
+        names = [column.name for column in columns]
+        axes = ["cluster.workers", "stragglers", "consistency.staleness_max"]
+        self.assertEqual(list(rows[0]), [names[0], *axes, *names[1:]])
+        for row in rows:
+            for column in columns:
+                if row[column.name]:
+                    self.assertTrue(KINDS[column.kind](row[column.name]), (column, row[column.name]))
+        return rows
+
+    def test_results_have_a_row_a_run_and_keep_the_schema(self):
+        rows = self.check_columns("results.csv", schema.RESULTS)
+        self.assertEqual(len(rows), (3 * 2 * 2 + 1) * 2)
+        wanted = ("workers-2_stragglers-none_staleness_max-3", "2")
+        row = next(row for row in rows if (row["cell"], row["repeat"]) == wanted)
+        self.assertEqual((row["state"], row["seed"], row["workers"], row["staleness_mean"], row["pushes_discarded"]),
+                         ("done", "2", "2", "1.5", "2"))
+        self.assertAlmostEqual(float(row["wait_fraction"]), 0.5 / 8.5)
+        for column in schema.RESULTS:
+            if column.name not in ("reason", "precision_macro", "recall_macro"):
+                self.assertTrue(row[column.name], column.name)
+
+    def test_time_to_target_is_that_of_the_first_evaluation_there(self):
+        row = next(row for row in self.results() if row["state"] == "done")
+        reports = [one for one in support.read_csv(self.out / "reports.csv")
+                   if (one["cell"], one["repeat"]) == (row["cell"], row["repeat"]) and one["test_accuracy"]]
+        reached = next(one for one in reports if float(one["test_accuracy"]) >= 0.88)
+        self.assertAlmostEqual(float(row["time_to_target_s"]), float(reached["time_s"]), 2)
+        self.assertEqual(row["samples_to_target"], reached["samples"])
+
+    def test_reports_have_a_row_a_report_and_keep_the_schema(self):
+        rows = self.check_columns("reports.csv", schema.REPORTS)
+        done = sum(row["state"] == "done" for row in self.results())
+        self.assertEqual(len(rows), done * 7)
+
+    def test_the_document_has_the_schema(self):
+        document = (support.HERE.parent.parent / "docs" / "experiments.md").read_text()
+        for columns in (schema.RESULTS, schema.REPORTS):
+            self.assertIn(schema.as_markdown(columns), document)
+
+    def test_means_deviations_and_counts_are_in_the_summary(self):
+        text = (self.out / "results.md").read_text()
+        rates = [float(row["samples_per_second"]) for row in self.results()
+                 if row["cell"] == "workers-1_stragglers-none_staleness_max-1"]
+        mean, deviation = sum(rates) / 2, abs(rates[0] - rates[1]) / 2 ** 0.5
+        self.assertRegex(text, rf"\n\| 1 \| none \| 1 \| .*\| {mean:,.0f} ± {deviation:,.0f} \|.*\| 2 of 2 \|\n")
+        self.assertIn("| 2 | none | 3 (lr 0.5) |", text)
+        self.assertIn("* `workers-4_stragglers-broken_staleness_max-3`, repeat 2: exit code 1: fake: the disk is full", text)
+
+
+class Plots(Output):
+    NAMES = {"accuracy-epochs", "accuracy-time", "staleness", "scaling-by-workers", "time-to-target-by-workers",
+             "test-accuracy-by-workers", "wait-fraction-by-workers"}
+
+    def test_are_those_that_follow_from_the_grid(self):
+        for ending in ("png", "svg"):
+            self.assertEqual({path.stem for path in (self.out / "plots").glob(f"*.{ending}")}, self.NAMES)
+
+    def test_are_not_empty(self):
+        for path in (self.out / "plots").glob("*.png"):
+            with self.subTest(path.name), Image.open(path) as image:
+                self.assertGreater(min(image.size), 400)
+                # The legend is below; axes, text and bands have little colour.
+                curves_alone = image.convert("RGB").crop((0, 0, image.width, int(0.6 * image.height)))
+                found = [(count, colour) for count, colour in curves_alone.getcolors(1 << 24)
+                         if max(colour) - min(colour) > 90]
+                self.assertGreater(len(image.convert("RGB").getcolors(1 << 24)), 50)
+                self.assertGreater(sum(count for count, _ in found), 1000)
+
+    def test_are_svg_with_paths(self):
+        for path in (self.out / "plots").glob("*.svg"):
+            with self.subTest(path.name):
+                root = ElementTree.parse(path).getroot()
+                self.assertEqual(root.tag, SVG + "svg")
+                self.assertGreater(len(root.findall(f".//{SVG}path")), 20)
+
+
+class Links(html.parser.HTMLParser):
+    """All that a page would load or go to, and how its tags close."""
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.open, self.ids = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "br", "img", "link"):
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("href", "src", "xlink:href", "action", "data"):
+                self.found.append(value)
+            if name == "id" and tag == "section":
+                self.ids.append(value)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+
+class Page(Output):
+    def setUp(self):
+        super().setUp()
+        self.text = (self.out / "index.html").read_text()
+
+    def test_needs_nothing_else(self):
+        links = Links()
+        links.feed(self.text)
+        self.assertEqual(links.open, [])
+        self.assertTrue(links.found)
+        self.assertEqual([link for link in links.found if not link.startswith("#")], [])
+        self.assertNotRegex(self.text, r"<(script|link|img|iframe)\b|@import|url\((?!#)")
+
+    def test_has_all_sections(self):
+        links = Links()
+        links.feed(self.text)
+        self.assertEqual(links.ids, ["results", "plots", "failed", "classes", "grid", "origin"])
+        self.assertEqual(self.text.count("<svg"), len(Plots.NAMES))
+        for words in ("How far may a worker run ahead? Say &lt;so&gt;.", "the disk is full", "slackline 9.9.9 (fake)",
+                      "$ slackline experiment trial.yaml --keep-going", "training.epochs=3", ">shoe<",
+                      "fake.fail=the disk is full"):
+            self.assertIn(words, self.text)
+
+    def test_parts_of_its_plots_have_ids_of_their_own(self):
+        for pattern in (r'<clipPath id="([^"]+)"', r'<path id="(m[0-9a-f]+)"'):
+            found = re.findall(pattern, self.text)
+            self.assertTrue(found)
+            self.assertEqual(len(set(found)), len(found))
+
+    def test_is_made_anew_without_running(self):
+        before = len(self.calls())
+        (self.out / "index.html").unlink()
+        done = subprocess.run([sys.executable, str(support.PYTHON / "slackline_experiment"), "--slackline",
+                               str(self.root / "slackline"), "trial.yaml", "--report"], cwd=self.root,
+                              timeout=support.DEADLINE_S)
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue((self.out / "index.html").exists())
+        self.assertEqual(len(self.calls()), before)
+
+
+class NothingDone(support.ExperimentTest):
+    def test_gives_a_page_without_plots(self):
+        self.write("set: {fake.fail: no luck}\n", HEAD)
+        self.run_experiment(code=1)
+        text = (self.out / "index.html").read_text()
+        self.assertIn("Not drawn: Test accuracy over epochs", text)
+        self.assertNotIn("<svg", text)
+        self.assertEqual(self.results()[0]["test_accuracy"], "")
+
+
+class Figures(unittest.TestCase):
+    """Against values made by hand."""
+
+    def run_with(self, *evaluations, histogram=()):
+        return run_folder.RunData(evaluations=[run_folder.Evaluation(*one) for one in evaluations],
+                                  histogram=list(histogram))
+
+    def test_statistics_are_those_of_the_sample(self):
+        self.assertEqual(results.statistic([2.0, 4.0, 6.0]), results.Statistic(4.0, 2.0, 3))
+        self.assertEqual(results.statistic([5.0]), results.Statistic(5.0, None, 1))
+        self.assertIsNone(results.statistic([]))
+
+    def test_accuracy_over_epochs_counts_the_runs_that_have_it(self):
+        x, mean, deviation = curves.over_epochs(
+            [self.run_with((1, 5, 9, 0.5), (2, 9, 9, 0.7)), self.run_with((1, 4, 9, 0.7))])
+        self.assertEqual(list(x), [1, 2])
+        self.assertAlmostEqual(mean[0], 0.6)
+        self.assertAlmostEqual(mean[1], 0.7)
+        self.assertAlmostEqual(deviation[0], 0.2 / 2 ** 0.5)
+
+    def test_accuracy_over_time_covers_what_all_runs_cover(self):
+        x, mean, _ = curves.over_time([self.run_with((1, 0, 9, 0.0), (2, 10, 9, 1.0)),
+                                      self.run_with((1, 2, 9, 0.2), (2, 6, 9, 0.6))])
+        self.assertEqual((x[0], x[-1]), (2, 6))
+        self.assertAlmostEqual(mean[0], 0.2)
+        self.assertAlmostEqual(mean[-1], 0.6)
+
+    def test_staleness_is_in_shares_of_each_run(self):
+        x, mean, _ = curves.over_staleness(
+            [self.run_with(histogram=[(0, 1), (2, 3)]), self.run_with(histogram=[(0, 100)])])
+        self.assertEqual(list(x), [0, 1, 2])
+        self.assertEqual([round(value, 6) for value in mean], [0.625, 0, 0.375])
+
+    def test_a_run_folder_without_optional_files_is_read(self):
+        data = run_folder.read(support.HERE / "nowhere")
+        self.assertEqual((data.figures, data.evaluations, data.reports, data.state), ({}, [], [], ""))
+
+
+def load_tests(loader, tests, pattern):
+    """All but Maker, which is no test."""
+    del tests, pattern
+    return unittest.TestSuite(loader.loadTestsFromTestCase(one) for one in (Tables, Plots, Page, NothingDone, Figures))
+
+
+if __name__ == "__main__":
+    unittest.main()
