@@ -36,6 +36,14 @@ struct Learned {
   uint64_t test_samples = 0;
 };
 
+// A worker's step: the mean gradient of these training images.
+struct StepTask {
+  Weights weights;
+  std::vector<uint32_t> images;
+  // So many at once; more are several batches, whose gradients are averaged.
+  size_t batch_size = 1;
+};
+
 // Thread-safety: none; one thread calls it.
 class Computation {
  public:
@@ -46,9 +54,8 @@ class Computation {
   virtual const Learned& learned() const = 0;
   // elements() long; empty where nothing is computed.
   virtual absl::Span<const float> initial_weights() const = 0;
-  // Begins a step on these images (of the training data), from these weights. Steps of different workers run side by
-  // side; each gives the same bits whichever thread runs it.
-  virtual Pending Begin(Weights weights, std::vector<uint32_t> images) = 0;
+  // Begins a step. Steps of different workers run side by side; each gives the same bits whichever thread runs it.
+  virtual Pending Begin(StepTask task) = 0;
   // Over all test images. With `work.final` also writes the files of a run's end into work.run_folder.
   virtual absl::StatusOr<worker::EvaluationResult> Evaluate(const Weights& weights,
                                                             const worker::EvaluationWork& work) = 0;

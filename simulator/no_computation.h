@@ -16,9 +16,9 @@ class NoComputation final : public Computation {
   const Learned& learned() const override { return learned_; }
   absl::Span<const float> initial_weights() const override { return {}; }
 
-  Pending Begin(Weights, std::vector<uint32_t> images) override {
+  Pending Begin(StepTask task) override {
     auto gradient = std::make_shared<Gradient>();
-    gradient->result.samples = images.size();
+    gradient->result.samples = task.images.size();
     std::promise<absl::StatusOr<std::shared_ptr<const Gradient>>> done;
     done.set_value(std::shared_ptr<const Gradient>(std::move(gradient)));
     return done.get_future();

@@ -27,6 +27,7 @@ void Server::Install(const wire::InstallShardsRequest& request) {
   const bool computes = !world_.computation.initial_weights().empty();
   std::optional<ps::OptimizerConfig> optimizer;
   if (computes) optimizer = ps::MakeOptimizerConfig(world_.job, request.samples_per_epoch());
+  const job::Consistency& consistency = world_.job.consistency();
   const ps::EngineConfig engine = ps::MakeEngineConfig(world_.job, world_.timeouts);
   for (const wire::ShardSpec& spec : request.shards()) {
     ShardSpec shard;
@@ -35,6 +36,10 @@ void Server::Install(const wire::InstallShardsRequest& request) {
     shard.extent.end = spec.end();
     shard.extent.trained = std::clamp(request.trained_elements(), spec.begin(), spec.end()) - spec.begin();
     shard.chunk_elements = world_.job.wire().chunk_bytes() / sizeof(float);
+    shard.window = world_.job.wire().window();
+    if (computes && consistency.delay_compensation() != job::DelayCompensation::NONE) {
+      shard.references_max = consistency.dc_references_max();
+    }
     shards_.try_emplace(shard.id, shard, engine, optimizer);
   }
   installed_ = true;
@@ -49,6 +54,7 @@ Clock64 Server::SetMembers(const wire::SetMembersRequest& request) {
   Clock64 largest;
   for (auto& [id, shard] : shards_) {
     if (absl::Status set = shard.SetMembers(Epoch(request.epoch()), members); !set.ok()) world_.Fail(name_, set);
+    if (request.has_staleness_bound()) shard.SetStalenessBound(request.staleness_bound());
     largest = std::max(largest, shard.clock_min());
   }
   Flush();

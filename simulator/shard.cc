@@ -4,11 +4,12 @@
 #include <variant>
 
 #include "common/check.h"
+#include "ps/step_arguments.h"
 
 namespace slackline::simulator {
 
 Shard::Shard(const ShardSpec& spec, const ps::EngineConfig& engine, const std::optional<ps::OptimizerConfig>& optimizer)
-    : spec_(spec), engine_(engine) {
+    : spec_(spec), engine_(engine), references_(spec.references_max) {
   if (optimizer) state_ = std::make_unique<ps::ShardState>(spec.extent, *optimizer, spec.chunk_elements);
 }
 
@@ -20,8 +21,15 @@ absl::Status Shard::Seed(absl::Span<const float> weights) {
 absl::Status Shard::SetMembers(Epoch epoch, absl::Span<const ps::MemberEntry> members) {
   ps::Actions actions;
   const absl::Status status = engine_.SetMembers(epoch, members, actions);
+  if (status.ok()) references_.SetMembers(members);
   Execute(actions);
   return status;
+}
+
+void Shard::SetStalenessBound(uint64_t bound) {
+  ps::Actions actions;
+  engine_.SetStalenessBound(bound, actions);
+  Execute(actions);
 }
 
 absl::Status Shard::Hello(const ps::HelloEvent& hello) {
@@ -33,7 +41,9 @@ absl::Status Shard::Hello(const ps::HelloEvent& hello) {
 
 void Shard::Push(const ps::PushEvent& push, std::shared_ptr<const Gradient> gradient) {
   if (engine_.Admit(push.sender, push.sequence) == ps::Engine::Admission::kStage) {
-    staged_[{push.sender, push.sequence}] = std::move(gradient);
+    ps::References::Use base;
+    if (spec_.references_max > 0) base = ps::References::Use(&references_, push.base);
+    staged_[{push.sender, push.sequence}] = {std::move(gradient), std::move(base)};
   }
   ps::Actions actions;
   engine_.Push(push, actions);
@@ -64,13 +74,20 @@ void Shard::Execute(const ps::ApplyAction& apply) {
     const auto staged = staged_.find(part.push);
     SLACKLINE_CHECK(staged != staged_.end());
     if (state_ == nullptr) continue;
-    const Gradient& gradient = *staged->second;
+    const Gradient& gradient = *staged->second.gradient;
     const absl::Span<const float> values(gradient.push.get() + spec_.extent.begin, spec_.extent.size());
-    contributions.push_back(
-        {{{spec_.extent.size(), codec::Codec(), ByteSegments(AsBytes(values))}}, part.weight, gradient.norm});
+    contributions.push_back({{{spec_.extent.size(), codec::Codec(), ByteSegments(AsBytes(values))}},
+                             part.weight,
+                             gradient.norm,
+                             Reference(part)});
   }
-  if (state_ != nullptr) state_->Apply(contributions, {apply.lr_scale, apply.average_rate, apply.samples});
+  if (state_ != nullptr) state_->Apply(contributions, ps::ArgumentsOf(apply));
   for (const ps::ApplyAction::Part& part : apply.parts) staged_.erase(part.push);
+}
+
+ps::SliceView Shard::Reference(const ps::ApplyAction::Part& part) const {
+  const ps::SliceView* const view = part.staleness > 0 ? references_.Find(part.base) : nullptr;
+  return view != nullptr ? *view : ps::SliceView();
 }
 
 ShardReply& Shard::Reply(const ps::Sender& to) {
@@ -84,7 +101,9 @@ ShardReply& Shard::Reply(const ps::Sender& to) {
 void Shard::Execute(const ps::AnswerAction& action) { Reply(action.sender).answer = action.answer; }
 
 void Shard::Execute(const ps::ServeAction& serve) {
-  Reply(serve.sender).served = ShardReply::Served{serve.id, engine_.version(), View()};
+  const ShardReply::Served served{serve.id, engine_.version(), View()};
+  references_.Sent(serve.sender, spec_.window, served.version, served.weights);
+  Reply(serve.sender).served = served;
 }
 
 void Shard::Execute(const ps::RefuseAction& refuse) { Reply(refuse.sender).refused = refuse.status; }

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "ps/consistency/engine.h"
+#include "ps/references.h"
 #include "ps/shard_state.h"
 #include "simulator/computation.h"
 
@@ -39,6 +40,8 @@ struct ShardSpec {
   ShardId id;
   ps::ShardExtent extent;
   uint64_t chunk_elements = 0;
+  uint32_t window = 1;          // steps of a worker in flight
+  uint32_t references_max = 0;  // versions kept for delay compensation
 };
 
 // Thread-safety: none.
@@ -54,6 +57,7 @@ class Shard {
   absl::Status Seed(absl::Span<const float> weights);
 
   absl::Status SetMembers(Epoch epoch, absl::Span<const ps::MemberEntry> members);
+  void SetStalenessBound(uint64_t bound);
   absl::Status Hello(const ps::HelloEvent& hello);
   void Disconnected(const ps::Sender& sender) { engine_.Disconnected(sender); }
   // `gradient` is the whole model's.
@@ -67,6 +71,11 @@ class Shard {
   ps::SliceView View() const { return state_ ? state_->View() : ps::SliceView(); }
 
  private:
+  struct Staged {
+    std::shared_ptr<const Gradient> gradient;
+    ps::References::Use base;
+  };
+
   ShardReply& Reply(const ps::Sender& to);
   void Execute(const ps::Actions& actions);
   void Execute(const ps::ApplyAction& apply);
@@ -76,11 +85,13 @@ class Shard {
   void Execute(const ps::RefuseAction& refuse);
   void Execute(const ps::WaitingAction&) {}
   void Execute(const ps::LostAction&) {}
+  ps::SliceView Reference(const ps::ApplyAction::Part& part) const;
 
   const ShardSpec spec_;
   ps::Engine engine_;
   std::unique_ptr<ps::ShardState> state_;
-  std::map<ps::PushRef, std::shared_ptr<const Gradient>> staged_;
+  ps::References references_;  // before staged_, whose uses it counts
+  std::map<ps::PushRef, Staged> staged_;
   std::vector<ShardReply> replies_;
 };
 

@@ -34,8 +34,7 @@ void CopyWeights(const Weights& weights, absl::Span<float> parameters) {
 }
 
 struct Task {
-  Weights weights;
-  std::vector<uint32_t> images;
+  StepTask step;
   std::promise<absl::StatusOr<std::shared_ptr<const Gradient>>> done;
 };
 
@@ -73,7 +72,6 @@ class TorchComputation final : public Computation {
   TorchComputation(const worker::WorkerConfig& config, Dataset train, Dataset test,
                    std::vector<std::string> class_names, std::unique_ptr<Model> model)
       : normalisation_(config.normalisation),
-        batch_size_(config.trainer.batch_size),
         train_(std::move(train)),
         test_(std::move(test)),
         evaluator_(test_, {.normalisation = config.normalisation,
@@ -99,11 +97,10 @@ class TorchComputation final : public Computation {
   const Learned& learned() const override { return learned_; }
   absl::Span<const float> initial_weights() const override { return initial_; }
 
-  Pending Begin(Weights weights, std::vector<uint32_t> images) override {
+  Pending Begin(StepTask step) override {
     absl::MutexLock lock(&mutex_);
     Task& task = tasks_.emplace_back();
-    task.weights = std::move(weights);
-    task.images = std::move(images);
+    task.step = std::move(step);
     return task.done.get_future();
   }
 
@@ -146,12 +143,12 @@ class TorchComputation final : public Computation {
         task = std::move(tasks_.front());
         tasks_.pop_front();
       }
-      task.done.set_value(Step(model, batch, task));
+      task.done.set_value(Step(model, batch, task.step));
     }
   }
   bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || !tasks_.empty(); }
 
-  absl::StatusOr<std::shared_ptr<const Gradient>> Step(Model& model, Batch& batch, const Task& task) {
+  absl::StatusOr<std::shared_ptr<const Gradient>> Step(Model& model, Batch& batch, const StepTask& task) {
     const auto recycle = [spares = spares_](Gradient* gradient) {
       spares->Return(std::move(gradient->push));
       delete gradient;
@@ -160,7 +157,7 @@ class TorchComputation final : public Computation {
     gradient->push = spares_->Take();
     CopyWeights(task.weights, model.parameters());
     model.UsePush({gradient->push.get(), model.elements()});
-    if (absl::Status stepped = Accumulate(model, batch, task.images, gradient->result); !stepped.ok()) return stepped;
+    if (absl::Status stepped = Accumulate(model, batch, task, gradient->result); !stepped.ok()) return stepped;
     gradient->norm = worker::L2Norm(model.push().first(model.trained_elements()));
     if (!std::isfinite(gradient->result.loss) || !std::isfinite(worker::L2Norm(model.push()))) {
       return absl::InternalError(
@@ -171,25 +168,25 @@ class TorchComputation final : public Computation {
   }
 
   // The mean over the batches of a push, as the trainer makes it.
-  absl::Status Accumulate(Model& model, Batch& batch, absl::Span<const uint32_t> images, worker::StepResult& sum) {
+  absl::Status Accumulate(Model& model, Batch& batch, const StepTask& task, worker::StepResult& sum) {
+    const absl::Span<const uint32_t> images = task.images;
     worker::PushMean mean;
     double loss_sum = 0;
-    for (size_t begin = 0; begin < images.size(); begin += batch_size_) {
-      train_.Load(images.subspan(begin, batch_size_), normalisation_.mean, normalisation_.deviation, batch);
+    for (size_t begin = 0; begin < images.size(); begin += task.batch_size) {
+      train_.Load(images.subspan(begin, task.batch_size), normalisation_.mean, normalisation_.deviation, batch);
       const auto result = model.Step({.images = batch.images, .labels = batch.labels});
       if (!result.ok()) return result.status();
       sum.samples += result->samples;
       sum.correct += result->correct;
       loss_sum += result->loss * static_cast<double>(result->samples);
-      if (images.size() > batch_size_) mean.Add(model.push(), result->samples);
+      if (images.size() > task.batch_size) mean.Add(model.push(), result->samples);
     }
     sum.loss = loss_sum / static_cast<double>(sum.samples);
-    if (images.size() > batch_size_) mean.Write(model.push());
+    if (images.size() > task.batch_size) mean.Write(model.push());
     return absl::OkStatus();
   }
 
   const worker::Prefetcher::Normalisation normalisation_;
-  const size_t batch_size_;
   const Dataset train_;
   const Dataset test_;
   worker::Evaluator evaluator_;

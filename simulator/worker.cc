@@ -253,8 +253,9 @@ void Worker::Continue() {
 }
 
 void Worker::Compute() {
-  const job::Training& training = world_.job.training();
-  const size_t most = size_t{training.batch_size()} * training.accumulate();
+  const uint32_t said = range_->work.batch_size;
+  const size_t batch = said > 0 ? said : world_.job.training().batch_size();
+  const size_t most = batch * world_.job.training().accumulate();
   const size_t count = std::min(most, range_->images.size() - range_->next);
   const auto first = range_->images.begin() + static_cast<int64_t>(range_->next);
   range_->next += count;
@@ -262,9 +263,9 @@ void Worker::Compute() {
   for (const std::deque<Held>& held : held_) weights.push_back(held.front().weights);
   computing_ = true;
   auto pending = std::make_shared<Computation::Pending>(
-      world_.computation.Begin(std::move(weights), {first, first + static_cast<int64_t>(count)}));
-  const absl::Duration takes = pace_.Step(
-      {.samples = count, .batches = (count + training.batch_size() - 1) / training.batch_size()}, world_.queue.Now());
+      world_.computation.Begin({std::move(weights), {first, first + static_cast<int64_t>(count)}, batch}));
+  const absl::Duration takes =
+      pace_.Step({.samples = count, .batches = (count + batch - 1) / batch}, world_.queue.Now());
   After(takes, [this, pending, takes] { Push(*pending, takes); });
 }
 
@@ -281,6 +282,7 @@ void Worker::Push(Computation::Pending& pending, absl::Duration took) {
   step.facts.samples = result.samples;
   step.facts.loss = result.loss;
   step.facts.correct = result.correct;
+  step.facts.gradient_norm = (*gradient)->norm;
   step.facts.compute = took;
   Continue();
 }

@@ -13,7 +13,8 @@ ToyComputation::ToyComputation() : initial_(kElements, 4.0f) {
   learned_ = {{tensor}, kElements, kElements, kImages, 10};
 }
 
-Computation::Pending ToyComputation::Begin(Weights weights, std::vector<uint32_t> images) {
+Computation::Pending ToyComputation::Begin(StepTask task) {
+  const std::vector<uint32_t>& images = task.images;
   std::promise<absl::StatusOr<std::shared_ptr<const Gradient>>> done;
   Pending pending = done.get_future();
   batches_.push_back(images.size());
@@ -27,7 +28,7 @@ Computation::Pending ToyComputation::Begin(Weights weights, std::vector<uint32_t
   auto gradient = std::make_shared<Gradient>();
   gradient->push = ps::AllocateAlignedFloats(kElements);
   uint64_t begin = 0;
-  for (const ps::SliceView& view : weights) {
+  for (const ps::SliceView& view : task.weights) {
     view.CopyTo({gradient->push.get() + begin, view.elements()});
     begin += view.elements();
   }

@@ -26,7 +26,7 @@ class ToyComputation final : public Computation {
 
   const Learned& learned() const override { return learned_; }
   absl::Span<const float> initial_weights() const override { return initial_; }
-  Pending Begin(Weights weights, std::vector<uint32_t> images) override;
+  Pending Begin(StepTask task) override;
   absl::StatusOr<worker::EvaluationResult> Evaluate(const Weights& weights,
                                                     const worker::EvaluationWork& work) override;
   absl::StatusOr<absl::Duration> Measure(uint64_t) override { return absl::Milliseconds(1); }
