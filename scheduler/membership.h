@@ -3,8 +3,8 @@
 // Events in, actions out; no thread, no clock, no I/O. The scheduler runs it, and so does the simulator.
 //
 // A server registers, then the worker set is sent to it as a whole when it changes, under an epoch that rises; it
-// acknowledges each. What changes meanwhile goes out together after that: a thousand workers that join at once are a few
-// sets, not a thousand. A worker registers, gets a new incarnation, is in the set from then on, and is *live* once
+// acknowledges each. What changes meanwhile goes out together after that: a thousand workers that join at once are a
+// few sets, not a thousand. A worker registers, gets a new incarnation, is in the set from then on, and is *live* once
 // every live server has acknowledged a set that has it; its first clock is then the largest slowest clock that the
 // servers named. A worker that leaves, stands by, or falls silent is out of the set at once; it is *fenced* once
 // every live server has acknowledged a set without it, and only then may its data ranges go to others.
