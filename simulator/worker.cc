@@ -231,7 +231,12 @@ void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
     report.set_worker(life_.worker.value());
     report.set_incarnation(life_.incarnation.value());
     Ask([this, report] { return world_.controller.ReportEvaluation(report); },
-        [this](const absl::Status& status) { return status.ok() ? AskWork() : Refused(status); });
+        [this, work](const absl::Status& status) {
+          if (!status.ok()) return Refused(status);
+          if (work.final) return AskWork();
+          pulling_ = true;
+          SendAll(session_->BeginPull(), /*hello=*/false, nullptr);
+        });
   });
 }
 

@@ -287,7 +287,10 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
     const absl::Status written = parts_.evaluator.WriteFiles(model, *result);
     if (!written.ok()) return written;
   }
-  return parts_.link.ReportEvaluation(*result);
+  const absl::Status reported = parts_.link.ReportEvaluation(*result);
+  if (!reported.ok() || work.final) return reported;
+  // The others went on meanwhile: the next gradient would be as stale as this has taken.
+  return Await([&] { return client_->Pull(model.parameters(), silence_max()); });
 }
 
 absl::Status Trainer::PullAsReader() {

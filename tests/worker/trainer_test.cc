@@ -279,11 +279,11 @@ TEST_F(TrainerTest, FinalEvaluationReadsFreshWeightsAndLeavesFiles) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "report.json"));
 }
 
-TEST_F(TrainerTest, EvaluationInAnEpochUsesTheWeightsAtHand) {
+TEST_F(TrainerTest, EvaluationInAnEpochUsesTheWeightsAtHandAndGoesOnWithNewOnes) {
   link_.work = {Range(1, 0, 4), EvaluationWork{.epoch = 1, .final = false, .run_folder = folder_.path()},
                 Range(2, 4, 8)};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());
-  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: the job is done"));
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "pull", "close: the job is done"));
   EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
 }
