@@ -29,7 +29,11 @@ job::Job ControllersJob(const job::Job& job) {
 }
 
 ComputeCost CostOf(const job::Simulation& simulation) {
-  return {absl::Microseconds(simulation.compute_us_per_sample()), absl::Microseconds(simulation.compute_us_per_step())};
+  // Forward without backward.
+  constexpr double kForwardPart = 1.0 / 3;
+  const double stated = simulation.evaluation_us_per_sample();
+  return {absl::Microseconds(simulation.compute_us_per_sample()), absl::Microseconds(simulation.compute_us_per_step()),
+          absl::Microseconds(stated >= 0 ? stated : simulation.compute_us_per_sample() * kForwardPart)};
 }
 
 }  // namespace

@@ -215,10 +215,8 @@ void Worker::BeginRange(const worker::RangeWork& work) {
 }
 
 void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
-  // Forward without backward.
-  constexpr double kForwardPart = 1.0 / 3;
   const auto samples = static_cast<double>(world_.computation.learned().test_samples);
-  After(world_.cost.per_sample * (samples * kForwardPart * plan_.slowdown), [this, work] {
+  After(world_.cost.per_test_sample * (samples * plan_.slowdown), [this, work] {
     Weights weights;
     for (size_t i = 0; i < held_.size(); ++i) {
       const ShardId shard(static_cast<uint32_t>(i));

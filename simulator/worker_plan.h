@@ -35,6 +35,7 @@ std::vector<WorkerPlan> PlanWorkers(const job::Job& job);
 struct ComputeCost {
   absl::Duration per_sample;
   absl::Duration per_step;
+  absl::Duration per_test_sample;
 };
 
 }  // namespace slackline::simulator

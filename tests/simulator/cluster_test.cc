@@ -86,6 +86,12 @@ TEST(SimulatedJob, OneWorkerTakesItsStepsOneAfterTheOther) {
   EXPECT_GT(run.status.test_accuracy(), 0.85);
 }
 
+TEST(SimulatedJob, EvaluationsMayTakeNoTime) {
+  const History run = Play({"training.evaluate_every_epochs=1", "simulation.evaluation_us_per_sample=0"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_NEAR(run.seconds(), 0.02 + 1.8, 1e-9);
+}
+
 TEST(SimulatedJob, WiresAndServersTakeTheTimeThatTheirBytesTake) {
   const History run =
       Play({"simulation.latency_us=1000", "simulation.worker_gbit_per_s=0.008", "simulation.server_gbyte_per_s=0.001"});

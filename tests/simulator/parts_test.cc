@@ -59,16 +59,16 @@ TEST(Network, TransferTakesTheWayOutTheLatencyAndTheWayIn) {
 TEST(Pace, StepTakesWhatItCostsTimesTheSlowdown) {
   WorkerPlan plan;
   plan.slowdown = 12;
-  Pace pace(plan, {.per_sample = 2 * kMs, .per_step = 5 * kMs}, 1, 1);
+  Pace pace(plan, {.per_sample = 2 * kMs, .per_step = 5 * kMs, .per_test_sample = kMs}, 1, 1);
   EXPECT_EQ(pace.Step({.samples = 10, .batches = 2}, At(0 * kMs)), 12 * 30 * kMs);
 }
 
 TEST(Pace, FactorsHaveMeanOneAndAreEachWorkersOwn) {
   WorkerPlan plan;
   plan.jitter = 0.5;
-  Pace first(plan, {.per_sample = kMs, .per_step = 0 * kMs}, 7, 1);
-  Pace again(plan, {.per_sample = kMs, .per_step = 0 * kMs}, 7, 1);
-  Pace second(plan, {.per_sample = kMs, .per_step = 0 * kMs}, 7, 2);
+  Pace first(plan, {.per_sample = kMs, .per_step = 0 * kMs, .per_test_sample = kMs}, 7, 1);
+  Pace again(plan, {.per_sample = kMs, .per_step = 0 * kMs, .per_test_sample = kMs}, 7, 1);
+  Pace second(plan, {.per_sample = kMs, .per_step = 0 * kMs, .per_test_sample = kMs}, 7, 2);
   constexpr int kSteps = 20000;
   absl::Duration sum;
   bool differ = false;
@@ -87,7 +87,7 @@ TEST(Pace, PausesStretchTheStepsThatTheyFallInto) {
   WorkerPlan plan;
   plan.pause_every = absl::Seconds(10);
   plan.pause = absl::Seconds(5);
-  Pace pace(plan, {.per_sample = absl::Seconds(1), .per_step = 0 * kMs}, 3, 1);
+  Pace pace(plan, {.per_sample = absl::Seconds(1), .per_step = 0 * kMs, .per_test_sample = kMs}, 3, 1);
   absl::Time now = absl::UnixEpoch();
   int paused = 0;
   constexpr int kSteps = 10000;
