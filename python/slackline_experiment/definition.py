@@ -1,7 +1,7 @@
 """The experiment file, read and checked: all that can be known without running anything."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Union
 
@@ -40,6 +40,11 @@ class Experiment:
     cool_down_s: float
     target_accuracy: Optional[float]
     plots: tuple[plot_specs.PlotSpec, ...]
+
+    @property
+    def runs(self) -> set[str]:
+        """The commands that its cells run: simulate, train or both."""
+        return {cell.run for cell in self.cells}
 
 
 class _Fields:
@@ -106,16 +111,17 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
     cells = _read_cells(nodes, axes, fixed, mistakes)
     axes = grid.with_included(axes, cells)
     target = fields.number("target_accuracy", None, 0, 1)
+    run = fields.get("run", "train", " or ".join(RUNS), lambda value: value in RUNS)
     return Experiment(
         file=path,
         name=fields.get("name", path.stem, "a name of letters, digits, '-', '_' and '.'",
                         lambda value: isinstance(value, str) and re.fullmatch(r"\w[\w.-]*", value) is not None),
         about=" ".join(fields.text("about", "").split()),
         job=_read_job(path, text, nodes, mistakes),
-        run=fields.get("run", "train", " or ".join(RUNS), lambda value: value in RUNS),
+        run=run,
         fixed=fixed,
         axes=axes,
-        cells=cells,
+        cells=tuple(cell if cell.run else replace(cell, run=run) for cell in cells),
         repeats=fields.number("repeats", 1, 1, REPEATS_MAX, whole=True),
         cool_down_s=fields.number("cool_down_s", 0, 0, COOL_DOWN_S_MAX),
         target_accuracy=target,
@@ -125,8 +131,14 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
 
 def _check_settings(nodes: Mapping[str, yaml.Node], fixed: Mapping[str, Any], axes: tuple[grid.Axis, ...],
                     mistakes: Mistakes) -> None:
+    if grid.RUN_KEY in fixed:
+        mistakes.add(nodes["set"], "set: found run, which is a key of the experiment itself")
     for axis in axes:
         keys = {key for point in axis.points for key in point.sets}
+        for point in axis.points:
+            if point.sets.get(grid.RUN_KEY, RUNS[0]) not in RUNS:
+                mistakes.add(nodes["grid"], f"grid.{axis.key}: found run {point.sets[grid.RUN_KEY]}; allowed is "
+                             + " or ".join(RUNS))
         if "seed" in keys:
             mistakes.add(nodes["grid"], f"grid.{axis.key}: found the setting seed; repeats choose the seeds")
         for key in sorted(keys & set(fixed)):

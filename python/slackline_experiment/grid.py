@@ -12,6 +12,8 @@ import yaml
 from slackline_experiment.document import Mistakes, as_text, describe, entries, items, value_of
 
 ID_LENGTH_MAX = 100
+# What an axis may set beside the fields of the job.
+RUN_KEY = "run"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Cell:
     sets: Mapping[str, Any]
     # What an included cell sets beside its points, for people.
     note: str = ""
+    # simulate or train, where the grid says so; else the experiment's.
+    run: str = ""
 
     def value(self, axis: str) -> str:
         return self.points[axis].name if axis in self.points else ""
@@ -158,7 +162,8 @@ def _make_cell(points: Mapping[str, Point], fixed: Mapping[str, Any], extra: Map
         sets.update(point.sets)
     sets.update(extra)
     note = ", ".join(f"{key.split('.')[-1]} {as_text(value)}" for key, value in extra.items())
-    return Cell(cell_id(points, extra), dict(points), sets, note)
+    run = as_text(sets.pop(RUN_KEY, ""))
+    return Cell(cell_id(points, extra), dict(points), sets, note, run)
 
 
 def expand(axes: Sequence[Axis], fixed: Mapping[str, Any], exclude: Optional[yaml.Node], include: Optional[yaml.Node],
@@ -175,7 +180,7 @@ def expand(axes: Sequence[Axis], fixed: Mapping[str, Any], exclude: Optional[yam
     cells = [_make_cell(points, fixed, {}) for points in combinations]
     for node in items(include, "include", mistakes) if include else []:
         cell = _make_cell(*_ordered(_read_place(node, "include", axes, True, mistakes), axes, fixed))
-        if any(cell.sets == other.sets for other in cells):
+        if any((cell.sets, cell.run) == (other.sets, other.run) for other in cells):
             mistakes.add(node, "include: found a combination that is in the grid already")
         cells.append(cell)
     return _with_unique_ids(cells)

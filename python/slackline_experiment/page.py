@@ -72,7 +72,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> s
 def _facts(results: Results) -> str:
     experiment = results.experiment
     done = sum(one.state == "done" for one in results.results)
-    kind = "simulated" if experiment.run == "simulate" else "real"
+    kind = " and ".join("simulated" if run == "simulate" else "real" for run in sorted(experiment.runs))
     facts = [("cells", str(len(experiment.cells))), ("repeats", str(experiment.repeats)),
              (f"{kind} runs done", f"{done} of {len(results.results)}")]
     if results.failed():

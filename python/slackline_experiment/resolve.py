@@ -75,5 +75,5 @@ def _resolved(experiment: Experiment, cell: Cell, overrides: tuple[str, ...], te
     seed = job.get("seed", 1) if isinstance(job, dict) else None
     if not isinstance(seed, int):
         raise Wrong(f"cell {cell.id}: `slackline check` printed no job with a whole number as seed")
-    fingerprint = hashlib.sha256("\n".join([experiment.run, *lines]).encode()).hexdigest()[:16]
+    fingerprint = hashlib.sha256("\n".join([cell.run, *lines]).encode()).hexdigest()[:16]
     return ResolvedCell(cell, seed, overrides, fingerprint)

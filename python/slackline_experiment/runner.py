@@ -25,15 +25,13 @@ class Interrupt:
 @dataclass(frozen=True)
 class Plan:
     slackline: Path
-    # simulate or train.
-    mode: str
     job: Path
     jobs: int = 1
     keep_going: bool = False
     cool_down_s: float = 0.0
 
     def command(self, run: Run, folder: Path) -> list[str]:
-        return [str(self.slackline), self.mode, str(self.job), *run.cell.overrides, "--set", f"seed={run.seed}",
+        return [str(self.slackline), run.cell.cell.run, str(self.job), *run.cell.overrides, "--set", f"seed={run.seed}",
                 "--run-folder", str(folder)]
 
 

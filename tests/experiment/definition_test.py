@@ -28,6 +28,12 @@ class Grid(unittest.TestCase):
         self.assertEqual([cell.id for cell in experiment.cells],
                          ["lr-0.1_who-all", "lr-0.1_who-one-12x", "lr-0.001_who-all", "lr-0.001_who-one-12x"])
 
+    def test_may_say_how_a_cell_is_run(self):
+        experiment = parse(HEAD + "grid:\n  who:\n    - {name: real, set: {run: train}}\n    - {name: other}\n")
+        self.assertEqual([(cell.run, dict(cell.sets)) for cell in experiment.cells], [("train", {}), ("simulate", {})])
+        with self.assertRaisesRegex(Wrong, "trial.yaml:3: grid.run: found run fly; allowed is simulate or train"):
+            parse(HEAD + "grid: {run: [fly]}\n")
+
     def test_without_one_is_a_single_cell(self):
         self.assertEqual([cell.id for cell in parse(HEAD).cells], ["job"])
 

@@ -38,6 +38,15 @@ class Running(ExperimentTest):
         self.assertEqual([call["mode"] for call in self.calls()], ["train"])
         self.assertIn("allowed is 1", self.run_experiment("--jobs", "2", code=2).stderr)
 
+    def test_real_and_simulated_runs_stand_side_by_side(self):
+        self.write("grid: {run: [train, simulate], optimizer.lr: [0.1]}\n")
+        self.run_experiment()
+        self.assertEqual([call["mode"] for call in self.calls()], ["train", "simulate"])
+        self.assertNotIn("run", self.calls()[0]["job"])
+        rows = (self.out / "results.csv").read_text().splitlines()
+        self.assertEqual([row.split(",")[1] for row in rows], ["run", "train", "simulate"])
+        self.assertIn("allowed is 1", self.run_experiment("--jobs", "2", code=2).stderr)
+
     def test_a_dry_run_lists_the_cells_and_leaves_nothing(self):
         self.write(TWO_BY_TWO)
         said = self.run_experiment("--dry-run").stdout

@@ -115,7 +115,7 @@ def _finish_figure(axes: Axes, name: str) -> None:
 
 
 def _curve(spec: PlotSpec, results: Results) -> Callable:
-    time = "virtual time (s)" if results.experiment.run == "simulate" else "time (s)"
+    time = "time (s)" if "train" in results.experiment.runs else "virtual time (s)"
     curve, x, y = {
         "accuracy-epochs": (curves.over_epochs, "epochs", "test accuracy"),
         "accuracy-time": (curves.over_time, time, "test accuracy"),
