@@ -381,6 +381,13 @@ absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request)
   absl::StatusOr<bool> is_new = tasks_->FinishEvaluation(holder, {request.epoch(), request.final()});
   if (!is_new.ok()) return is_new.status();
   if (!*is_new || Ended()) return absl::OkStatus();
+  if (request.samples() > 0) NoteEvaluation(request, NameOf(holder.worker), now);
+  AddReport(now);
+  if (tasks_->Complete()) End(wire::JOB_DONE, "training is complete");
+  return absl::OkStatus();
+}
+
+void Controller::NoteEvaluation(const wire::EvaluationReport& request, const std::string& worker, absl::Time now) {
   evaluation_ = request;
   evaluation_reported_ = false;
   evaluations_.push_back({.epoch = request.epoch(),
@@ -389,10 +396,7 @@ absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request)
                           .accuracy = request.accuracy(),
                           .loss = request.loss()});
   events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (%s)", request.epoch(),
-                              100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
-  AddReport(now);
-  if (tasks_->Complete()) End(wire::JOB_DONE, "training is complete");
-  return absl::OkStatus();
+                              100 * request.accuracy(), request.loss(), request.samples(), worker));
 }
 
 // --- Endings ----------------------------------------------------------------------------------------------------

@@ -112,6 +112,8 @@ class Controller : public ServerObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   wire::NextTaskReply Hand(const Holder& holder, const Work& work, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteEvaluation(const wire::EvaluationReport& request, const std::string& worker, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Until then every live worker sends its initial weights: whoever dies over it leaves nobody waiting.
   bool AllSeeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -198,6 +198,7 @@ class FakeCluster {
     report.set_incarnation(members_.at(name).incarnation);
     report.set_epoch(epoch);
     report.set_final(final);
+    report.set_samples(10);
     report.set_accuracy(0.9);
     return controller_.ReportEvaluation(report);
   }

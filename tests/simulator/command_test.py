@@ -67,7 +67,9 @@ class Simulate(unittest.TestCase):
     def test_protocol_alone_reads_no_accuracy_out_of_nothing(self):
         result = self.run_it("--no-gradients", "--set", "cluster.workers=50")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("accuracy", result.stdout)
+        self.assertNotIn("accuracy", result.stdout + result.stderr)
+        summary = json.loads((self.root / "run" / "summary.json").read_text())
+        self.assertEqual((summary["state"], summary["test_accuracy"], summary["evaluations"]), ("done", None, []))
         self.assertNotIn("model.safetensors", self.files("run"))
 
     def test_measured_compute_time_is_written_down(self):
