@@ -52,29 +52,30 @@ TEST(StalenessBound, LooseningThatDidNotHelpIsTakenBackAndNotTriedForAWhile) {
   EXPECT_TRUE(bound.Observe(Waited(0.5, 4)));
 }
 
-struct Case {
+struct BoundCase {
   const char* name;
   Interval interval;
   uint64_t expected;
 };
 
-void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
+void PrintTo(const BoundCase& test, std::ostream* out) { *out << test.name; }
 
-class BoundOfThree : public testing::TestWithParam<Case> {};
+class BoundOfThree : public testing::TestWithParam<BoundCase> {};
 
 INSTANTIATE_TEST_SUITE_P(
     , BoundOfThree,
-    testing::Values(Case{"WaitsForTheNetwork", Waited(0.9, 2), 3}, Case{"WaitsAtTheBound", Waited(0.9, 3), 4},
-                    Case{"BetweenTheMarks", Waited(0.1, 3, 9), 3}, Case{"StaleForNothing", Waited(0.01, 3, 3.5), 2},
-                    Case{"AsFreshAsCanBe", Waited(0.01, 3, 3), 3}, Case{"NothingDone", Interval{.live_workers = 4}, 3},
-                    Case{"OneWorker", {.compute_seconds = 1, .wait_seconds = 9, .slack_max = 9, .live_workers = 1}, 3},
-                    Case{"NoNumber",
-                         {.compute_seconds = std::numeric_limits<double>::quiet_NaN(),
-                          .wait_seconds = 1,
-                          .slack_max = 9,
-                          .live_workers = 4},
-                         3}),
-    [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+    testing::Values(
+        BoundCase{"WaitsForTheNetwork", Waited(0.9, 2), 3}, BoundCase{"WaitsAtTheBound", Waited(0.9, 3), 4},
+        BoundCase{"BetweenTheMarks", Waited(0.1, 3, 9), 3}, BoundCase{"StaleForNothing", Waited(0.01, 3, 3.5), 2},
+        BoundCase{"AsFreshAsCanBe", Waited(0.01, 3, 3), 3}, BoundCase{"NothingDone", Interval{.live_workers = 4}, 3},
+        BoundCase{"OneWorker", {.compute_seconds = 1, .wait_seconds = 9, .slack_max = 9, .live_workers = 1}, 3},
+        BoundCase{"NoNumber",
+                  {.compute_seconds = std::numeric_limits<double>::quiet_NaN(),
+                   .wait_seconds = 1,
+                   .slack_max = 9,
+                   .live_workers = 4},
+                  3}),
+    [](const testing::TestParamInfo<BoundCase>& info) { return info.param.name; });
 
 TEST_P(BoundOfThree, MovesTo) {
   StalenessBound bound = Automatic(1, 16);
