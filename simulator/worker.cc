@@ -207,7 +207,7 @@ void Worker::Begin(const worker::Work& work) {
 
 void Worker::BeginRange(const worker::RangeWork& work) {
   const std::vector<uint32_t>& order = world_.EpochOrder(work.epoch);
-  Range& range = range_.emplace();
+  RangeInWork& range = range_.emplace();
   range.work = work;
   range.images.assign(order.begin() + static_cast<int64_t>(work.begin), order.begin() + static_cast<int64_t>(work.end));
   range.began = world_.queue.Now();

@@ -18,6 +18,14 @@
 
 namespace slackline::simulator {
 
+// A range of data that a worker is at.
+struct RangeInWork {
+  worker::RangeWork work;
+  std::vector<uint32_t> images;
+  size_t next = 0;  // of the images
+  absl::Time began;
+};
+
 // Thread-safety: none.
 // Ownership:     borrows the world and the servers, which outlive all events.
 class Worker final : public Peer {
@@ -40,12 +48,6 @@ class Worker final : public Peer {
   struct Held {
     Clock64 clock;
     ps::SliceView weights;
-  };
-  struct Range {
-    worker::RangeWork work;
-    std::vector<uint32_t> images;
-    size_t next = 0;  // of the images
-    absl::Time began;
   };
 
   // Runs `event` after `delay`, if this life still goes on then.
@@ -98,13 +100,12 @@ class Worker final : public Peer {
   worker::Membership life_;
   worker::ProgressBoard board_;
   bool entered_ = false;
-  bool send_seed_ = false;
   std::vector<size_t> server_of_;  // by shard
 
   std::optional<worker::Session> session_;
   bool pulling_ = false;                // the first weights
   std::vector<std::deque<Held>> held_;  // by shard: what it computes on, then what arrived for later steps
-  std::optional<Range> range_;
+  std::optional<RangeInWork> range_;
   RangeId range_done_;
   double samples_per_second_ = 0;
   bool computing_ = false;
