@@ -20,7 +20,7 @@
 namespace slackline {
 
 // Sanitizers take memory of their own, and time.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SLACKLINE_SANITIZED
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
