@@ -19,9 +19,9 @@
 #include "common/byte_segments.h"
 #include "common/codec/block_decoder.h"
 #include "common/codec/encode.h"
-#include "ps/aligned_floats.h"
-#include "ps/kernels.h"
-#include "ps/optimizer.h"
+#include "common/optimizer/aligned_floats.h"
+#include "common/optimizer/kernels.h"
+#include "common/optimizer/optimizer.h"
 #include "ps/slice.h"
 
 namespace slackline::ps {

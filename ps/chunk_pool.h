@@ -18,8 +18,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/optimizer/aligned_floats.h"
 #include "common/shm/segment.h"
-#include "ps/aligned_floats.h"
 
 namespace slackline::ps {
 

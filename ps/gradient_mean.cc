@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "ps/kernels.h"
+#include "common/optimizer/kernels.h"
 
 namespace slackline::ps {
 namespace {

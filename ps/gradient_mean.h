@@ -9,7 +9,7 @@
 
 #include "absl/types/span.h"
 #include "common/codec/block_decoder.h"
-#include "ps/aligned_floats.h"
+#include "common/optimizer/aligned_floats.h"
 #include "ps/shard_state.h"
 #include "ps/slice.h"
 

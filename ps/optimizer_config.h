@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "common/optimizer/optimizer.h"
 #include "job.pb.h"
-#include "ps/optimizer.h"
 
 namespace slackline::ps {
 

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/codec/checker.h"
+#include "common/optimizer/kernels.h"
 #include "ps/gradient_mean.h"
-#include "ps/kernels.h"
 
 namespace slackline::ps {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "common/byte_segments.h"
 #include "common/codec/codec.h"
-#include "ps/optimizer.h"
+#include "common/optimizer/optimizer.h"
 #include "ps/slice.h"
 
 namespace slackline::ps {

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ps/aligned_floats.h"
+#include "common/optimizer/aligned_floats.h"
 #include "ps/slice.h"
 #include "worker/model/model.h"
 #include "worker/scheduler_link.h"
@@ -23,8 +23,8 @@ using Weights = std::vector<ps::SliceView>;
 
 struct Gradient {
   worker::StepResult result;
-  double norm = 0;         // over the trained elements
-  ps::AlignedFloats push;  // the whole model's, as Model::push(); null where nothing is computed
+  double norm = 0;     // over the trained elements
+  AlignedFloats push;  // the whole model's, as Model::push(); null where nothing is computed
 };
 
 // What all workers agree on.

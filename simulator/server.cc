@@ -25,7 +25,7 @@ Server::Server(World& world, std::string name)
 
 void Server::Install(const wire::InstallShardsRequest& request) {
   const bool computes = !world_.computation.initial_weights().empty();
-  std::optional<ps::OptimizerConfig> optimizer;
+  std::optional<OptimizerConfig> optimizer;
   if (computes) optimizer = ps::MakeOptimizerConfig(world_.job, request.samples_per_epoch());
   const job::Consistency& consistency = world_.job.consistency();
   const ps::EngineConfig engine = ps::MakeEngineConfig(world_.job, world_.timeouts);

@@ -8,7 +8,7 @@
 
 namespace slackline::simulator {
 
-Shard::Shard(const ShardSpec& spec, const ps::EngineConfig& engine, const std::optional<ps::OptimizerConfig>& optimizer)
+Shard::Shard(const ShardSpec& spec, const ps::EngineConfig& engine, const std::optional<OptimizerConfig>& optimizer)
     : spec_(spec), engine_(engine), references_(spec.references_max) {
   if (optimizer) state_ = std::make_unique<ps::ShardState>(spec.extent, *optimizer, spec.chunk_elements);
 }

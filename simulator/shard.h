@@ -48,7 +48,7 @@ struct ShardSpec {
 class Shard {
  public:
   // Without `optimizer` it has no numbers.
-  Shard(const ShardSpec& spec, const ps::EngineConfig& engine, const std::optional<ps::OptimizerConfig>& optimizer);
+  Shard(const ShardSpec& spec, const ps::EngineConfig& engine, const std::optional<OptimizerConfig>& optimizer);
 
   const ShardSpec& spec() const { return spec_; }
   Clock64 clock_min() const { return engine_.clock_min(); }

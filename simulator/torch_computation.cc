@@ -45,18 +45,18 @@ class Spares {
  public:
   explicit Spares(uint64_t elements) : elements_(elements) {}
 
-  ps::AlignedFloats Take() {
+  AlignedFloats Take() {
     {
       absl::MutexLock lock(&mutex_);
       if (!free_.empty()) {
-        ps::AlignedFloats memory = std::move(free_.back());
+        AlignedFloats memory = std::move(free_.back());
         free_.pop_back();
         return memory;
       }
     }
-    return ps::AllocateAlignedFloats(elements_);
+    return AllocateAlignedFloats(elements_);
   }
-  void Return(ps::AlignedFloats memory) {
+  void Return(AlignedFloats memory) {
     absl::MutexLock lock(&mutex_);
     free_.push_back(std::move(memory));
   }
@@ -64,7 +64,7 @@ class Spares {
  private:
   const uint64_t elements_;
   absl::Mutex mutex_;
-  std::vector<ps::AlignedFloats> free_ ABSL_GUARDED_BY(mutex_);
+  std::vector<AlignedFloats> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 class TorchComputation final : public Computation {

@@ -12,7 +12,7 @@
 #include "bench/support/command_line.h"
 #include "bench/support/rate.h"
 #include "bench/support/report.h"
-#include "ps/aligned_floats.h"
+#include "common/optimizer/aligned_floats.h"
 
 namespace slackline::bench {
 namespace {
@@ -22,13 +22,13 @@ constexpr float kRate = 0.01f;
 struct Arrays {
   explicit Arrays(size_t elements) : size(elements) {
     for (auto* array : {&a, &b, &c}) {
-      *array = ps::AllocateAlignedFloats(elements);
+      *array = AllocateAlignedFloats(elements);
       std::fill_n(array->get(), elements, 1.0f);  // touched: pages are there
     }
   }
 
   const size_t size;
-  ps::AlignedFloats a, b, c;
+  AlignedFloats a, b, c;
 };
 
 void Copy(const Arrays& arrays) { std::memcpy(arrays.a.get(), arrays.b.get(), arrays.size * sizeof(float)); }

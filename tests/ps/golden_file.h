@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ps/optimizer.h"
+#include "common/optimizer/optimizer.h"
 
 namespace slackline::ps {
 

@@ -1,4 +1,4 @@
-#include "ps/optimizer.h"
+#include "common/optimizer/optimizer.h"
 
 #include <gtest/gtest.h>
 

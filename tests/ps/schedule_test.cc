@@ -1,4 +1,4 @@
-#include "ps/schedule.h"
+#include "common/optimizer/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -26,7 +26,7 @@ Computation::Pending ToyComputation::Begin(StepTask task) {
   for (const uint32_t image : images) mean += image % 3;
   mean /= static_cast<double>(images.size());
   auto gradient = std::make_shared<Gradient>();
-  gradient->push = ps::AllocateAlignedFloats(kElements);
+  gradient->push = AllocateAlignedFloats(kElements);
   uint64_t begin = 0;
   for (const ps::SliceView& view : task.weights) {
     view.CopyTo({gradient->push.get() + begin, view.elements()});

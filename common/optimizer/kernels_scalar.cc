@@ -1,9 +1,9 @@
-#include "ps/kernels_scalar.h"
+#include "common/optimizer/kernels_scalar.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace slackline::ps::scalar {
+namespace slackline::scalar {
 
 void SgdStep(const SgdCoefficients& coefficients, const Block& block) {
   const auto [lr, momentum, decay] = coefficients;
@@ -99,4 +99,4 @@ void AddScaled(size_t elements, float factor, const float* in, float* out) {
   for (size_t i = 0; i < elements; ++i) to[i] += factor * from[i];
 }
 
-}  // namespace slackline::ps::scalar
+}  // namespace slackline::scalar

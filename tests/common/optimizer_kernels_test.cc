@@ -1,5 +1,5 @@
 // The vector kernels give the bits of the scalar ones on every instruction set.
-#include "ps/kernels.h"
+#include "common/optimizer/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <functional>
 #include <vector>
 
-#include "ps/kernels_scalar.h"
+#include "common/optimizer/kernels_scalar.h"
 #include "tests/each_target.h"
 #include "tests/hard_floats.h"
 
-namespace slackline::ps {
+namespace slackline {
 namespace {
 
 constexpr SgdCoefficients kSgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-3f};
@@ -130,4 +130,4 @@ TEST(Kernels, ScaleAndAddScaledAreTheOracles) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline

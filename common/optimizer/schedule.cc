@@ -1,10 +1,10 @@
-#include "ps/schedule.h"
+#include "common/optimizer/schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-namespace slackline::ps {
+namespace slackline {
 namespace {
 
 double Fraction(uint64_t samples, uint64_t whole) {
@@ -47,4 +47,4 @@ double ScheduleFactor(const ScheduleConfig& config, uint64_t samples_applied) {
   return WarmupFactor(config, samples_applied) * KindFactor(config, samples_applied);
 }
 
-}  // namespace slackline::ps
+}  // namespace slackline

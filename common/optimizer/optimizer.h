@@ -8,11 +8,11 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ps/aligned_floats.h"
-#include "ps/kernels.h"
-#include "ps/schedule.h"
+#include "common/optimizer/aligned_floats.h"
+#include "common/optimizer/kernels.h"
+#include "common/optimizer/schedule.h"
 
-namespace slackline::ps {
+namespace slackline {
 
 enum class OptimizerKind {
   // Weight decay is added to the gradient; momentum's first buffer is the first gradient.
@@ -140,4 +140,4 @@ class OptimizerState {
   const CompensationCoefficients compensation_;
 };
 
-}  // namespace slackline::ps
+}  // namespace slackline

@@ -8,7 +8,7 @@
 #include <memory>
 #include <new>
 
-namespace slackline::ps {
+namespace slackline {
 
 inline constexpr size_t kCacheLineBytes = 64;
 
@@ -34,4 +34,4 @@ inline AlignedFloats AllocateAlignedFloats(uint64_t elements) {
   return AlignedFloats(static_cast<float*>(memory));
 }
 
-}  // namespace slackline::ps
+}  // namespace slackline

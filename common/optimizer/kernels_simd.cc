@@ -7,16 +7,16 @@
 #include <cstring>
 #include <limits>
 
-#include "ps/kernels.h"
+#include "common/optimizer/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ps/kernels_simd.cc"
+#define HWY_TARGET_INCLUDE "common/optimizer/kernels_simd.cc"
 #include "hwy/foreach_target.h"  // Must come before highway.h.
 // clang-format sorts within blocks only.
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace slackline::ps::HWY_NAMESPACE {
+namespace slackline::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -165,11 +165,11 @@ void AddScaled(size_t elements, float factor, const float* HWY_RESTRICT in, floa
 
 const char* KernelTarget() { return hwy::TargetName(HWY_TARGET); }
 
-}  // namespace slackline::ps::HWY_NAMESPACE
+}  // namespace slackline::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace slackline::ps {
+namespace slackline {
 
 static_assert(std::numeric_limits<float>::is_iec559, "the wire and the kernels speak IEEE float32");
 
@@ -226,5 +226,5 @@ void AddScaled(size_t elements, float factor, const float* in, float* out) {
 
 const char* KernelTarget() { return HWY_DYNAMIC_DISPATCH(KernelTarget)(); }
 
-}  // namespace slackline::ps
+}  // namespace slackline
 #endif  // HWY_ONCE

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-#include "ps/kernels.h"
+#include "common/optimizer/kernels.h"
 
-namespace slackline::ps::scalar {
+namespace slackline::scalar {
 
 void SgdStep(const SgdCoefficients& coefficients, const Block& block);
 void MomentumStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
@@ -17,4 +17,4 @@ void Average(const Block& mean_and_values, float rate);
 void Scale(size_t elements, float factor, const float* in, float* out);
 void AddScaled(size_t elements, float factor, const float* in, float* out);
 
-}  // namespace slackline::ps::scalar
+}  // namespace slackline::scalar

@@ -1,11 +1,11 @@
-#include "ps/optimizer.h"
+#include "common/optimizer/optimizer.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "common/check.h"
 
-namespace slackline::ps {
+namespace slackline {
 namespace {
 
 SgdCoefficients Sgd(const OptimizerConfig& config, double lr, double momentum) {
@@ -101,4 +101,4 @@ void OptimizerState::StepBlock(uint64_t begin, absl::Span<const float> gradient,
   }
 }
 
-}  // namespace slackline::ps
+}  // namespace slackline

@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-namespace slackline::ps {
+namespace slackline {
 
 struct Block {
   size_t elements = 0;
@@ -97,4 +97,4 @@ void AddScaled(size_t elements, float factor, const float* in, float* out);
 // The instruction set that was taken, as Highway names it: "AVX2".
 const char* KernelTarget();
 
-}  // namespace slackline::ps
+}  // namespace slackline

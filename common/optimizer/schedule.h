@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace slackline::ps {
+namespace slackline {
 
 enum class ScheduleKind {
   kConstant,
@@ -38,4 +38,4 @@ double ScaledScheduleFactor(const ScheduleConfig& config, uint64_t samples_appli
 // Factor of the learning rate for a step that is taken after `samples_applied` samples; 0..1.
 double ScheduleFactor(const ScheduleConfig& config, uint64_t samples_applied);
 
-}  // namespace slackline::ps
+}  // namespace slackline
