@@ -1,5 +1,7 @@
 #include "ps/engine_config.h"
 
+#include "common/push_samples.h"
+
 namespace slackline::ps {
 namespace {
 
@@ -21,7 +23,7 @@ Mode ToMode(job::Consistency::Mode mode) {
 
 }  // namespace
 
-EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts) {
+EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uint64_t samples_per_epoch) {
   const job::Consistency& consistency = job.consistency();
   EngineConfig config;
   config.mode = ToMode(consistency.mode());
@@ -31,7 +33,7 @@ EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts) {
   config.quorum_deadline = absl::Milliseconds(consistency.quorum_deadline_ms());
   if (consistency.weighting() == job::Consistency::UNIFORM) config.weighting = Weighting::kUniform;
   if (consistency.staleness_lr() == job::Consistency::INVERSE) config.staleness_lr = StalenessLr::kInverse;
-  config.samples_nominal = uint64_t{job.training().batch_size()} * job.training().accumulate();
+  config.samples_nominal = SamplesOfPush(job, samples_per_epoch);
   config.notice_every = timeouts.notice();
   config.standstill_after = timeouts.worker_dead();
   return config;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/push_samples.h"
+
 namespace slackline::ps {
 namespace {
 
@@ -77,7 +79,8 @@ OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_ep
       .clip_norm = optimizer.clip_norm(),
       .delay_compensation = MakeDelayCompensation(job.consistency()),
       .scaling = optimizer.scaling() == job::LrScaling::LINEAR ? LrScaling::kLinear : LrScaling::kNone,
-      .schedule = MakeScheduleConfig(job, samples_per_epoch),
+      // Its time is samples applied, of which an epoch of local training has so many more.
+      .schedule = MakeScheduleConfig(job, samples_per_epoch * PassesOfPush(job)),
   };
 }
 

@@ -1,10 +1,12 @@
 #include "scheduler/controller.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/push_samples.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -21,12 +23,25 @@ Membership::Config MembershipConfig(const Controller::Config& config) {
   return membership;
 }
 
+// Images that a range has for each whole push.
+uint32_t RangeUnit(const job::Job& job, uint32_t batch_size, const ModelLayout& layout) {
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  return static_cast<uint32_t>(std::min(ImagesOfPush(job, batch_size, layout.train_samples), kMost));
+}
+
 Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
   Tasks::Config tasks;
   tasks.ranges.samples_per_epoch = layout.train_samples;
   tasks.ranges.epochs = job.training().epochs();
   // Whole pushes.
-  tasks.ranges.batch_size = job.training().batch_size() * job.training().accumulate();
+  tasks.ranges.batch_size = RangeUnit(job, job.training().batch_size(), layout);
+  if (job.local().steps() > 0) {
+    tasks.ranges.first_batches = std::max(1u, tasks.ranges.first_batches / job.local().steps());
+  } else if (job.local().epochs() > 0) {
+    // A range is one task.
+    tasks.ranges.first_batches = 1;
+    tasks.ranges.range_duration = absl::ZeroDuration();
+  }
   tasks.evaluate_every_epochs = job.training().evaluate_every_epochs();
   return tasks;
 }
@@ -46,7 +61,8 @@ DivergenceGuard GuardOf(const job::Job& job) {
   guard.loss_max = job.guard().loss_max();
   guard.loss_factor = job.guard().loss_factor();
   guard.gradient_norm_max = job.guard().gradient_norm_max();
-  guard.window_samples = kPushes * job.cluster().workers() * job.training().batch_size() * job.training().accumulate();
+  // How many images there are is not known yet.
+  guard.window_samples = kPushes * job.cluster().workers() * SamplesOfPush(job, job.training().batch_size());
   return DivergenceGuard(guard);
 }
 
@@ -330,7 +346,7 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
   const Work work = tasks_->Next({.holder = holder,
                                   .live = worker.state == WorkerState::kLive,
                                   .samples_per_second = request.samples_per_second(),
-                                  .batch_size = BatchSizeFor(holder.worker) * config_.job.training().accumulate()});
+                                  .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), layout_)});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(
         absl::StrCat(Called("worker", worker.name), " is on standby and there is work: register again"));

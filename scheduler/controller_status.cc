@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/push_samples.h"
 #include "scheduler/controller.h"
 
 namespace slackline::scheduler {
@@ -58,7 +59,8 @@ double Controller::ElapsedSeconds(absl::Time now) const {
 uint64_t Controller::SamplesDone() const {
   if (!tasks_) return 0;
   const DataRanges& ranges = tasks_->ranges();
-  return std::clamp(progress_.totals().samples, ranges.samples_done(), ranges.samples_done() + ranges.samples_leased());
+  const uint64_t images = progress_.totals().samples / PassesOfPush(config_.job);
+  return std::clamp(images, ranges.samples_done(), ranges.samples_done() + ranges.samples_leased());
 }
 
 uint32_t Controller::EpochInProgress() const {
@@ -147,7 +149,9 @@ void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const
   reply.set_samples_total(total);
   reply.set_step(progress_.totals().steps);
   reply.set_samples_per_second(samples_per_second);
-  reply.set_seconds_left(samples_per_second > 0 ? static_cast<double>(total - done) / samples_per_second : 0);
+  reply.set_seconds_left(samples_per_second > 0
+                             ? static_cast<double>((total - done) * PassesOfPush(config_.job)) / samples_per_second
+                             : 0);
   reply.set_elapsed_seconds(ElapsedSeconds(now));
   reply.set_loss(latest.loss.value_or(0));
   reply.set_train_accuracy(latest.accuracy.value_or(0));

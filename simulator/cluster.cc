@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job_file.h"
+#include "worker/local_job_config.h"
 
 namespace slackline::simulator {
 namespace {
@@ -43,7 +44,14 @@ Cluster::Cluster(const Config& config, Computation& computation, OnReport on_rep
       on_report_(std::move(on_report)),
       controller_({ControllersJob(config.job), Fingerprint(config.job), JobId(1), config.run_folder, config.timeouts},
                   queue_, *this),
-      world_{config.job, config.timeouts, CostOf(config.job.simulation()), queue_, network_, controller_, computation} {
+      world_{config.job,
+             config.timeouts,
+             CostOf(config.job.simulation()),
+             worker::MakeLocalConfig(config.job.local()),
+             queue_,
+             network_,
+             controller_,
+             computation} {
   world_.scheduler_end = network_.Add({});
   for (uint32_t i = 0; i < config.job.cluster().servers(); ++i) {
     servers_.push_back(std::make_unique<Server>(world_, absl::StrCat("ps-", i + 1)));

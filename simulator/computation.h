@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/optimizer/aligned_floats.h"
 #include "ps/slice.h"
+#include "worker/local/local_round.h"
 #include "worker/model/model.h"
 #include "worker/scheduler_link.h"
 
@@ -25,6 +26,8 @@ struct Gradient {
   worker::StepResult result;
   double norm = 0;     // over the trained elements
   AlignedFloats push;  // the whole model's, as Model::push(); null where nothing is computed
+  // Of the worker's inner optimizer after this round of local training; null where it keeps none.
+  std::shared_ptr<OptimizerState> local_state;
 };
 
 // What all workers agree on.
@@ -36,12 +39,15 @@ struct Learned {
   uint64_t test_samples = 0;
 };
 
-// A worker's step: the mean gradient of these training images.
+// A worker's step: the mean gradient of these training images, or a round of local training on them.
 struct StepTask {
   Weights weights;
   std::vector<uint32_t> images;
   // So many at once; more are several batches, whose gradients are averaged.
   size_t batch_size = 1;
+  worker::LocalConfig local = {};
+  // What the worker's last round has left. Nobody else has it until this one is over.
+  std::shared_ptr<OptimizerState> local_state = nullptr;
 };
 
 // Thread-safety: none; one thread calls it.

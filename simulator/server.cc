@@ -28,7 +28,7 @@ void Server::Install(const wire::InstallShardsRequest& request) {
   std::optional<OptimizerConfig> optimizer;
   if (computes) optimizer = ps::MakeOptimizerConfig(world_.job, request.samples_per_epoch());
   const job::Consistency& consistency = world_.job.consistency();
-  const ps::EngineConfig engine = ps::MakeEngineConfig(world_.job, world_.timeouts);
+  const ps::EngineConfig engine = ps::MakeEngineConfig(world_.job, world_.timeouts, request.samples_per_epoch());
   for (const wire::ShardSpec& spec : request.shards()) {
     ShardSpec shard;
     shard.id = ShardId(spec.shard());

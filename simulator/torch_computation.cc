@@ -12,11 +12,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "simulator/no_computation.h"
+#include "simulator/step_task.h"
 #include "worker/data/class_names.h"
 #include "worker/evaluator.h"
 #include "worker/gradient_norm.h"
 #include "worker/model/layout.h"
-#include "worker/push_mean.h"
 
 namespace slackline::simulator {
 namespace {
@@ -157,7 +157,11 @@ class TorchComputation final : public Computation {
     gradient->push = spares_->Take();
     CopyWeights(task.weights, model.parameters());
     model.UsePush({gradient->push.get(), model.elements()});
-    if (absl::Status stepped = Accumulate(model, batch, task, gradient->result); !stepped.ok()) return stepped;
+    const auto load = [this, &batch](absl::Span<const uint32_t> images) {
+      train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
+      return worker::BatchView{.images = batch.images, .labels = batch.labels};
+    };
+    if (absl::Status stepped = RunTask(task, load, model, *gradient); !stepped.ok()) return stepped;
     gradient->norm = worker::L2Norm(model.push().first(model.trained_elements()));
     if (!std::isfinite(gradient->result.loss) || !std::isfinite(worker::L2Norm(model.push()))) {
       return absl::InternalError(
@@ -165,25 +169,6 @@ class TorchComputation final : public Computation {
                        ". A smaller optimizer.lr, a warm-up or optimizer.clip_norm usually helps"));
     }
     return gradient;
-  }
-
-  // The mean over the batches of a push, as the trainer makes it.
-  absl::Status Accumulate(Model& model, Batch& batch, const StepTask& task, worker::StepResult& sum) {
-    const absl::Span<const uint32_t> images = task.images;
-    worker::PushMean mean;
-    double loss_sum = 0;
-    for (size_t begin = 0; begin < images.size(); begin += task.batch_size) {
-      train_.Load(images.subspan(begin, task.batch_size), normalisation_.mean, normalisation_.deviation, batch);
-      const auto result = model.Step({.images = batch.images, .labels = batch.labels});
-      if (!result.ok()) return result.status();
-      sum.samples += result->samples;
-      sum.correct += result->correct;
-      loss_sum += result->loss * static_cast<double>(result->samples);
-      if (images.size() > task.batch_size) mean.Add(model.push(), result->samples);
-    }
-    sum.loss = loss_sum / static_cast<double>(sum.samples);
-    if (images.size() > task.batch_size) mean.Write(model.push());
-    return absl::OkStatus();
   }
 
   const worker::Prefetcher::Normalisation normalisation_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job_file.h"
+#include "worker/local/local_images.h"
 #include "worker/scheduler_wire.h"
 
 namespace slackline::simulator {
@@ -88,6 +89,7 @@ void Worker::Register() {
   request.set_incarnation(life_.incarnation.value());
   entered_ = false;
   range_.reset();
+  local_state_.reset();
   range_done_ = RangeId();
   begun_.clear();
   computing_ = false;
@@ -205,11 +207,23 @@ void Worker::Begin(const worker::Work& work) {
   Leave(std::get<worker::LeaveWork>(work).reason);
 }
 
+uint32_t Worker::BatchSizeOf(const worker::RangeWork& work) const {
+  return work.batch_size > 0 ? work.batch_size : world_.job.training().batch_size();
+}
+
 void Worker::BeginRange(const worker::RangeWork& work) {
   const std::vector<uint32_t>& order = world_.EpochOrder(work.epoch);
   RangeInWork& range = range_.emplace();
   range.work = work;
-  range.images.assign(order.begin() + static_cast<int64_t>(work.begin), order.begin() + static_cast<int64_t>(work.end));
+  const auto images = absl::MakeConstSpan(order).subspan(work.begin, work.end - work.begin);
+  range.images = world_.local.on() ? worker::LocalImages(world_.local,
+                                                         {.worker = life_.worker,
+                                                          .range = work.range,
+                                                          .batch_size = BatchSizeOf(work),
+                                                          .seed = world_.job.seed(),
+                                                          .train_images = order.size()},
+                                                         images)
+                                   : std::vector<uint32_t>(images.begin(), images.end());
   range.began = world_.queue.Now();
   Continue();
 }
@@ -246,7 +260,8 @@ void Worker::Continue() {
     board_.SetWaiting(false);
     if (more) return Compute();
     const double seconds = absl::ToDoubleSeconds(world_.queue.Now() - range_->began);
-    if (seconds > 0) samples_per_second_ = static_cast<double>(range_->images.size()) / seconds;
+    const worker::RangeWork& work = range_->work;
+    if (seconds > 0) samples_per_second_ = static_cast<double>(work.end - work.begin) / seconds;
     range_done_ = range_->work.range;
     range_.reset();
     return AskWork();
@@ -256,17 +271,21 @@ void Worker::Continue() {
 }
 
 void Worker::Compute() {
-  const uint32_t said = range_->work.batch_size;
-  const size_t batch = said > 0 ? said : world_.job.training().batch_size();
-  const size_t most = batch * world_.job.training().accumulate();
-  const size_t count = std::min(most, range_->images.size() - range_->next);
+  const uint32_t batch = BatchSizeOf(range_->work);
+  const size_t left = range_->images.size() - range_->next;
+  const size_t count = world_.local.on() ? worker::LocalRoundSamples(world_.local, batch, left)
+                                         : std::min<size_t>(left, size_t{batch} * world_.job.training().accumulate());
   const auto first = range_->images.begin() + static_cast<int64_t>(range_->next);
   range_->next += count;
   Weights weights;
   for (const std::deque<Held>& held : held_) weights.push_back(held.front().weights);
   computing_ = true;
   auto pending = std::make_shared<Computation::Pending>(
-      world_.computation.Begin({std::move(weights), {first, first + static_cast<int64_t>(count)}, batch}));
+      world_.computation.Begin({.weights = std::move(weights),
+                                .images = {first, first + static_cast<int64_t>(count)},
+                                .batch_size = batch,
+                                .local = world_.local,
+                                .local_state = std::move(local_state_)}));
   const absl::Duration takes =
       pace_.Step({.samples = count, .batches = (count + batch - 1) / batch}, world_.queue.Now());
   After(takes, [this, pending, takes] { Push(*pending, takes); });
@@ -278,6 +297,7 @@ void Worker::Push(Computation::Pending& pending, absl::Duration took) {
   if (!gradient.ok()) {
     return world_.Fail(absl::StrCat(plan_.name, ", step ", session_->sequence().value() + 1), gradient.status());
   }
+  local_state_ = (*gradient)->local_state;
   const worker::StepResult& result = (*gradient)->result;
   SendAll(session_->BeginStep(), /*hello=*/false, *gradient);
   Step& step = begun_.emplace_back();

@@ -75,6 +75,7 @@ class Worker final : public Peer {
   // --- Work ---
   void AskWork();
   void Begin(const worker::Work& work);
+  uint32_t BatchSizeOf(const worker::RangeWork& work) const;
   void BeginRange(const worker::RangeWork& work);
   void BeginEvaluation(const worker::EvaluationWork& work);
   // Goes on with the range as far as it can.
@@ -106,6 +107,7 @@ class Worker final : public Peer {
   bool pulling_ = false;                // the first weights
   std::vector<std::deque<Held>> held_;  // by shard: what it computes on, then what arrived for later steps
   std::optional<RangeInWork> range_;
+  std::shared_ptr<OptimizerState> local_state_;  // of this life; away while a round computes
   RangeId range_done_;
   double samples_per_second_ = 0;
   bool computing_ = false;

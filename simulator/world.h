@@ -12,6 +12,7 @@
 #include "simulator/network.h"
 #include "simulator/worker_plan.h"
 #include "worker/data/dataset.h"
+#include "worker/local/local_config.h"
 
 namespace slackline::simulator {
 
@@ -21,6 +22,7 @@ struct World {
   job::Job job;  // resolved
   Timeouts timeouts;
   ComputeCost cost;
+  worker::LocalConfig local;
   EventQueue& queue;
   Network& network;
   scheduler::Controller& controller;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/slowdown.h"
+#include "worker/local_job_config.h"
 
 namespace slackline::worker {
 namespace {
@@ -89,6 +90,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.trainer.seed = job.seed();
   config.trainer.batch_size = job.training().batch_size();
   config.trainer.accumulate = job.training().accumulate();
+  config.trainer.local = MakeLocalConfig(job.local());
   config.trainer.chunk_bytes = job.wire().chunk_bytes();
   config.trainer.window = job.wire().window();
   config.trainer.slowdown = SlowdownOf(name, job.worker());

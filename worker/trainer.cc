@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -10,6 +11,7 @@
 #include "common/check.h"
 #include "common/logging.h"
 #include "worker/gradient_norm.h"
+#include "worker/local/local_images.h"
 
 namespace slackline::worker {
 namespace {
@@ -20,7 +22,8 @@ constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);
 
 }  // namespace
 
-Trainer::Trainer(const Options& options, const Parts& parts) : options_(options), parts_(parts) {
+Trainer::Trainer(const Options& options, const Parts& parts) : options_(options), parts_(parts), round_(options.local) {
+  SLACKLINE_CHECK(!options_.local.on() || (options_.window == 1 && options_.accumulate == 1));
   SLACKLINE_CHECK(options_.window == 1 || parts_.parameter_memory.size() == options_.window);
   if (!parts_.parameter_memory.empty()) {
     Model& model = parts_.group.model();
@@ -70,6 +73,7 @@ absl::Status Trainer::Live() {
 
 absl::Status Trainer::Enter(const Membership& life) {
   life_ = life;
+  local_state_.reset();
   absl::StatusOr<ShardMap> map = parts_.link.GetShardMap();
   if (!map.ok()) return map.status();
   map_ = *std::move(map);
@@ -121,23 +125,34 @@ absl::Status Trainer::TrainRange(const RangeWork& range) {
     return absl::InternalError(absl::StrCat("range ", range.range.value(), " is [", range.begin, ", ", range.end,
                                             ") of ", order_.size(), " training images"));
   }
-  parts_.prefetcher.Start(
-      {order_.begin() + static_cast<int64_t>(range.begin), order_.begin() + static_cast<int64_t>(range.end)},
-      range.batch_size > 0 ? range.batch_size : options_.batch_size);
+  std::vector<uint32_t> images = ImagesOf(range);
+  RangeProgress progress = {.done = 0, .size = images.size()};
+  parts_.prefetcher.Start(std::move(images), BatchSizeOf(range));
   const absl::Time begin = parts_.time.Now();
-  const uint64_t size = range.end - range.begin;
-  for (uint64_t samples = 0; samples < size;) {
-    const absl::StatusOr<uint64_t> trained = TrainStep(range, samples);
+  while (progress.done < progress.size) {
+    const absl::StatusOr<uint64_t> trained = TrainStep(range, progress);
     if (!trained.ok()) return trained.status();
-    samples += *trained;
+    progress.done += *trained;
   }
   if (const absl::Status finished = FinishSteps(0); !finished.ok()) return finished;
   const double seconds = absl::ToDoubleSeconds(parts_.time.Now() - begin);
-  if (seconds > 0) samples_per_second_ = static_cast<double>(size) / seconds;
+  if (seconds > 0) samples_per_second_ = static_cast<double>(range.end - range.begin) / seconds;
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t samples_before) {
+std::vector<uint32_t> Trainer::ImagesOf(const RangeWork& range) const {
+  const absl::Span<const uint32_t> images = absl::MakeConstSpan(order_).subspan(range.begin, range.end - range.begin);
+  if (!options_.local.on()) return {images.begin(), images.end()};
+  return LocalImages(options_.local,
+                     {.worker = life_.worker,
+                      .range = range.range,
+                      .batch_size = BatchSizeOf(range),
+                      .seed = options_.seed,
+                      .train_images = parts_.train.size()},
+                     images);
+}
+
+absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeProgress& progress) {
   Model& model = parts_.group.model();
   if (!parts_.push_memory.empty()) {
     model.UsePush(parts_.push_memory[(steps_ + begun_.size()) % parts_.push_memory.size()]);
@@ -145,7 +160,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t sam
   const absl::Time begin = parts_.time.Now();
   const absl::Status opened = client_->OpenStep(model.push());
   if (!opened.ok()) return opened;
-  const absl::StatusOr<StepResult> result = Compute(range.end - range.begin - samples_before);
+  const absl::StatusOr<StepResult> result = Compute(progress.size - progress.done);
   if (!result.ok()) return result.status();
   const double norm = L2Norm(model.push().first(model.trained_elements()));
   const absl::Status finite = CheckFinite(*result, norm, range);
@@ -153,11 +168,12 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t sam
   const absl::Status dawdled = Dawdle(parts_.time.Now() - begin);
   if (!dawdled.ok()) return dawdled;
 
+  const uint64_t passes = std::max(1u, options_.local.epochs);
   const PushInfo info = {.samples = result->samples,
                          .loss = result->loss,
                          .gradient_norm = norm,
                          .range = range.range,
-                         .range_samples_done = samples_before + result->samples};
+                         .range_samples_done = (progress.done + result->samples) / passes};
   const absl::Status committed = client_->CommitStep(info, NextParameters());
   if (!committed.ok()) return committed;
   StepFacts& facts = begun_.emplace_back();
@@ -172,6 +188,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, uint64_t sam
 }
 
 absl::StatusOr<StepResult> Trainer::Compute(uint64_t samples_left) {
+  if (options_.local.on()) return ComputeRound(samples_left);
   // A slow worker has nothing to send before it is through.
   if (options_.accumulate == 1) return ComputeBatch(/*early=*/options_.slowdown <= 1);
   Model& model = parts_.group.model();
@@ -190,6 +207,23 @@ absl::StatusOr<StepResult> Trainer::Compute(uint64_t samples_left) {
   }
   push_mean_.Write(model.push());
   sum.loss = loss_sum / static_cast<double>(sum.samples);
+  return sum;
+}
+
+absl::StatusOr<StepResult> Trainer::ComputeRound(uint64_t samples_left) {
+  Model& model = parts_.group.model();
+  round_.Begin(model, std::move(local_state_));
+  const uint32_t steps = options_.local.steps > 0 ? options_.local.steps : std::numeric_limits<uint32_t>::max();
+  for (uint32_t i = 0; i < steps && samples_left > 0; ++i) {
+    if (const absl::Status status = CheckInterrupted(); !status.ok()) return status;
+    const absl::StatusOr<StepResult> result = ComputeBatch(/*early=*/false);
+    if (!result.ok()) return result;
+    round_.Step(model, *result);
+    samples_left -= result->samples;
+    parts_.link.progress().Alive(parts_.time.Now());
+  }
+  const StepResult sum = round_.Finish(model);
+  local_state_ = round_.TakeState();
   return sum;
 }
 
@@ -261,10 +295,10 @@ absl::Status Trainer::CheckFinite(const StepResult& result, double norm, const R
   const std::string what = !loss_finite           ? absl::StrCat("the loss is ", result.loss)
                            : !std::isfinite(norm) ? absl::StrCat("the gradient's norm is ", norm)
                                                   : "a batch-norm statistic is not finite";
-  return absl::InternalError(absl::StrCat("step ", client_->clock().value() + begun_.size() + 1, " (epoch ",
-                                          range.epoch + 1, ", range ", range.range.value(), "): ", what,
-                                          "; nothing of it was applied. A smaller optimizer.lr, a warm-up or "
-                                          "optimizer.clip_norm usually helps"));
+  return absl::InternalError(absl::StrCat(
+      "step ", client_->clock().value() + begun_.size() + 1, " (epoch ", range.epoch + 1, ", range ",
+      range.range.value(), "): ", what, "; nothing of it was applied. A smaller ",
+      options_.local.on() ? "local.lr or " : "", "optimizer.lr, a warm-up or optimizer.clip_norm usually helps"));
 }
 
 absl::Status Trainer::Evaluate(const EvaluationWork& work) {

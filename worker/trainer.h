@@ -23,6 +23,7 @@
 #include "worker/data/prefetcher.h"
 #include "worker/evaluator.h"
 #include "worker/group/local_group.h"
+#include "worker/local/local_round.h"
 #include "worker/push_mean.h"
 #include "worker/scheduler_link.h"
 #include "worker/trainer_metrics.h"
@@ -40,6 +41,8 @@ class Trainer {
     uint32_t batch_size = 64;
     // Batches of a push.
     uint32_t accumulate = 1;
+    // Where it is on, a push is a round of it; not with accumulate or window above 1.
+    LocalConfig local = {};
     uint32_t chunk_bytes = 1 << 20;
     // Steps in flight: with 2, a batch is computed while the push and pull of the one before are on their way.
     uint32_t window = 1;
@@ -100,11 +103,23 @@ class Trainer {
   absl::Status Enter(const Membership& life);
   absl::Status WorkUntilDone();
   absl::Status TrainRange(const RangeWork& range);
+  // What of a range is trained already, and is left, in samples.
+  struct RangeProgress {
+    uint64_t done = 0;
+    uint64_t size = 0;
+  };
   // Returns its samples.
-  absl::StatusOr<uint64_t> TrainStep(const RangeWork& range, uint64_t samples_before);
+  absl::StatusOr<uint64_t> TrainStep(const RangeWork& range, const RangeProgress& progress);
   // Fills model().push() from the next batches, of which the range has `samples_left`.
   absl::StatusOr<StepResult> Compute(uint64_t samples_left);
-  // The same from one batch. `early`: what is complete may leave while backward goes on.
+  // A round of local training.
+  absl::StatusOr<StepResult> ComputeRound(uint64_t samples_left);
+  // The images that the range is trained on, in their order; with local training they may be other ones, and more.
+  std::vector<uint32_t> ImagesOf(const RangeWork& range) const;
+  uint32_t BatchSizeOf(const RangeWork& range) const {
+    return range.batch_size > 0 ? range.batch_size : options_.batch_size;
+  }
+  // The same as Compute() from one batch. `early`: what is complete may leave while backward goes on.
   absl::StatusOr<StepResult> ComputeBatch(bool early);
   // Waits as long as a computation that took `computed` is to take longer.
   absl::Status Dawdle(absl::Duration computed) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -143,6 +158,8 @@ class Trainer {
   std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
   size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
   PushMean push_mean_;
+  LocalRound round_;
+  std::shared_ptr<OptimizerState> local_state_;  // of this life; shared, as LocalRound has it
   std::vector<uint32_t> order_;
   std::optional<uint32_t> order_epoch_;
   double samples_per_second_ = 0;

@@ -84,6 +84,33 @@ class Rules {
     Schedule(optimizer.schedule(), job.training());
   }
 
+  void Local(const job::Job& job) {
+    const job::Local& local = job.local();
+    if (local.steps() == 0 && local.epochs() == 0) return NoLocal(local);
+    if (local.steps() > 0 && local.epochs() > 0) {
+      Refuse("local.epochs", absl::StrCat(local.epochs(), " together with local.steps: ", local.steps()),
+             "exactly one of both above 0");
+    }
+    const uint64_t samples = local.steps() > 0 ? uint64_t{local.steps()} * job.training().batch_size()
+                                               : uint64_t{local.epochs()} * local.subset_samples();
+    if (samples > kPushSamplesMax) {
+      Refuse(local.steps() > 0 ? "local.steps" : "local.epochs", absl::StrCat(samples, " samples a round"),
+             absl::StrCat("at most ", kPushSamplesMax, " samples a round"));
+    }
+    const std::string kind = EnumName(*job::Local::Optimizer_descriptor()->FindValueByNumber(local.optimizer()));
+    if (local.optimizer() == job::Local::SGD) {
+      for (const char* key : {"local.beta1", "local.beta2", "local.epsilon"}) {
+        NeedsOther(local, key, "local.optimizer: adam or adamw", kind);
+      }
+    } else {
+      NeedsOther(local, "local.momentum", "local.optimizer: sgd", kind);
+    }
+    if (local.epochs() > 0) {
+      NeedsOther(job.training(), "training.batch", "local.steps above 0, or no local training", "local.epochs");
+    }
+    NoneWithLocal(job);
+  }
+
   // `action`: of the guard, which may change the bound.
   void Consistency(const job::Consistency& consistency, job::Guard::Action action) {
     const auto mode = consistency.mode();
@@ -191,6 +218,26 @@ class Rules {
   }
 
  private:
+  // As a server takes it.
+  static constexpr uint64_t kPushSamplesMax = uint64_t{1} << 30;
+
+  void NoLocal(const job::Local& local) {
+    const google::protobuf::Descriptor& section = *job::Local::descriptor();
+    for (int i = 0; i < section.field_count(); ++i) {
+      NeedsOther(local, absl::StrCat("local.", section.field(i)->name()), "local.steps or local.epochs above 0",
+                 "neither local.steps nor local.epochs");
+    }
+  }
+
+  // What makes no sense for a push that is a difference of weights.
+  void NoneWithLocal(const job::Job& job) {
+    const std::string needed = "local.steps: 0 and local.epochs: 0", actual = "local training";
+    NeedsOther(job.wire(), "wire.window", needed, actual);
+    NeedsOther(job.training(), "training.accumulate", needed, actual);
+    NeedsOther(job.consistency(), "consistency.delay_compensation", needed, actual);
+    NeedsOther(job.optimizer(), "optimizer.scaling", needed, actual);
+  }
+
   void MomentumCorrection(const job::Optimizer& optimizer, const job::Consistency& consistency) {
     const bool sgd = optimizer.kind() == job::Optimizer::SGD;
     if (optimizer.momentum_correction() == job::MomentumCorrection::NONE || !sgd) return;
@@ -278,6 +325,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Consistency(job.consistency(), job.guard().action());
   rules.Guard(job.guard(), job.consistency().mode());
   rules.Training(job.training());
+  rules.Local(job);
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());
   rules.Wire(job.wire());

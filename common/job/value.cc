@@ -189,6 +189,15 @@ std::string AllowedEnum(const FieldDescriptor& field) {
   return field.enum_type()->value_count() == 1 ? names : absl::StrCat("one of ", names);
 }
 
+// What to write elsewhere for the value that stands here, in brackets; else nothing.
+std::string Elsewhere(const YamlNode& node, const FieldDescriptor& field) {
+  const std::string& hint = field.options().GetExtension(job::elsewhere);
+  const size_t colon = hint.find(": ");
+  if (node.kind != YamlNode::Kind::kScalar || colon == std::string::npos || node.text != hint.substr(0, colon))
+    return "";
+  return absl::StrCat(" (", hint.substr(colon + 2), ")");
+}
+
 // Double-quoted, with YAML's escapes; other bytes stay as they are (UTF-8).
 std::string Quoted(const std::string& text) {
   std::string out = "\"";
@@ -276,7 +285,8 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
 
 void SetScalar(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
                Message& message, Mistakes& mistakes) {
-  if (!TrySet(node, field, message)) mistakes.Add(where, key, Found(node), Allowed(field));
+  if (TrySet(node, field, message)) return;
+  mistakes.Add(where, key, Found(node), absl::StrCat(Allowed(field), Elsewhere(node, field)));
 }
 
 }  // namespace slackline::job_file

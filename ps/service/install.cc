@@ -126,7 +126,7 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   config.extent.end = spec.end();
   config.extent.trained = std::clamp(request.trained_elements(), spec.begin(), spec.end()) - spec.begin();
   config.optimizer = MakeOptimizerConfig(job_, request.samples_per_epoch());
-  config.engine = MakeEngineConfig(job_, timeouts_);
+  config.engine = MakeEngineConfig(job_, timeouts_, request.samples_per_epoch());
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);
   config.chunk_bytes_max = job_.wire().chunk_bytes();
   config.pinned_versions_max = job_.limits().pinned_versions_max();

@@ -130,6 +130,9 @@ const Refusal kRefusals[] = {
      "j.yaml:1: model.batch_norm: found 'yes'; allowed is true or false"},
     {"UpperCaseEnum", "consistency: {mode: SSP}\n",
      "j.yaml:1: consistency.mode: found 'SSP'; allowed is one of async, ssp, bsp, softsync, quorum"},
+    {"LocalAsAMode", "consistency: {mode: local}\n",
+     "j.yaml:1: consistency.mode: found 'local'; allowed is one of async, ssp, bsp, softsync, quorum (local training "
+     "goes with any of these modes, set local.steps or local.epochs)"},
     {"NumberForList", "model: {hidden: 64}\n",
      "j.yaml:1: model.hidden: found '64'; allowed is a list in [ ], each a whole number from 1 to 1000000"},
     {"ListForNumber", "seed: [1]\n", "j.yaml:1: seed: found a list; allowed is a whole number, at least 0"},
@@ -212,6 +215,35 @@ const Refusal kRefusals[] = {
     {"MomentumCorrectionWithAdam", "optimizer: {kind: adam, momentum_correction: asynchrony}\n",
      "j.yaml:1: optimizer.momentum_correction: found a value together with adam; allowed is only with optimizer.kind: "
      "sgd (add --set optimizer.momentum_correction=none to take the default back)"},
+    {"LocalRateWithoutSteps", "local:\n  lr: 0.1\n",
+     "j.yaml:2: local.lr: found a value together with neither local.steps nor local.epochs; allowed is only with "
+     "local.steps or local.epochs above 0 (add --set local.lr=0.05 to take the default back)"},
+    {"LocalStepsAndEpochs", "local: {steps: 10, epochs: 2}\n",
+     "j.yaml:1: local.epochs: found 2 together with local.steps: 10; allowed is exactly one of both above 0"},
+    {"LocalRoundOfTooManySamples", "local: {steps: 1048576}\ntraining: {batch_size: 2048}\n",
+     "j.yaml:1: local.steps: found 2147483648 samples a round; allowed is at most 1073741824 samples a round"},
+    {"LocalMomentumWithAdam", "local: {steps: 10, optimizer: adam, momentum: 0.9}\n",
+     "j.yaml:1: local.momentum: found a value together with adam; allowed is only with local.optimizer: sgd (add --set "
+     "local.momentum=0 to take the default back)"},
+    {"LocalBetaWithSgd", "local: {steps: 10, beta2: 0.9}\n",
+     "j.yaml:1: local.beta2: found a value together with sgd; allowed is only with local.optimizer: adam or adamw (add "
+     "--set local.beta2=0.999 to take the default back)"},
+    {"LocalWithSeveralStepsInFlight", "local: {steps: 10}\nwire: {window: 2}\n",
+     "j.yaml:2: wire.window: found a value together with local training; allowed is only with local.steps: 0 and "
+     "local.epochs: 0 (add --set wire.window=1 to take the default back)"},
+    {"LocalWithWhatIsForGradients",
+     "local: {epochs: 2}\ntraining: {accumulate: 2, batch: balance}\n"
+     "consistency: {mode: async, delay_compensation: constant}\noptimizer: {scaling: linear}\n",
+     "j.yaml:2: training.batch: found a value together with local.epochs; allowed is only with local.steps above 0, or "
+     "no "
+     "local training (add --set training.batch=fixed to take the default back)\n"
+     "j.yaml:2: training.accumulate: found a value together with local training; allowed is only with local.steps: 0 "
+     "and "
+     "local.epochs: 0 (add --set training.accumulate=1 to take the default back)\n"
+     "j.yaml:3: consistency.delay_compensation: found a value together with local training; allowed is only with "
+     "local.steps: 0 and local.epochs: 0 (add --set consistency.delay_compensation=none to take the default back)\n"
+     "j.yaml:4: optimizer.scaling: found a value together with local training; allowed is only with local.steps: 0 and "
+     "local.epochs: 0 (add --set optimizer.scaling=none to take the default back)"},
     {"OneFilter", "model:\n  kind: cnn\n  filters: [32]\n",
      "j.yaml:3: model.filters: found 1 item; allowed is exactly two, one for each convolution"},
     {"FiltersWithMlp", "model:\n  filters: [32, 64]\n",
@@ -364,7 +396,7 @@ TEST(JobFileOverride, MistakesNameTheOverride) {
   EXPECT_EQ(MessageOf("", {"optimiser.lr=1"}),
             "--set optimiser.lr=1: found the unknown key 'optimiser'; did you mean 'optimizer'? Allowed are name, "
             "seed, model, data, training, optimizer, consistency, cluster, worker, wire, timeouts, output, network, "
-            "limits, guard, simulation");
+            "limits, guard, local, simulation");
   EXPECT_EQ(MessageOf("", {"seed.x=1"}),
             "--set seed.x=1: found keys below 'seed'; allowed is a whole number, at least 0");
   EXPECT_EQ(MessageOf("", {"seed=[1"}),

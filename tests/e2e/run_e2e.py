@@ -104,6 +104,28 @@ class Learning(EndToEnd):
                    "training.epochs=4", "optimizer.lr=0.05")
 
 
+class Local(EndToEnd):
+    """Rounds of local steps, which the servers average or take an outer step with."""
+
+    LOCAL = ("cluster.workers=3", "training.epochs=20", "training.batch_size=32",
+             "optimizer={lr: 1, schedule: {kind: constant}}")
+
+    def test_local_sgd_in_bsp(self):
+        self.check(SMALL, 0.80, "consistency.mode=bsp", "local={steps: 10, lr: 0.1}", *self.LOCAL)
+
+    def test_local_sgd_in_a_quorum(self):
+        self.check(SMALL, 0.80, "consistency={mode: quorum, quorum: 0.6, quorum_deadline_ms: 1000}",
+                   "local={steps: 10, lr: 0.1}", *self.LOCAL)
+
+    def test_diloco(self):
+        self.check(SMALL, 0.80, "consistency.mode=bsp", "local={steps: 10, optimizer: adamw, lr: 0.0003}", *self.LOCAL,
+                   "optimizer={lr: 0.7, momentum: 0.9, nesterov: true, schedule: {kind: constant}}")
+
+    def test_local_epochs_on_subsets_in_async(self):
+        self.check(SMALL, 0.80, "consistency.mode=async", "local={epochs: 2, subset_samples: 500, lr: 0.1}",
+                   *self.LOCAL, "optimizer={lr: 0.5, schedule: {kind: constant}}")
+
+
 class Groups(EndToEnd):
     """Modes that make steps of some workers' pushes."""
 

@@ -212,5 +212,25 @@ TEST_F(GoldenStepsTest, MomentumIsCorrectedByTheStalenessThatTheEngineSaw) {
   EXPECT_NEAR(Push(kBob, {.gradient = 0, .base = 0}), -3.9263889, 1e-5);
 }
 
+// --- Local training: a push is the weight that the worker began with, less the one it ended with -----------------
+
+TEST_F(GoldenStepsTest, DifferencesInBspMakeTheMeanOfTheWorkersWeights) {
+  Start(Mode::kBsp, 2);
+  Push(kAlice, {.gradient = 4, .samples = 12});  // ended at 6
+  EXPECT_EQ(Push(kBob, {.gradient = -4, .samples = 4}), (12 * 6.0f + 4 * 14) / 16);
+  engine_config_.weighting = Weighting::kUniform;
+  Start(Mode::kBsp, 2);
+  Push(kAlice, {.gradient = 4, .samples = 12});
+  EXPECT_EQ(Push(kBob, {.gradient = -4, .samples = 4}), 10);
+}
+
+TEST_F(GoldenStepsTest, DifferencesInAQuorumMakeTheMeanOfThoseThatAreThere) {
+  engine_config_.quorum = 0.6;
+  Start(Mode::kQuorum, 3);
+  Push(kAlice, {.gradient = 4, .samples = 12});
+  EXPECT_EQ(Push(kBob, {.gradient = -4, .samples = 4}), 8);
+  EXPECT_EQ(Push(kCarol, {.gradient = 100}), 8) << "late";
+}
+
 }  // namespace
 }  // namespace slackline::ps

@@ -54,6 +54,35 @@ TEST(ControllerRun, RangesAreWholePushes) {
   EXPECT_LT(task->range().end(), 100u);
 }
 
+TEST(ControllerRun, RangesAreWholeRoundsOfLocalSteps) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_batch_size(10);
+  job.mutable_local()->set_steps(4);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const auto task = cluster.Next("w-1");
+  ASSERT_TRUE(task.ok() && task->has_range());
+  EXPECT_EQ(task->range().end() - task->range().begin(), 80u) << "10 batches are no whole rounds";
+}
+
+TEST(ControllerRun, RangeOfLocalEpochsIsOneTask) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_local()->set_epochs(3);
+  {
+    FakeCluster cluster(job);
+    cluster.Start();
+    const auto task = cluster.Next("w-1");
+    ASSERT_TRUE(task.ok() && task->has_range());
+    EXPECT_EQ(task->range().end() - task->range().begin(), 50u) << "100 images, two workers";
+  }
+  job.mutable_local()->set_subset_samples(30);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const auto task = cluster.Next("w-1");
+  ASSERT_TRUE(task.ok() && task->has_range());
+  EXPECT_EQ(task->range().end() - task->range().begin(), 30u);
+}
+
 TEST(ControllerRun, BatchesAreBalancedBySpeedOfComputing) {
   job::Job job = FakeCluster::SmallJob();
   job.mutable_training()->set_batch_size(8);

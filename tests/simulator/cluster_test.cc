@@ -1,4 +1,5 @@
 // Whole jobs in virtual time, with a model that is worked out by hand.
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -182,6 +183,78 @@ TEST(SimulatedJob, WorkersLeaveReturnAndJoinLate) {
   EXPECT_THAT(run.events, Contains(HasSubstr("worker-1 leaves: told to stop")));
   EXPECT_GT(SamplesByWorker(run)["worker-2"], 500u) << "the one that joined late";
   EXPECT_EQ(run.status.samples_done(), 10 * ToyComputation::kImages);
+}
+
+// What the toy's first weight is in the end.
+float LastWeight(const std::vector<std::string>& settings) {
+  ToyComputation computation;
+  const History run = Play(settings, computation);
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  return computation.last_weight();
+}
+
+TEST(SimulatedJob, RoundsOfOneLocalStepAreBulkSynchronousTraining) {
+  const std::vector<std::string> both = {"cluster.workers=3", "consistency.mode=bsp", "training.epochs=1"};
+  std::vector<std::string> local = both;
+  local.insert(local.end(), {"local.steps=1", "local.lr=0.1", "optimizer.lr=1"});
+  const float weight = LastWeight(both);
+  EXPECT_NE(weight, 1);
+  EXPECT_NEAR(LastWeight(local), weight, 1e-6);
+}
+
+TEST(SimulatedJob, LocalRoundsPushOnceForAllTheirSteps) {
+  for (const char* mode : {"async", "ssp", "bsp", "softsync", "quorum"}) {
+    SCOPED_TRACE(mode);
+    ToyComputation computation;
+    const History run = Play({absl::StrCat("consistency.mode=", mode), "cluster.workers=3", "simulation.jitter=0.4",
+                              "training.epochs=4", "optimizer.lr=1", "local={steps: 5, lr: 0.05}"},
+                             computation);
+    EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+    EXPECT_EQ(run.status.samples_done(), 4 * ToyComputation::kImages);
+    EXPECT_EQ(run.status.step(), 4 * ToyComputation::kImages / 50) << "batches of 10";
+    EXPECT_THAT(computation.batches(), ::testing::Each(50));
+    EXPECT_NEAR(computation.last_weight(), 1, 0.15);
+  }
+}
+
+TEST(SimulatedJob, LocalEpochsGoOverTheWorkersTaskSoManyTimes) {
+  ToyComputation computation;
+  const History run = Play({"cluster.workers=3", "consistency.mode=bsp", "training.epochs=2", "optimizer.lr=1",
+                            "local={epochs: 4, lr: 0.05}"},
+                           computation);
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_THAT(computation.batches(), ::testing::ElementsAreArray(std::vector<uint64_t>(6, 1200)))
+      << "a third of 900 images, four times";
+  EXPECT_EQ(run.status.samples_done(), 2 * ToyComputation::kImages);
+  EXPECT_EQ(run.status.samples_total(), 2 * ToyComputation::kImages);
+  EXPECT_NEAR(run.seconds(), 2 * 1.2, 0.1);
+  EXPECT_NEAR(computation.last_weight(), 1, 0.05);
+}
+
+TEST(SimulatedJob, LocalSubsetsAreAnothersOfTheirSize) {
+  ToyComputation computation;
+  const History run = Play({"cluster.workers=3", "consistency.mode=async", "training.epochs=1", "optimizer.lr=0.5",
+                            "local={epochs: 2, subset_samples: 100}"},
+                           computation);
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_THAT(computation.batches(), ::testing::ElementsAreArray(std::vector<uint64_t>(9, 200)));
+}
+
+TEST(SimulatedJob, InnerStateFollowsItsWorker) {
+  const std::vector<std::string> settings = {"cluster.workers=1", "consistency.mode=bsp", "training.epochs=1",
+                                             "optimizer.lr=1"};
+  const auto with = [&](const std::string& local) {
+    std::vector<std::string> all = settings;
+    all.push_back(local);
+    return LastWeight(all);
+  };
+  // With one worker and lr 1 rounds are nothing but a way to cut one run: with the state kept it is the same run.
+  const float whole = with("local={steps: 90, optimizer: adam, lr: 0.02}");
+  EXPECT_NEAR(with("local={steps: 9, optimizer: adam, lr: 0.02}"), whole, 1e-5);
+  EXPECT_GT(std::abs(with("local={steps: 9, optimizer: adam, lr: 0.02, keep_state: never}") - whole), 1e-3);
+  const float momentum = with("local={steps: 90, lr: 0.002, momentum: 0.9}");
+  EXPECT_NEAR(with("local={steps: 9, lr: 0.002, momentum: 0.9, keep_state: always}"), momentum, 1e-5);
+  EXPECT_GT(std::abs(with("local={steps: 9, lr: 0.002, momentum: 0.9}") - momentum), 1e-3);
 }
 
 TEST(SimulatedJob, GradientThatIsNoNumberEndsTheJobAndNamesTheWorker) {

@@ -23,6 +23,8 @@ class ToyComputation final : public Computation {
   void FailAfter(uint64_t steps) { fail_after_ = steps; }
   // Over all workers, in the order in which they began.
   const std::vector<uint64_t>& batches() const { return batches_; }
+  // The first element at the last evaluation.
+  float last_weight() const { return last_weight_; }
 
   const Learned& learned() const override { return learned_; }
   absl::Span<const float> initial_weights() const override { return initial_; }
@@ -36,6 +38,7 @@ class ToyComputation final : public Computation {
   std::vector<float> initial_;
   std::vector<uint64_t> batches_;
   std::optional<uint64_t> fail_after_;
+  float last_weight_ = 0;
 };
 
 }  // namespace slackline::simulator

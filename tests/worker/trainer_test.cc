@@ -1,6 +1,7 @@
 // The worker's loop with a scheduler, a client and a model that the test plays.
 #include "worker/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -75,6 +76,7 @@ class TrainerTest : public testing::Test {
   std::unique_ptr<Prefetcher> prefetcher_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Trainer> trainer_;
+  std::vector<float> memory_ = std::vector<float>(2);  // to push from, where a test wants some
 };
 
 TEST_F(TrainerTest, SeedsPullsTrainsItsRangesAndLeaves) {
@@ -145,6 +147,63 @@ TEST_F(TrainerTest, PushIsTheMeanOfItsBatchesBySamples) {
   EXPECT_EQ(wire_.pushes[1].samples, 3);
   EXPECT_THAT(wire_.pushed[1], ElementsAre(6, -2));
   EXPECT_THAT(wire_.ready, ElementsAre());
+}
+
+TEST_F(TrainerTest, PushIsTheDifferenceThatARoundOfLocalStepsMakes) {
+  options_.local = {.steps = 2, .optimizer = {.lr = 0.5}};
+  MakeTrainer({absl::MakeSpan(memory_)});
+  link_.work = {Range(7, 0, 8), Range(8, 8, 10)};
+  std::vector<std::vector<float>> seen;
+  group_.during_step = [this, &seen, batch = 0]() mutable {
+    seen.emplace_back(group_.parameters().begin(), group_.parameters().end());
+    group_.loss = batch++ == 0 ? 1 : 2;
+  };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  ASSERT_EQ(wire_.pushes.size(), 2);  // 4 + 4, 2
+  EXPECT_THAT(wire_.pushed[0], ElementsAre(3, 4)) << "two steps of lr 0.5 against (3, 4)";
+  EXPECT_EQ(wire_.pushes[0].samples, 8);
+  EXPECT_EQ(wire_.pushes[0].range_samples_done, 8);
+  EXPECT_EQ(wire_.pushes[0].loss, 1.5);
+  EXPECT_EQ(wire_.pushes[0].gradient_norm, 5);
+  EXPECT_THAT(wire_.pushed[1], ElementsAre(1.5, 2));
+  EXPECT_EQ(wire_.pushes[1].samples, 2);
+  // The client of this test writes no weights: a round begins where the one before began.
+  EXPECT_THAT(seen, ElementsAre(ElementsAre(5, 6), ElementsAre(3.5, 4), ElementsAre(5, 6)));
+  EXPECT_THAT(wire_.ready, ElementsAre());
+  EXPECT_EQ(link_.progress().Take(absl::Now()).steps, 2);
+}
+
+TEST_F(TrainerTest, LocalEpochsTrainTheRangeSoManyTimes) {
+  options_.local = {.epochs = 3, .optimizer = {.lr = 0.5}};
+  MakeTrainer({absl::MakeSpan(memory_)});
+  link_.work = {Range(7, 0, 6)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  ASSERT_EQ(wire_.pushes.size(), 1);
+  EXPECT_EQ(wire_.pushes[0].samples, 18);
+  EXPECT_EQ(wire_.pushes[0].range_samples_done, 6);
+  EXPECT_EQ(group_.used.size(), 5) << "batches of 4";
+  for (const int64_t label : group_.labels) EXPECT_EQ(std::count(group_.labels.begin(), group_.labels.end(), label), 3);
+}
+
+TEST_F(TrainerTest, InnerStateIsKeptBetweenRoundsAndDiesWithTheLife) {
+  options_.local = {.steps = 1, .optimizer = {.lr = 1, .momentum = 0.5}, .keep_state = true};
+  MakeTrainer({absl::MakeSpan(memory_)});
+  link_.work = {Range(7, 0, 8), absl::FailedPreconditionError("not a member"), Range(8, 8, 10)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  ASSERT_EQ(wire_.pushes.size(), 3);
+  EXPECT_THAT(wire_.pushed[0], ElementsAre(3, 4));
+  EXPECT_THAT(wire_.pushed[1], ElementsAre(4.5, 6));
+  EXPECT_THAT(wire_.pushed[2], ElementsAre(3, 4)) << "another life";
+}
+
+TEST_F(TrainerTest, StopBetweenTheStepsOfARoundPushesNothing) {
+  options_.local = {.steps = 2};
+  MakeTrainer({absl::MakeSpan(memory_)});
+  link_.work = {Range(7, 0, 8)};
+  group_.during_step = [this] { trainer_->Stop(absl::OkStatus(), "told to stop"); };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(group_.used.size(), 1);
+  EXPECT_THAT(wire_.pushes, ElementsAre());
 }
 
 TEST_F(TrainerTest, StopBetweenTheBatchesOfAPushPushesNothing) {
