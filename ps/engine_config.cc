@@ -34,6 +34,7 @@ EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uin
   if (consistency.weighting() == job::Consistency::UNIFORM) config.weighting = Weighting::kUniform;
   if (consistency.staleness_lr() == job::Consistency::INVERSE) config.staleness_lr = StalenessLr::kInverse;
   config.samples_nominal = SamplesOfPush(job, samples_per_epoch);
+  config.outlier_factor = job.local().outlier_factor();
   config.notice_every = timeouts.notice();
   config.standstill_after = timeouts.worker_dead();
   return config;

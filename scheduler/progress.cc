@@ -28,6 +28,7 @@ ProgressTotals Difference(const wire::WorkerProgress& now, const wire::WorkerPro
   grown.wait_seconds = Grown(now.wait_seconds(), before.wait_seconds());
   grown.pushes_applied = Grown(now.pushes_applied(), before.pushes_applied());
   grown.pushes_discarded = Grown(now.pushes_discarded(), before.pushes_discarded());
+  grown.pushes_quarantined = Grown(now.pushes_quarantined(), before.pushes_quarantined());
   grown.pushes_lost = Grown(now.pushes_lost(), before.pushes_lost());
   grown.staleness_sum = Grown(now.staleness_sum(), before.staleness_sum());
   grown.staleness_answers = Grown(now.staleness_answers(), before.staleness_answers());
@@ -53,6 +54,7 @@ void ProgressTotals::Add(const ProgressTotals& other) {
   wait_seconds += other.wait_seconds;
   pushes_applied += other.pushes_applied;
   pushes_discarded += other.pushes_discarded;
+  pushes_quarantined += other.pushes_quarantined;
   pushes_lost += other.pushes_lost;
   staleness_sum += other.staleness_sum;
   staleness_answers += other.staleness_answers;

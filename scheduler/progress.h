@@ -26,6 +26,7 @@ struct ProgressTotals {
   double wait_seconds = 0;
   uint64_t pushes_applied = 0;
   uint64_t pushes_discarded = 0;
+  uint64_t pushes_quarantined = 0;  // of those
   uint64_t pushes_lost = 0;
   uint64_t staleness_sum = 0;
   uint64_t staleness_answers = 0;

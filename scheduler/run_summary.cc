@@ -41,6 +41,7 @@ Json Worker(const WorkerSummary& worker) {
           {"wait_seconds", totals.wait_seconds},
           {"pushes_applied", totals.pushes_applied},
           {"pushes_discarded", totals.pushes_discarded},
+          {"pushes_quarantined", totals.pushes_quarantined},
           {"pushes_lost", totals.pushes_lost}};
 }
 

@@ -351,6 +351,7 @@ void Worker::Account(const ShardReply& reply) {
     if (!*first || step.sequence != answer.sequence) continue;
     worker::StepFacts& facts = step.facts;
     ++(applied ? facts.applied : facts.discarded);
+    if (answer.reason == ps::DiscardReason::kOutlier) ++facts.quarantined;
     if (applied) {
       facts.staleness_sum += answer.staleness;
       facts.staleness.Add(answer.staleness);

@@ -24,6 +24,7 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   total.wait += step.wait;
   total.applied += step.applied;
   total.discarded += step.discarded;
+  total.quarantined += step.quarantined;
   total.lost += step.lost;
   total.staleness_sum += step.staleness_sum;
   total.staleness_max = std::max(total.staleness_max, step.staleness_max);

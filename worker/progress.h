@@ -23,6 +23,7 @@ struct StepFacts {
   // Over the shards of the step.
   uint64_t applied = 0;
   uint64_t discarded = 0;
+  uint64_t quarantined = 0;  // of those
   uint64_t lost = 0;
   uint64_t staleness_sum = 0;
   uint64_t staleness_max = 0;

@@ -34,6 +34,7 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   out.set_wait_seconds(absl::ToDoubleSeconds(total.wait));
   out.set_pushes_applied(total.applied);
   out.set_pushes_discarded(total.discarded);
+  out.set_pushes_quarantined(total.quarantined);
   out.set_pushes_lost(total.lost);
   out.set_staleness_sum(total.staleness_sum);
   out.set_staleness_answers(total.applied);

@@ -275,6 +275,7 @@ absl::Status Trainer::FinishSteps(size_t left) {
     facts.wait = end - begin;
     facts.applied = report->shards_applied;
     facts.discarded = report->shards_discarded;
+    facts.quarantined = report->shards_quarantined;
     facts.lost = report->lost;
     facts.staleness_sum = report->staleness_sum;
     facts.staleness_max = report->staleness_max;

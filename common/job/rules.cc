@@ -108,6 +108,9 @@ class Rules {
     if (local.epochs() > 0) {
       NeedsOther(job.training(), "training.batch", "local.steps above 0, or no local training", "local.epochs");
     }
+    if (local.outlier_factor() > 0 && local.outlier_factor() <= 1) {
+      Refuse("local.outlier_factor", NumberText(local.outlier_factor()), "a number above 1, or 0 to keep nothing out");
+    }
     NoneWithLocal(job);
   }
 

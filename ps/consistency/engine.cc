@@ -215,10 +215,20 @@ void Engine::Push(const PushEvent& push, Actions& actions) {
   if (push.base.lineage != version_.lineage && !bugs_.ignore_lineage) {
     actions.push_back(DropAction{{push.sender, push.sequence}});
     Finish(push.sender, *worker, {push.sequence, Outcome::kDiscarded, DiscardReason::kLineage, version_, 0}, actions);
+  } else if (Quarantines(push, *worker)) {
+    actions.push_back(DropAction{{push.sender, push.sequence}});
+    Finish(push.sender, *worker, {push.sequence, Outcome::kDiscarded, DiscardReason::kOutlier, version_, 0}, actions);
   } else {
     Take(push, *worker, actions);
   }
   Settle(actions);
+}
+
+bool Engine::Quarantines(const PushEvent& push, const Worker& worker) {
+  if (config_.outlier_factor <= 0) return false;
+  if (worker.held.empty() && norms_.FarAbove(push.gradient_norm, config_.outlier_factor)) return true;
+  norms_.Accept(push.gradient_norm);
+  return false;
 }
 
 absl::Status Engine::CheckPush(const PushEvent& push, const Worker& worker) const {

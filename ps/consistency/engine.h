@@ -29,6 +29,10 @@
 // staleness): async and ssp multiply the learning rate by it; softsync weights the mean by it and multiplies the
 // learning rate by the weighted mean of it. bsp and quorum ignore it.
 //
+// With outlier_factor, a push whose norm is above that many times the median of the last 31 that were not is an
+// outlier: discarded as it comes, in every mode. One that comes while earlier pushes of its worker are held is taken
+// for none.
+//
 // Words: a worker's *clock* on this shard is the largest sequence that has a final answer; *slack* is a clock minus
 // the slowest live worker's; *staleness* counts the versions applied between the pull that a gradient was computed
 // from and its application. An answer of softsync gives it as of acceptance: when the live workers become fewer, more
@@ -62,6 +66,7 @@
 #include "common/ids.h"
 #include "ps/consistency/clock_counts.h"
 #include "ps/consistency/events.h"
+#include "ps/consistency/norm_median.h"
 
 namespace slackline::ps {
 
@@ -83,6 +88,8 @@ struct EngineConfig {
   absl::Duration standstill_after = absl::Milliseconds(4800);
   Weighting weighting = Weighting::kSamples;
   StalenessLr staleness_lr = StalenessLr::kNone;
+  // 0: nothing is an outlier.
+  double outlier_factor = 0;
   // Stored answers kept per worker; the window negotiated with a worker is at most this.
   uint32_t window_max = 64;
   // Samples of one worker's batch (n_nominal): a push of so many is one whole step under async and ssp, and steps of
@@ -229,6 +236,8 @@ class Engine {
   absl::Status Unknown(const Sender& sender) const;
   // What the lineages and versions allow; the mode decides about the rest.
   absl::Status CheckPush(const PushEvent& push, const Worker& worker) const;
+  // An outlier that may be answered at once; other norms are remembered.
+  bool Quarantines(const PushEvent& push, const Worker& worker);
   static void DropHeld(const Sender& sender, const Worker& worker, Actions& actions);
   void List(WorkerId id, const Worker& worker);
   void Unlist(WorkerId id, Worker& worker);
@@ -292,6 +301,8 @@ class Engine {
   ClockCounts missing_;                          // of those whose next push is not held
   std::set<WorkerId> stirred_;                   // have pulls that may have come free
   std::set<std::pair<Clock64, WorkerId>> gate_;  // whose pulls up to this clock wait for others, not for its own pushes
+
+  NormMedian norms_;
 
   std::deque<Taken> accepted_;              // softsync: answered, not applied; oldest first
   std::map<Sender, WorkerClock> restored_;  // from the snapshot, until the scheduler names the members

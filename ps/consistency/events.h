@@ -22,7 +22,7 @@ struct Sender {
 };
 
 enum class Outcome { kApplied, kDiscarded };
-enum class DiscardReason { kNone, kLineage, kLate };
+enum class DiscardReason { kNone, kLineage, kLate, kOutlier };
 
 // The final word on one sub-push.
 struct Answer {
@@ -57,6 +57,8 @@ struct PushEvent {
   uint64_t samples = 1;
   // Now.
   absl::Time at;
+  // Of the gradient, over the whole model: the same for all shards.
+  double gradient_norm = 0;
 };
 
 struct PullEvent {

@@ -196,12 +196,13 @@ void Engine::DiscardLate(WorkerId id, Worker& worker, Actions& actions) {
 bool Engine::Overdue(absl::Time now) const {
   if (config_.mode != Mode::kQuorum || OpenStepSize() == 0) return false;
   absl::Time first = absl::InfiniteFuture();
-  bool awaited = false;  // is anybody who was not discarded
+  bool awaited = false;  // is anybody who was not discarded, or goes on all the same
   for (const auto& [id, worker] : workers_) {
     if (!worker.held.empty()) {
       first = std::min(first, worker.held.begin()->second.at);
     } else {
-      awaited = awaited || worker.answers.empty() || worker.answers.back().outcome == Outcome::kApplied;
+      awaited = awaited || worker.answers.empty() || worker.answers.back().outcome == Outcome::kApplied ||
+                worker.answers.back().reason == DiscardReason::kOutlier;
     }
   }
   if (config_.quorum_deadline > absl::ZeroDuration() && now >= first + config_.quorum_deadline) return true;

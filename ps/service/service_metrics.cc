@@ -50,12 +50,19 @@ void ServiceMetrics::Refused(absl::StatusCode code) {
 }
 
 void ServiceMetrics::Late(const std::string& worker) {
+  CountByWorker("slackline_ps_pushes_late_total", "Sub-pushes discarded because their step was closed, by worker",
+                worker);
+}
+
+void ServiceMetrics::Quarantined(const std::string& worker) {
+  CountByWorker("slackline_ps_pushes_quarantined_total",
+                "Sub-pushes discarded because their norm was far above the others', by worker", worker);
+}
+
+void ServiceMetrics::CountByWorker(const char* name, const char* help, const std::string& worker) {
   absl::MutexLock lock(&mutex_);
   if (named_.size() < kNamedWorkersMax) named_.insert(worker);
-  metrics_
-      .counter("slackline_ps_pushes_late_total", "Sub-pushes discarded because their step was closed, by worker",
-               {{"worker", named_.contains(worker) ? worker : kOtherWorkers}})
-      .Add();
+  metrics_.counter(name, help, {{"worker", named_.contains(worker) ? worker : kOtherWorkers}}).Add();
 }
 
 uint64_t ResidentBytes() {

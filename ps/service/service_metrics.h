@@ -26,6 +26,8 @@ class ServiceMetrics {
   void Refused(absl::StatusCode code);
   // A sub-push of this worker was discarded because its step was closed.
   void Late(const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Because its norm was far above the others'.
+  void Quarantined(const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Counter& pushes_applied;
   Counter& pushes_discarded;
@@ -47,6 +49,8 @@ class ServiceMetrics {
   Gauge& resident_bytes;
 
  private:
+  void CountByWorker(const char* name, const char* help, const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
+
   Metrics& metrics_;
   absl::Mutex mutex_;
   std::set<std::string> named_ ABSL_GUARDED_BY(mutex_);  // have a series of their own

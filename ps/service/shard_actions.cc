@@ -20,6 +20,8 @@ wire::DiscardReason ToWire(DiscardReason reason) {
       return wire::DISCARD_LINEAGE;
     case DiscardReason::kLate:
       return wire::DISCARD_LATE;
+    case DiscardReason::kOutlier:
+      return wire::DISCARD_OUTLIER;
   }
   return wire::DISCARD_NONE;
 }
@@ -92,7 +94,9 @@ void ShardHost::Execute(const AnswerAction& action) {
   const bool applied = answer.outcome == Outcome::kApplied;
   if (!action.repeated) {
     (applied ? metrics_.pushes_applied : metrics_.pushes_discarded).Add();
-    if (answer.reason == DiscardReason::kLate) metrics_.Late(std::string(engine_.name(action.sender.worker)));
+    const std::string name(engine_.name(action.sender.worker));
+    if (answer.reason == DiscardReason::kLate) metrics_.Late(name);
+    if (answer.reason == DiscardReason::kOutlier) metrics_.Quarantined(name);
     Keep({action.sender, answer.sequence});
   }
   Peer* const peer = Find(action.sender);

@@ -205,7 +205,9 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
              config_.references_max > 0 ? References::Use(&references_, FromWire(commit.base())) : References::Use()};
   }
   Actions actions;
-  engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples(), time_.Now()}, actions);
+  engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples(), time_.Now(),
+                commit.gradient_norm()},
+               actions);
   Execute(actions);
 }
 

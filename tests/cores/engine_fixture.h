@@ -26,9 +26,10 @@ inline std::string Show(const ApplyAction::Part& part) {
 }
 
 inline std::string Show(const Answer& answer) {
-  const char* outcome = answer.outcome == Outcome::kApplied     ? " applied"
-                        : answer.reason == DiscardReason::kLate ? " late"
-                                                                : " discarded";
+  const char* outcome = answer.outcome == Outcome::kApplied        ? " applied"
+                        : answer.reason == DiscardReason::kLate    ? " late"
+                        : answer.reason == DiscardReason::kOutlier ? " outlier"
+                                                                   : " discarded";
   return absl::StrCat(answer.sequence.value(), outcome, " staleness ", answer.staleness);
 }
 

@@ -205,5 +205,25 @@ TEST_F(ShardModesTest, SomeWorkersAreCountedByNameAndTheOthersTogether) {
   EXPECT_EQ(Late(ServiceMetrics::kOtherWorkers), 5);
 }
 
+TEST_F(ShardModesTest, OutliersAreDiscardedWithAReasonAndCountedByName) {
+  EngineConfig engine;
+  engine.mode = Mode::kAsync;
+  engine.outlier_factor = 3;
+  Start(engine);
+  const auto push = [this](Person& person, double norm) {
+    person.last = person.last.Next();
+    wire::PushChunk chunk = Chunk(person.last.value(), 0);
+    chunk.mutable_commit()->set_gradient_norm(norm);
+    host_->Push(person.caller, chunk, AsPayload(Floats(kElements, 0)));
+    return person.peer.Take().answer();
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(push(alice_, 1).outcome(), wire::OUTCOME_APPLIED);
+  const wire::PushAnswer answer = push(bob_, 100);
+  EXPECT_EQ(answer.outcome(), wire::OUTCOME_DISCARDED);
+  EXPECT_EQ(answer.reason(), wire::DISCARD_OUTLIER);
+  EXPECT_EQ(metrics_.counter("slackline_ps_pushes_quarantined_total", "", {{"worker", "bob"}}).value(), 1);
+  EXPECT_EQ(Late("bob"), 0);
+}
+
 }  // namespace
 }  // namespace slackline::ps

@@ -36,6 +36,7 @@ struct History {
   std::vector<std::string> rows;
   wire::GetStatusReply status;
   Costs costs;
+  scheduler::RunSummary summary;
 
   double seconds() const { return status.elapsed_seconds(); }
 };
@@ -59,6 +60,7 @@ History Play(const std::vector<std::string>& settings, Computation& computation)
   cluster.Run([] {});
   run.status = cluster.controller().GetStatus();
   run.costs = cluster.costs();
+  run.summary = cluster.controller().Summary();
   return run;
 }
 
@@ -238,6 +240,29 @@ TEST(SimulatedJob, LocalSubsetsAreAnothersOfTheirSize) {
                            computation);
   EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
   EXPECT_THAT(computation.batches(), ::testing::ElementsAreArray(std::vector<uint64_t>(9, 200)));
+}
+
+TEST(SimulatedJob, OutliersAreKeptOutInEveryModeAndCounted) {
+  for (const char* mode : {"async", "ssp", "bsp", "softsync", "quorum"}) {
+    SCOPED_TRACE(mode);
+    // The first rounds are the longest, and most of the run goes on at the end of them; a factor of 1.01 keeps out
+    // many.
+    ToyComputation computation;
+    const History run =
+        Play({absl::StrCat("consistency.mode=", mode), "cluster.workers=3", "simulation.jitter=0.4",
+              "training.epochs=4", "optimizer.lr=1", "local={steps: 3, lr: 0.05, outlier_factor: 1.01}"},
+             computation);
+    EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+    EXPECT_EQ(run.status.samples_done(), 4 * ToyComputation::kImages);
+    uint64_t quarantined = 0, discarded = 0;
+    for (const scheduler::WorkerSummary& worker : run.summary.worker_list) {
+      quarantined += worker.totals.pushes_quarantined;
+      discarded += worker.totals.pushes_discarded;
+    }
+    EXPECT_GT(quarantined, 10u);
+    EXPECT_GE(discarded, quarantined);
+    EXPECT_LT(quarantined, run.status.step());
+  }
 }
 
 TEST(SimulatedJob, InnerStateFollowsItsWorker) {

@@ -59,6 +59,7 @@ class EncodedClientTest : public testing::Test {
     const auto report = client_->FinishStep(kLong);
     ASSERT_TRUE(report.ok()) << report.status();
     discarded_ += report->shards_discarded;
+    quarantined_ += report->shards_quarantined;
   }
 
   std::vector<float> Noise() {
@@ -91,6 +92,7 @@ class EncodedClientTest : public testing::Test {
   std::array<std::vector<float>, 2> memory_;
   size_t steps_ = 0;
   uint32_t discarded_ = 0;
+  uint32_t quarantined_ = 0;
   std::mt19937 random_{5};
   std::normal_distribution<float> distribution_;
   std::atomic<int> cuts_ = 0;
@@ -153,6 +155,20 @@ TEST_F(EncodedClientTest, DiscardedPushReturnsToTheResidual) {
     const bool lost = i >= kPlainBegin && i < kPlainEnd;
     ASSERT_NEAR(applied[i], (lost ? 0 : first[i]) + second[i], 1e-4) << i;
   }
+}
+
+TEST_F(EncodedClientTest, OutlierDoesNotReturnToTheResidual) {
+  ConnectAndPull();
+  const std::vector<float> first = Noise(), second = Noise();
+  server_.DiscardNext(0, wire::DISCARD_OUTLIER);
+  Step(first);
+  EXPECT_EQ(discarded_, 1);
+  EXPECT_EQ(quarantined_, 1);
+  Step(second);
+  Drain();
+  const std::vector<float> applied = Applied();
+  // What the first one's code could not say is all that is left of it.
+  for (size_t i = 0; i < kPlainBegin; ++i) ASSERT_NEAR(applied[i], second[i], 0.1) << i;
 }
 
 TEST_F(EncodedClientTest, RepeatedPushHasTheSameBytes) {

@@ -37,9 +37,9 @@ void FakeServer::set_hook(Hook hook) {
   hook_ = std::move(hook);
 }
 
-void FakeServer::DiscardNext(uint32_t shard) {
+void FakeServer::DiscardNext(uint32_t shard, wire::DiscardReason reason) {
   absl::MutexLock lock(&mutex_);
-  shards_.at(shard).discards_next = true;
+  shards_.at(shard).discards_next = reason;
 }
 
 std::vector<float> FakeServer::weights(uint32_t shard) const {
@@ -169,8 +169,9 @@ std::vector<FakeServer::Said> FakeServer::Take(const wire::PushChunk& chunk, con
     if (shard.seeded) answer.mutable_answer()->set_outcome(wire::OUTCOME_DISCARDED);
     if (!shard.seeded) shard.weights = values;
     shard.seeded = true;
-  } else if (chunk.sequence() > shard.answered && std::exchange(shard.discards_next, false)) {
+  } else if (chunk.sequence() > shard.answered && shard.discards_next) {
     answer.mutable_answer()->set_outcome(wire::OUTCOME_DISCARDED);
+    answer.mutable_answer()->set_reason(*std::exchange(shard.discards_next, std::nullopt));
     shard.answered = chunk.sequence();
   } else if (chunk.sequence() > shard.answered) {
     for (size_t i = 0; i < values.size(); ++i) shard.weights[i] -= values[i];

@@ -36,7 +36,7 @@ class FakeServer : private wire::ParameterServer::Service {
   // Largest payload that Welcome allows, and that pulls are cut into.
   void set_chunk_bytes(uint32_t bytes) { chunk_bytes_ = bytes; }
   // The next push of this shard that is complete is discarded.
-  void DiscardNext(uint32_t shard) ABSL_LOCKS_EXCLUDED(mutex_);
+  void DiscardNext(uint32_t shard, wire::DiscardReason reason = wire::DISCARD_LATE) ABSL_LOCKS_EXCLUDED(mutex_);
   // Elements' values, for the next pull.
   std::vector<float> weights(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Every item so far, in order.
@@ -54,7 +54,7 @@ class FakeServer : private wire::ParameterServer::Service {
   struct Shard {
     std::vector<float> weights;
     std::vector<float> staged;
-    bool discards_next = false;
+    std::optional<wire::DiscardReason> discards_next;
     uint64_t version = 0;
     uint64_t answered = 0;
     bool seeded = false;

@@ -91,6 +91,7 @@ struct StepReport {
   Clock64 clock;
   uint32_t shards_applied = 0;
   uint32_t shards_discarded = 0;
+  uint32_t shards_quarantined = 0;  // of those, as an outlier
   uint64_t lost = 0;           // sub-pushes that restores have lost since the last step
   uint64_t staleness_sum = 0;  // over the shards that applied
   uint64_t staleness_max = 0;

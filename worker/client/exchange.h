@@ -156,8 +156,8 @@ class Exchange : private Stream::Owner {
   void AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items);
   // What went out of these shards before their steps were committed must go out again.
   void ForgetEarly(absl::Span<const ShardId> shards);
-  // The final answer: what was kept to be said again is let go.
-  void ForgetPush(ShardId shard, InFlight& step, bool applied);
+  // The final answer: what was kept to be said again is let go. `settled`: nothing of it is to be said later.
+  void ForgetPush(ShardId shard, InFlight& step, bool settled);
   // The step in flight with this sequence; null when it is finished.
   InFlight* FindStep(uint64_t sequence);
   // Where the shard's weights of an awaited pull are to be written.

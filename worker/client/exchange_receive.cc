@@ -191,9 +191,11 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
   if (!first.ok()) return first.status();
   InFlight* const step = FindStep(answer.sequence());
   if (!*first || step == nullptr) return absl::OkStatus();
-  ForgetPush(id, *step, applied);
+  const bool outlier = !applied && answer.reason() == wire::DISCARD_OUTLIER;
+  ForgetPush(id, *step, /*settled=*/applied || outlier);
   StepReport& report = step->report;
   ++(applied ? report.shards_applied : report.shards_discarded);
+  if (outlier) ++report.shards_quarantined;
   if (applied) {
     report.staleness_sum += answer.staleness();
     report.staleness_max = std::max(report.staleness_max, answer.staleness());

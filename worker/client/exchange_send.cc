@@ -54,12 +54,12 @@ Exchange::InFlight* Exchange::FindStep(uint64_t sequence) {
   return nullptr;
 }
 
-void Exchange::ForgetPush(ShardId shard, InFlight& step, bool applied) {
+void Exchange::ForgetPush(ShardId shard, InFlight& step, bool settled) {
   const std::shared_ptr<PushEncoder::Push> encoded = std::exchange(step.sent[shard.value()].encoded, nullptr);
   if (encoded == nullptr) return;
   // Usually all of it has gone out. What has not must not be encoded any more: the trainer takes its memory back.
   peers_[shards_[shard.value()].peer].stream->DropQueuedPush(shard, step.sequence);
-  if (!applied) encoder_.Return(*encoded);
+  if (!settled) encoder_.Return(*encoded);
 }
 
 void Exchange::ForgetEarly(absl::Span<const ShardId> shards) {

@@ -1,0 +1,32 @@
+// Which norms are far above those that came before.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace slackline::ps {
+
+// The median of the last norms that were accepted. Pure.
+class NormMedian {
+ public:
+  static constexpr size_t kRecent = 31;
+  // With fewer nothing is far above.
+  static constexpr size_t kLeast = 5;
+
+  void Accept(double norm) { recent_[accepted_++ % kRecent] = norm; }
+  // Above `factor` times the median (of an even number the upper of both in the middle).
+  bool FarAbove(double norm, double factor) const {
+    if (accepted_ < kLeast) return false;
+    const size_t count = std::min(accepted_, kRecent);
+    std::array<double, kRecent> norms = recent_;
+    std::nth_element(norms.begin(), norms.begin() + count / 2, norms.begin() + count);
+    return norm > factor * norms[count / 2];
+  }
+
+ private:
+  std::array<double, kRecent> recent_ = {};  // a ring
+  size_t accepted_ = 0;
+};
+
+}  // namespace slackline::ps
