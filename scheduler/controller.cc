@@ -35,10 +35,10 @@ Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
   tasks.ranges.epochs = job.training().epochs();
   // Whole pushes.
   tasks.ranges.batch_size = RangeUnit(job, job.training().batch_size(), layout);
-  if (job.local().steps() > 0) {
+  if (job.local().steps() > 0 && job.local().lease_s() == 0) {
     tasks.ranges.first_batches = std::max(1u, tasks.ranges.first_batches / job.local().steps());
-  } else if (job.local().epochs() > 0) {
-    // A range is one task.
+  } else if (TrainsLocally(job)) {
+    // A range is one round.
     tasks.ranges.first_batches = 1;
     tasks.ranges.range_duration = absl::ZeroDuration();
   }
@@ -356,6 +356,7 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
 
 wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, absl::Time now) {
   wire::NextTaskReply reply;
+  membership_.Excuse(holder.worker, holder.incarnation, absl::InfinitePast());
   if (const auto* range = std::get_if<DataRange>(&work)) {
     wire::RangeTask& task = *reply.mutable_range();
     task.set_range(range->id.value());
@@ -364,6 +365,7 @@ wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, abs
     task.set_end(range->end);
     task.set_batch_size(BatchSizeFor(holder.worker));
     work_since_[holder] = now;
+    membership_.Excuse(holder.worker, holder.incarnation, now + config_.timeouts.task_lease);
   } else if (const auto* evaluation = std::get_if<EvaluationWork>(&work)) {
     wire::EvaluateTask& task = *reply.mutable_evaluate();
     task.set_epoch(evaluation->epoch);

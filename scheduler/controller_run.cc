@@ -179,8 +179,8 @@ void Controller::ExpelStalled(absl::Time now) {
     // Before it had its present work it was idle by order.
     const absl::Duration idle =
         std::min(FromMilliseconds(static_cast<double>(progress->idle_ms())), now - since->second);
-    const absl::Duration allowed =
-        std::max(config_.timeouts.stall, FromMilliseconds(kStallSteps * progress->step_ms_median()));
+    const absl::Duration allowed = std::max({config_.timeouts.stall, config_.timeouts.task_lease,
+                                             FromMilliseconds(kStallSteps * progress->step_ms_median())});
     if (idle <= allowed) continue;
     membership_.Expel(id, worker.incarnation,
                       absl::StrCat("its heartbeats come, but it has made no step for ", Readable(idle), "; allowed is ",

@@ -36,6 +36,7 @@ Timeouts TimeoutsOf(const job::Job& job) {
   timeouts.heartbeat = absl::Milliseconds(job.timeouts().heartbeat_ms());
   timeouts.stall = absl::Milliseconds(job.timeouts().stall_ms());
   timeouts.startup = absl::Milliseconds(job.timeouts().startup_ms());
+  timeouts.task_lease = absl::Seconds(job.local().lease_s());
   return timeouts;
 }
 

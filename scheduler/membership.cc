@@ -98,6 +98,10 @@ void Membership::MembersInstalled(ServerId server, Incarnation server_incarnatio
   Settle(actions);
 }
 
+void Membership::Excuse(WorkerId worker, Incarnation incarnation, absl::Time until) {
+  if (Worker* found = Find(worker, incarnation); found != nullptr) found->excused_until = until;
+}
+
 void Membership::ServerLost(ServerId server, Incarnation incarnation, std::string reason, MembershipActions& actions) {
   auto found = servers_.find(server);
   if (found == servers_.end() || found->second.incarnation != incarnation) return;
@@ -274,9 +278,11 @@ void Membership::Tick(absl::Time now, MembershipActions& actions) {
   for (auto& [id, worker] : workers_) {
     const absl::Duration silent = now - worker.heard;
     const bool gone = worker.state == WorkerState::kDead || worker.state == WorkerState::kLeft;
-    if (!gone && silent > config_.timeouts.worker_dead()) {
-      Remove(id, worker, WorkerState::kDead, Silence(silent, config_.timeouts.worker_dead()), actions);
-    }
+    if (gone || silent <= config_.timeouts.worker_dead() || now < worker.excused_until) continue;
+    const bool excused = worker.excused_until > worker.heard;
+    Remove(id, worker, WorkerState::kDead,
+           absl::StrCat(Silence(silent, config_.timeouts.worker_dead()), excused ? ", and its lease is over" : ""),
+           actions);
   }
 }
 

@@ -102,6 +102,7 @@ class Membership {
     Epoch joined_epoch;   // the first set with this incarnation
     Clock64 first_clock;  // once live
     absl::Time heard;
+    absl::Time excused_until = absl::InfinitePast();
     std::string reason;  // why it left or died
   };
 
@@ -148,6 +149,9 @@ class Membership {
   // Somebody knows that it is dead (a supervisor saw it end, or it stalled).
   void Expel(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions);
   void ServerLost(ServerId server, Incarnation incarnation, std::string reason, MembershipActions& actions);
+
+  // Until then the worker's silence is no death; a time that is over takes it back.
+  void Excuse(WorkerId worker, Incarnation incarnation, absl::Time until);
 
   // The set goes out again under a new epoch, for the sake of what travels with it.
   void SendAgain(MembershipActions& actions) { ChangeSet(actions); }

@@ -35,10 +35,12 @@ ModelSpec MakeModelSpec(const job::Model& model) {
   return spec;
 }
 
-Timeouts MakeTimeouts(const job::Timeouts& timeouts) {
+Timeouts MakeTimeouts(const job::Job& job) {
+  const job::Timeouts& timeouts = job.timeouts();
   return {.heartbeat = absl::Milliseconds(timeouts.heartbeat_ms()),
           .stall = absl::Milliseconds(timeouts.stall_ms()),
-          .startup = absl::Milliseconds(timeouts.startup_ms())};
+          .startup = absl::Milliseconds(timeouts.startup_ms()),
+          .task_lease = absl::Seconds(job.local().lease_s())};
 }
 
 SameHost ToSameHost(job::Wire::SameHost same_host) {
@@ -97,7 +99,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.push_codecs = MakePushCodecs(job.wire());
   if (job.wire().pull_encoding() == job::Wire::BF16) config.trainer.pull_encoding = codec::Encoding::kBf16;
   config.trainer.same_host = ToSameHost(job.wire().same_host());
-  config.trainer.timeouts = MakeTimeouts(job.timeouts());
+  config.trainer.timeouts = MakeTimeouts(job);
   config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());
   const auto cpus = static_cast<uint32_t>(std::count(config.devices.begin(), config.devices.end(), "cpu"));
   const uint32_t sharers = job.cluster().workers() * std::max<uint32_t>(1, cpus);

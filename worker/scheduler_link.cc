@@ -88,7 +88,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     *request.mutable_progress() = ToWire(life, progress_.Take(time_.Now()));
     wire::NextTaskReply reply;
     const absl::Status status =
-        Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, options_.timeouts.worker_dead());
+        Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, options_.timeouts.out_of_reach());
     if (!status.ok()) return status;
     return FromWire(reply);
   }
@@ -217,7 +217,7 @@ class GrpcSchedulerLink : public SchedulerLink {
         if (!reply.leave()) return;
       } else {
         const absl::Duration silent = time_.Now() - heard_;
-        if (rpc::IsRetryable(status) && silent < options_.timeouts.worker_dead()) return;
+        if (rpc::IsRetryable(status) && silent < options_.timeouts.out_of_reach()) return;
         end = status;
         reason = rpc::IsRetryable(status)
                      ? absl::StrCat("the scheduler at ", options_.address, " has been silent for ",

@@ -37,7 +37,7 @@ Trainer::~Trainer() { parts_.link.set_on_end(nullptr); }
 
 absl::Duration Trainer::silence_max() const {
   // A server says something every 3 T. Well before the scheduler would call this worker stalled.
-  return std::max(options_.timeouts.worker_dead(), options_.timeouts.stall / 2);
+  return std::max(options_.timeouts.out_of_reach(), options_.timeouts.stall / 2);
 }
 
 absl::Status Trainer::Run() {

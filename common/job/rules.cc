@@ -111,6 +111,12 @@ class Rules {
     if (local.outlier_factor() > 0 && local.outlier_factor() <= 1) {
       Refuse("local.outlier_factor", NumberText(local.outlier_factor()), "a number above 1, or 0 to keep nothing out");
     }
+    const auto mode = job.consistency().mode();
+    if (mode == job::Consistency::BSP || mode == job::Consistency::SSP) {
+      NeedsOther(local, "local.lease_s",
+                 "consistency.mode: async, softsync or quorum, where nobody waits for one who is away",
+                 EnumName(*job::Consistency::Mode_descriptor()->FindValueByNumber(mode)));
+    }
     NoneWithLocal(job);
   }
 

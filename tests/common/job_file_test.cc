@@ -222,6 +222,12 @@ const Refusal kRefusals[] = {
      "j.yaml:1: local.epochs: found 2 together with local.steps: 10; allowed is exactly one of both above 0"},
     {"LocalRoundOfTooManySamples", "local: {steps: 1048576}\ntraining: {batch_size: 2048}\n",
      "j.yaml:1: local.steps: found 2147483648 samples a round; allowed is at most 1073741824 samples a round"},
+    {"LocalLeaseInBsp", "local: {steps: 10, lease_s: 60}\nconsistency: {mode: bsp}\n",
+     "j.yaml:1: local.lease_s: found a value together with bsp; allowed is only with consistency.mode: async, softsync "
+     "or "
+     "quorum, where nobody waits for one who is away (add --set local.lease_s=0 to take the default back)"},
+    {"LocalOutlierFactorOfLessThanTheMedian", "local: {steps: 10, outlier_factor: 0.5}\n",
+     "j.yaml:1: local.outlier_factor: found 0.5; allowed is a number above 1, or 0 to keep nothing out"},
     {"LocalMomentumWithAdam", "local: {steps: 10, optimizer: adam, momentum: 0.9}\n",
      "j.yaml:1: local.momentum: found a value together with adam; allowed is only with local.optimizer: sgd (add --set "
      "local.momentum=0 to take the default back)"},

@@ -107,6 +107,30 @@ TEST_F(MembershipTest, ASilentWorkerIsDeadAfterSixteenT) {
   EXPECT_THAT(Beat(worker).message(), HasSubstr("was given up as dead: silent for"));
 }
 
+TEST_F(MembershipTest, AnExcusedWorkerIsDeadWhenItIsStillSilentAfterwards) {
+  Server("ps-1");
+  Server("ps-2");
+  const auto one = Worker("w-1"), two = Worker("w-2");
+  AcknowledgeAll();
+  News();
+  membership_.Excuse(WorkerId(one.id), one.incarnation, now_ + absl::Seconds(20));
+  membership_.Excuse(WorkerId(two.id), two.incarnation, now_ + absl::Seconds(20));
+  membership_.Excuse(WorkerId(two.id), two.incarnation, absl::InfinitePast());
+  const auto pass = [this](absl::Duration time) {
+    now_ += time;
+    BeatServers();
+    membership_.Tick(now_, actions_);
+  };
+  pass(absl::Milliseconds(4801));
+  EXPECT_THAT(News(), ElementsAre("dead 2: silent for 4.801s, allowed is 4.8s"));
+  pass(absl::Milliseconds(15198));
+  EXPECT_THAT(News(), ElementsAre());
+  EXPECT_TRUE(Beat(one).ok()) << "it may come back at any time";
+  membership_.Excuse(WorkerId(one.id), one.incarnation, now_ + absl::Seconds(20));
+  pass(absl::Seconds(21));
+  EXPECT_THAT(News(), ElementsAre("dead 1: silent for 21s, allowed is 4.8s, and its lease is over"));
+}
+
 TEST_F(MembershipTest, ASilentServerIsDeadAfterThreeT) {
   Server("ps-1");
   now_ += absl::Milliseconds(901);

@@ -248,6 +248,27 @@ TEST(ControllerRun, StalledWorkerIsExpelledThoughItsHeartbeatsCome) {
   EXPECT_TRUE(cluster.HasEvent("made no step"));
 }
 
+TEST(ControllerRun, WorkerWithALocalTaskMayBeSilentForItsLease) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_local()->set_steps(1);
+  job.mutable_local()->set_lease_s(90);
+  job.mutable_consistency()->set_mode(job::Consistency::ASYNC);
+  FakeCluster cluster(job);
+  cluster.Start();
+  cluster.Range("w-1");
+  // Silent, and stalled.
+  cluster.Silence("w-1");
+  cluster.Range("w-2");
+  cluster.progress("w-2").set_idle_ms(1000000);
+  cluster.Pass(absl::Seconds(89));
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+  EXPECT_EQ(cluster.StateOf("w-2"), "live");
+  cluster.Pass(absl::Seconds(2));
+  EXPECT_EQ(cluster.StateOf("w-1"), "dead");
+  EXPECT_TRUE(cluster.HasEvent("its lease is over"));
+  EXPECT_EQ(cluster.StateOf("w-2"), "dead") << "it has made no step";
+}
+
 TEST(ControllerRun, SlowStepsAreNoStall) {
   FakeCluster cluster;
   cluster.Start();

@@ -233,6 +233,7 @@ class FakeCluster {
     config.run_folder = "/runs/one";
     config.timeouts.heartbeat = absl::Milliseconds(100);
     config.timeouts.startup = absl::Seconds(10);
+    config.timeouts.task_lease = absl::Seconds(job.local().lease_s());
     return config;
   }
 

@@ -265,6 +265,19 @@ TEST(SimulatedJob, OutliersAreKeptOutInEveryModeAndCounted) {
   }
 }
 
+TEST(SimulatedJob, TaskOfAWorkerThatDiedGoesToAnotherWhenItsLeaseIsOver) {
+  const std::vector<std::string> settings = {
+      "cluster.workers=2", "consistency.mode=async",        "training.epochs=2",
+      "optimizer.lr=0.5",  "local={steps: 10, lease_s: 5}", "simulation.classes=[{dies_s: 0.25}]"};
+  const History run = Play(settings);
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_EQ(run.status.samples_done(), 2 * ToyComputation::kImages);
+  // Its third round began at 0.22 s.
+  EXPECT_THAT(run.events, Contains(HasSubstr("its lease is over")));
+  EXPECT_GT(run.seconds(), 5.2);
+  EXPECT_LT(run.seconds(), 5.5);
+}
+
 TEST(SimulatedJob, InnerStateFollowsItsWorker) {
   const std::vector<std::string> settings = {"cluster.workers=1", "consistency.mode=bsp", "training.epochs=1",
                                              "optimizer.lr=1"};

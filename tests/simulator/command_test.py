@@ -51,6 +51,16 @@ class Simulate(unittest.TestCase):
             self.assertEqual(one[name], two.get(name), f"{name} differs")
         self.assertEqual(one.keys(), two.keys())
 
+    def test_local_rounds_are_equal_whatever_the_threads(self):
+        for folder, threads in (("one", "1"), ("two", "2")):
+            result = self.run_it("--threads", threads, "--set", "local={steps: 5, optimizer: adam, lr: 0.001}",
+                                 "--set", "optimizer.lr=0.5", folder=folder)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        one, two = self.files("one"), self.files("two")
+        self.assertEqual(one["model.safetensors"], two["model.safetensors"])
+        self.assertEqual(one["metrics.csv"], two["metrics.csv"])
+        self.assertGreater(json.loads(one["report.json"])["accuracy"], 0.7)
+
     def test_it_learns_and_its_time_is_virtual(self):
         result = self.run_it()
         self.assertEqual(result.returncode, 0, result.stderr)
