@@ -107,7 +107,8 @@ void Server::Handle(const Message& message) {
   for (const worker::Session::Send& ask : message.asks) {
     Shard& shard = shards_.at(ask.shard);
     if (ask.push) {
-      shard.Push({message.sender, *ask.push, ask.base, message.gradient->result.samples, now, message.gradient->norm}, message.gradient);
+      shard.Push({message.sender, *ask.push, ask.base, message.gradient->result.samples, now, message.gradient->norm},
+                 message.gradient);
     }
     if (ask.pull) shard.Pull({message.sender, *ask.pull, ask.clock, world_.job.wire().window()}, now);
   }

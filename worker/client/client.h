@@ -92,8 +92,8 @@ struct StepReport {
   uint32_t shards_applied = 0;
   uint32_t shards_discarded = 0;
   uint32_t shards_quarantined = 0;  // of those, as an outlier
-  uint64_t lost = 0;           // sub-pushes that restores have lost since the last step
-  uint64_t staleness_sum = 0;  // over the shards that applied
+  uint64_t lost = 0;                // sub-pushes that restores have lost since the last step
+  uint64_t staleness_sum = 0;       // over the shards that applied
   uint64_t staleness_max = 0;
   StalenessCounts staleness;
   uint64_t slack = 0;  // this worker's clock minus the slowest's, largest over shards
