@@ -30,6 +30,8 @@ ProgressTotals Difference(const wire::WorkerProgress& now, const wire::WorkerPro
   grown.pushes_discarded = Grown(now.pushes_discarded(), before.pushes_discarded());
   grown.pushes_quarantined = Grown(now.pushes_quarantined(), before.pushes_quarantined());
   grown.pushes_lost = Grown(now.pushes_lost(), before.pushes_lost());
+  grown.pushed_bytes = Grown(now.pushed_bytes(), before.pushed_bytes());
+  grown.pulled_bytes = Grown(now.pulled_bytes(), before.pulled_bytes());
   grown.staleness_sum = Grown(now.staleness_sum(), before.staleness_sum());
   grown.staleness_answers = Grown(now.staleness_answers(), before.staleness_answers());
   return grown;
@@ -56,6 +58,8 @@ void ProgressTotals::Add(const ProgressTotals& other) {
   pushes_discarded += other.pushes_discarded;
   pushes_quarantined += other.pushes_quarantined;
   pushes_lost += other.pushes_lost;
+  pushed_bytes += other.pushed_bytes;
+  pulled_bytes += other.pulled_bytes;
   staleness_sum += other.staleness_sum;
   staleness_answers += other.staleness_answers;
 }

@@ -28,6 +28,9 @@ struct ProgressTotals {
   uint64_t pushes_discarded = 0;
   uint64_t pushes_quarantined = 0;  // of those
   uint64_t pushes_lost = 0;
+  // Values of gradients and weights, without headers and repetitions.
+  uint64_t pushed_bytes = 0;
+  uint64_t pulled_bytes = 0;
   uint64_t staleness_sum = 0;
   uint64_t staleness_answers = 0;
 

@@ -42,7 +42,9 @@ Json Worker(const WorkerSummary& worker) {
           {"pushes_applied", totals.pushes_applied},
           {"pushes_discarded", totals.pushes_discarded},
           {"pushes_quarantined", totals.pushes_quarantined},
-          {"pushes_lost", totals.pushes_lost}};
+          {"pushes_lost", totals.pushes_lost},
+          {"pushed_bytes", totals.pushed_bytes},
+          {"pulled_bytes", totals.pulled_bytes}};
 }
 
 Json Evaluation(const EvaluationSummary& evaluation) {

@@ -65,13 +65,13 @@ uint64_t Server::Bytes(const Message& message) const {
   uint64_t bytes = 0;
   for (const worker::Session::Send& ask : message.asks) {
     bytes += kItemBytes;
-    if (ask.push) bytes += shards_.at(ask.shard).spec().extent.size() * sizeof(float);
+    if (ask.push) bytes += ShardBytes(ask.shard);
   }
   return bytes;
 }
 
 uint64_t Server::Bytes(const ShardReply& reply) const {
-  return kItemBytes + (reply.served ? shards_.at(reply.shard).spec().extent.size() * sizeof(float) : 0);
+  return kItemBytes + (reply.served ? ShardBytes(reply.shard) : 0);
 }
 
 absl::Time Server::Occupy(uint64_t bytes) {

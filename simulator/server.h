@@ -60,6 +60,8 @@ class Server {
   // The weights of shard `id` as they are. Requires: it is one of this server's.
   ps::SliceView View(ShardId id) const { return shards_.at(id).View(); }
   uint64_t bytes_in() const { return bytes_in_; }
+  // Of the values of a shard.
+  uint64_t ShardBytes(ShardId shard) const { return shards_.at(shard).spec().extent.size() * sizeof(float); }
 
  private:
   uint64_t Bytes(const Message& message) const;

@@ -336,7 +336,9 @@ void Worker::Deliver(const std::vector<ShardReply>& replies) {
 }
 
 void Worker::Account(const ShardReply& reply) {
+  const uint64_t bytes = servers_[server_of_[reply.shard.value()]]->ShardBytes(reply.shard);
   if (reply.served) {
+    pulled_bytes_ += bytes;
     for (const Clock64 clock : session_->Pulled(reply.shard, reply.served->id, reply.served->version)) {
       held_[reply.shard.value()].push_back({clock, reply.served->weights});
     }
@@ -351,6 +353,7 @@ void Worker::Account(const ShardReply& reply) {
     if (!*first || step.sequence != answer.sequence) continue;
     worker::StepFacts& facts = step.facts;
     ++(applied ? facts.applied : facts.discarded);
+    facts.pushed_bytes += bytes;
     if (answer.reason == ps::DiscardReason::kOutlier) ++facts.quarantined;
     if (applied) {
       facts.staleness_sum += answer.staleness;
@@ -372,6 +375,7 @@ void Worker::FinishSteps() {
   while (!begun_.empty() && session_->finished() >= begun_.front().sequence) {
     Step& step = begun_.front();
     step.facts.clock = step.sequence;
+    step.facts.pulled_bytes = std::exchange(pulled_bytes_, 0);
     if (blocked_since_)
       step.facts.wait = world_.queue.Now() - std::exchange(blocked_since_, world_.queue.Now()).value();
     board_.Record(step.facts, world_.queue.Now());

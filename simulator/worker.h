@@ -109,6 +109,7 @@ class Worker final : public Peer {
   std::optional<RangeInWork> range_;
   std::shared_ptr<OptimizerState> local_state_;  // of this life; away while a round computes
   RangeId range_done_;
+  uint64_t pulled_bytes_ = 0;  // since the last step
   double samples_per_second_ = 0;
   bool computing_ = false;
   std::deque<Step> begun_;  // in flight, oldest first

@@ -26,6 +26,8 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   total.discarded += step.discarded;
   total.quarantined += step.quarantined;
   total.lost += step.lost;
+  total.pushed_bytes += step.pushed_bytes;
+  total.pulled_bytes += step.pulled_bytes;
   total.staleness_sum += step.staleness_sum;
   total.staleness_max = std::max(total.staleness_max, step.staleness_max);
   total.staleness.Add(step.staleness);

@@ -30,6 +30,9 @@ struct StepFacts {
   StalenessCounts staleness;
   uint64_t slack = 0;
   double gradient_norm = 0;
+  // Values of gradients and weights, on the way to and from servers.
+  uint64_t pushed_bytes = 0;
+  uint64_t pulled_bytes = 0;
 };
 
 // Totals since Reset().

@@ -36,6 +36,8 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   out.set_pushes_discarded(total.discarded);
   out.set_pushes_quarantined(total.quarantined);
   out.set_pushes_lost(total.lost);
+  out.set_pushed_bytes(total.pushed_bytes);
+  out.set_pulled_bytes(total.pulled_bytes);
   out.set_staleness_sum(total.staleness_sum);
   out.set_staleness_answers(total.applied);
   out.set_staleness_max(total.staleness_max);

@@ -277,6 +277,8 @@ absl::Status Trainer::FinishSteps(size_t left) {
     facts.discarded = report->shards_discarded;
     facts.quarantined = report->shards_quarantined;
     facts.lost = report->lost;
+    facts.pushed_bytes = report->pushed_bytes;
+    facts.pulled_bytes = report->pulled_bytes;
     facts.staleness_sum = report->staleness_sum;
     facts.staleness_max = report->staleness_max;
     facts.staleness = report->staleness;

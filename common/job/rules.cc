@@ -97,6 +97,12 @@ class Rules {
       Refuse(local.steps() > 0 ? "local.steps" : "local.epochs", absl::StrCat(samples, " samples a round"),
              absl::StrCat("at most ", kPushSamplesMax, " samples a round"));
     }
+    // The default is one for gradients, with which differences of weights hardly count.
+    if (!job.optimizer().has_lr()) {
+      Refuse("optimizer.lr", "no value together with local training, whose outer learning rate it is",
+             "a value: 1 takes the mean of the workers' weights, 0.7 with momentum: 0.9 and nesterov: true is DiLoCo's",
+             local.steps() > 0 ? "local.steps" : "local.epochs");
+    }
     const std::string kind = EnumName(*job::Local::Optimizer_descriptor()->FindValueByNumber(local.optimizer()));
     if (local.optimizer() == job::Local::SGD) {
       for (const char* key : {"local.beta1", "local.beta2", "local.epsilon"}) {

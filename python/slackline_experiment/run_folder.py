@@ -11,7 +11,7 @@ from typing import Any, Mapping, Optional, Sequence
 
 from slackline_experiment import schema
 
-PUSHES = ("pushes_applied", "pushes_discarded", "pushes_lost")
+WORKER_SUMS = ("pushes_applied", "pushes_discarded", "pushes_lost", "pushed_bytes", "pulled_bytes")
 SUMMARY_NUMBERS = ("workers", "servers", "time_s", "samples", "steps", "samples_per_second", "epochs", "loss",
                    "test_accuracy", "test_loss", "best_test_accuracy", "slack_max", "deaths", "samples_given_twice")
 REPORT_NUMBERS = {"accuracy": "test_accuracy", "loss": "test_loss", "precision_macro": "precision_macro",
@@ -163,7 +163,7 @@ def _read_summary(path: Path, data: RunData) -> None:
 
 
 def _read_workers(workers: Sequence[_Object], data: RunData) -> None:
-    for name in PUSHES:
+    for name in WORKER_SUMS:
         counts = [count for count in (worker.number(name) for worker in workers) if count is not None]
         _keep(data, name, sum(counts) if counts else None)
     waited = sum(worker.number("wait_seconds") or 0 for worker in workers)

@@ -52,6 +52,8 @@ RESULTS: tuple[Column, ...] = (
     Column("pushes_applied", "whole number", "pushes", "all workers", "pushes applied"),
     Column("pushes_discarded", "whole number", "pushes", "all workers", "pushes discarded"),
     Column("pushes_lost", "whole number", "pushes", "all workers", "pushes lost"),
+    Column("pushed_bytes", "whole number", "bytes", "gradients of all workers, as encoded", "bytes pushed"),
+    Column("pulled_bytes", "whole number", "bytes", "weights that came to workers", "bytes pulled"),
     Column("deaths", "whole number", "", "workers and servers that died", "deaths"),
     Column("samples_given_twice", "whole number", "samples", "after deaths", "samples given twice"),
     Column("time_to_target_s", "number", "s", "time_s of the first evaluation at target_accuracy or above",

@@ -218,28 +218,31 @@ const Refusal kRefusals[] = {
     {"LocalRateWithoutSteps", "local:\n  lr: 0.1\n",
      "j.yaml:2: local.lr: found a value together with neither local.steps nor local.epochs; allowed is only with "
      "local.steps or local.epochs above 0 (add --set local.lr=0.05 to take the default back)"},
-    {"LocalStepsAndEpochs", "local: {steps: 10, epochs: 2}\n",
+    {"LocalWithoutAnOuterRate", "local: {steps: 10}\n",
+     "j.yaml:1: optimizer.lr: found no value together with local training, whose outer learning rate it is; allowed is "
+     "a value: 1 takes the mean of the workers' weights, 0.7 with momentum: 0.9 and nesterov: true is DiLoCo's"},
+    {"LocalStepsAndEpochs", "local: {steps: 10, epochs: 2}\noptimizer: {lr: 1}\n",
      "j.yaml:1: local.epochs: found 2 together with local.steps: 10; allowed is exactly one of both above 0"},
-    {"LocalRoundOfTooManySamples", "local: {steps: 1048576}\ntraining: {batch_size: 2048}\n",
+    {"LocalRoundOfTooManySamples", "local: {steps: 1048576}\ntraining: {batch_size: 2048}\noptimizer: {lr: 1}\n",
      "j.yaml:1: local.steps: found 2147483648 samples a round; allowed is at most 1073741824 samples a round"},
-    {"LocalLeaseInBsp", "local: {steps: 10, lease_s: 60}\nconsistency: {mode: bsp}\n",
+    {"LocalLeaseInBsp", "local: {steps: 10, lease_s: 60}\nconsistency: {mode: bsp}\noptimizer: {lr: 1}\n",
      "j.yaml:1: local.lease_s: found a value together with bsp; allowed is only with consistency.mode: async, softsync "
      "or "
      "quorum, where nobody waits for one who is away (add --set local.lease_s=0 to take the default back)"},
-    {"LocalOutlierFactorOfLessThanTheMedian", "local: {steps: 10, outlier_factor: 0.5}\n",
+    {"LocalOutlierFactorOfLessThanTheMedian", "local: {steps: 10, outlier_factor: 0.5}\noptimizer: {lr: 1}\n",
      "j.yaml:1: local.outlier_factor: found 0.5; allowed is a number above 1, or 0 to keep nothing out"},
-    {"LocalMomentumWithAdam", "local: {steps: 10, optimizer: adam, momentum: 0.9}\n",
+    {"LocalMomentumWithAdam", "local: {steps: 10, optimizer: adam, momentum: 0.9}\noptimizer: {lr: 1}\n",
      "j.yaml:1: local.momentum: found a value together with adam; allowed is only with local.optimizer: sgd (add --set "
      "local.momentum=0 to take the default back)"},
-    {"LocalBetaWithSgd", "local: {steps: 10, beta2: 0.9}\n",
+    {"LocalBetaWithSgd", "local: {steps: 10, beta2: 0.9}\noptimizer: {lr: 1}\n",
      "j.yaml:1: local.beta2: found a value together with sgd; allowed is only with local.optimizer: adam or adamw (add "
      "--set local.beta2=0.999 to take the default back)"},
-    {"LocalWithSeveralStepsInFlight", "local: {steps: 10}\nwire: {window: 2}\n",
+    {"LocalWithSeveralStepsInFlight", "local: {steps: 10}\nwire: {window: 2}\noptimizer: {lr: 1}\n",
      "j.yaml:2: wire.window: found a value together with local training; allowed is only with local.steps: 0 and "
      "local.epochs: 0 (add --set wire.window=1 to take the default back)"},
     {"LocalWithWhatIsForGradients",
      "local: {epochs: 2}\ntraining: {accumulate: 2, batch: balance}\n"
-     "consistency: {mode: async, delay_compensation: constant}\noptimizer: {scaling: linear}\n",
+     "consistency: {mode: async, delay_compensation: constant}\noptimizer: {lr: 1, scaling: linear}\n",
      "j.yaml:2: training.batch: found a value together with local.epochs; allowed is only with local.steps above 0, or "
      "no "
      "local training (add --set training.batch=fixed to take the default back)\n"

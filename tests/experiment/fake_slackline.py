@@ -69,7 +69,7 @@ def write_run(job, mode, folder):
         "staleness": {"mean": bound / 2, "max": bound, "histogram": histogram}, "slack_max": bound,
         "worker_list": [{"name": f"worker-{number}", "samples": 18000, "steps": 281, "compute_seconds": 8.0,
                          "wait_seconds": 2.0 / (1 + bound), "pushes_applied": 280, "pushes_discarded": 1,
-                         "pushes_lost": 0}
+                         "pushes_lost": 0, "pushed_bytes": 281_000, "pulled_bytes": 562_000}
                         for number in range(1, workers + 1)],
         "deaths": 0, "samples_given_twice": 0, "evaluations": evaluations, "a_field_of_the_future": {"x": 1}}
     if "fake.break" in job:

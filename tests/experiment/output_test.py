@@ -73,6 +73,7 @@ class Tables(Output):
         self.assertEqual((row["state"], row["seed"], row["workers"], row["staleness_mean"], row["pushes_discarded"]),
                          ("done", "2", "2", "1.5", "2"))
         self.assertAlmostEqual(float(row["wait_fraction"]), 0.5 / 8.5)
+        self.assertEqual(int(row["pushed_bytes"]), 281_000 * int(row["workers"]))
         for column in schema.RESULTS:
             if column.name not in ("reason", "precision_macro", "recall_macro"):
                 self.assertTrue(row[column.name], column.name)

@@ -214,6 +214,9 @@ TEST(SimulatedJob, LocalRoundsPushOnceForAllTheirSteps) {
     EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
     EXPECT_EQ(run.status.samples_done(), 4 * ToyComputation::kImages);
     EXPECT_EQ(run.status.step(), 4 * ToyComputation::kImages / 50) << "batches of 10";
+    uint64_t pushed_bytes = 0;
+    for (const scheduler::WorkerSummary& worker : run.summary.worker_list) pushed_bytes += worker.totals.pushed_bytes;
+    EXPECT_EQ(pushed_bytes, run.status.step() * ToyComputation::kElements * sizeof(float));
     EXPECT_THAT(computation.batches(), ::testing::Each(50));
     EXPECT_NEAR(computation.last_weight(), 1, 0.15);
   }

@@ -60,6 +60,7 @@ class EncodedClientTest : public testing::Test {
     ASSERT_TRUE(report.ok()) << report.status();
     discarded_ += report->shards_discarded;
     quarantined_ += report->shards_quarantined;
+    pushed_bytes_ += report->pushed_bytes;
   }
 
   std::vector<float> Noise() {
@@ -93,6 +94,7 @@ class EncodedClientTest : public testing::Test {
   size_t steps_ = 0;
   uint32_t discarded_ = 0;
   uint32_t quarantined_ = 0;
+  uint64_t pushed_bytes_ = 0;
   std::mt19937 random_{5};
   std::normal_distribution<float> distribution_;
   std::atomic<int> cuts_ = 0;
@@ -121,6 +123,7 @@ TEST_F(EncodedClientTest, EveryGroupTravelsInItsEncoding) {
   EXPECT_EQ(bytes[wire::ENCODING_BF16], 4000);
   EXPECT_EQ(bytes[wire::ENCODING_INT8], 8000 + 4 * 8);
   EXPECT_EQ(bytes[wire::ENCODING_TOPK], 490 * 8);
+  EXPECT_EQ(pushed_bytes_, 4400 + 4000 + 8000 + 4 * 8 + 490 * 8);
 }
 
 class WindowTest : public EncodedClientTest, public testing::WithParamInterface<uint32_t> {};

@@ -97,6 +97,9 @@ struct StepReport {
   uint64_t staleness_max = 0;
   StalenessCounts staleness;
   uint64_t slack = 0;  // this worker's clock minus the slowest's, largest over shards
+  // Values only, on whatever way: of this step's push, as encoded; of weights, all that came since the last step.
+  uint64_t pushed_bytes = 0;
+  uint64_t pulled_bytes = 0;
   absl::Duration waited;
 };
 

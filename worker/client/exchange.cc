@@ -170,6 +170,7 @@ void Exchange::CompleteIfDone() {
     request_->report.clock = steps_.front().sequence;
     request_->report.waited = time_.Now() - request_begin_;
     request_->report.lost = std::exchange(lost_, 0);
+    request_->report.pulled_bytes = std::exchange(pulled_bytes_, 0);
     steps_.pop_front();
   }
   Complete(absl::OkStatus());

@@ -158,6 +158,8 @@ class Exchange : private Stream::Owner {
   void ForgetEarly(absl::Span<const ShardId> shards);
   // The final answer: what was kept to be said again is let go. `settled`: nothing of it is to be said later.
   void ForgetPush(ShardId shard, InFlight& step, bool settled);
+  // Of the values of a shard's push, in the form in which they went out.
+  uint64_t BytesOf(ShardId shard, const SentPush& sent) const;
   // The step in flight with this sequence; null when it is finished.
   InFlight* FindStep(uint64_t sequence);
   // Where the shard's weights of an awaited pull are to be written.
@@ -183,7 +185,9 @@ class Exchange : private Stream::Owner {
   Request* request_ = nullptr;
   Done done_;
   absl::Time request_begin_;
-  uint64_t lost_ = 0;  // reported by servers since the last step
+  // Since the last step was finished: what servers reported, and what came.
+  uint64_t lost_ = 0;
+  uint64_t pulled_bytes_ = 0;
   size_t seeds_awaited_ = 0;
   absl::Status failure_;
   bool leaving_ = false;

@@ -192,8 +192,9 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
   InFlight* const step = FindStep(answer.sequence());
   if (!*first || step == nullptr) return absl::OkStatus();
   const bool outlier = !applied && answer.reason() == wire::DISCARD_OUTLIER;
-  ForgetPush(id, *step, /*settled=*/applied || outlier);
   StepReport& report = step->report;
+  report.pushed_bytes += BytesOf(id, step->sent[id.value()]);
+  ForgetPush(id, *step, /*settled=*/applied || outlier);
   ++(applied ? report.shards_applied : report.shards_discarded);
   if (outlier) ++report.shards_quarantined;
   if (applied) {
@@ -215,6 +216,7 @@ absl::Status Exchange::OnPullChunk(const wire::PullChunk& chunk, const rpc::Payl
     if (!codec.ok()) return codec.status();
     const absl::StatusOr<rpc::Payload> bytes = FindBytes(peers_[shard.peer], chunk, *codec, payload);
     if (!bytes.ok()) return bytes.status();
+    pulled_bytes_ += bytes->size();
     return shard.writer.Write({chunk.offset(), chunk.elements(), *codec, FromWire(chunk.version())}, bytes->segments(),
                               Destination(shard, *clock));
   };

@@ -62,6 +62,16 @@ void Exchange::ForgetPush(ShardId shard, InFlight& step, bool settled) {
   if (!settled) encoder_.Return(*encoded);
 }
 
+uint64_t Exchange::BytesOf(ShardId shard, const SentPush& sent) const {
+  const ShardInfo& info = shards_[shard.value()].info;
+  if (sent.encoded == nullptr) return (info.end - info.begin) * sizeof(float);
+  uint64_t bytes = 0;
+  for (const PushEncoder::Push::Chunk& chunk : sent.encoded->chunks()) {
+    bytes += chunk.run.lossy() ? chunk.size : chunk.elements * sizeof(float);
+  }
+  return bytes;
+}
+
 void Exchange::ForgetEarly(absl::Span<const ShardId> shards) {
   for (ShardId id : shards) {
     if (open_) open_->sent[id.value()].early = false;
