@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
+
 namespace slackline::simulator {
 namespace {
 
@@ -24,13 +26,19 @@ absl::Duration Pace::Step(const Work& work, absl::Time now) {
   const absl::Duration plain =
       cost_.per_step * static_cast<double>(work.batches) + cost_.per_sample * static_cast<double>(work.samples);
   absl::Time end = now + plain * (plan_.slowdown * factor);
+  pauses_of_step_.clear();
   while (pause_ <= end) {
     // One that began while it waited for servers is over earlier.
     const absl::Time over = pause_ + plan_.pause;
+    pauses_of_step_.push_back({pause_, over});
     end += std::max(absl::ZeroDuration(), over - std::max(pause_, now));
     PlanPause(over);
   }
   return end - now;
+}
+
+bool Pace::Pauses(absl::Time now) const {
+  return absl::c_any_of(pauses_of_step_, [now](const Pause& pause) { return pause.begin <= now && now < pause.end; });
 }
 
 }  // namespace slackline::simulator

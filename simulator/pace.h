@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "simulator/random_stream.h"
@@ -21,6 +22,8 @@ class Pace {
   };
   // Duration of a step that begins now; with the pauses that fall into it.
   absl::Duration Step(const Work& work, absl::Time now);
+  // Whether a pause of the latest step is on.
+  bool Pauses(absl::Time now) const;
 
  private:
   void PlanPause(absl::Time from);
@@ -30,6 +33,10 @@ class Pace {
   RandomStream factors_;
   RandomStream pauses_;
   absl::Time pause_ = absl::InfiniteFuture();  // the next one's beginning
+  struct Pause {
+    absl::Time begin, end;
+  };
+  std::vector<Pause> pauses_of_step_;
 };
 
 }  // namespace slackline::simulator

@@ -110,9 +110,10 @@ void Worker::Register() {
 }
 
 void Worker::Beat() {
+  After(world_.timeouts.heartbeat, [this] { Beat(); });
+  if (plan_.pause_silent && pace_.Pauses(world_.queue.Now())) return;
   Ask([this, request = MakeHeartbeat()] { return world_.controller.Heartbeat(request); },
       [this](const absl::StatusOr<wire::HeartbeatReply>& reply) { Hear(reply); });
-  After(world_.timeouts.heartbeat, [this] { Beat(); });
 }
 
 void Worker::Hear(const absl::StatusOr<wire::HeartbeatReply>& reply) {

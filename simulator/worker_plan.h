@@ -21,6 +21,7 @@ struct WorkerPlan {
   double jitter = 0;
   absl::Duration pause_every;  // mean; 0: never
   absl::Duration pause;
+  bool pause_silent = false;
   absl::Time joins;
   absl::Time leaves = absl::InfiniteFuture();
   absl::Time dies = absl::InfiniteFuture();

@@ -123,8 +123,8 @@ TEST_F(CrewTest, StopAsksInTheOrderInWhichTheyNeedOneAnother) {
                                    std::pair(Role::kWorker, "worker-1")}) {
     const std::string ready = (root_ / name).string();
     Start(role, name,
-          "trap 'echo " + std::string(name) + " >> " + order + "; exit 0' TERM; : > " + ready +
-              "; tail -f /dev/null & wait; kill $!");
+          "trap 'echo " + std::string(name) + " >> " + order + "; kill $!; exit 0' TERM; : > " + ready +
+              "; tail -f /dev/null & wait");
     const absl::Time deadline = absl::Now() + kPatience;
     while (!std::filesystem::exists(ready) && absl::Now() < deadline) signals_.Wait(absl::Milliseconds(5));
   }

@@ -5,6 +5,7 @@
 Exits with 77 (skipped) where the programs or the data are not there.
 """
 import argparse
+import array
 import json
 import os
 import pathlib
@@ -36,6 +37,14 @@ SMALL = MLP + """
 data: {train_images_max: 6000}
 training: {epochs: 40, evaluate_every_epochs: 0}
 """
+
+
+def read_floats(path):
+    """All values of a safetensors file of fp32 tensors, one tensor after the other."""
+    data = path.read_bytes()
+    values = array.array("f")
+    values.frombytes(data[8 + int.from_bytes(data[:8], "little"):])
+    return values
 
 
 class EndToEnd(unittest.TestCase):
@@ -102,6 +111,27 @@ class Learning(EndToEnd):
     def test_cnn_with_batch_norm(self):
         self.check(SMALL, 0.75, "model={kind: cnn, filters: [8, 16], hidden: [64], batch_norm: true}",
                    "training.epochs=4", "optimizer.lr=0.05")
+
+    def weights_of(self, *settings):
+        """After 5 epochs of 139 images, as one list."""
+        with tempfile.TemporaryDirectory(dir=self.root) as root:
+            job = pathlib.Path(root) / "job.yaml"
+            job.write_text(MLP + "data: {train_images_max: 139}\ntraining: {epochs: 5}\n")
+            run = TrainRun(self.programs, root, job, ("consistency.mode=bsp", *settings))
+            self.addCleanup(run.close)
+            self.finish(run, 0)
+            summary = json.loads((run.folder / "summary.json").read_text())
+            return read_floats(run.folder / "model.safetensors"), [one["samples"] for one in summary["worker_list"]]
+
+    def test_batches_of_128_and_11_are_one_of_139(self):
+        one, _ = self.weights_of("cluster.workers=1", "training.batch_size=139")
+        two, samples = self.weights_of("cluster.workers=2", "training.batch_size=128")
+        self.assertEqual(sum(samples), 5 * 139)
+        self.assertGreater(min(samples), 0)
+        self.assertEqual(len(one), len(two))
+        self.assertLessEqual(max(abs(a - b) for a, b in zip(one, two)), 1e-6)
+        uniform, _ = self.weights_of("cluster.workers=2", "training.batch_size=128", "consistency.weighting=uniform")
+        self.assertGreater(max(abs(a - b) for a, b in zip(one, uniform)), 1e-3)
 
 
 class Local(EndToEnd):

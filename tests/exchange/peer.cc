@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
@@ -42,7 +43,9 @@ PeerProcess::PeerProcess(const std::vector<std::string>& arguments) {
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-  EXPECT_EQ(::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), SanitizerSettings().data()), 0);
+  const int spawned = ::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), SanitizerSettings().data());
+  // A signal to the process -1 would go to every process of this machine.
+  if (spawned != 0) throw std::system_error(spawned, std::generic_category(), argv[0]);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(in[0]);
   ::close(out[1]);
@@ -75,13 +78,17 @@ std::string PeerProcess::WordsAfter(const std::string& word) {
 }
 
 void PeerProcess::Stop() {
+  ASSERT_GT(pid_, 0) << "the peer process was killed";
   ASSERT_EQ(::kill(pid_, SIGSTOP), 0);
   int status = 0;
   ASSERT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
   ASSERT_TRUE(WIFSTOPPED(status)) << "the peer process has ended with wait status " << status;
 }
 
-void PeerProcess::Resume() { ASSERT_EQ(::kill(pid_, SIGCONT), 0); }
+void PeerProcess::Resume() {
+  ASSERT_GT(pid_, 0) << "the peer process was killed";
+  ASSERT_EQ(::kill(pid_, SIGCONT), 0);
+}
 
 void PeerProcess::Kill() {
   if (pid_ <= 0) return;

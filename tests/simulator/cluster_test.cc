@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/job_file.h"
 #include "simulator/cluster.h"
 #include "simulator/no_computation.h"
@@ -279,6 +280,21 @@ TEST(SimulatedJob, TaskOfAWorkerThatDiedGoesToAnotherWhenItsLeaseIsOver) {
   EXPECT_THAT(run.events, Contains(HasSubstr("its lease is over")));
   EXPECT_GT(run.seconds(), 5.2);
   EXPECT_LT(run.seconds(), 5.5);
+}
+
+TEST(SimulatedJob, SilentPauseIsADeathUnlessTheLeaseIsLonger) {
+  for (const int lease : {0, 100}) {
+    SCOPED_TRACE(lease);
+    const History run = Play({"cluster.workers=3", "consistency.mode=async", "training.epochs=40", "optimizer.lr=0.3",
+                              absl::StrCat("local={steps: 10, lease_s: ", lease, "}"),
+                              "simulation.classes=[{pause_every_s: 1, pause_s: 30, pause_silent: true}]"});
+    EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+    EXPECT_EQ(run.status.samples_done(), 40 * ToyComputation::kImages);
+    const std::string events = absl::StrJoin(run.events, "\n");
+    EXPECT_EQ(absl::StrContains(events, "is dead"), lease == 0) << events;
+    // The others have gone on in any case; what it was away with has waited for it.
+    EXPECT_EQ(run.seconds() > 29, lease > 0) << run.seconds();
+  }
 }
 
 TEST(SimulatedJob, InnerStateFollowsItsWorker) {
