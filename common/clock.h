@@ -21,6 +21,12 @@ class SteadyTime : public TimeSource {
   absl::Time Now() const override;
 };
 
+// What the calling thread has had of processors: what others take of them meanwhile is not in it.
+class ThreadTime : public TimeSource {
+ public:
+  absl::Time Now() const override;
+};
+
 // Stands still until told. For tests.
 //
 // Thread-safety: none; one thread.

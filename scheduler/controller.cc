@@ -370,6 +370,7 @@ wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, abs
     wire::EvaluateTask& task = *reply.mutable_evaluate();
     task.set_epoch(evaluation->epoch);
     task.set_final(evaluation->final);
+    if (evaluation->final) trained_ = std::min(trained_, now);
     task.set_run_folder(config_.run_folder);
     work_since_[holder] = now;
   } else if (std::holds_alternative<LeaveWork>(work)) {

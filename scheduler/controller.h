@@ -177,6 +177,7 @@ class Controller : public ServerObserver {
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   const absl::Time created_;
   absl::Time began_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // training
+  absl::Time trained_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // all of it: the final evaluation began
   absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time stopping_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // servers told to stop
   bool status_seen_ ABSL_GUARDED_BY(mutex_) = false;                      // since the end

@@ -30,6 +30,7 @@ RunSummary Controller::Summary() {
   summary.epochs = job.training().epochs();
   summary.epochs_done = tasks_ ? tasks_->ranges().epochs_done() : 0;
   summary.time_s = ElapsedSeconds(time_.Now());
+  summary.train_s = ElapsedSeconds(std::min(time_.Now(), trained_));
   summary.totals = progress_.totals();
   summary.loss = progress_.latest().loss;
   summary.staleness = progress_.staleness();

@@ -85,9 +85,10 @@ std::string ToJson(const RunSummary& summary) {
                {"epochs", summary.epochs},
                {"epochs_done", summary.epochs_done},
                {"time_s", summary.time_s},
+               {"train_s", summary.train_s},
                {"samples", summary.totals.samples},
                {"steps", summary.totals.steps},
-               {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples), summary.time_s)},
+               {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples), summary.train_s)},
                {"loss", summary.loss ? Json(*summary.loss) : Json(nullptr)}};
   AddAccuracy(summary.evaluations, json);
   json["staleness"] = Staleness(summary);

@@ -42,6 +42,8 @@ struct RunSummary {
   uint32_t epochs = 0;
   uint32_t epochs_done = 0;
   double time_s = 0;
+  // Without the final evaluation.
+  double train_s = 0;
   ProgressTotals totals;
   // On training images of the last reporting interval.
   std::optional<double> loss;

@@ -98,6 +98,9 @@ int Work(const Flags& flags, const job::Job& job) {
   const StepMemory parameter_memory(config.trainer.window > 1 ? config.trainer.window : 0, (*group)->model().elements(),
                                     /*shared=*/false);
   const SteadyTime time;
+  // One device, and its computations run on the trainer's thread.
+  const ThreadTime thread_time;
+  const bool alone_on_cpu = config.devices.size() == 1 && config.devices.front() == "cpu";
   if (config.trainer.slowdown > 1)
     log::Warning("worker.slowdown makes each step ", config.trainer.slowdown, " times as long");
   Trainer trainer(config.trainer, {.time = time,
@@ -109,7 +112,8 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .metrics = trainer_metrics,
                                    .push_memory = push_memory.parts(),
                                    .parameter_memory = parameter_memory.parts(),
-                                   .push_segment = push_memory.segment()});
+                                   .push_segment = push_memory.segment(),
+                                   .device_time = alone_on_cpu ? &thread_time : nullptr});
   const StopSignals signals(
       [&trainer](const std::string& name) { trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name)); });
   const absl::Status status = trainer.Run();

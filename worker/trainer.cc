@@ -157,7 +157,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   if (!parts_.push_memory.empty()) {
     model.UsePush(parts_.push_memory[(steps_ + begun_.size()) % parts_.push_memory.size()]);
   }
-  const absl::Time begin = parts_.time.Now();
+  const Beginning begin = BeginComputing();
   const absl::Status opened = client_->OpenStep(model.push());
   if (!opened.ok()) return opened;
   const absl::StatusOr<StepResult> result = Compute(progress.size - progress.done);
@@ -165,7 +165,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   const double norm = L2Norm(model.push().first(model.trained_elements()));
   const absl::Status finite = CheckFinite(*result, norm, range);
   if (!finite.ok()) return finite;
-  const absl::Status dawdled = Dawdle(parts_.time.Now() - begin);
+  const absl::Status dawdled = Dawdle(begin);
   if (!dawdled.ok()) return dawdled;
 
   const uint64_t passes = std::max(1u, options_.local.epochs);
@@ -181,7 +181,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   facts.loss = result->loss;
   facts.gradient_norm = norm;
   facts.correct = result->correct;
-  facts.compute = parts_.time.Now() - begin;
+  facts.compute = parts_.time.Now() - begin.time;
   const absl::Status finished = FinishSteps(options_.window - 1);
   if (!finished.ok()) return finished;
   return result->samples;
@@ -243,13 +243,21 @@ bool Trainer::WaitOnClock(absl::Mutex& mutex, const absl::Condition& until, absl
   return mutex.AwaitWithTimeout(until, timeout);
 }
 
-absl::Status Trainer::Dawdle(absl::Duration computed) {
+absl::Status Trainer::Dawdle(const Beginning& begin) {
   if (options_.slowdown <= 1) return absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
-  if (!parts_.wait(mutex_, absl::Condition(this, &Trainer::Interrupted), (options_.slowdown - 1) * computed)) {
-    return absl::OkStatus();
-  }
-  return InterruptStatus();
+  absl::Duration left = options_.slowdown * (DeviceTime() - begin.device_time) - (parts_.time.Now() - begin.time);
+  // In parts, so that it is not taken for one who has stalled.
+  const absl::Duration part_max = options_.timeouts.stall / 4;
+  do {
+    const absl::Duration part = std::clamp(left, absl::ZeroDuration(), part_max);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (parts_.wait(mutex_, absl::Condition(this, &Trainer::Interrupted), part)) return InterruptStatus();
+    }
+    left -= part;
+    parts_.link.progress().Alive(parts_.time.Now());
+  } while (left > absl::ZeroDuration());
+  return absl::OkStatus();
 }
 
 absl::Span<float> Trainer::NextParameters() {
@@ -312,11 +320,13 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
     return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
   }
   Model& model = parts_.group.model();
+  const Beginning begin = BeginComputing();
   absl::StatusOr<EvaluationResult> result = parts_.evaluator.Evaluate(model, work, [this] {
     parts_.link.progress().Alive(parts_.time.Now());
     return CheckStopped();
   });
   if (!result.ok()) return result.status();
+  if (const absl::Status dawdled = Dawdle(begin); !dawdled.ok()) return dawdled;
   parts_.metrics.RecordEvaluation(result->metrics.accuracy);
   log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": test accuracy ",
             result->metrics.accuracy, ", loss ", result->loss);

@@ -78,6 +78,8 @@ class Trainer {
     Connect connect = Client::Create;
     // Lets the time pass for which this worker is slower than it is; tests have another.
     Wait wait = WaitOnClock;
+    // What computations take of their device, which a slow worker stretches. Null: `time`.
+    const TimeSource* device_time = nullptr;
   };
 
   Trainer(const Options& options, const Parts& parts);
@@ -121,8 +123,17 @@ class Trainer {
   }
   // The same as Compute() from one batch. `early`: what is complete may leave while backward goes on.
   absl::StatusOr<StepResult> ComputeBatch(bool early);
-  // Waits as long as a computation that took `computed` is to take longer.
-  absl::Status Dawdle(absl::Duration computed) ABSL_LOCKS_EXCLUDED(mutex_);
+  // When a computation began.
+  struct Beginning {
+    absl::Time time;
+    absl::Time device_time;
+  };
+  Beginning BeginComputing() const { return {parts_.time.Now(), DeviceTime()}; }
+  absl::Time DeviceTime() const {
+    return parts_.device_time != nullptr ? parts_.device_time->Now() : parts_.time.Now();
+  }
+  // Waits until it has taken as long as it is to take.
+  absl::Status Dawdle(const Beginning& begin) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until at most so many steps are in flight, and lets the model compute on the weights after the last of them.
   absl::Status FinishSteps(size_t left);
   // Where the weights after the next step go, which are not those that are computed on.

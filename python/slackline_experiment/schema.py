@@ -36,7 +36,7 @@ RESULTS: tuple[Column, ...] = (
     Column("wall_s", "number", "s", "what the run took on the clock of this machine", "wall clock"),
     Column("samples", "whole number", "samples", "samples applied", "samples"),
     Column("steps", "whole number", "steps", "pushes of all workers", "steps"),
-    Column("samples_per_second", "number", "samples/s", "samples over time", "throughput"),
+    Column("samples_per_second", "number", "samples/s", "samples over the time of training", "throughput"),
     Column("epochs", "number", "epochs", "passes over the data", "epochs"),
     Column("loss", "number", "", "training loss at the end", "training loss"),
     Column("test_accuracy", "number", "", "at the end, 0 to 1", "test accuracy"),

@@ -43,6 +43,7 @@ TEST(ControllerEnd, SummaryHasTheWholeRun) {
   EXPECT_EQ(summary.reason, "enough");
   EXPECT_EQ(summary.mode, "ssp");
   EXPECT_DOUBLE_EQ(summary.time_s, 5);
+  EXPECT_DOUBLE_EQ(summary.train_s, 5);
   EXPECT_EQ(summary.totals.samples, 107u);
   EXPECT_EQ(summary.epochs_done, 1u);
   EXPECT_EQ(summary.worker_deaths, 1u);

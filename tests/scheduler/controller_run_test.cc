@@ -230,6 +230,9 @@ TEST(ControllerRun, FinalEvaluationOfADeadWorkerGoesToAStandbyOne) {
   EXPECT_TRUE(cluster.Next("w-2")->has_standby());
   cluster.Pass(absl::Seconds(2));
   EXPECT_TRUE(cluster.Next("w-2")->evaluate().final());
+  cluster.Pass(absl::Seconds(1));
+  const RunSummary summary = cluster.controller().Summary();
+  EXPECT_GE(summary.time_s, summary.train_s + 1) << "the final evaluation is not training";
 }
 
 TEST(ControllerRun, StalledWorkerIsExpelledThoughItsHeartbeatsCome) {

@@ -31,7 +31,8 @@ TEST(RunSummary, LastEvaluationIsNotAlwaysTheBest) {
 
 TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {
   RunSummary summary;
-  summary.time_s = 4;
+  summary.time_s = 5;
+  summary.train_s = 4;
   summary.totals.samples = 1000;
   summary.totals.staleness_sum = 10;
   summary.totals.staleness_answers = 4;

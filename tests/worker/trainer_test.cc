@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +57,8 @@ class TrainerTest : public testing::Test {
                                        waits_.push_back(timeout);
                                        time_.Advance(timeout);
                                        return false;
-                                     }});
+                                     },
+                                 .device_time = device_time_});
   }
 
   static RangeWork Range(uint64_t range, uint64_t begin, uint64_t end) {
@@ -66,6 +68,7 @@ class TrainerTest : public testing::Test {
   const TemporaryFolder folder_;
   ManualTime time_;
   std::vector<absl::Duration> waits_;
+  const TimeSource* device_time_ = nullptr;
   Dataset train_;
   Trainer::Options options_;
   ScriptedLink link_;
@@ -227,6 +230,34 @@ TEST_F(TrainerTest, SlowWorkerTakesSoManyTimesAsLongAndPushesNothingBefore) {
   const Progress progress = link_.progress().Take(time_.Now());
   EXPECT_EQ(progress.total.compute, absl::Milliseconds(120));
   EXPECT_EQ(progress.step_median, absl::Milliseconds(60));
+}
+
+TEST_F(TrainerTest, SlowWorkerStretchesWhatItsDeviceTookAndNothingElse) {
+  ManualTime device_time;
+  device_time_ = &device_time;
+  options_.slowdown = 12;
+  MakeTrainer();
+  link_.work = {Range(7, 0, 8)};
+  // Of 8 ms another process has had 3; then nearly all.
+  int step = 0;
+  group_.during_step = [&] {
+    time_.Advance(absl::Milliseconds(step == 0 ? 8 : 30));
+    device_time.Advance(absl::Milliseconds(step++ == 0 ? 5 : 2));
+  };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(waits_, ElementsAre(absl::Milliseconds(12 * 5 - 8), absl::ZeroDuration()));
+}
+
+TEST_F(TrainerTest, SlowWorkerShowsThatItLivesWhileItWaits) {
+  options_.slowdown = 1000;
+  MakeTrainer();
+  link_.work = {Range(7, 0, 4)};
+  group_.during_step = [this] { time_.Advance(absl::Milliseconds(100)); };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  const absl::Duration part = options_.timeouts.stall / 4;
+  ASSERT_GT(waits_.size(), 2u);
+  EXPECT_EQ(waits_.front(), part);
+  EXPECT_EQ(std::accumulate(waits_.begin(), waits_.end(), absl::ZeroDuration()), 999 * absl::Milliseconds(100));
 }
 
 TEST_F(TrainerTest, SlowWorkerThatIsToldToStopPushesNothingMore) {
