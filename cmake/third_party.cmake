@@ -13,6 +13,7 @@ find_package(prometheus-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(hwy REQUIRED)
+find_package(RocksDB REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 

@@ -71,16 +71,18 @@ absl::Span<const float> GradientMean::Next(size_t elements, Clip clip) {
 }
 
 absl::Span<const float> GradientMean::NextCompensated(uint64_t begin, absl::Span<const float> weights,
-                                                      OptimizerState& optimizer) {
+                                                      const Optimizer& optimizer,
+                                                      const Optimizer::BlockOfArrays& arrays) {
   const size_t elements = weights.size();
   SLACKLINE_CHECK(elements <= Slice::kBlockElements);
   for (Source& source : sources_) {
-    optimizer.CompensateBlock(begin, {.elements = elements,
-                                      .gradient = source.Next(absl::MakeSpan(buffer_).first(elements)),
-                                      .factor = source.clip(),
-                                      .weights = weights.data(),
-                                      .weights_then = source.Reference(begin),
-                                      .out = compensated_.data()});
+    optimizer.CompensateBlock({.elements = elements,
+                               .gradient = source.Next(absl::MakeSpan(buffer_).first(elements)),
+                               .factor = source.clip(),
+                               .weights = weights.data(),
+                               .weights_then = source.Reference(begin),
+                               .out = compensated_.data()},
+                              arrays);
     if (sources_.size() == 1 && source.weight() == 1) return {compensated_.data(), elements};
     Add(&source == sources_.data(), source.weight(), elements, compensated_.data());
   }

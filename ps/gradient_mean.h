@@ -33,7 +33,8 @@ class GradientMean {
   absl::Span<const float> Next(size_t elements, Clip clip);
   // The same for trained elements begin, begin + 1, ...: each gradient is clipped, then compensated by `optimizer` for
   // what has become of `weights` since.
-  absl::Span<const float> NextCompensated(uint64_t begin, absl::Span<const float> weights, OptimizerState& optimizer);
+  absl::Span<const float> NextCompensated(uint64_t begin, absl::Span<const float> weights, const Optimizer& optimizer,
+                                          const Optimizer::BlockOfArrays& arrays);
 
  private:
   // Reads one contribution, piece after piece.

@@ -30,8 +30,12 @@ ShardState::ShardState(const ShardExtent& extent, const OptimizerConfig& optimiz
     : extent_(extent),
       config_(optimizer),
       weights_({.elements = extent.size(), .chunk_elements = chunk_elements}, std::move(storage)),
-      optimizer_(optimizer, extent.trained) {
+      optimizer_(optimizer) {
   SLACKLINE_CHECK(extent.begin <= extent.end && extent.trained <= extent.size());
+  for (size_t i = 0; i < optimizer_.arrays().size(); ++i) {
+    arrays_.emplace_back(SliceShape{.elements = extent.trained, .chunk_elements = chunk_elements},
+                         SliceStorage{.versions_kept = 0});
+  }
 }
 
 absl::Status ShardState::Seed(const ByteSegments& bytes) {
@@ -55,6 +59,9 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
     SLACKLINE_CHECK(elements == extent_.size());
     SLACKLINE_CHECK(part.reference.chunks() == 0 || part.reference.elements() == extent_.size());
   }
+  std::vector<SliceWriter> writers;
+  writers.reserve(arrays_.size());
+  for (Slice& array : arrays_) writers.emplace_back(array);
   GradientMean mean(contributions, config_.clip_norm);
   const bool compensate = Compensates(contributions);
   const auto average_rate = static_cast<float>(arguments.average_rate);
@@ -63,10 +70,11 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
     const size_t trained = std::min<uint64_t>(values.size(), extent_.trained - std::min(begin, extent_.trained));
     if (trained > 0) {
       const absl::Span<float> weights = values.first(trained);
-      optimizer_.StepBlock(
-          begin,
-          compensate ? mean.NextCompensated(begin, weights, optimizer_) : mean.Next(trained, GradientMean::Clip::kYes),
-          weights);
+      Optimizer::BlockOfArrays arrays = {};
+      for (size_t i = 0; i < writers.size(); ++i) arrays[i] = writers[i].Next(trained);
+      optimizer_.StepBlock(compensate ? mean.NextCompensated(begin, weights, optimizer_, arrays)
+                                      : mean.Next(trained, GradientMean::Clip::kYes),
+                           weights, arrays);
       values.remove_prefix(trained);
     }
     if (values.empty()) return;
@@ -74,6 +82,34 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
     Average({.elements = values.size(), .gradient = pushed.data(), .weights = values.data()}, average_rate);
   });
   samples_applied_ += arguments.samples;
+}
+
+ShardView ShardState::Snapshot() const {
+  ShardView view = {.weights = weights_.View(),
+                    .arrays = {},
+                    .progress = {.samples_applied = samples_applied_,
+                                 .steps = optimizer_.steps(),
+                                 .staleness_mean = optimizer_.staleness_mean()}};
+  for (const Slice& array : arrays_) view.arrays.push_back(array.View());
+  return view;
+}
+
+absl::Status ShardState::Restore(const ShardProgress& progress, ReadKept read) {
+  if (seeded_) return absl::FailedPreconditionError("the shard has weights already");
+  absl::Status status;
+  const auto fill = [&](Slice& slice, std::optional<size_t> array) {
+    slice.Update([&](uint64_t begin, absl::Span<float> values) {
+      if (status.ok()) status = read(array, begin, values);
+    });
+  };
+  fill(weights_, std::nullopt);
+  for (size_t i = 0; i < arrays_.size(); ++i) fill(arrays_[i], i);
+  if (!status.ok()) return status;
+  samples_applied_ = progress.samples_applied;
+  optimizer_.set_steps(progress.steps);
+  optimizer_.set_staleness_mean(progress.staleness_mean);
+  seeded_ = true;
+  return absl::OkStatus();
 }
 
 bool ShardState::Compensates(absl::Span<const Contribution> contributions) const {

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/byte_segments.h"
@@ -58,7 +60,29 @@ struct StepArguments {
   double staleness = 0;
 };
 
-// Thread-safety: none for Apply and Seed (the shard's sequencer); views taken by it may be read by any thread.
+// How far a shard has come.
+struct ShardProgress {
+  uint64_t samples_applied = 0;
+  // Of the optimizer, and the mean staleness of their gradients.
+  uint64_t steps = 0;
+  double staleness_mean = 0;
+};
+
+// All that a shard has learned, as it was at one moment: references, which cost no copy.
+//
+// Thread-safety: as SliceView's.
+struct ShardView {
+  SliceView weights;
+  // The optimizer's, in the order of Optimizer::arrays(), each of ShardExtent::trained elements.
+  std::vector<SliceView> arrays;
+  ShardProgress progress;
+};
+
+// Reads part of a state that was kept: the values [begin, begin + out.size()) of the weights (array nullopt) or of an
+// array of the optimizer.
+using ReadKept = absl::FunctionRef<absl::Status(std::optional<size_t> array, uint64_t begin, absl::Span<float> out)>;
+
+// Thread-safety: none but for View()s and Snapshot()s, which may be read by any thread; the shard's sequencer.
 class ShardState {
  public:
   // `chunk_elements`: copy-on-write unit of the slice, whose chunks lie in `storage`.
@@ -70,6 +94,14 @@ class ShardState {
   //   kFailedPrecondition  it has them already; nothing changed
   absl::Status Seed(const ByteSegments& bytes);
   bool seeded() const { return seeded_; }
+
+  // References to everything as it is now. Steps that are taken while they are held write each chunk that they change
+  // into fresh memory, once.
+  ShardView Snapshot() const;
+  // Takes what a Snapshot() held. `read` gives the values, array after array, each front to back.
+  //   kFailedPrecondition  it has weights already
+  //   what `read` returns; the shard is then not to be used
+  absl::Status Restore(const ShardProgress& progress, ReadKept read);
 
   // One optimizer step on the weighted mean of the contributions, whose bytes were checked: each is decoded, clipped,
   // then compensated. Averaged elements are neither clipped nor compensated. The sums run in the order given, so that
@@ -84,7 +116,7 @@ class ShardState {
   uint64_t samples_applied() const { return samples_applied_; }
   // Learning rate that the next step would use if it were of so many batches of one worker, before lr_scale.
   double learning_rate(double batches = 1) const { return LearningRate(config_, samples_applied_, batches); }
-  const OptimizerState& optimizer() const { return optimizer_; }
+  const Optimizer& optimizer() const { return optimizer_; }
 
  private:
   // Whether there is anything to compensate, or to learn for it.
@@ -93,7 +125,9 @@ class ShardState {
   const ShardExtent extent_;
   const OptimizerConfig config_;
   Slice weights_;
-  OptimizerState optimizer_;
+  Optimizer optimizer_;
+  // Chunks as those of weights_. Buffers of superseded versions, which only snapshots hold, are not kept for reuse.
+  std::vector<Slice> arrays_;  // of optimizer_
   uint64_t samples_applied_ = 0;
   bool seeded_ = false;
 };

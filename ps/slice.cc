@@ -46,21 +46,42 @@ uint64_t Slice::SegmentBytes(const SliceShape& shape, size_t versions_max) {
 }
 
 void Slice::Update(absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change) {
+  SliceWriter writer(*this);
   uint64_t begin = 0;
-  for (ChunkRef& chunk : chunks_) {
-    const uint64_t end = begin + std::min(shape_.chunk_elements, shape_.elements - begin);
-    const bool in_place = chunk.Exclusive();
-    ChunkRef target = in_place ? std::move(chunk) : pool_->Take();
-    float* to = target.mutable_values();
-    for (uint64_t block = begin; block < end; block += kBlockElements) {
-      const absl::Span<float> values(to + (block - begin), std::min<uint64_t>(kBlockElements, end - block));
-      if (!in_place) std::memcpy(values.data(), chunk.values() + (block - begin), values.size() * sizeof(float));
-      change(block, values);
-    }
-    chunk = std::move(target);
-    chunks_copied_ += !in_place;
-    begin = end;
+  while (const uint64_t left = writer.left_in_chunk()) {
+    const size_t size = std::min<uint64_t>(kBlockElements, left);
+    change(begin, {writer.Next(size), size});
+    begin += size;
   }
+}
+
+SliceWriter::~SliceWriter() { SLACKLINE_CHECK(written_ == 0); }
+
+uint64_t SliceWriter::ChunkElements() const {
+  const SliceShape& shape = slice_->shape_;
+  return std::min(shape.chunk_elements, shape.elements - chunk_ * shape.chunk_elements);
+}
+
+uint64_t SliceWriter::left_in_chunk() const { return chunk_ < slice_->chunks_.size() ? ChunkElements() - written_ : 0; }
+
+float* SliceWriter::Next(size_t elements) {
+  const uint64_t left = left_in_chunk();
+  SLACKLINE_CHECK(0 < elements && elements <= left);
+  ChunkRef& chunk = slice_->chunks_[chunk_];
+  if (written_ == 0) {
+    in_place_ = chunk.Exclusive();
+    target_ = in_place_ ? std::move(chunk) : slice_->pool_->Take();
+  }
+  float* const values = target_.mutable_values() + written_;
+  if (!in_place_) std::memcpy(values, chunk.values() + written_, elements * sizeof(float));
+  written_ += elements;
+  if (elements == left) {
+    chunk = std::move(target_);
+    slice_->chunks_copied_ += !in_place_;
+    ++chunk_;
+    written_ = 0;
+  }
+  return values;
 }
 
 }  // namespace slackline::ps

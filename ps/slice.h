@@ -92,15 +92,46 @@ class Slice {
   // into fresh buffers: block by block, so that memory is passed over once.
   void Update(absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change);
 
-  // Chunks that Update() had to write into fresh buffers, since the beginning.
+  // Chunks that had to be written into fresh buffers, since the beginning.
   uint64_t chunks_copied() const { return chunks_copied_; }
 
  private:
+  friend class SliceWriter;
+
   const SliceShape shape_;
   // Shared with the chunks that views keep alive after the slice is gone.
   const std::shared_ptr<ChunkPool> pool_;
   std::vector<ChunkRef> chunks_;
   uint64_t chunks_copied_ = 0;
+};
+
+// One walk over a slice, from front to back, that changes all of it. Chunks that nobody else holds are written where
+// they are, the others into fresh buffers: piece by piece, so that memory is passed over once. Several slices of one
+// shape can be walked over side by side.
+//
+// Thread-safety: none; as Slice::Update().
+// Ownership:     borrows the slice, which is used by nothing else until the walk has ended.
+class SliceWriter {
+ public:
+  explicit SliceWriter(Slice& slice) : slice_(&slice) {}
+  SliceWriter(SliceWriter&&) = default;
+  SliceWriter& operator=(SliceWriter&&) = delete;
+  ~SliceWriter();
+
+  // The values of the next elements, to be changed in place.
+  // Requires: 0 < elements, so many are left, and they lie in one chunk.
+  float* Next(size_t elements);
+  // Elements of the chunk it stands in, or at; 0 at the end.
+  uint64_t left_in_chunk() const;
+
+ private:
+  uint64_t ChunkElements() const;
+
+  Slice* slice_;
+  size_t chunk_ = 0;
+  uint64_t written_ = 0;  // of the chunk
+  ChunkRef target_;       // where the chunk goes that it stands in
+  bool in_place_ = true;
 };
 
 }  // namespace slackline::ps

@@ -43,24 +43,18 @@ CompensationCoefficients Compensation(const DelayCompensationConfig& config) {
 
 }  // namespace
 
-OptimizerState::OptimizerState(const OptimizerConfig& config, uint64_t elements)
-    : config_(config), elements_(elements), compensation_(Compensation(config.delay_compensation)) {
+Optimizer::Optimizer(const OptimizerConfig& config)
+    : config_(config), compensation_(Compensation(config.delay_compensation)) {
   if (config.kind != OptimizerKind::kSgd) {
-    AddArray("exp_avg");
-    AddArray("exp_avg_sq");
+    arrays_ = {"exp_avg", "exp_avg_sq"};
   } else if (config.momentum != 0) {
-    AddArray("momentum_buffer");
+    arrays_ = {"momentum_buffer"};
   }
-  if (config.delay_compensation.kind == DelayCompensationConfig::Kind::kAdaptive) AddArray("dc_mean_square");
+  if (config.delay_compensation.kind == DelayCompensationConfig::Kind::kAdaptive) arrays_.push_back("dc_mean_square");
+  SLACKLINE_CHECK(arrays_.size() <= kArraysMax);
 }
 
-void OptimizerState::AddArray(absl::string_view name) {
-  AlignedFloats values = AllocateAlignedFloats(elements_);
-  std::fill_n(values.get(), elements_, 0.0f);
-  arrays_.push_back({std::string(name), std::move(values)});
-}
-
-void OptimizerState::BeginStep(const Step& step) {
+void Optimizer::BeginStep(const Step& step) {
   ++steps_;
   staleness_mean_ += (step.staleness - staleness_mean_) / static_cast<double>(std::min(steps_, kStalenessSteps));
   if (config_.kind == OptimizerKind::kSgd) {
@@ -70,16 +64,15 @@ void OptimizerState::BeginStep(const Step& step) {
   }
 }
 
-double OptimizerState::momentum() const {
+double Optimizer::momentum() const {
   if (config_.momentum_correction == MomentumCorrection::kNone) return config_.momentum;
   return std::max(0.0, config_.momentum - staleness_mean_ / (staleness_mean_ + 1));
 }
 
-void OptimizerState::CompensateBlock(uint64_t begin, StaleBlock block) {
-  SLACKLINE_CHECK(begin + block.elements <= elements_);
+void Optimizer::CompensateBlock(StaleBlock block, const BlockOfArrays& arrays) const {
   if (config_.delay_compensation.kind == DelayCompensationConfig::Kind::kAdaptive) {
     if (block.weights_then == nullptr) block.weights_then = block.weights;
-    CompensateAdaptive(compensation_, block, At(arrays_.size() - 1, begin));
+    CompensateAdaptive(compensation_, block, arrays[arrays_.size() - 1]);
   } else if (block.weights_then != nullptr) {
     Compensate(compensation_, block);
   } else {
@@ -87,18 +80,34 @@ void OptimizerState::CompensateBlock(uint64_t begin, StaleBlock block) {
   }
 }
 
-void OptimizerState::StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights) {
-  SLACKLINE_CHECK(gradient.size() == weights.size() && begin + weights.size() <= elements_);
+void Optimizer::StepBlock(absl::Span<const float> gradient, absl::Span<float> weights,
+                          const BlockOfArrays& arrays) const {
+  SLACKLINE_CHECK(gradient.size() == weights.size());
   const Block block{.elements = weights.size(), .gradient = gradient.data(), .weights = weights.data()};
   if (config_.kind != OptimizerKind::kSgd) {
-    AdamStep(adam_, block, {At(0, begin), At(1, begin)});
+    AdamStep(adam_, block, {arrays[0], arrays[1]});
   } else if (config_.momentum == 0) {
     SgdStep(sgd_, block);
   } else if (config_.nesterov) {
-    NesterovStep(sgd_, block, At(0, begin));
+    NesterovStep(sgd_, block, arrays[0]);
   } else {
-    MomentumStep(sgd_, block, At(0, begin));
+    MomentumStep(sgd_, block, arrays[0]);
   }
+}
+
+OptimizerState::OptimizerState(const OptimizerConfig& config, uint64_t elements)
+    : optimizer_(config), elements_(elements) {
+  for (size_t i = 0; i < optimizer_.arrays().size(); ++i) {
+    arrays_.push_back(AllocateAlignedFloats(elements_));
+    std::fill_n(arrays_.back().get(), elements_, 0.0f);
+  }
+}
+
+void OptimizerState::StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights) {
+  SLACKLINE_CHECK(begin + weights.size() <= elements_);
+  Optimizer::BlockOfArrays block = {};
+  for (size_t i = 0; i < arrays_.size(); ++i) block[i] = arrays_[i].get() + begin;
+  optimizer_.StepBlock(gradient, weights, block);
 }
 
 }  // namespace slackline

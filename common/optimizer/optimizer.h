@@ -1,9 +1,9 @@
 // The optimizers: torch.optim.SGD, Adam and AdamW, with the state that they keep for one shard.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -76,14 +76,22 @@ inline double LearningRate(const OptimizerConfig& config, uint64_t samples_appli
                           : ScheduleFactor(config.schedule, samples_applied));
 }
 
-// What an optimizer remembers about the trained elements of one shard.
+// Takes steps, block by block. What it remembers about each element lies with the caller, in arrays.
 //
 // Thread-safety: none.
 // Invariant:     equal steps in equal order give equal bits, on any machine of one byte order.
-class OptimizerState {
+class Optimizer {
  public:
-  // All arrays are 0 and no step is taken.
-  OptimizerState(const OptimizerConfig& config, uint64_t elements);
+  static constexpr size_t kArraysMax = 3;
+  // Of each array, in their order, its values of the elements of a block.
+  using BlockOfArrays = std::array<float*, kArraysMax>;
+
+  // No step is taken.
+  explicit Optimizer(const OptimizerConfig& config);
+
+  // So many arrays of a float32 for each trained element are needed; all 0 before the first step. By PyTorch's names:
+  // momentum_buffer; exp_avg, exp_avg_sq. Last, with adaptive delay compensation, dc_mean_square.
+  const std::vector<absl::string_view>& arrays() const { return arrays_; }
 
   // Opens the next step.
   struct Step {
@@ -93,51 +101,60 @@ class OptimizerState {
     double staleness = 0;
   };
   void BeginStep(const Step& step);
-  // Compensates one push's gradient of elements begin, begin + 1, ... for what has become of the weights since it was
-  // computed. Each push exactly once, before the step is taken for these elements. weights_then null: not known, or the
-  // same; adaptive still counts the gradient in its mean square.
-  // Requires: delay compensation.
-  void CompensateBlock(uint64_t begin, StaleBlock block);
-  // Takes the open step for elements begin, begin + 1, ...; each element exactly once a step.
+  // Compensates one push's gradient of some elements for what has become of the weights since it was computed. Each
+  // push exactly once, before the step is taken for these elements. weights_then null: not known, or the same; adaptive
+  // still counts the gradient in its mean square. Requires: delay compensation.
+  void CompensateBlock(StaleBlock block, const BlockOfArrays& arrays) const;
+  // Takes the open step for some elements; each element exactly once a step.
   // Requires: gradient.size() == weights.size().
-  void StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights);
+  void StepBlock(absl::Span<const float> gradient, absl::Span<float> weights, const BlockOfArrays& arrays) const;
 
   // Steps over which the mean staleness runs; before, it is the mean of all.
   static constexpr uint64_t kStalenessSteps = 100;
   // That the last step was taken with.
   double momentum() const;
 
-  // The state itself, for snapshots and their restoration: so many arrays of elements() float32, the steps, and the
-  // mean staleness of their gradients.
-  size_t arrays() const { return arrays_.size(); }
-  // PyTorch's name: momentum_buffer; exp_avg, exp_avg_sq. Last, with adaptive delay compensation, dc_mean_square.
-  absl::string_view name(size_t index) const { return arrays_[index].name; }
-  absl::Span<const float> array(size_t index) const { return {arrays_[index].values.get(), elements_}; }
-  absl::Span<float> mutable_array(size_t index) { return {arrays_[index].values.get(), elements_}; }
-  uint64_t elements() const { return elements_; }
+  // With the arrays, all that there is to keep in a snapshot and to restore: the steps, and the mean staleness of their
+  // gradients.
   uint64_t steps() const { return steps_; }
   void set_steps(uint64_t steps) { steps_ = steps; }
   double staleness_mean() const { return staleness_mean_; }
   void set_staleness_mean(double staleness) { staleness_mean_ = staleness; }
 
  private:
-  struct Array {
-    std::string name;
-    AlignedFloats values;
-  };
-
-  void AddArray(absl::string_view name);
-  float* At(size_t index, uint64_t begin) { return arrays_[index].values.get() + begin; }
-
   const OptimizerConfig config_;
-  const uint64_t elements_;
-  std::vector<Array> arrays_;
+  std::vector<absl::string_view> arrays_;
   uint64_t steps_ = 0;
   double staleness_mean_ = 0;
   // Of the open step; the one that belongs to the kind.
   SgdCoefficients sgd_;
   AdamCoefficients adam_;
   const CompensationCoefficients compensation_;
+};
+
+// An optimizer with arrays of its own, for elements that no others look at.
+//
+// Thread-safety: none.
+class OptimizerState {
+ public:
+  // All arrays are 0 and no step is taken.
+  OptimizerState(const OptimizerConfig& config, uint64_t elements);
+
+  Optimizer& optimizer() { return optimizer_; }
+  const Optimizer& optimizer() const { return optimizer_; }
+  // As Optimizer's, for elements begin, begin + 1, ...
+  void BeginStep(const Optimizer::Step& step) { optimizer_.BeginStep(step); }
+  void StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights);
+
+  // The arrays of optimizer().
+  size_t arrays() const { return arrays_.size(); }
+  absl::Span<const float> array(size_t index) const { return {arrays_[index].get(), elements_}; }
+  absl::Span<float> mutable_array(size_t index) { return {arrays_[index].get(), elements_}; }
+
+ private:
+  Optimizer optimizer_;
+  const uint64_t elements_;
+  std::vector<AlignedFloats> arrays_;
 };
 
 }  // namespace slackline

@@ -77,12 +77,12 @@ TEST(DelayCompensation, AdaptiveDividesLambdaByTheRootOfTheMeanSquare) {
   // The mean square becomes 0.25 x 16 = 4; nothing has changed, so 4 it is, and 10 - 2 = 8.
   shard.Apply({Part(four)}, {});
   EXPECT_EQ(Weights(shard)[0], 8);
-  EXPECT_EQ(shard.optimizer().array(0)[0], 4);
-  EXPECT_EQ(shard.optimizer().name(0), "dc_mean_square");
+  EXPECT_EQ(shard.Snapshot().arrays[0].chunk(0)[0], 4);
+  EXPECT_EQ(shard.optimizer().arrays()[0], "dc_mean_square");
   // 0.75 x 4 + 0.25 x 4 = 4, so lambda is 2 / 2 = 1: 2 + 1 x 4 x (8 - 10) = -6; 8 + 3 = 11.
   shard.Apply({Part(two, ten)}, {});
   EXPECT_NEAR(Weights(shard)[0], 11, 1e-5);
-  EXPECT_EQ(shard.optimizer().array(0)[0], 4);
+  EXPECT_EQ(shard.Snapshot().arrays[0].chunk(0)[0], 4);
 }
 
 TEST(DelayCompensation, AveragedElementsAreNotCompensated) {

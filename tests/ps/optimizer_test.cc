@@ -85,10 +85,10 @@ TEST(Optimizer, KeepsTheArraysOfItsKindUnderPyTorchsNames) {
   EXPECT_EQ(OptimizerState(Config(OptimizerKind::kSgd, 0), 5).arrays(), 0u);
   const OptimizerState momentum(Config(OptimizerKind::kSgd, 0.9), 5);
   ASSERT_EQ(momentum.arrays(), 1u);
-  EXPECT_EQ(momentum.name(0), "momentum_buffer");
+  EXPECT_EQ(momentum.optimizer().arrays()[0], "momentum_buffer");
   const OptimizerState adam(Config(OptimizerKind::kAdamW, 0), 5);
   ASSERT_EQ(adam.arrays(), 2u);
-  EXPECT_EQ(adam.name(1), "exp_avg_sq");
+  EXPECT_EQ(adam.optimizer().arrays()[1], "exp_avg_sq");
   EXPECT_EQ(adam.array(1).size(), 5u);
 }
 
@@ -104,15 +104,15 @@ TEST(Optimizer, ContinuesToTheBitFromACopiedState) {
 
   OptimizerState copy(config, kElements);
   std::vector<float> copied_weights = weights;
-  copy.set_steps(original.steps());
-  copy.set_staleness_mean(original.staleness_mean());
+  copy.optimizer().set_steps(original.optimizer().steps());
+  copy.optimizer().set_staleness_mean(original.optimizer().staleness_mean());
   for (size_t i = 0; i < copy.arrays(); ++i) {
     std::copy(original.array(i).begin(), original.array(i).end(), copy.mutable_array(i).begin());
   }
   take(original, 2, weights);
   take(copy, 2, copied_weights);
   EXPECT_EQ(copied_weights, weights);
-  EXPECT_EQ(copy.staleness_mean(), original.staleness_mean());
+  EXPECT_EQ(copy.optimizer().staleness_mean(), original.optimizer().staleness_mean());
 }
 
 // Takes a step of gradient 4 with lr 1, and returns the weight after it.
@@ -132,10 +132,10 @@ TEST(Optimizer, MomentumIsLoweredByWhatAsynchronyAdds) {
   EXPECT_EQ(StepOf4(state, 0, weight), 6);
   // Mean (0 + 2) / 2 = 1, which is momentum 1/2: 1/4 is left. Buffer 4/4 + 4 = 5.
   EXPECT_EQ(StepOf4(state, 2, weight), 1);
-  EXPECT_EQ(state.momentum(), 0.25);
+  EXPECT_EQ(state.optimizer().momentum(), 0.25);
   // Mean (0 + 2 + 7) / 3 = 3, which is momentum 3/4: nothing is left. Buffer 4.
   EXPECT_EQ(StepOf4(state, 7, weight), -3);
-  EXPECT_EQ(state.momentum(), 0);
+  EXPECT_EQ(state.optimizer().momentum(), 0);
   // Mean (9 + 11) / 4 = 5, which is more than that: 0 it stays.
   EXPECT_EQ(StepOf4(state, 11, weight), -7);
   // The same steps without the correction: buffers 4, 7, 9.25, 10.9375.
@@ -148,12 +148,12 @@ TEST(Optimizer, MomentumIsLoweredByWhatAsynchronyAdds) {
 TEST(Optimizer, TheMeanStalenessRunsOverTheLastSteps) {
   OptimizerState state(Config(OptimizerKind::kSgd, 0), 1);
   std::vector<float> weight = {0};
-  for (uint64_t i = 0; i < OptimizerState::kStalenessSteps; ++i) StepOf4(state, i % 2 == 0 ? 1 : 3, weight);
-  EXPECT_DOUBLE_EQ(state.staleness_mean(), 2);
+  for (uint64_t i = 0; i < Optimizer::kStalenessSteps; ++i) StepOf4(state, i % 2 == 0 ? 1 : 3, weight);
+  EXPECT_DOUBLE_EQ(state.optimizer().staleness_mean(), 2);
   StepOf4(state, 102, weight);
-  EXPECT_DOUBLE_EQ(state.staleness_mean(), 3);
+  EXPECT_DOUBLE_EQ(state.optimizer().staleness_mean(), 3);
   for (int i = 0; i < 2000; ++i) StepOf4(state, 7, weight);
-  EXPECT_NEAR(state.staleness_mean(), 7, 1e-6);
+  EXPECT_NEAR(state.optimizer().staleness_mean(), 7, 1e-6);
 }
 
 }  // namespace

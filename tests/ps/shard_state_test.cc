@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "common/codec/encode.h"
@@ -112,6 +115,76 @@ TEST(ShardState, WeightsWithALongTailOfBlocksAreSummedEverywhere) {
   EXPECT_EQ(Weights(shard.View()), std::vector<float>(size, -1));
 }
 
+// A shard of Adam with averaged elements, over several chunks, the last of them short.
+class KeptShardTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kSize = 3 * Slice::kBlockElements + 7;
+  static constexpr uint64_t kTrained = kSize - 40;
+
+  static ShardState Make() {
+    const OptimizerConfig config{.kind = OptimizerKind::kAdam, .lr = 0.01};
+    return ShardState({.begin = 0, .end = kSize, .trained = kTrained}, config, Slice::kBlockElements + 9);
+  }
+  static void Step(ShardState& shard, int number) {
+    std::vector<float> gradient(kSize);
+    for (size_t i = 0; i < kSize; ++i) gradient[i] = std::sin(static_cast<float>(i + 1) * static_cast<float>(number));
+    shard.Apply({Part(gradient)}, {.average_rate = 0.5, .samples = 3, .staleness = 2});
+  }
+  static std::vector<float> Values(const SliceView& view) { return Weights(view); }
+};
+
+TEST_F(KeptShardTest, SnapshotStaysAsItWasWhileStepsGoOn) {
+  ShardState shard = Make();
+  ASSERT_TRUE(shard.Seed(ByteSegments(Raw(std::vector<float>(kSize, 1)))).ok());
+  Step(shard, 1);
+  const ShardView kept = shard.Snapshot();
+  ASSERT_EQ(kept.arrays.size(), 2u);
+  EXPECT_EQ(kept.arrays[0].elements(), kTrained);
+  const std::vector<float> weights = Values(kept.weights), mean = Values(kept.arrays[0]),
+                           square = Values(kept.arrays[1]);
+  for (int number = 2; number < 5; ++number) Step(shard, number);
+  EXPECT_EQ(Values(kept.weights), weights);
+  EXPECT_EQ(Values(kept.arrays[0]), mean);
+  EXPECT_EQ(Values(kept.arrays[1]), square);
+  EXPECT_EQ(kept.progress.steps, 1u);
+  EXPECT_EQ(kept.progress.samples_applied, 3u);
+  EXPECT_NE(Values(shard.Snapshot().arrays[1]), square);
+}
+
+TEST_F(KeptShardTest, RestoredShardGoesOnToTheBit) {
+  ShardState shard = Make();
+  ASSERT_TRUE(shard.Seed(ByteSegments(Raw(std::vector<float>(kSize, 1)))).ok());
+  for (int number = 1; number < 4; ++number) Step(shard, number);
+  const ShardView kept = shard.Snapshot();
+  ShardState other = Make();
+  const auto read = [&](std::optional<size_t> array, uint64_t begin, absl::Span<float> out) {
+    const std::vector<float> values = Values(array ? kept.arrays[*array] : kept.weights);
+    std::copy_n(values.begin() + static_cast<int64_t>(begin), out.size(), out.begin());
+    return absl::OkStatus();
+  };
+  ASSERT_EQ(other.Restore(kept.progress, read), absl::OkStatus());
+  EXPECT_TRUE(other.seeded());
+  EXPECT_TRUE(absl::IsFailedPrecondition(other.Restore(kept.progress, read)));
+  for (int number = 4; number < 7; ++number) {
+    Step(shard, number);
+    Step(other, number);
+  }
+  EXPECT_EQ(Values(other.View()), Values(shard.View()));
+  EXPECT_EQ(other.samples_applied(), shard.samples_applied());
+  EXPECT_EQ(other.Snapshot().progress.staleness_mean, shard.Snapshot().progress.staleness_mean);
+}
+
+TEST_F(KeptShardTest, WhatCannotBeReadIsSaid) {
+  ShardState shard = Make();
+  int reads = 0;
+  const auto read = [&](std::optional<size_t>, uint64_t, absl::Span<float>) {
+    return ++reads < 3 ? absl::OkStatus() : absl::DataLossError("a block is gone");
+  };
+  EXPECT_EQ(shard.Restore({}, read), absl::DataLossError("a block is gone"));
+  EXPECT_EQ(reads, 3);
+  EXPECT_FALSE(shard.seeded());
+}
+
 TEST(ShardState, ClipsEachContributionByItsOwnNorm) {
   OptimizerConfig config = kSgd;
   config.clip_norm = 2;
@@ -133,7 +206,7 @@ TEST(ShardState, LearningRateScaleTouchesRateAndDecoupledDecayOnly) {
   shard.Apply({Part(gradient)}, {.lr_scale = 0.5});
   // Adam's first step is lr x sign(gradient), whatever scale the gradient has.
   EXPECT_NEAR(Weights(shard.View())[0], (1 - 0.05 * 0.5) - 0.05, 1e-6);
-  EXPECT_FLOAT_EQ(shard.optimizer().array(0)[0], 0.1f * 0.25f);
+  EXPECT_FLOAT_EQ(shard.Snapshot().arrays[0].chunk(0)[0], 0.1f * 0.25f);
 }
 
 TEST(ShardState, AveragedElementsMoveTowardsTheMeanAndAreNotClipped) {

@@ -31,6 +31,7 @@ CASES = [
     ("spdlog only in logging", {"common/metrics.cc": "#include <spdlog/spdlog.h>\n"}, "common/metrics.cc"),
     ("prometheus only in metrics", {"ps/a.cc": "#include <prometheus/counter.h>\n"}, "ps/a.cc"),
     ("Highway only in kernels", {"ps/slice.cc": "#include \"hwy/highway.h\"\n"}, "ps/slice.cc"),
+    ("rocksdb only in the storage room", {"ps/store/a.cc": "#include <rocksdb/db.h>\n"}, "ps/store/a.cc"),
     ("zlib only in the data room", {"worker/a.cc": "#include <zlib.h>\n"}, "worker/a.cc"),
     ("gRPC only at the edges", {"scheduler/placement.cc": "#include <grpcpp/grpcpp.h>\n"}, "scheduler/placement.cc"),
     ("no path of one machine", {"docs/a.md": "see /wor" + "k/x\n"}, "docs/a.md"),

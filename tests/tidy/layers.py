@@ -30,6 +30,7 @@ THIRD_PARTIES = {
     "spdlog": re.compile(r"^spdlog/"),
     "prometheus": re.compile(r"^prometheus/"),
     "zlib": re.compile(r"^zlib\.h$"),
+    "rocksdb": re.compile(r"^rocksdb/"),
     "nlohmann": re.compile(r"^nlohmann/"),
     "cli11": re.compile(r"^CLI/"),
     "highway": re.compile(r"^hwy/"),
@@ -51,6 +52,7 @@ ALLOWED = {
     "spdlog": ["common/logging\\.cc"],
     "prometheus": ["common/metrics\\.cc"],
     "zlib": ["worker/data/.*", "tests/worker/.*"],
+    "rocksdb": ["common/storage/.*", "tests/common/failing_disk\\.h"],
     "nlohmann": [
         "cli/(run_folder|status)\\.cc", "scheduler/run_summary\\.cc", "worker/evaluator\\.cc",
         "worker/model/safetensors\\.cc", "tests/.*",

@@ -1,0 +1,180 @@
+#include "common/storage/database.h"
+
+#include <rocksdb/convenience.h>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/options.h>
+#include <rocksdb/slice.h>
+#include <rocksdb/sst_file_writer.h>
+#include <rocksdb/table.h>
+
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace slackline {
+namespace {
+
+// Where files are written before the database takes them in.
+constexpr char kIncoming[] = "incoming";
+
+rocksdb::Slice ToSlice(absl::string_view text) { return {text.data(), text.size()}; }
+
+absl::string_view FromSlice(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
+
+absl::Status FromRocks(const std::filesystem::path& folder, const rocksdb::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string text = absl::StrCat(folder.string(), ": ", status.ToString());
+  if (status.IsNoSpace()) return absl::ResourceExhaustedError(text);
+  if (status.IsCorruption()) return absl::DataLossError(text);
+  return absl::UnavailableError(text);
+}
+
+rocksdb::Options MakeOptions(rocksdb::Env* disk) {
+  rocksdb::BlockBasedTableOptions table;
+  table.no_block_cache = true;
+  table.checksum = rocksdb::kXXH3;
+  rocksdb::Options options;
+  if (disk != nullptr) options.env = disk;
+  options.create_if_missing = true;
+  options.paranoid_checks = true;
+  options.compression = rocksdb::kNoCompression;
+  options.disable_auto_compactions = true;
+  // Only manifests and the like go through here.
+  options.write_buffer_size = 1 << 20;
+  options.max_background_jobs = 2;
+  options.keep_log_file_num = 2;
+  options.max_log_file_size = 1 << 20;
+  options.info_log_level = rocksdb::WARN_LEVEL;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+}  // namespace
+
+Database::Database(std::filesystem::path folder, std::unique_ptr<rocksdb::DB> database)
+    : folder_(std::move(folder)), database_(std::move(database)) {}
+
+Database::~Database() = default;
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::path& folder, rocksdb::Env* disk) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return absl::UnavailableError(absl::StrCat(folder.string(), ": ", error.message()));
+  rocksdb::DB* opened = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(MakeOptions(disk), folder.string(), &opened);
+  if (!status.ok()) {
+    // RocksDB has no code of its own for it.
+    if (status.IsIOError() && absl::StrContains(status.ToString(), "LOCK")) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(folder.string(), ": another process has it open (", status.ToString(), ")"));
+    }
+    return FromRocks(folder, status);
+  }
+  std::unique_ptr<Database> database(new Database(folder, std::unique_ptr<rocksdb::DB>(opened)));
+  // What a crash has left.
+  std::filesystem::remove_all(folder / kIncoming, error);
+  if (!error) std::filesystem::create_directory(folder / kIncoming, error);
+  if (error) return absl::UnavailableError(absl::StrCat((folder / kIncoming).string(), ": ", error.message()));
+  return database;
+}
+
+absl::StatusOr<std::optional<std::string>> Database::Get(absl::string_view key) const {
+  std::string value;
+  const rocksdb::Status status = database_->Get(rocksdb::ReadOptions(), ToSlice(key), &value);
+  if (status.IsNotFound()) return std::nullopt;
+  if (!status.ok()) return FromRocks(folder_, status);
+  return value;
+}
+
+absl::Status Database::ForEach(char letter,
+                               const std::function<void(absl::string_view key, absl::string_view value)>& visit) const {
+  const std::unique_ptr<rocksdb::Iterator> at(database_->NewIterator(rocksdb::ReadOptions()));
+  for (at->Seek({&letter, 1}); at->Valid() && at->key()[0] == letter; at->Next()) {
+    visit(FromSlice(at->key()), FromSlice(at->value()));
+  }
+  return FromRocks(folder_, at->status());
+}
+
+absl::Status Database::PutSynced(absl::string_view key, absl::string_view value) {
+  Resume();
+  rocksdb::WriteOptions options;
+  options.sync = true;
+  return FromRocks(folder_, database_->Put(options, ToSlice(key), ToSlice(value)));
+}
+
+absl::Status Database::DeleteSynced(absl::string_view key) {
+  Resume();
+  rocksdb::WriteOptions options;
+  options.sync = true;
+  return FromRocks(folder_, database_->Delete(options, ToSlice(key)));
+}
+
+absl::Status Database::Tidy(char letter) {
+  const char behind = static_cast<char>(letter + 1);
+  const rocksdb::Slice begin(&letter, 1), end(&behind, 1);
+  return FromRocks(folder_, database_->CompactRange(rocksdb::CompactRangeOptions(), &begin, &end));
+}
+
+absl::Status Database::DropFiles(absl::string_view begin, absl::string_view end) {
+  const rocksdb::Slice from = ToSlice(begin), to = ToSlice(end);
+  return FromRocks(folder_, rocksdb::DeleteFilesInRange(database_.get(), database_->DefaultColumnFamily(), &from, &to,
+                                                        /*include_end=*/false));
+}
+
+void Database::Resume() {
+  // Without an error to recover from this does nothing.
+  const rocksdb::Status status = database_->Resume();
+  status.PermitUncheckedError();
+}
+
+// --- Files ------------------------------------------------------------------------------------------------------
+
+Database::Files::Files(Database& database, uint64_t bytes_max) : database_(database), bytes_max_(bytes_max) {}
+
+Database::Files::~Files() {
+  writer_.reset();
+  std::error_code ignored;
+  for (const std::string& path : paths_) std::filesystem::remove(path, ignored);
+}
+
+absl::Status Database::Files::Put(absl::string_view key, absl::string_view value) {
+  if (writer_ == nullptr) {
+    const std::filesystem::path path = database_.folder_ / kIncoming / absl::StrCat(paths_.size(), ".sst");
+    paths_.push_back(path.string());
+    writer_ = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(), database_.database_->GetOptions());
+    bytes_ = 0;
+    if (const rocksdb::Status opened = writer_->Open(paths_.back()); !opened.ok()) {
+      return FromRocks(database_.folder_, opened);
+    }
+  }
+  if (const rocksdb::Status put = writer_->Put(ToSlice(key), ToSlice(value)); !put.ok()) {
+    return FromRocks(database_.folder_, put);
+  }
+  bytes_ += key.size() + value.size();
+  return bytes_ < bytes_max_ ? absl::OkStatus() : Finish();
+}
+
+absl::Status Database::Files::Finish() {
+  const rocksdb::Status finished = writer_->Finish();
+  writer_.reset();
+  return FromRocks(database_.folder_, finished);
+}
+
+absl::Status Database::Files::Ingest() {
+  if (writer_ != nullptr) {
+    if (absl::Status status = Finish(); !status.ok()) return status;
+  }
+  if (paths_.empty()) return absl::OkStatus();
+  rocksdb::IngestExternalFileOptions options;
+  options.move_files = true;
+  options.snapshot_consistency = false;
+  options.allow_blocking_flush = false;
+  database_.Resume();
+  return FromRocks(database_.folder_, database_.database_->IngestExternalFile(paths_, options));
+}
+
+}  // namespace slackline

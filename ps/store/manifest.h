@@ -1,0 +1,24 @@
+// Between a snapshot and the message that describes it.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ps/store/snapshot.h"
+#include "snapshot.pb.h"
+
+namespace slackline::ps {
+
+inline constexpr uint32_t kManifestFormat = 1;
+
+snapshot::Manifest ToManifest(const ShardIdentity& identity, const ShardSnapshot& snapshot, uint64_t bytes);
+
+//   kDataLoss            its fields contradict each other, or it is of a format that is not known here
+//   kFailedPrecondition  it is of another job or shard
+absl::Status CheckManifest(const ShardIdentity& identity, const snapshot::Manifest& manifest);
+
+// Requires: CheckManifest().
+KeptSnapshot ToKept(uint64_t id, const snapshot::Manifest& manifest);
+EngineState ToEngineState(const snapshot::Manifest& manifest);
+ShardProgress ToProgress(const snapshot::Manifest& manifest);
+
+}  // namespace slackline::ps
