@@ -371,6 +371,7 @@ wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, abs
     task.set_epoch(evaluation->epoch);
     task.set_final(evaluation->final);
     if (evaluation->final) trained_ = std::min(trained_, now);
+    measured_[holder] = {ElapsedSeconds(now), progress_.totals().samples};
     task.set_run_folder(config_.run_folder);
     work_since_[holder] = now;
   } else if (std::holds_alternative<LeaveWork>(work)) {
@@ -400,22 +401,26 @@ absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request)
   absl::StatusOr<bool> is_new = tasks_->FinishEvaluation(holder, {request.epoch(), request.final()});
   if (!is_new.ok()) return is_new.status();
   if (!*is_new || Ended()) return absl::OkStatus();
-  if (request.samples() > 0) NoteEvaluation(request, NameOf(holder.worker), now);
+  if (request.samples() > 0) NoteEvaluation(request, holder, now);
   AddReport(now);
   if (tasks_->Complete()) End(wire::JOB_DONE, "training is complete");
   return absl::OkStatus();
 }
 
-void Controller::NoteEvaluation(const wire::EvaluationReport& request, const std::string& worker, absl::Time now) {
+void Controller::NoteEvaluation(const wire::EvaluationReport& request, const Holder& holder, absl::Time now) {
+  // The weights are those of its beginning.
+  const auto found = measured_.find(holder);
+  const Measured measured =
+      found != measured_.end() ? found->second : Measured{ElapsedSeconds(now), progress_.totals().samples};
   evaluation_ = request;
   evaluation_reported_ = false;
   evaluations_.push_back({.epoch = request.epoch(),
-                          .time_s = ElapsedSeconds(now),
-                          .samples = progress_.totals().samples,
+                          .time_s = measured.time_s,
+                          .samples = measured.samples,
                           .accuracy = request.accuracy(),
                           .loss = request.loss()});
   events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (%s)", request.epoch(),
-                              100 * request.accuracy(), request.loss(), request.samples(), worker));
+                              100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
 }
 
 // --- Endings ----------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class Controller : public ServerObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   wire::NextTaskReply Hand(const Holder& holder, const Work& work, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NoteEvaluation(const wire::EvaluationReport& request, const std::string& worker, absl::Time now)
+  void NoteEvaluation(const wire::EvaluationReport& request, const Holder& holder, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Until then every live worker sends its initial weights: whoever dies over it leaves nobody waiting.
   bool AllSeeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -176,7 +176,7 @@ class Controller : public ServerObserver {
   wire::JobState state_ ABSL_GUARDED_BY(mutex_) = wire::JOB_STARTING;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   const absl::Time created_;
-  absl::Time began_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // training
+  absl::Time began_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();    // training
   absl::Time trained_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // all of it: the final evaluation began
   absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time stopping_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // servers told to stop
@@ -203,6 +203,12 @@ class Controller : public ServerObserver {
 
   // The work; absent until the first worker has said how much data there is.
   std::optional<Tasks> tasks_ ABSL_GUARDED_BY(mutex_);
+  // Where training stood when an evaluation was handed out.
+  struct Measured {
+    double time_s = 0;
+    uint64_t samples = 0;
+  };
+  std::map<Holder, Measured> measured_ ABSL_GUARDED_BY(mutex_);
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
 
   // With training.batch balance.

@@ -86,6 +86,7 @@ void Controller::Act(const ServerDeadAction& action) {
 void Controller::WorkerGone(const Holder& holder) {
   progress_.Left(holder);
   work_since_.erase(holder);
+  measured_.erase(holder);
   if (tasks_) tasks_->Gone(holder);
 }
 

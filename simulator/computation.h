@@ -65,7 +65,7 @@ class Computation {
   // Over all test images. With `work.final` also writes the files of a run's end into work.run_folder.
   virtual absl::StatusOr<worker::EvaluationResult> Evaluate(const Weights& weights,
                                                             const worker::EvaluationWork& work) = 0;
-  // Time of one step on so many images on one core of this machine.
+  // Processor time of one step on so many images on one core of this machine.
   virtual absl::StatusOr<absl::Duration> Measure(uint64_t samples) = 0;
 };
 

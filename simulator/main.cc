@@ -1,4 +1,6 @@
 // slackline-simulator: a job in virtual time. Exits with 0 when the job is done, 1 when it failed, 2 on wrong use.
+#include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,7 +72,30 @@ absl::Status MeasureCost(Computation& computation, job::Job& job) {
   return absl::OkStatus();
 }
 
+// SIGINT and SIGTERM wait until they are asked for. Of the calling thread, and of those that it starts.
+class StopSignals {
+ public:
+  StopSignals() {
+    ::sigemptyset(&signals_);
+    ::sigaddset(&signals_, SIGINT);
+    ::sigaddset(&signals_, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  // Asks the system once in so many calls.
+  bool Came() {
+    constexpr uint64_t kCallsBetween = 256;
+    if (++calls_ % kCallsBetween != 0) return false;
+    const timespec at_once{};
+    return ::sigtimedwait(&signals_, nullptr, &at_once) > 0;
+  }
+
+ private:
+  sigset_t signals_;
+  uint64_t calls_ = 0;
+};
+
 int Simulate(const Flags& flags, job::Job job) {
+  StopSignals signals;
   const auto computation = MakeComputation(flags, job);
   if (!computation.ok()) return Fail(computation.status(), kFailed);
   if (absl::Status measured = MeasureCost(**computation, job); !measured.ok()) return Fail(measured, kWrongUse);
@@ -91,7 +116,10 @@ int Simulate(const Flags& flags, job::Job job) {
     for (const scheduler::Report& report : controller.TakeReports()) written.Update((*folder)->Write(report, now));
   };
   Cluster cluster({job, (*folder)->path(), TimeoutsOf(job)}, **computation, write);
-  cluster.Run([&] { view.Progress(cluster); });
+  cluster.Run([&] {
+    view.Progress(cluster);
+    if (signals.Came()) cluster.controller().StopJob("stopped by a signal", /*failed=*/false);
+  });
   written.Update((*folder)->WriteSummary(cluster.controller().Summary()));
   view.End(cluster, (*folder)->path());
   if (!written.ok()) return Fail(written, kFailed);

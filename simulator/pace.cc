@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/algorithm/container.h"
-
 namespace slackline::simulator {
 namespace {
 
@@ -37,8 +35,11 @@ absl::Duration Pace::Step(const Work& work, absl::Time now) {
   return end - now;
 }
 
-bool Pace::Pauses(absl::Time now) const {
-  return absl::c_any_of(pauses_of_step_, [now](const Pause& pause) { return pause.begin <= now && now < pause.end; });
+absl::Duration Pace::LeftOfPause(absl::Time now) const {
+  for (const Pause& pause : pauses_of_step_) {
+    if (pause.begin <= now && now < pause.end) return pause.end - now;
+  }
+  return absl::ZeroDuration();
 }
 
 }  // namespace slackline::simulator

@@ -22,8 +22,8 @@ class Pace {
   };
   // Duration of a step that begins now; with the pauses that fall into it.
   absl::Duration Step(const Work& work, absl::Time now);
-  // Whether a pause of the latest step is on.
-  bool Pauses(absl::Time now) const;
+  // Until the end of the pause of the latest step that is on; 0 when none is.
+  absl::Duration LeftOfPause(absl::Time now) const;
 
  private:
   void PlanPause(absl::Time from);

@@ -86,19 +86,20 @@ void View::End(Cluster& cluster, const std::string& folder) {
   Clear();
   const wire::GetStatusReply status = cluster.controller().GetStatus();
   const Costs costs = cluster.costs();
-  const double seconds = status.elapsed_seconds();
+  const scheduler::RunSummary summary = cluster.controller().Summary();
+  const double seconds = summary.time_s, trained = summary.train_s;
   const double real = absl::ToDoubleSeconds(absl::Now() - began_);
   absl::PrintF("%s: %s\n", status.name(), status.reason());
-  absl::PrintF("  virtual time    %.3f s of training; played in %.2f s (%.2f s of CPU, %d events)\n", seconds, real,
-               CpuSeconds(), costs.events);
-  if (seconds > 0) {
+  absl::PrintF("  virtual time    %.3f s, %.3f s of it training; played in %.2f s (%.2f s of CPU, %d events)\n",
+               seconds, trained, real, CpuSeconds(), costs.events);
+  if (trained > 0) {
     absl::PrintF("  throughput      %.1f samples/s, %.1f steps/s\n",
-                 static_cast<double>(status.samples_done()) / seconds, static_cast<double>(status.step()) / seconds);
+                 static_cast<double>(summary.totals.samples) / trained,
+                 static_cast<double>(summary.totals.steps) / trained);
     absl::PrintF("  network         %.1f MB to servers, %.1f MB in all, %d messages; %.1f scheduler calls/s\n",
                  static_cast<double>(costs.bytes_to_servers) / kMega, static_cast<double>(costs.bytes) / kMega,
                  costs.messages, static_cast<double>(costs.scheduler_calls) / seconds);
   }
-  const scheduler::RunSummary summary = cluster.controller().Summary();
   const scheduler::ProgressTotals& totals = summary.totals;
   const double answers = static_cast<double>(std::max<uint64_t>(1, totals.staleness_answers));
   absl::PrintF("  staleness       mean %.3f, largest %d\n", static_cast<double>(totals.staleness_sum) / answers,

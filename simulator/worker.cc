@@ -93,6 +93,8 @@ void Worker::Register() {
   range_done_ = RangeId();
   begun_.clear();
   computing_ = false;
+  evaluating_ = false;
+  pending_ = {};
   blocked_since_.reset();
   session_.reset();
   Ask([this, request] { return world_.controller.RegisterWorker(request); },
@@ -111,7 +113,8 @@ void Worker::Register() {
 
 void Worker::Beat() {
   After(world_.timeouts.heartbeat, [this] { Beat(); });
-  if (plan_.pause_silent && pace_.Pauses(world_.queue.Now())) return;
+  if (plan_.pause_silent && pace_.LeftOfPause(world_.queue.Now()) > absl::ZeroDuration()) return;
+  NoteBatches();
   Ask([this, request = MakeHeartbeat()] { return world_.controller.Heartbeat(request); },
       [this](const absl::StatusOr<wire::HeartbeatReply>& reply) { Hear(reply); });
 }
@@ -154,7 +157,8 @@ void Worker::CloseStreams() {
 void Worker::JoinAgain() {
   CloseStreams();
   ++life_number_;
-  Register();
+  // A process that has stopped does not join either.
+  After(pace_.LeftOfPause(world_.queue.Now()), [this] { Register(); });
 }
 
 void Worker::Leave(const std::string& reason) {
@@ -231,7 +235,9 @@ void Worker::BeginRange(const worker::RangeWork& work) {
 
 void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
   const auto samples = static_cast<double>(world_.computation.learned().test_samples);
+  evaluating_ = true;
   After(world_.cost.per_test_sample * (samples * plan_.slowdown), [this, work] {
+    evaluating_ = false;
     Weights weights;
     for (size_t i = 0; i < held_.size(); ++i) {
       const ShardId shard(static_cast<uint32_t>(i));
@@ -281,20 +287,29 @@ void Worker::Compute() {
   Weights weights;
   for (const std::deque<Held>& held : held_) weights.push_back(held.front().weights);
   computing_ = true;
-  auto pending = std::make_shared<Computation::Pending>(
-      world_.computation.Begin({.weights = std::move(weights),
-                                .images = {first, first + static_cast<int64_t>(count)},
-                                .batch_size = batch,
-                                .local = world_.local,
-                                .local_state = std::move(local_state_)}));
-  const absl::Duration takes =
-      pace_.Step({.samples = count, .batches = (count + batch - 1) / batch}, world_.queue.Now());
-  After(takes, [this, pending, takes] { Push(*pending, takes); });
+  // Not in the event, which stays in the queue when this life ends before.
+  pending_ = world_.computation.Begin({.weights = std::move(weights),
+                                       .images = {first, first + static_cast<int64_t>(count)},
+                                       .batch_size = batch,
+                                       .local = world_.local,
+                                       .local_state = std::move(local_state_)});
+  const uint64_t batches = (count + batch - 1) / batch;
+  const absl::Duration takes = pace_.Step({.samples = count, .batches = batches}, world_.queue.Now());
+  computing_since_ = world_.queue.Now();
+  batch_takes_ = takes / static_cast<double>(batches);
+  After(takes, [this, takes] { Push(takes); });
 }
 
-void Worker::Push(Computation::Pending& pending, absl::Duration took) {
+void Worker::NoteBatches() {
+  if (evaluating_) board_.Alive(world_.queue.Now());
+  if (!computing_ || batch_takes_ <= absl::ZeroDuration()) return;
+  const absl::Duration past = world_.queue.Now() - computing_since_;
+  if (past >= batch_takes_) board_.Alive(computing_since_ + absl::Floor(past, batch_takes_));
+}
+
+void Worker::Push(absl::Duration took) {
   computing_ = false;
-  const absl::StatusOr<std::shared_ptr<const Gradient>> gradient = pending.get();
+  const absl::StatusOr<std::shared_ptr<const Gradient>> gradient = pending_.get();
   if (!gradient.ok()) {
     return world_.Fail(absl::StrCat(plan_.name, ", step ", session_->sequence().value() + 1), gradient.status());
   }

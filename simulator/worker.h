@@ -81,7 +81,10 @@ class Worker final : public Peer {
   // Goes on with the range as far as it can.
   void Continue();
   void Compute();
-  void Push(Computation::Pending& pending, absl::Duration took);
+  // The computation is over.
+  void Push(absl::Duration took);
+  // A step of several batches shows a sign of life after each, and an evaluation all along, as the trainer does.
+  void NoteBatches();
   void SendAll(const std::vector<worker::Session::Send>& asks, bool hello, std::shared_ptr<const Gradient> gradient);
   void Account(const ShardReply& reply);
   // Steps that are over, oldest first.
@@ -111,7 +114,11 @@ class Worker final : public Peer {
   RangeId range_done_;
   uint64_t pulled_bytes_ = 0;  // since the last step
   double samples_per_second_ = 0;
+  bool evaluating_ = false;
   bool computing_ = false;
+  Computation::Pending pending_;  // its gradient
+  absl::Time computing_since_;
+  absl::Duration batch_takes_;
   std::deque<Step> begun_;  // in flight, oldest first
   std::optional<absl::Time> blocked_since_;
 };

@@ -226,9 +226,10 @@ void Engine::Push(const PushEvent& push, Actions& actions) {
 
 bool Engine::Quarantines(const PushEvent& push, const Worker& worker) {
   if (config_.outlier_factor <= 0) return false;
-  if (worker.held.empty() && norms_.FarAbove(push.gradient_norm, config_.outlier_factor)) return true;
-  norms_.Accept(push.gradient_norm);
-  return false;
+  const bool far_above = norms_.FarAbove(push.gradient_norm, config_.outlier_factor);
+  // Outliers, too: where most pushes are far above what was, that is how they are now.
+  norms_.Add(push.gradient_norm);
+  return far_above && worker.held.empty();
 }
 
 absl::Status Engine::CheckPush(const PushEvent& push, const Worker& worker) const {

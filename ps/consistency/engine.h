@@ -29,9 +29,8 @@
 // staleness): async and ssp multiply the learning rate by it; softsync weights the mean by it and multiplies the
 // learning rate by the weighted mean of it. bsp and quorum ignore it.
 //
-// With outlier_factor, a push whose norm is above that many times the median of the last 31 that were not is an
-// outlier: discarded as it comes, in every mode. One that comes while earlier pushes of its worker are held is taken
-// for none.
+// With outlier_factor, a push whose norm is above that many times the median of the last 31 is an outlier: discarded as
+// it comes, in every mode. One that comes while earlier pushes of its worker are held is taken for none.
 //
 // Words: a worker's *clock* on this shard is the largest sequence that has a final answer; *slack* is a clock minus
 // the slowest live worker's; *staleness* counts the versions applied between the pull that a gradient was computed
@@ -236,7 +235,7 @@ class Engine {
   absl::Status Unknown(const Sender& sender) const;
   // What the lineages and versions allow; the mode decides about the rest.
   absl::Status CheckPush(const PushEvent& push, const Worker& worker) const;
-  // An outlier that may be answered at once; other norms are remembered.
+  // An outlier that may be answered at once. Remembers the norm.
   bool Quarantines(const PushEvent& push, const Worker& worker);
   static void DropHeld(const Sender& sender, const Worker& worker, Actions& actions);
   void List(WorkerId id, const Worker& worker);

@@ -7,18 +7,18 @@
 
 namespace slackline::ps {
 
-// The median of the last norms that were accepted. Pure.
+// The median of the last norms. Pure.
 class NormMedian {
  public:
   static constexpr size_t kRecent = 31;
   // With fewer nothing is far above.
   static constexpr size_t kLeast = 5;
 
-  void Accept(double norm) { recent_[accepted_++ % kRecent] = norm; }
+  void Add(double norm) { recent_[count_++ % kRecent] = norm; }
   // Above `factor` times the median (of an even number the upper of both in the middle).
   bool FarAbove(double norm, double factor) const {
-    if (accepted_ < kLeast) return false;
-    const size_t count = std::min(accepted_, kRecent);
+    if (count_ < kLeast) return false;
+    const size_t count = std::min(count_, kRecent);
     std::array<double, kRecent> norms = recent_;
     std::nth_element(norms.begin(), norms.begin() + count / 2, norms.begin() + count);
     return norm > factor * norms[count / 2];
@@ -26,7 +26,7 @@ class NormMedian {
 
  private:
   std::array<double, kRecent> recent_ = {};  // a ring
-  size_t accepted_ = 0;
+  size_t count_ = 0;
 };
 
 }  // namespace slackline::ps

@@ -34,7 +34,7 @@ RESULTS: tuple[Column, ...] = (
     Column("servers", "whole number", "", "server processes of the run", "servers"),
     Column("time_s", "number", "s", "from start to end, virtual for a simulated run", "time"),
     Column("wall_s", "number", "s", "what the run took on the clock of this machine", "wall clock"),
-    Column("samples", "whole number", "samples", "samples applied", "samples"),
+    Column("samples", "whole number", "samples", "samples trained, those of discarded pushes included", "samples"),
     Column("steps", "whole number", "steps", "pushes of all workers", "steps"),
     Column("samples_per_second", "number", "samples/s", "samples over the time of training", "throughput"),
     Column("epochs", "number", "epochs", "passes over the data", "epochs"),

@@ -156,7 +156,7 @@ class Local(EndToEnd):
                    *self.LOCAL, "optimizer={lr: 0.5, schedule: {kind: constant}}")
 
     # A worker is dead after 0.8 s of silence, or when its lease is over.
-    AWAY = ("consistency.mode=async", "timeouts.heartbeat_ms=50")
+    AWAY = ("consistency.mode=async", "timeouts.heartbeat_ms=50", "optimizer.lr=0.3")
 
     def stop_worker(self, lease_s):
         run = self.train(SMALL, *self.LOCAL, *self.AWAY, f"local={{steps: 10, lr: 0.1, lease_s: {lease_s}}}")

@@ -282,6 +282,35 @@ TEST(SimulatedJob, TaskOfAWorkerThatDiedGoesToAnotherWhenItsLeaseIsOver) {
   EXPECT_LT(run.seconds(), 5.5);
 }
 
+TEST(SimulatedJob, LongRoundOfShortBatchesIsNoStall) {
+  const History run =
+      Play({"cluster.workers=2", "consistency.mode=async", "training.epochs=2", "optimizer.lr=0.5",
+            "local={steps: 45, lr: 0.05}", "simulation.compute_us_per_sample=200000", "simulation.jitter=0"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_GT(run.seconds(), 90);
+  EXPECT_FALSE(absl::StrContains(absl::StrJoin(run.events, "\n"), "made no step")) << absl::StrJoin(run.events, "\n");
+}
+
+TEST(SimulatedJob, LongEvaluationIsNoStall) {
+  const History run = Play({"cluster.workers=2", "consistency.mode=async", "training.epochs=2",
+                            "simulation.evaluation_us_per_sample=20000000"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_GT(run.seconds(), 200);
+  EXPECT_LT(run.seconds(), 500);
+  EXPECT_FALSE(absl::StrContains(absl::StrJoin(run.events, "\n"), "made no step"));
+}
+
+TEST(SimulatedJob, ExpelledInAPauseItJoinsAgainWhenThatIsOver) {
+  const History run = Play({"cluster.workers=3", "consistency.mode=async", "training.epochs=40",
+                            "simulation.classes=[{pause_every_s: 1, pause_s: 100}]"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  const std::string events = absl::StrJoin(run.events, "\n");
+  EXPECT_TRUE(absl::StrContains(events, "made no step")) << events;
+  int lives = 0;
+  for (const std::string& event : run.events) lives += absl::StrContains(event, "worker-1 is live");
+  EXPECT_LE(lives, 1 + static_cast<int>(run.seconds() / 100)) << events;
+}
+
 TEST(SimulatedJob, SilentPauseIsADeathUnlessTheLeaseIsLonger) {
   for (const int lease : {0, 100}) {
     SCOPED_TRACE(lease);

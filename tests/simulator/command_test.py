@@ -5,6 +5,7 @@
 import csv
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -81,6 +82,20 @@ class Simulate(unittest.TestCase):
         summary = json.loads((self.root / "run" / "summary.json").read_text())
         self.assertEqual((summary["state"], summary["test_accuracy"], summary["evaluations"]), ("done", None, []))
         self.assertNotIn("model.safetensors", self.files("run"))
+
+    def test_a_signal_stops_it_in_good_order(self):
+        command = [SLACKLINE, "simulate", str(self.job), "--run-folder", str(self.root / "run"), "--no-gradients",
+                   "--set", "training.epochs=1000000"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            self.addCleanup(process.kill)
+            # It plays.
+            while "training begins" not in process.stderr.readline():
+                self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        summary = json.loads((self.root / "run" / "summary.json").read_text())
+        self.assertEqual((summary["state"], summary["reason"]), ("stopped", "stopped by a signal"))
 
     def test_measured_compute_time_is_written_down(self):
         result = self.run_it("--set", "simulation.compute_us_per_sample=0", "--set", "training.epochs=1")
