@@ -156,6 +156,7 @@ class Machine {
       progress.set_samples(progress.samples() + 2 * kSamplesPerBatch);
       progress.set_loss_sum(progress.loss_sum() + 1);
       progress.set_step_ms_median(150);
+      progress.set_slack_max(3);
       progress.set_pushes_applied(progress.pushes_applied() + 16);
       progress.set_staleness_sum(progress.staleness_sum() + 160);
       progress.set_staleness_answers(progress.staleness_answers() + 16);

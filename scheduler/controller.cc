@@ -273,6 +273,8 @@ absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProg
 }
 
 uint32_t Controller::BatchSizeFor(WorkerId worker) const {
+  // Not to go over all workers for each range that is handed out.
+  if (config_.job.training().batch() != job::Training::BALANCE) return config_.job.training().batch_size();
   std::vector<WorkerId> live;
   for (const auto& [id, member] : membership_.workers()) {
     if (member.state == WorkerState::kLive) live.push_back(id);
