@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,9 @@ namespace fs = std::filesystem;
 
 // Between two looks for the address file; the end of a child wakes us at once.
 constexpr absl::Duration kAddressPoll = absl::Milliseconds(10);
+// Before a server that has died more than once is started again.
+constexpr absl::Duration kBackOff = absl::Milliseconds(100);
+constexpr absl::Duration kBackOffMax = absl::Seconds(10);
 
 }  // namespace
 
@@ -46,7 +51,7 @@ absl::Status Cluster::Start() {
   address_ = *std::move(address);
   client_ = std::make_unique<SchedulerClient>(address_);
   for (uint32_t number = 1; number <= job_.cluster().servers(); ++number) {
-    if (absl::Status status = StartServer(number); !status.ok()) return status;
+    if (absl::Status status = StartServer(absl::StrCat("ps-", number)); !status.ok()) return status;
   }
   for (uint32_t number = 1; number <= job_.cluster().workers(); ++number) {
     if (absl::Status status = StartWorker(absl::StrCat("worker-", number)); !status.ok()) return status;
@@ -59,8 +64,7 @@ absl::Status Cluster::StartScheduler() {
                      {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path()});
 }
 
-absl::Status Cluster::StartServer(uint32_t number) {
-  const std::string name = absl::StrCat("ps-", number);
+absl::Status Cluster::StartServer(const std::string& name) {
   // One port can serve one process: the one in the job file is the scheduler's.
   return crew_.Start(Role::kServer, name,
                      {programs_.server, folder_.job_file(), "--scheduler", address_, "--name", name, "--set",
@@ -87,26 +91,79 @@ absl::StatusOr<std::string> Cluster::WaitForAddress() {
                                                   folder_.address_file().string()));
 }
 
-Cluster::News Cluster::Watch(uint64_t job) {
+Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
   News news;
+  KillGivenUpServers(status, news);
   for (const Crew::End& end : crew_.Reap()) {
     if (end.role == Role::kWorker) {
-      WorkerEnded(end, job, news);
-      continue;
-    }
-    if (end.role == Role::kServer && crew_.Running(Role::kScheduler) > 0 && !end.how.ok()) {
-      client_->ReportExit(job, wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe()).IgnoreError();
-    }
-    if (news.trouble.empty()) {
+      WorkerEnded(end, status.job(), news);
+    } else if (end.role == Role::kServer) {
+      ServerEnded(end, status, news);
+    } else if (news.trouble.empty()) {
       news.trouble = end.Describe();
       news.maybe_done = end.how.ok();
     }
   }
+  StartDueServers(news);
   if (news.trouble.empty() && crew_.Watched(Role::kWorker) == 0) {
     news.trouble = "no worker is left";
     news.maybe_done = !worker_died_;
   }
   return news;
+}
+
+void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
+  if (crew_.Running(Role::kScheduler) > 0 && !end.how.ok()) {
+    client_->ReportExit(status.job(), wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe()).IgnoreError();
+  }
+  const bool recoverable = status.state() == wire::JOB_TRAINING && job_.durability().mode() != job::Durability::NONE;
+  const uint32_t most = job_.cluster().server_restarts_max();
+  if (end.how.ok() || !recoverable || server_restarts_ >= most) {
+    if (!news.trouble.empty()) return;
+    news.trouble = end.Describe();
+    if (recoverable && !end.how.ok()) {
+      absl::StrAppend(&news.trouble, "\n", end.name, " is not started again: ", most,
+                      " restarts are used up (cluster.server_restarts_max)");
+    }
+    news.maybe_done = end.how.ok();
+    return;
+  }
+  ++server_restarts_;
+  Restarts& restarts = servers_[end.name];
+  // One that dies again and again is given time.
+  restarts.due = absl::Now() + (restarts.count == 0 ? absl::ZeroDuration()
+                                                    : std::min(kBackOffMax, kBackOff * std::pow(2, restarts.count)));
+  ++restarts.count;
+  for (const wire::MemberStatus& member : status.members()) {
+    if (member.role() == wire::MEMBER_ROLE_SERVER && member.name() == end.name) {
+      restarts.incarnation = std::max(restarts.incarnation, member.incarnation());
+    }
+  }
+  news.lines.push_back(end.Describe());
+}
+
+void Cluster::KillGivenUpServers(const wire::GetStatusReply& status, News& news) {
+  if (status.state() != wire::JOB_TRAINING) return;
+  for (const wire::MemberStatus& member : status.members()) {
+    if (member.role() != wire::MEMBER_ROLE_SERVER || member.state() != "dead") continue;
+    Restarts& restarts = servers_[member.name()];
+    if (member.incarnation() <= restarts.incarnation) continue;
+    restarts.incarnation = member.incarnation();
+    news.lines.push_back(absl::StrCat(member.name(), " is killed: the scheduler has given it up (", member.reason(), ")"));
+    crew_.Kill(member.name());
+  }
+}
+
+void Cluster::StartDueServers(News& news) {
+  for (auto& [name, restarts] : servers_) {
+    if (absl::Now() < restarts.due) continue;
+    restarts.due = absl::InfiniteFuture();
+    const absl::Status status = StartServer(name);
+    news.lines.push_back(status.ok()
+                             ? absl::StrCat(name, " is started again (restart ", server_restarts_, " of ",
+                                            job_.cluster().server_restarts_max(), ", cluster.server_restarts_max)")
+                             : absl::StrCat(name, " cannot be started again: ", status.message()));
+  }
 }
 
 void Cluster::WorkerEnded(const Crew::End& end, uint64_t job, News& news) {

@@ -1,7 +1,9 @@
 // The whole job as processes on this machine: a scheduler, servers and workers, each with its part of the job.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,11 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "cli/crew.h"
 #include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
 #include "cli/signals.h"
 #include "job.pb.h"
+#include "scheduler.pb.h"
 
 namespace slackline::cli {
 
@@ -45,26 +49,30 @@ class Cluster {
   SchedulerClient& scheduler() { return *client_; }
 
   struct News {
-    // Deaths of workers and their restarts, for people.
+    // Deaths and restarts, for people.
     std::vector<std::string> lines;
     // Why the run cannot go on, unless the job has ended meanwhile: empty while it can.
     std::string trouble;
     // The trouble may just be the end of the job that was seen early: nobody has failed.
     bool maybe_done = false;
   };
-  // Looks after the processes: reports deaths to the scheduler, and starts workers again as the job allows.
-  // `job` is the job's number, 0 while unknown.
-  News Watch(uint64_t job);
+  // Looks after the processes: reports deaths to the scheduler, and starts workers and servers again as the job allows.
+  // Servers that the scheduler has given up are killed first. `status` is the last that the scheduler said, empty before.
+  News Watch(const wire::GetStatusReply& status);
 
   // Ends all; see Crew::Stop().
   std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) { return crew_.Stop(deadlines); }
 
  private:
   absl::Status StartScheduler();
-  absl::Status StartServer(uint32_t number);
+  absl::Status StartServer(const std::string& name);
   absl::Status StartWorker(const std::string& name);
   absl::StatusOr<std::string> WaitForAddress();
   void WorkerEnded(const Crew::End& end, uint64_t job, News& news);
+  void ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
+  // One that was given up may still run (stopped, or cut off), and stands in the way of its successor.
+  void KillGivenUpServers(const wire::GetStatusReply& status, News& news);
+  void StartDueServers(News& news);
 
   const job::Job job_;
   const Programs programs_;
@@ -74,6 +82,14 @@ class Cluster {
   std::string address_;
   std::unique_ptr<SchedulerClient> client_;
   uint32_t worker_restarts_ = 0;
+  uint32_t server_restarts_ = 0;
+  struct Restarts {
+    uint32_t count = 0;
+    absl::Time due = absl::InfiniteFuture();
+    // Up to this one, its processes are looked after: they have ended or were killed.
+    uint64_t incarnation = 0;
+  };
+  std::map<std::string, Restarts> servers_;
   bool worker_died_ = false;
 };
 

@@ -56,6 +56,12 @@ std::vector<Crew::End> Crew::Reap() {
   return ends;
 }
 
+void Crew::Kill(const std::string& name) {
+  for (Member& member : members_) {
+    if (member.process.name() == name) member.process.Signal(SIGKILL);
+  }
+}
+
 size_t Crew::Watched(Role role) const {
   return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](const Member& member) {
     return member.role == role && !member.reaped;

@@ -40,6 +40,8 @@ class Crew {
   absl::Status Start(Role role, const std::string& name, std::vector<std::string> command);
   // Who has ended since the last call, in the order of their start.
   std::vector<End> Reap();
+  // Kills it at once, if it runs; Reap() tells its end.
+  void Kill(const std::string& name);
   // Processes of `role` whose end Reap() has not told yet. Unlike Running(), it agrees with what Reap() has said.
   size_t Watched(Role role) const;
   // Processes of `role` that run.

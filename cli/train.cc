@@ -90,7 +90,7 @@ class Run {
 
   // Notes what happened to the processes. The first trouble stays: what follows is its consequence.
   void Watch() {
-    const Cluster::News news = cluster_.Watch(status_.job());
+    const Cluster::News news = cluster_.Watch(status_);
     for (const std::string& line : news.lines) progress_.Say(line);
     if (news.trouble.empty()) return;
     const absl::Time deadline = absl::Now() + (news.maybe_done ? kEndGrace : absl::ZeroDuration());

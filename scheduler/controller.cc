@@ -18,7 +18,8 @@ Membership::Config MembershipConfig(const Controller::Config& config) {
   Membership::Config membership;
   membership.timeouts = config.timeouts;
   membership.servers = config.job.cluster().servers();
-  // Nobody takes over from a server yet, so that its death ends the run: it is believed as late as a worker's.
+  // Nobody takes over from a server at once: its death costs what was pushed since the last snapshot, or the run. It is
+  // believed as late as a worker's.
   membership.server_silence_max = config.timeouts.worker_dead();
   return membership;
 }
@@ -125,13 +126,16 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
 
   absl::MutexLock lock(&mutex_);
   if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+  MembershipActions actions;
   for (const auto& [id, server] : membership_.servers()) {
     if (server.name != request.name() || state_ != wire::JOB_TRAINING) continue;
-    const std::string reason = absl::StrCat(who, " was started again in the middle of training; its weights are lost");
-    End(wire::JOB_FAILED, reason);
-    return absl::FailedPreconditionError(reason);
+    membership_.ServerLost(id, server.incarnation, "was started again in the middle of training", actions);
+    Apply(std::exchange(actions, {}));
+    if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+    generation_ = generation_.Next();
+    server_generations_[id] = generation_;
+    break;
   }
-  MembershipActions actions;
   absl::StatusOr<Membership::Registered> registered =
       membership_.RegisterServer(request.name(), request.address(), time_.Now(), actions);
   if (!registered.ok()) return registered.status();
@@ -209,7 +213,7 @@ absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetSh
   absl::MutexLock lock(&mutex_);
   if (places_.empty()) return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", Missing()));
   wire::GetShardMapReply reply;
-  reply.set_generation(kFirstGeneration.value());
+  reply.set_generation(generation_.value());
   reply.set_elements(layout_.elements);
   reply.set_trained_elements(layout_.trained_elements);
   for (const auto& [id, server] : membership_.servers()) {
@@ -217,6 +221,7 @@ absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetSh
     spec.set_server(id.value());
     spec.set_name(server.name);
     spec.set_address(server.address);
+    spec.set_generation(GenerationOf(id).value());
     if (const auto local = local_addresses_.find(id); local != local_addresses_.end()) {
       *spec.mutable_local() = local->second;
     }
@@ -248,13 +253,14 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   const Incarnation incarnation(request.incarnation());
   if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) return alive;
   server_progress_[id] = request.server();
+  if (request.server().durable()) durable_.insert(id);
   if (request.leaving()) {
     MembershipActions actions;
     membership_.ServerLost(id, incarnation, absl::StrCat("left: ", request.leaving_reason()), actions);
     Apply(actions);
   }
   wire::HeartbeatReply reply;
-  reply.set_generation(places_.empty() ? 0 : kFirstGeneration.value());
+  reply.set_generation(places_.empty() ? 0 : generation_.value());
   // Servers go last, so that no worker loses them in the middle of a step.
   reply.set_leave(stopping_ <= now);
   if (reply.leave()) reply.set_leave_reason(reason_);
@@ -266,8 +272,13 @@ absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProg
     return alive;
   }
   const bool trains = Trains(membership_.workers().at(holder.worker));
+  const uint64_t lost_before = progress_.TotalsOf(holder.worker).pushes_lost;
   if (progress != nullptr) progress_.Heard(holder, *progress, trains, now);
   const ProgressTotals totals = progress_.TotalsOf(holder.worker);
+  if (totals.pushes_lost > lost_before) {
+    events_.Add(absl::StrCat(totals.pushes_lost - lost_before, " answered sub-pushes of ", NameOf(holder.worker),
+                             " were lost: shards went on from snapshots that did not have them yet"));
+  }
   batch_sizes_.Observe(holder.worker, {.samples = totals.samples, .seconds = totals.compute_seconds});
   return absl::OkStatus();
 }
@@ -293,7 +304,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
   if (absl::Status alive = HearWorker(holder, progress, now); !alive.ok()) return alive;
   const Membership::Worker& worker = membership_.workers().at(holder.worker);
   wire::HeartbeatReply reply;
-  reply.set_generation(places_.empty() ? 0 : kFirstGeneration.value());
+  reply.set_generation(places_.empty() ? 0 : generation_.value());
   if (request.leaving()) {
     events_.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
     MembershipActions actions;

@@ -40,7 +40,7 @@
 
 namespace slackline::scheduler {
 
-// The shard map of a job that has not moved a shard.
+// The shard map of a job whose servers have all stayed.
 inline constexpr Generation kFirstGeneration{1};
 
 wire::ShardSpec ToWire(const ShardPlace& place);
@@ -52,7 +52,9 @@ class Controller : public ServerObserver {
     uint64_t fingerprint = 0;
     JobId id;
     std::string run_folder;
-    Timeouts timeouts;
+    // Where servers keep snapshots; empty: they keep none, and the death of one ends the job.
+    std::string snapshot_folder = {};
+    Timeouts timeouts = {};
   };
 
   Controller(const Config& config, const TimeSource& time, ServerCalls& servers);
@@ -129,6 +131,11 @@ class Controller : public ServerObserver {
   // Gives the servers their shards once they and the model are known.
   void Place() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendInstall(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the map in which the server got its shards in its present life.
+  Generation GenerationOf(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Its shards are on disk, and training can wait for it.
+  bool MayComeBack(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailIfServersStayAway(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginIfReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(wire::JobState state, const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -189,6 +196,13 @@ class Controller : public ServerObserver {
   std::map<ServerId, wire::ServerProgress> server_progress_ ABSL_GUARDED_BY(mutex_);
   std::map<ServerId, wire::LocalAddress> local_addresses_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> installed_ ABSL_GUARDED_BY(mutex_);
+  // Of the shard map, and for servers that have come back, of theirs.
+  Generation generation_ ABSL_GUARDED_BY(mutex_) = kFirstGeneration;
+  std::map<ServerId, Generation> server_generations_ ABSL_GUARDED_BY(mutex_);
+  // Whose shards have all been on disk.
+  std::set<ServerId> durable_ ABSL_GUARDED_BY(mutex_);
+  // That died in the middle of training and whose shards are not back yet.
+  std::map<ServerId, absl::Time> lost_since_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> stopped_ ABSL_GUARDED_BY(mutex_);
   std::set<Holder> told_to_leave_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Time> deserted_since_ ABSL_GUARDED_BY(mutex_);

@@ -21,6 +21,8 @@ std::string Readable(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
 
+absl::Duration ServerReturn(const job::Job& job) { return absl::Seconds(job.durability().server_return_s()); }
+
 absl::Duration FromMilliseconds(double milliseconds) { return absl::Milliseconds(std::clamp(milliseconds, 0.0, 1e12)); }
 
 }  // namespace
@@ -46,7 +48,7 @@ void Controller::Apply(const MembershipActions& actions) {
 void Controller::Act(const SendMembersAction& action) {
   wire::SetMembersRequest request;
   request.set_job(config_.id.value());
-  request.set_generation(kFirstGeneration.value());
+  request.set_generation(GenerationOf(action.server).value());
   request.set_epoch(action.epoch.value());
   for (const MemberRef& member : action.members) {
     wire::Member& spec = *request.add_members();
@@ -79,8 +81,39 @@ void Controller::Act(const WorkerDeadAction& action) {
 void Controller::Act(const ServerDeadAction& action) {
   if (Ended()) return;
   const Membership::Server& server = membership_.servers().at(action.server);
-  End(wire::JOB_FAILED, absl::StrCat(Called("server", server.name), " (", server.address, ") is dead: ", action.reason,
-                                     "; its last heartbeat came ", Readable(time_.Now() - server.heard), " ago"));
+  const absl::Time now = time_.Now();
+  const std::string what =
+      absl::StrCat(Called("server", server.name), " (", server.address, ") is dead: ", action.reason,
+                   "; its last heartbeat came ", Readable(now - server.heard), " ago");
+  if (!MayComeBack(action.server)) {
+    const bool early = !config_.snapshot_folder.empty();
+    return End(wire::JOB_FAILED, absl::StrCat(what, early ? "; its shards were not on disk yet" : ""));
+  }
+  lost_since_[action.server] = now;
+  events_.Add(absl::StrCat(what, "; training waits up to ", absl::FormatDuration(ServerReturn(config_.job)),
+                           " for it to come back and go on from its snapshots"));
+}
+
+Generation Controller::GenerationOf(ServerId server) const {
+  const auto found = server_generations_.find(server);
+  return found != server_generations_.end() ? found->second : kFirstGeneration;
+}
+
+bool Controller::MayComeBack(ServerId server) const {
+  return !config_.snapshot_folder.empty() && state_ == wire::JOB_TRAINING && durable_.contains(server);
+}
+
+void Controller::FailIfServersStayAway(absl::Time now) {
+  for (const auto& [id, since] : lost_since_) {
+    if (now - since <= ServerReturn(config_.job)) continue;
+    const Membership::Server& server = membership_.servers().at(id);
+    return End(wire::JOB_FAILED,
+               absl::StrCat(Called("server", server.name), " died ", Readable(now - since), " ago, and ",
+                            server.state == ServerState::kLive ? "its shards are not back"
+                                                               : "was not started again",
+                            "; allowed are ", absl::FormatDuration(ServerReturn(config_.job)),
+                            " (durability.server_return_s); its snapshots are in ", config_.snapshot_folder));
+  }
 }
 
 void Controller::WorkerGone(const Holder& holder) {
@@ -110,8 +143,13 @@ void Controller::Place() {
 void Controller::SendInstall(ServerId server) {
   wire::InstallShardsRequest request;
   request.set_job(config_.id.value());
-  request.set_generation(kFirstGeneration.value());
+  request.set_generation(GenerationOf(server).value());
   request.set_server(server.value());
+  request.set_snapshot_folder(config_.snapshot_folder);
+  // The generation has risen with every restore, so that no two have one lineage.
+  if (lost_since_.contains(server)) {
+    request.set_restore_lineage(static_cast<uint32_t>(GenerationOf(server).value()));
+  }
   request.set_trained_elements(layout_.trained_elements);
   request.set_samples_per_epoch(layout_.train_samples);
   for (const ShardPlace& place : places_) {
@@ -125,6 +163,11 @@ void Controller::Installed(ServerRef server) {
   auto found = membership_.servers().find(server.server);
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
   installed_.insert(server.server);
+  if (const auto lost = lost_since_.find(server.server); lost != lost_since_.end()) {
+    events_.Add(absl::StrCat(Called("server", found->second.name), " goes on from its snapshots, ",
+                             Readable(time_.Now() - lost->second), " after it died"));
+    lost_since_.erase(lost);
+  }
   BeginIfReady();
 }
 
@@ -162,6 +205,7 @@ void Controller::Tick() {
     return End(wire::JOB_FAILED,
                absl::StrCat("the job could not start within ", Readable(config_.timeouts.startup), ": it ", Missing()));
   }
+  FailIfServersStayAway(now);
   ExpelStalled(now);
   FailIfDeserted(now);
   WatchDivergence();
@@ -264,6 +308,7 @@ void Controller::PartTick(absl::Time now) {
     wire::StopRequest request;
     request.set_job(config_.id.value());
     request.set_reason(reason_);
+    request.set_remove_snapshots(state_ == wire::JOB_DONE);
     for (const auto& [id, server] : membership_.servers()) {
       if (server.state == ServerState::kLive) servers_.Stop({id, server.incarnation}, request);
     }

@@ -1,9 +1,11 @@
 // slackline-scheduler: one a job. Exits with 0 when the job is done or was stopped, 1 when it failed, 2 on wrong use.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/job_file.h"
@@ -51,6 +53,14 @@ std::string RunFolderPath(const Options& options, const job::Job& job) {
   return job.output().folder().empty() ? DefaultRunFolder(job.name(), absl::Now()) : job.output().folder();
 }
 
+// Absolute, since servers have working directories of their own; empty where none are kept.
+std::string SnapshotFolder(const job::Job& job, JobId id, const std::string& run_folder) {
+  if (job.durability().mode() == job::Durability::NONE) return "";
+  const std::string& folder = job.durability().folder();
+  if (folder.empty()) return std::filesystem::absolute(run_folder) / "snapshots";
+  return std::filesystem::absolute(folder) / absl::StrFormat("%s-%016x", job.name(), id.value());
+}
+
 absl::Status ServeMetrics(Metrics& metrics, const job::Network& network) {
   if (!network.metrics()) return absl::OkStatus();
   absl::StatusOr<uint16_t> port = metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()));
@@ -72,7 +82,14 @@ int Run(const Options& options) {
   SchedulerMetrics series(metrics);
   if (absl::Status served = ServeMetrics(metrics, job.network()); !served.ok()) return Complain(served, kFailed);
   ServerLinks links(timeouts);
-  Controller controller({job, Fingerprint(job), NewJobId(), (*folder)->path(), timeouts}, time, links);
+  const JobId id = NewJobId();
+  Controller controller({.job = job,
+                         .fingerprint = Fingerprint(job),
+                         .id = id,
+                         .run_folder = (*folder)->path(),
+                         .snapshot_folder = SnapshotFolder(job, id, (*folder)->path()),
+                         .timeouts = timeouts},
+                        time, links);
   const std::string listen = ListenAddress(options.listen, job.network());
   absl::StatusOr<std::unique_ptr<SchedulerServer>> server = SchedulerServer::Start(listen, controller);
   if (!server.ok()) return Complain(server.status(), kFailed);

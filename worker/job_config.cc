@@ -100,6 +100,9 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   if (job.wire().pull_encoding() == job::Wire::BF16) config.trainer.pull_encoding = codec::Encoding::kBf16;
   config.trainer.same_host = ToSameHost(job.wire().same_host());
   config.trainer.timeouts = MakeTimeouts(job);
+  if (job.durability().mode() != job::Durability::NONE) {
+    config.trainer.server_return = absl::Seconds(job.durability().server_return_s());
+  }
   config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());
   const auto cpus = static_cast<uint32_t>(std::count(config.devices.begin(), config.devices.end(), "cpu"));
   const uint32_t sharers = job.cluster().workers() * std::max<uint32_t>(1, cpus);

@@ -41,6 +41,11 @@ class GrpcSchedulerLink : public SchedulerLink {
     on_end_ = std::move(on_end);
   }
 
+  void set_on_map(OnMap on_map) override {
+    absl::MutexLock lock(&on_end_mutex_);
+    on_map_ = std::move(on_map);
+  }
+
   absl::StatusOr<Membership> Join() override {
     wire::RegisterWorkerRequest request = MakeRegistration(options_, static_cast<uint32_t>(::getpid()));
     {
@@ -74,6 +79,8 @@ class GrpcSchedulerLink : public SchedulerLink {
     const absl::Status status =
         Call("get the shard map", &wire::Scheduler::Stub::GetShardMap, request, &reply, options_.timeouts.startup);
     if (!status.ok()) return status;
+    absl::MutexLock lock(&mutex_);
+    generation_ = Generation(reply.generation());
     return FromWire(reply);
   }
 
@@ -197,7 +204,30 @@ class GrpcSchedulerLink : public SchedulerLink {
       const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
       const absl::Status status = rpc::FromGrpc(stub_->Heartbeat(context.get(), request, &reply));
       Digest(Incarnation(request.incarnation()), status, reply);
+      if (status.ok() && KnowsOlderThan(Generation(reply.generation()))) FetchMap(request.job());
     }
+  }
+
+  bool KnowsOlderThan(Generation generation) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return generation_ != Generation() && generation_ < generation;
+  }
+
+  // One attempt; the next heartbeat makes another.
+  void FetchMap(uint64_t job) ABSL_LOCKS_EXCLUDED(mutex_, on_end_mutex_) {
+    wire::GetShardMapRequest request;
+    request.set_job(job);
+    wire::GetShardMapReply reply;
+    const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
+    if (const grpc::Status status = stub_->GetShardMap(context.get(), request, &reply); !status.ok()) {
+      return log::Warning("could not get the new shard map: ", status.error_message());
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      generation_ = std::max(generation_, Generation(reply.generation()));
+    }
+    absl::MutexLock lock(&on_end_mutex_);
+    if (on_map_) on_map_(FromWire(reply));
   }
 
   void Digest(Incarnation incarnation, const absl::Status& status, const wire::HeartbeatReply& reply)
@@ -239,11 +269,13 @@ class GrpcSchedulerLink : public SchedulerLink {
 
   absl::Mutex on_end_mutex_;  // before mutex_
   OnEnd on_end_ ABSL_GUARDED_BY(on_end_mutex_);
+  OnMap on_map_ ABSL_GUARDED_BY(on_end_mutex_);
 
   absl::Mutex mutex_;
   Membership life_ ABSL_GUARDED_BY(mutex_);
   bool beating_ ABSL_GUARDED_BY(mutex_) = false;  // registered, and the life is not over
   bool live_ ABSL_GUARDED_BY(mutex_) = false;
+  Generation generation_ ABSL_GUARDED_BY(mutex_);  // of the newest map; 0: none was asked for
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // OK: the job has ended
   absl::Time heard_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> interrupted_ ABSL_GUARDED_BY(mutex_);

@@ -85,6 +85,11 @@ class SchedulerLink {
   using OnEnd = std::function<void(const absl::Status& status, const std::string& reason)>;
   virtual void set_on_end(OnEnd on_end) = 0;
 
+  // Is called on the heartbeat thread with every shard map that is newer than the one GetShardMap() gave. Otherwise as
+  // OnEnd.
+  using OnMap = std::function<void(const ShardMap& map)>;
+  virtual void set_on_map(OnMap on_map) = 0;
+
   // Registers (again), and waits until the worker is live.
   //   kInvalidArgument   the scheduler runs another job, or has another model or other data
   //   kDeadlineExceeded  the processes of the job did not find each other within timeouts.startup

@@ -116,7 +116,8 @@ ShardMap FromWire(const wire::GetShardMapReply& reply) {
                            .address = server.address(),
                            .host = server.local().host(),
                            .socket = server.local().socket(),
-                           .memory_socket = server.local().memory_socket()});
+                           .memory_socket = server.local().memory_socket(),
+                           .generation = Generation(server.generation())});
   }
   for (const wire::ShardSpec& shard : reply.shards()) {
     map.shards.push_back({.shard = ShardId(shard.shard()),

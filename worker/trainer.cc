@@ -31,13 +31,18 @@ Trainer::Trainer(const Options& options, const Parts& parts) : options_(options)
     model.UseParameters(parts_.parameter_memory.front());
   }
   parts_.link.set_on_end([this](const absl::Status& status, const std::string& reason) { OnLifeEnd(status, reason); });
+  parts_.link.set_on_map([this](const ShardMap& map) { OnMap(map); });
 }
 
-Trainer::~Trainer() { parts_.link.set_on_end(nullptr); }
+Trainer::~Trainer() {
+  parts_.link.set_on_end(nullptr);
+  parts_.link.set_on_map(nullptr);
+}
 
 absl::Duration Trainer::silence_max() const {
   // A server says something every 3 T. Well before the scheduler would call this worker stalled.
-  return std::max(options_.timeouts.out_of_reach(), options_.timeouts.stall / 2);
+  // While a server is away, the scheduler decides for how long.
+  return std::max({options_.timeouts.out_of_reach(), options_.timeouts.stall / 2, options_.server_return});
 }
 
 absl::Status Trainer::Run() {
@@ -371,7 +376,14 @@ absl::Status Trainer::OpenClient(bool reader) {
   if (!client.ok()) return client.status();
   absl::MutexLock lock(&mutex_);
   client_ = *std::move(client);
+  if (newest_map_ && newest_map_->generation > map_.generation) client_->Remap(*newest_map_);
   return absl::OkStatus();
+}
+
+void Trainer::OnMap(const ShardMap& map) {
+  absl::MutexLock lock(&mutex_);
+  newest_map_ = map;
+  if (client_ != nullptr) client_->Remap(map);
 }
 
 void Trainer::CloseClient(const std::string& reason) {

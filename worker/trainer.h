@@ -53,6 +53,8 @@ class Trainer {
     codec::Encoding pull_encoding = codec::Encoding::kFp32;
     SameHost same_host = SameHost::kSharedMemory;
     Timeouts timeouts;
+    // How long the job waits for a server that died.
+    absl::Duration server_return = absl::ZeroDuration();
     // Lives without a single step, one after the other, before it gives up.
     int fruitless_lives_max = 3;
   };
@@ -158,6 +160,7 @@ class Trainer {
   // Why the scheduler has ended this life, if it has.
   absl::Status TakeExpulsion() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLifeEnd(const absl::Status& status, const std::string& reason);
+  void OnMap(const ShardMap& map) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Duration silence_max() const;
 
   const Options options_;
@@ -180,6 +183,7 @@ class Trainer {
   // Replaced by the trainer's thread only, which therefore reads it without the lock.
   std::unique_ptr<Client> client_;
   bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // in a call of client_
+  std::optional<ShardMap> newest_map_ ABSL_GUARDED_BY(mutex_);  // that the scheduler has told of
   std::optional<std::string> expelled_ ABSL_GUARDED_BY(mutex_);
   std::optional<Stopped> stopped_ ABSL_GUARDED_BY(mutex_);
 };

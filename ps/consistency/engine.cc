@@ -18,7 +18,12 @@ Engine::Engine(const EngineConfig& config)
 }
 
 Engine::Engine(const EngineConfig& config, const EngineState& restored) : Engine(config) {
-  version_ = {restored.version.lineage.Next(), restored.version.number};
+  Restore(restored, restored.version.lineage.Next());
+}
+
+void Engine::Restore(const EngineState& restored, Lineage lineage) {
+  SLACKLINE_CHECK(workers_.empty() && version_.number == 0);
+  version_ = {std::max(lineage, restored.version.lineage.Next()), restored.version.number};
   samples_applied_ = restored.samples_applied;
   clock_floor_ = restored.clock_floor;
   for (const WorkerClock& worker : restored.workers) restored_[worker.sender] = worker;

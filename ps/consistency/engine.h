@@ -128,6 +128,9 @@ class Engine {
   explicit Engine(const EngineConfig& config);
   // A shard restored from a snapshot: the lineage is raised by one, members are awaited from the scheduler.
   Engine(const EngineConfig& config, const EngineState& restored);
+  // The same, for one that is still as it was made, and under `lineage` if that is larger: one snapshot may be restored
+  // more than once, and each time is a lineage of its own.
+  void Restore(const EngineState& restored, Lineage lineage);
 
   // Installs the set of live workers. Known incarnations keep their state; new ones begin at the slowest live
   // clock; whoever is missing is fenced: held pushes are dropped, nobody waits for them.

@@ -7,7 +7,7 @@
 namespace slackline::ps {
 
 ControlService::ControlService(Mailbox& mailbox, ShardTable& table, absl::Duration timeout,
-                               std::function<void(const std::string& reason)> stop)
+                               std::function<void(const wire::StopRequest& request)> stop)
     : mailbox_(mailbox), table_(table), timeout_(timeout), stop_(std::move(stop)) {}
 
 // Requests are copied into the work: it may run after the call has given up.
@@ -35,7 +35,7 @@ grpc::Status ControlService::Stop(grpc::ServerContext* /*context*/, const wire::
   const auto done = mailbox_.Ask<absl::Status>(
       [this, request = *request] {
         absl::Status allowed = table_.CheckJob(JobId(request.job()));
-        if (allowed.ok()) stop_(request.reason());
+        if (allowed.ok()) stop_(request);
         return allowed;
       },
       timeout_);

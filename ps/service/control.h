@@ -17,7 +17,7 @@ class ControlService : public wire::ParameterServerControl::Service {
  public:
   // `stop` runs on the sequencer thread. A call waits for the sequencer for at most `timeout`.
   ControlService(Mailbox& mailbox, ShardTable& table, absl::Duration timeout,
-                 std::function<void(const std::string& reason)> stop);
+                 std::function<void(const wire::StopRequest& request)> stop);
 
   grpc::Status InstallShards(grpc::ServerContext* context, const wire::InstallShardsRequest* request,
                              wire::InstallShardsReply* reply) override;
@@ -29,7 +29,7 @@ class ControlService : public wire::ParameterServerControl::Service {
   Mailbox& mailbox_;
   ShardTable& table_;
   const absl::Duration timeout_;
-  const std::function<void(const std::string& reason)> stop_;
+  const std::function<void(const wire::StopRequest& request)> stop_;
 };
 
 }  // namespace slackline::ps

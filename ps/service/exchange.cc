@@ -46,7 +46,25 @@ Exchange::Exchange(ExchangeOptions options, Metrics& metrics, const TimeSource& 
       ticks_per_heartbeat_(TicksPerHeartbeat(options_)),
       metrics_(metrics),
       time_(time),
-      table_(options_.job, options_.timeouts, metrics_, time_, [flag = unpinned_] { flag->store(true); }) {}
+      table_(options_.job, options_.timeouts, metrics_, time_, MakeHooks()) {}
+
+ShardTable::Hooks Exchange::MakeHooks() {
+  return {.on_unpinned = [flag = unpinned_] { flag->store(true); },
+          .on_seeded =
+              [this] {
+                if (keeper_ != nullptr) keeper_->Wake();
+              },
+          .on_stores = [this](std::vector<StoredShard> stores) { KeepSnapshots(std::move(stores)); }};
+}
+
+void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
+  SnapshotKeeper::Options options;
+  options.interval = absl::Seconds(options_.job.durability().snapshot_every_s());
+  options.timeout = options_.timeouts.worker_dead();
+  options.take = [this](ShardId shard) { return table_.TakeSnapshot(shard); };
+  options.done = [this](ShardId shard, const absl::StatusOr<KeptSnapshot>& kept) { table_.SnapshotDone(shard, kept); };
+  keeper_ = std::make_unique<SnapshotKeeper>(std::move(options), std::move(stores), *mailbox_, metrics_, time_);
+}
 
 absl::Status Exchange::Listen() {
   grpc::ServerBuilder builder;
@@ -59,7 +77,7 @@ absl::Status Exchange::Listen() {
   queue_ = builder.AddCompletionQueue();
   mailbox_ = std::make_unique<Mailbox>(queue_.get(), static_cast<Event*>(&mail_event_));
   control_ = std::make_unique<ControlService>(*mailbox_, table_, options_.timeouts.worker_dead(),
-                                              [this](const std::string& reason) { Stop(reason); });
+                                              [this](const wire::StopRequest& request) { Stop(request); });
   builder.RegisterService(&service_);
   builder.RegisterService(control_.get());
   server_ = builder.BuildAndStart();
@@ -108,6 +126,7 @@ Exchange::~Exchange() {
     });
     mailbox_->Close();
     thread_.join();
+    keeper_.reset();
   } else if (server_ != nullptr) {
     server_->Shutdown();
     queue_->Shutdown();
@@ -167,9 +186,10 @@ void Exchange::SetTick() {
   tick_.Set(queue_.get(), After(options_.timeouts.heartbeat / ticks_per_heartbeat_), static_cast<Event*>(&tick_event_));
 }
 
-void Exchange::Stop(const std::string& reason) {
-  EndStreams(absl::UnavailableError(absl::StrCat("the server is stopping: ", reason)));
-  if (options_.on_stop != nullptr) options_.on_stop(reason);
+void Exchange::Stop(const wire::StopRequest& request) {
+  if (request.remove_snapshots() && keeper_ != nullptr) keeper_->RemoveAtEnd();
+  EndStreams(absl::UnavailableError(absl::StrCat("the server is stopping: ", request.reason())));
+  if (options_.on_stop != nullptr) options_.on_stop(request.reason());
 }
 
 // --- Streams ----------------------------------------------------------------------------------------------------

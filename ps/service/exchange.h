@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
@@ -21,6 +22,7 @@
 #include "ps/service/memory_desk.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/shard_table.h"
+#include "ps/service/snapshot_keeper.h"
 #include "ps/service/stream.h"
 #include "scheduler.pb.h"
 
@@ -83,7 +85,9 @@ class Exchange : private StreamOwner {
   void AwaitStream();
   void EndSilentStreams();
   void EndStreams(const absl::Status& status);
-  void Stop(const std::string& reason);
+  void Stop(const wire::StopRequest& request);
+  ShardTable::Hooks MakeHooks();
+  void KeepSnapshots(std::vector<StoredShard> stores);
 
   const ExchangeOptions options_;
   const int ticks_per_heartbeat_;
@@ -106,6 +110,7 @@ class Exchange : private StreamOwner {
 
   // The sequencer's.
   ShardTable table_;
+  std::unique_ptr<SnapshotKeeper> keeper_;  // null: no snapshots
   std::set<Stream*> streams_;  // accepted; owned
   grpc::Alarm tick_;
   int ticks_ = 0;          // since the last heartbeat

@@ -2,14 +2,18 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/logging.h"
 #include "ps/engine_config.h"
 #include "ps/optimizer_config.h"
+#include "ps/service/readable.h"
 #include "ps/service/shard_table.h"
 
 namespace slackline::ps {
@@ -71,16 +75,72 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
   budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
   const bool shared_memory = job_.wire().same_host() == job::Wire::SHARED_MEMORY && DescriptorsSuffice(job_, request);
+  std::map<uint32_t, std::unique_ptr<ShardHost>> hosts;
+  std::vector<StoredShard> stores;
   for (const wire::ShardSpec& spec : request.shards()) {
-    ShardConfig config = MakeConfig(request, spec);
-    config.shared_memory = shared_memory;
-    hosts_[spec.shard()] = std::make_unique<ShardHost>(std::move(config), *budget_, metrics_, time_);
+    absl::StatusOr<std::unique_ptr<ShardHost>> host = MakeHost(request, spec, shared_memory, stores);
+    if (!host.ok()) {
+      return absl::Status(host.status().code(), absl::StrCat("shard ", spec.shard(), ": ", host.status().message()));
+    }
+    hosts[spec.shard()] = *std::move(host);
   }
+  hosts_ = std::move(hosts);
+  for (const StoredShard& stored : stores) {
+    if (!stored.store->kept().empty()) kept_[stored.shard] = stored.store->kept().front();
+  }
+  if (!stores.empty()) hooks_.on_stores(std::move(stores));
   generation_ = Generation(request.generation());
   installed_ = request.SerializeAsString();
   log::Info("holds ", hosts_.size(), " shards, ", BytesOfAll(request), " bytes of weights; stages at most ",
             budget_->bytes_max(), " bytes");
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::InstallShardsRequest& request,
+                                                                const wire::ShardSpec& spec, bool shared_memory,
+                                                                std::vector<StoredShard>& stores) const {
+  ShardConfig config = MakeConfig(request, spec);
+  config.shared_memory = shared_memory;
+  config.snapshots = hooks_.on_stores != nullptr && !request.snapshot_folder().empty();
+  auto host = std::make_unique<ShardHost>(config, *budget_, metrics_, time_);
+  if (!config.snapshots) return host;
+
+  StoreOptions options;
+  options.folder = std::filesystem::path(request.snapshot_folder()) / absl::StrFormat("shard-%05d", spec.shard());
+  options.keep = job_.durability().snapshots_kept();
+  ShardIdentity identity = {JobId(request.job()), config.shard, config.extent, {}};
+  for (const absl::string_view array : host->optimizer().arrays()) identity.arrays.emplace_back(array);
+  absl::StatusOr<std::unique_ptr<SnapshotStore>> store = SnapshotStore::Open(options, identity);
+  if (!store.ok()) return store.status();
+  if (request.restore_lineage() > 0) {
+    absl::StatusOr<std::unique_ptr<ShardHost>> restored =
+        RestoreHost(config, **store, Lineage(request.restore_lineage()));
+    if (!restored.ok()) return restored.status();
+    host = *std::move(restored);
+  } else if (!(*store)->kept().empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(options.folder.string(), " has snapshots of this job, ",
+                                                      "and the shard is to begin anew; they are not overwritten"));
+  }
+  stores.push_back({config.shard, options.folder, *std::move(store)});
+  return host;
+}
+
+absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::RestoreHost(const ShardConfig& config,
+                                                                  const SnapshotStore& store, Lineage lineage) const {
+  absl::Status broken = absl::DataLossError("there is no snapshot to go on from");
+  for (const KeptSnapshot& kept : store.kept()) {
+    auto host = std::make_unique<ShardHost>(config, *budget_, metrics_, time_);
+    broken = host->Restore([&](ShardState& state) { return store.Read(kept.id, state); }, lineage);
+    if (broken.ok()) {
+      log::Info("shard ", config.shard.value(), " goes on from its snapshot of version ", ToString(kept.version),
+                ", taken ", Readable(absl::Now() - kept.taken), " ago, as version ",
+                ToString(host->engine().version()));
+      return host;
+    }
+    log::Error("shard ", config.shard.value(), ": the snapshot of version ", ToString(kept.version),
+               " is broken and passed over: ", std::string(broken.message()));
+  }
+  return broken;
 }
 
 absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request) const {
@@ -133,7 +193,8 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   if (job_.consistency().delay_compensation() != job::DelayCompensation::NONE) {
     config.references_max = job_.consistency().dc_references_max();
   }
-  config.on_unpinned = on_unpinned_;
+  config.on_unpinned = hooks_.on_unpinned;
+  config.on_seeded = hooks_.on_seeded;
   return config;
 }
 

@@ -97,6 +97,7 @@ absl::StatusOr<bool> Registration::Beat() {
   progress.set_version_min(progress_.version_min);
   progress.set_version_max(progress_.version_max);
   progress.set_seeded(progress_.seeded);
+  progress.set_durable(progress_.durable);
   progress.set_staging_bytes(progress_.staging_bytes);
   progress.set_resident_bytes(ResidentBytes());
   auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());

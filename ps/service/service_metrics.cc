@@ -38,6 +38,13 @@ ServiceMetrics::ServiceMetrics(Metrics& metrics)
       live_workers(metrics.gauge("slackline_ps_live_workers", "Workers in the installed set")),
       streams(metrics.gauge("slackline_ps_streams", "Open streams")),
       resident_bytes(metrics.gauge("slackline_ps_resident_bytes", "Resident memory of the process")),
+      snapshots(metrics.counter("slackline_ps_snapshots_total", "Snapshots of shards written")),
+      snapshots_failed(metrics.counter("slackline_ps_snapshots_failed_total", "Snapshots that could not be written")),
+      snapshot_seconds(metrics.histogram("slackline_ps_snapshot_seconds", "Time to write one snapshot of one shard",
+                                         {0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})),
+      snapshot_taken(metrics.gauge("slackline_ps_snapshot_timestamp_seconds",
+                                   "When the oldest of the shards' newest snapshots was taken, in Unix time; 0: none")),
+      snapshot_bytes(metrics.gauge("slackline_ps_snapshot_bytes", "Bytes of the newest snapshots of all shards")),
       metrics_(metrics) {
   for (const absl::StatusCode code : kRefusalCodes) {
     refused_[code] = &metrics.counter("slackline_ps_pushes_refused_total", "Frames and pushes refused",

@@ -47,6 +47,11 @@ class ServiceMetrics {
   Gauge& live_workers;
   Gauge& streams;
   Gauge& resident_bytes;
+  Counter& snapshots;
+  Counter& snapshots_failed;
+  Histogram& snapshot_seconds;
+  Gauge& snapshot_taken;
+  Gauge& snapshot_bytes;
 
  private:
   void CountByWorker(const char* name, const char* help, const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);

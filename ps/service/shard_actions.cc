@@ -186,7 +186,7 @@ void ShardHost::Serve(const Asked& asked) {
 }
 
 bool ShardHost::TryServe(const Asked& asked) {
-  if (!state_.seeded()) return false;
+  if (!state_.seeded() || awaits_snapshot_) return false;
   PullReply reply;
   reply.shard = config_.shard;
   reply.id = asked.id;
@@ -290,10 +290,12 @@ void ShardHost::NotifyBlocked(Blocked& blocked, absl::Time now) {
   out.set_shard(config_.shard.value());
   out.set_pull(blocked.asked.id.value());
   out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - blocked.since)));
-  out.set_message(absl::StrCat(
-      "shard ", config_.shard.value(), " waits for ",
-      state_.seeded() ? "slow readers of older versions; at most " : "initial weights, which the first worker sends",
-      state_.seeded() ? absl::StrCat(config_.pinned_versions_max, " are kept; their streams are ended") : ""));
+  const std::string awaited = !state_.seeded()   ? "initial weights, which the first worker sends"
+                              : awaits_snapshot_ ? "its first snapshot to be on disk"
+                                                 : absl::StrCat("slow readers of older versions; at most ",
+                                                                config_.pinned_versions_max,
+                                                                " are kept; their streams are ended");
+  out.set_message(absl::StrCat("shard ", config_.shard.value(), " waits for ", awaited));
   blocked.asked.peer->Send(item);
 }
 

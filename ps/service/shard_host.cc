@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/logging.h"
 #include "common/wire_encoding.h"
@@ -32,7 +33,9 @@ absl::Status CheckTrailer(const wire::PushCommit& commit) {
 }
 
 // Superseded versions that may be held at a time.
-size_t VersionsHeld(const ShardConfig& config) { return config.pinned_versions_max + config.references_max; }
+size_t VersionsHeld(const ShardConfig& config) {
+  return config.pinned_versions_max + config.references_max + (config.snapshots ? 1 : 0);
+}
 
 // Room for the version that is written and those that are held. Null where the system has none: the heap does.
 std::shared_ptr<shm::Segment> MakeSegment(const ShardConfig& config) {
@@ -58,7 +61,28 @@ ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& 
       state_(config_.extent, config_.optimizer, config_.chunk_elements,
              {.segment = segment_, .versions_kept = segment_ == nullptr ? 1 : VersionsHeld(config_)}),
       version_(engine_.version()),
-      references_(config_.references_max) {}
+      references_(config_.references_max),
+      awaits_snapshot_(config_.snapshots) {}
+
+// --- Snapshots --------------------------------------------------------------------------------------------------
+
+ShardSnapshot ShardHost::Snapshot() const {
+  SLACKLINE_CHECK(state_.seeded() && version_ == engine_.version());
+  return {state_.Snapshot(), engine_.Snapshot(), absl::Now()};
+}
+
+absl::Status ShardHost::Restore(const ReadSnapshot& read, Lineage lineage) {
+  const absl::StatusOr<EngineState> engine = read(state_);
+  if (!engine.ok()) return engine.status();
+  engine_.Restore(*engine, lineage);
+  version_ = engine_.version();
+  awaits_snapshot_ = false;
+  return absl::OkStatus();
+}
+
+void ShardHost::FirstSnapshotTried() {
+  if (std::exchange(awaits_snapshot_, false)) Retry();
+}
 
 // --- Streams ----------------------------------------------------------------------------------------------------
 
@@ -241,7 +265,9 @@ void ShardHost::CommitSeed(const Caller& caller, Arriving arriving) {
   ToWire(version_, *answer.mutable_version());
   answer.set_clock_min(engine_.clock_min().value());
   caller.peer->Send(item);
-  if (take) Retry();
+  if (!take) return;
+  if (config_.on_seeded != nullptr) config_.on_seeded();
+  Retry();
 }
 
 void ShardHost::Refuse(Peer& peer, const wire::PushChunk& chunk, const absl::Status& status) {

@@ -23,6 +23,7 @@
 #include "ps/service/service_metrics.h"
 #include "ps/service/staging.h"
 #include "ps/shard_state.h"
+#include "ps/store/snapshot.h"
 
 namespace slackline::ps {
 
@@ -39,8 +40,12 @@ struct ShardConfig {
   uint32_t pinned_versions_max = 2;
   // For delay compensation; 0 without.
   uint32_t references_max = 0;
+  // Nobody gets weights before FirstSnapshotTried(), so that no push is ever answered that a restart could not place.
+  bool snapshots = false;
   // Runs when a version is no longer being sent, on any thread: Retry() may help.
   std::function<void()> on_unpinned;
+  // Runs when the shard has got its initial weights. May be null.
+  std::function<void()> on_seeded = nullptr;
 };
 
 // Thread-safety: none; the sequencer calls it.
@@ -67,6 +72,16 @@ class ShardHost {
   //   kFailedPrecondition  an older epoch than the installed one
   absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members);
   void SetStalenessBound(uint64_t bound);
+  // All of it as it is now; costs no copy.
+  // Requires: seeded().
+  ShardSnapshot Snapshot() const;
+  // Fills the numbers of a shard and returns the state of its engine.
+  using ReadSnapshot = std::function<absl::StatusOr<EngineState>(ShardState&)>;
+  // Goes on from a snapshot, under `lineage` or a later one. For a host that is still as it was made; after a failure it is
+  // not to be used.
+  absl::Status Restore(const ReadSnapshot& read, Lineage lineage);
+  // There is a snapshot, or it was tried and cannot be had now.
+  void FirstSnapshotTried();
   // Time has passed: notices for those who wait.
   void Tick();
   // Serves pulls that waited for memory or for initial weights.
@@ -74,6 +89,7 @@ class ShardHost {
 
   const ShardConfig& config() const { return config_; }
   const Engine& engine() const { return engine_; }
+  const Optimizer& optimizer() const { return state_.optimizer(); }
   bool seeded() const { return state_.seeded(); }
   // Where the weights lie; null on the heap.
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
@@ -193,6 +209,7 @@ class ShardHost {
   std::vector<Blocked> blocked_;
   std::vector<Pinned> pinned_;  // oldest first
   uint64_t lost_ = 0;           // by the Hello in progress
+  bool awaits_snapshot_;        // the first one
 };
 
 }  // namespace slackline::ps

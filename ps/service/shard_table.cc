@@ -31,8 +31,8 @@ absl::Status CheckShape(const wire::WorkerFrame& frame, size_t payload_bytes) {
 }  // namespace
 
 ShardTable::ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
-                       std::function<void()> on_unpinned)
-    : job_(job), timeouts_(timeouts), metrics_(metrics), time_(time), on_unpinned_(std::move(on_unpinned)) {}
+                       Hooks hooks)
+    : job_(job), timeouts_(timeouts), metrics_(metrics), time_(time), hooks_(std::move(hooks)) {}
 
 ShardTable::~ShardTable() = default;
 
@@ -222,6 +222,24 @@ void ShardTable::Refuse(Peer& peer, const wire::WorkerItem& item, const absl::St
   peer.Send(answer);
 }
 
+// --- Snapshots --------------------------------------------------------------------------------------------------
+
+std::optional<ShardSnapshot> ShardTable::TakeSnapshot(ShardId shard) const {
+  const ShardHost& host = *hosts_.at(shard.value());
+  if (!host.seeded()) return std::nullopt;
+  return host.Snapshot();
+}
+
+void ShardTable::SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>& kept) {
+  if (kept.ok()) {
+    kept_[shard] = *kept;
+    metrics_.snapshots.Add();
+  } else {
+    metrics_.snapshots_failed.Add();
+  }
+  hosts_.at(shard.value())->FirstSnapshotTried();
+}
+
 // --- Time -------------------------------------------------------------------------------------------------------
 
 void ShardTable::Tick() {
@@ -245,6 +263,15 @@ void ShardTable::Tick() {
   metrics_.held_pushes.Set(static_cast<double>(held));
   metrics_.live_workers.Set(static_cast<double>(live));
   metrics_.resident_bytes.Set(static_cast<double>(ResidentBytes()));
+  if (!now.durable) return;
+  absl::Time oldest = absl::InfiniteFuture();
+  uint64_t bytes = 0;
+  for (const auto& [shard, kept] : kept_) {
+    oldest = std::min(oldest, kept.taken);
+    bytes += kept.bytes;
+  }
+  metrics_.snapshot_taken.Set(absl::ToDoubleSeconds(oldest - absl::UnixEpoch()));
+  metrics_.snapshot_bytes.Set(static_cast<double>(bytes));
 }
 
 void ShardTable::Retry() {
@@ -261,6 +288,7 @@ ShardTable::Progress ShardTable::progress() const {
     progress.version_max = std::max(progress.version_max, version);
     progress.seeded = progress.seeded && host->seeded();
   }
+  progress.durable = !hosts_.empty() && kept_.size() == hosts_.size();
   if (budget_ != nullptr) progress.staging_bytes = budget_->used();
   return progress;
 }

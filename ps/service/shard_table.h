@@ -21,6 +21,7 @@
 #include "ps/service/peer.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/shard_host.h"
+#include "ps/service/snapshot_keeper.h"
 #include "ps/service/staging.h"
 
 namespace slackline::ps {
@@ -40,21 +41,34 @@ class ShardTable {
     uint64_t version_min = 0;
     uint64_t version_max = 0;
     bool seeded = false;
+    // Every shard has a snapshot on disk.
+    bool durable = false;
     uint64_t staging_bytes = 0;
   };
 
-  // `on_unpinned` as in ShardConfig.
+  // What the table tells whoever runs it.
+  struct Hooks {
+    // As in ShardConfig.
+    std::function<void()> on_unpinned;
+    std::function<void()> on_seeded;
+    // The shards are installed and these keep their snapshots: TakeSnapshot() is wanted for each now and then. Null: no
+    // snapshots are kept, whatever the request says.
+    std::function<void(std::vector<StoredShard> stores)> on_stores;
+  };
+
   ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
-             std::function<void()> on_unpinned);
+             Hooks hooks);
   ~ShardTable();
 
   void SetIdentity(const ServerIdentity& identity) { identity_ = identity; }
   //   kFailedPrecondition  this server works for another job
   absl::Status CheckJob(JobId job) const;
 
-  //   kUnavailable         this process does not know its own number yet; try again
+  // With a restore it reads the snapshots, and takes as long.
+  //   kUnavailable         this process does not know its own number yet, or another one has the snapshots open; try again
   //   kFailedPrecondition  another job, another server, or other shards are installed
   //   kInvalidArgument     an impossible shard, or staging that cannot hold what the mode needs
+  //   kDataLoss            a shard that is to be restored has no snapshot that can be read
   absl::Status Install(const wire::InstallShardsRequest& request);
   // Ends the streams of workers that are no longer in the set.
   //   kFailedPrecondition  another job or generation, or an older epoch
@@ -77,6 +91,11 @@ class ShardTable {
   absl::StatusOr<SegmentGrant> GrantSegments(const wire::SegmentRequest& request,
                                              std::shared_ptr<const shm::MappedSegment> push_segment);
 
+  // Of a shard that is installed; nullopt before it has weights.
+  std::optional<ShardSnapshot> TakeSnapshot(ShardId shard) const;
+  // What became of it.
+  void SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>& kept);
+
   void Tick();
   void Retry();
   Progress progress() const;
@@ -85,6 +104,13 @@ class ShardTable {
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
   absl::Status CheckExtents(const wire::InstallShardsRequest& request) const;
   ShardConfig MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const;
+  // With what it goes on from, where the request says so; and its store in `stores`, where it has one.
+  absl::StatusOr<std::unique_ptr<ShardHost>> MakeHost(const wire::InstallShardsRequest& request,
+                                                      const wire::ShardSpec& spec, bool shared_memory,
+                                                      std::vector<StoredShard>& stores) const;
+  // The newest snapshot that can be read.
+  absl::StatusOr<std::unique_ptr<ShardHost>> RestoreHost(const ShardConfig& config, const SnapshotStore& store,
+                                                         Lineage lineage) const;
   // Whether the frame is for this job and this shard map.
   absl::Status CheckFrame(const wire::WorkerFrame& frame) const;
   // `valid` as CheckFrame() says.
@@ -121,7 +147,7 @@ class ShardTable {
   const Timeouts timeouts_;
   ServiceMetrics& metrics_;
   const TimeSource& time_;
-  const std::function<void()> on_unpinned_;
+  const Hooks hooks_;
 
   ServerIdentity identity_;
   std::string installed_;  // the request as bytes; empty before
@@ -129,6 +155,7 @@ class ShardTable {
   // Before hosts_, whose reservations it counts.
   std::unique_ptr<StagingBudget> budget_;
   std::map<uint32_t, std::unique_ptr<ShardHost>> hosts_;
+  std::map<ShardId, KeptSnapshot> kept_;  // the newest of each shard
   std::map<const Peer*, Caller> callers_;
   std::map<std::string, Grant> grants_;  // by token
 };

@@ -35,10 +35,10 @@ struct StoreOptions {
 // Thread-safety: none.
 class SnapshotStore {
  public:
-  //   kFailedPrecondition  the folder is in use by another process, or belongs to another job or shard
+  //   kFailedPrecondition  the folder belongs to another job or shard
   //   kResourceExhausted   the disk is full
   //   kDataLoss            what is there cannot be read
-  //   kUnavailable         the disk fails otherwise
+  //   kUnavailable         the disk fails otherwise, or another process has the folder open
   static absl::StatusOr<std::unique_ptr<SnapshotStore>> Open(const StoreOptions& options,
                                                              const ShardIdentity& identity);
   ~SnapshotStore();

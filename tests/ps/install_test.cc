@@ -16,7 +16,7 @@ absl::Status Install(job::Job job, uint64_t pushes) {
   Metrics metrics;
   ServiceMetrics service_metrics(metrics);
   ManualTime time;
-  ShardTable table(job, Timeouts(absl::Milliseconds(100)), service_metrics, time, nullptr);
+  ShardTable table(job, Timeouts(absl::Milliseconds(100)), service_metrics, time, {});
   table.SetIdentity({JobId(7), ServerId(1)});
   wire::InstallShardsRequest request;
   request.set_job(7);

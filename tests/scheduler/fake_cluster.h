@@ -161,6 +161,7 @@ class FakeCluster {
     request.set_incarnation(member.incarnation);
     *request.mutable_worker() = progress_[name];
     request.mutable_server()->set_seeded(seeded_.contains(name));
+    request.mutable_server()->set_durable(durable_.contains(name));
     return controller_.Heartbeat(request);
   }
 
@@ -208,6 +209,8 @@ class FakeCluster {
   Member& member(const std::string& name) { return members_.at(name); }
   wire::WorkerProgress& progress(const std::string& name) { return progress_[name]; }
   void Seed(const std::string& server) { seeded_.insert(server); }
+  // Its shards have snapshots.
+  void MakeDurable(const std::string& server) { durable_.insert(server); }
 
   std::string StateOf(const std::string& name) {
     const wire::GetStatusReply status = controller_.GetStatus();
@@ -231,6 +234,7 @@ class FakeCluster {
     config.fingerprint = kFingerprint;
     config.id = JobId(kJob);
     config.run_folder = "/runs/one";
+    if (job.durability().mode() != job::Durability::NONE) config.snapshot_folder = "/runs/one/snapshots";
     config.timeouts.heartbeat = absl::Milliseconds(100);
     config.timeouts.startup = absl::Seconds(10);
     config.timeouts.task_lease = absl::Seconds(job.local().lease_s());
@@ -242,7 +246,7 @@ class FakeCluster {
   Controller controller_;
   std::map<std::string, Member> members_;
   std::map<std::string, wire::WorkerProgress> progress_;
-  std::set<std::string> seeded_;
+  std::set<std::string> seeded_, durable_;
   uint64_t clock_min_largest_ = 0;
 };
 

@@ -18,6 +18,7 @@ namespace slackline::worker {
 class ScriptedLink : public SchedulerLink {
  public:
   void set_on_end(OnEnd on_end) override { on_end_ = std::move(on_end); }
+  void set_on_map(OnMap on_map) override { on_map_ = std::move(on_map); }
   absl::StatusOr<Membership> Join() override {
     ++joins;
     Membership life;
@@ -55,6 +56,7 @@ class ScriptedLink : public SchedulerLink {
   std::vector<double> evaluations;
   std::string left, interrupted;
   OnEnd on_end_;
+  OnMap on_map_;
 
  private:
   ProgressBoard progress_;
@@ -119,6 +121,7 @@ class ScriptedClient : public Client {
     return report;
   }
   void Close(const std::string& reason, absl::Duration) override { wire_.calls.push_back("close: " + reason); }
+  void Remap(const ShardMap& map) override { wire_.calls.push_back("remap: " + std::to_string(map.generation.value())); }
   void Cancel(const std::string&) override { cancelled_.Notify(); }
   Clock64 clock() const override { return clock_; }
 

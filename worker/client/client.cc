@@ -150,6 +150,12 @@ class ClientImpl : public Client {
     mutex_.AwaitWithTimeout(absl::Condition(&ended_), timeout);
   }
 
+  void Remap(const ShardMap& map) override {
+    absl::MutexLock lock(&mutex_);
+    remapped_ = map;
+    Wake();
+  }
+
   void Cancel(const std::string& reason) override {
     absl::MutexLock lock(&mutex_);
     if (cancelled_) return;
@@ -281,6 +287,7 @@ class ClientImpl : public Client {
     std::vector<News> all_news;
     Request* request = nullptr;
     std::optional<std::string> cancelled, goodbye;
+    std::optional<ShardMap> remapped;
     bool stop = false;
     {
       absl::MutexLock lock(&mutex_);
@@ -289,9 +296,11 @@ class ClientImpl : public Client {
       request = std::exchange(posted_, nullptr);
       cancelled = cancelled_;
       goodbye = std::exchange(goodbye_, std::nullopt);
+      remapped = std::exchange(remapped_, std::nullopt);
       stop = stop_;
     }
     if (cancelled) exchange_.Fail(absl::CancelledError(*cancelled));
+    if (remapped) exchange_.Remap(*remapped);
     for (const News& news : all_news) Take(news);
     if (request != nullptr) exchange_.Begin(*request, [this](const absl::Status& status) { Complete(status); });
     if (goodbye) exchange_.Goodbye(*goodbye);
@@ -342,6 +351,7 @@ class ClientImpl : public Client {
   absl::Status result_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> goodbye_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> cancelled_ ABSL_GUARDED_BY(mutex_);
+  std::optional<ShardMap> remapped_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

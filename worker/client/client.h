@@ -31,6 +31,10 @@ struct ServerInfo {
   std::string host = {};
   std::string socket = {};
   std::string memory_socket = {};
+  // Of the map in which the server was given its shards, in this life.
+  Generation generation = {};
+
+  friend bool operator==(const ServerInfo&, const ServerInfo&) = default;
 };
 
 // How to reach a server on the same host; each falls back to the one below it.
@@ -41,6 +45,8 @@ struct ShardInfo {
   uint64_t begin = 0;
   uint64_t end = 0;
   ServerId server;
+
+  friend bool operator==(const ShardInfo&, const ShardInfo&) = default;
 };
 
 struct ShardMap {
@@ -151,6 +157,10 @@ class Client {
 
   // Says goodbye and closes the streams. Waits for no more than `timeout`.
   virtual void Close(const std::string& reason, absl::Duration timeout) = 0;
+
+  // Servers have come back elsewhere, from any thread: streams to them are opened anew, and what was under way goes on there.
+  // A map that differs otherwise ends the exchange with kFailedPrecondition.
+  virtual void Remap(const ShardMap& map) = 0;
 
   // Makes a call in progress return kCancelled, from any thread (the heartbeat learnt that the job is over).
   virtual void Cancel(const std::string& reason) = 0;

@@ -16,6 +16,11 @@ uint64_t JitterSeed(const ClientOptions& options, const ServerInfo& server) {
   return options.incarnation.value() * 1'000'003 + server.server.value();
 }
 
+// Where the map does not tell servers apart, all are of its generation.
+Generation GenerationOf(const ServerInfo& server, const ShardMap& map) {
+  return server.generation == Generation() ? map.generation : server.generation;
+}
+
 std::string Name(const Request& request, const Session& session) {
   switch (request.kind) {
     case Request::Kind::kSeed:
@@ -72,7 +77,7 @@ Exchange::Exchange(const ClientOptions& options, const ShardMap& map, grpc::Comp
     peer.stream = std::make_unique<Stream>(Stream::Options{.index = i,
                                                            .address = AddressOf(info),
                                                            .job = options.job,
-                                                           .generation = map.generation,
+                                                           .generation = GenerationOf(info, map),
                                                            .jitter_seed = JitterSeed(options, info)},
                                            queue, time, static_cast<Stream::Owner&>(*this));
   }
@@ -90,6 +95,24 @@ void Exchange::Start() {
   for (Peer& peer : peers_) {
     // A server without shards has nothing to say.
     if (!peer.shards.empty()) peer.stream->Connect();
+  }
+}
+
+void Exchange::Remap(const ShardMap& map) {
+  if (map.generation <= map_.generation || !failure_.ok()) return;
+  bool same = map.shards == map_.shards && map.servers.size() == map_.servers.size();
+  for (size_t i = 0; same && i < peers_.size(); ++i) same = map.servers[i].server == peers_[i].info.server;
+  if (!same) {
+    return Fail(absl::FailedPreconditionError(
+        absl::StrCat("the shards have moved: the map is now generation ", map.generation.value())));
+  }
+  map_ = map;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = peers_[i];
+    if (peer.info == map.servers[i]) continue;
+    peer.info = map.servers[i];
+    watch_.Moved(i, peer.info);
+    if (!peer.shards.empty()) peer.stream->Redirect(AddressOf(peer.info), GenerationOf(peer.info, map_));
   }
 }
 

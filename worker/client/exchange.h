@@ -67,6 +67,8 @@ class Exchange : private Stream::Owner {
   void CommitStep(const PushInfo& info, absl::Span<float> parameters);
   // Requires: no request is in progress; for kFinishStep, a step is in flight.
   void Begin(Request& request, Done done);
+  // As Client::Remap().
+  void Remap(const ShardMap& map);
   // Fails the request in progress, if any, and all later ones.
   void Fail(const absl::Status& status);
   // Says goodbye on the streams that are open and ends all of them.
@@ -172,7 +174,7 @@ class Exchange : private Stream::Owner {
   void Complete(const absl::Status& status);
 
   const ClientOptions options_;
-  const ShardMap map_;
+  ShardMap map_;
   const TimeSource& time_;
   Session session_;
   SilenceWatch watch_;

@@ -11,10 +11,12 @@ namespace slackline::worker {
 SilenceWatch::SilenceWatch(absl::Span<const ServerInfo> servers, absl::Duration notice_every, Notice notice)
     : notice_every_(notice_every), notice_(std::move(notice)) {
   if (!notice_) notice_ = [](const std::string&) {};
-  for (const ServerInfo& server : servers) {
-    Peer& peer = peers_.emplace_back();
-    peer.name = absl::StrCat(server.name, " (", server.address, ")");
-  }
+  peers_.resize(servers.size());
+  for (size_t i = 0; i < servers.size(); ++i) Moved(i, servers[i]);
+}
+
+void SilenceWatch::Moved(size_t server, const ServerInfo& info) {
+  peers_[server].name = absl::StrCat(info.name, " (", info.address, ")");
 }
 
 void SilenceWatch::Begin(const std::string& what, absl::Duration timeout, absl::Time now) {

@@ -31,6 +31,8 @@ class SilenceWatch {
   // `way`: "TCP".
   void StreamOpened(size_t server, const std::string& way);
   void StreamBroken(size_t server, const absl::Status& status);
+  // The server is somewhere else.
+  void Moved(size_t server, const ServerInfo& info);
 
   // Gives notices that are due; `awaited` holds, for each server, the shards that are awaited from it.
   //   kDeadlineExceeded  a server was silent for the timeout; names its shards and whom it waited for last

@@ -194,6 +194,16 @@ void Stream::DropQueuedPush(ShardId shard, Sequence sequence) {
   std::erase_if(outgoing_, [=](const Outgoing& queued) { return IsPush(queued, shard, sequence); });
 }
 
+void Stream::Redirect(const std::string& address, Generation generation) {
+  options_.address = address;
+  options_.generation = generation;
+  backoff_.Reset();
+  Break(absl::UnavailableError("the server has come back elsewhere"));
+  if (attempt_ != nullptr || shutdown_ || retry_at_ == absl::InfiniteFuture()) return;
+  retry_at_ = time_.Now();
+  owner_.WakeAt(retry_at_);
+}
+
 void Stream::Break(const absl::Status& why) {
   if (attempt_ == nullptr || !attempt_->broken_because.ok()) return;
   attempt_->broken_because = why;

@@ -78,6 +78,8 @@ class Stream {
   // Tries again when the back-off is over, which is at retry_at().
   void Tick(absl::Time now);
   absl::Time retry_at() const { return retry_at_; }
+  // The server is to be reached elsewhere from now on: breaks the stream off, if there is one, and tries there at once.
+  void Redirect(const std::string& address, Generation generation);
   // Breaks the stream off now and lets Broken() and the back-off follow.
   void Break(const absl::Status& why);
   // Ends it for good: after a last item in good order where there is one, at once otherwise.
@@ -115,7 +117,7 @@ class Stream {
   void BeginFinish();
   void EndAttemptIfQuiet();
 
-  const Options options_;
+  Options options_;
   grpc::CompletionQueue& queue_;
   const TimeSource& time_;
   Owner& owner_;

@@ -1,0 +1,109 @@
+#include "ps/service/snapshot_keeper.h"
+
+#include <algorithm>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "common/logging.h"
+
+namespace slackline::ps {
+
+SnapshotKeeper::SnapshotKeeper(Options options, std::vector<StoredShard> shards, Mailbox& mailbox,
+                               ServiceMetrics& metrics, const TimeSource& time)
+    : options_(std::move(options)), mailbox_(mailbox), metrics_(metrics), time_(time) {
+  for (StoredShard& stored : shards) shards_.push_back({.stored = std::move(stored)});
+  thread_ = std::thread([this] { Run(); });
+}
+
+SnapshotKeeper::~SnapshotKeeper() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+  if (!remove_) return;
+  std::set<std::filesystem::path> folders;
+  for (Kept& kept : shards_) {
+    kept.stored.store.reset();
+    folders.insert(kept.stored.folder.parent_path());
+    std::error_code error;
+    std::filesystem::remove_all(kept.stored.folder, error);
+    if (error) log::Warning("could not remove the snapshots in ", kept.stored.folder.string(), ": ", error.message());
+  }
+  // Whoever is last takes the folder of all along; it is not empty before.
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code error;
+    std::filesystem::remove(folder, error);
+  }
+}
+
+void SnapshotKeeper::Wake() {
+  absl::MutexLock lock(&mutex_);
+  woken_ = true;
+}
+
+void SnapshotKeeper::RemoveAtEnd() {
+  absl::MutexLock lock(&mutex_);
+  remove_ = true;
+}
+
+bool SnapshotKeeper::Stopped() {
+  absl::MutexLock lock(&mutex_);
+  return stop_;
+}
+
+void SnapshotKeeper::Run() {
+  const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return woken_ || stop_; };
+  while (true) {
+    absl::Time next = time_.Now() + options_.interval;
+    for (const Kept& kept : shards_) {
+      if (kept.due > absl::InfinitePast()) next = std::min(next, kept.due);
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&woken), next - time_.Now());
+      if (stop_) return;
+      woken_ = false;
+    }
+    KeepAll();
+  }
+}
+
+void SnapshotKeeper::KeepAll() {
+  for (Kept& kept : shards_) {
+    if (Stopped()) return;
+    if (kept.due <= time_.Now()) Keep(kept);
+  }
+}
+
+void SnapshotKeeper::Keep(Kept& kept) {
+  const ShardId shard = kept.stored.shard;
+  const absl::Time begin = time_.Now();
+  const auto taken = mailbox_.Ask<std::optional<ShardSnapshot>>([this, shard] { return options_.take(shard); },
+                                                                options_.timeout);
+  if (taken.ok() && !taken->has_value()) return;
+  kept.due = begin + options_.interval;
+  if (!taken.ok()) return;  // busy or stopping
+  const std::vector<KeptSnapshot>& before = kept.stored.store->kept();
+  if (!before.empty() && before.front().version == (*taken)->engine.version) return;
+  const absl::StatusOr<KeptSnapshot> written = Write(kept, **taken);
+  mailbox_.Post([this, shard, written] { options_.done(shard, written); });
+}
+
+absl::StatusOr<KeptSnapshot> SnapshotKeeper::Write(Kept& kept, const ShardSnapshot& snapshot) {
+  const absl::Time begin = time_.Now();
+  absl::StatusOr<KeptSnapshot> written = kept.stored.store->Write(snapshot);
+  metrics_.snapshot_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
+  // A full disk stays full for long: once is enough.
+  if (written.ok() && kept.failed) {
+    log::Info("shard ", kept.stored.shard.value(), ": snapshots are written again");
+  } else if (!written.ok() && !kept.failed) {
+    log::Error("shard ", kept.stored.shard.value(), ": no snapshot could be written, and training goes on without: ",
+               std::string(written.status().message()));
+  }
+  kept.failed = !written.ok();
+  return written;
+}
+
+}  // namespace slackline::ps

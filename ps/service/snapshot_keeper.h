@@ -1,0 +1,83 @@
+// Writes the snapshots of all shards of a server, one after the other, beside the training.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/ids.h"
+#include "ps/service/mailbox.h"
+#include "ps/service/service_metrics.h"
+#include "ps/store/snapshot_store.h"
+
+namespace slackline::ps {
+
+// A shard that keeps snapshots.
+struct StoredShard {
+  ShardId shard;
+  std::filesystem::path folder;
+  std::unique_ptr<SnapshotStore> store;
+};
+
+// Thread-safety: Wake() is safe.
+// Threads:       one, born in the constructor, joined in the destructor (which waits for a snapshot that is being
+//                written).
+// Ownership:     borrows the mailbox, the metrics and the time.
+class SnapshotKeeper {
+ public:
+  struct Options {
+    // From the beginning of one snapshot of a shard to that of the next.
+    absl::Duration interval;
+    // For the sequencer; then it is tried again after the interval.
+    absl::Duration timeout;
+    // Both run on the sequencer's thread. No snapshot: the shard has no weights yet; Wake() says when it may have.
+    std::function<std::optional<ShardSnapshot>(ShardId)> take;
+    std::function<void(ShardId, const absl::StatusOr<KeptSnapshot>&)> done;
+  };
+
+  SnapshotKeeper(Options options, std::vector<StoredShard> shards, Mailbox& mailbox, ServiceMetrics& metrics,
+                 const TimeSource& time);
+  ~SnapshotKeeper();
+
+  // A shard has got its weights.
+  void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Deletes all snapshots in the destructor.
+  void RemoveAtEnd() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Kept {
+    StoredShard stored;
+    // Infinite past: the first one is due as soon as there are weights.
+    absl::Time due = absl::InfinitePast();
+    bool failed = false;  // the last one
+  };
+
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Stopped() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What is due.
+  void KeepAll();
+  void Keep(Kept& kept);
+  absl::StatusOr<KeptSnapshot> Write(Kept& kept, const ShardSnapshot& snapshot);
+
+  const Options options_;
+  Mailbox& mailbox_;
+  ServiceMetrics& metrics_;
+  const TimeSource& time_;
+  std::vector<Kept> shards_;  // the thread's
+
+  absl::Mutex mutex_;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = true;  // restored shards have weights already
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool remove_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace slackline::ps
