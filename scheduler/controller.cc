@@ -13,6 +13,8 @@ namespace {
 
 // How soon a worker that has nothing to do asks again, in T.
 constexpr int kStandbyRetryHeartbeats = 1;
+// So many times as fast as another worker: what holds up everybody is left to it.
+constexpr double kMuchFaster = 2;
 
 Membership::Config MembershipConfig(const Controller::Config& config) {
   Membership::Config membership;
@@ -293,6 +295,17 @@ uint32_t Controller::BatchSizeFor(WorkerId worker) const {
   return batch_sizes_.For(worker, live);
 }
 
+bool Controller::Swift(WorkerId worker) const {
+  const double own = batch_sizes_.SamplesPerSecond(worker);
+  if (own == 0) return true;
+  double fastest = 0;
+  for (const auto& [id, member] : membership_.workers()) {
+    const bool asks = member.state == WorkerState::kLive || member.state == WorkerState::kStandby;
+    if (asks) fastest = std::max(fastest, batch_sizes_.SamplesPerSecond(id));
+  }
+  return own * kMuchFaster >= fastest;
+}
+
 bool Controller::Trains(const Membership::Worker& worker) const {
   return worker.state == WorkerState::kLive && state_ == wire::JOB_TRAINING;
 }
@@ -359,7 +372,8 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
   const Work work = tasks_->Next({.holder = holder,
                                   .live = worker.state == WorkerState::kLive,
                                   .samples_per_second = request.samples_per_second(),
-                                  .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), layout_)});
+                                  .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), layout_),
+                                  .swift = !tasks_->EvaluationDue() || Swift(holder.worker)});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(
         absl::StrCat(Called("worker", worker.name), " is on standby and there is work: register again"));

@@ -107,6 +107,8 @@ class Controller : public ServerObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Samples of the batches that the worker gets with its next range.
   uint32_t BatchSizeFor(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // No worker that could do its work is much faster, as far as is known.
+  bool Swift(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Trains(const Membership::Worker& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<wire::HeartbeatReply> WorkerHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

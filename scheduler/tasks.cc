@@ -7,13 +7,13 @@ namespace slackline::scheduler {
 Work Tasks::Next(const Asker& asker) {
   if (complete_) return LeaveWork{};
   if (auto own = assigned_.find(asker.holder); own != assigned_.end()) return own->second;
-  if (ranges_.Finished()) return Final(asker.holder);
+  if (ranges_.Finished()) return Final(asker);
   if (!asker.live) {
     if (ranges_.HasFree()) return RegisterAgainWork{};
     return StandbyWork{};
   }
   // An evaluation uses the weights of now: it cannot wait until the ranges are gone.
-  if (due_ && !ranges_.Holds(asker.holder)) {
+  if (due_ && asker.swift && !ranges_.Holds(asker.holder)) {
     const EvaluationWork work = *due_;
     due_.reset();
     assigned_[asker.holder] = work;
@@ -24,13 +24,13 @@ Work Tasks::Next(const Asker& asker) {
   return StandbyWork{};
 }
 
-Work Tasks::Final(const Holder& holder) {
+Work Tasks::Final(const Asker& asker) {
   // The last epoch's accuracy is measured by the final evaluation; that of an epoch before it is lost if nobody has
   // begun to measure it.
   due_.reset();
-  if (!assigned_.empty()) return StandbyWork{};
+  if (!assigned_.empty() || !asker.swift) return StandbyWork{};
   const EvaluationWork work = {config_.ranges.epochs, /*final=*/true};
-  assigned_[holder] = work;
+  assigned_[asker.holder] = work;
   return work;
 }
 

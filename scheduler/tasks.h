@@ -2,7 +2,8 @@
 //
 // Ranges come first but for one worker an epoch, which measures the test accuracy when the epoch is complete. When
 // all ranges are done, one worker (live or standing by) makes the final evaluation; then all leave. What a worker
-// was to do and did not, because it died, another one does.
+// was to do and did not, because it died, another one does. Evaluations wait for a swift worker, since the others may
+// have to wait for whoever evaluates.
 //
 // Thread-safety: none.
 #pragma once
@@ -50,6 +51,8 @@ class Tasks {
     double samples_per_second = 0;
     // Of a push of this worker; 0 means ranges.batch_size.
     uint32_t batch_size = 0;
+    // No worker that could evaluate in its place is much faster.
+    bool swift = true;
   };
 
   explicit Tasks(const Config& config) : config_(config), ranges_(config.ranges) {}
@@ -70,6 +73,8 @@ class Tasks {
   // Nothing of this life can arrive any more. Returns the samples that are given out again.
   uint64_t Fenced(const Holder& holder) { return ranges_.Release(holder); }
 
+  // Somebody is to evaluate, and nobody does yet.
+  bool EvaluationDue() const { return !complete_ && (due_ || (ranges_.Finished() && assigned_.empty())); }
   // The worker has something to do, so that silence of its trainer is a stall.
   bool Busy(const Holder& holder) const;
   // The final evaluation is made.
@@ -77,7 +82,7 @@ class Tasks {
   const DataRanges& ranges() const { return ranges_; }
 
  private:
-  Work Final(const Holder& holder);
+  Work Final(const Asker& asker);
 
   const Config config_;
   DataRanges ranges_;

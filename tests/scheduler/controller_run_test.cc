@@ -107,6 +107,25 @@ TEST(ControllerRun, BatchesAreBalancedBySpeedOfComputing) {
   EXPECT_EQ((next->range().end() - next->range().begin()) % 4, 0u);
 }
 
+TEST(ControllerRun, EvaluationIsLeftToTheFastWorkerWhileItLives) {
+  FakeCluster cluster;
+  cluster.Start();
+  const uint64_t first = cluster.Range("w-1"), second = cluster.Range("w-2");
+  for (const char* name : {"w-1", "w-2"}) {
+    cluster.progress(name).set_steps(1);
+    cluster.progress(name).set_samples(100);
+    cluster.progress(name).set_compute_seconds(name == std::string("w-1") ? 1 : 3);
+  }
+  cluster.Pass(absl::Milliseconds(100));
+  EXPECT_TRUE(cluster.Next("w-1", first)->has_evaluate()) << "of the first epoch, and it is the fast one";
+  ASSERT_TRUE(cluster.Evaluated("w-1", 1, /*final=*/false).ok());
+  EXPECT_TRUE(cluster.Next("w-2", second)->has_standby()) << "the final evaluation, and it is the slow one";
+  EXPECT_TRUE(cluster.Next("w-2")->has_standby());
+  cluster.Silence("w-1");
+  cluster.Pass(absl::Seconds(2));
+  EXPECT_TRUE(cluster.Next("w-2")->evaluate().final()) << "nobody else is left";
+}
+
 TEST(ControllerRun, LastReportHasWhatWasTrainedSinceTheLastHeartbeats) {
   FakeCluster cluster;
   cluster.Start();

@@ -106,6 +106,25 @@ TEST(Tasks, FinalEvaluationWaitsForTheLastRangeAndGoesToOneWorker) {
   EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kFirstHolder)));
 }
 
+TEST(Tasks, EvaluationsWaitForASwiftWorker) {
+  Tasks tasks(Config(2));
+  const auto ask = [&tasks](const Holder& holder, bool swift) {
+    return tasks.Next({.holder = holder, .live = true, .swift = swift});
+  };
+  EXPECT_FALSE(tasks.EvaluationDue());
+  Train(tasks, kFirstHolder);
+  EXPECT_TRUE(tasks.EvaluationDue());
+  const Work range = ask(kSecondHolder, /*swift=*/false);
+  ASSERT_TRUE(Is<DataRange>(range));
+  EXPECT_EQ(Evaluation(ask(kFirstHolder, /*swift=*/true)), (EvaluationWork{1, false}));
+  EXPECT_FALSE(tasks.EvaluationDue());
+  EXPECT_TRUE(*tasks.FinishEvaluation(kFirstHolder, {1, false}));
+  ASSERT_TRUE(tasks.FinishRange(kSecondHolder, std::get<DataRange>(range).id).ok());
+  EXPECT_TRUE(tasks.EvaluationDue());
+  EXPECT_TRUE(Is<StandbyWork>(ask(kSecondHolder, /*swift=*/false)));
+  EXPECT_EQ(Evaluation(ask(kFirstHolder, /*swift=*/true)), (EvaluationWork{2, true}));
+}
+
 TEST(Tasks, FinalEvaluationWaitsForAnEvaluationInProgress) {
   Tasks tasks(Config(2));
   Train(tasks, kFirstHolder);
