@@ -149,7 +149,8 @@ void Cluster::KillGivenUpServers(const wire::GetStatusReply& status, News& news)
     Restarts& restarts = servers_[member.name()];
     if (member.incarnation() <= restarts.incarnation) continue;
     restarts.incarnation = member.incarnation();
-    news.lines.push_back(absl::StrCat(member.name(), " is killed: the scheduler has given it up (", member.reason(), ")"));
+    news.lines.push_back(
+        absl::StrCat(member.name(), " is killed: the scheduler has given it up (", member.reason(), ")"));
     crew_.Kill(member.name());
   }
 }

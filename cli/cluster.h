@@ -57,7 +57,8 @@ class Cluster {
     bool maybe_done = false;
   };
   // Looks after the processes: reports deaths to the scheduler, and starts workers and servers again as the job allows.
-  // Servers that the scheduler has given up are killed first. `status` is the last that the scheduler said, empty before.
+  // Servers that the scheduler has given up are killed first. `status` is the last that the scheduler said, empty
+  // before.
   News Watch(const wire::GetStatusReply& status);
 
   // Ends all; see Crew::Stop().

@@ -25,6 +25,8 @@ constexpr absl::Duration kStatusTimeout = absl::Seconds(2);
 constexpr absl::Duration kSilenceMax = absl::Seconds(30);
 // A server that leaves in good order has been told that the job is over; the news reaches us within this.
 constexpr absl::Duration kEndGrace = absl::Seconds(5);
+// For servers to hear that the job is done, and to remove their snapshots.
+constexpr absl::Duration kTidyMax = absl::Seconds(10);
 
 bool Ended(const wire::GetStatusReply& status) {
   return status.state() == wire::JOB_DONE || status.state() == wire::JOB_FAILED || status.state() == wire::JOB_STOPPED;
@@ -98,10 +100,12 @@ class Run {
     trouble_deadline_ = std::min(trouble_deadline_, deadline);
   }
 
-  // All that the job leaves behind is written, and its end is known: nobody needs to be waited for.
+  // All that the job leaves behind is written, and its end is known: nobody needs to be waited for, but servers that have
+  // snapshots to remove.
   int Finish() {
     progress_.Clear();
-    StopAll({.leave = absl::ZeroDuration()});
+    const bool tidies = status_.state() == wire::JOB_DONE && job_.durability().mode() != job::Durability::NONE;
+    StopAll({.leave = tidies ? kTidyMax : absl::ZeroDuration()});
     if (status_.state() == wire::JOB_DONE) {
       std::printf(
           "\n%s\n%s\n%s", RenderEvaluation(status_.evaluation()).c_str(), RenderResults(folder_.path()).c_str(),

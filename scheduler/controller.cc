@@ -255,7 +255,9 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   const Incarnation incarnation(request.incarnation());
   if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) return alive;
   server_progress_[id] = request.server();
-  if (request.server().durable()) durable_.insert(id);
+  if (request.server().durable() && durable_.insert(id).second && durable_.size() == config_.job.cluster().servers()) {
+    events_.Add("all shards are on disk: from now on a server that dies can come back");
+  }
   if (request.leaving()) {
     MembershipActions actions;
     membership_.ServerLost(id, incarnation, absl::StrCat("left: ", request.leaving_reason()), actions);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -37,6 +38,7 @@
 #include "scheduler/server_calls.h"
 #include "scheduler/staleness_bound.h"
 #include "scheduler/tasks.h"
+#include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {
 
@@ -86,6 +88,14 @@ class Controller : public ServerObserver {
   // The job has ended and everybody has left, or had time enough to.
   bool finished() const;
   wire::JobState state() const;
+
+  // What a scheduler that is started again needs to go on from here.
+  state::Scheduler Save(absl::Time wall_time) const;
+  // Goes on from there, for a controller that is still as it was made: calls all servers, and waits to hear of
+  // everybody.
+  //   kFailedPrecondition  it is the state of another job
+  //   kDataLoss            it makes no sense
+  absl::Status Restore(const state::Scheduler& state, absl::Time wall_time);
 
   // Reports and events since the last call, oldest first.
   std::vector<Report> TakeReports();
@@ -170,6 +180,11 @@ class Controller : public ServerObserver {
   void WatchBound(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells people and servers, if there is a change.
   void ChangeBound(const std::optional<StalenessBound::Change>& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // --- controller_state.cc: what outlives the scheduler ---
+  void RestoreServers(const state::Members& members, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Who must be fenced before others get what they had.
+  std::vector<std::pair<WorkerId, Incarnation>> Holders() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_summary.cc ---
   // In the order in which their names were first heard of.

@@ -109,8 +109,7 @@ void Controller::FailIfServersStayAway(absl::Time now) {
     const Membership::Server& server = membership_.servers().at(id);
     return End(wire::JOB_FAILED,
                absl::StrCat(Called("server", server.name), " died ", Readable(now - since), " ago, and ",
-                            server.state == ServerState::kLive ? "its shards are not back"
-                                                               : "was not started again",
+                            server.state == ServerState::kLive ? "its shards are not back" : "was not started again",
                             "; allowed are ", absl::FormatDuration(ServerReturn(config_.job)),
                             " (durability.server_return_s); its snapshots are in ", config_.snapshot_folder));
   }

@@ -14,6 +14,9 @@ double Sane(double samples_per_second) {
   return std::isfinite(samples_per_second) && samples_per_second > 0 ? std::min(samples_per_second, 1e12) : 0;
 }
 
+// Numbers left out by a restart.
+constexpr uint64_t kForgottenMax = 1'000'000;
+
 }  // namespace
 
 DataRanges::DataRanges(const Config& config) : config_(config) {
@@ -74,6 +77,7 @@ double DataRanges::ShareOf(const Holder& holder, double samples_per_second) cons
 
 absl::StatusOr<uint32_t> DataRanges::Done(const Holder& holder, RangeId id) {
   if (auto last = finished_.find(holder); last != finished_.end() && last->second == id) return 0;
+  if (forgotten_from_ < id && id < forgotten_to_) return 0;
   auto held = leased_.find(holder);
   if (held == leased_.end() || held->second.range.id != id) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -106,6 +110,61 @@ uint64_t DataRanges::Release(const Holder& holder) {
   samples_leased_ -= range.size();
   samples_given_twice_ += range.size();
   return range.size();
+}
+
+std::vector<Holder> DataRanges::Holders() const {
+  std::vector<Holder> holders;
+  for (const auto& [holder, lent] : leased_) holders.push_back(holder);
+  return holders;
+}
+
+void DataRanges::Save(state::Ranges& state) const {
+  state.set_last_id(last_id_.value());
+  state.set_next_epoch(next_epoch_);
+  const auto fill = [](uint32_t epoch, uint64_t begin, uint64_t end, state::Span& span) {
+    span.set_epoch(epoch);
+    span.set_begin(begin);
+    span.set_end(end);
+  };
+  for (const Span& span : free_) fill(span.epoch, span.begin, span.end, *state.add_free());
+  for (const auto& [holder, lent] : leased_) {
+    state::Lease& lease = *state.add_leased();
+    *lease.mutable_holder() = ToState(holder);
+    lease.set_range(lent.range.id.value());
+    fill(lent.range.epoch, lent.range.begin, lent.range.end, *lease.mutable_span());
+    lease.set_samples_per_second(lent.samples_per_second);
+  }
+  for (const auto& [holder, range] : finished_) {
+    state::FinishedRange& finished = *state.add_finished();
+    *finished.mutable_holder() = ToState(holder);
+    finished.set_range(range.value());
+  }
+  for (const auto& [epoch, samples] : done_) (*state.mutable_done())[epoch] = samples;
+  state.set_epochs_done(epochs_done_);
+  state.set_samples_done(samples_done_);
+  state.set_samples_leased(samples_leased_);
+  state.set_samples_given_twice(samples_given_twice_);
+}
+
+void DataRanges::Restore(const state::Ranges& state) {
+  SLACKLINE_CHECK(last_id_ == RangeId());
+  forgotten_from_ = RangeId(state.last_id());
+  last_id_ = forgotten_to_ = RangeId(state.last_id() + kForgottenMax);
+  next_epoch_ = state.next_epoch();
+  for (const state::Span& span : state.free()) free_.insert({span.epoch(), span.begin(), span.end()});
+  for (const state::Lease& lease : state.leased()) {
+    const state::Span& span = lease.span();
+    leased_[FromState(lease.holder())] = {{RangeId(lease.range()), span.epoch(), span.begin(), span.end()},
+                                          lease.samples_per_second()};
+  }
+  for (const state::FinishedRange& finished : state.finished()) {
+    finished_[FromState(finished.holder())] = RangeId(finished.range());
+  }
+  for (const auto& [epoch, samples] : state.done()) done_[epoch] = samples;
+  epochs_done_ = state.epochs_done();
+  samples_done_ = state.samples_done();
+  samples_leased_ = state.samples_leased();
+  samples_given_twice_ = state.samples_given_twice();
 }
 
 }  // namespace slackline::scheduler

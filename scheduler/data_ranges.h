@@ -14,10 +14,12 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {
 
@@ -28,6 +30,16 @@ struct Holder {
 
   friend auto operator<=>(const Holder&, const Holder&) = default;
 };
+
+inline state::Holder ToState(const Holder& holder) {
+  state::Holder state;
+  state.set_worker(holder.worker.value());
+  state.set_incarnation(holder.incarnation.value());
+  return state;
+}
+inline Holder FromState(const state::Holder& state) {
+  return {WorkerId(state.worker()), Incarnation(state.incarnation())};
+}
 
 // Samples [begin, end) of an epoch.
 struct DataRange {
@@ -69,6 +81,12 @@ class DataRanges {
   // Returns its samples, 0 for none.
   uint64_t Release(const Holder& holder);
 
+  void Save(state::Ranges& state) const;
+  // Of a job that goes on, for ranges that are still as they were made. What was leased after the state was saved is
+  // not known: it is given out again, and its holders may say that it is done.
+  void Restore(const state::Ranges& state);
+  std::vector<Holder> Holders() const;
+
   bool HasFree() const { return !free_.empty() || next_epoch_ < config_.epochs; }
   bool Holds(const Holder& holder) const { return leased_.contains(holder); }
   // All samples of all epochs are done.
@@ -101,6 +119,8 @@ class DataRanges {
 
   const Config config_;
   RangeId last_id_;
+  // Numbers that an earlier scheduler may have given after it had last saved.
+  RangeId forgotten_from_, forgotten_to_;
   uint32_t next_epoch_ = 0;
   std::set<Span> free_;
   std::map<Holder, Lent> leased_;

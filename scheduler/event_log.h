@@ -46,6 +46,9 @@ class EventLog {
   // Those for people since the beginning.
   uint64_t count() const { return count_; }
 
+  // So many were told in an earlier life of the scheduler.
+  void GoOnFrom(uint64_t count) { count_ += count; }
+
   // Those added since the last call.
   std::deque<std::string> Take() { return std::exchange(untaken_, {}); }
 

@@ -21,6 +21,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -28,8 +29,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/timeouts.h"
+#include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {
 
@@ -155,6 +158,13 @@ class Membership {
 
   // The set goes out again under a new epoch, for the sake of what travels with it.
   void SendAgain(MembershipActions& actions) { ChangeSet(actions); }
+
+  void Save(state::Members& state) const;
+  // Of a job that goes on, for a membership that is still as it was made. Everybody counts as heard just now, and gets
+  // the set anew; `holders`, who have data ranges, are fenced by it where they are not in it. Numbers go on far behind
+  // those that an earlier scheduler may have given after it had last saved.
+  void Restore(const state::Members& state, absl::Span<const std::pair<WorkerId, Incarnation>> holders, absl::Time now,
+               MembershipActions& actions);
 
   // Declares dead who was silent too long.
   void Tick(absl::Time now, MembershipActions& actions);

@@ -176,4 +176,74 @@ const wire::WorkerProgress* Progress::Of(const Holder& holder) const {
   return found != workers_.end() && found->second.holder == holder ? &found->second.last : nullptr;
 }
 
+namespace {
+
+state::Totals ToState(const ProgressTotals& totals) {
+  state::Totals state;
+  state.set_samples(totals.samples);
+  state.set_steps(totals.steps);
+  state.set_loss_sum(totals.loss_sum);
+  state.set_correct(totals.correct);
+  state.set_compute_seconds(totals.compute_seconds);
+  state.set_wait_seconds(totals.wait_seconds);
+  state.set_pushes_applied(totals.pushes_applied);
+  state.set_pushes_discarded(totals.pushes_discarded);
+  state.set_pushes_quarantined(totals.pushes_quarantined);
+  state.set_pushes_lost(totals.pushes_lost);
+  state.set_pushed_bytes(totals.pushed_bytes);
+  state.set_pulled_bytes(totals.pulled_bytes);
+  state.set_staleness_sum(totals.staleness_sum);
+  state.set_staleness_answers(totals.staleness_answers);
+  return state;
+}
+
+ProgressTotals FromState(const state::Totals& state) {
+  ProgressTotals totals;
+  totals.samples = state.samples();
+  totals.steps = state.steps();
+  totals.loss_sum = state.loss_sum();
+  totals.correct = state.correct();
+  totals.compute_seconds = state.compute_seconds();
+  totals.wait_seconds = state.wait_seconds();
+  totals.pushes_applied = state.pushes_applied();
+  totals.pushes_discarded = state.pushes_discarded();
+  totals.pushes_quarantined = state.pushes_quarantined();
+  totals.pushes_lost = state.pushes_lost();
+  totals.pushed_bytes = state.pushed_bytes();
+  totals.pulled_bytes = state.pulled_bytes();
+  totals.staleness_sum = state.staleness_sum();
+  totals.staleness_answers = state.staleness_answers();
+  return totals;
+}
+
+}  // namespace
+
+void Progress::Save(state::Progress& state) const {
+  *state.mutable_totals() = ToState(totals_);
+  for (const auto& [id, worker] : workers_) {
+    state::WorkerTotals& out = *state.add_workers();
+    *out.mutable_holder() = scheduler::ToState(worker.holder);
+    *out.mutable_last() = worker.last;
+    *out.mutable_totals() = ToState(worker.totals);
+  }
+  for (size_t i = 0; i < staleness_.used(); ++i) state.add_staleness_counts(staleness_.InBucket(i));
+  state.set_staleness_max(staleness_max_);
+  state.set_slack_max(slack_max_);
+}
+
+void Progress::Restore(const state::Progress& state) {
+  totals_ = FromState(state.totals());
+  for (const state::WorkerTotals& one : state.workers()) {
+    Heartbeats& worker = workers_[WorkerId(one.holder().worker())];
+    worker.holder = scheduler::FromState(one.holder());
+    worker.last = one.last();
+    worker.totals = FromState(one.totals());
+  }
+  const int known = std::min<int>(state.staleness_counts_size(), StalenessCounts::kBuckets);
+  for (int i = 0; i < known; ++i) staleness_.AddToBucket(i, state.staleness_counts(i));
+  staleness_max_ = state.staleness_max();
+  slack_max_ = state.slack_max();
+  latest_.totals = totals_;
+}
+
 }  // namespace slackline::scheduler

@@ -13,6 +13,7 @@
 #include "common/staleness_counts.h"
 #include "scheduler.pb.h"
 #include "scheduler/data_ranges.h"
+#include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {
 
@@ -67,6 +68,10 @@ class Progress {
   // Ends the reporting interval. The report before is latest().
   const ProgressReport& Report();
   const ProgressReport& latest() const { return latest_; }
+
+  void Save(state::Progress& state) const;
+  // Of a job that goes on. Rates begin anew.
+  void Restore(const state::Progress& state);
 
   const ProgressTotals& totals() const { return totals_; }
   // Of one worker, over all its lives; zeros before its first words.

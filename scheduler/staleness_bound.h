@@ -7,9 +7,10 @@
 //
 // Thread-safety: none.
 // Units:         clocks; staleness in versions.
-// Invariant:     the bound is within its limits, and only Observe() and Tighten() change it.
+// Invariant:     the bound is within its limits, and only Observe(), Tighten() and Restore() change it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,6 +46,8 @@ class StalenessBound {
       : config_(config), bound_(config.automatic ? config.least : config.most) {}
 
   uint64_t bound() const { return bound_; }
+  // Of a job that goes on.
+  void Restore(uint64_t bound) { bound_ = std::clamp(bound, config_.least, std::max(config_.least, config_.most)); }
   // Decides once for the interval.
   std::optional<Change> Observe(const Interval& interval);
   // To its smallest, for good.

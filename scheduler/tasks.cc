@@ -68,4 +68,40 @@ void Tasks::Gone(const Holder& holder) {
 
 bool Tasks::Busy(const Holder& holder) const { return assigned_.contains(holder) || ranges_.Holds(holder); }
 
+namespace {
+
+state::Evaluation ToState(const Holder& holder, const EvaluationWork& work) {
+  state::Evaluation state;
+  *state.mutable_holder() = scheduler::ToState(holder);
+  state.set_epoch(work.epoch);
+  state.set_final(work.final);
+  return state;
+}
+
+EvaluationWork WorkOf(const state::Evaluation& state) { return {state.epoch(), state.final()}; }
+
+}  // namespace
+
+void Tasks::Save(state::Tasks& state) const {
+  ranges_.Save(*state.mutable_ranges());
+  if (due_) *state.mutable_due() = ToState(Holder(), *due_);
+  for (const auto& [holder, work] : assigned_) *state.add_assigned() = ToState(holder, work);
+  for (const auto& [holder, work] : reported_) *state.add_reported() = ToState(holder, work);
+  state.set_complete(complete_);
+}
+
+void Tasks::Restore(const state::Tasks& state) {
+  ranges_.Restore(state.ranges());
+  if (state.has_due()) due_ = WorkOf(state.due());
+  for (const state::Evaluation& one : state.assigned()) assigned_[FromState(one.holder())] = WorkOf(one);
+  for (const state::Evaluation& one : state.reported()) reported_[FromState(one.holder())] = WorkOf(one);
+  complete_ = state.complete();
+}
+
+std::vector<Holder> Tasks::Holders() const {
+  std::vector<Holder> holders = ranges_.Holders();
+  for (const auto& [holder, work] : assigned_) holders.push_back(holder);
+  return holders;
+}
+
 }  // namespace slackline::scheduler

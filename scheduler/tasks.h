@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -75,6 +76,12 @@ class Tasks {
 
   // Somebody is to evaluate, and nobody does yet.
   bool EvaluationDue() const { return !complete_ && (due_ || (ranges_.Finished() && assigned_.empty())); }
+  void Save(state::Tasks& state) const;
+  // As DataRanges::Restore().
+  void Restore(const state::Tasks& state);
+  // Who has something to do.
+  std::vector<Holder> Holders() const;
+
   // The worker has something to do, so that silence of its trainer is a stall.
   bool Busy(const Holder& holder) const;
   // The final evaluation is made.

@@ -42,7 +42,11 @@ ComputeCost CostOf(const job::Simulation& simulation) {
 Cluster::Cluster(const Config& config, Computation& computation, OnReport on_report)
     : config_(config),
       on_report_(std::move(on_report)),
-      controller_({ControllersJob(config.job), Fingerprint(config.job), JobId(1), config.run_folder, config.timeouts},
+      controller_({.job = ControllersJob(config.job),
+                   .fingerprint = Fingerprint(config.job),
+                   .id = JobId(1),
+                   .run_folder = config.run_folder,
+                   .timeouts = config.timeouts},
                   queue_, *this),
       world_{config.job,
              config.timeouts,

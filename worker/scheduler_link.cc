@@ -275,7 +275,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   Membership life_ ABSL_GUARDED_BY(mutex_);
   bool beating_ ABSL_GUARDED_BY(mutex_) = false;  // registered, and the life is not over
   bool live_ ABSL_GUARDED_BY(mutex_) = false;
-  Generation generation_ ABSL_GUARDED_BY(mutex_);  // of the newest map; 0: none was asked for
+  Generation generation_ ABSL_GUARDED_BY(mutex_);              // of the newest map; 0: none was asked for
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // OK: the job has ended
   absl::Time heard_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> interrupted_ ABSL_GUARDED_BY(mutex_);

@@ -182,7 +182,7 @@ class Trainer {
   absl::Mutex mutex_;
   // Replaced by the trainer's thread only, which therefore reads it without the lock.
   std::unique_ptr<Client> client_;
-  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // in a call of client_
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;                // in a call of client_
   std::optional<ShardMap> newest_map_ ABSL_GUARDED_BY(mutex_);  // that the scheduler has told of
   std::optional<std::string> expelled_ ABSL_GUARDED_BY(mutex_);
   std::optional<Stopped> stopped_ ABSL_GUARDED_BY(mutex_);

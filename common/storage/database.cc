@@ -46,6 +46,7 @@ rocksdb::Options MakeOptions(rocksdb::Env* disk) {
   // Only manifests and the like go through here.
   options.write_buffer_size = 1 << 20;
   options.max_background_jobs = 2;
+  options.manifest_preallocation_size = 64 << 10;  // else 4 MiB of the disk
   options.keep_log_file_num = 2;
   options.max_log_file_size = 1 << 20;
   options.info_log_level = rocksdb::WARN_LEVEL;

@@ -111,7 +111,7 @@ class Exchange : private StreamOwner {
   // The sequencer's.
   ShardTable table_;
   std::unique_ptr<SnapshotKeeper> keeper_;  // null: no snapshots
-  std::set<Stream*> streams_;  // accepted; owned
+  std::set<Stream*> streams_;               // accepted; owned
   grpc::Alarm tick_;
   int ticks_ = 0;          // since the last heartbeat
   bool awaiting_ = false;  // a stream that nobody has opened yet

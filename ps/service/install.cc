@@ -36,6 +36,12 @@ uint64_t PushesHeld(const job::Job& job) {
   return 1;
 }
 
+// A scheduler that was started again does not say any more that the shards were restored.
+std::string WhatIsInstalled(wire::InstallShardsRequest request) {
+  request.clear_restore_lineage();
+  return request.SerializeAsString();
+}
+
 uint64_t Bytes(const wire::ShardSpec& spec) { return (spec.end() - spec.begin()) * sizeof(float); }
 
 uint64_t BytesOfAll(const wire::InstallShardsRequest& request) {
@@ -90,7 +96,7 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   }
   if (!stores.empty()) hooks_.on_stores(std::move(stores));
   generation_ = Generation(request.generation());
-  installed_ = request.SerializeAsString();
+  installed_ = WhatIsInstalled(request);
   log::Info("holds ", hosts_.size(), " shards, ", BytesOfAll(request), " bytes of weights; stages at most ",
             budget_->bytes_max(), " bytes");
   return absl::OkStatus();
@@ -126,7 +132,7 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
 }
 
 absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::RestoreHost(const ShardConfig& config,
-                                                                  const SnapshotStore& store, Lineage lineage) const {
+                                                                   const SnapshotStore& store, Lineage lineage) const {
   absl::Status broken = absl::DataLossError("there is no snapshot to go on from");
   for (const KeptSnapshot& kept : store.kept()) {
     auto host = std::make_unique<ShardHost>(config, *budget_, metrics_, time_);
@@ -152,7 +158,7 @@ absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request)
     return absl::FailedPreconditionError(
         absl::StrCat("shards for server ", request.server(), "; this is server ", identity_.server.value()));
   }
-  if (!installed_.empty() && installed_ != request.SerializeAsString()) {
+  if (!installed_.empty() && installed_ != WhatIsInstalled(request)) {
     return absl::FailedPreconditionError(
         absl::StrCat("other shards are installed (generation ", generation_.value(), "); moving shards is not known"));
   }

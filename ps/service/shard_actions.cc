@@ -290,11 +290,11 @@ void ShardHost::NotifyBlocked(Blocked& blocked, absl::Time now) {
   out.set_shard(config_.shard.value());
   out.set_pull(blocked.asked.id.value());
   out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - blocked.since)));
-  const std::string awaited = !state_.seeded()   ? "initial weights, which the first worker sends"
-                              : awaits_snapshot_ ? "its first snapshot to be on disk"
-                                                 : absl::StrCat("slow readers of older versions; at most ",
-                                                                config_.pinned_versions_max,
-                                                                " are kept; their streams are ended");
+  const std::string awaited = !state_.seeded() ? "initial weights, which the first worker sends"
+                              : awaits_snapshot_
+                                  ? "its first snapshot to be on disk"
+                                  : absl::StrCat("slow readers of older versions; at most ",
+                                                 config_.pinned_versions_max, " are kept; their streams are ended");
   out.set_message(absl::StrCat("shard ", config_.shard.value(), " waits for ", awaited));
   blocked.asked.peer->Send(item);
 }

@@ -77,8 +77,8 @@ class ShardHost {
   ShardSnapshot Snapshot() const;
   // Fills the numbers of a shard and returns the state of its engine.
   using ReadSnapshot = std::function<absl::StatusOr<EngineState>(ShardState&)>;
-  // Goes on from a snapshot, under `lineage` or a later one. For a host that is still as it was made; after a failure it is
-  // not to be used.
+  // Goes on from a snapshot, under `lineage` or a later one. For a host that is still as it was made; after a failure
+  // it is not to be used.
   absl::Status Restore(const ReadSnapshot& read, Lineage lineage);
   // There is a snapshot, or it was tried and cannot be had now.
   void FirstSnapshotTried();

@@ -65,10 +65,10 @@ class ShardTable {
   absl::Status CheckJob(JobId job) const;
 
   // With a restore it reads the snapshots, and takes as long.
-  //   kUnavailable         this process does not know its own number yet, or another one has the snapshots open; try again
-  //   kFailedPrecondition  another job, another server, or other shards are installed
-  //   kInvalidArgument     an impossible shard, or staging that cannot hold what the mode needs
-  //   kDataLoss            a shard that is to be restored has no snapshot that can be read
+  //   kUnavailable         this process does not know its own number yet, or another one has the snapshots open; try
+  //   again kFailedPrecondition  another job, another server, or other shards are installed kInvalidArgument     an
+  //   impossible shard, or staging that cannot hold what the mode needs kDataLoss            a shard that is to be
+  //   restored has no snapshot that can be read
   absl::Status Install(const wire::InstallShardsRequest& request);
   // Ends the streams of workers that are no longer in the set.
   //   kFailedPrecondition  another job or generation, or an older epoch
@@ -150,7 +150,7 @@ class ShardTable {
   const Hooks hooks_;
 
   ServerIdentity identity_;
-  std::string installed_;  // the request as bytes; empty before
+  std::string installed_;  // the request as bytes, but for a restore; empty before
   Generation generation_;
   // Before hosts_, whose reservations it counts.
   std::unique_ptr<StagingBudget> budget_;

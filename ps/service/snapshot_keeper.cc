@@ -80,8 +80,8 @@ void SnapshotKeeper::KeepAll() {
 void SnapshotKeeper::Keep(Kept& kept) {
   const ShardId shard = kept.stored.shard;
   const absl::Time begin = time_.Now();
-  const auto taken = mailbox_.Ask<std::optional<ShardSnapshot>>([this, shard] { return options_.take(shard); },
-                                                                options_.timeout);
+  const auto taken =
+      mailbox_.Ask<std::optional<ShardSnapshot>>([this, shard] { return options_.take(shard); }, options_.timeout);
   if (taken.ok() && !taken->has_value()) return;
   kept.due = begin + options_.interval;
   if (!taken.ok()) return;  // busy or stopping

@@ -308,6 +308,66 @@ class WorkerDeath(EndToEnd):
         self.check_worker_death("ssp")
 
 
+class ServerDeath(EndToEnd):
+    """kill -9 of a server in the middle: it is started again, goes on from its snapshots, and nobody restarts the job."""
+
+    SETTINGS = ("durability.snapshot_every_s=0.3", "cluster.servers=2")
+
+    def durable(self, run):
+        events = run.folder / "events.log"
+        self.programs.wait_for("snapshots of all shards", lambda: "all shards are on disk" in events.read_text(), 60,
+                               run.process)
+
+    def die(self, run, name, number=signal.SIGKILL):
+        before = run.members()[name]["pid"]
+        run.kill(name, number)
+        self.programs.wait_for(f"a new {name}", lambda: run.members()[name]["pid"] != before, 60, run.process)
+        events = run.folder / "events.log"
+        self.programs.wait_for(f"{name} to go on", lambda: f"server {name} goes on from its snapshots" in
+                               events.read_text(), 60, run.process)
+
+    def check_server_death(self, mode):
+        run = self.train(SMALL, f"consistency.mode={mode}", *self.SETTINGS)
+        run.wait_for_training()
+        self.durable(run)
+        self.die(run, "ps-1")
+        self.die(run, "ps-2")
+        self.finish(run, 0)
+        self.assertIn("ps-1 is started again (restart 1 of 10", run.stdout())
+        self.assertGreaterEqual(self.accuracy(run), 0.80, run.diagnosis())
+        self.assertFalse((run.folder / "snapshots").exists(), "the job is done")
+        for worker in ("worker-1", "worker-2"):
+            self.assertEqual(run.members()[worker]["restarts"], 0)
+
+    def test_in_async(self):
+        self.check_server_death("async")
+
+    def test_in_bsp(self):
+        self.check_server_death("bsp")
+
+    def test_in_ssp(self):
+        self.check_server_death("ssp")
+
+    def test_a_stopped_server_is_replaced(self):
+        run = self.train(SMALL, "timeouts.heartbeat_ms=100", *self.SETTINGS)
+        run.wait_for_training()
+        self.durable(run)
+        self.die(run, "ps-1", signal.SIGSTOP)
+        self.finish(run, 0)
+        self.assertIn("ps-1 is killed: the scheduler has given it up", run.stdout())
+        self.assertGreaterEqual(self.accuracy(run), 0.80, run.diagnosis())
+
+    def test_a_server_that_always_dies_fails_the_run(self):
+        run = self.train(SMALL, "cluster.server_restarts_max=1", "training.epochs=4000", *self.SETTINGS)
+        run.wait_for_training()
+        self.durable(run)
+        self.die(run, "ps-1")
+        run.kill("ps-1")
+        self.finish(run, 1)
+        self.assertIn("ps-1 is not started again: 1 restarts are used up", run.stderr())
+        self.assertTrue((run.folder / "snapshots").exists(), "it can still be looked at")
+
+
 class Deaths(EndToEnd):
     """Other deaths: each is named, and none becomes a hang."""
 
@@ -330,16 +390,16 @@ class Deaths(EndToEnd):
         self.assertIn("worker-2 (process", run.stdout())
         self.assertRegex(run.stderr(), "failed: .*worker")
 
-    def check_fatal(self, name):
-        run = self.train(SMALL)
+    def check_fatal(self, name, *settings):
+        run = self.train(SMALL, *settings)
         run.wait_for_training()
         run.kill(name)
         self.finish(run, 1)
         self.assertRegex(run.stderr(), rf"failed: {name} \(process \d+\) died: killed by signal 9")
         self.assertIn("the logs are in", run.stderr())
 
-    def test_a_server_dies(self):
-        self.check_fatal("ps-1")
+    def test_a_server_dies_without_durability(self):
+        self.check_fatal("ps-1", "durability.mode=none")
 
     def test_the_scheduler_dies(self):
         self.check_fatal("scheduler")

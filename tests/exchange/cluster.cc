@@ -99,20 +99,12 @@ Cluster::Cluster(const ClusterShape& shape) : shape_(shape), timeouts_(kTimeouts
   timeouts_.heartbeat = shape.heartbeat.value_or(kTimeouts.heartbeat);
   map_.generation = kGeneration;
   for (uint32_t index = 0; index < shape.servers; ++index) {
-    auto& server = *servers_.emplace_back(std::make_unique<Server>());
-    ps::ExchangeOptions options;
-    options.job = MakeJob(shape);
-    options.timeouts = timeouts_;
-    server.exchange = *ps::Exchange::Start(options, server.metrics, time_);
+    servers_.push_back(std::make_unique<Server>());
     worker::ServerInfo& info = map_.servers.emplace_back();
     info.server = ServerId(index + 1);
     info.name = "ps-" + std::to_string(index + 1);
-    info.address = "127.0.0.1:" + std::to_string(server.exchange->port());
-    info.host = server.exchange->local().host();
-    info.socket = server.exchange->local().socket();
-    info.memory_socket = server.exchange->local().memory_socket();
-    server.control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(info.address));
-    EXPECT_TRUE(server.exchange->SetIdentity({kJob, info.server}).ok());
+    info.generation = kGeneration;
+    Listen(index);
   }
   for (const uint64_t elements : shape.shards) {
     const auto id = static_cast<uint32_t>(map_.shards.size());
@@ -128,10 +120,35 @@ Cluster::Cluster(const ClusterShape& shape) : shape_(shape), timeouts_(kTimeouts
 
 Cluster::~Cluster() = default;
 
-void Cluster::Install(size_t index) {
+void Cluster::Listen(size_t index) {
+  Server& server = *servers_[index];
+  worker::ServerInfo& info = map_.servers[index];
+  ps::ExchangeOptions options;
+  options.job = MakeJob(shape_);
+  options.timeouts = timeouts_;
+  server.exchange = *ps::Exchange::Start(options, server.metrics, time_);
+  info.address = "127.0.0.1:" + std::to_string(server.exchange->port());
+  info.host = server.exchange->local().host();
+  info.socket = server.exchange->local().socket();
+  info.memory_socket = server.exchange->local().memory_socket();
+  server.control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(info.address));
+  EXPECT_TRUE(server.exchange->SetIdentity({kJob, info.server}).ok());
+}
+
+void Cluster::StartServerAgain(size_t index) {
+  map_.generation = map_.generation.Next();
+  map_.servers[index].generation = map_.generation;
+  Listen(index);
+  Install(index, /*restore=*/true);
+  SendMembers(index);
+}
+
+void Cluster::Install(size_t index, bool restore) {
   wire::InstallShardsRequest request;
   request.set_job(kJob.value());
-  request.set_generation(kGeneration.value());
+  request.set_generation(map_.servers[index].generation.value());
+  request.set_snapshot_folder(shape_.snapshot_folder);
+  if (restore) request.set_restore_lineage(static_cast<uint32_t>(map_.generation.value()));
   request.set_server(static_cast<uint32_t>(index + 1));
   request.set_trained_elements(map_.elements);
   request.set_samples_per_epoch(100);
@@ -149,21 +166,24 @@ void Cluster::Install(size_t index) {
 }
 
 void Cluster::SetMembers(const std::vector<uint32_t>& workers) {
-  wire::SetMembersRequest request;
-  request.set_job(kJob.value());
-  request.set_generation(kGeneration.value());
-  request.set_epoch(++epoch_);
+  members_.set_job(kJob.value());
+  members_.set_epoch(members_.epoch() + 1);
+  members_.clear_members();
   for (const uint32_t worker : workers) {
-    wire::Member& member = *request.add_members();
+    wire::Member& member = *members_.add_members();
     member.set_worker(worker);
     member.set_incarnation(100 + worker);
   }
-  wire::SetMembersReply reply;
-  for (const auto& server : servers_) {
-    if (server->exchange == nullptr) continue;
-    const grpc::Status status = server->control->SetMembers(Patience().get(), request, &reply);
-    EXPECT_TRUE(status.ok()) << status.error_message();
+  for (size_t index = 0; index < servers_.size(); ++index) {
+    if (servers_[index]->exchange != nullptr) SendMembers(index);
   }
+}
+
+void Cluster::SendMembers(size_t index) {
+  members_.set_generation(map_.servers[index].generation.value());
+  wire::SetMembersReply reply;
+  const grpc::Status status = servers_[index]->control->SetMembers(Patience().get(), members_, &reply);
+  EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
 worker::ClientOptions Cluster::ClientOptions(uint32_t number) const {

@@ -45,6 +45,8 @@ struct ClusterShape {
   Path path = Path::kSharedMemory;
   // Else one that suits tests.
   std::optional<absl::Duration> heartbeat = std::nullopt;
+  // Where servers keep snapshots; empty: they keep none.
+  std::string snapshot_folder = {};
   // For whatever else the job file says.
   std::function<void(job::Job&)> change = nullptr;
 };
@@ -78,6 +80,8 @@ class Cluster {
   // Replaces the set of live workers.
   void SetMembers(const std::vector<uint32_t>& workers);
   void StopServer(size_t index) { servers_[index]->exchange.reset(); }
+  // Starts one that was stopped again, elsewhere; it goes on from its snapshots. Workers learn of it by map().
+  void StartServerAgain(size_t index);
 
   // Bytes staged at most.
   uint64_t staging_bytes_max() const { return map_.elements * sizeof(float) * (shape_.window * shape_.workers + 1); }
@@ -98,14 +102,16 @@ class Cluster {
     std::map<uint32_t, std::vector<std::string>> of ABSL_GUARDED_BY(mutex);
   };
 
-  void Install(size_t index);
+  void Listen(size_t index);
+  void Install(size_t index, bool restore = false);
+  void SendMembers(size_t index);
 
   const ClusterShape shape_;
   const SteadyTime time_;
   Timeouts timeouts_;
   worker::ShardMap map_;
   std::vector<std::unique_ptr<Server>> servers_;
-  uint64_t epoch_ = 0;
+  wire::SetMembersRequest members_;
   // Shared with clients' callbacks.
   const std::shared_ptr<Notices> notices_ = std::make_shared<Notices>();
 };

@@ -1,6 +1,14 @@
-// What a server asks of its job before it takes shards.
+// What a server asks of its job before it takes shards, and what it finds of them on disk.
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/optimizer_config.h"
 #include "ps/service/shard_table.h"
 #include "tests/ps/service_fixture.h"
 
@@ -10,14 +18,8 @@ namespace {
 constexpr uint64_t kElements = 1000;
 constexpr uint64_t kBytes = kElements * sizeof(float);
 
-// Of two shards, on a server with room for `pushes` of its whole part of the model.
-absl::Status Install(job::Job job, uint64_t pushes) {
-  job.mutable_limits()->set_staging_bytes_max(pushes * 2 * kBytes);
-  Metrics metrics;
-  ServiceMetrics service_metrics(metrics);
-  ManualTime time;
-  ShardTable table(job, Timeouts(absl::Milliseconds(100)), service_metrics, time, {});
-  table.SetIdentity({JobId(7), ServerId(1)});
+// Two shards.
+wire::InstallShardsRequest Request() {
   wire::InstallShardsRequest request;
   request.set_job(7);
   request.set_server(1);
@@ -30,7 +32,18 @@ absl::Status Install(job::Job job, uint64_t pushes) {
     spec.set_begin(shard * kElements);
     spec.set_end((shard + 1) * kElements);
   }
-  return table.Install(request);
+  return request;
+}
+
+// On a server with room for `pushes` of its whole part of the model.
+absl::Status Install(job::Job job, uint64_t pushes) {
+  job.mutable_limits()->set_staging_bytes_max(pushes * 2 * kBytes);
+  Metrics metrics;
+  ServiceMetrics service_metrics(metrics);
+  ManualTime time;
+  ShardTable table(job, Timeouts(absl::Milliseconds(100)), service_metrics, time, {});
+  table.SetIdentity({JobId(7), ServerId(1)});
+  return table.Install(Request());
 }
 
 // With two pushes of two workers in flight, a server with room for two could hold both of the first worker, and wait
@@ -53,6 +66,145 @@ TEST(Install, RefusesStagingThatCouldNotHoldAStep) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), testing::HasSubstr(absl::StrCat("need at least ", c.needed * 2 * kBytes)));
   }
+}
+
+class RestoreTest : public testing::Test {
+ protected:
+  // One life of a server.
+  struct Life {
+    Metrics metrics;
+    ServiceMetrics service_metrics{metrics};
+    ManualTime time;
+    std::vector<StoredShard> stores;
+    std::unique_ptr<ShardTable> table;
+  };
+
+  RestoreTest() {
+    std::string pattern = testing::TempDir() + "/install_XXXXXX";
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  ~RestoreTest() override { std::filesystem::remove_all(root_); }
+
+  absl::Status Begin(Life& life, uint32_t restore_lineage) {
+    ShardTable::Hooks hooks;
+    hooks.on_stores = [&life](std::vector<StoredShard> stores) { life.stores = std::move(stores); };
+    life.table = std::make_unique<ShardTable>(job_, Timeouts(absl::Milliseconds(100)), life.service_metrics, life.time,
+                                              std::move(hooks));
+    life.table->SetIdentity({JobId(7), ServerId(1)});
+    wire::InstallShardsRequest request = Request();
+    request.set_snapshot_folder(root_ / "snapshots");
+    request.set_restore_lineage(restore_lineage);
+    return life.table->Install(request);
+  }
+
+  // All weights are `value`, at version (1, number).
+  void Write(StoredShard& stored, float value, uint64_t number) {
+    const uint64_t begin = stored.shard.value() * kElements;
+    ShardState state({.begin = begin, .end = begin + kElements, .trained = kElements}, MakeOptimizerConfig(job_, 100),
+                     job_.wire().chunk_bytes() / sizeof(float));
+    const std::string bytes = Floats(kElements, value);
+    ASSERT_TRUE(state.Seed(ByteSegments({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()})).ok());
+    ShardSnapshot snapshot = {.numbers = state.Snapshot(), .engine = {}, .taken = absl::Now()};
+    snapshot.engine.version = {Lineage(1), number};
+    const auto kept = stored.store->Write(snapshot);
+    ASSERT_TRUE(kept.ok()) << kept.status();
+  }
+
+  static float WeightOf(const ShardTable& table, uint32_t shard) {
+    return table.TakeSnapshot(ShardId(shard))->numbers.weights.chunk(0)[0];
+  }
+  static Version VersionOf(const ShardTable& table, uint32_t shard) {
+    return table.TakeSnapshot(ShardId(shard))->engine.version;
+  }
+
+  std::set<std::filesystem::path> Files() const {
+    std::set<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
+      if (entry.path().extension() == ".sst" && entry.file_size() > kBytes) files.insert(entry.path());
+    }
+    return files;
+  }
+
+  const job::Job job_ = PlainJob();
+  std::filesystem::path root_;
+};
+
+TEST_F(RestoreTest, ShardsGoOnFromTheirNewestSnapshotsUnderALaterLineage) {
+  {
+    Life first;
+    ASSERT_TRUE(Begin(first, 0).ok());
+    ASSERT_EQ(first.stores.size(), 2u);
+    EXPECT_FALSE(first.table->progress().durable);
+    Write(first.stores[0], 5, 10);
+    Write(first.stores[0], 6, 20);
+    Write(first.stores[1], 7, 30);
+  }
+  for (const uint32_t lineage : {2u, 9u}) {
+    Life next;
+    ASSERT_TRUE(Begin(next, lineage).ok());
+    EXPECT_EQ(WeightOf(*next.table, 0), 6);
+    EXPECT_EQ(VersionOf(*next.table, 0), (Version{Lineage(lineage), 20}));
+    EXPECT_EQ(WeightOf(*next.table, 1), 7);
+    EXPECT_TRUE(next.table->progress().durable);
+    EXPECT_TRUE(next.table->progress().seeded);
+  }
+}
+
+TEST_F(RestoreTest, BrokenSnapshotIsPassedOver) {
+  {
+    Life first;
+    ASSERT_TRUE(Begin(first, 0).ok());
+    Write(first.stores[1], 7, 30);
+    Write(first.stores[0], 5, 10);
+    const std::set<std::filesystem::path> before = Files();
+    Write(first.stores[0], 6, 20);
+    for (const std::filesystem::path& path : Files()) {
+      if (before.contains(path)) continue;
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(kBytes / 2);
+      file.write("broken", 6);
+    }
+  }
+  Life next;
+  ASSERT_TRUE(Begin(next, 2).ok());
+  EXPECT_EQ(WeightOf(*next.table, 0), 5);
+  EXPECT_EQ(VersionOf(*next.table, 0), (Version{Lineage(2), 10}));
+}
+
+TEST_F(RestoreTest, ShardWithoutSnapshotIsNamed) {
+  {
+    Life first;
+    ASSERT_TRUE(Begin(first, 0).ok());
+    Write(first.stores[0], 5, 10);
+  }
+  Life next;
+  const absl::Status status = Begin(next, 2);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), testing::HasSubstr("shard 1: there is no snapshot to go on from"));
+  EXPECT_FALSE(next.table->progress().seeded) << "nothing is installed";
+}
+
+TEST_F(RestoreTest, SnapshotsAreNotOverwrittenByABeginning) {
+  {
+    Life first;
+    ASSERT_TRUE(Begin(first, 0).ok());
+    Write(first.stores[0], 5, 10);
+  }
+  Life next;
+  const absl::Status status = Begin(next, 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), testing::HasSubstr("has snapshots of this job"));
+}
+
+TEST_F(RestoreTest, LifeThatIsStillThereIsWaitedFor) {
+  Life first;
+  ASSERT_TRUE(Begin(first, 0).ok());
+  for (StoredShard& stored : first.stores) Write(stored, 5, 10);
+  Life next;
+  EXPECT_EQ(Begin(next, 2).code(), absl::StatusCode::kUnavailable) << "to be tried again";
+  first.stores.clear();
+  EXPECT_TRUE(Begin(next, 2).ok());
 }
 
 }  // namespace

@@ -19,8 +19,9 @@ const Sender kBob{WorkerId(2), Incarnation(12)};
 
 class ShardHostTest : public testing::Test {
  protected:
-  explicit ShardHostTest(Mode mode = Mode::kAsync) {
+  explicit ShardHostTest(Mode mode = Mode::kAsync, bool snapshots = false) {
     ShardConfig config;
+    config.snapshots = snapshots;
     config.shard = ShardId(3);
     config.extent = {.begin = 0, .end = kElements, .trained = kElements};
     config.optimizer.lr = 1;
@@ -402,6 +403,65 @@ TEST_F(BspShardHostTest, WhoIsAwaitedIsNamed) {
   EXPECT_EQ(item.waiting().pull(), 1);
   EXPECT_EQ(item.waiting().culprit(), 2);
   EXPECT_THAT(item.waiting().message(), testing::HasSubstr("bob"));
+}
+
+class ShardHostWithSnapshotsTest : public ShardHostTest {
+ protected:
+  ShardHostWithSnapshotsTest() : ShardHostTest(Mode::kAsync, /*snapshots=*/true) {}
+};
+
+TEST_F(ShardHostWithSnapshotsTest, NobodyGetsWeightsBeforeTheFirstSnapshotWasTried) {
+  Seed();
+  host_->Pull(bob_, {kBob, PullId(1), Clock64(), 1}, std::nullopt);
+  EXPECT_TRUE(bob_peer_.replies.empty());
+  time_.Advance(absl::Seconds(2));
+  host_->Tick();
+  EXPECT_THAT(bob_peer_.Take().waiting().message(), testing::HasSubstr("waits for its first snapshot to be on disk"));
+  host_->FirstSnapshotTried();
+  ASSERT_EQ(bob_peer_.replies.size(), 1u);
+  Push(alice_, 1);
+  EXPECT_EQ(Weight(), 9);
+}
+
+TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAtOnceAndDiscardsWhatItsOldLifeHadGivenOut) {
+  Seed();
+  host_->FirstSnapshotTried();
+  Push(alice_, 1);
+  const ShardSnapshot snapshot = host_->Snapshot();
+  Push(alice_, 2);  // is lost
+
+  ShardHost next(host_->config(), budget_, service_metrics_, time_);
+  const auto read = [&](ShardState& state) -> absl::StatusOr<EngineState> {
+    const absl::Status restored =
+        state.Restore(snapshot.numbers.progress, [&](std::optional<size_t>, uint64_t begin, absl::Span<float> out) {
+          std::vector<float> weights(kElements);
+          snapshot.numbers.weights.CopyTo(absl::MakeSpan(weights));
+          std::copy_n(weights.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
+          return absl::OkStatus();
+        });
+    if (!restored.ok()) return restored;
+    return snapshot.engine;
+  };
+  ASSERT_TRUE(next.Restore(read, Lineage(6)).ok());
+  ASSERT_TRUE(next.SetMembers(Epoch(4), {{{kAlice, "alice"}, {kBob, "bob"}}}).ok());
+  const auto state = next.Hello(alice_, {kAlice, Clock64(), Sequence(2)});
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(state->lost(), 1u);
+  EXPECT_EQ(state->last_answered(), 2u);
+  EXPECT_EQ(state->version().lineage(), 6u);
+  alice_peer_.Take();
+  wire::PushChunk chunk = Chunk(3);
+  for (uint64_t begin = 0; begin < kElements; begin += kChunkElements) {
+    const uint64_t size = std::min(kChunkElements, kElements - begin);
+    chunk.set_offset(begin);
+    chunk.set_elements(size);
+    if (begin + size == kElements) *chunk.mutable_commit() = Trailer();  // of lineage 1
+    next.Push(alice_, chunk, AsPayload(Floats(size, 1)));
+  }
+  EXPECT_EQ(alice_peer_.Take().answer().reason(), wire::DISCARD_LINEAGE);
+  next.Pull(alice_, {kAlice, PullId(9), Clock64(3), 1}, std::nullopt);
+  ASSERT_FALSE(alice_peer_.replies.empty());
+  EXPECT_EQ(alice_peer_.replies.back().weights->view().chunk(0)[0], 9);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST(ControllerEnd, ServerStartedAgainDuringTrainingFailsTheJob) {
   again.set_address("ps-1:2");
   again.set_job_fingerprint(FakeCluster::kFingerprint);
   EXPECT_FALSE(cluster.controller().RegisterServer(again).ok());
-  EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("weights are lost"));
+  EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("was started again in the middle of training"));
 }
 
 TEST(ControllerEnd, RefusedCallFailsTheJobWithTheServersWords) {

@@ -177,6 +177,9 @@ class FakeCluster {
     }
   }
 
+  // Time passes, and nobody does anything.
+  void Advance(absl::Duration duration) { time_.Advance(duration); }
+
   absl::StatusOr<wire::NextTaskReply> Next(const std::string& name, uint64_t range_done = 0) {
     wire::NextTaskRequest request;
     request.set_job(kJob);

@@ -121,7 +121,9 @@ class ScriptedClient : public Client {
     return report;
   }
   void Close(const std::string& reason, absl::Duration) override { wire_.calls.push_back("close: " + reason); }
-  void Remap(const ShardMap& map) override { wire_.calls.push_back("remap: " + std::to_string(map.generation.value())); }
+  void Remap(const ShardMap& map) override {
+    wire_.calls.push_back("remap: " + std::to_string(map.generation.value()));
+  }
   void Cancel(const std::string&) override { cancelled_.Notify(); }
   Clock64 clock() const override { return clock_; }
 

@@ -1,0 +1,143 @@
+// What outlives the scheduler: saved as a whole now and then, and gone on from when it is started again.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+namespace {
+
+constexpr uint32_t kFormat = 1;
+// Generations left out by a restart: the life before may have given some after it had last saved.
+constexpr uint64_t kForgottenMax = 1'000'000;
+
+double Seconds(absl::Duration duration) { return std::max(0.0, absl::ToDoubleSeconds(duration)); }
+
+}  // namespace
+
+state::Scheduler Controller::Save(absl::Time wall_time) const {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = time_.Now();
+  state::Scheduler state;
+  state.set_format(kFormat);
+  state.set_job(config_.id.value());
+  state.set_fingerprint(config_.fingerprint);
+  state.set_job_state(state_);
+  state.set_reason(reason_);
+  state.set_saved_unix_us(absl::ToUnixMicros(wall_time));
+  if (began_ != absl::InfiniteFuture()) state.set_elapsed_s(Seconds(now - began_));
+  if (trained_ != absl::InfiniteFuture()) state.set_trained_s(Seconds(trained_ - began_));
+  if (first_worker_) *state.mutable_first_worker() = *first_worker_;
+  state.set_generation(generation_.value());
+  membership_.Save(*state.mutable_members());
+  for (state::Worker& worker : *state.mutable_members()->mutable_workers()) {
+    if (const auto pid = pids_.find(WorkerId(worker.worker())); pid != pids_.end()) worker.set_pid(pid->second);
+  }
+  for (state::Server& server : *state.mutable_members()->mutable_servers()) {
+    const ServerId id(server.server());
+    if (const auto local = local_addresses_.find(id); local != local_addresses_.end()) {
+      *server.mutable_local() = local->second;
+    }
+    if (const auto own = server_generations_.find(id); own != server_generations_.end()) {
+      server.set_generation(own->second.value());
+    }
+    server.set_durable(durable_.contains(id));
+    if (const auto lost = lost_since_.find(id); lost != lost_since_.end()) {
+      server.set_lost(true);
+      server.set_lost_s(Seconds(now - lost->second));
+    }
+  }
+  if (tasks_) tasks_->Save(*state.mutable_tasks());
+  progress_.Save(*state.mutable_progress());
+  for (const EvaluationSummary& evaluation : evaluations_) {
+    state::MeasuredAccuracy& out = *state.add_evaluations();
+    out.set_epoch(evaluation.epoch);
+    out.set_time_s(evaluation.time_s);
+    out.set_samples(evaluation.samples);
+    out.set_accuracy(evaluation.accuracy);
+    out.set_loss(evaluation.loss);
+  }
+  if (evaluation_) *state.mutable_evaluation() = *evaluation_;
+  if (bound_) state.set_staleness_bound(bound_->bound());
+  state.set_staleness_bound_changes(bound_changes_);
+  state.set_divergences(divergences_);
+  state.set_worker_deaths(worker_deaths_);
+  state.set_events(events_.count());
+  return state;
+}
+
+absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_time) {
+  if (state.format() != kFormat) {
+    return absl::DataLossError(absl::StrCat("the saved state has format ", state.format(), "; known is ", kFormat));
+  }
+  if (state.job() != config_.id.value() || state.fingerprint() != config_.fingerprint) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("the saved state is that of job %016x with fingerprint %016x; this is job %016x with %016x: go "
+                        "on with the job file and the --set options that the run began with",
+                        state.job(), state.fingerprint(), config_.id.value(), config_.fingerprint));
+  }
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = time_.Now();
+  if (state.has_first_worker()) {
+    if (absl::Status learnt = LearnModel(state.first_worker()); !learnt.ok()) return learnt;
+    tasks_->Restore(state.tasks());
+  }
+  state_ = state.job_state();
+  reason_ = state.reason();
+  const absl::Duration away = std::max(absl::ZeroDuration(), wall_time - absl::FromUnixMicros(state.saved_unix_us()));
+  if (state_ != wire::JOB_STARTING) began_ = now - absl::Seconds(state.elapsed_s()) - away;
+  if (state.has_trained_s()) trained_ = began_ + absl::Seconds(state.trained_s());
+  if (Ended()) ended_ = now;
+  last_report_ = now;
+  bound_watched_.at = now;
+  generation_ = Generation(state.generation() + kForgottenMax);
+  progress_.Restore(state.progress());
+  for (const state::MeasuredAccuracy& from : state.evaluations()) {
+    evaluations_.push_back({from.epoch(), from.time_s(), from.samples(), from.accuracy(), from.loss()});
+  }
+  if (state.has_evaluation()) evaluation_ = state.evaluation();
+  if (bound_ && state.has_staleness_bound()) bound_->Restore(state.staleness_bound());
+  bound_changes_ = state.staleness_bound_changes();
+  divergences_ = state.divergences();
+  worker_deaths_ = state.worker_deaths();
+  events_.GoOnFrom(state.events());
+  for (const state::Worker& worker : state.members().workers()) pids_[WorkerId(worker.worker())] = worker.pid();
+
+  MembershipActions actions;
+  membership_.Restore(state.members(), Holders(), now, actions);
+  if (first_worker_ && membership_.servers().size() == config_.job.cluster().servers()) {
+    places_ =
+        PlaceShards(layout_.elements, {config_.job.cluster().servers(), config_.job.cluster().shards_per_server()});
+  }
+  RestoreServers(state.members(), now);
+  events_.Add(absl::StrFormat("the scheduler goes on with %d workers and %d servers, %.1f s after it had last saved",
+                              membership_.CountLive() + membership_.CountIn(WorkerState::kJoining),
+                              membership_.servers().size(), absl::ToDoubleSeconds(away)));
+  Apply(actions);
+  return absl::OkStatus();
+}
+
+void Controller::RestoreServers(const state::Members& members, absl::Time now) {
+  for (const state::Server& from : members.servers()) {
+    const ServerId id(from.server());
+    if (from.has_local()) local_addresses_[id] = from.local();
+    if (from.generation() > 0) server_generations_[id] = Generation(from.generation());
+    if (from.durable()) durable_.insert(id);
+    if (from.lost()) lost_since_[id] = now - absl::Seconds(from.lost_s());
+    const Membership::Server& server = membership_.servers().at(id);
+    if (server.state != ServerState::kLive) continue;
+    servers_.Connect({id, server.incarnation}, server.name, server.address, *this);
+    // It has them already, or did not hear of it.
+    if (!places_.empty()) SendInstall(id);
+  }
+}
+
+std::vector<std::pair<WorkerId, Incarnation>> Controller::Holders() const {
+  std::vector<std::pair<WorkerId, Incarnation>> holders;
+  if (!tasks_) return holders;
+  for (const Holder& holder : tasks_->Holders()) holders.emplace_back(holder.worker, holder.incarnation);
+  return holders;
+}
+
+}  // namespace slackline::scheduler

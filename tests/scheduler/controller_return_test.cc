@@ -1,0 +1,156 @@
+// Servers that die in the middle of training, and come back or do not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "tests/scheduler/fake_cluster.h"
+
+namespace slackline::scheduler {
+namespace {
+
+using testing::HasSubstr;
+
+job::Job Job() {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_durability()->set_server_return_s(5);
+  return job;
+}
+
+void Die(FakeCluster& cluster, const std::string& name) {
+  wire::ReportExitRequest exit;
+  exit.set_job(FakeCluster::kJob);
+  exit.set_role(wire::MEMBER_ROLE_SERVER);
+  exit.set_name(name);
+  exit.set_reason("killed by signal 9");
+  ASSERT_TRUE(cluster.controller().ReportExit(exit).ok());
+  cluster.Silence(name);
+}
+
+wire::GetShardMapReply Map(FakeCluster& cluster) {
+  wire::GetShardMapRequest request;
+  request.set_job(FakeCluster::kJob);
+  return *cluster.controller().GetShardMap(request);
+}
+
+class ControllerReturn : public testing::Test {
+ protected:
+  ControllerReturn() : cluster_(Job()) {
+    cluster_.Start();
+    for (const char* server : {"ps-1", "ps-2"}) cluster_.MakeDurable(server);
+    cluster_.Pass(absl::Milliseconds(100));
+  }
+
+  FakeCluster cluster_;
+};
+
+TEST_F(ControllerReturn, ServerThatComesBackGetsItsShardsUnderANewGeneration) {
+  const wire::GetShardMapReply before = Map(cluster_);
+  EXPECT_EQ(before.generation(), 1u);
+  EXPECT_EQ(before.servers(1).generation(), 1u);
+  Die(cluster_, "ps-2");
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+  EXPECT_TRUE(cluster_.HasEvent("server ps-2 (ps-2:1) is dead: killed by signal 9"));
+  EXPECT_EQ(cluster_.Beat("w-1")->generation(), 1u);
+
+  cluster_.AddServer("ps-2");
+  const FakeServers::Told& told = cluster_.servers().told()[ServerId(2)];
+  ASSERT_TRUE(told.install && told.members);
+  EXPECT_EQ(told.install->generation(), 2u);
+  EXPECT_EQ(told.install->restore_lineage(), 2u);
+  EXPECT_EQ(told.install->snapshot_folder(), "/runs/one/snapshots");
+  EXPECT_EQ(told.members->generation(), 2u);
+  EXPECT_EQ(cluster_.Beat("w-1")->generation(), 2u);
+  const wire::GetShardMapReply after = Map(cluster_);
+  EXPECT_EQ(after.servers(0).generation(), 1u) << "it has not moved";
+  EXPECT_EQ(after.servers(1).generation(), 2u);
+  EXPECT_EQ(after.shards_size(), before.shards_size());
+
+  cluster_.Answer();
+  EXPECT_TRUE(cluster_.HasEvent("server ps-2 goes on from its snapshots"));
+  cluster_.Pass(absl::Seconds(10));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+
+  // Again, before it has said anything in this life.
+  Die(cluster_, "ps-2");
+  cluster_.AddServer("ps-2");
+  EXPECT_EQ(cluster_.servers().told()[ServerId(2)].install->restore_lineage(), 3u) << "no two lives have one lineage";
+}
+
+TEST_F(ControllerReturn, ServerMayBeStartedAgainBeforeItsDeathIsNoticed) {
+  cluster_.AddServer("ps-1");
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+  EXPECT_EQ(cluster_.servers().told()[ServerId(1)].install->restore_lineage(), 2u);
+}
+
+TEST_F(ControllerReturn, ServerThatStaysAwayFailsTheJobByName) {
+  Die(cluster_, "ps-2");
+  cluster_.Pass(absl::Seconds(4.9));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+  cluster_.Pass(absl::Seconds(0.3));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED);
+  EXPECT_THAT(cluster_.controller().GetStatus().reason(), HasSubstr("server ps-2 died 5."));
+  EXPECT_THAT(cluster_.controller().GetStatus().reason(), HasSubstr("/runs/one/snapshots"));
+}
+
+TEST_F(ControllerReturn, ServerWhoseShardsDoNotComeBackFailsTheJob) {
+  Die(cluster_, "ps-2");
+  cluster_.AddServer("ps-2");
+  // It beats, but does not take its shards.
+  for (int i = 0; i < 52; ++i) {
+    cluster_.Advance(absl::Milliseconds(100));
+    for (const char* name : {"ps-1", "ps-2", "w-1", "w-2"}) cluster_.Beat(name).IgnoreError();
+    cluster_.controller().Tick();
+  }
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED);
+  EXPECT_THAT(cluster_.controller().GetStatus().reason(), HasSubstr("its shards are not back"));
+}
+
+TEST_F(ControllerReturn, WorkerThatJoinsMeanwhileIsLiveOnceTheServerIsBack) {
+  Die(cluster_, "ps-2");
+  cluster_.AddWorker("w-3");
+  cluster_.Pass(absl::Seconds(1));
+  EXPECT_EQ(cluster_.StateOf("w-3"), "joining");
+  cluster_.AddServer("ps-2");
+  cluster_.Pass(absl::Milliseconds(200));
+  EXPECT_EQ(cluster_.StateOf("w-3"), "live");
+}
+
+TEST_F(ControllerReturn, LostPushesAreTold) {
+  cluster_.progress("w-1").set_pushes_lost(7);
+  cluster_.Pass(absl::Milliseconds(100));
+  EXPECT_TRUE(cluster_.HasEvent("7 answered sub-pushes of worker w-1 were lost"));
+}
+
+TEST_F(ControllerReturn, SnapshotsAreRemovedWhenTheJobIsDoneOnly) {
+  cluster_.controller().StopJob("enough", /*failed=*/false);
+  cluster_.Silence("w-1");
+  cluster_.Silence("w-2");
+  for (int i = 0; i < 40 && !cluster_.servers().told()[ServerId(1)].stop; ++i) {
+    cluster_.Advance(absl::Milliseconds(100));
+    for (const char* server : {"ps-1", "ps-2"}) cluster_.Beat(server).IgnoreError();
+    cluster_.controller().Tick();
+  }
+  ASSERT_TRUE(cluster_.servers().told()[ServerId(1)].stop);
+  EXPECT_FALSE(cluster_.servers().told()[ServerId(1)].stop->remove_snapshots());
+}
+
+TEST(ControllerReturnEarly, ServerWithoutSnapshotsFailsTheJob) {
+  FakeCluster cluster(Job());
+  cluster.Start();
+  cluster.MakeDurable("ps-1");
+  cluster.Pass(absl::Milliseconds(100));
+  Die(cluster, "ps-2");
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+  EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("its shards were not on disk yet"));
+}
+
+TEST(ControllerReturnEarly, WithoutDurabilityNobodyIsWaitedFor) {
+  job::Job job = Job();
+  job.mutable_durability()->set_mode(job::Durability::NONE);
+  FakeCluster cluster(job);
+  cluster.Start();
+  EXPECT_EQ(cluster.servers().told()[ServerId(1)].server.incarnation, Incarnation(1));
+  Die(cluster, "ps-2");
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+}
+
+}  // namespace
+}  // namespace slackline::scheduler
