@@ -19,6 +19,7 @@ constexpr absl::Duration kAddressPoll = absl::Milliseconds(10);
 // Before a server that has died more than once is started again.
 constexpr absl::Duration kBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kBackOffMax = absl::Seconds(10);
+constexpr absl::Duration kOrderTimeout = absl::Seconds(2);
 
 }  // namespace
 
@@ -41,6 +42,7 @@ Cluster::Cluster(job::Job job, Programs programs, const RunFolder& folder, Signa
     : job_(std::move(job)),
       programs_(std::move(programs)),
       folder_(folder),
+      place_(std::filesystem::absolute(folder.address_file())),
       signals_(signals),
       crew_(folder, signals) {}
 
@@ -48,8 +50,7 @@ absl::Status Cluster::Start() {
   if (absl::Status status = StartScheduler(); !status.ok()) return status;
   absl::StatusOr<std::string> address = WaitForAddress();
   if (!address.ok()) return address.status();
-  address_ = *std::move(address);
-  client_ = std::make_unique<SchedulerClient>(address_);
+  Follow(*address);
   for (uint32_t number = 1; number <= job_.cluster().servers(); ++number) {
     if (absl::Status status = StartServer(absl::StrCat("ps-", number)); !status.ok()) return status;
   }
@@ -59,22 +60,29 @@ absl::Status Cluster::Start() {
   return absl::OkStatus();
 }
 
+void Cluster::Follow(const std::string& address) {
+  if (address == address_) return;
+  address_ = address;
+  client_ = std::make_unique<SchedulerClient>(address_);
+}
+
 absl::Status Cluster::StartScheduler() {
-  return crew_.Start(Role::kScheduler, "scheduler",
-                     {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path()});
+  std::vector<std::string> command = {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path()};
+  if (client_ != nullptr) command.push_back("--resume");
+  return crew_.Start(Role::kScheduler, "scheduler", std::move(command));
 }
 
 absl::Status Cluster::StartServer(const std::string& name) {
   // One port can serve one process: the one in the job file is the scheduler's.
-  return crew_.Start(Role::kServer, name,
-                     {programs_.server, folder_.job_file(), "--scheduler", address_, "--name", name, "--set",
-                      "network.metrics_port=0"});
+  return crew_.Start(
+      Role::kServer, name,
+      {programs_.server, folder_.job_file(), "--scheduler", place_, "--name", name, "--set", "network.metrics_port=0"});
 }
 
 absl::Status Cluster::StartWorker(const std::string& name) {
-  return crew_.Start(Role::kWorker, name,
-                     {programs_.worker, folder_.job_file(), "--scheduler", address_, "--name", name, "--set",
-                      "network.metrics_port=0"});
+  return crew_.Start(
+      Role::kWorker, name,
+      {programs_.worker, folder_.job_file(), "--scheduler", place_, "--name", name, "--set", "network.metrics_port=0"});
 }
 
 absl::StatusOr<std::string> Cluster::WaitForAddress() {
@@ -99,12 +107,12 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
       WorkerEnded(end, status.job(), news);
     } else if (end.role == Role::kServer) {
       ServerEnded(end, status, news);
-    } else if (news.trouble.empty()) {
-      news.trouble = end.Describe();
-      news.maybe_done = end.how.ok();
+    } else {
+      SchedulerEnded(end, status, news);
     }
   }
   StartDueServers(news);
+  if (const absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) Follow(*address);
   if (news.trouble.empty() && crew_.Watched(Role::kWorker) == 0) {
     news.trouble = "no worker is left";
     news.maybe_done = !worker_died_;
@@ -112,11 +120,34 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
   return news;
 }
 
+void Cluster::SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
+  const uint32_t most = job_.cluster().scheduler_restarts_max();
+  // One that has never answered has saved nothing either.
+  const bool goes_on = status.state() == wire::JOB_TRAINING || status.state() == wire::JOB_STARTING;
+  const bool recoverable = status.job() != 0 && goes_on && job_.durability().mode() != job::Durability::NONE;
+  if (!end.how.ok() && recoverable && scheduler_restarts_ < most) {
+    ++scheduler_restarts_;
+    news.lines.push_back(end.Describe());
+    const absl::Status started = StartScheduler();
+    news.lines.push_back(started.ok() ? absl::StrCat("the scheduler is started again (restart ", scheduler_restarts_,
+                                                     " of ", most, ", cluster.scheduler_restarts_max)")
+                                      : absl::StrCat("it cannot be started again: ", started.message()));
+    if (started.ok()) return;
+  }
+  if (!news.trouble.empty()) return;
+  news.trouble = end.Describe();
+  news.maybe_done = end.how.ok();
+}
+
 void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
+  absl::StatusOr<wire::GetStatusReply> newest = status;
   if (crew_.Running(Role::kScheduler) > 0 && !end.how.ok()) {
     client_->ReportExit(status.job(), wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe()).IgnoreError();
+    // Training may have begun since, or the job may have failed by this.
+    newest = client_->GetStatus(kOrderTimeout);
+    if (!newest.ok()) newest = status;
   }
-  const bool recoverable = status.state() == wire::JOB_TRAINING && job_.durability().mode() != job::Durability::NONE;
+  const bool recoverable = newest->state() == wire::JOB_TRAINING && job_.durability().mode() != job::Durability::NONE;
   const uint32_t most = job_.cluster().server_restarts_max();
   if (end.how.ok() || !recoverable || server_restarts_ >= most) {
     if (!news.trouble.empty()) return;

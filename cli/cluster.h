@@ -65,11 +65,15 @@ class Cluster {
   std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) { return crew_.Stop(deadlines); }
 
  private:
+  // The first time anew, later where the one before has left off.
   absl::Status StartScheduler();
+  // The scheduler is there now.
+  void Follow(const std::string& address);
   absl::Status StartServer(const std::string& name);
   absl::Status StartWorker(const std::string& name);
   absl::StatusOr<std::string> WaitForAddress();
   void WorkerEnded(const Crew::End& end, uint64_t job, News& news);
+  void SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   // One that was given up may still run (stopped, or cut off), and stands in the way of its successor.
   void KillGivenUpServers(const wire::GetStatusReply& status, News& news);
@@ -78,12 +82,14 @@ class Cluster {
   const job::Job job_;
   const Programs programs_;
   const RunFolder& folder_;
+  const std::string place_;  // where the scheduler writes its address
   SignalQueue& signals_;
   Crew crew_;
   std::string address_;
   std::unique_ptr<SchedulerClient> client_;
   uint32_t worker_restarts_ = 0;
   uint32_t server_restarts_ = 0;
+  uint32_t scheduler_restarts_ = 0;
   struct Restarts {
     uint32_t count = 0;
     absl::Time due = absl::InfiniteFuture();

@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -33,6 +34,12 @@ std::string AddressMistake(const std::string& text) {
     return "";
   }
   return absl::StrCat("found '", absl::Utf8SafeCEscape(text), "'; allowed is HOST:PORT");
+}
+
+std::string PlaceMistake(const std::string& text) {
+  if (absl::StrContains(text, '/')) return "";
+  const std::string mistake = AddressMistake(text);
+  return mistake.empty() ? "" : absl::StrCat(mistake, ", or a file that holds one, with a '/' in its path");
 }
 
 }  // namespace slackline

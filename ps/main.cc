@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -38,6 +39,12 @@ Timeouts MakeTimeouts(const job::Timeouts& from) {
           .startup = absl::Milliseconds(from.startup_ms())};
 }
 
+// A scheduler that is started again finds its servers still there.
+absl::Duration SchedulerSilenceMax(const job::Job& job, const Timeouts& timeouts) {
+  if (job.durability().mode() == job::Durability::NONE) return timeouts.worker_dead();
+  return std::max(timeouts.worker_dead(), absl::Seconds(job.durability().scheduler_return_s()));
+}
+
 std::string Host(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 absl::Status ServeMetrics(const job::Network& network, Metrics& metrics) {
@@ -70,6 +77,7 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Endin
   registration.local = (*exchange)->local();
   registration.job_fingerprint = Fingerprint(job);
   registration.timeouts = timeouts;
+  registration.scheduler_silence_max = SchedulerSilenceMax(job, timeouts);
   registration.on_end = [&](const absl::Status& status) {
     ending.End({status.ok() ? 0 : kExitFailed, std::string(status.message())});
   };
@@ -84,10 +92,11 @@ int Main(int argc, char** argv) {
   CLI::App app("One parameter-server process of a Slackline job.", "slackline-ps");
   app.set_version_flag("--version", VersionText("slackline-ps"));
   app.add_option("job", flags.job_file, "Job file (YAML)")->required()->type_name("JOB.yaml");
-  app.add_option("--scheduler", flags.scheduler, "Address of the scheduler")
+  app.add_option("--scheduler", flags.scheduler,
+                 "Address of the scheduler, or the file that it writes it to (with a / in its path)")
       ->required()
-      ->type_name("HOST:PORT")
-      ->check(AddressMistake);
+      ->type_name("HOST:PORT|FILE")
+      ->check(PlaceMistake);
   app.add_option("--set", flags.overrides, "Overrides a field of the job file; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

@@ -123,7 +123,8 @@ void Controller::RestoreServers(const state::Members& members, absl::Time now) {
     const ServerId id(from.server());
     if (from.has_local()) local_addresses_[id] = from.local();
     if (from.generation() > 0) server_generations_[id] = Generation(from.generation());
-    if (from.durable()) durable_.insert(id);
+    // Its shards may have been on disk first after the last save: if they are not, it says so when it comes back.
+    if (from.durable() || state_ == wire::JOB_TRAINING) durable_.insert(id);
     if (from.lost()) lost_since_[id] = now - absl::Seconds(from.lost_s());
     const Membership::Server& server = membership_.servers().at(id);
     if (server.state != ServerState::kLive) continue;

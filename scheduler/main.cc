@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/job_file.h"
@@ -20,6 +23,7 @@
 #include "scheduler/scheduler_metrics.h"
 #include "scheduler/server_links.h"
 #include "scheduler/service.h"
+#include "scheduler/state_store.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -61,6 +65,17 @@ std::string SnapshotFolder(const job::Job& job, JobId id, const std::string& run
   return std::filesystem::absolute(folder) / absl::StrFormat("%s-%016x", job.name(), id.value());
 }
 
+// A scheduler that is about to end has the store open a little longer.
+absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder, absl::Duration patience) {
+  const absl::Time deadline = absl::Now() + patience;
+  while (true) {
+    absl::StatusOr<std::unique_ptr<StateStore>> store = StateStore::Open(folder);
+    if (store.ok() || !absl::IsUnavailable(store.status()) || absl::Now() > deadline) return store;
+    log::Warning("the state is not to be had, trying again: ", std::string(store.status().message()));
+    absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(200));
+  }
+}
+
 absl::Status ServeMetrics(Metrics& metrics, const job::Network& network) {
   if (!network.metrics()) return absl::OkStatus();
   absl::StatusOr<uint16_t> port = metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()));
@@ -73,8 +88,24 @@ int Run(const Options& options) {
   absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Complain(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
-  absl::StatusOr<std::unique_ptr<RunFolder>> folder = RunFolder::Create(RunFolderPath(options, job), job, absl::Now());
+  const std::string path = RunFolderPath(options, job);
+  absl::StatusOr<std::unique_ptr<RunFolder>> folder =
+      options.resume ? RunFolder::Reopen(path, job, absl::Now()) : RunFolder::Create(path, job, absl::Now());
   if (!folder.ok()) return Complain(folder.status(), kFailed);
+  std::unique_ptr<StateStore> store;
+  const std::string state_folder = (*folder)->path() + "/scheduler";
+  if (options.resume || job.durability().mode() != job::Durability::NONE) {
+    absl::StatusOr<std::unique_ptr<StateStore>> opened = OpenStore(state_folder, TimeoutsOf(job).startup);
+    if (!opened.ok()) return Complain(opened.status(), kFailed);
+    store = *std::move(opened);
+  }
+  std::optional<state::Scheduler> saved;
+  if (options.resume) {
+    absl::StatusOr<std::optional<state::Scheduler>> loaded = store->Load();
+    if (!loaded.ok()) return Complain(loaded.status(), kFailed);
+    if (!*loaded) return Complain(absl::NotFoundError("found no saved state in " + state_folder), kFailed);
+    saved = *std::move(loaded);
+  }
 
   const SteadyTime time;
   const Timeouts timeouts = TimeoutsOf(job);
@@ -82,7 +113,7 @@ int Run(const Options& options) {
   SchedulerMetrics series(metrics);
   if (absl::Status served = ServeMetrics(metrics, job.network()); !served.ok()) return Complain(served, kFailed);
   ServerLinks links(timeouts);
-  const JobId id = NewJobId();
+  const JobId id = saved ? JobId(saved->job()) : NewJobId();
   Controller controller({.job = job,
                          .fingerprint = Fingerprint(job),
                          .id = id,
@@ -90,6 +121,11 @@ int Run(const Options& options) {
                          .snapshot_folder = SnapshotFolder(job, id, (*folder)->path()),
                          .timeouts = timeouts},
                         time, links);
+  // Before anybody can call.
+  if (saved) {
+    if (absl::Status restored = controller.Restore(*saved, absl::Now()); !restored.ok())
+      return Complain(restored, kFailed);
+  }
   const std::string listen = ListenAddress(options.listen, job.network());
   absl::StatusOr<std::unique_ptr<SchedulerServer>> server = SchedulerServer::Start(listen, controller);
   if (!server.ok()) return Complain(server.status(), kFailed);
@@ -101,10 +137,15 @@ int Run(const Options& options) {
   }
 
   const absl::Duration report_every = absl::Milliseconds(job.output().report_every_ms());
-  RunUntilFinished(controller, **folder, series, std::min(timeouts.heartbeat / 2, report_every));
+  RunUntilFinished(controller, {.folder = **folder, .metrics = series, .store = store.get()},
+                   std::min(timeouts.heartbeat / 2, report_every));
   // Both call the controller: they end before it does.
   server->reset();
   links.Close();
+  // The run has ended in good order: there is nothing to go on with.
+  store.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(state_folder, ignored);
   log::Flush();
   return controller.state() == wire::JOB_FAILED ? kFailed : 0;
 }

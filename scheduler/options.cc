@@ -25,6 +25,9 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   app.add_option("--run-folder", options.run_folder, "Write the run here instead of output.folder")->type_name("DIR");
   app.add_option("--address-file", options.address_file, "Write host:port there too, once it is known")
       ->type_name("FILE");
+  app.add_flag("--resume", options.resume,
+               "Go on with the run in the run folder, whose scheduler has died; servers and workers find this one by\n"
+               "scheduler.address there, or by the same --listen");
   app.footer("Exit codes: 0 done or stopped, 1 failed, 2 wrong use.");
   try {
     app.parse(argc, argv);

@@ -17,6 +17,8 @@ struct Options {
   std::string run_folder;
   // Where to write host:port once the scheduler listens, beside the run folder's scheduler.address; empty for nowhere.
   std::string address_file;
+  // Go on with the run in the run folder, whose scheduler has died.
+  bool resume = false;
 };
 
 // Absent when the program is to end at once (--help, --version, wrong use); `exit_code` says how.

@@ -76,18 +76,35 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(const std::string& 
   std::ofstream yaml(job_file);
   yaml << ToYaml(job) << std::flush;
   if (absl::Status written = CheckWritten(yaml, job_file); !written.ok()) return written;
-  run->metrics_.open(metrics);
+  if (absl::Status opened = run->OpenFiles(job, wall_time); !opened.ok()) return opened;
   run->metrics_ << kHeader << std::flush;
   if (absl::Status written = CheckWritten(run->metrics_, metrics); !written.ok()) return written;
-  const std::string events = folder / "events.log";
-  run->events_.open(events);
-  if (absl::Status written = CheckWritten(run->events_, events); !written.ok()) return written;
-  if (job.output().tensorboard()) {
-    absl::StatusOr<std::unique_ptr<EventFile>> curves = EventFile::Create(folder, wall_time);
-    if (!curves.ok()) return curves.status();
-    run->curves_ = *std::move(curves);
-  }
   return run;
+}
+
+absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Reopen(const std::string& path, const job::Job& job,
+                                                             absl::Time wall_time) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::absolute(path, error).lexically_normal();
+  if (error || !std::filesystem::exists(folder / "metrics.csv", error)) {
+    return absl::NotFoundError(absl::StrCat("found no run in ", path, " (metrics.csv) to go on with"));
+  }
+  std::unique_ptr<RunFolder> run(new RunFolder(folder));
+  if (absl::Status opened = run->OpenFiles(job, wall_time); !opened.ok()) return opened;
+  return run;
+}
+
+absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {
+  const std::string metrics = path_ + "/metrics.csv", events = path_ + "/events.log";
+  metrics_.open(metrics, std::ios::app);
+  if (absl::Status written = CheckWritten(metrics_, metrics); !written.ok()) return written;
+  events_.open(events, std::ios::app);
+  if (absl::Status written = CheckWritten(events_, events); !written.ok()) return written;
+  if (!job.output().tensorboard()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<EventFile>> curves = EventFile::Create(path_, wall_time);
+  if (!curves.ok()) return curves.status();
+  curves_ = *std::move(curves);
+  return absl::OkStatus();
 }
 
 absl::Status RunFolder::Write(const Report& report, absl::Time wall_time) {

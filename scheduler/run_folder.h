@@ -30,6 +30,12 @@ class RunFolder {
   static absl::StatusOr<std::unique_ptr<RunFolder>> Create(const std::string& path, const job::Job& job,
                                                            absl::Time wall_time);
 
+  // The folder of a run that goes on: what is there is written on.
+  //   kNotFound     there is no run
+  //   kUnavailable  something cannot be written
+  static absl::StatusOr<std::unique_ptr<RunFolder>> Reopen(const std::string& path, const job::Job& job,
+                                                           absl::Time wall_time);
+
   // Absolute.
   const std::string& path() const { return path_; }
 
@@ -43,6 +49,8 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  // Opens metrics.csv, events.log and the curves.
+  absl::Status OpenFiles(const job::Job& job, absl::Time wall_time);
 
   const std::string path_;
   std::ofstream metrics_;

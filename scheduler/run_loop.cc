@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/logging.h"
 
 namespace slackline::scheduler {
@@ -48,6 +49,31 @@ void WriteDown(Controller& controller, RunFolder& folder, SchedulerMetrics& metr
   Complain(status);
 }
 
+// Saves the controller's state now and then.
+class Saver {
+ public:
+  Saver(const Controller& controller, StateStore* store) : controller_(controller), store_(store) {}
+
+  void Save() {
+    const absl::Time begin = time_.Now();
+    if (store_ == nullptr || begin < due_) return;
+    const absl::Status saved = store_->Save(controller_.Save(absl::Now()));
+    // Once is enough: a disk that is full stays so for long.
+    if (!saved.ok() && failed_.ok()) log::Error("the scheduler's state is not saved: ", std::string(saved.message()));
+    if (saved.ok() && !failed_.ok()) log::Info("the scheduler's state is saved again");
+    failed_ = saved;
+    // A twentieth of the time at most.
+    due_ = time_.Now() + 20 * (time_.Now() - begin);
+  }
+
+ private:
+  const Controller& controller_;
+  StateStore* const store_;
+  const SteadyTime time_;
+  absl::Time due_ = absl::InfinitePast();
+  absl::Status failed_;
+};
+
 }  // namespace
 
 void BlockStopSignals() {
@@ -55,7 +81,10 @@ void BlockStopSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics, absl::Duration period) {
+void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Duration period) {
+  RunFolder& folder = record.folder;
+  SchedulerMetrics& metrics = record.metrics;
+  Saver saver(controller, record.store);
   bool asked = false;
   bool summarised = false;
   while (!controller.finished()) {
@@ -65,6 +94,7 @@ void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetric
       controller.Dismiss(absl::StrCat("the scheduler got ", signal == SIGINT ? "SIGINT" : "SIGTERM"));
     }
     controller.Tick();
+    saver.Save();
     WriteDown(controller, folder, metrics);
     if (!summarised && HasEnded(controller)) {
       summarised = true;

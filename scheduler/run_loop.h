@@ -5,6 +5,7 @@
 #include "scheduler/controller.h"
 #include "scheduler/run_folder.h"
 #include "scheduler/scheduler_metrics.h"
+#include "scheduler/state_store.h"
 
 namespace slackline::scheduler {
 
@@ -12,8 +13,16 @@ namespace slackline::scheduler {
 // before the first thread is started.
 void BlockStopSignals();
 
+// What a run leaves on disk while it goes on.
+struct RunRecord {
+  RunFolder& folder;
+  SchedulerMetrics& metrics;
+  // Null: the scheduler's state is not kept.
+  StateStore* store = nullptr;
+};
+
 // Runs until the job has ended and its members have left, ticking every `period`. SIGTERM or SIGINT stops the job, or,
 // where it has ended, the waiting for somebody to ask how; a second one returns at once. Requires BlockStopSignals().
-void RunUntilFinished(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics, absl::Duration period);
+void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Duration period);
 
 }  // namespace slackline::scheduler

@@ -46,6 +46,7 @@ struct Flags {
   std::string run_folder;
   uint32_t threads = 0;
   bool no_gradients = false;
+  bool check = false;
   bool quiet = false;
 };
 
@@ -141,6 +142,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_flag("--no-gradients", flags.no_gradients,
                "Play the protocol only: nothing is learned, and thousands of workers fit");
+  app.add_flag("--check", flags.check, "Only say whether the job can be simulated");
   app.add_flag("--quiet", flags.quiet, "Show only the result");
   app.set_version_flag("--version", VersionText("slackline-simulator"));
   app.footer(kHelp);
@@ -155,7 +157,7 @@ int Main(int argc, char** argv) {
   if (!read.ok()) return Fail(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
   if (absl::Status fits = CheckSimulation(job); !fits.ok()) return Fail(fits, kWrongUse);
-  return Simulate(flags, job);
+  return flags.check ? 0 : Simulate(flags, job);
 }
 
 }  // namespace

@@ -102,6 +102,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.trainer.timeouts = MakeTimeouts(job);
   if (job.durability().mode() != job::Durability::NONE) {
     config.trainer.server_return = absl::Seconds(job.durability().server_return_s());
+    config.scheduler_return = absl::Seconds(job.durability().scheduler_return_s());
   }
   config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());
   const auto cpus = static_cast<uint32_t>(std::count(config.devices.begin(), config.devices.end(), "cpu"));

@@ -26,6 +26,8 @@ struct WorkerConfig {
   Trainer::Options trainer;  // but for the runs of push_codecs, which the model's tensors say
   std::vector<std::string> devices;
   uint32_t compute_threads = 1;
+  // How long to wait for a scheduler that died.
+  absl::Duration scheduler_return = absl::ZeroDuration();
 };
 
 // `name`: of this worker. `cores`: of this machine.

@@ -53,6 +53,7 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
   options.name = flags.name;
   options.job_fingerprint = Fingerprint(job);
   options.timeouts = config.trainer.timeouts;
+  options.silence_max = std::max(options.timeouts.out_of_reach(), config.scheduler_return);
   return options;
 }
 
@@ -130,7 +131,11 @@ int Main(int argc, char** argv) {
   Flags flags{.job_file = "", .scheduler = "", .name = absl::StrCat("worker-", ::getpid()), .overrides = {}};
   CLI::App app("Computes gradients for one job of Slackline.", "slackline-worker");
   app.add_option("JOB.yaml", flags.job_file, "The job file, the same for all processes of the job")->required();
-  app.add_option("--scheduler", flags.scheduler, "HOST:PORT of the job's scheduler")->required()->check(AddressMistake);
+  app.add_option("--scheduler", flags.scheduler,
+                 "HOST:PORT of the job's scheduler, or the file that it writes that to (with a / in its path)")
+      ->required()
+      ->type_name("HOST:PORT|FILE")
+      ->check(PlaceMistake);
   app.add_option("--set", flags.overrides, "KEY=VALUE: overrides a field of the job file; may be repeated")
       ->take_all()
       ->allow_extra_args(false);

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/followed_channel.h"
 #include "common/silence_notice.h"
 #include "worker/backoff.h"
 #include "worker/scheduler_wire.h"
@@ -25,7 +26,8 @@ class GrpcSchedulerLink : public SchedulerLink {
  public:
   explicit GrpcSchedulerLink(const Options& options)
       : options_(options),
-        stub_(wire::Scheduler::NewStub(rpc::ControlChannel(options.address))),
+        silence_max_(std::max(options.silence_max, options.timeouts.out_of_reach())),
+        channel_(options.address),
         heartbeats_([this] { RunHeartbeats(); }) {}
 
   ~GrpcSchedulerLink() override {
@@ -94,8 +96,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     request.set_samples_per_second(samples_per_second);
     *request.mutable_progress() = ToWire(life, progress_.Take(time_.Now()));
     wire::NextTaskReply reply;
-    const absl::Status status =
-        Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, options_.timeouts.out_of_reach());
+    const absl::Status status = Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, silence_max_);
     if (!status.ok()) return status;
     return FromWire(reply);
   }
@@ -107,8 +108,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     report.set_worker(life.worker.value());
     report.set_incarnation(life.incarnation.value());
     wire::EvaluationReply reply;
-    return Call("report an evaluation", &wire::Scheduler::Stub::ReportEvaluation, report, &reply,
-                options_.timeouts.worker_dead());
+    return Call("report an evaluation", &wire::Scheduler::Stub::ReportEvaluation, report, &reply, silence_max_);
   }
 
   void Leave(const std::string& reason) override {
@@ -124,7 +124,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     wire::HeartbeatReply reply;
     // Whether it arrives or not: the worker goes, and silence says the same a little later.
     const auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
-    const grpc::Status status = stub_->Heartbeat(context.get(), request, &reply);
+    const grpc::Status status = stub()->Heartbeat(context.get(), request, &reply);
     if (!status.ok()) log::Warning("could not say goodbye to the scheduler: ", status.error_message());
   }
 
@@ -144,6 +144,7 @@ class GrpcSchedulerLink : public SchedulerLink {
  private:
   using Stub = wire::Scheduler::Stub;
 
+  std::unique_ptr<Stub> stub() const { return wire::Scheduler::NewStub(channel_.channel()); }
   Membership life() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return life_;
@@ -175,13 +176,14 @@ class GrpcSchedulerLink : public SchedulerLink {
     while (true) {
       const absl::Duration attempt = std::min(end - time_.Now(), options_.timeouts.worker_dead());
       const auto context = rpc::ContextWithTimeout(attempt);
-      const absl::Status status = rpc::FromGrpc((stub_.get()->*method)(context.get(), request, reply));
+      const absl::Status status = rpc::FromGrpc((stub().get()->*method)(context.get(), request, reply));
       if (status.ok()) return status;
       const absl::Duration wait = backoff.Next();
       if (!rpc::IsRetryable(status) || time_.Now() + wait >= end) {
         return absl::Status(status.code(), absl::StrCat("could not ", what, " at the scheduler (", options_.address,
                                                         "): ", status.message()));
       }
+      channel_.Failed();
       notice.NoAnswer(time_.Now());
       const absl::Status pause = Pause(wait);
       if (!pause.ok()) return pause;
@@ -202,7 +204,7 @@ class GrpcSchedulerLink : public SchedulerLink {
       }
       wire::HeartbeatReply reply;
       const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
-      const absl::Status status = rpc::FromGrpc(stub_->Heartbeat(context.get(), request, &reply));
+      const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
       Digest(Incarnation(request.incarnation()), status, reply);
       if (status.ok() && KnowsOlderThan(Generation(reply.generation()))) FetchMap(request.job());
     }
@@ -219,7 +221,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     request.set_job(job);
     wire::GetShardMapReply reply;
     const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
-    if (const grpc::Status status = stub_->GetShardMap(context.get(), request, &reply); !status.ok()) {
+    if (const grpc::Status status = stub()->GetShardMap(context.get(), request, &reply); !status.ok()) {
       return log::Warning("could not get the new shard map: ", status.error_message());
     }
     {
@@ -246,8 +248,9 @@ class GrpcSchedulerLink : public SchedulerLink {
         life_.send_seed = reply.send_seed();
         if (!reply.leave()) return;
       } else {
+        if (rpc::IsRetryable(status)) channel_.Failed();
         const absl::Duration silent = time_.Now() - heard_;
-        if (rpc::IsRetryable(status) && silent < options_.timeouts.out_of_reach()) return;
+        if (rpc::IsRetryable(status) && silent < silence_max_) return;
         end = status;
         reason = rpc::IsRetryable(status)
                      ? absl::StrCat("the scheduler at ", options_.address, " has been silent for ",
@@ -264,7 +267,8 @@ class GrpcSchedulerLink : public SchedulerLink {
 
   const Options options_;
   const SteadyTime time_;
-  const std::unique_ptr<Stub> stub_;
+  const absl::Duration silence_max_;
+  rpc::FollowedChannel channel_;
   ProgressBoard progress_;
 
   absl::Mutex on_end_mutex_;  // before mutex_

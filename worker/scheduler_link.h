@@ -66,6 +66,7 @@ struct EvaluationResult {
 class SchedulerLink {
  public:
   struct Options {
+    // As rpc::FollowedChannel has it.
     std::string address;
     std::string name;
     uint64_t job_fingerprint = 0;
@@ -73,6 +74,8 @@ class SchedulerLink {
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
     Timeouts timeouts;
+    // How long the scheduler may give no answer; less than timeouts.out_of_reach() counts as that.
+    absl::Duration silence_max = absl::ZeroDuration();
   };
 
   virtual ~SchedulerLink() = default;

@@ -19,10 +19,7 @@ bool MayComeBack(const absl::Status& status) { return absl::IsUnavailable(status
 }  // namespace
 
 Registration::Registration(RegistrationOptions options, Exchange& exchange)
-    : options_(std::move(options)),
-      exchange_(exchange),
-      scheduler_(wire::Scheduler::NewStub(rpc::ControlChannel(options_.scheduler))),
-      thread_([this] { Run(); }) {}
+    : options_(std::move(options)), exchange_(exchange), scheduler_(options_.scheduler), thread_([this] { Run(); }) {}
 
 Registration::~Registration() {
   stop_.Notify();
@@ -48,12 +45,13 @@ absl::Status Registration::Register() {
   absl::Duration back_off = options_.timeouts.heartbeat / 3;
   while (true) {
     auto context = rpc::ContextWithTimeout(options_.timeouts.worker_dead());
-    const absl::Status status = rpc::FromGrpc(scheduler_->RegisterServer(context.get(), request, &self_));
+    const absl::Status status = rpc::FromGrpc(stub()->RegisterServer(context.get(), request, &self_));
     if (status.ok()) break;
     if (!MayComeBack(status) || absl::Now() >= give_up) {
       return absl::Status(status.code(), absl::StrCat("the scheduler at ", options_.scheduler,
                                                       " did not take this server: ", status.message()));
     }
+    scheduler_.Failed();
     notice.NoAnswer(absl::Now());
     if (Stopped(back_off)) return absl::CancelledError("stopped");
     back_off = std::min(2 * back_off, options_.timeouts.notice());
@@ -75,11 +73,12 @@ absl::Status Registration::BeatUntilEnd() {
       return absl::Status(leave.status().code(),
                           absl::StrCat("the scheduler has put this server out: ", leave.status().message()));
     }
+    scheduler_.Failed();
     const absl::Duration silent = absl::Now() - heard;
-    if (silent >= options_.timeouts.worker_dead()) {
+    if (silent >= options_.scheduler_silence_max) {
       return absl::UnavailableError(
           absl::StrCat("the scheduler at ", options_.scheduler, " has not answered for ", Readable(silent),
-                       " (allowed are ", Readable(options_.timeouts.worker_dead()), "): ", leave.status().message()));
+                       " (allowed are ", Readable(options_.scheduler_silence_max), "): ", leave.status().message()));
     }
   }
   return absl::CancelledError("stopped");
@@ -102,7 +101,7 @@ absl::StatusOr<bool> Registration::Beat() {
   progress.set_resident_bytes(ResidentBytes());
   auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
   wire::HeartbeatReply reply;
-  const absl::Status status = rpc::FromGrpc(scheduler_->Heartbeat(context.get(), request, &reply));
+  const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
   if (!status.ok()) return status;
   leave_reason_ = reply.leave_reason();
   return reply.leave();

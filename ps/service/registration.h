@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
+#include "common/rpc/followed_channel.h"
 #include "common/timeouts.h"
 #include "ps/service/exchange.h"
 #include "scheduler.grpc.pb.h"
@@ -17,7 +18,7 @@
 namespace slackline::ps {
 
 struct RegistrationOptions {
-  // host:port of the scheduler.
+  // Where the scheduler is, as rpc::FollowedChannel has it.
   std::string scheduler;
   std::string name;
   // host:port that others reach this server at.
@@ -26,6 +27,8 @@ struct RegistrationOptions {
   // As Exchange::local().
   wire::LocalAddress local;
   Timeouts timeouts;
+  // Silence of the scheduler after which the tie is broken.
+  absl::Duration scheduler_silence_max = absl::Seconds(5);
   // Called once, on the registration's thread, when there is no more reason to serve: OK when the scheduler said
   // leave, else what broke. Must not block.
   std::function<void(const absl::Status& status)> on_end;
@@ -48,11 +51,12 @@ class Registration {
   absl::StatusOr<bool> Beat();
   // Heartbeats until the tie ends.
   absl::Status BeatUntilEnd();
+  std::unique_ptr<wire::Scheduler::Stub> stub() const { return wire::Scheduler::NewStub(scheduler_.channel()); }
   bool Stopped(absl::Duration wait) { return stop_.WaitForNotificationWithTimeout(wait); }
 
   const RegistrationOptions options_;
   Exchange& exchange_;
-  const std::unique_ptr<wire::Scheduler::Stub> scheduler_;
+  rpc::FollowedChannel scheduler_;
   absl::Notification stop_;
   // The thread's.
   wire::RegisterServerReply self_;

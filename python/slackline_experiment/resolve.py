@@ -1,4 +1,4 @@
-"""Every cell's job as `slackline check` resolves it, before anything runs."""
+"""Every cell's job as `slackline check` resolves it, before anything runs; and whether it can be simulated."""
 
 import hashlib
 import subprocess
@@ -49,22 +49,24 @@ def resolve(experiment: Experiment, slackline: Path) -> list[ResolvedCell]:
         resolved, refused = [], {}
         for cell in experiment.cells:
             overrides = tuple(overrides_of({**inline_overrides(experiment), **cell.sets}))
-            done = _check(slackline, job, overrides)
-            if done.returncode == 0:
-                resolved.append(_resolved(experiment, cell, overrides, done.stdout))
+            checks = [_check(slackline, ["check", str(job), *overrides])]
+            if checks[0].returncode == 0 and cell.run == "simulate":
+                # Not everything that can be trained can be simulated.
+                checks.append(_check(slackline, ["simulate", str(job), "--check", *overrides]))
+            if checks[-1].returncode == 0:
+                resolved.append(_resolved(experiment, cell, overrides, checks[0].stdout))
             else:
                 shown = str(experiment.file) if isinstance(experiment.job, InlineJob) else str(job)
-                refused.setdefault(done.stderr.strip().replace(str(job), shown), []).append(cell.id)
+                refused.setdefault(checks[-1].stderr.strip().replace(str(job), shown), []).append(cell.id)
     if refused:
         raise Wrong("\n".join(f"cell {', '.join(cells)}:\n  " + message.replace("\n", "\n  ")
                               for message, cells in refused.items()) + "\nNothing was run.")
     return resolved
 
 
-def _check(slackline: Path, job: Path, overrides: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+def _check(slackline: Path, arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     try:
-        return subprocess.run([str(slackline), "check", str(job), *overrides], capture_output=True, text=True,
-                              timeout=CHECK_TIMEOUT_S)
+        return subprocess.run([str(slackline), *arguments], capture_output=True, text=True, timeout=CHECK_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Wrong(f"cannot check a cell's job: {error}") from error
 

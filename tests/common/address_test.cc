@@ -20,5 +20,13 @@ TEST(AddressMistake, EverythingElseIsNamed) {
   }
 }
 
+TEST(PlaceMistake, FilesAreAllowedToo) {
+  for (const std::string text : {"127.0.0.1:7000", "runs/one/scheduler.address", "./address"}) {
+    EXPECT_EQ(PlaceMistake(text), "") << text;
+  }
+  EXPECT_EQ(PlaceMistake("address"),
+            "found 'address'; allowed is HOST:PORT, or a file that holds one, with a '/' in its path");
+}
+
 }  // namespace
 }  // namespace slackline

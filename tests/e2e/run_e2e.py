@@ -308,8 +308,8 @@ class WorkerDeath(EndToEnd):
         self.check_worker_death("ssp")
 
 
-class ServerDeath(EndToEnd):
-    """kill -9 of a server in the middle: it is started again, goes on from its snapshots, and nobody restarts the job."""
+class Failover(EndToEnd):
+    """What tests of deaths that cost no run share."""
 
     SETTINGS = ("durability.snapshot_every_s=0.3", "cluster.servers=2")
 
@@ -325,6 +325,10 @@ class ServerDeath(EndToEnd):
         events = run.folder / "events.log"
         self.programs.wait_for(f"{name} to go on", lambda: f"server {name} goes on from its snapshots" in
                                events.read_text(), 60, run.process)
+
+
+class ServerDeath(Failover):
+    """kill -9 of a server in the middle: it is started again, goes on from its snapshots, and nobody restarts the job."""
 
     def check_server_death(self, mode):
         run = self.train(SMALL, f"consistency.mode={mode}", *self.SETTINGS)
@@ -368,6 +372,61 @@ class ServerDeath(EndToEnd):
         self.assertTrue((run.folder / "snapshots").exists(), "it can still be looked at")
 
 
+class SchedulerDeath(Failover):
+    """kill -9 of the scheduler in the middle: it is started again, and workers and servers have waited for it."""
+
+    def kill_scheduler(self, run, goes_on):
+        """`goes_on`: how often it has by now."""
+        run.kill("scheduler")
+        events = run.folder / "events.log"
+        self.programs.wait_for("the scheduler to go on", lambda: events.read_text().count("the scheduler goes on with") >=
+                               goes_on, 60, run.process)
+
+    def finished_well(self, run):
+        self.finish(run, 0)
+        self.assertGreaterEqual(self.accuracy(run), 0.80, run.diagnosis())
+        self.assertFalse((run.folder / "scheduler").exists(), "there is nothing to go on with")
+        rows = run.rows()
+        times = [float(row["time_s"]) for row in rows]
+        self.assertEqual(times, sorted(times), "one run, one clock")
+        self.assertGreaterEqual(int(rows[-1]["samples"]), 40 * 6000, "every sample, at least once")
+        for name, member in run.members().items():
+            if name.startswith("worker"):
+                self.assertEqual(member["restarts"], 0, name)
+
+    def test_in_bsp(self):
+        run = self.train(SMALL, "consistency.mode=bsp", *self.SETTINGS)
+        run.wait_for_training()
+        self.kill_scheduler(run, 1)
+        self.kill_scheduler(run, 2)
+        self.finished_well(run)
+        self.assertIn("the scheduler is started again (restart 2 of 10", run.stdout())
+
+    def test_in_ssp_and_then_a_server(self):
+        run = self.train(SMALL, "consistency.mode=ssp", *self.SETTINGS)
+        run.wait_for_training()
+        self.durable(run)
+        self.kill_scheduler(run, 1)
+        self.die(run, "ps-1")
+        self.finished_well(run)
+
+    def test_with_a_server_at_once(self):
+        run = self.train(SMALL, "consistency.mode=async", *self.SETTINGS)
+        run.wait_for_training()
+        self.durable(run)
+        run.kill("ps-2")
+        self.kill_scheduler(run, 1)
+        self.finished_well(run)
+
+    def test_with_a_worker_at_once(self):
+        run = self.train(SMALL, "consistency.mode=async", "cluster.worker_restarts_max=1", *self.SETTINGS)
+        run.wait_for_training()
+        run.kill("worker-1")
+        self.kill_scheduler(run, 1)
+        self.finish(run, 0)
+        self.assertGreaterEqual(self.accuracy(run), 0.80, run.diagnosis())
+
+
 class Deaths(EndToEnd):
     """Other deaths: each is named, and none becomes a hang."""
 
@@ -401,8 +460,8 @@ class Deaths(EndToEnd):
     def test_a_server_dies_without_durability(self):
         self.check_fatal("ps-1", "durability.mode=none")
 
-    def test_the_scheduler_dies(self):
-        self.check_fatal("scheduler")
+    def test_the_scheduler_dies_without_durability(self):
+        self.check_fatal("scheduler", "durability.mode=none")
 
 
 class Stopping(EndToEnd):

@@ -3,6 +3,7 @@
 
 Its job file is flat: dotted keys with values. Settings of its own, which a job never has, steer it:
   fake.refuse    check fails with this text
+  fake.not-simulated  simulate --check fails with this text
   fake.fail      train fails with this text
   fake.hang      unless it is 0, and until there is a file `free` beside the job, train waits for
                  SIGINT, or with 2 for nothing
@@ -104,8 +105,11 @@ def main():
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     mode, path = sys.argv[1], pathlib.Path(sys.argv[2])
-    overrides, folder = options_of(sys.argv[3:])
+    only_check = sys.argv[3:4] == ["--check"]
+    overrides, folder = options_of(sys.argv[4 if only_check else 3:])
     job = read_job(path, overrides)
+    if only_check:
+        sys.exit(f"fake: {job['fake.not-simulated']}" if "fake.not-simulated" in job else 0)
     if mode == "check":
         if "fake.refuse" in job:
             lines = [number for number, line in enumerate(path.read_text().splitlines(), 1) if "fake.refuse" in line]

@@ -64,6 +64,13 @@ class Running(ExperimentTest):
         self.assertEqual(self.calls(), [])
         self.assertFalse(self.out.exists())
 
+    def test_what_cannot_be_simulated_is_told_before_anything_runs(self):
+        self.write("grid: {run: [train, simulate], fake.not-simulated: [no shared memory here]}\n")
+        said = self.run_experiment("--dry-run", code=2).stderr
+        self.assertIn("no shared memory here", said)
+        self.assertIn("simulate", said)
+        self.assertNotIn("train", said.split("no shared memory here")[0])
+
     def test_mistakes_of_an_inline_job_have_the_line_of_the_experiment_file(self):
         self.write("job:\n  optimizer.lr: 0.7\n  fake.refuse: this\n", "run: train\n# a comment\n")
         self.assertIn("trial.yaml:6: this", self.run_experiment(code=2).stderr)

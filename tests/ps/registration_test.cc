@@ -1,6 +1,10 @@
 // A server's tie to a scheduler that answers as each test wants.
 #include "ps/service/registration.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -82,9 +86,10 @@ class RegistrationTest : public testing::Test {
     exchange_ = *Exchange::Start(options, metrics_, time_);
   }
 
-  void Begin() {
+  void Begin(const std::string& place = "", absl::Duration silence_max = absl::Milliseconds(320)) {
     RegistrationOptions options;
-    options.scheduler = scheduler_.address();
+    options.scheduler = place.empty() ? scheduler_.address() : place;
+    options.scheduler_silence_max = silence_max;
     options.name = "ps-0";
     options.address = "127.0.0.1:1";
     options.job_fingerprint = 42;
@@ -140,6 +145,23 @@ TEST_F(RegistrationTest, EndsWhenTheSchedulerIsGoneForTooLong) {
   const absl::Status end = AwaitEnd();
   EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(end.message()), HasSubstr("has not answered for"));
+}
+
+TEST_F(RegistrationTest, FollowsASchedulerThatIsStartedAgainElsewhere) {
+  const std::string file = testing::TempDir() + "/scheduler-address-" + std::to_string(::getpid());
+  const auto write = [&](const std::string& address) {
+    std::ofstream(file + ".new") << address << std::endl;
+    std::filesystem::rename(file + ".new", file);
+  };
+  write(scheduler_.address());
+  Begin(file, absl::Seconds(60));
+  scheduler_.AwaitBeats(1);
+  scheduler_.Shutdown();
+  FakeScheduler next;
+  write(next.address());
+  EXPECT_EQ(next.AwaitBeats(2).incarnation(), 8) << "it is the server that it was";
+  EXPECT_EQ(end_.Wait(absl::ZeroDuration()), std::nullopt);
+  std::filesystem::remove(file);
 }
 
 }  // namespace

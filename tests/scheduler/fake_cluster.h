@@ -69,6 +69,16 @@ class FakeCluster {
   explicit FakeCluster(const job::Job& job = SmallJob()) : controller_(ConfigFor(job), time_, servers_) {}
 
   Controller& controller() { return controller_; }
+  // This cluster's scheduler goes on with what another one has saved, and has its members.
+  absl::Status TakeOver(const FakeCluster& other, const state::Scheduler& saved,
+                        absl::Duration away = absl::ZeroDuration()) {
+    members_ = other.members_;
+    progress_ = other.progress_;
+    seeded_ = other.seeded_;
+    durable_ = other.durable_;
+    return controller_.Restore(saved, absl::FromUnixMicros(saved.saved_unix_us()) + away);
+  }
+  state::Scheduler Save() const { return controller_.Save(absl::FromUnixSeconds(1'700'000'000)); }
   FakeServers& servers() { return servers_; }
 
   // Both abort the test when the registration fails.

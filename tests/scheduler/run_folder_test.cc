@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include "common/job_file.h"
 #include "scheduler/crc32c.h"
+#include "scheduler/state_store.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -54,6 +55,53 @@ TEST_F(RunFolderTest, HoldsTheResolvedJob) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->optimizer().lr(), 0.125);
   EXPECT_EQ(read->training().epochs(), 5u);
+}
+
+TEST_F(RunFolderTest, RunThatGoesOnIsWrittenOn) {
+  const job::Job job = Resolve(job::Job());
+  Report report;
+  EXPECT_EQ(RunFolder::Reopen(Path(), job, wall_).status().code(), absl::StatusCode::kNotFound);
+  {
+    auto run = RunFolder::Create(Path(), job, wall_);
+    ASSERT_TRUE((*run)->WriteEvent("one", wall_).ok());
+    report.time_s = 1;
+    ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  }
+  const std::string before = Read(Path() + "/metrics.csv");
+  auto run = RunFolder::Reopen(Path(), job, wall_ + absl::Seconds(9));
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->WriteEvent("two", wall_).ok());
+  report.time_s = 2;
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_THAT(Read(Path() + "/events.log"), testing::ContainsRegex("one\n.*two\n"));
+  const std::string after = Read(Path() + "/metrics.csv");
+  EXPECT_THAT(after, StartsWith(before));
+  EXPECT_THAT(after.substr(before.size()), StartsWith("2.000,"));
+}
+
+TEST_F(RunFolderTest, StateIsReadAsItWasSavedLast) {
+  for (uint64_t life = 1; life <= 3; ++life) {
+    auto store = StateStore::Open(root_ / "scheduler");
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ(StateStore::Open(root_ / "scheduler").status().code(), absl::StatusCode::kUnavailable) << "one at a time";
+    const auto before = (*store)->Load();
+    ASSERT_TRUE(before.ok()) << before.status();
+    EXPECT_EQ(before->has_value(), life > 1);
+    if (*before) {
+      EXPECT_EQ((*before)->generation(), (life - 1) * 300);
+    }
+    state::Scheduler state;
+    state.set_reason(std::string(100'000, 'x'));  // so that what was overwritten is given back now and then
+    for (uint64_t i = 1; i <= 300; ++i) {
+      state.set_generation((life - 1) * 300 + i);
+      ASSERT_TRUE((*store)->Save(state).ok());
+    }
+  }
+  uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root_ / "scheduler")) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  EXPECT_LT(bytes, 60'000'000u) << "of 90 MB that were written";
 }
 
 TEST_F(RunFolderTest, SummaryReplacesTheOneBefore) {

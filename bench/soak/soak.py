@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Kills and stops the processes of a job at random, and counts afterwards what became of every push.
+
+    bench/soak/soak.py [--programs BIN_FOLDER] [--seconds N] [--workers N] [--servers N] [--mode async|ssp] [--seed N]
+                       [--kill ROLE,ROLE] [--keep FOLDER]
+
+The workers are ledger-worker: a push adds 1 to elements that only its worker has, so that the final weights say how many of its
+pushes each shard has applied; a ledger beside says which were answered. Kills come every 0.5 to 3 s: kill -9, or SIGSTOP for up to
+6 s. `slackline train` starts again what died.
+
+Doubled is what the weights have beyond what was sent and not discarded or lost. Lost is what was answered as applied and is not
+in the weights; with durability.mode snapshot some is, and workers that were never killed must have been told of all of it.
+
+Exit codes: 0 nothing doubled, nothing lost without a word, and the job done; 1 otherwise; 2 wrong use; 77 something is missing.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORKERS_MAX = 16  # as ledger_worker.cc has it
+NEEDED = ("slackline", "slackline-scheduler", "slackline-ps", "ledger-worker")
+IMAGES = 6000
+BATCH = 10
+STEP_S = 0.006  # of a worker that nobody disturbs, about
+
+JOB = """
+name: soak
+model: {{kind: mlp}}
+data: {{train_images_max: {images}}}
+training: {{epochs: {epochs}, batch_size: {batch}, evaluate_every_epochs: 0}}
+optimizer: {{lr: 1, schedule: {{kind: constant}}}}
+consistency: {{mode: {mode}, weighting: uniform}}
+cluster: {{servers: {servers}, workers: {workers}, shards_per_server: 2, worker_restarts_max: 100000, server_restarts_max: 100000,
+  scheduler_restarts_max: 100000}}
+durability: {{snapshot_every_s: 0.5}}
+timeouts: {{heartbeat_ms: 100}}
+output: {{report_every_ms: 200, tensorboard: false}}
+"""
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--mode", choices=("async", "ssp"), default="ssp")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--kill", default="ps,worker,scheduler", help="roles that die")
+    parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave the run in this new folder")
+    options = parser.parse_args()
+    options.roles = options.kill.split(",") if options.kill else []
+    unknown = set(options.roles) - {"ps", "worker", "scheduler"}
+    if unknown:
+        parser.error(f"--kill: found {', '.join(sorted(unknown))}; allowed are ps, worker, scheduler")
+    if options.servers not in (1, 2, 4, 8):
+        parser.error(f"--servers: found {options.servers}; allowed are 1, 2, 4, 8, so that shards are equally large")
+    if not 1 <= options.workers <= WORKERS_MAX:
+        parser.error(f"--workers: found {options.workers}; allowed are 1 to {WORKERS_MAX}")
+    return options
+
+
+class Run:
+    def __init__(self, options, folder):
+        self.options = options
+        self.folder = folder / "run"
+        self.random = random.Random(options.seed)
+        self.kills = {}  # (role, how): number
+        self.stopped = {}  # pid: when it goes on
+        programs = folder / "bin"
+        programs.mkdir()
+        # `slackline` starts the programs beside it.
+        shutil.copy(options.programs / "slackline", programs / "slackline")
+        for name in ("slackline-scheduler", "slackline-ps"):
+            (programs / name).symlink_to((options.programs / name).resolve())
+        (programs / "slackline-worker").symlink_to((options.programs / "ledger-worker").resolve())
+        steps = options.seconds * options.workers / STEP_S
+        job = folder / "job.yaml"
+        job.write_text(JOB.format(images=IMAGES, batch=BATCH, epochs=max(2, round(steps * BATCH / IMAGES)), mode=options.mode,
+                                  servers=options.servers, workers=options.workers))
+        self.out = folder / "stdout"
+        with open(self.out, "wb") as out:
+            self.process = subprocess.Popen([programs / "slackline", "train", job, "--run-folder", self.folder], stdout=out,
+                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=folder)
+
+    def events(self):
+        path = self.folder / "events.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def members(self):
+        path = self.folder / "processes.json"
+        return json.loads(path.read_text()) if path.exists() else []
+
+    def await_durable(self):
+        deadline = time.monotonic() + 60
+        while "all shards are on disk" not in self.events():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the job has not begun:\n{self.out.read_text(errors='replace')[-3000:]}")
+            self.pause(0.05)
+
+    def pause(self, seconds):
+        """Or until the job has ended."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+
+    def disturb(self):
+        """One process, at random."""
+        living = [m for m in self.members() if m["state"] == "running" and m["role"] in self.options.roles and
+                  m["pid"] not in self.stopped]
+        if not living:
+            return
+        victim = self.random.choice(living)
+        stop = self.random.random() < 0.3
+        if not send(victim["pid"], signal.SIGSTOP if stop else signal.SIGKILL):
+            return
+        if stop:
+            self.stopped[victim["pid"]] = time.monotonic() + self.random.uniform(0.05, 6)
+        key = (victim["role"], "stopped" if stop else "killed")
+        self.kills[key] = self.kills.get(key, 0) + 1
+
+    def wake(self, all_of_them=False):
+        for pid, at in list(self.stopped.items()):
+            if all_of_them or time.monotonic() > at:
+                send(pid, signal.SIGCONT)
+                del self.stopped[pid]
+
+    def play(self):
+        end = time.monotonic() + self.options.seconds
+        due = 0
+        while time.monotonic() < end and self.process.poll() is None:
+            self.wake()
+            if self.options.roles and time.monotonic() > due:
+                self.disturb()
+                due = time.monotonic() + self.random.uniform(0.5, 3)
+            self.pause(0.02)
+        self.wake(all_of_them=True)
+        try:
+            return self.process.wait(self.options.seconds + 240)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return "no end"
+
+
+def send(pid, number):
+    try:
+        os.kill(pid, number)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def read_weights(path):
+    data = path.read_bytes()
+    header = int.from_bytes(data[:8], "little")
+    body = data[8 + header:]
+    return struct.unpack(f"<{len(body) // 4}f", body)
+
+
+def counts(weights, shards):
+    """Of each shard, what its elements hold by worker; and what is wrong with them."""
+    size = len(weights) // shards
+    found, wrong = [], []
+    for shard in range(shards):
+        part = weights[shard * size:(shard + 1) * size]
+        found.append(part[:WORKERS_MAX])
+        if any(part[at:at + WORKERS_MAX] != found[-1] for at in range(0, size, WORKERS_MAX)):
+            wrong.append(f"in shard {shard} a push counts in part")
+    return found, wrong
+
+
+class Ledger:
+    def __init__(self, path):
+        self.lives = self.begun = self.applied = self.discarded = self.lost = 0
+        self.open = 0
+        self.waits = []
+        for line in path.read_text().splitlines():
+            word, *numbers = line.split()
+            if word == "life":
+                self.lives += 1
+            elif word == "begin":
+                self.begun += 1
+            elif word == "end":
+                self.open += 1
+                self.applied += int(numbers[1])
+                self.discarded += int(numbers[2])
+                self.lost += int(numbers[3])
+                self.waits.append(float(numbers[4]))
+        self.open = self.begun - self.open  # never answered by all shards: its worker died, or was expelled
+
+
+def quantile(values, q):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(q * len(values)))] if values else 0.0
+
+
+def main():
+    options = parse()
+    missing = [name for name in NEEDED if not (options.programs / name).exists()]
+    if missing:
+        print(f"{options.programs} has no {', '.join(missing)}")
+        return 77
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {options.seed}, {options.seconds:g} s, {options.servers} servers, {options.workers} workers, {options.mode}",
+          flush=True)
+    if options.keep:
+        options.keep.mkdir(parents=True)
+        return soak(options, options.keep.resolve())
+    with tempfile.TemporaryDirectory(prefix="slackline-soak-") as folder:
+        return soak(options, pathlib.Path(folder))
+
+
+def soak(options, folder):
+    run = Run(options, folder)
+    try:
+        run.await_durable()
+        began = time.monotonic()
+        code = run.play()
+        took = time.monotonic() - began
+    finally:
+        run.wake(all_of_them=True)
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+    for (role, how), count in sorted(run.kills.items()):
+        print(f"{role} {how}: {count}")
+    if code != 0:
+        print(f"the job ended with {code} after {took:.0f} s:\n{run.out.read_text(errors='replace')[-4000:]}\n{run.events()[-3000:]}")
+        return 1
+    return reckon(options, folder, took)
+
+
+def reckon(options, folder, took):
+    shards = 2 * options.servers
+    found, bad = counts(read_weights(folder / "run" / "model.safetensors"), shards)
+    pushed = applied = lost = doubled = silent = 0
+    waits = []
+    for number in range(1, options.workers + 1):
+        ledger = Ledger(folder / f"ledger.worker-{number}")
+        there = sum(part[number % WORKERS_MAX] for part in found)
+        sent_at_most = ledger.applied + ledger.open * shards
+        pushed += (ledger.begun - ledger.open) * shards
+        applied += ledger.applied
+        lost += max(0, ledger.applied - there)
+        doubled += max(0, there - (sent_at_most - ledger.lost))
+        if ledger.lives == 1:
+            silent += max(0, ledger.applied - ledger.lost - there)
+        waits += ledger.waits
+    print(f"{took:.0f} s, {len(waits) / took:.0f} pushes/s of all workers; step p50 {1000 * quantile(waits, 0.5):.1f} ms, "
+          f"p99 {1000 * quantile(waits, 0.99):.1f} ms, longest {max(waits):.2f} s")
+    print(f"sub-pushes answered {pushed}, applied {applied}, lost {lost:.0f}, lost without a word {silent:.0f}, doubled {doubled:.0f}")
+    goes_on = len(re.findall(r"goes on from its snapshots|the scheduler goes on", (folder / "run" / "events.log").read_text()))
+    print(f"servers and schedulers that went on: {goes_on}")
+    if doubled:
+        bad.append(f"{doubled:.0f} sub-pushes were applied twice")
+    if silent:
+        bad.append(f"{silent:.0f} sub-pushes are gone that their worker was not told of")
+    for what in bad:
+        print(f"WRONG: {what}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+#include "common/rpc/followed_channel.h"
+
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "common/address.h"
+#include "common/logging.h"
+#include "common/rpc/channel.h"
+
+namespace slackline::rpc {
+namespace {
+
+// Nobody listens there: calls fail as those to a process that is not there yet.
+constexpr char kNowhere[] = "127.0.0.1:0";
+
+// Empty while there is none.
+std::string AddressAt(const std::string& place) {
+  if (!absl::StrContains(place, '/')) return place;
+  std::ifstream in(place);
+  std::string address;
+  std::getline(in, address);
+  absl::StripAsciiWhitespace(&address);
+  return AddressMistake(address).empty() ? address : "";
+}
+
+}  // namespace
+
+FollowedChannel::FollowedChannel(std::string place)
+    : place_(std::move(place)),
+      address_(AddressAt(place_)),
+      channel_(ControlChannel(address_.empty() ? kNowhere : address_)) {}
+
+std::shared_ptr<grpc::Channel> FollowedChannel::channel() const {
+  absl::MutexLock lock(&mutex_);
+  return channel_;
+}
+
+void FollowedChannel::Failed() {
+  const std::string address = AddressAt(place_);
+  absl::MutexLock lock(&mutex_);
+  if (address.empty() || address == address_) return;
+  if (!address_.empty()) log::Info(place_, " says ", address, " now");
+  address_ = address;
+  channel_ = ControlChannel(address);
+}
+
+}  // namespace slackline::rpc

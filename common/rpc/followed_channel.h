@@ -1,0 +1,33 @@
+// A channel to a process that may be started again elsewhere.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <grpcpp/grpcpp.h>
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace slackline::rpc {
+
+// Thread-safety: safe.
+class FollowedChannel {
+ public:
+  // `place`: HOST:PORT, whose name is looked up for each connection; or, with a slash in it, a file that holds that and
+  // is written anew when it changes.
+  explicit FollowedChannel(std::string place);
+
+  // For the next call.
+  std::shared_ptr<grpc::Channel> channel() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // A call has failed in a way that may pass: looks whether the place says something else now.
+  void Failed() ABSL_LOCKS_EXCLUDED(mutex_);
+  const std::string& place() const { return place_; }
+
+ private:
+  const std::string place_;
+  mutable absl::Mutex mutex_;
+  std::string address_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace slackline::rpc
