@@ -42,6 +42,7 @@ class InstantServers : public ServerCalls {
     observer_ = &observer;
     known_.push_back({server, false, std::nullopt});
   }
+  void Disconnect(ServerRef /*server*/) override {}
   void Install(ServerRef server, const wire::InstallShardsRequest&) override { Find(server).install = true; }
   void SetMembers(ServerRef server, const wire::SetMembersRequest& request) override {
     bytes_ += request.ByteSizeLong();

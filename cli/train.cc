@@ -82,12 +82,17 @@ class Run {
         status_ = *status;
         progress_.Show(status_, now);
         if (Ended(status_)) return Finish();
-      } else if (now - last_answer > kSilenceMax) {
-        return Broken(absl::StrCat("the scheduler has not answered for ", absl::FormatDuration(kSilenceMax), ": ",
+      } else if (now - last_answer > silence_max()) {
+        return Broken(absl::StrCat("the scheduler has not answered for ", absl::FormatDuration(silence_max()), ": ",
                                    std::string(status.status().message())));
       }
       if (!trouble_.empty() && now >= trouble_deadline_) return Broken(trouble_);
     }
+  }
+
+  absl::Duration silence_max() const {
+    if (job_.durability().mode() == job::Durability::NONE) return kSilenceMax;
+    return std::max(kSilenceMax, absl::Seconds(job_.durability().scheduler_return_s()));
   }
 
   // Notes what happened to the processes. The first trouble stays: what follows is its consequence.
@@ -100,8 +105,8 @@ class Run {
     trouble_deadline_ = std::min(trouble_deadline_, deadline);
   }
 
-  // All that the job leaves behind is written, and its end is known: nobody needs to be waited for, but servers that have
-  // snapshots to remove.
+  // All that the job leaves behind is written, and its end is known: nobody needs to be waited for, but servers that
+  // have snapshots to remove.
   int Finish() {
     progress_.Clear();
     const bool tidies = status_.state() == wire::JOB_DONE && job_.durability().mode() != job::Durability::NONE;

@@ -173,7 +173,11 @@ absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) 
 }
 
 std::optional<WorkerId> Controller::PreviousOf(const wire::RegisterWorkerRequest& request) const {
-  if (request.worker() != 0) return WorkerId(request.worker());
+  // Of another scheduler's life, after the state was saved, a number may mean somebody else here, or nobody.
+  const auto earlier = membership_.workers().find(WorkerId(request.worker()));
+  if (earlier != membership_.workers().end() && earlier->second.incarnation == Incarnation(request.incarnation())) {
+    return earlier->first;
+  }
   // The reply to its first registration was lost: without this the process would count twice.
   for (const auto& [id, worker] : membership_.workers()) {
     const bool in_set = worker.state == WorkerState::kJoining || worker.state == WorkerState::kLive;
@@ -265,8 +269,9 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   }
   wire::HeartbeatReply reply;
   reply.set_generation(places_.empty() ? 0 : generation_.value());
-  // Servers go last, so that no worker loses them in the middle of a step.
-  reply.set_leave(stopping_ <= now);
+  // Servers go last, so that no worker loses them in the middle of a step; by a call, which this is for those who
+  // missed.
+  reply.set_leave(now - stopping_ >= config_.timeouts.server_dead());
   if (reply.leave()) reply.set_leave_reason(reason_);
   return reply;
 }

@@ -50,6 +50,7 @@ void Controller::Act(const SendMembersAction& action) {
   request.set_job(config_.id.value());
   request.set_generation(GenerationOf(action.server).value());
   request.set_epoch(action.epoch.value());
+  request.set_server_incarnation(action.server_incarnation.value());
   for (const MemberRef& member : action.members) {
     wire::Member& spec = *request.add_members();
     spec.set_worker(member.worker.value());
@@ -89,7 +90,9 @@ void Controller::Act(const ServerDeadAction& action) {
     const bool early = !config_.snapshot_folder.empty();
     return End(wire::JOB_FAILED, absl::StrCat(what, early ? "; its shards were not on disk yet" : ""));
   }
-  lost_since_[action.server] = now;
+  // From the first of several deaths on, until its shards are back.
+  lost_since_.try_emplace(action.server, now);
+  servers_.Disconnect({action.server, action.incarnation});
   events_.Add(absl::StrCat(what, "; training waits up to ", absl::FormatDuration(ServerReturn(config_.job)),
                            " for it to come back and go on from its snapshots"));
 }
@@ -144,10 +147,11 @@ void Controller::SendInstall(ServerId server) {
   request.set_job(config_.id.value());
   request.set_generation(GenerationOf(server).value());
   request.set_server(server.value());
+  request.set_server_incarnation(membership_.servers().at(server).incarnation.value());
   request.set_snapshot_folder(config_.snapshot_folder);
   // The generation has risen with every restore, so that no two have one lineage.
-  if (lost_since_.contains(server)) {
-    request.set_restore_lineage(static_cast<uint32_t>(GenerationOf(server).value()));
+  if (const auto again = server_generations_.find(server); again != server_generations_.end()) {
+    request.set_restore_lineage(static_cast<uint32_t>(again->second.value()));
   }
   request.set_trained_elements(layout_.trained_elements);
   request.set_samples_per_epoch(layout_.train_samples);
@@ -161,6 +165,7 @@ void Controller::Installed(ServerRef server) {
   absl::MutexLock lock(&mutex_);
   auto found = membership_.servers().find(server.server);
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
+  if (found->second.state != ServerState::kLive) return;  // it was given up meanwhile
   installed_.insert(server.server);
   if (const auto lost = lost_since_.find(server.server); lost != lost_since_.end()) {
     events_.Add(absl::StrCat(Called("server", found->second.name), " goes on from its snapshots, ",
@@ -280,6 +285,7 @@ void Controller::Refused(ServerRef server, const absl::Status& status) {
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
   // One that cannot be told to stop needs no more waiting for.
   stopped_.insert(server.server);
+  if (found->second.state != ServerState::kLive && !Ended()) return;  // it was given up meanwhile
   End(wire::JOB_FAILED, absl::StrCat(Called("server", found->second.name),
                                      " refused a call of the scheduler: ", std::string(status.message())));
 }

@@ -1,4 +1,5 @@
 // What outlives the scheduler: saved as a whole now and then, and gone on from when it is started again.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,63 @@ constexpr uint32_t kFormat = 1;
 constexpr uint64_t kForgottenMax = 1'000'000;
 
 double Seconds(absl::Duration duration) { return std::max(0.0, absl::ToDoubleSeconds(duration)); }
+
+void Save(const Membership::State& from, absl::Time now, state::Members& state) {
+  for (const auto& [id, worker] : from.workers) {
+    state::Worker& out = *state.add_workers();
+    out.set_worker(id.value());
+    out.set_name(worker.name);
+    out.set_incarnation(worker.incarnation.value());
+    out.set_state(static_cast<uint32_t>(worker.state));
+    out.set_first_clock(worker.first_clock.value());
+    out.set_reason(worker.reason);
+    if (worker.excused_until > now) out.set_excused_s(Seconds(worker.excused_until - now));
+  }
+  for (const auto& [id, server] : from.servers) {
+    state::Server& out = *state.add_servers();
+    out.set_server(id.value());
+    out.set_name(server.name);
+    out.set_address(server.address);
+    out.set_incarnation(server.incarnation.value());
+    out.set_state(static_cast<uint32_t>(server.state));
+    out.set_reason(server.reason);
+  }
+  state.set_epoch(from.epoch.value());
+  state.set_last_incarnation(from.last_incarnation.value());
+}
+
+Membership::State FromState(const state::Members& state, absl::Time now) {
+  Membership::State members = {Epoch(state.epoch()), Incarnation(state.last_incarnation()), {}, {}};
+  for (const state::Worker& from : state.workers()) {
+    Membership::Worker& worker = members.workers[WorkerId(from.worker())];
+    worker.name = from.name();
+    worker.incarnation = Incarnation(from.incarnation());
+    worker.state = static_cast<WorkerState>(from.state());
+    worker.first_clock = Clock64(from.first_clock());
+    worker.reason = from.reason();
+    if (from.excused_s() > 0) worker.excused_until = now + absl::Seconds(from.excused_s());
+  }
+  for (const state::Server& from : state.servers()) {
+    Membership::Server& server = members.servers[ServerId(from.server())];
+    server.name = from.name();
+    server.address = from.address();
+    server.incarnation = Incarnation(from.incarnation());
+    server.state = static_cast<ServerState>(from.state());
+    server.reason = from.reason();
+  }
+  return members;
+}
+
+// Enums that this program does not know.
+bool MakesSense(const state::Members& state) {
+  for (const state::Worker& worker : state.workers()) {
+    if (worker.state() >= kWorkerStates) return false;
+  }
+  for (const state::Server& server : state.servers()) {
+    if (server.state() > static_cast<uint32_t>(ServerState::kLeft)) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -30,7 +88,7 @@ state::Scheduler Controller::Save(absl::Time wall_time) const {
   if (trained_ != absl::InfiniteFuture()) state.set_trained_s(Seconds(trained_ - began_));
   if (first_worker_) *state.mutable_first_worker() = *first_worker_;
   state.set_generation(generation_.value());
-  membership_.Save(*state.mutable_members());
+  scheduler::Save(membership_.Save(), now, *state.mutable_members());
   for (state::Worker& worker : *state.mutable_members()->mutable_workers()) {
     if (const auto pid = pids_.find(WorkerId(worker.worker())); pid != pids_.end()) worker.set_pid(pid->second);
   }
@@ -64,11 +122,12 @@ state::Scheduler Controller::Save(absl::Time wall_time) const {
   state.set_divergences(divergences_);
   state.set_worker_deaths(worker_deaths_);
   state.set_events(events_.count());
+  state.set_snapshot_folder(config_.snapshot_folder);
   return state;
 }
 
 absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_time) {
-  if (state.format() != kFormat) {
+  if (state.format() != kFormat || !MakesSense(state.members())) {
     return absl::DataLossError(absl::StrCat("the saved state has format ", state.format(), "; known is ", kFormat));
   }
   if (state.job() != config_.id.value() || state.fingerprint() != config_.fingerprint) {
@@ -90,9 +149,10 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   if (state.has_trained_s()) trained_ = began_ + absl::Seconds(state.trained_s());
   if (Ended()) ended_ = now;
   last_report_ = now;
-  bound_watched_.at = now;
   generation_ = Generation(state.generation() + kForgottenMax);
   progress_.Restore(state.progress());
+  guarded_ = progress_.totals();
+  bound_watched_ = {.at = now, .totals = progress_.totals()};
   for (const state::MeasuredAccuracy& from : state.evaluations()) {
     evaluations_.push_back({from.epoch(), from.time_s(), from.samples(), from.accuracy(), from.loss()});
   }
@@ -104,8 +164,12 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   events_.GoOnFrom(state.events());
   for (const state::Worker& worker : state.members().workers()) pids_[WorkerId(worker.worker())] = worker.pid();
 
+  // Who hangs is found out from now on.
+  if (tasks_) {
+    for (const Holder& holder : tasks_->Holders()) work_since_[holder] = now;
+  }
   MembershipActions actions;
-  membership_.Restore(state.members(), Holders(), now, actions);
+  membership_.Restore(FromState(state.members(), now), Holders(), now, actions);
   if (first_worker_ && membership_.servers().size() == config_.job.cluster().servers()) {
     places_ =
         PlaceShards(layout_.elements, {config_.job.cluster().servers(), config_.job.cluster().shards_per_server()});

@@ -77,9 +77,9 @@ double DataRanges::ShareOf(const Holder& holder, double samples_per_second) cons
 
 absl::StatusOr<uint32_t> DataRanges::Done(const Holder& holder, RangeId id) {
   if (auto last = finished_.find(holder); last != finished_.end() && last->second == id) return 0;
-  if (forgotten_from_ < id && id < forgotten_to_) return 0;
   auto held = leased_.find(holder);
   if (held == leased_.end() || held->second.range.id != id) {
+    if (id < forgotten_to_) return 0;
     return absl::InvalidArgumentError(absl::StrCat(
         "worker ", holder.worker.value(), " says it finished range ", id.value(), ", but it holds ",
         held == leased_.end() ? std::string("none") : absl::StrCat("range ", held->second.range.id.value())));
@@ -148,7 +148,6 @@ void DataRanges::Save(state::Ranges& state) const {
 
 void DataRanges::Restore(const state::Ranges& state) {
   SLACKLINE_CHECK(last_id_ == RangeId());
-  forgotten_from_ = RangeId(state.last_id());
   last_id_ = forgotten_to_ = RangeId(state.last_id() + kForgottenMax);
   next_epoch_ = state.next_epoch();
   for (const state::Span& span : state.free()) free_.insert({span.epoch(), span.begin(), span.end()});

@@ -119,8 +119,8 @@ class DataRanges {
 
   const Config config_;
   RangeId last_id_;
-  // Numbers that an earlier scheduler may have given after it had last saved.
-  RangeId forgotten_from_, forgotten_to_;
+  // Below it are the numbers that earlier schedulers gave, some of them after they had last saved.
+  RangeId forgotten_to_;
   uint32_t next_epoch_ = 0;
   std::set<Span> free_;
   std::map<Holder, Lent> leased_;

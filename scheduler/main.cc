@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -114,13 +115,16 @@ int Run(const Options& options) {
   if (absl::Status served = ServeMetrics(metrics, job.network()); !served.ok()) return Complain(served, kFailed);
   ServerLinks links(timeouts);
   const JobId id = saved ? JobId(saved->job()) : NewJobId();
-  Controller controller({.job = job,
-                         .fingerprint = Fingerprint(job),
-                         .id = id,
-                         .run_folder = (*folder)->path(),
-                         .snapshot_folder = SnapshotFolder(job, id, (*folder)->path()),
-                         .timeouts = timeouts},
-                        time, links);
+  Controller controller(
+      {.job = job,
+       .fingerprint = Fingerprint(job),
+       .id = id,
+       .run_folder = (*folder)->path(),
+       .snapshot_folder = saved ? saved->snapshot_folder() : SnapshotFolder(job, id, (*folder)->path()),
+       .timeouts = timeouts},
+      time, links);
+  // Its threads call the controller, however this ends.
+  const absl::Cleanup close_links = [&links] { links.Close(); };
   // Before anybody can call.
   if (saved) {
     if (absl::Status restored = controller.Restore(*saved, absl::Now()); !restored.ok())
@@ -142,10 +146,10 @@ int Run(const Options& options) {
   // Both call the controller: they end before it does.
   server->reset();
   links.Close();
-  // The run has ended in good order: there is nothing to go on with.
   store.reset();
+  // Of what has ended in good order there is nothing to go on with.
   std::error_code ignored;
-  std::filesystem::remove_all(state_folder, ignored);
+  if (controller.state() != wire::JOB_FAILED) std::filesystem::remove_all(state_folder, ignored);
   log::Flush();
   return controller.state() == wire::JOB_FAILED ? kFailed : 0;
 }

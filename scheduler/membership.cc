@@ -292,54 +292,21 @@ void Membership::Tick(absl::Time now, MembershipActions& actions) {
 
 // --- The state --------------------------------------------------------------------------------------------------
 
-void Membership::Save(state::Members& state) const {
-  for (const auto& [id, worker] : workers_) {
-    state::Worker& out = *state.add_workers();
-    out.set_worker(id.value());
-    out.set_name(worker.name);
-    out.set_incarnation(worker.incarnation.value());
-    out.set_state(static_cast<uint32_t>(worker.state));
-    out.set_first_clock(worker.first_clock.value());
-    out.set_reason(worker.reason);
-  }
-  for (const auto& [id, server] : servers_) {
-    state::Server& out = *state.add_servers();
-    out.set_server(id.value());
-    out.set_name(server.name);
-    out.set_address(server.address);
-    out.set_incarnation(server.incarnation.value());
-    out.set_state(static_cast<uint32_t>(server.state));
-    out.set_reason(server.reason);
-  }
-  state.set_epoch(epoch_.value());
-  state.set_last_incarnation(last_incarnation_.value());
-}
-
-void Membership::Restore(const state::Members& state, absl::Span<const std::pair<WorkerId, Incarnation>> holders,
-                         absl::Time now, MembershipActions& actions) {
+void Membership::Restore(State state, absl::Span<const std::pair<WorkerId, Incarnation>> holders, absl::Time now,
+                         MembershipActions& actions) {
   SLACKLINE_CHECK(workers_.empty() && servers_.empty());
-  epoch_ = Epoch(state.epoch() + kForgottenMax);
-  last_incarnation_ = Incarnation(state.last_incarnation() + kForgottenMax);
-  for (const state::Worker& from : state.workers()) {
-    Worker& worker = workers_[WorkerId(from.worker())];
-    worker.name = from.name();
-    worker.incarnation = Incarnation(from.incarnation());
-    worker.state = static_cast<WorkerState>(std::min<uint32_t>(from.state(), kWorkerStates - 1));
+  epoch_ = Epoch(state.epoch.value() + kForgottenMax);
+  last_incarnation_ = Incarnation(state.last_incarnation.value() + kForgottenMax);
+  workers_ = std::move(state.workers);
+  for (auto& [id, worker] : workers_) {
     ++counts_[static_cast<size_t>(worker.state)];
-    worker.first_clock = Clock64(from.first_clock());
-    worker.reason = from.reason();
     worker.heard = now;
     worker.joined_epoch = epoch_.Next();
   }
-  for (const state::Server& from : state.servers()) {
-    Server& server = servers_[ServerId(from.server())];
-    server.name = from.name();
-    server.address = from.address();
-    server.incarnation = Incarnation(from.incarnation());
-    server.state = from.state() == static_cast<uint32_t>(ServerState::kLive)   ? ServerState::kLive
-                   : from.state() == static_cast<uint32_t>(ServerState::kDead) ? ServerState::kDead
-                                                                               : ServerState::kLeft;
-    server.reason = from.reason();
+  servers_ = std::move(state.servers);
+  for (auto& [id, server] : servers_) {
+    server.sent = server.acknowledged = Epoch();
+    server.clock_min_largest = Clock64();
     server.heard = now;
   }
   ChangeSet(actions);

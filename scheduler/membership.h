@@ -32,7 +32,6 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/timeouts.h"
-#include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {
 
@@ -159,11 +158,18 @@ class Membership {
   // The set goes out again under a new epoch, for the sake of what travels with it.
   void SendAgain(MembershipActions& actions) { ChangeSet(actions); }
 
-  void Save(state::Members& state) const;
+  // All there is of a membership, but for what everybody will be told anew.
+  struct State {
+    Epoch epoch;
+    Incarnation last_incarnation;
+    std::map<WorkerId, Worker> workers;
+    std::map<ServerId, Server> servers;
+  };
+  State Save() const { return {epoch_, last_incarnation_, workers_, servers_}; }
   // Of a job that goes on, for a membership that is still as it was made. Everybody counts as heard just now, and gets
   // the set anew; `holders`, who have data ranges, are fenced by it where they are not in it. Numbers go on far behind
   // those that an earlier scheduler may have given after it had last saved.
-  void Restore(const state::Members& state, absl::Span<const std::pair<WorkerId, Incarnation>> holders, absl::Time now,
+  void Restore(State state, absl::Span<const std::pair<WorkerId, Incarnation>> holders, absl::Time now,
                MembershipActions& actions);
 
   // Declares dead who was silent too long.

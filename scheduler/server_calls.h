@@ -40,6 +40,8 @@ class ServerCalls {
   // A server, or a new life of one, is reached at `address`. Outcomes go to `observer`.
   virtual void Connect(ServerRef server, const std::string& name, const std::string& address,
                        ServerObserver& observer) = 0;
+  // That life is over: wishes for it are forgotten.
+  virtual void Disconnect(ServerRef server) = 0;
   virtual void Install(ServerRef server, const wire::InstallShardsRequest& request) = 0;
   // Kept until the shards are installed.
   virtual void SetMembers(ServerRef server, const wire::SetMembersRequest& request) = 0;

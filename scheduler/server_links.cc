@@ -163,6 +163,15 @@ ServerLink* ServerLinks::Find(ServerRef server) {
   return found != links_.end() && found->second->server() == server ? found->second.get() : nullptr;
 }
 
+void ServerLinks::Disconnect(ServerRef server) {
+  absl::MutexLock lock(&mutex_);
+  if (Find(server) == nullptr) return;
+  const auto link = links_.find(server.server);
+  link->second->Close();
+  old_links_.push_back(std::move(link->second));
+  links_.erase(link);
+}
+
 void ServerLinks::Install(ServerRef server, const wire::InstallShardsRequest& request) {
   absl::MutexLock lock(&mutex_);
   if (ServerLink* link = Find(server)) link->Install(request);

@@ -76,6 +76,7 @@ class ServerLinks : public ServerCalls {
 
   void Connect(ServerRef server, const std::string& name, const std::string& address, ServerObserver& observer) override
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void Disconnect(ServerRef server) override;
   void Install(ServerRef server, const wire::InstallShardsRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);
   void SetMembers(ServerRef server, const wire::SetMembersRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(ServerRef server, const wire::StopRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);

@@ -101,7 +101,9 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.trainer.same_host = ToSameHost(job.wire().same_host());
   config.trainer.timeouts = MakeTimeouts(job);
   if (job.durability().mode() != job::Durability::NONE) {
-    config.trainer.server_return = absl::Seconds(job.durability().server_return_s());
+    // The scheduler counts from when it has found the death, and is the one to say that it is over.
+    config.trainer.server_return =
+        absl::Seconds(job.durability().server_return_s()) + 2 * config.trainer.timeouts.worker_dead();
     config.scheduler_return = absl::Seconds(job.durability().scheduler_return_s());
   }
   config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());

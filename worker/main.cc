@@ -53,7 +53,8 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
   options.name = flags.name;
   options.job_fingerprint = Fingerprint(job);
   options.timeouts = config.trainer.timeouts;
-  options.silence_max = std::max(options.timeouts.out_of_reach(), config.scheduler_return);
+  options.silence_max = config.scheduler_return;
+  options.join_max = config.trainer.server_return;
   return options;
 }
 

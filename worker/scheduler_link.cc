@@ -155,14 +155,15 @@ class GrpcSchedulerLink : public SchedulerLink {
     return interrupted_ ? absl::CancelledError(*interrupted_) : absl::OkStatus();
   }
 
+  absl::Duration join_max() const { return std::max(options_.join_max, options_.timeouts.startup); }
   absl::StatusOr<Membership> AwaitLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::LiveOrOver), options_.timeouts.startup);
+    mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::LiveOrOver), join_max());
     if (interrupted_) return InterruptStatus();
     if (ended_) return ended_->ok() ? absl::CancelledError("the job has ended") : *ended_;
     if (live_) return life_;
     return absl::DeadlineExceededError(
         absl::StrCat("registered as worker ", life_.worker.value(), ", but the scheduler at ", options_.address,
-                     " did not make it a member within ", absl::FormatDuration(options_.timeouts.startup),
+                     " did not make it a member within ", absl::FormatDuration(join_max()),
                      ": some server or worker of the job is missing"));
   }
 

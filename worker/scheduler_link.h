@@ -76,6 +76,8 @@ class SchedulerLink {
     Timeouts timeouts;
     // How long the scheduler may give no answer; less than timeouts.out_of_reach() counts as that.
     absl::Duration silence_max = absl::ZeroDuration();
+    // How long joining may take; less than timeouts.startup counts as that.
+    absl::Duration join_max = absl::ZeroDuration();
   };
 
   virtual ~SchedulerLink() = default;

@@ -91,7 +91,7 @@ absl::Status Trainer::Enter(const Membership& life) {
             life_.first_clock.value(), life_.send_seed ? ", sends the initial weights" : "");
   absl::Status status = OpenClient(/*reader=*/false);
   if (!status.ok()) return status;
-  const absl::Duration timeout = options_.timeouts.startup;
+  const absl::Duration timeout = std::max(options_.timeouts.startup, silence_max());
   if (life_.send_seed) status = Await([&] { return client_->Seed(model.parameters(), timeout); });
   if (!status.ok()) return status;
   return Await([&] { return client_->Pull(model.parameters(), timeout); });

@@ -1,22 +1,24 @@
 // A worker whose pushes can be counted in the weights: in the place of slackline-worker, for bench/soak/soak.py.
 //
-// Everything is slackline-worker's but the model. Of its elements, every kWorkersMax-th belongs to one worker, by the
-// number at the end of its name. A push of that worker adds 1 to its elements (SGD with learning rate 1 on a gradient
-// of -1), and nothing to the others: what an element holds is the number of pushes that were applied to it, exactly, in
-// float32.
+// Everything is slackline-worker's but the model. Each of kWorkersMax workers, by the number at the end of its name,
+// has every kWorkersMax-th element, and each of its pushes, over all its lives, the next of them in every run of
+// kWorkersMax x kSlots elements: its slot. The push adds 1 there (SGD with learning rate 1 on a gradient of -1), and
+// nothing elsewhere. Where as many runs as shards are equally long, the final weights say of each push which shards
+// have applied it, and how often.
 //
 // The ledger is a file of lines, written before the worker goes on:
 //   life INCARNATION             a stream of pushes begins
-//   begin CLOCK                  a push is on its way
-//   end CLOCK APPLIED DISCARDED LOST SECONDS
+//   begin SLOT                   a push is on its way; slots are counted from 0, over all lives
+//   end APPLIED DISCARDED LOST SECONDS
 //                                every shard has answered it; of LOST answered sub-pushes it has learnt meanwhile that
 //                                they are gone
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,8 +42,10 @@
 namespace slackline::worker {
 namespace {
 
-constexpr uint64_t kWorkersMax = 16;
-constexpr uint64_t kElements = kWorkersMax * 8192;
+constexpr uint64_t kWorkersMax = 4;
+constexpr uint64_t kSlots = 16384;  // then they are used again
+constexpr uint64_t kRuns = 4;
+constexpr uint64_t kElements = kRuns * kWorkersMax * kSlots;
 
 struct Flags {
   std::string job_file, scheduler, name;
@@ -69,9 +73,22 @@ class Ledger {
   const int file_;
 };
 
+// The slot after those that earlier lives have used.
+uint64_t NextSlot(const std::string& path) {
+  std::ifstream in(path);
+  uint64_t next = 0, slot = 0;
+  for (std::string word; in >> word;) {
+    if (word == "begin" && in >> slot) next = slot + 1;
+  }
+  return next;
+}
+
 class LedgerModel : public Model {
  public:
-  LedgerModel(uint64_t number, absl::Duration step) : number_(number), step_(step) {}
+  LedgerModel(uint64_t number, uint64_t slot, absl::Duration step) : number_(number), next_(slot), step_(step) {}
+
+  // Of the last step.
+  uint64_t slot() const { return next_ - 1; }
 
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   uint64_t elements() const override { return kElements; }
@@ -82,7 +99,11 @@ class LedgerModel : public Model {
   void UseParameters(absl::Span<float> memory) override { parameters_ = memory; }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override {
     absl::Notification().WaitForNotificationWithTimeout(step_);
-    for (uint64_t i = 0; i < kElements; ++i) push_[i] = i % kWorkersMax == number_ % kWorkersMax ? -1.0F : 0.0F;
+    std::fill(push_.begin(), push_.end(), 0.0F);
+    for (uint64_t run = 0; run < kRuns; ++run) {
+      push_[(run * kSlots + next_ % kSlots) * kWorkersMax + number_ % kWorkersMax] = -1;
+    }
+    ++next_;
     ready(0);
     return StepResult{.samples = batch.labels.size(), .loss = 1, .correct = 0};
   }
@@ -93,6 +114,7 @@ class LedgerModel : public Model {
 
  private:
   const uint64_t number_;
+  uint64_t next_;
   const absl::Duration step_;
   const std::vector<TensorInfo> tensors_ = {{.name = "counts", .shape = {kElements}}};
   std::vector<float> own_parameters_ = std::vector<float>(kElements), own_push_ = std::vector<float>(kElements);
@@ -101,10 +123,10 @@ class LedgerModel : public Model {
 
 class LedgerGroup : public LocalGroup {
  public:
-  LedgerGroup(uint64_t number, absl::Duration step) : model_(number, step) {}
+  LedgerGroup(uint64_t number, uint64_t slot, absl::Duration step) : model_(number, slot, step) {}
 
   size_t devices() const override { return 1; }
-  Model& model() override { return model_; }
+  LedgerModel& model() override { return model_; }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override {
     return model_.Step(batch, ready);
   }
@@ -116,7 +138,8 @@ class LedgerGroup : public LocalGroup {
 // Notes what goes out and what comes back.
 class LedgerClient : public Client {
  public:
-  LedgerClient(std::unique_ptr<Client> client, Ledger& ledger) : client_(std::move(client)), ledger_(ledger) {}
+  LedgerClient(std::unique_ptr<Client> client, const LedgerModel& model, Ledger& ledger)
+      : client_(std::move(client)), model_(model), ledger_(ledger) {}
 
   absl::Status Seed(absl::Span<const float> parameters, absl::Duration timeout) override {
     return client_->Seed(parameters, timeout);
@@ -127,7 +150,7 @@ class LedgerClient : public Client {
   absl::Status OpenStep(absl::Span<const float> push) override { return client_->OpenStep(push); }
   void Ready(uint64_t from) override { client_->Ready(from); }
   absl::Status CommitStep(const PushInfo& info, absl::Span<float> parameters) override {
-    ledger_.Write(absl::StrCat("begin ", client_->clock().value() + client_->steps_in_flight() + 1));
+    ledger_.Write(absl::StrCat("begin ", model_.slot()));
     begun_ = absl::Now();
     return client_->CommitStep(info, parameters);
   }
@@ -138,8 +161,7 @@ class LedgerClient : public Client {
   absl::StatusOr<StepReport> FinishStep(absl::Duration timeout) override {
     absl::StatusOr<StepReport> report = client_->FinishStep(timeout);
     if (report.ok()) {
-      ledger_.Write(absl::StrFormat("end %d %d %d %d %.6f", report->clock.value(), report->shards_applied,
-                                    report->shards_discarded, report->lost,
+      ledger_.Write(absl::StrFormat("end %d %d %d %.6f", report->shards_applied, report->shards_discarded, report->lost,
                                     absl::ToDoubleSeconds(absl::Now() - begun_)));
     }
     return report;
@@ -157,6 +179,7 @@ class LedgerClient : public Client {
 
  private:
   const std::unique_ptr<Client> client_;
+  const LedgerModel& model_;
   Ledger& ledger_;
   absl::Time begun_;
 };
@@ -181,7 +204,9 @@ int Work(const Flags& flags, const job::Job& job) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("the name is '", flags.name, "'; allowed is NAME-1 to NAME-", kWorkersMax)));
   }
-  Ledger ledger(absl::StrCat("ledger.", flags.name));  // in the working directory
+  const std::string path = absl::StrCat("ledger.", flags.name);  // in the working directory
+  const uint64_t slot = NextSlot(path);
+  Ledger ledger(path);
   if (!ledger.ok()) return Fail(absl::UnavailableError("cannot open the ledger"));
   const auto train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
   if (!train.ok()) return Fail(train.status());
@@ -190,7 +215,7 @@ int Work(const Flags& flags, const job::Job& job) {
   const auto class_names = ReadClassNames(config.data_path, config.model.classes);
   if (!class_names.ok()) return Fail(class_names.status());
 
-  LedgerGroup group(number, absl::Milliseconds(2));
+  LedgerGroup group(number, slot, absl::Milliseconds(2));
   slackline::Metrics metrics({{"job", job.name()}, {"process", flags.name}});
   TrainerMetrics trainer_metrics(metrics);
   SchedulerLink::Options link_options;
@@ -199,6 +224,7 @@ int Work(const Flags& flags, const job::Job& job) {
   link_options.job_fingerprint = Fingerprint(job);
   link_options.timeouts = config.trainer.timeouts;
   link_options.silence_max = config.scheduler_return;
+  link_options.join_max = config.trainer.server_return;
   link_options.tensors = group.model().tensors();
   link_options.train_samples = train->size();
   link_options.test_samples = test->size();
@@ -208,12 +234,12 @@ int Work(const Flags& flags, const job::Job& job) {
   const StepMemory push_memory(config.trainer.window, kElements, config.trainer.same_host == SameHost::kSharedMemory);
   const StepMemory parameter_memory(config.trainer.window > 1 ? config.trainer.window : 0, kElements, /*shared=*/false);
   const SteadyTime time;
-  Trainer::Connect connect = [&ledger](const ClientOptions& options,
-                                       const ShardMap& map) -> absl::StatusOr<std::unique_ptr<Client>> {
+  Trainer::Connect connect = [&ledger, &group](const ClientOptions& options,
+                                               const ShardMap& map) -> absl::StatusOr<std::unique_ptr<Client>> {
     absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(options, map);
     if (!client.ok()) return client;
     if (!options.reader) ledger.Write(absl::StrCat("life ", options.incarnation.value()));
-    return std::make_unique<LedgerClient>(*std::move(client), ledger);
+    return std::make_unique<LedgerClient>(*std::move(client), group.model(), ledger);
   };
   Trainer trainer(config.trainer, {.time = time,
                                    .link = *link,

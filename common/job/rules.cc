@@ -202,6 +202,14 @@ class Rules {
     if (timeouts.startup_ms() < least) Refuse("timeouts.startup_ms", absl::StrCat(timeouts.startup_ms()), allowed);
   }
 
+  void Durability(const job::Durability& durability) {
+    const double most = durability.server_return_s() / 2;
+    if (durability.mode() == job::Durability::NONE || durability.scheduler_return_s() <= most) return;
+    Refuse("durability.scheduler_return_s", NumberText(durability.scheduler_return_s()),
+           absl::StrCat("at most half of durability.server_return_s (", NumberText(most), ")"),
+           "durability.server_return_s");
+  }
+
   void Names(const job::Job& job) {
     bool plain = !job.name().empty() && job.name().size() <= kNameMax && job.name() != "." && job.name() != "..";
     for (const char letter : job.name()) {
@@ -343,6 +351,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Local(job);
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());
+  rules.Durability(job.durability());
   rules.Wire(job.wire());
   rules.Limits(job.limits(), job.cluster());
 }

@@ -58,6 +58,7 @@ ShardTable::Hooks Exchange::MakeHooks() {
 }
 
 void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
+  if (stopping_) return;
   SnapshotKeeper::Options options;
   options.interval = absl::Seconds(options_.job.durability().snapshot_every_s());
   options.timeout = options_.timeouts.worker_dead();
@@ -117,20 +118,32 @@ Exchange::~Exchange() {
       cut_at_ = time_.Now() + kShutdown;
       EndStreams(absl::UnavailableError("the server is stopping"));
     });
+    StopKeeper();
     // Returns when all calls are gone; the sequencer goes on finishing them meanwhile.
     server_->Shutdown(After(kShutdown));
     // Its streams may still begin operations, which a queue that is shut down does not take.
     mailbox_->Post([this] {
+      mailbox_->Close();
       draining_ = true;
       tick_.Cancel();
     });
-    mailbox_->Close();
     thread_.join();
-    keeper_.reset();
   } else if (server_ != nullptr) {
     server_->Shutdown();
     queue_->Shutdown();
   }
+}
+
+void Exchange::StopKeeper() {
+  // While the sequencer still answers what the keeper asks it.
+  auto keeper = std::make_shared<std::unique_ptr<SnapshotKeeper>>();
+  const auto taken = mailbox_->Ask<bool>(
+      [this, keeper] {
+        *keeper = std::move(keeper_);
+        return true;
+      },
+      options_.timeouts.worker_dead());
+  if (taken.ok()) keeper->reset();
 }
 
 absl::Status Exchange::SetIdentity(const ServerIdentity& identity) {

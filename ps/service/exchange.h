@@ -88,6 +88,8 @@ class Exchange : private StreamOwner {
   void Stop(const wire::StopRequest& request);
   ShardTable::Hooks MakeHooks();
   void KeepSnapshots(std::vector<StoredShard> stores);
+  // Waits for a snapshot that is being written.
+  void StopKeeper();
 
   const ExchangeOptions options_;
   const int ticks_per_heartbeat_;

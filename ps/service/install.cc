@@ -158,11 +158,18 @@ absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request)
     return absl::FailedPreconditionError(
         absl::StrCat("shards for server ", request.server(), "; this is server ", identity_.server.value()));
   }
+  if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
   if (!installed_.empty() && installed_ != WhatIsInstalled(request)) {
     return absl::FailedPreconditionError(
         absl::StrCat("other shards are installed (generation ", generation_.value(), "); moving shards is not known"));
   }
   return absl::OkStatus();
+}
+
+absl::Status ShardTable::CheckLife(uint64_t incarnation) const {
+  if (incarnation == 0 || Incarnation(incarnation) == identity_.incarnation) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("a call for incarnation ", incarnation, " of this server; this is ", identity_.incarnation.value()));
 }
 
 absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request) const {
@@ -205,8 +212,9 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
 }
 
 absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMembersRequest& request) {
-  if (installed_.empty()) return absl::FailedPreconditionError("members before shards: install the shards first");
+  if (installed_.empty()) return absl::UnavailableError("members before shards: install the shards first");
   if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
+  if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
   if (Generation(request.generation()) != generation_) {
     return absl::FailedPreconditionError(absl::StrCat("members of shard map generation ", request.generation(),
                                                       "; the server is at ", generation_.value()));

@@ -57,7 +57,7 @@ absl::Status Registration::Register() {
     back_off = std::min(2 * back_off, options_.timeouts.notice());
   }
   log::Info("is server ", self_.server(), " (incarnation ", self_.incarnation(), ") at ", options_.address);
-  return exchange_.SetIdentity({JobId(self_.job()), ServerId(self_.server())});
+  return exchange_.SetIdentity({JobId(self_.job()), ServerId(self_.server()), Incarnation(self_.incarnation())});
 }
 
 absl::Status Registration::BeatUntilEnd() {

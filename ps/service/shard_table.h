@@ -30,6 +30,7 @@ namespace slackline::ps {
 struct ServerIdentity {
   JobId job;
   ServerId server;
+  Incarnation incarnation = {};
 };
 
 // Thread-safety: none; the sequencer calls it.
@@ -101,6 +102,8 @@ class ShardTable {
   Progress progress() const;
 
  private:
+  // Whether the scheduler means this life of the server.
+  absl::Status CheckLife(uint64_t incarnation) const;
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
   absl::Status CheckExtents(const wire::InstallShardsRequest& request) const;
   ShardConfig MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const;

@@ -83,8 +83,9 @@ void SnapshotKeeper::Keep(Kept& kept) {
   const auto taken =
       mailbox_.Ask<std::optional<ShardSnapshot>>([this, shard] { return options_.take(shard); }, options_.timeout);
   if (taken.ok() && !taken->has_value()) return;
-  kept.due = begin + options_.interval;
-  if (!taken.ok()) return;  // busy or stopping
+  // A sequencer that is busy is asked again soon: somebody may wait for the first one.
+  kept.due = taken.ok() ? begin + options_.interval : time_.Now() + std::min(options_.interval, options_.timeout);
+  if (!taken.ok()) return;
   const std::vector<KeptSnapshot>& before = kept.stored.store->kept();
   if (!before.empty() && before.front().version == (*taken)->engine.version) return;
   const absl::StatusOr<KeptSnapshot> written = Write(kept, **taken);

@@ -36,7 +36,7 @@ class SnapshotKeeper {
   struct Options {
     // From the beginning of one snapshot of a shard to that of the next.
     absl::Duration interval;
-    // For the sequencer; then it is tried again after the interval.
+    // For the sequencer; then it is tried again after as much.
     absl::Duration timeout;
     // Both run on the sequencer's thread. No snapshot: the shard has no weights yet; Wake() says when it may have.
     std::function<std::optional<ShardSnapshot>(ShardId)> take;

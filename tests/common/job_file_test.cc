@@ -369,6 +369,14 @@ TEST(JobFileOverride, ReplacesWhatTheFileSays) {
   EXPECT_EQ(job->output().folder(), "");
 }
 
+TEST(JobFile, ServerIsWaitedForTwiceAsLongAsTheScheduler) {
+  EXPECT_EQ(MessageOf("durability: {server_return_s: 20, scheduler_return_s: 10}"), "OK");
+  EXPECT_THAT(MessageOf("durability:\n  server_return_s: 20\n"),
+              HasSubstr(":2: durability.scheduler_return_s: found 60; allowed is at most half of "
+                        "durability.server_return_s (10)"));
+  EXPECT_EQ(MessageOf("durability: {mode: none, server_return_s: 20}"), "OK");
+}
+
 TEST(JobFileOverride, ReplacesAMapWhole) {
   const std::string yaml = "worker: {slowdown: {1: 2, 3: 4.5}}\n";
   const absl::StatusOr<job::Job> read = ParseJob(yaml, "j.yaml");

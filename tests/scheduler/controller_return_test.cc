@@ -74,6 +74,31 @@ TEST_F(ControllerReturn, ServerThatComesBackGetsItsShardsUnderANewGeneration) {
   EXPECT_EQ(cluster_.servers().told()[ServerId(2)].install->restore_lineage(), 3u) << "no two lives have one lineage";
 }
 
+TEST_F(ControllerReturn, LifeThatWasGivenUpDuringItsRestoreIsNotBelieved) {
+  Die(cluster_, "ps-2");
+  cluster_.AddServer("ps-2");
+  const ServerRef second = cluster_.servers().told()[ServerId(2)].server;
+  Die(cluster_, "ps-2");
+  cluster_.controller().Installed(second);  // too late
+  EXPECT_FALSE(cluster_.HasEvent("goes on from its snapshots"));
+  cluster_.controller().Refused(second, absl::FailedPreconditionError("not now"));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+  cluster_.AddServer("ps-2");
+  EXPECT_EQ(cluster_.servers().told()[ServerId(2)].install->restore_lineage(), 3u);
+  EXPECT_GT(cluster_.servers().told()[ServerId(2)].install->server_incarnation(), second.incarnation.value());
+}
+
+TEST_F(ControllerReturn, DeathsDuringOneRestoreAreOneAbsence) {
+  Die(cluster_, "ps-2");
+  for (int i = 0; i < 3; ++i) {
+    cluster_.Pass(absl::Seconds(2));
+    if (cluster_.controller().state() != wire::JOB_TRAINING) break;
+    cluster_.AddServer("ps-2");
+    Die(cluster_, "ps-2");
+  }
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED) << "5 s are over";
+}
+
 TEST_F(ControllerReturn, ServerMayBeStartedAgainBeforeItsDeathIsNoticed) {
   cluster_.AddServer("ps-1");
   EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);

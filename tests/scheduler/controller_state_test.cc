@@ -77,6 +77,17 @@ TEST_F(ControllerState, RangeThatWasGivenAfterItHadSavedIsTrainedAgain) {
   EXPECT_FALSE(after_.Next("w-1", next + 1).ok()) << "no such range was ever given";
 }
 
+TEST_F(ControllerState, RangeOfTwoLivesAgoIsNobodysEither) {
+  const state::Scheduler saved = before_.Save();
+  const uint64_t unknown = before_.Range("w-1");
+  TakeOver(saved);
+  FakeCluster third(Job());
+  ASSERT_TRUE(third.TakeOver(after_, after_.Save()).ok());
+  third.Answer();
+  EXPECT_TRUE(third.Next("w-1", unknown)->has_range());
+  EXPECT_EQ(third.controller().GetStatus().samples_done(), 0u);
+}
+
 TEST_F(ControllerState, WorkerThatJoinedAfterItHadSavedJoinsAgainAsAnother) {
   const state::Scheduler saved = before_.Save();
   const FakeCluster::Member joined = before_.AddWorker("w-3");
@@ -86,6 +97,18 @@ TEST_F(ControllerState, WorkerThatJoinedAfterItHadSavedJoinsAgainAsAnother) {
   EXPECT_GT(again.incarnation, joined.incarnation) << "a number is given once";
   after_.Pass(absl::Milliseconds(200));
   EXPECT_EQ(after_.StateOf("w-3"), "live");
+}
+
+TEST_F(ControllerState, NumberThatWasGivenAfterItHadSavedMayBeAnothersNow) {
+  const state::Scheduler saved = before_.Save();
+  before_.AddWorker("w-3");
+  TakeOver(saved);
+  const FakeCluster::Member other = after_.AddWorker("w-4");  // gets the number that w-3 had
+  after_.Rejoin("w-3");
+  after_.Pass(absl::Milliseconds(200));
+  EXPECT_NE(after_.member("w-3").id, other.id);
+  EXPECT_EQ(after_.StateOf("w-3"), "live");
+  EXPECT_EQ(after_.StateOf("w-4"), "live");
 }
 
 TEST_F(ControllerState, WhatADeadWorkerHeldGoesToOthersOnceItIsFenced) {

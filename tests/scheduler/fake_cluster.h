@@ -28,6 +28,10 @@ class FakeServers : public ServerCalls {
   void Connect(ServerRef server, const std::string& name, const std::string&, ServerObserver&) override {
     told_[server.server] = {server, name, {}, {}, {}};
   }
+  void Disconnect(ServerRef server) override {
+    if (auto told = told_.find(server.server); told != told_.end())
+      told->second = {server, told->second.name, {}, {}, {}};
+  }
   void Install(ServerRef server, const wire::InstallShardsRequest& request) override {
     told_.at(server.server).install = request;
   }
@@ -103,6 +107,7 @@ class FakeCluster {
     request.set_incarnation(members_[name].incarnation);
     const auto reply = controller_.RegisterWorker(request);
     ASSERT_TRUE(reply.ok()) << reply.status();
+    members_[name].id = reply->worker();
     members_[name].incarnation = reply->incarnation();
   }
   static wire::RegisterWorkerRequest WorkerRequest(const std::string& name) {

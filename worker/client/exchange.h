@@ -103,6 +103,9 @@ class Exchange : private Stream::Owner {
     absl::Span<const float> held;
     bool lent = false;  // chunks of the pull that is arriving are in shared memory
     bool seed_awaited = false;
+    // Up to here the server has said what restores have lost; and what was discarded beyond: that cannot be lost.
+    uint64_t lost_to = 0;
+    std::deque<uint64_t> discarded;
   };
   // In what form a shard's part of a step went out first; it is repeated in the same.
   struct SentPush {
@@ -144,6 +147,8 @@ class Exchange : private Stream::Owner {
   // What this pull was lent in shared memory has been copied: tells the server. False, and the stream is broken off,
   // when the server may have written to it before.
   bool GiveBack(Peer& peer, const wire::PullDone& done);
+  // How many answered as applied this newly says to be lost.
+  uint64_t NewlyLost(Shard& shard, uint64_t lost) const;
   absl::Status CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const;
   // The shard, if it lives on this server.
   absl::StatusOr<Shard*> FindShard(const Peer& peer, uint32_t shard);

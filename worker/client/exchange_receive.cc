@@ -28,6 +28,9 @@ bool IsFinal(const absl::Status& status) {
   }
 }
 
+// Of those that a restore may turn out to have lost.
+constexpr size_t kDiscardedMax = 4096;
+
 absl::Status Named(const std::string& server, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(server, ": ", status.message()));
 }
@@ -105,6 +108,18 @@ absl::Status Exchange::CheckWelcome(const Peer& peer, const wire::Welcome& welco
   return absl::OkStatus();
 }
 
+uint64_t Exchange::NewlyLost(Shard& shard, uint64_t lost) const {
+  // The last ones of those that Hello said to be answered. A server that died twice may say the same ones again.
+  const uint64_t to = session_.last_answered(shard.info.shard).value();
+  const uint64_t from = std::max(to - std::min(to, lost), shard.lost_to);
+  shard.lost_to = std::max(shard.lost_to, to);
+  const auto never_applied =
+      static_cast<uint64_t>(std::count_if(shard.discarded.begin(), shard.discarded.end(),
+                                          [&](uint64_t sequence) { return from < sequence && sequence <= to; }));
+  shard.discarded.clear();
+  return to - std::min(to, from + never_applied);
+}
+
 void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
   Peer& peer = peers_[stream.index()];
   const absl::Status check = CheckWelcome(peer, welcome);
@@ -117,7 +132,11 @@ void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
   if (encoder_.lossy())
     way += peer.memory_agreed ? "; gradients are read there as fp32, not encoded" : "; gradients encoded";
   watch_.StreamOpened(stream.index(), way);
-  for (const wire::ShardState& state : welcome.shards()) lost_ += state.lost();
+  for (const wire::ShardState& state : welcome.shards()) {
+    if (state.lost() == 0) continue;
+    const auto shard = FindShard(peer, state.shard());
+    if (shard.ok()) lost_ += NewlyLost(**shard, state.lost());
+  }
   SayAgain(peer, peer.shards);
 }
 
@@ -197,6 +216,11 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
   ForgetPush(id, *step, /*settled=*/applied || outlier);
   ++(applied ? report.shards_applied : report.shards_discarded);
   if (outlier) ++report.shards_quarantined;
+  if (!applied) {
+    std::deque<uint64_t>& discarded = shards_[id.value()].discarded;
+    discarded.push_back(answer.sequence());
+    if (discarded.size() > kDiscardedMax) discarded.pop_front();
+  }
   if (applied) {
     report.staleness_sum += answer.staleness();
     report.staleness_max = std::max(report.staleness_max, answer.staleness());
