@@ -19,7 +19,7 @@ constexpr absl::Duration kAddressPoll = absl::Milliseconds(10);
 // Before a server that has died more than once is started again.
 constexpr absl::Duration kBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kBackOffMax = absl::Seconds(10);
-constexpr absl::Duration kOrderTimeout = absl::Seconds(2);
+constexpr absl::Duration kNewestStatusTimeout = absl::Seconds(2);
 
 }  // namespace
 
@@ -144,7 +144,7 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
   if (crew_.Running(Role::kScheduler) > 0 && !end.how.ok()) {
     client_->ReportExit(status.job(), wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe()).IgnoreError();
     // Training may have begun since, or the job may have failed by this.
-    newest = client_->GetStatus(kOrderTimeout);
+    newest = client_->GetStatus(kNewestStatusTimeout);
     if (!newest.ok()) newest = status;
   }
   const bool recoverable = newest->state() == wire::JOB_TRAINING && job_.durability().mode() != job::Durability::NONE;

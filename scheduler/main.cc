@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder,
   const absl::Time deadline = absl::Now() + patience;
   while (true) {
     absl::StatusOr<std::unique_ptr<StateStore>> store = StateStore::Open(folder);
-    if (store.ok() || !absl::IsUnavailable(store.status()) || absl::Now() > deadline) return store;
+    if (store.ok() || !absl::IsAborted(store.status()) || absl::Now() > deadline) return store;
     log::Warning("the state is not to be had, trying again: ", std::string(store.status().message()));
     absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(200));
   }

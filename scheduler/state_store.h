@@ -17,8 +17,8 @@ namespace slackline::scheduler {
 class StateStore {
  public:
   // Makes the folder where there is none.
-  //   kUnavailable  also while another scheduler has it open, which may be about to end
-  //   kDataLoss, kResourceExhausted  as Database::Open()
+  //   kAborted  another scheduler has it open; it may be about to end
+  //   others    as Database::Open()
   static absl::StatusOr<std::unique_ptr<StateStore>> Open(const std::filesystem::path& folder);
 
   // What was saved last; nothing where nothing was.

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
   if (!status.ok()) {
     // RocksDB has no code of its own for it.
     if (status.IsIOError() && absl::StrContains(status.ToString(), "LOCK")) {
-      return absl::UnavailableError(
+      return absl::AbortedError(
           absl::StrCat(folder.string(), ": another process has it open (", status.ToString(), ")"));
     }
     return FromRocks(folder, status);

@@ -32,7 +32,7 @@ namespace slackline {
 class Database {
  public:
   // Makes the folder where there is none.
-  //   kUnavailable  also while another process has it open, which may be about to end
+  //   kAborted  another process has it open; it may be about to end
   // `disk`: other than the machine's, for tests; outlives the database.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& folder,
                                                         rocksdb::Env* disk = nullptr);

@@ -117,6 +117,14 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
   ShardIdentity identity = {JobId(request.job()), config.shard, config.extent, {}};
   for (const absl::string_view array : host->optimizer().arrays()) identity.arrays.emplace_back(array);
   absl::StatusOr<std::unique_ptr<SnapshotStore>> store = SnapshotStore::Open(options, identity);
+  if (absl::IsAborted(store.status())) return absl::UnavailableError(store.status().message());
+  if (!store.ok() && !absl::IsFailedPrecondition(store.status()) && request.restore_lineage() == 0) {
+    log::Error("shard ", spec.shard(), " keeps no snapshots, and this server cannot be replaced when it dies: ",
+               std::string(store.status().message()));
+    metrics_.snapshots_failed.Add();
+    config.snapshots = false;
+    return std::make_unique<ShardHost>(config, *budget_, metrics_, time_);
+  }
   if (!store.ok()) return store.status();
   if (request.restore_lineage() > 0) {
     absl::StatusOr<std::unique_ptr<ShardHost>> restored =

@@ -38,7 +38,8 @@ class SnapshotStore {
   //   kFailedPrecondition  the folder belongs to another job or shard
   //   kResourceExhausted   the disk is full
   //   kDataLoss            what is there cannot be read
-  //   kUnavailable         the disk fails otherwise, or another process has the folder open
+  //   kAborted             another process has the folder open
+  //   kUnavailable         the disk fails otherwise
   static absl::StatusOr<std::unique_ptr<SnapshotStore>> Open(const StoreOptions& options,
                                                              const ShardIdentity& identity);
   ~SnapshotStore();

@@ -197,6 +197,15 @@ TEST_F(RestoreTest, SnapshotsAreNotOverwrittenByABeginning) {
   EXPECT_THAT(status.message(), testing::HasSubstr("has snapshots of this job"));
 }
 
+TEST_F(RestoreTest, TrainingBeginsThoughNoSnapshotsCanBeKept) {
+  std::ofstream(root_ / "snapshots") << "a file in the way";
+  Life life;
+  ASSERT_TRUE(Begin(life, 0).ok());
+  EXPECT_TRUE(life.stores.empty());
+  EXPECT_FALSE(life.table->progress().durable);
+  EXPECT_FALSE(Begin(life, 2).ok()) << "but nothing can be restored";
+}
+
 TEST_F(RestoreTest, LifeThatIsStillThereIsWaitedFor) {
   Life first;
   ASSERT_TRUE(Begin(first, 0).ok());

@@ -175,7 +175,7 @@ TEST_F(SnapshotStoreTest, OldOnesGoAndTheirPlaceIsFreeAgain) {
 TEST_F(SnapshotStoreTest, OneFolderIsForOneProcessAtATime) {
   Open();
   const auto second = SnapshotStore::Open(options_, identity_);
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable) << second.status();
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAborted) << second.status();
   EXPECT_THAT(second.status().message(), HasSubstr("another process has it open"));
 }
 
