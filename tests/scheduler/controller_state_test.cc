@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 
 // Ranges are whole epochs of 100 samples; nothing is evaluated but at the end.
-job::Job Job() {
+job::Job FourEpochs() {
   job::Job job = FakeCluster::SmallJob();
   job.mutable_training()->set_epochs(4);
   job.mutable_training()->set_evaluate_every_epochs(0);
@@ -18,7 +18,7 @@ job::Job Job() {
 
 class ControllerState : public testing::Test {
  protected:
-  ControllerState() : before_(Job()), after_(Job()) {
+  ControllerState() : before_(FourEpochs()), after_(FourEpochs()) {
     before_.Start();
     for (const char* server : {"ps-1", "ps-2"}) before_.MakeDurable(server);
     before_.Pass(absl::Milliseconds(100));
@@ -81,7 +81,7 @@ TEST_F(ControllerState, RangeOfTwoLivesAgoIsNobodysEither) {
   const state::Scheduler saved = before_.Save();
   const uint64_t unknown = before_.Range("w-1");
   TakeOver(saved);
-  FakeCluster third(Job());
+  FakeCluster third(FourEpochs());
   ASSERT_TRUE(third.TakeOver(after_, after_.Save()).ok());
   third.Answer();
   EXPECT_TRUE(third.Next("w-1", unknown)->has_range());
@@ -184,7 +184,7 @@ TEST_F(ControllerState, StateOfAnotherJobIsRefused) {
 }
 
 TEST(ControllerStateEarly, JobThatHadNotBegunBeginsWhenAllAreThere) {
-  FakeCluster before(Job()), after(Job());
+  FakeCluster before(FourEpochs()), after(FourEpochs());
   before.AddServer("ps-1");
   before.AddWorker("w-1");
   ASSERT_TRUE(after.TakeOver(before, before.Save()).ok());
