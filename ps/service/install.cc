@@ -233,6 +233,7 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
     members.push_back({{WorkerId(member.worker()), Incarnation(member.incarnation())}, member.name()});
     senders.insert(members.back().sender);
   }
+  members_known_ = true;
   wire::SetMembersReply reply;
   reply.set_epoch(request.epoch());
   for (const auto& [id, host] : hosts_) {

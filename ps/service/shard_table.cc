@@ -128,6 +128,8 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
 }
 
 absl::Status ShardTable::Join(const Caller& caller, const wire::Hello& hello, wire::Welcome& welcome) {
+  // A server that has come back: those who follow it are members, and it has not heard so yet.
+  if (!members_known_) return absl::UnavailableError("the server does not know its members yet; try again");
   std::map<uint32_t, uint64_t> answered;
   uint64_t largest = std::max(hello.first_clock(), hello.clock());
   for (const wire::ShardClock& clock : hello.shards()) {

@@ -155,6 +155,7 @@ class ShardTable {
   ServerIdentity identity_;
   std::string installed_;  // the request as bytes, but for a restore; empty before
   Generation generation_;
+  bool members_known_ = false;  // a set has come in this life
   // Before hosts_, whose reservations it counts.
   std::unique_ptr<StagingBudget> budget_;
   std::map<uint32_t, std::unique_ptr<ShardHost>> hosts_;
