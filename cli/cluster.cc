@@ -38,10 +38,11 @@ absl::StatusOr<Programs> Programs::BesideThisProgram() {
                                           "; build or install all programs of Slackline into one folder"));
 }
 
-Cluster::Cluster(job::Job job, Programs programs, const RunFolder& folder, SignalQueue& signals)
+Cluster::Cluster(job::Job job, Programs programs, const RunFolder& folder, std::string checkpoint, SignalQueue& signals)
     : job_(std::move(job)),
       programs_(std::move(programs)),
       folder_(folder),
+      checkpoint_(std::move(checkpoint)),
       place_(std::filesystem::absolute(folder.address_file())),
       signals_(signals),
       crew_(folder, signals) {}
@@ -68,7 +69,11 @@ void Cluster::Follow(const std::string& address) {
 
 absl::Status Cluster::StartScheduler() {
   std::vector<std::string> command = {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path()};
-  if (client_ != nullptr) command.push_back("--resume");
+  if (client_ != nullptr) {
+    command.push_back("--resume");
+  } else if (!checkpoint_.empty()) {
+    command.insert(command.end(), {"--from-checkpoint", checkpoint_});
+  }
   return crew_.Start(Role::kScheduler, "scheduler", std::move(command));
 }
 

@@ -36,7 +36,8 @@ struct Programs {
 // Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
 class Cluster {
  public:
-  Cluster(job::Job job, Programs programs, const RunFolder& folder, SignalQueue& signals);
+  // `checkpoint`: the folder of the one that the run goes on from; empty: it begins.
+  Cluster(job::Job job, Programs programs, const RunFolder& folder, std::string checkpoint, SignalQueue& signals);
 
   // Starts the scheduler, waits for its address, then starts the others.
   //   kDeadlineExceeded  the scheduler gave no address in time
@@ -47,6 +48,7 @@ class Cluster {
   // Once the scheduler has given its address, which it has when Start() was OK.
   bool has_scheduler() const { return client_ != nullptr; }
   SchedulerClient& scheduler() { return *client_; }
+  bool scheduler_runs() { return crew_.Running(Role::kScheduler) > 0; }
 
   struct News {
     // Deaths and restarts, for people.
@@ -82,6 +84,7 @@ class Cluster {
   const job::Job job_;
   const Programs programs_;
   const RunFolder& folder_;
+  const std::string checkpoint_;
   const std::string place_;  // where the scheduler writes its address
   SignalQueue& signals_;
   Crew crew_;

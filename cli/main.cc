@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/checkpoints.h"
 #include "cli/experiment.h"
 #include "cli/sibling.h"
 #include "cli/status.h"
@@ -45,6 +46,36 @@ constexpr char kStatusHelp[] = R"(
 Examples
   slackline status runs/fashion-mnist-mlp-20250131-120000
   slackline status 127.0.0.1:34567)";
+
+constexpr char kResumeHelp[] = R"(
+Goes on with a run that was stopped, has failed, or whose machines are gone, in its own run folder: from the newest
+checkpoint that is whole, or from the one that is named. The job is the run's job.yaml; --set changes it from there on,
+such as the numbers of servers and workers, or training.epochs to train for longer.
+
+Examples
+  slackline resume runs/first
+  slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4
+  slackline resume runs/first --checkpoint checkpoint-000003)";
+
+constexpr char kCheckpointHelp[] = R"(
+Training goes on meanwhile. Prints the folder of the checkpoint once it is whole; exits with 1 where there is none.
+SIGUSR1 to `slackline train` or to the scheduler asks for one, too.
+
+Examples
+  slackline checkpoint runs/first
+  slackline checkpoint 127.0.0.1:34567)";
+
+constexpr char kCheckpointsHelp[] = R"(
+Examples
+  slackline checkpoints runs/first
+  slackline checkpoints runs/first --verify)";
+
+constexpr char kExportHelp[] = R"(
+The file has the model's own names: safetensors.torch.load_file() and load_state_dict() take it.
+
+Examples
+  slackline export runs/first model.safetensors
+  slackline export runs/first/checkpoints/checkpoint-000003 model.safetensors)";
 
 constexpr char kSetHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1 or model.hidden=[64,32]";
 
@@ -115,6 +146,33 @@ int Main(int argc, char** argv) {
   status_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
   status_command->footer(kStatusHelp);
 
+  ResumeOptions resume;
+  resume.program = argv[0];
+  CLI::App* resume_command = app.add_subcommand("resume", "Go on with a run from a checkpoint");
+  resume_command->add_option("RUN", resume.run_folder, "Run folder")->required();
+  resume_command->add_option("--checkpoint", resume.checkpoint,
+                             "Name of a checkpoint of the run, or its path; default: the newest that is whole");
+  resume_command->add_option("--set", resume.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  resume_command->add_flag("--quiet", resume.quiet, "Show only the result");
+  resume_command->footer(kResumeHelp);
+
+  CLI::App* checkpoint_command = app.add_subcommand("checkpoint", "Have a checkpoint of a run made, and wait for it");
+  checkpoint_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
+  checkpoint_command->footer(kCheckpointHelp);
+
+  bool verify = false;
+  CLI::App* checkpoints_command = app.add_subcommand("checkpoints", "List the checkpoints of a run");
+  checkpoints_command->add_option("RUN", target, "Run folder, or a folder of checkpoints")->required();
+  checkpoints_command->add_flag("--verify", verify, "Read all bytes, and compare their checksums");
+  checkpoints_command->footer(kCheckpointsHelp);
+
+  std::string weights;
+  CLI::App* export_command = app.add_subcommand("export", "Write the weights of a checkpoint as safetensors");
+  export_command->add_option("CHECKPOINT", target, "Folder of a checkpoint, or a run folder for its newest one")
+      ->required();
+  export_command->add_option("FILE", weights, "File to write")->required();
+  export_command->footer(kExportHelp);
+
   // Its options, --help too, are those of the Python package.
   ExperimentOptions experiment;
   CLI::App* experiment_command =
@@ -136,6 +194,10 @@ int Main(int argc, char** argv) {
   }
   if (train_command->parsed()) return Train(train);
   if (check_command->parsed()) return Check(check_file, check_overrides);
+  if (resume_command->parsed()) return Resume(resume);
+  if (checkpoint_command->parsed()) return MakeCheckpoint(target);
+  if (checkpoints_command->parsed()) return ListCheckpoints(target, verify);
+  if (export_command->parsed()) return ExportCheckpoint(target, weights);
   if (experiment_command->parsed()) {
     experiment.arguments = experiment_command->remaining();
     return Experiment(experiment);

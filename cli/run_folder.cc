@@ -59,6 +59,18 @@ absl::StatusOr<RunFolder> RunFolder::CreateUnused(const fs::path& path) {
   return Create(unused);
 }
 
+absl::StatusOr<RunFolder> RunFolder::Reopen(const fs::path& path) {
+  const RunFolder folder(fs::absolute(path).lexically_normal());
+  std::error_code error;
+  if (!fs::exists(folder.job_file(), error)) {
+    return absl::NotFoundError(absl::StrCat("found no run in ", path.string(), " (job.yaml)"));
+  }
+  fs::create_directories(folder.path_ / "logs", error);
+  if (!error) fs::remove(folder.address_file(), error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot write in ", path.string(), ": ", error.message()));
+  return folder;
+}
+
 absl::Status RunFolder::WriteJob(const std::string& yaml) const { return WriteAtomically(job_file(), yaml); }
 
 absl::Status RunFolder::WriteProcesses(const std::vector<ProcessRecord>& processes) const {

@@ -38,6 +38,11 @@ class RunFolder {
   // The same for `path` itself, or for the first of PATH-2, PATH-3 ... that nobody has: two runs never get one folder.
   static absl::StatusOr<RunFolder> CreateUnused(const std::filesystem::path& path);
 
+  // The folder of a run that goes on. Nobody answers at the address that is in it any more, which is removed.
+  //   kNotFound     there is no run
+  //   kUnavailable  the system refused
+  static absl::StatusOr<RunFolder> Reopen(const std::filesystem::path& path);
+
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path job_file() const { return path_ / "job.yaml"; }
   std::filesystem::path address_file() const { return AddressFile(path_); }

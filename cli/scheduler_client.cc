@@ -29,6 +29,16 @@ absl::Status SchedulerClient::StopJob(const std::string& reason, bool failed) {
   return rpc::FromGrpc(stub_->StopJob(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
 }
 
+absl::StatusOr<uint64_t> SchedulerClient::Checkpoint(const std::string& reason) {
+  wire::CheckpointRequest request;
+  request.set_reason(reason);
+  wire::CheckpointReply reply;
+  const absl::Status status =
+      rpc::FromGrpc(stub_->Checkpoint(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
+  if (!status.ok()) return status;
+  return reply.checkpoint();
+}
+
 absl::Status SchedulerClient::ReportExit(uint64_t job, wire::MemberRole role, const std::string& name,
                                          const std::string& reason) {
   wire::ReportExitRequest request;

@@ -1,6 +1,7 @@
 // What the command line asks of a scheduler. Every call gives up after a short while.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,8 @@ class SchedulerClient {
   absl::StatusOr<wire::GetStatusReply> GetStatus(absl::Duration timeout);
   // Asks for the end of the run in good order.
   absl::Status StopJob(const std::string& reason, bool failed);
+  // Has a checkpoint made; returns its number.
+  absl::StatusOr<uint64_t> Checkpoint(const std::string& reason);
   // Says that a process has ended, so that nobody waits for its heartbeats to stop.
   absl::Status ReportExit(uint64_t job, wire::MemberRole role, const std::string& name, const std::string& reason);
 

@@ -14,7 +14,7 @@ namespace slackline::cli {
 SignalQueue::SignalQueue() {
   sigset_t held;
   ::sigemptyset(&held);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&held, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) ::sigaddset(&held, signal);
   SLACKLINE_CHECK(::pthread_sigmask(SIG_BLOCK, &held, nullptr) == 0);
   fd_ = ::signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK);
   SLACKLINE_CHECK(fd_ >= 0);

@@ -7,7 +7,7 @@
 
 namespace slackline::cli {
 
-// Holds back SIGINT, SIGTERM, SIGHUP and SIGCHLD of this thread and of all threads that it starts afterwards.
+// Holds back SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD of this thread and of all threads that it starts afterwards.
 // One an object per process; make it before the first thread.
 //
 // Thread-safety: none.

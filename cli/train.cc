@@ -1,5 +1,6 @@
 #include "cli/train.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,11 +9,13 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "cli/checkpoints.h"
 #include "cli/cluster.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/signals.h"
+#include "common/checkpoint/folder.h"
 #include "common/job_file.h"
 
 namespace slackline::cli {
@@ -25,6 +28,10 @@ constexpr absl::Duration kStatusTimeout = absl::Seconds(2);
 constexpr absl::Duration kSilenceMax = absl::Seconds(30);
 // A server that leaves in good order has been told that the job is over; the news reaches us within this.
 constexpr absl::Duration kEndGrace = absl::Seconds(5);
+// For members to leave by themselves when the job was stopped.
+constexpr absl::Duration kLeaveMax = absl::Seconds(10);
+// The same where something is broken: the servers may still save what they have.
+constexpr absl::Duration kBrokenLeaveMax = absl::Seconds(30);
 // For servers to hear that the job is done, and to remove their snapshots.
 constexpr absl::Duration kTidyMax = absl::Seconds(10);
 
@@ -42,12 +49,14 @@ int Fail(const absl::Status& status, int code) {
 // Thread-safety: none.
 class Run {
  public:
-  Run(const TrainOptions& options, job::Job job, Programs programs, RunFolder folder, SignalQueue& signals)
+  // `checkpoint`: as Cluster has it.
+  Run(const TrainOptions& options, job::Job job, Programs programs, RunFolder folder, const std::string& checkpoint,
+      SignalQueue& signals)
       : options_(options),
         job_(std::move(job)),
         folder_(std::move(folder)),
         signals_(signals),
-        cluster_(job_, std::move(programs), folder_, signals),
+        cluster_(job_, std::move(programs), folder_, checkpoint, signals),
         progress_(stdout, ::isatty(STDOUT_FILENO) != 0, options.quiet) {}
 
   int Execute() {
@@ -74,6 +83,7 @@ class Run {
     while (true) {
       const std::optional<int> signal = signals_.Wait(kPollEvery);
       if (signal && IsStop(*signal)) return Interrupted();
+      if (signal && *signal == SIGUSR1) MakeCheckpoint();
       Watch();
       const absl::StatusOr<wire::GetStatusReply> status = cluster_.scheduler().GetStatus(kStatusTimeout);
       const absl::Time now = absl::Now();
@@ -86,7 +96,9 @@ class Run {
         return Broken(absl::StrCat("the scheduler has not answered for ", absl::FormatDuration(silence_max()), ": ",
                                    std::string(status.status().message())));
       }
-      if (!trouble_.empty() && now >= trouble_deadline_) return Broken(trouble_);
+      // What may be the end of the job is none before the scheduler has said so since.
+      const bool heard = !trouble_maybe_done_ || last_answer > trouble_since_ || !cluster_.scheduler_runs();
+      if (!trouble_.empty() && now >= trouble_deadline_ && heard) return Broken(trouble_);
     }
   }
 
@@ -101,7 +113,11 @@ class Run {
     for (const std::string& line : news.lines) progress_.Say(line);
     if (news.trouble.empty()) return;
     const absl::Time deadline = absl::Now() + (news.maybe_done ? kEndGrace : absl::ZeroDuration());
-    if (trouble_.empty()) trouble_ = news.trouble;
+    if (trouble_.empty()) {
+      trouble_ = news.trouble;
+      trouble_since_ = absl::Now();
+    }
+    trouble_maybe_done_ = trouble_maybe_done_ && news.maybe_done;
     trouble_deadline_ = std::min(trouble_deadline_, deadline);
   }
 
@@ -110,7 +126,8 @@ class Run {
   int Finish() {
     progress_.Clear();
     const bool tidies = status_.state() == wire::JOB_DONE && job_.durability().mode() != job::Durability::NONE;
-    StopAll({.leave = tidies ? kTidyMax : absl::ZeroDuration()});
+    const bool failed = status_.state() == wire::JOB_FAILED;
+    StopAll({.leave = failed ? kBrokenLeaveMax : (tidies ? kTidyMax : absl::ZeroDuration()) + last_checkpoint_max()});
     if (status_.state() == wire::JOB_DONE) {
       std::printf(
           "\n%s\n%s\n%s", RenderEvaluation(status_.evaluation()).c_str(), RenderResults(folder_.path()).c_str(),
@@ -120,6 +137,7 @@ class Run {
     const bool stopped = status_.state() == wire::JOB_STOPPED;
     const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;
     std::fprintf(stderr, "slackline: %s: %s\n", stopped ? "stopped" : "failed", reason.c_str());
+    PointToCheckpoint();
     PointToLogs();
     return kExitFailed;
   }
@@ -129,7 +147,8 @@ class Run {
     std::fprintf(stderr, "slackline: failed: %s\n", reason.c_str());
     std::fflush(stderr);
     TellScheduler(reason.substr(0, reason.find('\n')), /*failed=*/true);
-    StopAll({.leave = absl::Seconds(3)});
+    StopAll({.leave = kBrokenLeaveMax});
+    PointToCheckpoint();
     PointToLogs();
     return kExitFailed;
   }
@@ -137,10 +156,30 @@ class Run {
   int Interrupted() {
     progress_.Say("Stopping; once more to kill at once.");
     TellScheduler("stopped by a signal to `slackline train`", /*failed=*/false);
-    StopAll({});
+    StopAll({.leave = kLeaveMax + last_checkpoint_max()});
     std::fprintf(stderr, "slackline: stopped\n");
+    PointToCheckpoint();
     PointToLogs();
     return kExitFailed;
+  }
+
+  // How long a run that ends in good order may take for its last checkpoint.
+  absl::Duration last_checkpoint_max() const {
+    const job::Checkpoint& checkpoint = job_.checkpoint();
+    return checkpoint.at_end() ? absl::Seconds(checkpoint.timeout_s()) : absl::ZeroDuration();
+  }
+
+  void MakeCheckpoint() {
+    const absl::StatusOr<uint64_t> number = cluster_.scheduler().Checkpoint("SIGUSR1 to `slackline train`");
+    progress_.Say(number.ok() ? absl::StrCat("SIGUSR1: checkpoint ", *number, " is being made")
+                              : absl::StrCat("SIGUSR1: no checkpoint: ", number.status().message()));
+  }
+
+  void PointToCheckpoint() {
+    const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
+    if (list.empty()) return;
+    std::fprintf(stderr, "slackline: the last checkpoint is %s; to go on: %s resume %s\n",
+                 list.front().path.filename().c_str(), options_.program.c_str(), folder_.path().c_str());
   }
 
   void TellScheduler(const std::string& reason, bool failed) {
@@ -161,7 +200,9 @@ class Run {
   Progress progress_;
   wire::GetStatusReply status_;
   std::string trouble_;
+  absl::Time trouble_since_;
   absl::Time trouble_deadline_ = absl::InfiniteFuture();
+  bool trouble_maybe_done_ = true;  // all of it
 };
 
 absl::StatusOr<RunFolder> MakeRunFolder(const TrainOptions& options, const job::Job& job) {
@@ -179,6 +220,23 @@ absl::Status CheckData(const job::Job& job) {
                                           "is the default's)"));
 }
 
+// Two schedulers must not write into one folder.
+absl::Status CheckNobodyRuns(const std::filesystem::path& run) {
+  const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
+  if (!address.ok() || !SchedulerClient(*address).GetStatus(kStatusTimeout).ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the run in ", run.string(), " still runs: its scheduler answers at ", *address));
+}
+
+absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job) {
+  const state::Tasks& tasks = from.manifest.scheduler().tasks();
+  const uint32_t epochs = job.training().epochs();
+  if (!tasks.complete() || tasks.ranges().epochs_done() < epochs) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "all ", tasks.ranges().epochs_done(), " epochs are done in ", from.path.string(), ", and training.epochs is ",
+      epochs, "; to train on: --set training.epochs=", tasks.ranges().epochs_done() + 1));
+}
+
 }  // namespace
 
 int Train(const TrainOptions& options) {
@@ -194,7 +252,38 @@ int Train(const TrainOptions& options) {
   if (!folder.ok()) return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
-  return Run(options, job, *std::move(programs), *std::move(folder), signals).Execute();
+  return Run(options, job, *std::move(programs), *std::move(folder), "", signals).Execute();
+}
+
+int Resume(const ResumeOptions& options) {
+  SignalQueue signals;
+  const std::filesystem::path run = options.run_folder;
+  if (const absl::StatusOr<std::filesystem::path> folder = CheckpointsOfRun(run); !folder.ok()) {
+    return Fail(folder.status(), kExitWrongUse);
+  }
+  absl::StatusOr<job::Job> read = ReadJobFile(run / "job.yaml", options.overrides);
+  if (!read.ok()) return Fail(read.status(), kExitWrongUse);
+  const job::Job job = Resolve(*read);
+  if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = CheckNobodyRuns(run); !status.ok()) return Fail(status, kExitFailed);
+  const absl::StatusOr<checkpoint::Choice> choice =
+      ChooseCheckpoint(checkpoint::FolderOfRun(job.checkpoint().folder(), run), options.checkpoint);
+  if (!choice.ok()) return Fail(choice.status(), kExitFailed);
+  for (const std::string& broken : choice->passed_over) {
+    std::fprintf(stderr, "slackline: passed over %s\n", broken.c_str());
+  }
+  if (absl::Status left = CheckWorkIsLeft(*choice, job); !left.ok()) return Fail(left, kExitWrongUse);
+  absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
+  if (!programs.ok()) return Fail(programs.status(), kExitFailed);
+  absl::StatusOr<RunFolder> folder = RunFolder::Reopen(run);
+  if (!folder.ok()) return Fail(folder.status(), kExitFailed);
+  if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
+  if (!options.quiet) std::printf("Going on from %s\n", choice->path.c_str());
+  TrainOptions train;
+  train.program = options.program;
+  train.job_file = folder->job_file();
+  train.quiet = options.quiet;
+  return Run(train, job, *std::move(programs), *std::move(folder), choice->path, signals).Execute();
 }
 
 }  // namespace slackline::cli

@@ -21,6 +21,18 @@ struct TrainOptions {
   bool quiet = false;
 };
 
+struct ResumeOptions {
+  std::string program = "slackline";
+  std::string run_folder;
+  // Name of one in the run's folder of checkpoints, or a path (with a / in it); empty: the newest that is whole.
+  std::string checkpoint;
+  std::vector<std::string> overrides;
+  bool quiet = false;
+};
+
+// Goes on with a run that has ended, from a checkpoint. Returns the exit code.
+int Resume(const ResumeOptions& options);
+
 // Starts the cluster, shows its progress, ends it, and reports. Returns the exit code.
 int Train(const TrainOptions& options);
 

@@ -63,10 +63,11 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
   if (!text.ok()) return text.status();
   absl::StatusOr<job::Job> job = ParseJob(*text, path, overrides);
   if (!job.ok()) return job;
-  const std::filesystem::path data = job->data().path();
-  if (data.is_relative()) {
-    const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-    job->mutable_data()->set_path((folder / data).lexically_normal());
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  const std::filesystem::path data = job->data().path(), checkpoints = job->checkpoint().folder();
+  if (data.is_relative()) job->mutable_data()->set_path((folder / data).lexically_normal());
+  if (checkpoints.is_relative() && !checkpoints.empty()) {
+    job->mutable_checkpoint()->set_folder((folder / checkpoints).lexically_normal());
   }
   return job;
 }

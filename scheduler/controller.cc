@@ -100,7 +100,9 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
       batch_sizes_(BatchSizesOf(config.job.training())),
       guard_(GuardOf(config.job)),
       bound_(BoundOf(config.job.consistency())),
-      last_report_(created_) {}
+      last_report_(created_) {
+  checkpoint_.last_number = config.checkpoint_number;
+}
 
 // --- Joining ----------------------------------------------------------------------------------------------------
 
@@ -268,6 +270,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
     Apply(actions);
   }
   wire::HeartbeatReply reply;
+  reply.set_checkpoint_heard(HearCheckpoint(id, request.server().checkpoint()));
   reply.set_generation(places_.empty() ? 0 : generation_.value());
   // Servers go last, so that no worker loses them in the middle of a step; by a call, which this is for those who
   // missed.

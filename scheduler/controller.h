@@ -22,11 +22,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "checkpoint.pb.h"
 #include "common/clock.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 #include "scheduler/batch_sizes.h"
+#include "scheduler/checkpoint_round.h"
 #include "scheduler/divergence_guard.h"
 #include "scheduler/event_log.h"
 #include "scheduler/membership.h"
@@ -56,6 +58,10 @@ class Controller : public ServerObserver {
     std::string run_folder;
     // Where servers keep snapshots; empty: they keep none, and the death of one ends the job.
     std::string snapshot_folder = {};
+    // Where checkpoints are made; empty: none are.
+    std::string checkpoint_folder = {};
+    // Numbers of checkpoints up to here are taken.
+    uint64_t checkpoint_number = 0;
     Timeouts timeouts = {};
   };
 
@@ -71,6 +77,7 @@ class Controller : public ServerObserver {
   absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
   absl::Status ReportEvaluation(const wire::EvaluationReport& request);
   wire::GetStatusReply GetStatus();
+  absl::StatusOr<wire::CheckpointReply> Checkpoint(const wire::CheckpointRequest& request);
   absl::Status ReportExit(const wire::ReportExitRequest& request);
   // Ends the job; one that has ended already stays as it ended.
   void StopJob(const std::string& reason, bool failed);
@@ -80,6 +87,8 @@ class Controller : public ServerObserver {
   void Installed(ServerRef server) override;
   void MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) override;
   void Stopped(ServerRef server) override;
+  void CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
+                       const absl::StatusOr<wire::BeginCheckpointReply>& reply) override;
   void Refused(ServerRef server, const absl::Status& status) override;
 
   // Notices who is silent, what is late, and what is over. Call every T/2 or more often.
@@ -97,9 +106,21 @@ class Controller : public ServerObserver {
   //   kDataLoss            it makes no sense
   absl::Status Restore(const state::Scheduler& state, absl::Time wall_time);
 
+  // Begins where a checkpoint of a run has ended, for a controller that is still as it was made; with other servers and
+  // workers.
+  //   kFailedPrecondition  all of training is done there
+  //   kDataLoss            it makes no sense
+  absl::Status GoOnFrom(const checkpoint::Manifest& manifest, const std::string& folder);
+  // All files of this one are written: its folder is to get its name, which CheckpointCommitted() is told.
+  std::optional<checkpoint::Manifest> CheckpointToCommit() const;
+  // `folder`: of the checkpoint, or why there is none. Requires: CheckpointToCommit().
+  void CheckpointCommitted(const absl::StatusOr<std::string>& folder);
+
   // Reports and events since the last call, oldest first.
   std::vector<Report> TakeReports();
   std::deque<std::string> TakeEvents();
+  // TakeEvents() would have some.
+  bool HasEvents() const;
   // The run up to now.
   RunSummary Summary();
 
@@ -155,10 +176,27 @@ class Controller : public ServerObserver {
   void PartTick(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllWorkersGone(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllServersGone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The process was stopped, or got no processor: forgives what that looks like.
+  void ForgiveOwnSleep(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExpelStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailIfDeserted(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // "worker w-2", or what else Called() makes of it.
   std::string NameOf(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // --- controller_checkpoint.cc ---
+  absl::Status CanCheckpoint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Begins what is due, and goes on with what was begun.
+  void WatchCheckpoints(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginCheckpoint(const std::string& reason, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Servers are to stay for the last one.
+  bool AwaitsLastCheckpoint(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the number of the checkpoint whose outcome need not be told again; 0 for none.
+  uint64_t HearCheckpoint(ServerId server, const wire::CheckpointProgress& progress)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes the calls that the round wants, and ends it when it is over. Requires: there is one.
+  void FollowCheckpoint(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CheckpointFailed(uint64_t number, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillCheckpoint(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_status.cc: what people see ---
   // What the job waits for while it starts; empty when for nothing.
@@ -182,6 +220,8 @@ class Controller : public ServerObserver {
   void ChangeBound(const std::optional<StalenessBound::Change>& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_state.cc: what outlives the scheduler ---
+  state::Scheduler SaveLocked(absl::Time wall_time) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RestoreEvaluations(const state::Scheduler& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RestoreServers(const state::Members& members, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Who must be fenced before others get what they had.
   std::vector<std::pair<WorkerId, Incarnation>> Holders() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -222,6 +262,7 @@ class Controller : public ServerObserver {
   std::map<ServerId, absl::Time> lost_since_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> stopped_ ABSL_GUARDED_BY(mutex_);
   std::set<Holder> told_to_leave_ ABSL_GUARDED_BY(mutex_);
+  absl::Time last_tick_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::optional<absl::Time> deserted_since_ ABSL_GUARDED_BY(mutex_);
   uint64_t worker_deaths_ ABSL_GUARDED_BY(mutex_) = 0;
   // Processes that ended before they registered, by name, for the message when the start fails.
@@ -259,6 +300,34 @@ class Controller : public ServerObserver {
   std::optional<StalenessBound> bound_ ABSL_GUARDED_BY(mutex_);
   Watched bound_watched_ ABSL_GUARDED_BY(mutex_);
   uint64_t bound_changes_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  // Checkpoints.
+  struct Checkpoints {
+    std::optional<CheckpointRound> round;  // that is being made
+    state::Scheduler state;                // for it
+    std::optional<checkpoint::Manifest> to_commit;
+    uint64_t last_number = 0;
+    absl::Time last_begun = absl::InfinitePast();
+    absl::Duration took;      // of the one to commit, for its servers
+    uint32_t epochs = 0;      // done, as the last one was begun
+    bool last_tried = false;  // that at the end of the run
+    std::optional<absl::Time> last_since;
+    // The last one that is whole.
+    uint64_t whole = 0;
+    absl::Time whole_at;
+    std::string folder;
+    // The last one that failed.
+    uint64_t failed = 0;
+    std::string error;
+    // Of this scheduler.
+    uint64_t made = 0;
+    uint64_t failures = 0;
+  };
+  Checkpoints checkpoint_ ABSL_GUARDED_BY(mutex_);
+  // The checkpoint that the run began with; empty: with none.
+  std::string goes_on_from_ ABSL_GUARDED_BY(mutex_);
+  // What was trained before it.
+  absl::Duration elapsed_before_ ABSL_GUARDED_BY(mutex_);
 
   // What people see.
   Progress progress_ ABSL_GUARDED_BY(mutex_);

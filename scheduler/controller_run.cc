@@ -11,9 +11,11 @@ namespace slackline::scheduler {
 namespace {
 
 // After the end: how long a supervisor has to ask how it ended.
-constexpr absl::Duration kStatusLinger = absl::Seconds(2);
+constexpr absl::Duration kStatusLinger = absl::Seconds(5);
 // A worker is stalled after so many of its own median steps, if that is longer than the setting.
 constexpr double kStallSteps = 20;
+// Between two ticks, which come every T / 2 or more often: more than that is no delay any more.
+constexpr int kSleepHeartbeats = 4;
 // Names in one message.
 constexpr size_t kNamesMax = 10;
 
@@ -80,6 +82,7 @@ void Controller::Act(const WorkerDeadAction& action) {
 }
 
 void Controller::Act(const ServerDeadAction& action) {
+  if (checkpoint_.round) checkpoint_.round->ServerLost(action.server);
   if (Ended()) return;
   const Membership::Server& server = membership_.servers().at(action.server);
   const absl::Time now = time_.Now();
@@ -153,6 +156,7 @@ void Controller::SendInstall(ServerId server) {
   if (const auto again = server_generations_.find(server); again != server_generations_.end()) {
     request.set_restore_lineage(static_cast<uint32_t>(again->second.value()));
   }
+  request.set_checkpoint_folder(goes_on_from_);
   request.set_trained_elements(layout_.trained_elements);
   request.set_samples_per_epoch(layout_.train_samples);
   for (const ShardPlace& place : places_) {
@@ -188,9 +192,11 @@ void Controller::BeginIfReady() {
   // Thousands register one after the other: the whole list of what is missing is for people.
   if (membership_.CountLive() < config_.job.cluster().workers() || !Missing().empty()) return;
   state_ = wire::JOB_TRAINING;
-  began_ = time_.Now();
-  last_report_ = began_;
-  bound_watched_.at = began_;
+  const absl::Time now = time_.Now();
+  began_ = now - elapsed_before_;
+  last_report_ = now;
+  bound_watched_.at = now;
+  checkpoint_.last_begun = now;
   events_.Add(absl::StrCat("training begins with ", membership_.CountLive(), " workers on ", layout_.train_samples,
                            " samples for ", config_.job.training().epochs(), " epochs"));
 }
@@ -200,6 +206,7 @@ void Controller::BeginIfReady() {
 void Controller::Tick() {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = time_.Now();
+  ForgiveOwnSleep(now);
   MembershipActions actions;
   membership_.Tick(now, actions);
   Apply(actions);
@@ -215,7 +222,18 @@ void Controller::Tick() {
   WatchDivergence();
   if (Ended()) return;
   WatchBound(now);
+  WatchCheckpoints(now);
   if (now - last_report_ >= absl::Milliseconds(config_.job.output().report_every_ms())) AddReport(now);
+}
+
+void Controller::ForgiveOwnSleep(absl::Time now) {
+  const absl::Duration gap = now - last_tick_;
+  last_tick_ = now;
+  if (gap <= kSleepHeartbeats * config_.timeouts.heartbeat) return;
+  membership_.Overslept(gap, now);
+  for (auto& [server, since] : lost_since_) since += gap;
+  if (deserted_since_) *deserted_since_ += gap;
+  events_.Add(absl::StrCat("the scheduler itself stood still for ", Readable(gap), "; nobody is blamed for that"));
 }
 
 void Controller::ExpelStalled(absl::Time now) {
@@ -308,7 +326,9 @@ bool Controller::AllServersGone() const {
 
 void Controller::PartTick(absl::Time now) {
   if (stopping_ == absl::InfiniteFuture()) {
+    WatchCheckpoints(now);
     if (!AllWorkersGone(now) && now - ended_ <= config_.timeouts.worker_dead()) return;
+    if (AwaitsLastCheckpoint(now)) return;
     stopping_ = now;
     wire::StopRequest request;
     request.set_job(config_.id.value());

@@ -76,6 +76,10 @@ bool MakesSense(const state::Members& state) {
 
 state::Scheduler Controller::Save(absl::Time wall_time) const {
   absl::MutexLock lock(&mutex_);
+  return SaveLocked(wall_time);
+}
+
+state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   const absl::Time now = time_.Now();
   state::Scheduler state;
   state.set_format(kFormat);
@@ -83,7 +87,7 @@ state::Scheduler Controller::Save(absl::Time wall_time) const {
   state.set_fingerprint(config_.fingerprint);
   state.set_job_state(state_);
   state.set_reason(reason_);
-  state.set_saved_unix_us(absl::ToUnixMicros(wall_time));
+  if (wall_time != absl::InfinitePast()) state.set_saved_unix_us(absl::ToUnixMicros(wall_time));
   if (began_ != absl::InfiniteFuture()) state.set_elapsed_s(Seconds(now - began_));
   if (trained_ != absl::InfiniteFuture()) state.set_trained_s(Seconds(trained_ - began_));
   if (first_worker_) *state.mutable_first_worker() = *first_worker_;
@@ -123,6 +127,7 @@ state::Scheduler Controller::Save(absl::Time wall_time) const {
   state.set_worker_deaths(worker_deaths_);
   state.set_events(events_.count());
   state.set_snapshot_folder(config_.snapshot_folder);
+  state.set_checkpoint_folder(goes_on_from_);
   return state;
 }
 
@@ -153,15 +158,15 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   progress_.Restore(state.progress());
   guarded_ = progress_.totals();
   bound_watched_ = {.at = now, .totals = progress_.totals()};
-  for (const state::MeasuredAccuracy& from : state.evaluations()) {
-    evaluations_.push_back({from.epoch(), from.time_s(), from.samples(), from.accuracy(), from.loss()});
-  }
-  if (state.has_evaluation()) evaluation_ = state.evaluation();
+  RestoreEvaluations(state);
   if (bound_ && state.has_staleness_bound()) bound_->Restore(state.staleness_bound());
   bound_changes_ = state.staleness_bound_changes();
   divergences_ = state.divergences();
   worker_deaths_ = state.worker_deaths();
   events_.GoOnFrom(state.events());
+  goes_on_from_ = state.checkpoint_folder();
+  if (tasks_) checkpoint_.epochs = tasks_->ranges().epochs_done();
+  checkpoint_.last_begun = now;
   for (const state::Worker& worker : state.members().workers()) pids_[WorkerId(worker.worker())] = worker.pid();
 
   // Who hangs is found out from now on.
@@ -180,6 +185,13 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
                               membership_.servers().size(), absl::ToDoubleSeconds(away)));
   Apply(actions);
   return absl::OkStatus();
+}
+
+void Controller::RestoreEvaluations(const state::Scheduler& state) {
+  for (const state::MeasuredAccuracy& from : state.evaluations()) {
+    evaluations_.push_back({from.epoch(), from.time_s(), from.samples(), from.accuracy(), from.loss()});
+  }
+  if (state.has_evaluation()) evaluation_ = state.evaluation();
 }
 
 void Controller::RestoreServers(const state::Members& members, absl::Time now) {

@@ -104,6 +104,9 @@ void Controller::AddReport(absl::Time now) {
   report.divergences = divergences_;
   report.live_workers = membership_.CountLive();
   report.worker_deaths = worker_deaths_;
+  report.checkpoints = checkpoint_.made;
+  report.checkpoints_failed = checkpoint_.failures;
+  if (checkpoint_.whole > 0) report.checkpoint_age_s = absl::ToDoubleSeconds(now - checkpoint_.whole_at);
   report.samples_given_twice = tasks_->ranges().samples_given_twice();
   reports_.push_back(report);
   last_report_ = now;
@@ -119,6 +122,11 @@ std::deque<std::string> Controller::TakeEvents() {
   return events_.Take();
 }
 
+bool Controller::HasEvents() const {
+  absl::MutexLock lock(&mutex_);
+  return events_.waiting();
+}
+
 // --- Status -----------------------------------------------------------------------------------------------------
 
 wire::GetStatusReply Controller::GetStatus() {
@@ -132,6 +140,7 @@ wire::GetStatusReply Controller::GetStatus() {
   reply.set_reason(state_ == wire::JOB_STARTING ? Missing() : reason_);
   FillProgress(now, reply);
   FillMembers(now, reply);
+  FillCheckpoint(now, reply);
   for (const std::string& event : events_.recent()) reply.add_events(event);
   reply.set_event_count(events_.count());
   if (evaluation_) *reply.mutable_evaluation() = *evaluation_;

@@ -27,16 +27,18 @@ void Controller::WatchDivergence() {
   events_.Add(absl::StrCat("warning: training diverges: ", *alarm));
   if (config_.job.guard().action() == job::Guard::TIGHTEN && bound_) ChangeBound(bound_->Tighten(*alarm));
   if (config_.job.guard().action() == job::Guard::STOP) {
+    checkpoint_.last_tried = true;  // nobody wants to go on from here
     End(wire::JOB_FAILED, absl::StrCat("training diverges: ", *alarm, "; ", LastGoodState()));
   }
 }
 
 std::string Controller::LastGoodState() const {
-  if (evaluations_.empty()) return "nothing was evaluated yet, and no checkpoint was made";
+  const std::string kept =
+      checkpoint_.whole > 0 ? absl::StrCat("the last checkpoint is ", checkpoint_.folder) : "no checkpoint was made";
+  if (evaluations_.empty()) return absl::StrCat("nothing was evaluated yet, and ", kept);
   const EvaluationSummary& last = evaluations_.back();
-  return absl::StrFormat(
-      "the last evaluation was after epoch %d (test accuracy %.2f %%, loss %.4f), no checkpoint was made", last.epoch,
-      100 * last.accuracy, last.loss);
+  return absl::StrFormat("the last evaluation was after epoch %d (test accuracy %.2f %%, loss %.4f), %s", last.epoch,
+                         100 * last.accuracy, last.loss, kept);
 }
 
 void Controller::WatchBound(absl::Time now) {

@@ -51,6 +51,7 @@ class EventLog {
 
   // Those added since the last call.
   std::deque<std::string> Take() { return std::exchange(untaken_, {}); }
+  bool waiting() const { return !untaken_.empty(); }
 
  private:
   uint64_t count_ = 0;

@@ -8,9 +8,11 @@
 #include <system_error>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/checkpoint/folder.h"
 #include "common/clock.h"
 #include "common/job_file.h"
 #include "common/logging.h"
@@ -58,12 +60,26 @@ std::string RunFolderPath(const Options& options, const job::Job& job) {
   return job.output().folder().empty() ? DefaultRunFolder(job.name(), absl::Now()) : job.output().folder();
 }
 
-// Absolute, since servers have working directories of their own; empty where none are kept.
-std::string SnapshotFolder(const job::Job& job, JobId id, const std::string& run_folder) {
+// Absolute, since servers have working directories of their own; empty where none are kept. A run that goes on from a
+// checkpoint has new ones; those of before are of no use to it.
+std::string SnapshotFolder(const Options& options, const job::Job& job, JobId id, const std::string& run_folder) {
   if (job.durability().mode() == job::Durability::NONE) return "";
   const std::string& folder = job.durability().folder();
-  if (folder.empty()) return std::filesystem::absolute(run_folder) / "snapshots";
+  if (folder.empty()) {
+    const std::string name = "snapshots", own = absl::StrFormat("%s-%016x", name, id.value());
+    return std::filesystem::absolute(run_folder) / (options.from_checkpoint.empty() ? name : own);
+  }
   return std::filesystem::absolute(folder) / absl::StrFormat("%s-%016x", job.name(), id.value());
+}
+
+// Those of a run that now goes on from a checkpoint.
+void RemoveOldSnapshots(const std::string& run_folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(run_folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code removed;
+    if (absl::StartsWith(at->path().filename().string(), "snapshots")) std::filesystem::remove_all(at->path(), removed);
+    if (removed) log::Warning("old snapshots stay in ", at->path().string(), ": ", removed.message());
+  }
 }
 
 // A scheduler that is about to end has the store open a little longer.
@@ -90,8 +106,15 @@ int Run(const Options& options) {
   if (!read.ok()) return Complain(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
   const std::string path = RunFolderPath(options, job);
-  absl::StatusOr<std::unique_ptr<RunFolder>> folder =
-      options.resume ? RunFolder::Reopen(path, job, absl::Now()) : RunFolder::Create(path, job, absl::Now());
+  std::optional<checkpoint::Manifest> checkpoint;
+  if (!options.from_checkpoint.empty()) {
+    absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(options.from_checkpoint);
+    if (!manifest.ok()) return Complain(manifest.status(), kFailed);
+    checkpoint = *std::move(manifest);
+  }
+  absl::StatusOr<std::unique_ptr<RunFolder>> folder = options.resume || checkpoint
+                                                          ? RunFolder::Reopen(path, job, absl::Now())
+                                                          : RunFolder::Create(path, job, absl::Now());
   if (!folder.ok()) return Complain(folder.status(), kFailed);
   std::unique_ptr<StateStore> store;
   const std::string state_folder = (*folder)->path() + "/scheduler";
@@ -114,13 +137,16 @@ int Run(const Options& options) {
   SchedulerMetrics series(metrics);
   if (absl::Status served = ServeMetrics(metrics, job.network()); !served.ok()) return Complain(served, kFailed);
   ServerLinks links(timeouts);
+  const std::string checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), (*folder)->path());
   const JobId id = saved ? JobId(saved->job()) : NewJobId();
   Controller controller(
       {.job = job,
        .fingerprint = Fingerprint(job),
        .id = id,
        .run_folder = (*folder)->path(),
-       .snapshot_folder = saved ? saved->snapshot_folder() : SnapshotFolder(job, id, (*folder)->path()),
+       .snapshot_folder = saved ? saved->snapshot_folder() : SnapshotFolder(options, job, id, (*folder)->path()),
+       .checkpoint_folder = checkpoints,
+       .checkpoint_number = checkpoint::LastNumber(checkpoints),
        .timeouts = timeouts},
       time, links);
   // Its threads call the controller, however this ends.
@@ -129,6 +155,12 @@ int Run(const Options& options) {
   if (saved) {
     if (absl::Status restored = controller.Restore(*saved, absl::Now()); !restored.ok())
       return Complain(restored, kFailed);
+  }
+  if (checkpoint) {
+    absl::Status going_on = controller.GoOnFrom(*checkpoint, std::filesystem::absolute(options.from_checkpoint));
+    if (going_on.ok()) going_on = (*folder)->CutBack(checkpoint->scheduler().elapsed_s());
+    if (!going_on.ok()) return Complain(going_on, kFailed);
+    RemoveOldSnapshots((*folder)->path());
   }
   const std::string listen = ListenAddress(options.listen, job.network());
   absl::StatusOr<std::unique_ptr<SchedulerServer>> server = SchedulerServer::Start(listen, controller);
@@ -141,7 +173,12 @@ int Run(const Options& options) {
   }
 
   const absl::Duration report_every = absl::Milliseconds(job.output().report_every_ms());
-  RunUntilFinished(controller, {.folder = **folder, .metrics = series, .store = store.get()},
+  RunUntilFinished(controller,
+                   {.folder = **folder,
+                    .metrics = series,
+                    .store = store.get(),
+                    .checkpoints = checkpoints,
+                    .checkpoints_kept = job.checkpoint().keep()},
                    std::min(timeouts.heartbeat / 2, report_every));
   // Both call the controller: they end before it does.
   server->reset();

@@ -290,6 +290,12 @@ void Membership::Tick(absl::Time now, MembershipActions& actions) {
   }
 }
 
+void Membership::Overslept(absl::Duration gap, absl::Time now) {
+  // Who was heard since is not heard in the future.
+  for (auto& [id, server] : servers_) server.heard = std::min(now, server.heard + gap);
+  for (auto& [id, worker] : workers_) worker.heard = std::min(now, worker.heard + gap);
+}
+
 // --- The state --------------------------------------------------------------------------------------------------
 
 void Membership::Restore(State state, absl::Span<const std::pair<WorkerId, Incarnation>> holders, absl::Time now,

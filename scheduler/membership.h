@@ -166,6 +166,9 @@ class Membership {
     std::map<ServerId, Server> servers;
   };
   State Save() const { return {epoch_, last_incarnation_, workers_, servers_}; }
+  // For so long, until now, nobody was listened to: it counts as nobody's silence.
+  void Overslept(absl::Duration gap, absl::Time now);
+
   // Of a job that goes on, for a membership that is still as it was made. Everybody counts as heard just now, and gets
   // the set anew; `holders`, who have data ranges, are fenced by it where they are not in it. Numbers go on far behind
   // those that an earlier scheduler may have given after it had last saved.

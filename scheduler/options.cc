@@ -28,6 +28,11 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   app.add_flag("--resume", options.resume,
                "Go on with the run in the run folder, whose scheduler has died; servers and workers find this one by\n"
                "scheduler.address there, or by the same --listen");
+  app.add_option("--from-checkpoint", options.from_checkpoint,
+                 "Go on with the run in the run folder from this checkpoint, with other servers and workers")
+      ->type_name("DIR")
+      ->excludes("--resume")
+      ->needs("--run-folder");
   app.footer("Exit codes: 0 done or stopped, 1 failed, 2 wrong use.");
   try {
     app.parse(argc, argv);

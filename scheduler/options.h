@@ -19,6 +19,8 @@ struct Options {
   std::string address_file;
   // Go on with the run in the run folder, whose scheduler has died.
   bool resume = false;
+  // Go on with the run in the run folder from this checkpoint, with other servers and workers; empty: not so.
+  std::string from_checkpoint;
 };
 
 // Absent when the program is to end at once (--help, --version, wrong use); `exit_code` says how.

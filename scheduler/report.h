@@ -35,6 +35,10 @@ struct Report {
   // Since the beginning.
   uint64_t worker_deaths = 0;
   uint64_t samples_given_twice = 0;
+  // Made by this scheduler, and that it could not make; seconds since the last whole one.
+  uint64_t checkpoints = 0;
+  uint64_t checkpoints_failed = 0;
+  std::optional<double> checkpoint_age_s;
 };
 
 }  // namespace slackline::scheduler

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job_file.h"
@@ -92,6 +93,27 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Reopen(const std::string& 
   std::unique_ptr<RunFolder> run(new RunFolder(folder));
   if (absl::Status opened = run->OpenFiles(job, wall_time); !opened.ok()) return opened;
   return run;
+}
+
+absl::Status RunFolder::CutBack(double time_s) {
+  const std::string file = path_ + "/metrics.csv", draft = file + ".new", undone = path_ + "/metrics-undone.csv";
+  std::ifstream in(file);
+  std::ofstream kept(draft), dropped(undone, std::ios::app);
+  for (std::string line; std::getline(in, line);) {
+    double row_s = 0;
+    const bool later = absl::SimpleAtod(line.substr(0, line.find(',')), &row_s) && row_s > time_s;
+    (later ? dropped : kept) << line << '\n';
+  }
+  kept.flush();
+  dropped.flush();
+  if (absl::Status written = CheckWritten(kept, draft); !written.ok()) return written;
+  if (absl::Status written = CheckWritten(dropped, undone); !written.ok()) return written;
+  std::error_code error;
+  std::filesystem::rename(draft, file, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot write ", file, ": ", error.message()));
+  metrics_.close();
+  metrics_.open(file, std::ios::app);
+  return CheckWritten(metrics_, file);
 }
 
 absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {

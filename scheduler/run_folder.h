@@ -36,6 +36,11 @@ class RunFolder {
   static absl::StatusOr<std::unique_ptr<RunFolder>> Reopen(const std::string& path, const job::Job& job,
                                                            absl::Time wall_time);
 
+  // The run goes on from where it was at this time of training: rows of metrics.csv from later on go to
+  // metrics-undone.csv.
+  //   kUnavailable  something cannot be written
+  absl::Status CutBack(double time_s);
+
   // Absolute.
   const std::string& path() const { return path_; }
 

@@ -1,6 +1,9 @@
 // The scheduler's main thread: lets time pass for the controller, writes what it reports, hears signals.
 #pragma once
 
+#include <cstddef>
+#include <string>
+
 #include "absl/time/time.h"
 #include "scheduler/controller.h"
 #include "scheduler/run_folder.h"
@@ -9,8 +12,8 @@
 
 namespace slackline::scheduler {
 
-// Blocks SIGTERM and SIGINT for this thread and those it starts, so that only RunUntilFinished() takes them. Call
-// before the first thread is started.
+// Blocks SIGTERM, SIGINT and SIGUSR1 for this thread and those it starts, so that only RunUntilFinished() takes them.
+// Call before the first thread is started.
 void BlockStopSignals();
 
 // What a run leaves on disk while it goes on.
@@ -19,10 +22,14 @@ struct RunRecord {
   SchedulerMetrics& metrics;
   // Null: the scheduler's state is not kept.
   StateStore* store = nullptr;
+  // Where checkpoints are, and how many stay.
+  std::string checkpoints = {};
+  size_t checkpoints_kept = 1;
 };
 
 // Runs until the job has ended and its members have left, ticking every `period`. SIGTERM or SIGINT stops the job, or,
-// where it has ended, the waiting for somebody to ask how; a second one returns at once. Requires BlockStopSignals().
+// where it has ended, the waiting for somebody to ask how; a second one returns at once. SIGUSR1 begins a checkpoint.
+// Requires BlockStopSignals().
 void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Duration period);
 
 }  // namespace slackline::scheduler

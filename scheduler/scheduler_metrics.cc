@@ -36,7 +36,12 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
       samples_(metrics.counter("slackline_scheduler_samples_total", "Training images used, of all workers")),
       deaths_(metrics.counter("slackline_scheduler_worker_deaths_total", "Workers that died or were expelled")),
       given_twice_(metrics.counter("slackline_scheduler_samples_given_twice_total",
-                                   "Samples of ranges given out again after a worker was lost")) {}
+                                   "Samples of ranges given out again after a worker was lost")),
+      checkpoints_(metrics.counter("slackline_scheduler_checkpoints_total", "Checkpoints of the job that are whole")),
+      checkpoints_failed_(metrics.counter("slackline_scheduler_checkpoints_failed_total",
+                                          "Checkpoints of the job that could not be made")),
+      checkpoint_age_(metrics.gauge("slackline_scheduler_checkpoint_age_seconds",
+                                    "Since the last checkpoint that is whole, at the last report; 0: there is none")) {}
 
 void SchedulerMetrics::Publish(const Report& report) {
   live_workers_.Set(static_cast<double>(report.live_workers));
@@ -56,6 +61,9 @@ void SchedulerMetrics::Publish(const Report& report) {
   RaiseTo(samples_, report.samples);
   RaiseTo(deaths_, report.worker_deaths);
   RaiseTo(given_twice_, report.samples_given_twice);
+  RaiseTo(checkpoints_, report.checkpoints);
+  RaiseTo(checkpoints_failed_, report.checkpoints_failed);
+  checkpoint_age_.Set(report.checkpoint_age_s.value_or(0));
 }
 
 }  // namespace slackline::scheduler

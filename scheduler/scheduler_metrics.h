@@ -32,6 +32,9 @@ class SchedulerMetrics {
   Counter& samples_;
   Counter& deaths_;
   Counter& given_twice_;
+  Counter& checkpoints_;
+  Counter& checkpoints_failed_;
+  Gauge& checkpoint_age_;
 };
 
 }  // namespace slackline::scheduler

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "parameter_server.pb.h"
 
@@ -26,6 +27,9 @@ class ServerObserver {
   virtual void Installed(ServerRef server) = 0;
   virtual void MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) = 0;
   virtual void Stopped(ServerRef server) = 0;
+  // What the server has answered, an error included: no checkpoint is worth the job.
+  virtual void CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
+                               const absl::StatusOr<wire::BeginCheckpointReply>& reply) = 0;
   // The server answered with a code after which trying again is useless.
   virtual void Refused(ServerRef server, const absl::Status& status) = 0;
 };
@@ -45,6 +49,8 @@ class ServerCalls {
   virtual void Install(ServerRef server, const wire::InstallShardsRequest& request) = 0;
   // Kept until the shards are installed.
   virtual void SetMembers(ServerRef server, const wire::SetMembersRequest& request) = 0;
+  // After the members.
+  virtual void BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) = 0;
   virtual void Stop(ServerRef server, const wire::StopRequest& request) = 0;
 };
 

@@ -38,6 +38,11 @@ void ServerLink::SetMembers(const wire::SetMembersRequest& request) {
   if (!members_ || members_->epoch() < request.epoch()) members_ = request;
 }
 
+void ServerLink::BeginCheckpoint(const wire::BeginCheckpointRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  checkpoint_ = request;
+}
+
 void ServerLink::Stop(const wire::StopRequest& request) {
   absl::MutexLock lock(&mutex_);
   stop_ = request;
@@ -49,33 +54,45 @@ void ServerLink::Close() {
   if (in_flight_ != nullptr) in_flight_->TryCancel();
 }
 
-bool ServerLink::HasWork() const { return closed_ || stop_ || install_ || (members_ && installed_); }
+bool ServerLink::HasWork() const { return closed_ || stop_ || install_ || ((members_ || checkpoint_) && installed_); }
+
+absl::Status ServerLink::TryNext() {
+  std::optional<wire::InstallShardsRequest> install;
+  std::optional<wire::SetMembersRequest> members;
+  std::optional<wire::BeginCheckpointRequest> checkpoint;
+  std::optional<wire::StopRequest> stop;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stop_) {
+      stop = stop_;
+    } else if (install_) {
+      install = install_;
+    } else if (members_) {
+      members = members_;
+    } else {
+      checkpoint = checkpoint_;
+    }
+  }
+  if (stop) return TryStop(*stop);
+  if (install) return TryInstall(*install);
+  if (members) return TryMembers(*members);
+  return TryCheckpoint(*checkpoint);
+}
 
 void ServerLink::Run() {
   absl::Duration back_off = kBackOffMin;
   while (true) {
-    std::optional<wire::InstallShardsRequest> install;
-    std::optional<wire::SetMembersRequest> members;
-    std::optional<wire::StopRequest> stop;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &ServerLink::HasWork));
       if (closed_) return;
-      if (stop_) {
-        stop = stop_;
-      } else if (install_) {
-        install = install_;
-      } else {
-        members = members_;
-      }
     }
-    const absl::Status status = stop ? TryStop(*stop) : install ? TryInstall(*install) : TryMembers(*members);
-    if (status.ok()) {
+    if (const absl::Status status = TryNext(); !status.ok()) {
+      if (!BackOff(status, back_off)) return;
+      back_off = std::min(2 * back_off, kBackOffMax);
+    } else {
       back_off = kBackOffMin;
-      continue;
     }
-    if (!BackOff(status, back_off)) return;
-    back_off = std::min(2 * back_off, kBackOffMax);
   }
 }
 
@@ -134,6 +151,25 @@ absl::Status ServerLink::TryMembers(const wire::SetMembersRequest& request) {
   return status;
 }
 
+absl::Status ServerLink::TryCheckpoint(const wire::BeginCheckpointRequest& request) {
+  wire::BeginCheckpointReply reply;
+  const absl::Status status =
+      Attempt([&](grpc::ClientContext* context) { return stub_->BeginCheckpoint(context, request, &reply); });
+  if (!status.ok() && (rpc::IsRetryable(status) || absl::IsCancelled(status))) return status;
+  {
+    absl::MutexLock lock(&mutex_);
+    const bool same =
+        checkpoint_ && checkpoint_->checkpoint() == request.checkpoint() && checkpoint_->attempt() == request.attempt();
+    if (same) checkpoint_.reset();
+  }
+  if (status.ok()) {
+    observer_.CheckpointBegun(server_, request, reply);
+  } else {
+    observer_.CheckpointBegun(server_, request, status);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ServerLink::TryStop(const wire::StopRequest& request) {
   wire::StopReply reply;
   absl::Status status = Attempt([&](grpc::ClientContext* context) { return stub_->Stop(context, request, &reply); });
@@ -180,6 +216,11 @@ void ServerLinks::Install(ServerRef server, const wire::InstallShardsRequest& re
 void ServerLinks::SetMembers(ServerRef server, const wire::SetMembersRequest& request) {
   absl::MutexLock lock(&mutex_);
   if (ServerLink* link = Find(server)) link->SetMembers(request);
+}
+
+void ServerLinks::BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (ServerLink* link = Find(server)) link->BeginCheckpoint(request);
 }
 
 void ServerLinks::Stop(ServerRef server, const wire::StopRequest& request) {

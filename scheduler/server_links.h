@@ -31,6 +31,7 @@ class ServerLink {
 
   void Install(const wire::InstallShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetMembers(const wire::SetMembersRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  void BeginCheckpoint(const wire::BeginCheckpointRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(const wire::StopRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // Does nothing more from now on; its thread ends soon.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -42,9 +43,12 @@ class ServerLink {
   // After a failed attempt: waits, or reports that trying again is useless. Returns false when the link is done.
   bool BackOff(const absl::Status& status, absl::Duration back_off) ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // One attempt at the most urgent wish.
+  absl::Status TryNext() ABSL_LOCKS_EXCLUDED(mutex_);
   // Each makes one attempt at one wish, and forgets the wish when it was answered.
   absl::Status TryInstall(const wire::InstallShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TryMembers(const wire::SetMembersRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status TryCheckpoint(const wire::BeginCheckpointRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TryStop(const wire::StopRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // Runs `call` with a context that Close() can cancel.
   template <typename Call>
@@ -61,6 +65,7 @@ class ServerLink {
   bool installed_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<wire::InstallShardsRequest> install_ ABSL_GUARDED_BY(mutex_);
   std::optional<wire::SetMembersRequest> members_ ABSL_GUARDED_BY(mutex_);
+  std::optional<wire::BeginCheckpointRequest> checkpoint_ ABSL_GUARDED_BY(mutex_);
   std::optional<wire::StopRequest> stop_ ABSL_GUARDED_BY(mutex_);
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;
 
@@ -79,6 +84,8 @@ class ServerLinks : public ServerCalls {
   void Disconnect(ServerRef server) override;
   void Install(ServerRef server, const wire::InstallShardsRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);
   void SetMembers(ServerRef server, const wire::SetMembersRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) override
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(ServerRef server, const wire::StopRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends all threads; no observer is called afterwards. Must not be called with a lock that an observer takes.

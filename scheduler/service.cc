@@ -63,6 +63,11 @@ grpc::Status SchedulerService::StopJob(grpc::ServerContext*, const wire::StopJob
   return grpc::Status::OK;
 }
 
+grpc::Status SchedulerService::Checkpoint(grpc::ServerContext*, const wire::CheckpointRequest* request,
+                                          wire::CheckpointReply* reply) {
+  return Answer(controller_.Checkpoint(*request), reply);
+}
+
 grpc::Status SchedulerService::ReportExit(grpc::ServerContext*, const wire::ReportExitRequest* request,
                                           wire::ReportExitReply*) {
   return rpc::ToGrpc(controller_.ReportExit(*request));

@@ -98,6 +98,16 @@ void Tasks::Restore(const state::Tasks& state) {
   complete_ = state.complete();
 }
 
+void Tasks::GoOnFrom(const state::Tasks& state) {
+  Restore(state);
+  for (const Holder& holder : Holders()) {
+    Gone(holder);
+    Fenced(holder);
+  }
+  reported_.clear();
+  complete_ = complete_ && ranges_.Finished();
+}
+
 std::vector<Holder> Tasks::Holders() const {
   std::vector<Holder> holders = ranges_.Holders();
   for (const auto& [holder, work] : assigned_) holders.push_back(holder);

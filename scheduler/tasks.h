@@ -79,6 +79,9 @@ class Tasks {
   void Save(state::Tasks& state) const;
   // As DataRanges::Restore().
   void Restore(const state::Tasks& state);
+  // Of a run that goes on with other workers, for tasks that are still as they were made: what was leased is given out
+  // again. Epochs that were added since are still to be done.
+  void GoOnFrom(const state::Tasks& state);
   // Who has something to do.
   std::vector<Holder> Holders() const;
 

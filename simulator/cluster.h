@@ -59,6 +59,8 @@ class Cluster final : public scheduler::ServerCalls {
   void Disconnect(scheduler::ServerRef /*server*/) override {}
   void Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) override;
   void SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) override;
+  // Simulated runs keep nothing.
+  void BeginCheckpoint(scheduler::ServerRef /*server*/, const wire::BeginCheckpointRequest& /*request*/) override {}
   void Stop(scheduler::ServerRef server, const wire::StopRequest& request) override;
 
  private:

@@ -30,6 +30,18 @@ grpc::Status ControlService::SetMembers(grpc::ServerContext* /*context*/, const 
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::BeginCheckpoint(grpc::ServerContext* /*context*/,
+                                             const wire::BeginCheckpointRequest* request,
+                                             wire::BeginCheckpointReply* reply) {
+  using Result = absl::StatusOr<wire::BeginCheckpointReply>;
+  const absl::StatusOr<Result> done =
+      mailbox_.Ask<Result>([this, request = *request] { return table_.BeginCheckpoint(request); }, timeout_);
+  if (!done.ok()) return rpc::ToGrpc(done.status());
+  if (!done->ok()) return rpc::ToGrpc(done->status());
+  *reply = **done;
+  return grpc::Status::OK;
+}
+
 grpc::Status ControlService::Stop(grpc::ServerContext* /*context*/, const wire::StopRequest* request,
                                   wire::StopReply* /*reply*/) {
   const auto done = mailbox_.Ask<absl::Status>(

@@ -54,7 +54,23 @@ ShardTable::Hooks Exchange::MakeHooks() {
               [this] {
                 if (keeper_ != nullptr) keeper_->Wake();
               },
-          .on_stores = [this](std::vector<StoredShard> stores) { KeepSnapshots(std::move(stores)); }};
+          .on_stores = [this](std::vector<StoredShard> stores) { KeepSnapshots(std::move(stores)); },
+          .on_cut = [this](CheckpointCut cut) { WriteCheckpoint(std::move(cut)); }};
+}
+
+void Exchange::WriteCheckpoint(CheckpointCut cut) {
+  if (stopping_) return;
+  if (writer_ == nullptr) {
+    writer_ = std::make_unique<CheckpointWriter>(
+        [this](uint64_t checkpoint, uint32_t attempt, const CheckpointWriter::Written& written) {
+          mailbox_->Post([this, checkpoint, attempt, written] { table_.CheckpointDone(checkpoint, attempt, written); });
+        });
+  }
+  writer_->Write(std::move(cut));
+}
+
+void Exchange::CheckpointHeard(uint64_t checkpoint) {
+  mailbox_->Post([this, checkpoint] { table_.CheckpointHeard(checkpoint); });
 }
 
 void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
@@ -118,7 +134,7 @@ Exchange::~Exchange() {
       cut_at_ = time_.Now() + kShutdown;
       EndStreams(absl::UnavailableError("the server is stopping"));
     });
-    StopKeeper();
+    StopWriters();
     // Returns when all calls are gone; the sequencer goes on finishing them meanwhile.
     server_->Shutdown(After(kShutdown));
     // Its streams may still begin operations, which a queue that is shut down does not take.
@@ -134,16 +150,22 @@ Exchange::~Exchange() {
   }
 }
 
-void Exchange::StopKeeper() {
+void Exchange::StopWriters() {
   // While the sequencer still answers what the keeper asks it.
-  auto keeper = std::make_shared<std::unique_ptr<SnapshotKeeper>>();
+  struct Writers {
+    std::unique_ptr<SnapshotKeeper> keeper;
+    std::unique_ptr<CheckpointWriter> writer;
+  };
+  auto writers = std::make_shared<Writers>();
   const auto taken = mailbox_->Ask<bool>(
-      [this, keeper] {
-        *keeper = std::move(keeper_);
+      [this, writers] {
+        *writers = {std::move(keeper_), std::move(writer_)};
         return true;
       },
       options_.timeouts.worker_dead());
-  if (taken.ok()) keeper->reset();
+  if (!taken.ok()) return;
+  writers->writer.reset();
+  writers->keeper.reset();
 }
 
 absl::Status Exchange::SetIdentity(const ServerIdentity& identity) {

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
+#include "ps/service/checkpoint_writer.h"
 #include "ps/service/control.h"
 #include "ps/service/mailbox.h"
 #include "ps/service/memory_desk.h"
@@ -56,6 +57,8 @@ class Exchange : private StreamOwner {
   absl::Status SetIdentity(const ServerIdentity& identity);
   //   kDeadlineExceeded  the sequencer is busy
   absl::StatusOr<ShardTable::Progress> progress();
+  // The scheduler knows the outcome of this checkpoint.
+  void CheckpointHeard(uint64_t checkpoint);
 
  private:
   // An event that calls a method.
@@ -88,8 +91,9 @@ class Exchange : private StreamOwner {
   void Stop(const wire::StopRequest& request);
   ShardTable::Hooks MakeHooks();
   void KeepSnapshots(std::vector<StoredShard> stores);
-  // Waits for a snapshot that is being written.
-  void StopKeeper();
+  void WriteCheckpoint(CheckpointCut cut);
+  // Waits for a snapshot that is being written; gives up a checkpoint.
+  void StopWriters();
 
   const ExchangeOptions options_;
   const int ticks_per_heartbeat_;
@@ -112,8 +116,9 @@ class Exchange : private StreamOwner {
 
   // The sequencer's.
   ShardTable table_;
-  std::unique_ptr<SnapshotKeeper> keeper_;  // null: no snapshots
-  std::set<Stream*> streams_;               // accepted; owned
+  std::unique_ptr<SnapshotKeeper> keeper_;    // null: no snapshots
+  std::unique_ptr<CheckpointWriter> writer_;  // null before the first checkpoint
+  std::set<Stream*> streams_;                 // accepted; owned
   grpc::Alarm tick_;
   int ticks_ = 0;          // since the last heartbeat
   bool awaiting_ = false;  // a stream that nobody has opened yet

@@ -36,9 +36,10 @@ uint64_t PushesHeld(const job::Job& job) {
   return 1;
 }
 
-// A scheduler that was started again does not say any more that the shards were restored.
+// Shards are the same wherever their numbers came from; a scheduler that was started again may say something else.
 std::string WhatIsInstalled(wire::InstallShardsRequest request) {
   request.clear_restore_lineage();
+  request.clear_checkpoint_folder();
   return request.SerializeAsString();
 }
 
@@ -109,6 +110,9 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
   config.shared_memory = shared_memory;
   config.snapshots = hooks_.on_stores != nullptr && !request.snapshot_folder().empty();
   auto host = std::make_unique<ShardHost>(config, *budget_, metrics_, time_);
+  if (request.restore_lineage() == 0) {
+    if (absl::Status status = ReadCheckpoint(request, *host); !status.ok()) return status;
+  }
   if (!config.snapshots) return host;
 
   StoreOptions options;
@@ -122,8 +126,8 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
     log::Error("shard ", spec.shard(), " keeps no snapshots, and this server cannot be replaced when it dies: ",
                std::string(store.status().message()));
     metrics_.snapshots_failed.Add();
-    config.snapshots = false;
-    return std::make_unique<ShardHost>(config, *budget_, metrics_, time_);
+    host->FirstSnapshotTried();
+    return host;
   }
   if (!store.ok()) return store.status();
   if (request.restore_lineage() > 0) {
@@ -131,6 +135,8 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
         RestoreHost(config, **store, Lineage(request.restore_lineage()));
     if (!restored.ok()) return restored.status();
     host = *std::move(restored);
+    // It is on disk already.
+    host->FirstSnapshotTried();
   } else if (!(*store)->kept().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(options.folder.string(), " has snapshots of this job, ",
                                                       "and the shard is to begin anew; they are not overwritten"));
@@ -155,6 +161,25 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::RestoreHost(const ShardCo
                " is broken and passed over: ", std::string(broken.message()));
   }
   return broken;
+}
+
+absl::Status ShardTable::ReadCheckpoint(const wire::InstallShardsRequest& request, ShardHost& host) const {
+  if (request.checkpoint_folder().empty()) return absl::OkStatus();
+  const absl::StatusOr<std::unique_ptr<checkpoint::ModelReader>> reader =
+      checkpoint::ModelReader::Open(request.checkpoint_folder());
+  if (absl::IsNotFound(reader.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(reader.status().message(), ": this server must see the checkpoints of the job"));
+  }
+  if (!reader.ok()) return reader.status();
+  std::vector<std::string> arrays;
+  for (const absl::string_view array : host.optimizer().arrays()) arrays.emplace_back(array);
+  const absl::Status read = host.Restore(
+      [&](ShardState& state) { return ReadPart(**reader, host.config().extent, arrays, state); }, Lineage());
+  if (!read.ok()) return read;
+  log::Info("shard ", host.config().shard.value(), " goes on from ", request.checkpoint_folder(), " as version ",
+            ToString(host.engine().version()));
+  return absl::OkStatus();
 }
 
 absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request) const {

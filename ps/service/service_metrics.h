@@ -49,6 +49,8 @@ class ServiceMetrics {
   Gauge& resident_bytes;
   Counter& snapshots;
   Counter& snapshots_failed;
+  Counter& checkpoints;
+  Counter& checkpoints_failed;
   Histogram& snapshot_seconds;
   Gauge& snapshot_taken;
   Gauge& snapshot_bytes;

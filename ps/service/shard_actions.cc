@@ -73,6 +73,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
     metrics_.staleness.Observe(static_cast<double>(part.staleness));
     held_.erase(part.push);
   }
+  if (awaits_cut() && version_.number >= cut_at_) TakeCut();
 }
 
 SliceView ShardHost::Reference(const ApplyAction::Part& part) {

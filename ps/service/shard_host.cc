@@ -76,8 +76,26 @@ absl::Status ShardHost::Restore(const ReadSnapshot& read, Lineage lineage) {
   if (!engine.ok()) return engine.status();
   engine_.Restore(*engine, lineage);
   version_ = engine_.version();
-  awaits_snapshot_ = false;
   return absl::OkStatus();
+}
+
+void ShardHost::CutAt(std::optional<uint64_t> version, std::function<void(ShardCut)> take) {
+  SLACKLINE_CHECK(state_.seeded() && version.value_or(version_.number) >= version_.number);
+  take_cut_ = std::move(take);
+  cut_at_ = version.value_or(version_.number);
+  if (cut_at_ == version_.number) TakeCut();
+}
+
+void ShardHost::TakeCut() {
+  ShardCut cut = {.shard = config_.shard,
+                  .extent = config_.extent,
+                  .arrays = {},
+                  .numbers = state_.Snapshot(),
+                  .version = version_,
+                  .engine_samples = engine_.samples_applied(),
+                  .clock_min = engine_.clock_min()};
+  for (const absl::string_view name : optimizer().arrays()) cut.arrays.emplace_back(name);
+  std::exchange(take_cut_, nullptr)(std::move(cut));
 }
 
 void ShardHost::FirstSnapshotTried() {

@@ -23,6 +23,7 @@
 #include "ps/service/service_metrics.h"
 #include "ps/service/staging.h"
 #include "ps/shard_state.h"
+#include "ps/store/checkpoint_part.h"
 #include "ps/store/snapshot.h"
 
 namespace slackline::ps {
@@ -77,9 +78,13 @@ class ShardHost {
   ShardSnapshot Snapshot() const;
   // Fills the numbers of a shard and returns the state of its engine.
   using ReadSnapshot = std::function<absl::StatusOr<EngineState>(ShardState&)>;
-  // Goes on from a snapshot, under `lineage` or a later one. For a host that is still as it was made; after a failure
-  // it is not to be used.
+  // Goes on from a snapshot or a checkpoint, under `lineage` or a later one. For a host that is still as it was made;
+  // after a failure it is not to be used.
   absl::Status Restore(const ReadSnapshot& read, Lineage lineage);
+  // Hands over the shard as it is at this version, once; nullopt: as it is now, before this returns. Replaces an
+  // earlier wish. Requires: seeded(), and no later version than this one.
+  void CutAt(std::optional<uint64_t> version, std::function<void(ShardCut)> take);
+  bool awaits_cut() const { return take_cut_ != nullptr; }
   // There is a snapshot, or it was tried and cannot be had now.
   void FirstSnapshotTried();
   // Time has passed: notices for those who wait.
@@ -171,6 +176,7 @@ class ShardHost {
   void Execute(const LostAction& lost);
   // The weights that a push was computed from, if they are kept and not those of now.
   SliceView Reference(const ApplyAction::Part& part);
+  void TakeCut();
   // What is answered before it is applied must not lie where its worker writes the next gradient.
   void Keep(const PushRef& push);
 
@@ -207,9 +213,11 @@ class ShardHost {
   std::map<const Peer*, Arriving> arriving_;
   std::map<PushRef, Held> held_;  // complete and checked
   std::vector<Blocked> blocked_;
-  std::vector<Pinned> pinned_;  // oldest first
-  uint64_t lost_ = 0;           // by the Hello in progress
-  bool awaits_snapshot_;        // the first one
+  std::vector<Pinned> pinned_;              // oldest first
+  uint64_t lost_ = 0;                       // by the Hello in progress
+  bool awaits_snapshot_;                    // the first one
+  std::function<void(ShardCut)> take_cut_;  // null: none is wanted
+  uint64_t cut_at_ = 0;
 };
 
 }  // namespace slackline::ps

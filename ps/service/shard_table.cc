@@ -39,7 +39,12 @@ ShardTable::~ShardTable() = default;
 std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFrame& frame,
                                                 const rpc::Payload& payload) {
   if (absl::Status shape = CheckShape(frame, payload.size()); !shape.ok()) return shape;
-  const absl::Status valid = CheckFrame(frame);
+  absl::Status valid = CheckFrame(frame);
+  // Whoever opens a stream to a server that has come back may not have heard of the new map yet; it will.
+  const bool opens = !callers_.contains(&peer);
+  if (opens && absl::IsFailedPrecondition(valid) && JobId(frame.job()) == identity_.job) {
+    valid = absl::UnavailableError(absl::StrCat(valid.message(), "; fetch the shard map and try again"));
+  }
   rpc::PayloadCutter payloads(payload);
   for (const wire::WorkerItem& item : frame.items()) {
     std::optional<absl::Status> end = Receive(peer, item, payloads.Next(item.payload_bytes()), valid);
@@ -292,6 +297,7 @@ ShardTable::Progress ShardTable::progress() const {
   }
   progress.durable = !hosts_.empty() && kept_.size() == hosts_.size();
   if (budget_ != nullptr) progress.staging_bytes = budget_->used();
+  progress.checkpoint = checkpoint();
   return progress;
 }
 

@@ -18,6 +18,7 @@
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
+#include "ps/service/checkpoint_writer.h"
 #include "ps/service/peer.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/shard_host.h"
@@ -45,6 +46,8 @@ class ShardTable {
     // Every shard has a snapshot on disk.
     bool durable = false;
     uint64_t staging_bytes = 0;
+    // As checkpoint() has it.
+    wire::CheckpointProgress checkpoint = {};
   };
 
   // What the table tells whoever runs it.
@@ -55,6 +58,9 @@ class ShardTable {
     // The shards are installed and these keep their snapshots: TakeSnapshot() is wanted for each now and then. Null: no
     // snapshots are kept, whatever the request says.
     std::function<void(std::vector<StoredShard> stores)> on_stores;
+    // All shards have their cuts for a checkpoint: CheckpointDone() is to say what became of them. Null: this server
+    // makes none.
+    std::function<void(CheckpointCut cut)> on_cut = nullptr;
   };
 
   ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
@@ -97,11 +103,23 @@ class ShardTable {
   // What became of it.
   void SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>& kept);
 
+  // Cuts the shards, now or when they get to the version that is wanted; replaces an earlier cut that is not complete.
+  //   kUnavailable         no shards yet
+  //   kFailedPrecondition  another job or generation, a shard without weights, or a later checkpoint was begun
+  absl::StatusOr<wire::BeginCheckpointReply> BeginCheckpoint(const wire::BeginCheckpointRequest& request);
+  // What became of a cut. One that was replaced meanwhile is forgotten.
+  void CheckpointDone(uint64_t checkpoint, uint32_t attempt, const CheckpointWriter::Written& written);
+  // The scheduler knows.
+  void CheckpointHeard(uint64_t checkpoint);
+  // Of the last one that was begun; empty once it was heard.
+  wire::CheckpointProgress checkpoint() const;
+
   void Tick();
   void Retry();
   Progress progress() const;
 
  private:
+  void BeginCut(const wire::BeginCheckpointRequest& request);
   // Whether the scheduler means this life of the server.
   absl::Status CheckLife(uint64_t incarnation) const;
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
@@ -114,6 +132,8 @@ class ShardTable {
   // The newest snapshot that can be read.
   absl::StatusOr<std::unique_ptr<ShardHost>> RestoreHost(const ShardConfig& config, const SnapshotStore& store,
                                                          Lineage lineage) const;
+  // Fills a new host from the checkpoint, where the request names one.
+  absl::Status ReadCheckpoint(const wire::InstallShardsRequest& request, ShardHost& host) const;
   // Whether the frame is for this job and this shard map.
   absl::Status CheckFrame(const wire::WorkerFrame& frame) const;
   // `valid` as CheckFrame() says.
@@ -160,6 +180,9 @@ class ShardTable {
   std::unique_ptr<StagingBudget> budget_;
   std::map<uint32_t, std::unique_ptr<ShardHost>> hosts_;
   std::map<ShardId, KeptSnapshot> kept_;  // the newest of each shard
+  wire::CheckpointProgress checkpoint_;   // the last one; number 0 before
+  uint64_t checkpoint_heard_ = 0;
+  CheckpointCut cut_;  // of checkpoint_, until all shards are in it
   std::map<const Peer*, Caller> callers_;
   std::map<std::string, Grant> grants_;  // by token
 };

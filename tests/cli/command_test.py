@@ -72,11 +72,11 @@ class Command(unittest.TestCase):
     def test_an_unknown_command_is_named_with_those_that_exist(self):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
-                         (2, "slackline: found 'dance'; allowed is train, check, status, experiment, "
-                             "simulate\n"))
+                         (2, "slackline: found 'dance'; allowed is train, check, status, resume, checkpoint, checkpoints, "
+                             "export, experiment, simulate\n"))
 
     def test_help_has_examples(self):
-        for command in ("train", "check", "status", "simulate"):
+        for command in ("train", "check", "status", "resume", "checkpoint", "checkpoints", "export", "simulate"):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertRegex(result.stdout, rf"Examples\n  slackline {command} ")

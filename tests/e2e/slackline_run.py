@@ -37,22 +37,33 @@ class Programs:
 class TrainRun:
     """One `slackline train`, in a folder of its own."""
 
-    def __init__(self, programs, root, job, settings=()):
+    def __init__(self, programs, root, job, settings=(), command=None):
         self.programs = programs
         self.folder = pathlib.Path(root) / "run"
         self.out = pathlib.Path(root) / "stdout"
         self.err = pathlib.Path(root) / "stderr"
-        command = [programs.path("slackline"), "train", str(job), "--run-folder", str(self.folder)]
-        for setting in settings:
-            command += ["--set", setting]
+        if command is None:
+            command = [programs.path("slackline"), "train", str(job), "--run-folder", str(self.folder)]
+            for setting in settings:
+                command += ["--set", setting]
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self.process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+
+    @classmethod
+    def resume(cls, programs, run, arguments=()):
+        """`slackline resume` of a run that has ended."""
+        command = [programs.path("slackline"), "resume", str(run.folder), *arguments]
+        return cls(programs, run.folder.parent, None, command=command)
 
     def stdout(self):
         return self.out.read_text(errors="replace")
 
     def stderr(self):
         return self.err.read_text(errors="replace")
+
+    def events(self):
+        path = self.folder / "events.log"
+        return path.read_text() if path.exists() else ""
 
     def rows(self):
         """metrics.csv as dictionaries; a row that is being written is left out."""

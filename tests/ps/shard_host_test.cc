@@ -117,6 +117,25 @@ TEST_F(ShardHostTest, PushIsAppliedOnceHoweverOftenItIsRepeated) {
   EXPECT_EQ(budget_.used(), 0);
 }
 
+TEST_F(ShardHostTest, CutIsTakenAtItsVersionWhileStepsGoOn) {
+  Seed();
+  std::vector<ShardCut> cuts;
+  host_->CutAt(2, [&](ShardCut cut) { cuts.push_back(std::move(cut)); });
+  Push(alice_, 1);
+  EXPECT_TRUE(cuts.empty());
+  EXPECT_TRUE(host_->awaits_cut());
+  Push(alice_, 2);
+  Push(alice_, 3);
+  ASSERT_EQ(cuts.size(), 1u);
+  EXPECT_FALSE(host_->awaits_cut());
+  EXPECT_EQ(cuts[0].version.number, 2);
+  EXPECT_EQ(cuts[0].numbers.weights.chunk(0)[0], 8);
+  EXPECT_EQ(Weight(), 7);
+  host_->CutAt(std::nullopt, [&](ShardCut cut) { cuts.push_back(std::move(cut)); });
+  ASSERT_EQ(cuts.size(), 2u);
+  EXPECT_EQ(cuts[1].version.number, 3);
+}
+
 TEST_F(ShardHostTest, HalfAPushNeverShows) {
   Seed();
   Send(alice_, Chunk(1), 2 * kChunkElements, 1, /*commit=*/false);
@@ -423,7 +442,7 @@ TEST_F(ShardHostWithSnapshotsTest, NobodyGetsWeightsBeforeTheFirstSnapshotWasTri
   EXPECT_EQ(Weight(), 9);
 }
 
-TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAtOnceAndDiscardsWhatItsOldLifeHadGivenOut) {
+TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAndDiscardsWhatItsOldLifeHadGivenOut) {
   Seed();
   host_->FirstSnapshotTried();
   Push(alice_, 1);
@@ -443,6 +462,7 @@ TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAtOnceAndDiscardsWhatItsOl
     return snapshot.engine;
   };
   ASSERT_TRUE(next.Restore(read, Lineage(6)).ok());
+  next.FirstSnapshotTried();  // it is on disk
   ASSERT_TRUE(next.SetMembers(Epoch(4), {{{kAlice, "alice"}, {kBob, "bob"}}}).ok());
   const auto state = next.Hello(alice_, {kAlice, Clock64(), Sequence(2)});
   ASSERT_TRUE(state.ok());

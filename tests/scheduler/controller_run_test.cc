@@ -351,5 +351,25 @@ TEST(ControllerRun, ReportsComeAtTheirInterval) {
   EXPECT_TRUE(cluster.controller().TakeReports().empty());
 }
 
+// SIGSTOP, a suspended machine: what nobody could have said to it, nobody has kept from it.
+TEST(ControllerRun, OwnSleepIsNobodysSilence) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Pass(absl::Seconds(1));
+  cluster.Silence("w-2");
+  cluster.Pass(absl::Seconds(1));
+  cluster.Advance(absl::Hours(1));
+  cluster.controller().Tick();
+  EXPECT_TRUE(cluster.HasEvent("the scheduler itself stood still for 1h"));
+  EXPECT_EQ(cluster.StateOf("ps-1"), "live");
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+  EXPECT_EQ(cluster.StateOf("w-2"), "live");
+  cluster.Pass(absl::Milliseconds(500));
+  EXPECT_EQ(cluster.StateOf("w-2"), "live") << "1.5 s of its own";
+  cluster.Pass(absl::Milliseconds(300));
+  EXPECT_EQ(cluster.StateOf("w-2"), "dead");
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+}
+
 }  // namespace
 }  // namespace slackline::scheduler

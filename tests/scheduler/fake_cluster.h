@@ -22,21 +22,25 @@ class FakeServers : public ServerCalls {
     std::string name;
     std::optional<wire::InstallShardsRequest> install;
     std::optional<wire::SetMembersRequest> members;
+    std::optional<wire::BeginCheckpointRequest> checkpoint;
     std::optional<wire::StopRequest> stop;
   };
 
   void Connect(ServerRef server, const std::string& name, const std::string&, ServerObserver&) override {
-    told_[server.server] = {server, name, {}, {}, {}};
+    told_[server.server] = {server, name, {}, {}, {}, {}};
   }
   void Disconnect(ServerRef server) override {
     if (auto told = told_.find(server.server); told != told_.end())
-      told->second = {server, told->second.name, {}, {}, {}};
+      told->second = {server, told->second.name, {}, {}, {}, {}};
   }
   void Install(ServerRef server, const wire::InstallShardsRequest& request) override {
     told_.at(server.server).install = request;
   }
   void SetMembers(ServerRef server, const wire::SetMembersRequest& request) override {
     told_.at(server.server).members = request;
+  }
+  void BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) override {
+    told_.at(server.server).checkpoint = request;
   }
   void Stop(ServerRef server, const wire::StopRequest& request) override { told_.at(server.server).stop = request; }
 
@@ -177,6 +181,9 @@ class FakeCluster {
     *request.mutable_worker() = progress_[name];
     request.mutable_server()->set_seeded(seeded_.contains(name));
     request.mutable_server()->set_durable(durable_.contains(name));
+    if (const auto found = checkpoints_.find(name); found != checkpoints_.end()) {
+      *request.mutable_server()->mutable_checkpoint() = found->second;
+    }
     return controller_.Heartbeat(request);
   }
 
@@ -226,6 +233,8 @@ class FakeCluster {
   void Silence(const std::string& name) { members_.at(name).beats = false; }
   Member& member(const std::string& name) { return members_.at(name); }
   wire::WorkerProgress& progress(const std::string& name) { return progress_[name]; }
+  // What the server says of it with its heartbeats.
+  wire::CheckpointProgress& checkpoint(const std::string& server) { return checkpoints_[server]; }
   void Seed(const std::string& server) { seeded_.insert(server); }
   // Its shards have snapshots.
   void MakeDurable(const std::string& server) { durable_.insert(server); }
@@ -253,6 +262,7 @@ class FakeCluster {
     config.id = JobId(kJob);
     config.run_folder = "/runs/one";
     if (job.durability().mode() != job::Durability::NONE) config.snapshot_folder = "/runs/one/snapshots";
+    config.checkpoint_folder = job.checkpoint().folder();  // empty: none are made
     config.timeouts.heartbeat = absl::Milliseconds(100);
     config.timeouts.startup = absl::Seconds(10);
     config.timeouts.task_lease = absl::Seconds(job.local().lease_s());
@@ -264,6 +274,7 @@ class FakeCluster {
   Controller controller_;
   std::map<std::string, Member> members_;
   std::map<std::string, wire::WorkerProgress> progress_;
+  std::map<std::string, wire::CheckpointProgress> checkpoints_;
   std::set<std::string> seeded_, durable_;
   uint64_t clock_min_largest_ = 0;
 };

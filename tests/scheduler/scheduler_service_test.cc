@@ -51,6 +51,14 @@ class StubbornServer final : public wire::ParameterServerControl::Service {
     reply->set_epoch(request->epoch());
     return grpc::Status::OK;
   }
+  grpc::Status BeginCheckpoint(grpc::ServerContext*, const wire::BeginCheckpointRequest* request,
+                               wire::BeginCheckpointReply* reply) override {
+    absl::MutexLock lock(&mutex_);
+    absl::StrAppend(&calls_, "checkpoint-", request->checkpoint(), " ");
+    if (request->checkpoint() == 1) return {grpc::StatusCode::FAILED_PRECONDITION, "no weights yet"};
+    reply->set_begun(true);
+    return grpc::Status::OK;
+  }
   grpc::Status Stop(grpc::ServerContext*, const wire::StopRequest*, wire::StopReply*) override {
     absl::MutexLock lock(&mutex_);
     calls_ += "stop ";
@@ -83,6 +91,11 @@ class Listener : public ServerObserver {
     Hear(absl::StrCat("members-", reply.epoch(), " "));
   }
   void Stopped(ServerRef) override { Hear("stopped "); }
+  void CheckpointBegun(ServerRef, const wire::BeginCheckpointRequest& request,
+                       const absl::StatusOr<wire::BeginCheckpointReply>& reply) override {
+    Hear(absl::StrCat("checkpoint-", request.checkpoint(), " ",
+                      reply.ok() ? "begun" : std::string(reply.status().message()), " "));
+  }
   void Refused(ServerRef, const absl::Status& status) override {
     Hear(absl::StrCat("refused: ", std::string(status.message())));
   }
@@ -125,6 +138,23 @@ TEST(ServerLinks, RepeatUntilTakenAndKeepTheOrder) {
   links.Stop(kServer, {});
   EXPECT_EQ(listener.WaitFor("stopped"), "installed members-2 stopped ");
   EXPECT_EQ(server.calls(), "install members-2 stop ");
+}
+
+TEST(ServerLinks, CheckpointThatIsRefusedEndsNothing) {
+  StubbornServer server;
+  Listener listener;
+  ServerLinks links(Timeouts{});
+  links.Connect(kServer, "ps-1", server.address(), listener);
+  links.Install(kServer, {});
+  wire::BeginCheckpointRequest request;
+  request.set_checkpoint(1);
+  links.BeginCheckpoint(kServer, request);
+  EXPECT_EQ(listener.WaitFor("checkpoint"), "installed checkpoint-1 no weights yet ");
+  request.set_checkpoint(2);
+  links.BeginCheckpoint(kServer, request);
+  EXPECT_THAT(listener.WaitFor("begun"), HasSubstr("checkpoint-2 begun"));
+  links.SetMembers(kServer, Members(3));
+  EXPECT_THAT(listener.WaitFor("members-3"), HasSubstr("members-3"));
 }
 
 TEST(ServerLinks, FinalRefusalIsToldOnce) {

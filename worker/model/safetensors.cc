@@ -1,16 +1,12 @@
 #include "worker/model/safetensors.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <bit>
-#include <cerrno>
-#include <cstring>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/storage/durable_file.h"
 
 namespace slackline::worker {
 namespace {
@@ -18,10 +14,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
 
 constexpr size_t kAlignment = 8;
-
-absl::Status FileError(absl::string_view doing, const std::string& path) {
-  return absl::UnavailableError(absl::StrCat("cannot ", doing, " ", path, ": ", std::strerror(errno)));
-}
 
 absl::Status CheckCover(const std::vector<TensorInfo>& tensors, size_t elements) {
   uint64_t end = 0;
@@ -64,57 +56,6 @@ std::string Header(const std::vector<TensorInfo>& tensors, const std::vector<std
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
   return text;
 }
-
-// A file that appears under its name only when all of it is on the disk.
-class DurableFile {
- public:
-  explicit DurableFile(const std::string& path) : path_(path), temporary_(path + ".tmp") {}
-  ~DurableFile() {
-    if (descriptor_ < 0) return;
-    close(descriptor_);
-    unlink(temporary_.c_str());
-  }
-
-  absl::Status Open() {
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    return descriptor_ < 0 ? FileError("create", temporary_) : absl::OkStatus();
-  }
-  absl::Status Write(const void* data, size_t size) {
-    const char* at = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t written = write(descriptor_, at, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return FileError("write", temporary_);
-      at += written;
-      size -= static_cast<size_t>(written);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Commit() {
-    if (fsync(descriptor_) != 0) return FileError("sync", temporary_);
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) return FileError("rename to", path_);
-    close(descriptor_);
-    descriptor_ = -1;
-    return SyncFolder();
-  }
-
- private:
-  // The name, too, must survive a crash.
-  absl::Status SyncFolder() const {
-    const size_t slash = path_.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-    const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return FileError("open", folder);
-    const bool synced = fsync(descriptor) == 0;
-    const absl::Status status = synced ? absl::OkStatus() : FileError("sync", folder);
-    close(descriptor);
-    return status;
-  }
-
-  const std::string path_;
-  const std::string temporary_;
-  int descriptor_ = -1;
-};
 
 }  // namespace
 

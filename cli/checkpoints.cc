@@ -1,0 +1,195 @@
+#include "cli/checkpoints.h"
+
+#include <cstdio>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "cli/run_folder.h"
+#include "cli/scheduler_client.h"
+#include "cli/train.h"
+#include "common/address.h"
+#include "common/checkpoint/model_reader.h"
+#include "common/job_file.h"
+#include "worker/model/safetensors.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::Duration kCheckpointPoll = absl::Milliseconds(100);
+constexpr absl::Duration kCallTimeout = absl::Seconds(5);
+// The scheduler gives a checkpoint up by itself; one that does not answer for so long is gone.
+constexpr absl::Duration kNoAnswerMax = absl::Seconds(30);
+
+int Complain(const absl::Status& status) {
+  std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
+  const bool wrong_use = absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+  return wrong_use ? kExitWrongUse : kExitFailed;
+}
+
+absl::StatusOr<std::string> AddressOf(const std::string& target) {
+  std::error_code error;
+  if (fs::is_directory(target, error)) return RunFolder::ReadAddressFile(target);
+  if (AddressMistake(target).empty()) return target;
+  return absl::InvalidArgumentError(absl::StrCat("found '", target, "'; allowed is a run folder or HOST:PORT"));
+}
+
+// Until the checkpoint is whole or has failed.
+absl::StatusOr<std::string> AwaitCheckpoint(SchedulerClient& scheduler, uint64_t number) {
+  absl::Time heard = absl::Now();
+  while (true) {
+    const absl::StatusOr<wire::GetStatusReply> status = scheduler.GetStatus(kCallTimeout);
+    if (status.ok()) {
+      heard = absl::Now();
+      if (status->checkpoint() >= number) return status->checkpoint_folder();
+      if (status->checkpoint_failed() >= number) return absl::UnavailableError(status->checkpoint_error());
+      if (status->checkpoint_in_progress() < number) return absl::UnavailableError("the scheduler knows of it no more");
+    } else if (absl::Now() - heard > kNoAnswerMax) {
+      return absl::UnavailableError(absl::StrCat("the scheduler has not answered for ",
+                                                 absl::FormatDuration(kNoAnswerMax), ": ", status.status().message()));
+    }
+    absl::Notification().WaitForNotificationWithTimeout(kCheckpointPoll);
+  }
+}
+
+bool IsCheckpoint(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path / "manifest.json", error);
+}
+
+uint64_t BytesOf(const checkpoint::Manifest& manifest) {
+  uint64_t bytes = 0;
+  for (const wire::CheckpointFile& file : manifest.files()) bytes += file.bytes();
+  return bytes;
+}
+
+std::string Row(const checkpoint::Found& found, const absl::StatusOr<checkpoint::Manifest>& manifest,
+                const absl::Status& state) {
+  const std::string name = found.path.filename();
+  if (!manifest.ok()) return absl::StrCat(name, "  broken: ", manifest.status().message(), "\n");
+  const state::Scheduler& scheduler = manifest->scheduler();
+  return absl::StrFormat(
+      "%-18s %s  %6d %12d %10.1f %7d  %s  (%s)\n", name,
+      absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMicros(manifest->created_unix_us()), absl::LocalTimeZone()),
+      scheduler.tasks().ranges().epochs_done(), scheduler.progress().totals().samples(),
+      static_cast<double>(BytesOf(*manifest)) / 1e6, manifest->files_size(),
+      state.ok() ? "whole" : absl::StrCat("broken: ", state.message()), manifest->reason());
+}
+
+absl::StatusOr<checkpoint::Choice> ChooseNamed(const fs::path& path) {
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(path);
+  if (!manifest.ok()) return manifest.status();
+  const absl::Status whole = checkpoint::Verify(path, *manifest, /*thorough=*/true);
+  if (!whole.ok()) return whole;
+  return checkpoint::Choice{fs::absolute(path).lexically_normal(), *std::move(manifest), {}};
+}
+
+absl::StatusOr<checkpoint::Choice> ChooseFor(const std::string& target) {
+  if (IsCheckpoint(target)) return ChooseNamed(target);
+  const absl::StatusOr<fs::path> folder = CheckpointsOfRun(target);
+  if (!folder.ok()) return folder.status();
+  return ChooseCheckpoint(*folder, "");
+}
+
+// As the first worker said it.
+std::vector<worker::TensorInfo> TensorsOf(const checkpoint::Manifest& manifest) {
+  std::vector<worker::TensorInfo> tensors;
+  uint64_t offset = 0;
+  for (const wire::TensorSpec& spec : manifest.scheduler().first_worker().tensors()) {
+    worker::TensorInfo& tensor = tensors.emplace_back();
+    tensor.name = spec.name();
+    tensor.shape.assign(spec.shape().begin(), spec.shape().end());
+    tensor.offset = offset;
+    tensor.trained = spec.trained();
+    offset += tensor.elements();
+  }
+  return tensors;
+}
+
+}  // namespace
+
+absl::StatusOr<fs::path> CheckpointsOfRun(const fs::path& run) {
+  std::error_code error;
+  if (!fs::exists(run / "job.yaml", error)) {
+    return absl::NotFoundError(absl::StrCat("found no run in ", run.string(), " (job.yaml)"));
+  }
+  const absl::StatusOr<job::Job> job = ReadJobFile(run / "job.yaml", {});
+  if (!job.ok()) return job.status();
+  return checkpoint::FolderOfRun(job->checkpoint().folder(), run);
+}
+
+absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const fs::path& folder, const std::string& name) {
+  if (name.empty()) return checkpoint::ChooseNewest(folder);
+  return ChooseNamed(absl::StrContains(name, '/') ? fs::path(name) : folder / name);
+}
+
+int MakeCheckpoint(const std::string& target) {
+  const absl::StatusOr<std::string> address = AddressOf(target);
+  if (!address.ok()) return Complain(address.status());
+  SchedulerClient scheduler(*address);
+  const absl::StatusOr<uint64_t> number = scheduler.Checkpoint("on demand");
+  if (!number.ok()) {
+    return Complain(absl::UnavailableError(
+        absl::StrCat("no checkpoint: the scheduler at ", *address, " says: ", number.status().message())));
+  }
+  const absl::StatusOr<std::string> folder = AwaitCheckpoint(scheduler, *number);
+  if (!folder.ok()) {
+    return Complain(absl::UnavailableError(absl::StrCat("checkpoint ", *number, ": ", folder.status().message())));
+  }
+  std::printf("%s\n", folder->c_str());
+  return kExitDone;
+}
+
+int ListCheckpoints(const std::string& target, bool verify) {
+  std::error_code error;
+  fs::path folder = target;
+  if (fs::exists(folder / "job.yaml", error)) {
+    const absl::StatusOr<fs::path> of_run = CheckpointsOfRun(folder);
+    if (!of_run.ok()) return Complain(of_run.status());
+    folder = *of_run;
+  } else if (!fs::is_directory(folder, error)) {
+    return Complain(absl::NotFoundError(
+        absl::StrCat("found no folder ", target, "; allowed is a run folder, or a folder of checkpoints")));
+  }
+  const std::vector<checkpoint::Found> list = checkpoint::List(folder);
+  if (list.empty()) {
+    std::printf("There are no checkpoints in %s.\n", folder.c_str());
+    return kExitDone;
+  }
+  std::printf("%-18s %-19s  %6s %12s %10s %7s\n", "checkpoint", "made", "epochs", "samples", "MB", "shards");
+  bool all_whole = true;
+  for (const checkpoint::Found& found : list) {
+    const absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(found.path);
+    const absl::Status state = manifest.ok() ? checkpoint::Verify(found.path, *manifest, verify) : manifest.status();
+    all_whole = all_whole && state.ok();
+    std::printf("%s", Row(found, manifest, state).c_str());
+  }
+  return all_whole ? kExitDone : kExitFailed;
+}
+
+int ExportCheckpoint(const std::string& target, const std::string& file) {
+  const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target);
+  if (!choice.ok()) return Complain(choice.status());
+  for (const std::string& broken : choice->passed_over)
+    std::fprintf(stderr, "slackline: passed over %s\n", broken.c_str());
+  const absl::StatusOr<std::unique_ptr<checkpoint::ModelReader>> reader = checkpoint::ModelReader::Open(choice->path);
+  if (!reader.ok()) return Complain(reader.status());
+  std::vector<float> weights(choice->manifest.elements());
+  if (absl::Status read = (*reader)->Read(0, 0, absl::MakeSpan(weights)); !read.ok()) return Complain(read);
+  const absl::Status written =
+      worker::WriteSafetensors(file, TensorsOf(choice->manifest), weights,
+                               {{"checkpoint", choice->path.filename()}, {"job", choice->manifest.job_name()}});
+  if (!written.ok()) return Complain(written);
+  std::printf("%s: the weights of %s\n", file.c_str(), choice->path.c_str());
+  return kExitDone;
+}
+
+}  // namespace slackline::cli

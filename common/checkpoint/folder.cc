@@ -1,0 +1,238 @@
+#include "common/checkpoint/folder.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/json_util.h>
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/check.h"
+#include "common/checkpoint/shard_file.h"
+#include "common/storage/durable_file.h"
+
+namespace slackline::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kManifestFile[] = "manifest.json";
+constexpr char kPrefix[] = "checkpoint-";
+constexpr char kPartial[] = ".partial";
+// Readers of one checkpoint at a time.
+constexpr unsigned kThreadsMax = 8;
+
+std::optional<uint64_t> NumberIn(absl::string_view name) {
+  uint64_t number = 0;
+  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::SimpleAtoi(name, &number)) return std::nullopt;
+  return number;
+}
+
+uint64_t ChecksumOf(Manifest manifest) {
+  manifest.clear_checksum();
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    SLACKLINE_CHECK(manifest.SerializeToCodedStream(&coded));
+  }
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+absl::Status Unavailable(absl::string_view doing, const fs::path& path, const std::error_code& error) {
+  return absl::UnavailableError(absl::StrCat("cannot ", doing, " ", path.string(), ": ", error.message()));
+}
+
+// Names in the folder that begin as checkpoints do.
+std::vector<std::string> NamesIn(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename();
+    if (absl::StartsWith(name, kPrefix)) names.push_back(name);
+  }
+  return names;
+}
+
+absl::Status CheckManifest(const fs::path& path, const Manifest& manifest) {
+  const auto broken = [&](absl::string_view what) {
+    return absl::DataLossError(absl::StrCat((path / kManifestFile).string(), ": ", what));
+  };
+  if (manifest.format() != kManifestFormat) {
+    return broken(absl::StrCat("has format ", manifest.format(), "; known is ", kManifestFormat));
+  }
+  if (manifest.checksum() != ChecksumOf(manifest)) return broken("its checksum is wrong");
+  uint64_t end = 0;
+  for (const wire::CheckpointFile& file : manifest.files()) {
+    if (file.begin() != end || file.end() < end) return broken("its shards do not follow on one another");
+    if (file.file() != ShardFileName(file.shard())) return broken(absl::StrCat("found a file '", file.file(), "'"));
+    end = file.end();
+  }
+  if (end != manifest.elements() || manifest.trained_elements() > end) {
+    return broken(absl::StrCat("its shards have ", end, " elements, the model has ", manifest.elements()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLength(const fs::path& path, const wire::CheckpointFile& file) {
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path / file.file(), error);
+  if (error) return absl::DataLossError(absl::StrCat((path / file.file()).string(), ": ", error.message()));
+  if (bytes == file.bytes()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat((path / file.file()).string(), " has ", bytes, " bytes; it had ", file.bytes()));
+}
+
+absl::Status VerifyFile(const fs::path& path, const wire::CheckpointFile& file) {
+  const absl::StatusOr<std::unique_ptr<ShardFileReader>> reader = ShardFileReader::Open(path, file);
+  if (absl::IsNotFound(reader.status())) return absl::DataLossError(reader.status().message());
+  return reader.ok() ? (*reader)->Verify() : reader.status();
+}
+
+}  // namespace
+
+fs::path FolderOfRun(const std::string& configured, const fs::path& run_folder) {
+  fs::path run = fs::absolute(run_folder).lexically_normal();
+  if (!run.has_filename()) run = run.parent_path();  // it ended in a slash
+  if (configured.empty()) return run / "checkpoints";
+  const std::string text = run;
+  const auto hash = static_cast<uint32_t>(XXH3_64bits(text.data(), text.size()));
+  return fs::absolute(configured) / absl::StrFormat("%s-%08x", run.filename().string(), hash);
+}
+
+std::string NameOf(uint64_t number) { return absl::StrFormat("%s%06d", kPrefix, number); }
+std::string PartialNameOf(uint64_t number) { return NameOf(number) + kPartial; }
+
+std::vector<Found> List(const fs::path& folder) {
+  std::vector<Found> found;
+  for (const std::string& name : NamesIn(folder)) {
+    if (const std::optional<uint64_t> number = NumberIn(name)) found.push_back({*number, folder / name});
+  }
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.number > b.number; });
+  return found;
+}
+
+uint64_t LastNumber(const fs::path& folder) {
+  uint64_t last = 0;
+  for (const std::string& name : NamesIn(folder)) {
+    last = std::max(last, NumberIn(absl::StripSuffix(name, kPartial)).value_or(0));
+  }
+  return last;
+}
+
+absl::StatusOr<Manifest> ReadManifest(const fs::path& path) {
+  std::ifstream in(path / kManifestFile, std::ios::binary);
+  if (!in) return absl::NotFoundError(absl::StrCat("found no checkpoint in ", path.string(), " (", kManifestFile, ")"));
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (in.bad()) return absl::UnavailableError(absl::StrCat("cannot read ", (path / kManifestFile).string()));
+  Manifest manifest;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  if (!google::protobuf::util::JsonStringToMessage(text.str(), &manifest, options).ok()) {
+    return absl::DataLossError(absl::StrCat((path / kManifestFile).string(), " is no manifest"));
+  }
+  if (absl::Status status = CheckManifest(path, manifest); !status.ok()) return status;
+  return manifest;
+}
+
+absl::Status Verify(const fs::path& path, const Manifest& manifest, bool thorough) {
+  const int count = manifest.files_size();
+  for (const wire::CheckpointFile& file : manifest.files()) {
+    if (absl::Status status = CheckLength(path, file); !status.ok()) return status;
+  }
+  if (!thorough) return absl::OkStatus();
+  std::vector<absl::Status> found(static_cast<size_t>(count));
+  std::atomic<int> next{0};
+  const auto work = [&] {
+    for (int i = next++; i < count; i = next++) found[static_cast<size_t>(i)] = VerifyFile(path, manifest.files(i));
+  };
+  std::vector<std::thread> threads;
+  const unsigned others = std::clamp(std::thread::hardware_concurrency(), 1u, kThreadsMax) - 1;
+  for (unsigned i = 0; i < others && i + 1 < static_cast<unsigned>(count); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : found) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<fs::path> Commit(const fs::path& folder, Manifest manifest) {
+  const fs::path partial = folder / PartialNameOf(manifest.number()), whole = folder / NameOf(manifest.number());
+  for (const wire::CheckpointFile& file : manifest.files()) {
+    const absl::Status status = CheckLength(partial, file);
+    if (status.ok()) continue;
+    return absl::FailedPreconditionError(absl::StrCat("what a server has written is not here: ", status.message(),
+                                                      "; checkpoint.folder must be seen by the scheduler and by all ",
+                                                      "servers"));
+  }
+  manifest.set_format(kManifestFormat);
+  manifest.set_checksum(ChecksumOf(manifest));
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  SLACKLINE_CHECK(google::protobuf::util::MessageToJsonString(manifest, &text, options).ok());
+  DurableFile file(partial / kManifestFile);
+  absl::Status status = file.Open();
+  if (status.ok()) status = file.Write(text.data(), text.size());
+  if (status.ok()) status = file.Commit();
+  if (!status.ok()) return status;
+  std::error_code error;
+  fs::rename(partial, whole, error);
+  if (error) return Unavailable("rename to", whole, error);
+  status = SyncFolder(folder);
+  if (!status.ok()) return status;
+  return whole;
+}
+
+absl::StatusOr<std::vector<std::string>> Prune(const fs::path& folder, size_t keep, uint64_t number) {
+  std::vector<fs::path> old;
+  std::vector<std::string> names;
+  const std::vector<Found> whole = List(folder);
+  for (size_t i = keep; i < whole.size(); ++i) {
+    old.push_back(whole[i].path);
+    names.push_back(whole[i].path.filename());
+  }
+  for (const std::string& name : NamesIn(folder)) {
+    absl::string_view begin = name;
+    if (!absl::ConsumeSuffix(&begin, kPartial)) continue;
+    if (NumberIn(begin).value_or(number) < number) old.push_back(folder / name);
+  }
+  for (const fs::path& path : old) {
+    std::error_code error;
+    // First it is nothing, then it goes: a reader must not take half of it for whole.
+    fs::remove(path / kManifestFile, error);
+    if (!error) fs::remove_all(path, error);
+    if (error) return Unavailable("remove", path, error);
+  }
+  return names;
+}
+
+absl::StatusOr<Choice> ChooseNewest(const fs::path& folder) {
+  std::vector<std::string> passed_over;
+  for (const Found& found : List(folder)) {
+    absl::StatusOr<Manifest> manifest = ReadManifest(found.path);
+    const absl::Status status = manifest.ok() ? Verify(found.path, *manifest, /*thorough=*/true) : manifest.status();
+    if (status.ok()) return Choice{found.path, *std::move(manifest), std::move(passed_over)};
+    passed_over.push_back(absl::StrCat(NameOf(found.number), ": ", status.message()));
+  }
+  return absl::NotFoundError(
+      absl::StrCat("found no whole checkpoint in ", folder.string(),
+                   passed_over.empty() ? "" : "; passed over: ", absl::StrJoin(passed_over, "; ")));
+}
+
+}  // namespace slackline::checkpoint

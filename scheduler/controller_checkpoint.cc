@@ -1,0 +1,244 @@
+// Checkpoints of the job: when one is made, and what becomes of it. Files are written by servers, the folder is named
+// by the main thread (run_loop.cc); here is who knows.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/check.h"
+#include "common/checkpoint/folder.h"
+#include "common/push_samples.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+namespace {
+
+bool TakesStepsTogether(const job::Job& job) {
+  const auto mode = job.consistency().mode();
+  return mode == job::Consistency::BSP || mode == job::Consistency::QUORUM || TrainsLocally(job);
+}
+
+}  // namespace
+
+// --- When -------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<wire::CheckpointReply> Controller::Checkpoint(const wire::CheckpointRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+  wire::CheckpointReply reply;
+  if (!checkpoint_.round && !checkpoint_.to_commit) {
+    if (absl::Status can = CanCheckpoint(); !can.ok()) return can;
+    BeginCheckpoint(request.reason().empty() ? "on demand" : request.reason(), time_.Now());
+  }
+  reply.set_checkpoint(checkpoint_.last_number);
+  return reply;
+}
+
+absl::Status Controller::CanCheckpoint() const {
+  if (config_.checkpoint_folder.empty()) return absl::FailedPreconditionError("this scheduler makes no checkpoints");
+  if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));
+  for (const auto& [id, server] : membership_.servers()) {
+    if (server.state != ServerState::kLive || lost_since_.contains(id)) {
+      return absl::UnavailableError(absl::StrCat(Called("server", server.name), " is not there"));
+    }
+  }
+  if (!AllSeeded()) return absl::UnavailableError("the shards have no weights yet");
+  return absl::OkStatus();
+}
+
+void Controller::WatchCheckpoints(absl::Time now) {
+  if (checkpoint_.round) {
+    checkpoint_.round->Tick(now);
+    return FollowCheckpoint(now);
+  }
+  if (Ended() || checkpoint_.to_commit || !tasks_) return;
+  const job::Checkpoint& job = config_.job.checkpoint();
+  const uint32_t epochs = tasks_->ranges().epochs_done();
+  checkpoint_.last_begun = std::max(checkpoint_.last_begun, began_);
+  std::string reason;
+  if (job.every_epochs() > 0 && epochs >= checkpoint_.epochs + job.every_epochs()) {
+    reason = absl::StrCat("every ", job.every_epochs(), " epochs");
+  } else if (job.every_s() > 0 && now - checkpoint_.last_begun >= absl::Seconds(job.every_s())) {
+    reason = absl::StrCat("every ", job.every_s(), " s");
+  }
+  // What is not possible now is made up for as soon as it is.
+  if (!reason.empty() && CanCheckpoint().ok()) BeginCheckpoint(reason, now);
+}
+
+void Controller::BeginCheckpoint(const std::string& reason, absl::Time now) {
+  checkpoint_.last_begun = now;
+  if (tasks_) checkpoint_.epochs = tasks_->ranges().epochs_done();
+  // Before any shard is cut: what is done here is in all of them.
+  checkpoint_.state = SaveLocked(absl::InfinitePast());
+  CheckpointRound::Config config;
+  config.number = ++checkpoint_.last_number;
+  config.reason = reason;
+  config.aligned = TakesStepsTogether(config_.job) && !Ended();
+  for (const auto& [id, server] : membership_.servers()) config.servers[id] = server.name;
+  config.begun = now;
+  config.timeout = absl::Seconds(config_.job.checkpoint().timeout_s());
+  checkpoint_.round.emplace(std::move(config));
+  FollowCheckpoint(now);
+}
+
+bool Controller::AwaitsLastCheckpoint(absl::Time now) {
+  // Also of a job that has failed: where the servers are all there, the last worker may have gone.
+  if (config_.checkpoint_folder.empty() || !config_.job.checkpoint().at_end()) return false;
+  if (!checkpoint_.last_tried && !checkpoint_.to_commit) {
+    // One that waits for a step may wait for workers that have left.
+    checkpoint_.round.reset();
+    checkpoint_.last_tried = true;
+    if (began_ == absl::InfiniteFuture()) return false;
+    if (!checkpoint_.last_since) checkpoint_.last_since = now;
+    if (const absl::Status can = CanCheckpoint(); can.ok()) {
+      BeginCheckpoint(state_ == wire::JOB_DONE ? "training is complete" : reason_, now);
+    } else if (now - *checkpoint_.last_since <= config_.timeouts.server_dead()) {
+      // Of a run that was very short, the servers' heartbeats have not said yet that there are weights.
+      checkpoint_.last_tried = false;
+      return true;
+    } else {
+      CheckpointFailed(checkpoint_.last_number + 1, std::string(can.message()));
+    }
+  }
+  return checkpoint_.round || checkpoint_.to_commit;
+}
+
+// --- What becomes of it -----------------------------------------------------------------------------------------
+
+void Controller::CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
+                                 const absl::StatusOr<wire::BeginCheckpointReply>& reply) {
+  absl::MutexLock lock(&mutex_);
+  if (!checkpoint_.round || checkpoint_.round->config().number != request.checkpoint()) return;
+  checkpoint_.round->Answered(server.server,
+                              {.attempt = request.attempt(), .ask_only = request.ask_only(), .at_version = {}}, reply);
+  FollowCheckpoint(time_.Now());
+}
+
+uint64_t Controller::HearCheckpoint(ServerId server, const wire::CheckpointProgress& progress) {
+  if (progress.checkpoint() == 0) return 0;
+  if (!checkpoint_.round || progress.checkpoint() < checkpoint_.round->config().number) {
+    return progress.done() ? progress.checkpoint() : 0;  // nobody waits for it any more
+  }
+  const bool final = checkpoint_.round->Heard(server, progress);
+  FollowCheckpoint(time_.Now());
+  return final ? progress.checkpoint() : 0;
+}
+
+void Controller::FollowCheckpoint(absl::Time now) {
+  if (const std::optional<CheckpointRound::Call> call = checkpoint_.round->TakeCall()) {
+    wire::BeginCheckpointRequest request;
+    request.set_job(config_.id.value());
+    request.set_checkpoint(checkpoint_.round->config().number);
+    request.set_attempt(call->attempt);
+    request.set_folder(config_.checkpoint_folder + "/" + checkpoint::PartialNameOf(request.checkpoint()));
+    request.set_ask_only(call->ask_only);
+    if (call->at_version) request.set_at_version(*call->at_version);
+    for (const auto& [id, server] : membership_.servers()) {
+      request.set_generation(GenerationOf(id).value());
+      request.set_server_incarnation(server.incarnation.value());
+      servers_.BeginCheckpoint({id, server.incarnation}, request);
+    }
+  }
+  if (!checkpoint_.round->over()) return;
+  const CheckpointRound round = *checkpoint_.round;
+  checkpoint_.round.reset();
+  if (!round.error().empty()) return CheckpointFailed(round.config().number, round.error());
+  checkpoint_.took = now - round.config().begun;
+  checkpoint::Manifest manifest;
+  manifest.set_number(round.config().number);
+  manifest.set_job_name(config_.job.name());
+  manifest.set_reason(round.config().reason);
+  manifest.set_elements(layout_.elements);
+  manifest.set_trained_elements(layout_.trained_elements);
+  for (const wire::CheckpointFile& file : round.Files()) *manifest.add_files() = file;
+  *manifest.mutable_scheduler() = std::exchange(checkpoint_.state, {});
+  checkpoint_.to_commit = std::move(manifest);
+}
+
+void Controller::CheckpointFailed(uint64_t number, const std::string& why) {
+  checkpoint_.failed = number;
+  checkpoint_.error = why;
+  ++checkpoint_.failures;
+  events_.Add(absl::StrCat("checkpoint ", number, " failed: ", why));
+}
+
+std::optional<checkpoint::Manifest> Controller::CheckpointToCommit() const {
+  absl::MutexLock lock(&mutex_);
+  return checkpoint_.to_commit;
+}
+
+void Controller::CheckpointCommitted(const absl::StatusOr<std::string>& folder) {
+  absl::MutexLock lock(&mutex_);
+  SLACKLINE_CHECK(checkpoint_.to_commit.has_value());
+  const checkpoint::Manifest manifest = *std::exchange(checkpoint_.to_commit, std::nullopt);
+  if (!folder.ok()) return CheckpointFailed(manifest.number(), std::string(folder.status().message()));
+  ++checkpoint_.made;
+  checkpoint_.whole = manifest.number();
+  checkpoint_.whole_at = time_.Now();
+  checkpoint_.folder = *folder;
+  uint64_t bytes = 0;
+  for (const wire::CheckpointFile& file : manifest.files()) bytes += file.bytes();
+  events_.Add(absl::StrFormat("checkpoint %d is on disk: %d samples, %.1f MB, in %.2f s (%s)", manifest.number(),
+                              manifest.scheduler().progress().totals().samples(), static_cast<double>(bytes) / 1e6,
+                              absl::ToDoubleSeconds(checkpoint_.took), manifest.reason()));
+}
+
+void Controller::FillCheckpoint(absl::Time now, wire::GetStatusReply& reply) const {
+  const bool in_progress = checkpoint_.round || checkpoint_.to_commit;
+  reply.set_checkpoint_in_progress(in_progress ? checkpoint_.last_number : 0);
+  reply.set_checkpoint(checkpoint_.whole);
+  reply.set_checkpoint_folder(checkpoint_.folder);
+  if (checkpoint_.whole > 0) {
+    reply.set_checkpoint_age_seconds(absl::ToDoubleSeconds(now - checkpoint_.whole_at));
+  }
+  reply.set_checkpoint_failed(checkpoint_.failed);
+  reply.set_checkpoint_error(checkpoint_.error);
+}
+
+// --- Going on from one ------------------------------------------------------------------------------------------
+
+absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const std::string& folder) {
+  const state::Scheduler& state = manifest.scheduler();
+  absl::MutexLock lock(&mutex_);
+  SLACKLINE_CHECK(state_ == wire::JOB_STARTING && membership_.servers().empty());
+  if (absl::Status learnt = LearnModel(state.first_worker()); !learnt.ok()) return learnt;
+  if (layout_.elements != manifest.elements() || layout_.trained_elements != manifest.trained_elements()) {
+    return absl::DataLossError(absl::StrCat(folder, ": its model and its shards contradict each other"));
+  }
+  if (state.tasks().ranges().next_epoch() > config_.job.training().epochs()) {
+    return absl::FailedPreconditionError(absl::StrCat(folder, " is of epoch ", state.tasks().ranges().next_epoch(),
+                                                      "; training.epochs is ", config_.job.training().epochs()));
+  }
+  tasks_->GoOnFrom(state.tasks());
+  if (tasks_->Complete()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("all ", config_.job.training().epochs(), " epochs are done in ", folder,
+                     "; to train on, add epochs: --set training.epochs=", config_.job.training().epochs() + 1));
+  }
+  // Who they were is over: numbers go on, so that nobody is taken for one of them.
+  MembershipActions none;
+  membership_.Restore({Epoch(state.members().epoch()), Incarnation(state.members().last_incarnation()), {}, {}}, {},
+                      time_.Now(), none);
+  state::Progress progress = state.progress();
+  progress.clear_workers();
+  progress_.Restore(progress);
+  guarded_ = progress_.totals();
+  RestoreEvaluations(state);
+  if (bound_ && state.has_staleness_bound()) bound_->Restore(state.staleness_bound());
+  bound_changes_ = state.staleness_bound_changes();
+  divergences_ = state.divergences();
+  worker_deaths_ = state.worker_deaths();
+  events_.GoOnFrom(state.events());
+  elapsed_before_ = absl::Seconds(state.elapsed_s());
+  goes_on_from_ = folder;
+  checkpoint_.epochs = tasks_->ranges().epochs_done();
+  checkpoint_.whole = manifest.number();
+  checkpoint_.whole_at = time_.Now();
+  checkpoint_.folder = folder;
+  events_.Add(absl::StrFormat("goes on from checkpoint %d: %d samples, %d of %d epochs done, %.1f s trained",
+                              manifest.number(), progress_.totals().samples, tasks_->ranges().epochs_done(),
+                              config_.job.training().epochs(), state.elapsed_s()));
+  return absl::OkStatus();
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,197 @@
+"""Checkpoints from outside: made, listed, gone on from with other numbers of processes, and broken.
+
+    run_checkpoints.py --programs BIN_FOLDER [--python PYTHON_WITH_TORCH] [--patience FACTOR] [TEST...]
+
+Exits with 77 (skipped) where the programs or the data are not there.
+"""
+import argparse
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from run_e2e import DATA, MLP, NEEDED, SMALL, read_floats
+from slackline_run import Programs, TrainRun
+
+OPTIONS = argparse.Namespace()
+
+
+class Checkpoints(unittest.TestCase):
+    def setUp(self):
+        root = tempfile.TemporaryDirectory(prefix="slackline-checkpoints-")
+        self.addCleanup(root.cleanup)
+        self.root = pathlib.Path(root.name)
+        self.programs = Programs(OPTIONS.programs, OPTIONS.patience)
+
+    def start(self, name, yaml, *settings):
+        root = self.root / name
+        root.mkdir()
+        job = root / "job.yaml"
+        job.write_text(yaml)
+        run = TrainRun(self.programs, root, job, settings)
+        self.addCleanup(run.close)
+        return run
+
+    def resume(self, run, *arguments):
+        """The run goes on, as another TrainRun."""
+        next_run = TrainRun.resume(self.programs, run, arguments)
+        self.addCleanup(next_run.close)
+        return next_run
+
+    def finish(self, run, code=0):
+        self.assertEqual(run.wait(), code, run.diagnosis())
+        self.programs.wait_for("the end of all processes", lambda: not run.leftovers(), 10)
+        return run
+
+    def slackline(self, *arguments, code=0):
+        """Output of the command line."""
+        done = subprocess.run([self.programs.path("slackline"), *map(str, arguments)], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=120 * OPTIONS.patience)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def folders(self, run):
+        return sorted(path.name for path in (run.folder / "checkpoints").glob("*"))
+
+    def summary(self, run):
+        return json.loads((run.folder / "summary.json").read_text())
+
+    def test_more_epochs_are_as_if_they_had_been_there_from_the_start(self):
+        """Weights, momentum and the order of the images: to the bit, in other shards on another number of servers."""
+        yaml = MLP.replace("schedule: {kind: cosine}", "momentum: 0.9").replace("lr: 0.1", "lr: 0.05") + """
+data: {train_images_max: 1000}
+consistency: {mode: bsp}
+cluster: {workers: 1, servers: 2}
+"""
+        whole = self.finish(self.start("whole", yaml, "training.epochs=4"))
+        half = self.finish(self.start("half", yaml, "training.epochs=2"))
+        self.assertNotEqual(read_floats(half.folder / "model.safetensors"),
+                            read_floats(whole.folder / "model.safetensors"))
+        self.assertIn("all 2 epochs are done", self.slackline("resume", half.folder, code=2))
+        self.finish(self.resume(half, "--set", "training.epochs=4", "--set", "cluster.servers=3", "--set",
+                                "cluster.shards_per_server=3"))
+        self.assertEqual(read_floats(half.folder / "model.safetensors"),
+                         read_floats(whole.folder / "model.safetensors"))
+        self.assertEqual(self.summary(half)["samples"], 4000)
+
+    def test_sigterm_saves_and_another_number_of_workers_goes_on(self):
+        run = self.start("run", SMALL)
+        run.wait_for_training(6000)
+        run.process.send_signal(signal.SIGTERM)
+        self.finish(run, 1)
+        self.assertEqual(self.folders(run), ["checkpoint-000001"], run.diagnosis())
+        self.assertRegex(run.stderr(), r"the last checkpoint is checkpoint-000001; to go on: \S+ resume ")
+        before = self.summary(run)["samples"]
+        self.assertGreaterEqual(before, 6000)
+        again = self.finish(self.resume(run, "--set", "cluster.workers=3", "--set", "cluster.servers=1"))
+        accuracy = re.search(r"Test accuracy ([\d.]+) %", again.stdout())
+        self.assertGreater(float(accuracy.group(1)), 80, again.diagnosis())
+        totals = self.summary(again)
+        self.assertGreaterEqual(totals["samples"], 40 * 6000)
+        self.assertLessEqual(totals["samples"], 40 * 6000 + totals["samples_given_twice"], "the others were trained once")
+        times = [float(row["time_s"]) for row in again.rows()]
+        self.assertEqual(times, sorted(times), "the curves go on where they were")
+        self.assertIn("goes on from checkpoint 1", (run.folder / "events.log").read_text())
+
+    def test_everything_killed_goes_on_from_the_last_one(self):
+        run = self.start("run", SMALL, "checkpoint.every_s=0.3", "checkpoint.keep=2", "consistency.mode=bsp")
+        self.programs.wait_for("three checkpoints", lambda: "checkpoint 3 is on disk" in run.events(), 60, run.process)
+        for name in list(run.members()):
+            run.kill(name)
+        run.process.kill()
+        run.process.wait()
+        self.programs.wait_for("the end of all processes", lambda: not run.leftovers(), 10)
+        whole = [name for name in self.folders(run) if not name.endswith(".partial")]
+        self.assertLessEqual(len(whole), 3, "two, and one that was just named")
+        # The newest is broken: the one before it is taken, and that is said.
+        shard = next((run.folder / "checkpoints" / whole[-1]).glob("shard-00003*"))
+        data = bytearray(shard.read_bytes())
+        data[-100] ^= 1
+        shard.write_bytes(data)
+        self.assertIn("broken: ", self.slackline("checkpoints", run.folder, "--verify", code=1))
+        again = self.finish(self.resume(run, "--set", "training.epochs=12"))
+        self.assertRegex(again.stderr(), rf"passed over {whole[-1]}: .*shard-00003.safetensors: the checksum of block 0")
+        self.assertRegex(again.stdout(), rf"Going on from \S+{whole[-2]}\n")
+        events = (run.folder / "events.log").read_text()
+        self.assertIn("epoch 12 of 12 is complete", events)
+        # All shards of a bsp run are cut at one step.
+        for path in (run.folder / "checkpoints").glob("checkpoint-*/manifest.json"):
+            manifest = json.loads(path.read_text())
+            versions = {entry.get("version") for entry in manifest["files"]}
+            self.assertEqual(len(versions), 1, manifest["files"])
+
+    def test_on_demand_listed_and_exported(self):
+        run = self.start("run", SMALL, "consistency.mode=bsp", "training.epochs=200", "checkpoint.at_end=false")
+        run.wait_for_training()
+        first = self.slackline("checkpoint", run.folder).strip()
+        self.assertEqual(first, str(run.folder / "checkpoints" / "checkpoint-000001"))
+        run.process.send_signal(signal.SIGUSR1)
+        self.programs.wait_for("the checkpoint of SIGUSR1", lambda: "(SIGUSR1 to `slackline train`)" in run.events(), 60,
+                               run.process)
+        run.kill("scheduler", signal.SIGUSR1)
+        self.programs.wait_for("that of the scheduler", lambda: "(SIGUSR1)" in run.events(), 60, run.process)
+        self.assertIsNone(run.process.poll(), "training goes on")
+        run.process.send_signal(signal.SIGTERM)
+        self.finish(run, 1)
+        listed = self.slackline("checkpoints", run.folder, "--verify")
+        self.assertEqual(len(re.findall(r"^checkpoint-00000\d .* whole ", listed, re.M)), 3, listed)
+        out = self.root / "weights.safetensors"
+        self.slackline("export", first, out)
+        # Neither is what it began with, and they are not the same.
+        last = self.root / "last.safetensors"
+        self.slackline("export", run.folder, last)
+        self.assertEqual(len(read_floats(out)), 784 * 192 + 192 + 192 * 10 + 10)
+        self.assertNotEqual(read_floats(out), read_floats(last))
+        if OPTIONS.python:
+            code = ("import sys, torch; from safetensors.torch import load_file; w = load_file(sys.argv[1]); "
+                    "print({k: tuple(v.shape) for k, v in w.items()})")
+            done = subprocess.run([OPTIONS.python, "-c", code, str(out)], capture_output=True, text=True, timeout=300)
+            if "No module named" not in done.stderr:
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("'fc1.weight': (192, 784)", done.stdout)
+
+    def test_wrong_use_is_named(self):
+        run = self.finish(self.start("run", SMALL, "training.epochs=1"))
+        self.assertIn("found no run in", self.slackline("resume", self.root, code=2))
+        self.assertIn("found no checkpoint in", self.slackline("resume", run.folder, "--checkpoint", "nothing", code=1))
+        self.assertIn("no checkpoint: the scheduler at", self.slackline("checkpoint", run.folder, code=1))
+        self.assertIn("allowed is a run folder or HOST:PORT", self.slackline("checkpoint", "nowhere", code=2))
+        self.assertIn("found no folder", self.slackline("checkpoints", self.root / "nowhere", code=2))
+        other = self.resume(run, "--set", "training.epochs=2", "--set", "model.hidden=[8]")
+        self.finish(other, 1)
+        self.assertIn("fc1", other.diagnosis())
+        other = self.resume(run, "--set", "training.epochs=2", "--set", "model.hidden=[192]", "--set",
+                            "optimizer={kind: adam, lr: 0.001}")
+        self.finish(other, 1)
+        self.assertIn("this job's optimizer needs weights", other.diagnosis())
+
+    def test_a_run_that_still_runs_is_not_gone_on_with(self):
+        run = self.start("run", SMALL, "checkpoint.every_s=0.2")
+        self.programs.wait_for("a checkpoint", lambda: "checkpoint 1 is on disk" in run.events(), 60, run.process)
+        self.assertIn("still runs", self.slackline("resume", run.folder, code=1))
+        run.process.send_signal(signal.SIGTERM)
+        self.finish(run, 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", required=True, type=pathlib.Path)
+    parser.add_argument("--python", help="an interpreter with torch and safetensors")
+    parser.add_argument("--patience", type=float, default=1.0)
+    parser.add_argument("tests", nargs="*")
+    parser.parse_args(namespace=OPTIONS)
+    missing = [name for name in NEEDED if not (OPTIONS.programs / name).exists()]
+    if missing or not DATA.exists():
+        print("SKIP: found no", ", ".join(missing) or DATA)
+        return 77
+    tests = [f"Checkpoints.{name}" for name in OPTIONS.tests]
+    program = unittest.main(argv=[sys.argv[0], "-v", *tests], exit=False)
+    return 0 if program.result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

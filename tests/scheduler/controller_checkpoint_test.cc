@@ -1,0 +1,314 @@
+// Checkpoints as the controller makes them and goes on from them.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/scheduler/fake_cluster.h"
+
+namespace slackline::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+job::Job JobWith(double every_s, uint32_t every_epochs, job::Consistency::Mode mode = job::Consistency::ASYNC,
+                 uint32_t epochs = 2) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_checkpoint()->set_folder("/checkpoints");
+  job.mutable_checkpoint()->set_every_s(every_s);
+  job.mutable_checkpoint()->set_every_epochs(every_epochs);
+  job.mutable_consistency()->set_mode(mode);
+  job.mutable_training()->set_epochs(epochs);
+  job.mutable_training()->set_evaluate_every_epochs(0);
+  return Resolve(job);
+}
+
+class ControllerCheckpoint : public testing::Test {
+ protected:
+  void Start(const job::Job& job) {
+    cluster_.emplace(job);
+    cluster_->Start();
+    cluster_->Seed("ps-1");
+    cluster_->Seed("ps-2");
+    cluster_->Pass(absl::Milliseconds(100));
+  }
+  Controller& controller() { return cluster_->controller(); }
+
+  // The servers begin and say that all is written, to what they were told last.
+  void ServersWrite() {
+    for (auto& [id, told] : cluster_->servers().told()) {
+      ASSERT_TRUE(told.checkpoint.has_value()) << told.name;
+      const wire::BeginCheckpointRequest request = *std::exchange(told.checkpoint, std::nullopt);
+      wire::BeginCheckpointReply reply;
+      reply.set_begun(!request.ask_only());
+      controller().CheckpointBegun(told.server, request, reply);
+      wire::CheckpointProgress& progress = cluster_->checkpoint(told.name);
+      progress.set_checkpoint(request.checkpoint());
+      progress.set_attempt(request.attempt());
+      progress.set_done(true);
+      progress.clear_files();
+      wire::CheckpointFile& file = *progress.add_files();
+      file.set_begin(5000 * (id.value() - 1));
+      file.set_end(5000 * id.value());
+      file.set_shard(id.value());
+    }
+    cluster_->Pass(absl::Milliseconds(100));
+  }
+  bool Asked() {
+    for (auto& [id, told] : cluster_->servers().told()) {
+      if (told.checkpoint) return true;
+    }
+    return false;
+  }
+  checkpoint::Manifest Commit() {
+    const auto manifest = controller().CheckpointToCommit();
+    EXPECT_TRUE(manifest.has_value());
+    if (manifest) controller().CheckpointCommitted("/checkpoints/one");
+    return manifest.value_or(checkpoint::Manifest());
+  }
+  uint64_t Begin(const std::string& reason = "test") {
+    wire::CheckpointRequest request;
+    request.set_reason(reason);
+    const auto reply = controller().Checkpoint(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return reply.ok() ? reply->checkpoint() : 0;
+  }
+
+  std::optional<FakeCluster> cluster_;
+};
+
+TEST_F(ControllerCheckpoint, IsWholeWhenAllServersHaveWrittenAndItsFolderIsNamed) {
+  Start(JobWith(0, 0));
+  EXPECT_EQ(Begin(), 1);
+  EXPECT_EQ(Begin(), 1) << "the one that is being made";
+  EXPECT_EQ(cluster_->servers().told().begin()->second.checkpoint->folder(), "/checkpoints/checkpoint-000001.partial");
+  EXPECT_EQ(controller().GetStatus().checkpoint_in_progress(), 1);
+  EXPECT_EQ(controller().GetStatus().checkpoint(), 0);
+  ServersWrite();
+  const checkpoint::Manifest manifest = Commit();
+  EXPECT_EQ(manifest.number(), 1);
+  EXPECT_EQ(manifest.files_size(), 2);
+  EXPECT_EQ(manifest.elements(), 10000);
+  EXPECT_EQ(controller().GetStatus().checkpoint(), 1);
+  EXPECT_EQ(controller().GetStatus().checkpoint_in_progress(), 0);
+  EXPECT_TRUE(cluster_->HasEvent("checkpoint 1 is on disk"));
+  EXPECT_EQ(Begin(), 2);
+}
+
+TEST_F(ControllerCheckpoint, ModesThatTakeStepsTogetherAskForTheirVersionsFirst) {
+  for (const auto mode :
+       {job::Consistency::BSP, job::Consistency::QUORUM, job::Consistency::SSP, job::Consistency::SOFTSYNC}) {
+    Start(JobWith(0, 0, mode));
+    Begin();
+    const bool together = mode == job::Consistency::BSP || mode == job::Consistency::QUORUM;
+    EXPECT_EQ(cluster_->servers().told().begin()->second.checkpoint->ask_only(), together);
+  }
+}
+
+TEST_F(ControllerCheckpoint, IsMadeAgainAndAgainByTimeAndByEpochs) {
+  Start(JobWith(5, 0));
+  cluster_->Pass(absl::Milliseconds(4800));
+  EXPECT_FALSE(Asked());
+  cluster_->Pass(absl::Milliseconds(300));
+  ServersWrite();
+  EXPECT_EQ(Commit().reason(), "every 5 s");
+  cluster_->Pass(absl::Milliseconds(4500));
+  EXPECT_FALSE(Asked());
+  cluster_->Pass(absl::Milliseconds(600));
+  EXPECT_TRUE(Asked());
+
+  Start(JobWith(0, 2, job::Consistency::ASYNC, 5));
+  uint64_t range = cluster_->Range("w-1");
+  range = cluster_->Range("w-1", range);
+  cluster_->Pass(absl::Seconds(1));
+  EXPECT_FALSE(Asked()) << "one epoch is complete";
+  range = cluster_->Range("w-1", range);
+  cluster_->Pass(absl::Milliseconds(100));
+  EXPECT_TRUE(Asked());
+}
+
+TEST_F(ControllerCheckpoint, DataPositionIsFromBeforeAnyShardWasCut) {
+  Start(JobWith(0, 0));
+  const uint64_t first = cluster_->Range("w-1");
+  Begin();
+  // Done after the cut may have been taken.
+  cluster_->Range("w-1", first);
+  ServersWrite();
+  EXPECT_EQ(Commit().scheduler().tasks().ranges().samples_done(), 0);
+}
+
+TEST_F(ControllerCheckpoint, NeverStopsTrainingWhenItFails) {
+  Start(JobWith(0, 0));
+  Begin();
+  for (auto& [id, told] : cluster_->servers().told()) {
+    controller().CheckpointBegun(told.server, *told.checkpoint, absl::FailedPreconditionError("no room"));
+  }
+  EXPECT_EQ(controller().GetStatus().checkpoint_failed(), 1);
+  EXPECT_THAT(controller().GetStatus().checkpoint_error(), HasSubstr("server ps-1 refuses: no room"));
+  EXPECT_EQ(controller().state(), wire::JOB_TRAINING);
+  Begin();
+  ServersWrite();
+  controller().CheckpointCommitted(absl::ResourceExhaustedError("the disk is full"));
+  EXPECT_EQ(controller().GetStatus().checkpoint_failed(), 2);
+  EXPECT_EQ(controller().state(), wire::JOB_TRAINING);
+}
+
+TEST_F(ControllerCheckpoint, IsNotBegunBeforeThereIsAnything) {
+  cluster_.emplace(JobWith(0, 0));
+  EXPECT_EQ(controller().Checkpoint({}).status().code(), absl::StatusCode::kUnavailable);
+  cluster_->Start();
+  EXPECT_EQ(controller().Checkpoint({}).status().message(), "the shards have no weights yet");
+}
+
+TEST_F(ControllerCheckpoint, ServersStayForTheLastOne) {
+  Start(JobWith(0, 0));
+  controller().StopJob("enough", /*failed=*/false);
+  EXPECT_EQ(controller().Checkpoint({}).status().code(), absl::StatusCode::kFailedPrecondition);
+  // The workers hear of it, and fall silent.
+  cluster_->Pass(absl::Milliseconds(200));
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Seconds(1));
+  ASSERT_TRUE(Asked());
+  EXPECT_TRUE(cluster_->member("ps-1").beats) << "it was not told to stop";
+  ServersWrite();
+  EXPECT_EQ(Commit().reason(), "enough");
+  cluster_->Pass(absl::Milliseconds(200));
+  EXPECT_FALSE(cluster_->member("ps-1").beats);
+}
+
+TEST_F(ControllerCheckpoint, LastOneOfAVeryShortRunWaitsForTheServersToSayThatTheyHaveWeights) {
+  cluster_.emplace(JobWith(0, 0));
+  cluster_->Start();
+  controller().StopJob("enough", /*failed=*/false);
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Milliseconds(1700));
+  EXPECT_FALSE(Asked());
+  EXPECT_TRUE(cluster_->member("ps-1").beats);
+  cluster_->Seed("ps-1");
+  cluster_->Seed("ps-2");
+  cluster_->Pass(absl::Milliseconds(200));
+  EXPECT_TRUE(Asked());
+}
+
+TEST_F(ControllerCheckpoint, IsMadeOfAJobThatFailsWhileItsServersAreThere) {
+  Start(JobWith(0, 0));
+  controller().StopJob("no worker is left", /*failed=*/true);
+  cluster_->Pass(absl::Seconds(5));
+  EXPECT_TRUE(Asked());
+
+  Start(JobWith(0, 0));
+  cluster_->Silence("ps-2");
+  cluster_->Pass(absl::Seconds(5));
+  EXPECT_EQ(controller().state(), wire::JOB_FAILED);
+  EXPECT_FALSE(Asked());
+  EXPECT_TRUE(cluster_->HasEvent("checkpoint 1 failed: server ps-2 is not there"));
+  EXPECT_FALSE(cluster_->member("ps-1").beats) << "it was told to stop";
+}
+
+TEST_F(ControllerCheckpoint, NoneIsMadeOfWhatHasDiverged) {
+  job::Job job = JobWith(0, 0);
+  job.mutable_guard()->set_action(job::Guard::STOP);
+  job.mutable_guard()->set_gradient_norm_max(10);
+  Start(job);
+  cluster_->Range("w-1");
+  wire::WorkerProgress& progress = cluster_->progress("w-1");
+  progress.set_samples(10000);
+  progress.set_loss_sum(10000);
+  progress.set_gradient_norm_max(1000);
+  cluster_->Pass(absl::Seconds(5));
+  ASSERT_EQ(controller().state(), wire::JOB_FAILED) << controller().GetStatus().DebugString();
+  EXPECT_FALSE(Asked());
+}
+
+TEST_F(ControllerCheckpoint, LastOneThatCannotBeMadeHoldsNobodyUp) {
+  Start(JobWith(0, 0));
+  controller().StopJob("enough", /*failed=*/false);
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Seconds(3));
+  ASSERT_TRUE(Asked());
+  cluster_->Pass(absl::Seconds(301));
+  EXPECT_FALSE(cluster_->member("ps-1").beats);
+  EXPECT_TRUE(cluster_->HasEvent("still awaited: server ps-1 (it has not answered)"));
+}
+
+// --- Going on ---------------------------------------------------------------------------------------------------
+
+TEST_F(ControllerCheckpoint, RunGoesOnWhereItWasWithOthers) {
+  Start(JobWith(0, 0, job::Consistency::ASYNC, 4));
+  uint64_t range = cluster_->Range("w-1");
+  range = cluster_->Range("w-1", range);
+  cluster_->progress("w-1").set_samples(100);
+  cluster_->Pass(absl::Seconds(3));
+  Begin();
+  ServersWrite();
+  const checkpoint::Manifest manifest = Commit();
+  EXPECT_EQ(manifest.scheduler().tasks().ranges().samples_done(), 100);
+
+  job::Job job = JobWith(0, 0, job::Consistency::ASYNC, 4);
+  job.mutable_cluster()->set_workers(1);
+  job.mutable_cluster()->set_servers(1);
+  FakeCluster next(job);
+  ASSERT_TRUE(next.controller().GoOnFrom(manifest, "/checkpoints/one").ok());
+  EXPECT_EQ(next.controller().state(), wire::JOB_STARTING);
+  const FakeCluster::Member server = next.AddServer("ps-1");
+  EXPECT_GT(server.incarnation, 1'000'000u) << "nobody is taken for one of before";
+  next.AddWorker("w-1");
+  ASSERT_TRUE(next.servers().told().begin()->second.install.has_value());
+  EXPECT_EQ(next.servers().told().begin()->second.install->checkpoint_folder(), "/checkpoints/one");
+  next.Answer();
+  ASSERT_EQ(next.controller().state(), wire::JOB_TRAINING);
+  EXPECT_GE(next.controller().GetStatus().elapsed_seconds(), 3.0);
+  EXPECT_EQ(next.controller().GetStatus().samples_done(), 100);
+  // The range that was leased is given out again, before others.
+  for (int left = 3; left > 0; --left) range = next.Range("w-1", left == 3 ? 0 : range);
+  const auto last = next.Next("w-1", range);
+  ASSERT_TRUE(last.ok());
+  EXPECT_TRUE(last->has_evaluate() && last->evaluate().final()) << last->DebugString();
+}
+
+TEST_F(ControllerCheckpoint, AnotherModelDoesNotGoOn) {
+  Start(JobWith(0, 0));
+  Begin();
+  ServersWrite();
+  const checkpoint::Manifest manifest = Commit();
+  FakeCluster next(JobWith(0, 0));
+  ASSERT_TRUE(next.controller().GoOnFrom(manifest, "/checkpoints/one").ok());
+  wire::RegisterWorkerRequest other = FakeCluster::WorkerRequest("w-1");
+  other.mutable_tensors(0)->set_shape(0, 9999);
+  EXPECT_EQ(next.controller().RegisterWorker(other).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ControllerCheckpoint, RunThatIsDoneGoesOnOnlyForMoreEpochs) {
+  Start(JobWith(0, 0, job::Consistency::ASYNC, 1));
+  const uint64_t range = cluster_->Range("w-1");
+  const auto evaluate = cluster_->Next("w-1", range);
+  ASSERT_TRUE(evaluate.ok() && evaluate->has_evaluate());
+  ASSERT_TRUE(cluster_->Evaluated("w-1", 1, true).ok());
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Seconds(3));
+  ServersWrite();
+  const checkpoint::Manifest manifest = Commit();
+  FakeCluster same(JobWith(0, 0, job::Consistency::ASYNC, 1));
+  const absl::Status done = same.controller().GoOnFrom(manifest, "/checkpoints/one");
+  EXPECT_EQ(done.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(done.message(), HasSubstr("--set training.epochs=2"));
+  FakeCluster longer(JobWith(0, 0, job::Consistency::ASYNC, 2));
+  ASSERT_TRUE(longer.controller().GoOnFrom(manifest, "/checkpoints/one").ok());
+  longer.Start();
+  EXPECT_NE(longer.Range("w-1"), 0);
+}
+
+TEST_F(ControllerCheckpoint, FewerEpochsThanWereBegunAreRefused) {
+  Start(JobWith(0, 0, job::Consistency::ASYNC, 4));
+  uint64_t range = cluster_->Range("w-1");
+  range = cluster_->Range("w-1", range);
+  Begin();
+  ServersWrite();
+  FakeCluster shorter(JobWith(0, 0, job::Consistency::ASYNC, 1));
+  EXPECT_THAT(shorter.controller().GoOnFrom(Commit(), "/checkpoints/one").message(),
+              HasSubstr("is of epoch 2; training.epochs is 1"));
+}
+
+}  // namespace
+}  // namespace slackline::scheduler
