@@ -130,6 +130,7 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
 absl::Status ShardTable::Join(const Caller& caller, const wire::Hello& hello, wire::Welcome& welcome) {
   // A server that has come back: those who follow it are members, and it has not heard so yet.
   if (!members_known_) return absl::UnavailableError("the server does not know its members yet; try again");
+  if (absl::Status status = CheckCount("hello", hello.shards_size()); !status.ok()) return status;
   std::map<uint32_t, uint64_t> answered;
   uint64_t largest = std::max(hello.first_clock(), hello.clock());
   for (const wire::ShardClock& clock : hello.shards()) {
@@ -186,6 +187,12 @@ absl::Status ShardTable::UnknownShard(uint32_t shard) const {
                                                  " to ", hosts_.rbegin()->first));
 }
 
+absl::Status ShardTable::CheckCount(absl::string_view what, int named) const {
+  if (static_cast<size_t>(named) <= hosts_.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " names ", named, " shards; allowed are the ", hosts_.size(), " of this server, each once"));
+}
+
 void ShardTable::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload) {
   const auto host = hosts_.find(chunk.shard());
   absl::Status wrong = host == hosts_.end() ? UnknownShard(chunk.shard()) : absl::OkStatus();
@@ -201,6 +208,9 @@ void ShardTable::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::P
 }
 
 void ShardTable::Pull(const Caller& caller, const wire::Pull& pull) {
+  if (absl::Status status = CheckCount("pull", pull.shards_size()); !status.ok()) {
+    return Refuse(*caller.peer, wire::WorkerItem(), status);
+  }
   for (const wire::ShardVersion& wanted : pull.shards()) {
     if (hosts_.contains(wanted.shard())) continue;
     return Refuse(*caller.peer, wire::WorkerItem(), UnknownShard(wanted.shard()));
