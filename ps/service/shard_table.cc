@@ -14,6 +14,8 @@ namespace {
 // Far from where sums of clocks overflow.
 constexpr uint64_t kClockMax = uint64_t{1} << 62;
 constexpr int kItemsMax = 4096;
+// Times what the window has room for: of more, one would only take the place of the other.
+constexpr size_t kPullsOfFrame = 4;
 
 // Whether the items make sense as one frame.
 absl::Status CheckShape(const wire::WorkerFrame& frame, size_t payload_bytes) {
@@ -41,7 +43,10 @@ std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFr
   if (absl::Status shape = CheckShape(frame, payload.size()); !shape.ok()) return shape;
   const absl::Status valid = CheckFrame(frame);
   rpc::PayloadCutter payloads(payload);
+  size_t asked = 0;
   for (const wire::WorkerItem& item : frame.items()) {
+    asked += static_cast<size_t>(item.pull().shards_size());
+    if (item.has_pull() && AsksTooMuch(peer, item, asked)) continue;
     std::optional<absl::Status> end = Receive(peer, item, payloads.Next(item.payload_bytes()), valid);
     if (end.has_value()) return end;
   }
@@ -185,6 +190,16 @@ absl::Status ShardTable::UnknownShard(uint32_t shard) const {
   return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " is not here; server ", identity_.server.value(),
                                                  " has ", hosts_.size(), " shards, from ", hosts_.begin()->first,
                                                  " to ", hosts_.rbegin()->first));
+}
+
+bool ShardTable::AsksTooMuch(Peer& peer, const wire::WorkerItem& item, size_t asked) {
+  const auto caller = callers_.find(&peer);
+  if (caller == callers_.end()) return false;
+  const size_t allowed = kPullsOfFrame * caller->second.window * hosts_.size();
+  if (asked <= allowed) return false;
+  Refuse(peer, item,
+         absl::ResourceExhaustedError(absl::StrCat("pulls of ", asked, " shards in one frame; allowed are ", allowed)));
+  return true;
 }
 
 absl::Status ShardTable::CheckCount(absl::string_view what, int named) const {

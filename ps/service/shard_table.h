@@ -140,6 +140,8 @@ class ShardTable {
   absl::Status UnknownShard(uint32_t shard) const;
   // One item must not make the sequencer go over shards for longer than any other.
   absl::Status CheckCount(absl::string_view what, int named) const;
+  // Refuses a pull of a frame that has asked for so many shards with it, if they are too many.
+  bool AsksTooMuch(Peer& peer, const wire::WorkerItem& item, size_t asked);
   void EndWhere(const std::function<bool(const Caller&)>& which, const absl::Status& status);
 
   // Segments for a stream that is not open yet.

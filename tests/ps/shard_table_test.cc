@@ -78,5 +78,17 @@ TEST_F(ShardTableTest, ItemsThatNameMoreShardsThanThereAreAreRefused) {
   EXPECT_TRUE(peer_.releases.empty());
 }
 
+TEST_F(ShardTableTest, PullsThatWouldOnlyTakeTheirPlacesAreRefused) {
+  ASSERT_FALSE(Receive(Hello(0)).has_value());
+  peer_.items.clear();
+  wire::WorkerFrame frame;
+  frame.set_job(7);
+  frame.set_generation(1);
+  for (int i = 0; i < 20; ++i) frame.add_items()->mutable_pull()->add_shards()->set_shard(1);
+  EXPECT_FALSE(table_.Receive(peer_, frame, rpc::Payload()).has_value());
+  EXPECT_EQ(peer_.items.size(), 12u) << "of 20, the window of two shards has room for 2, and 8 are let in";
+  EXPECT_THAT(peer_.Take().refused().message(), HasSubstr("pulls of 20 shards in one frame; allowed are 8"));
+}
+
 }  // namespace
 }  // namespace slackline::ps
