@@ -42,6 +42,11 @@ def kernel(name: str) -> Bar:
                f"kernels/{name}/ratio", None, 0.9)
 
 
+def faulty(kind: str) -> Bar:
+    """Good workers beside faulty peers of one kind, over the same workers alone a moment before."""
+    return Bar(f"two workers beside {kind}, over them alone", f"faulty-peers/beside {kind}/ratio", None, 0.5)
+
+
 def per_byte(measure: str, experiment: str) -> Bar:
     return Bar(f"{measure}, per byte over the plain case", exchange(experiment, "gb_per_s"), exchange("tcp", "gb_per_s"),
                0.85)
@@ -75,6 +80,11 @@ BARS: tuple[Bar, ...] = (
         "pulls/pull alone/gb_per_s", 0.45),
     Bar("peak memory over what invariant 7 allows (8 pushers, 4 stalled readers)", "memory-use/memory of server ps-0/ratio",
         None, 1.0, wanted="at most"),
+    faulty("stalled readers"),
+    faulty("half-open connections"),
+    faulty("a flood of small pushes"),
+    faulty("a flood of large pushes"),
+    faulty("pulls without reading"),
     per_byte("2 workers", "tcp-2-workers"),
     per_byte("4 servers", "tcp-4-servers"),
     per_byte("1,000 small tensors", "tcp-1000-tensors"),

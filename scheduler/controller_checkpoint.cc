@@ -9,6 +9,7 @@
 #include "common/checkpoint/folder.h"
 #include "common/push_samples.h"
 #include "scheduler/controller.h"
+#include "scheduler/state_check.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -199,15 +200,21 @@ void Controller::FillCheckpoint(absl::Time now, wire::GetStatusReply& reply) con
 
 absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const std::string& folder) {
   const state::Scheduler& state = manifest.scheduler();
+  if (state.tasks().ranges().next_epoch() > config_.job.training().epochs()) {
+    return absl::FailedPreconditionError(absl::StrCat(folder, " is of epoch ", state.tasks().ranges().next_epoch(),
+                                                      "; training.epochs is ", config_.job.training().epochs()));
+  }
+  // Of its members only the numbers count, and how it ended does not.
+  state::Scheduler work = state;
+  work.set_job_state(wire::JOB_STARTING);
+  work.mutable_members()->clear_workers();
+  work.mutable_members()->clear_servers();
+  if (absl::Status sense = CheckState(work, config_.job); !sense.ok()) return sense;
   absl::MutexLock lock(&mutex_);
   SLACKLINE_CHECK(state_ == wire::JOB_STARTING && membership_.servers().empty());
   if (absl::Status learnt = LearnModel(state.first_worker()); !learnt.ok()) return learnt;
   if (layout_.elements != manifest.elements() || layout_.trained_elements != manifest.trained_elements()) {
     return absl::DataLossError(absl::StrCat(folder, ": its model and its shards contradict each other"));
-  }
-  if (state.tasks().ranges().next_epoch() > config_.job.training().epochs()) {
-    return absl::FailedPreconditionError(absl::StrCat(folder, " is of epoch ", state.tasks().ranges().next_epoch(),
-                                                      "; training.epochs is ", config_.job.training().epochs()));
   }
   tasks_->GoOnFrom(state.tasks());
   if (tasks_->Complete()) {

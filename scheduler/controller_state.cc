@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "scheduler/controller.h"
+#include "scheduler/state_check.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -59,17 +60,6 @@ Membership::State FromState(const state::Members& state, absl::Time now) {
     server.reason = from.reason();
   }
   return members;
-}
-
-// Enums that this program does not know.
-bool MakesSense(const state::Members& state) {
-  for (const state::Worker& worker : state.workers()) {
-    if (worker.state() >= kWorkerStates) return false;
-  }
-  for (const state::Server& server : state.servers()) {
-    if (server.state() > static_cast<uint32_t>(ServerState::kLeft)) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -132,7 +122,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
 }
 
 absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_time) {
-  if (state.format() != kFormat || !MakesSense(state.members())) {
+  if (state.format() != kFormat) {
     return absl::DataLossError(absl::StrCat("the saved state has format ", state.format(), "; known is ", kFormat));
   }
   if (state.job() != config_.id.value() || state.fingerprint() != config_.fingerprint) {
@@ -141,6 +131,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
                         "on with the job file and the --set options that the run began with",
                         state.job(), state.fingerprint(), config_.id.value(), config_.fingerprint));
   }
+  if (absl::Status sense = CheckState(state, config_.job); !sense.ok()) return sense;
   absl::MutexLock lock(&mutex_);
   const absl::Time now = time_.Now();
   if (state.has_first_worker()) {

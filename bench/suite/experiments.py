@@ -170,6 +170,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
                needs_gb=lambda scale: (6 + scale.memory_workers) * scale.memory_megabytes / 1000),
     Experiment("pulls", "pulls", sized("exchange_bench", "--pusher-beside", "--transport", "tcp")),
     Experiment("pulls-shm", "pulls", sized("exchange_bench", "--pusher-beside", "--transport", "shm")),
+    Experiment("faulty-peers", "faulty-peers", binary("faulty_peers")),
     Experiment("latency", "latency", binary("latency_bench", "--transport", "tcp")),
     Experiment("latency-unix", "latency", binary("latency_bench", "--transport", "unix")),
     Experiment("latency-pipelined", "latency", binary("latency_bench", "--transport", "tcp", "--window", "64")),

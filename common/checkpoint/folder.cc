@@ -1,7 +1,5 @@
 #include "common/checkpoint/folder.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <atomic>
 #include <fstream>
@@ -39,7 +37,7 @@ std::optional<uint64_t> NumberIn(absl::string_view name) {
   return number;
 }
 
-uint64_t ChecksumOf(Manifest manifest) {
+uint64_t ManifestChecksum(Manifest manifest) {
   manifest.clear_checksum();
   std::string bytes;
   {
@@ -48,7 +46,7 @@ uint64_t ChecksumOf(Manifest manifest) {
     coded.SetSerializationDeterministic(true);
     SLACKLINE_CHECK(manifest.SerializeToCodedStream(&coded));
   }
-  return XXH3_64bits(bytes.data(), bytes.size());
+  return ChecksumOf(bytes);
 }
 
 absl::Status Unavailable(absl::string_view doing, const fs::path& path, const std::error_code& error) {
@@ -73,7 +71,7 @@ absl::Status CheckManifest(const fs::path& path, const Manifest& manifest) {
   if (manifest.format() != kManifestFormat) {
     return broken(absl::StrCat("has format ", manifest.format(), "; known is ", kManifestFormat));
   }
-  if (manifest.checksum() != ChecksumOf(manifest)) return broken("its checksum is wrong");
+  if (manifest.checksum() != ManifestChecksum(manifest)) return broken("its checksum is wrong");
   uint64_t end = 0;
   for (const wire::CheckpointFile& file : manifest.files()) {
     if (file.begin() != end || file.end() < end) return broken("its shards do not follow on one another");
@@ -108,7 +106,7 @@ fs::path FolderOfRun(const std::string& configured, const fs::path& run_folder) 
   if (!run.has_filename()) run = run.parent_path();  // it ended in a slash
   if (configured.empty()) return run / "checkpoints";
   const std::string text = run;
-  const auto hash = static_cast<uint32_t>(XXH3_64bits(text.data(), text.size()));
+  const auto hash = static_cast<uint32_t>(ChecksumOf(text));
   return fs::absolute(configured) / absl::StrFormat("%s-%08x", run.filename().string(), hash);
 }
 
@@ -132,20 +130,24 @@ uint64_t LastNumber(const fs::path& folder) {
   return last;
 }
 
+absl::StatusOr<Manifest> ParseManifest(const std::string& text, const fs::path& path) {
+  Manifest manifest;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  if (!google::protobuf::util::JsonStringToMessage(text, &manifest, options).ok()) {
+    return absl::DataLossError(absl::StrCat((path / kManifestFile).string(), " is no manifest"));
+  }
+  if (absl::Status status = CheckManifest(path, manifest); !status.ok()) return status;
+  return manifest;
+}
+
 absl::StatusOr<Manifest> ReadManifest(const fs::path& path) {
   std::ifstream in(path / kManifestFile, std::ios::binary);
   if (!in) return absl::NotFoundError(absl::StrCat("found no checkpoint in ", path.string(), " (", kManifestFile, ")"));
   std::ostringstream text;
   text << in.rdbuf();
   if (in.bad()) return absl::UnavailableError(absl::StrCat("cannot read ", (path / kManifestFile).string()));
-  Manifest manifest;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;
-  if (!google::protobuf::util::JsonStringToMessage(text.str(), &manifest, options).ok()) {
-    return absl::DataLossError(absl::StrCat((path / kManifestFile).string(), " is no manifest"));
-  }
-  if (absl::Status status = CheckManifest(path, manifest); !status.ok()) return status;
-  return manifest;
+  return ParseManifest(text.str(), path);
 }
 
 absl::Status Verify(const fs::path& path, const Manifest& manifest, bool thorough) {
@@ -180,7 +182,7 @@ absl::StatusOr<fs::path> Commit(const fs::path& folder, Manifest manifest) {
                                                       "servers"));
   }
   manifest.set_format(kManifestFormat);
-  manifest.set_checksum(ChecksumOf(manifest));
+  manifest.set_checksum(ManifestChecksum(manifest));
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
   options.preserve_proto_field_names = true;

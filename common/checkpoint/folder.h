@@ -34,6 +34,10 @@ std::vector<Found> List(const std::filesystem::path& folder);
 // The largest number of a checkpoint that was ever begun and is still there, whole or not; 0 for none.
 uint64_t LastNumber(const std::filesystem::path& folder);
 
+// What manifest.json says; `path` is for messages.
+//   kDataLoss  it is broken
+absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::filesystem::path& path);
+
 //   kNotFound     there is no checkpoint
 //   kDataLoss     its manifest is broken
 //   kUnavailable  the file system refuses

@@ -60,6 +60,8 @@ uint64_t HeaderBytes(ShardHeader header) {
 
 }  // namespace
 
+uint64_t ChecksumOf(absl::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
 std::string ShardFileName(uint32_t shard) { return absl::StrFormat("shard-%05d.safetensors", shard); }
 
 // --- Writing ----------------------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ absl::StatusOr<wire::CheckpointFile> ShardFileWriter::Finish() {
   file.set_shard(header_.shard());
   file.set_file(ShardFileName(header_.shard()));
   file.set_bytes(bytes);
-  file.set_header_checksum(XXH3_64bits(text.data(), text.size()));
+  file.set_header_checksum(ChecksumOf(text));
   file.set_begin(header_.begin());
   file.set_end(header_.end());
   file.set_lineage(header_.lineage());
@@ -189,7 +191,7 @@ absl::Status ShardFileReader::ReadHeader(const wire::CheckpointFile& file) {
   }
   std::string text(bytes, ' ');
   if (absl::Status status = ReadBytes(kLengthBytes, text.data(), text.size()); !status.ok()) return status;
-  if (XXH3_64bits(text.data(), text.size()) != file.header_checksum()) {
+  if (ChecksumOf(text) != file.header_checksum()) {
     return absl::DataLossError(absl::StrCat(path_, ": the header's checksum is wrong"));
   }
   const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "checkpoint.pb.h"
 #include "common/storage/durable_file.h"
@@ -25,6 +26,9 @@ namespace slackline::checkpoint {
 
 inline constexpr uint32_t kShardFormat = 1;
 inline constexpr uint64_t kBlockElements = 1 << 22;
+
+// XXH3, 64 bits.
+uint64_t ChecksumOf(absl::string_view bytes);
 
 // "shard-00003.safetensors"
 std::string ShardFileName(uint32_t shard);

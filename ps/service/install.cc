@@ -1,5 +1,6 @@
 // What the scheduler gives a server: its shards, and the set of live workers.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -57,6 +58,26 @@ uint64_t StagingBytesMax(const job::Job& job, const wire::InstallShardsRequest& 
   const bool softsync = job.consistency().mode() == job::Consistency::SOFTSYNC;
   return BytesOfAll(request) *
          (uint64_t{job.wire().window()} * job.cluster().workers() + (softsync ? PushesHeld(job) : 1));
+}
+
+uint64_t MachineBytes() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// Before anything is made for them: memory that is not there would end the process. Sums below cannot overflow then.
+absl::Status CheckFits(const wire::InstallShardsRequest& request) {
+  const uint64_t machine = MachineBytes();
+  uint64_t bytes = 0;
+  for (const wire::ShardSpec& spec : request.shards()) {
+    const uint64_t elements = spec.end() - spec.begin();
+    if (elements > (machine - bytes) / sizeof(float)) {
+      return absl::ResourceExhaustedError(absl::StrCat("shard ", spec.shard(), " has ", elements,
+                                                       " elements of 4 bytes, the shards before it have ", bytes,
+                                                       " bytes; this machine has ", machine));
+    }
+    bytes += elements * sizeof(float);
+  }
+  return absl::OkStatus();
 }
 
 // A segment takes a descriptor for good; these are for connections, files, and what workers share.
@@ -217,6 +238,7 @@ absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request)
       return absl::InvalidArgumentError(absl::StrCat("shard ", spec.shard(), " is there twice"));
     }
   }
+  if (absl::Status status = CheckFits(request); !status.ok()) return status;
   const uint64_t needed = BytesOfAll(request) * PushesHeld(job_);
   if (StagingBytesMax(job_, request) < needed) {
     return absl::InvalidArgumentError(absl::StrCat("limits.staging_bytes_max is ", StagingBytesMax(job_, request),

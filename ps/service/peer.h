@@ -68,6 +68,8 @@ class Peer {
   virtual void Serve(PullReply reply) = 0;
   // The peer has read what it was lent in shared memory for this pull.
   virtual void Release(ShardId shard, PullId id) = 0;
+  // What it has sent leads to nothing: a piece of a push that was refused, a pull that took the place of another.
+  virtual void Wasted() {}
   // Ends the stream; what is queued is forgotten.
   virtual void End(const absl::Status& status) = 0;
 };

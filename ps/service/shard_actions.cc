@@ -162,7 +162,10 @@ void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::opt
   SLACKLINE_CHECK(member != members_.end() && member->second.peer == caller.peer);
   std::deque<Asked>& waiting = member->second.asked;
   waiting.push_back(asked);
-  if (waiting.size() > caller.window) waiting.pop_front();
+  if (waiting.size() > caller.window) {
+    waiting.pop_front();
+    caller.peer->Wasted();
+  }
   Actions actions;
   engine_.Pull(pull, time_.Now(), actions);
   Execute(actions);
@@ -271,6 +274,7 @@ void ShardHost::ForgetOldest(const Caller& caller) {
   const auto mine = [&](const Blocked& blocked) { return blocked.asked.peer == caller.peer; };
   if (std::count_if(blocked_.begin(), blocked_.end(), mine) < caller.window) return;
   blocked_.erase(std::find_if(blocked_.begin(), blocked_.end(), mine));
+  caller.peer->Wasted();
 }
 
 void ShardHost::Tick() {

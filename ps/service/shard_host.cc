@@ -164,6 +164,7 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
                                                           chunk.sequence(), ", which was not begun at element 0")));
   }
   Arriving& arriving = found->second;
+  if (arriving.fate == Fate::kSwallow) caller.peer->Wasted();
   if (arriving.fate == Fate::kStage) {
     const absl::Status status = Stage(chunk, std::move(payload), arriving.staged);
     if (!status.ok()) {

@@ -14,6 +14,8 @@ namespace {
 // Far from where sums of clocks overflow.
 constexpr uint64_t kClockMax = uint64_t{1} << 62;
 constexpr int kItemsMax = 4096;
+// Times what the window has room for: of more, one would only take the place of the other.
+constexpr size_t kPullsOfFrame = 4;
 
 // Whether the items make sense as one frame.
 absl::Status CheckShape(const wire::WorkerFrame& frame, size_t payload_bytes) {
@@ -46,7 +48,10 @@ std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFr
     valid = absl::UnavailableError(absl::StrCat(valid.message(), "; fetch the shard map and try again"));
   }
   rpc::PayloadCutter payloads(payload);
+  size_t asked = 0;
   for (const wire::WorkerItem& item : frame.items()) {
+    asked += static_cast<size_t>(item.pull().shards_size());
+    if (item.has_pull() && AsksTooMuch(peer, item, asked)) continue;
     std::optional<absl::Status> end = Receive(peer, item, payloads.Next(item.payload_bytes()), valid);
     if (end.has_value()) return end;
   }
@@ -135,6 +140,7 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
 absl::Status ShardTable::Join(const Caller& caller, const wire::Hello& hello, wire::Welcome& welcome) {
   // A server that has come back: those who follow it are members, and it has not heard so yet.
   if (!members_known_) return absl::UnavailableError("the server does not know its members yet; try again");
+  if (absl::Status status = CheckCount("hello", hello.shards_size()); !status.ok()) return status;
   std::map<uint32_t, uint64_t> answered;
   uint64_t largest = std::max(hello.first_clock(), hello.clock());
   for (const wire::ShardClock& clock : hello.shards()) {
@@ -191,6 +197,22 @@ absl::Status ShardTable::UnknownShard(uint32_t shard) const {
                                                  " to ", hosts_.rbegin()->first));
 }
 
+bool ShardTable::AsksTooMuch(Peer& peer, const wire::WorkerItem& item, size_t asked) {
+  const auto caller = callers_.find(&peer);
+  if (caller == callers_.end()) return false;
+  const size_t allowed = kPullsOfFrame * caller->second.window * hosts_.size();
+  if (asked <= allowed) return false;
+  Refuse(peer, item,
+         absl::ResourceExhaustedError(absl::StrCat("pulls of ", asked, " shards in one frame; allowed are ", allowed)));
+  return true;
+}
+
+absl::Status ShardTable::CheckCount(absl::string_view what, int named) const {
+  if (static_cast<size_t>(named) <= hosts_.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " names ", named, " shards; allowed are the ", hosts_.size(), " of this server, each once"));
+}
+
 void ShardTable::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload) {
   const auto host = hosts_.find(chunk.shard());
   absl::Status wrong = host == hosts_.end() ? UnknownShard(chunk.shard()) : absl::OkStatus();
@@ -206,6 +228,9 @@ void ShardTable::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::P
 }
 
 void ShardTable::Pull(const Caller& caller, const wire::Pull& pull) {
+  if (absl::Status status = CheckCount("pull", pull.shards_size()); !status.ok()) {
+    return Refuse(*caller.peer, wire::WorkerItem(), status);
+  }
   for (const wire::ShardVersion& wanted : pull.shards()) {
     if (hosts_.contains(wanted.shard())) continue;
     return Refuse(*caller.peer, wire::WorkerItem(), UnknownShard(wanted.shard()));

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/clock.h"
 #include "common/rpc/frame.h"
 #include "common/shm/loan_flag.h"
@@ -72,10 +73,11 @@ class ShardTable {
   absl::Status CheckJob(JobId job) const;
 
   // With a restore it reads the snapshots, and takes as long.
-  //   kUnavailable         this process does not know its own number yet, or another one has the snapshots open; try
-  //   again kFailedPrecondition  another job, another server, or other shards are installed kInvalidArgument     an
-  //   impossible shard, or staging that cannot hold what the mode needs kDataLoss            a shard that is to be
-  //   restored has no snapshot that can be read
+  //   kUnavailable         this process does not know its own number yet, or another one has the snapshots open
+  //   kFailedPrecondition  another job, another server, or other shards are installed
+  //   kInvalidArgument     an impossible shard, or staging that cannot hold what the mode needs
+  //   kResourceExhausted   more weights than the machine has memory for
+  //   kDataLoss            a shard that is to be restored has no snapshot that can be read
   absl::Status Install(const wire::InstallShardsRequest& request);
   // Ends the streams of workers that are no longer in the set.
   //   kFailedPrecondition  another job or generation, or an older epoch
@@ -156,6 +158,10 @@ class ShardTable {
   void TakeGrant(const std::string& token, Caller& caller);
   void Refuse(Peer& peer, const wire::WorkerItem& item, const absl::Status& status);
   absl::Status UnknownShard(uint32_t shard) const;
+  // One item must not make the sequencer go over shards for longer than any other.
+  absl::Status CheckCount(absl::string_view what, int named) const;
+  // Refuses a pull of a frame that has asked for so many shards with it, if they are too many.
+  bool AsksTooMuch(Peer& peer, const wire::WorkerItem& item, size_t asked);
   void EndWhere(const std::function<bool(const Caller&)>& which, const absl::Status& status);
 
   // Segments for a stream that is not open yet.

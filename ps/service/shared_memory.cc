@@ -89,6 +89,9 @@ absl::StatusOr<rpc::Payload> ShardTable::FindInSegment(const Caller& caller, con
 }
 
 void ShardTable::Release(const Caller& caller, const wire::Release& release) {
+  if (absl::Status status = CheckCount("release", release.shards_size()); !status.ok()) {
+    return Refuse(*caller.peer, wire::WorkerItem(), status);
+  }
   for (const uint32_t shard : release.shards()) caller.peer->Release(ShardId(shard), PullId(release.id()));
 }
 

@@ -1,6 +1,7 @@
 #include "ps/service/stream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -49,6 +50,7 @@ Stream::Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics)
     : owner_(owner), table_(table), metrics_(metrics), call_(&context_) {}
 
 void Stream::Request(ExchangeService& service, grpc::ServerCompletionQueue* queue) {
+  queue_ = queue;
   service.RequestExchange(&context_, &call_, queue, queue, &requested_);
 }
 
@@ -58,6 +60,7 @@ void Stream::Send(const wire::ServerItem& item) {
   if (end_.has_value()) return;
   // Notices to somebody who does not read would pile up.
   if (item.has_waiting() && small_.size() >= kQueuedItemsMax) return;
+  if (item.has_refused()) ++wasted_;
   small_.push_back(item);
   // What this frame of the worker's leads to leaves together: OnRead() pumps.
   if (!receiving_) Pump();
@@ -80,6 +83,7 @@ void Stream::Serve(PullReply reply) {
   }
   if (queued >= next.reply.queued_max) {
     *last = std::move(next);
+    ++wasted_;
   } else {
     pulls_.push_back(std::move(next));
   }
@@ -105,6 +109,7 @@ void Stream::End(const absl::Status& status) {
   pulls_.clear();
   lent_.clear();
   writing_from_.clear();
+  if (paused_) pause_.Cancel();
   FinishWhenQuiet();
 }
 
@@ -129,16 +134,33 @@ void Stream::OnRead(bool ok) {
   reading_ = false;
   if (end_.has_value()) return FinishWhenQuiet();
   if (!ok) return End(absl::OkStatus());  // the client has closed its side, or is gone
-  metrics_.bytes_received.Add(static_cast<double>(incoming_.Length()));
+  const size_t bytes = incoming_.Length();
+  metrics_.bytes_received.Add(static_cast<double>(bytes));
   frame_.Clear();
   absl::StatusOr<rpc::Payload> payload = rpc::Parse(incoming_, frame_);
   incoming_.Clear();
   if (!payload.ok()) return End(payload.status());
   receiving_ = true;
+  wasted_ = 0;
   std::optional<absl::Status> end = table_.Receive(*this, frame_, *payload);
   receiving_ = false;
   if (end.has_value()) return End(*end);
   heard = true;
+  if (wasted_ > 0) Pause(bytes);
+  Pump();
+}
+
+void Stream::Pause(size_t bytes) {
+  const absl::Duration pause =
+      std::min(kPauseMax, static_cast<int64_t>(wasted_) * kPauseOfItem + static_cast<int64_t>(bytes) * kPauseOfByte);
+  paused_ = true;
+  pause_.Set(queue_, std::chrono::system_clock::now() + absl::ToChronoMicroseconds(pause),
+             static_cast<Event*>(&resumed_));
+}
+
+void Stream::OnResumed(bool /*ok*/) {
+  paused_ = false;
+  if (end_.has_value()) return FinishWhenQuiet();
   Pump();
 }
 
@@ -161,14 +183,14 @@ void Stream::FinishWhenQuiet() {
     finishing_ = true;
     call_.Finish(rpc::ToGrpc(*end_), &finished_);
   }
-  if (done_ && !reading_) owner_.Finished(*this);
+  if (done_ && !reading_ && !paused_) owner_.Finished(*this);
 }
 
 // --- Queues -----------------------------------------------------------------------------------------------------
 
 void Stream::Pump() {
   if (end_.has_value()) return;
-  if (!reading_ && small_.size() < kQueuedItemsMax) {
+  if (!reading_ && !paused_ && small_.size() < kQueuedItemsMax) {
     reading_ = true;
     call_.Read(&incoming_, &read_);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -42,10 +43,15 @@ class StreamOwner {
 // Ownership:     borrows owner, table and metrics; the owner deletes it in Finished().
 // Copies:        wire -> shard: 0; shard -> wire: 0 as fp32, 1 as bf16, encoded when its turn comes.
 // Limits:        kQueuedItemsMax small items wait for a slow reader, then it is not read from; pulls that wait are
-//                at most two a shard.
+//                at most two a shard. Whoever sends what leads to nothing (items that are refused, pulls that
+//                replace pulls) is not read from for kPauseOfItem for each, and kPauseOfByte for each byte of the
+//                frame: it takes a small part of the sequencer's time, however fast it sends.
 class Stream : public Peer {
  public:
   static constexpr size_t kQueuedItemsMax = 1024;
+  static constexpr absl::Duration kPauseOfItem = absl::Milliseconds(1);
+  static constexpr absl::Duration kPauseOfByte = absl::Nanoseconds(30);
+  static constexpr absl::Duration kPauseMax = absl::Seconds(1);
 
   Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics);
 
@@ -55,6 +61,7 @@ class Stream : public Peer {
   void Send(const wire::ServerItem& item) override;
   void Serve(PullReply reply) override;
   void Release(ShardId shard, PullId id) override;
+  void Wasted() override { ++wasted_; }
   void End(const absl::Status& status) override;
   // T has passed. A stream that has ended and cannot say so, since its client does not read, is cut off.
   void Tick();
@@ -98,6 +105,9 @@ class Stream : public Peer {
   void OnRead(bool ok);
   void OnWritten(bool ok);
   void OnFinished(bool ok);
+  void OnResumed(bool ok);
+  // Reads nothing for a while, after a frame of so many bytes.
+  void Pause(size_t bytes);
   // Starts the next read and write, where they may be started.
   void Pump();
   void Write(const grpc::ByteBuffer& frame);
@@ -126,6 +136,9 @@ class Stream : public Peer {
   Tag read_{this, &Stream::OnRead};
   Tag written_{this, &Stream::OnWritten};
   Tag finished_{this, &Stream::OnFinished};
+  Tag resumed_{this, &Stream::OnResumed};
+  grpc::CompletionQueue* queue_ = nullptr;
+  grpc::Alarm pause_;
 
   grpc::ByteBuffer incoming_;
   wire::WorkerFrame frame_;  // kept to spare allocations
@@ -134,6 +147,8 @@ class Stream : public Peer {
   std::deque<Lent> lent_;  // oldest first
   // Of the frame that is being written, while the stream lives.
   std::vector<std::shared_ptr<const PinnedView>> writing_from_;
+  size_t wasted_ = 0;  // items of the frame that is being worked on
+  bool paused_ = false;
   bool reading_ = false;
   bool receiving_ = false;  // a frame of this stream is being worked on
   bool writing_ = false;

@@ -70,6 +70,12 @@ class Exchange(Programs):
     def test_many_tensors_and_adam(self):
         self.exchange("--tensors", "1000", "--optimizer", "adam")
 
+    def test_workers_go_on_beside_every_kind_of_faulty_peer(self):
+        rows = self.rows("faulty_peers", "--megabytes", "1")
+        self.assertEqual(len(rows), 5)
+        for row in rows.values():
+            self.assert_positive(row, "ratio", "rounds_per_s", "alone_rounds_per_s")
+
     def test_servers_stay_within_their_memory_beside_stalled_readers(self):
         rows = self.exchange("--memory", "--workers", "2", "--stalled-readers", "2", "--optimizer", "momentum")
         memory = rows["memory of server ps-0"]

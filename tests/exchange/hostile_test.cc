@@ -171,7 +171,7 @@ TEST_F(HostileTest, ThoseWhoAskAndNeverComeAreLimitedAndForgotten) {
 TEST_F(HostileTest, ReleaseOfWhatWasNeverLentChangesNothing) {
   const auto stream = OpenBad();
   wire::WorkerItem item = ReleaseItem(0, 1);
-  for (uint32_t shard = 0; shard < 1000; ++shard) item.mutable_release()->add_shards(shard * 7);
+  item.mutable_release()->add_shards(7);
   for (int count = 0; count < 100; ++count) ASSERT_TRUE(stream->Write(item));
   stream->Write(PullItem(0, 1, 0));
   const wire::ServerItem answer = stream->ReadAnswer();

@@ -290,6 +290,20 @@ TEST_F(ExchangeTest, HalfAPushIsForgottenWithItsStream) {
   ExpectGoodStep(again, 1, 9);
 }
 
+TEST_F(ExchangeTest, WhoSendsWhatIsRefusedIsReadFromTheMoreSlowlyTheMoreItIs) {
+  constexpr int kFrames = 20, kItems = 25;
+  wire::WorkerFrame frame = TestWorker::PullFrame(1, 0);
+  frame.mutable_items(0)->mutable_pull()->mutable_shards(0)->set_shard(99);
+  for (int i = 1; i < kItems; ++i) *frame.add_items() = frame.items(0);
+  TestWorker worker(address_, 2, 102);
+  ASSERT_EQ(worker.SayHello().shards_size(), 2);
+  const absl::Time begin = time_.Now();
+  for (int i = 0; i < kFrames; ++i) worker.Write(frame);
+  ExpectGoodStep(*alice_, 1, 9);
+  for (int i = 0; i < kFrames * kItems; ++i) ASSERT_TRUE(worker.Read().has_refused());
+  EXPECT_GE(time_.Now() - begin, (kFrames - 1) * kItems * Stream::kPauseOfItem);
+}
+
 TEST_F(ExchangeTest, WrongFramesAreRefusedAndTheStreamGoesOn) {
   const std::string chunk = Floats(kChunkElements, 1);
   wire::WorkerFrame frame = TestWorker::PushFrame(0, 1, 0, chunk, false);

@@ -68,6 +68,22 @@ TEST(Install, RefusesStagingThatCouldNotHoldAStep) {
   }
 }
 
+TEST(Install, RefusesMoreWeightsThanTheMachineHasMemoryFor) {
+  Metrics metrics;
+  ServiceMetrics service_metrics(metrics);
+  ManualTime time;
+  ShardTable table(PlainJob(), Timeouts(absl::Milliseconds(100)), service_metrics, time, {});
+  table.SetIdentity({JobId(7), ServerId(1)});
+  for (const uint64_t end : {uint64_t{1} << 44, UINT64_MAX}) {
+    wire::InstallShardsRequest request = Request();
+    request.mutable_shards(1)->set_end(end);
+    const absl::Status status = table.Install(request);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(status.message(), testing::HasSubstr("shard 1 has"));
+  }
+  EXPECT_TRUE(table.Install(Request()).ok()) << "nothing is left of those";
+}
+
 class RestoreTest : public testing::Test {
  protected:
   // One life of a server.

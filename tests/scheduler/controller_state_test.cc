@@ -1,4 +1,6 @@
 // A scheduler that is started again goes on where the one before had last saved.
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
@@ -192,6 +194,38 @@ TEST(ControllerStateEarly, JobThatHadNotBegunBeginsWhenAllAreThere) {
   after.AddWorker("w-2");
   after.Pass(absl::Milliseconds(200));
   EXPECT_EQ(after.controller().state(), wire::JOB_TRAINING);
+}
+
+TEST_F(ControllerState, StateThatContradictsItselfIsRefused) {
+  before_.Range("w-1");
+  const state::Scheduler good = before_.Save();
+  using Change = void (*)(state::Scheduler & state);
+  const std::pair<Change, const char*> cases[] = {
+      {[](state::Scheduler& state) { state.clear_first_worker(); }, "no model"},
+      {[](state::Scheduler& state) { state.set_job_state(wire::JOB_STATE_UNSPECIFIED); }, "job state 0"},
+      {[](state::Scheduler& state) { state.mutable_members()->mutable_servers()->RemoveLast(); }, "1 of 2 servers"},
+      {[](state::Scheduler& state) { state.mutable_members()->set_last_incarnation(0); }, "incarnation"},
+      {[](state::Scheduler& state) { state.mutable_members()->mutable_workers(1)->set_worker(1); }, "two workers 1"},
+      {[](state::Scheduler& state) { state.mutable_members()->mutable_workers(1)->set_worker(7); }, "numbered from 1"},
+      {[](state::Scheduler& state) { state.set_generation(UINT64_MAX); }, "allowed is at most"},
+      {[](state::Scheduler& state) { state.set_elapsed_s(std::nan("")); }, "training for nan s"},
+      {[](state::Scheduler& state) { state.mutable_tasks()->mutable_ranges()->set_next_epoch(5); }, "5 begun of 4"},
+      {[](state::Scheduler& state) { state.mutable_tasks()->mutable_ranges()->set_samples_done(7); }, "7 samples done"},
+      {[](state::Scheduler& state) { state.mutable_tasks()->mutable_ranges()->clear_leased(); }, "are not all free"},
+      {[](state::Scheduler& state) {
+         state.mutable_tasks()->mutable_ranges()->mutable_leased(0)->mutable_span()->set_end(500);
+       },
+       "to be trained once"},
+      {[](state::Scheduler& state) { state.mutable_tasks()->mutable_due()->set_epoch(5); }, "an evaluation of epoch 5"},
+  };
+  for (const auto& [change, words] : cases) {
+    state::Scheduler state = good;
+    change(state);
+    FakeCluster after(FourEpochs());
+    const absl::Status status = after.TakeOver(before_, state);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << words;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+  }
 }
 
 }  // namespace

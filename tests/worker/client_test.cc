@@ -427,5 +427,24 @@ TEST_F(ClientTest, StreamsThatComeAndGoAreNoticed) {
   EXPECT_THAT(notices, testing::Contains(AllOf(HasSubstr("ps-2"), HasSubstr("open again"))));
 }
 
+// Whether or not the pull that it names is awaited.
+TEST_F(ClientTest, WeightsInSharedMemoryThatWasNotAgreedOnEndTheExchange) {
+  first_.set_hook([](const wire::WorkerItem& item, FakeServer::Stream& stream) {
+    if (!item.has_pull()) return FakeServer::Verdict{};
+    wire::ServerFrame frame;
+    wire::PullChunk& chunk = *frame.add_items()->mutable_pull();
+    chunk.set_id(item.pull().id() + 77);
+    chunk.set_elements(3);
+    chunk.set_segment_offset(4);
+    chunk.mutable_done()->set_id(chunk.id());
+    stream.Write(frame);
+    return FakeServer::Verdict{.end = std::nullopt, .swallow = true};
+  });
+  Connect();
+  const absl::Status status = client_->Pull(absl::MakeSpan(parameters_), kLong);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a chunk in shared memory, which was not agreed on"));
+}
+
 }  // namespace
 }  // namespace slackline::worker

@@ -232,6 +232,11 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
 absl::Status Exchange::OnPullChunk(const wire::PullChunk& chunk, const rpc::Payload& payload) {
   const ShardId id(chunk.shard());
   Shard& shard = shards_[id.value()];
+  // Of any pull, awaited or not: what is lent is given back.
+  if (chunk.has_segment_offset() && peers_[shard.peer].memory == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("shard ", id.value(), ": a chunk in shared memory, which was not agreed on"));
+  }
   shard.lent |= chunk.has_segment_offset();
   const std::optional<Clock64> clock = session_.Awaits(id, PullId(chunk.id()));
   if (!clock) return absl::OkStatus();  // of a pull that was asked for again since
@@ -255,7 +260,6 @@ absl::StatusOr<rpc::Payload> Exchange::FindBytes(const Peer& peer, const wire::P
     return absl::InternalError(absl::StrCat("a chunk as ", codec::ToString(codec), ", which was not asked for"));
   }
   if (chunk.has_segment_offset()) {
-    if (peer.memory == nullptr) return absl::InternalError("a chunk in shared memory, which was not agreed on");
     return peer.memory->Find(ShardId(chunk.shard()), chunk.segment_offset(), chunk.elements());
   }
   if (chunk.elements() <= map_.elements && codec::IsEncodedLength(codec, chunk.elements(), payload.size())) {

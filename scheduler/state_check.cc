@@ -1,0 +1,177 @@
+#include "scheduler/state_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/membership.h"
+
+namespace slackline::scheduler {
+namespace {
+
+// Far from where numbers that go on overflow; a restart leaves out a million.
+constexpr uint64_t kNumberMax = uint64_t{1} << 62;
+constexpr double kSecondsMax = 1e10;
+
+absl::Status Broken(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("the saved state makes no sense: ", what));
+}
+
+bool IsSpan(double seconds) { return seconds >= 0 && seconds <= kSecondsMax; }
+
+// --- Members ----------------------------------------------------------------------------------------------------
+
+// Numbers are given one after the other.
+template <typename Numbers>
+bool AreFromOne(const Numbers& numbers) {
+  return numbers.empty() || (*numbers.begin() == 1 && *numbers.rbegin() == numbers.size());
+}
+
+absl::Status CheckWorkers(const state::Members& members) {
+  std::set<uint32_t> numbers;
+  for (const state::Worker& worker : members.workers()) {
+    const bool known = worker.state() < kWorkerStates && worker.incarnation() <= members.last_incarnation();
+    if (!known || worker.first_clock() > kNumberMax || !IsSpan(worker.excused_s())) {
+      return Broken(absl::StrCat("worker ", worker.worker(), " with state ", worker.state(), ", incarnation ",
+                                 worker.incarnation(), ", first clock ", worker.first_clock(), ", excused for ",
+                                 worker.excused_s(), " s"));
+    }
+    if (!numbers.insert(worker.worker()).second) return Broken(absl::StrCat("two workers ", worker.worker()));
+  }
+  return AreFromOne(numbers) ? absl::OkStatus() : Broken("workers that are not numbered from 1");
+}
+
+absl::Status CheckServers(const state::Scheduler& state, uint32_t servers_max) {
+  std::set<uint32_t> numbers;
+  for (const state::Server& server : state.members().servers()) {
+    const bool known = server.state() <= static_cast<uint32_t>(ServerState::kLeft) &&
+                       server.incarnation() <= state.members().last_incarnation();
+    if (!known || server.generation() > state.generation() || !IsSpan(server.lost_s())) {
+      return Broken(absl::StrCat("server ", server.server(), " with state ", server.state(), ", incarnation ",
+                                 server.incarnation(), ", generation ", server.generation(), ", lost for ",
+                                 server.lost_s(), " s"));
+    }
+    if (!numbers.insert(server.server()).second) return Broken(absl::StrCat("two servers ", server.server()));
+  }
+  if (numbers.size() > servers_max) {
+    return Broken(absl::StrCat(numbers.size(), " servers; the job has ", servers_max));
+  }
+  return AreFromOne(numbers) ? absl::OkStatus() : Broken("servers that are not numbered from 1");
+}
+
+// --- Work -------------------------------------------------------------------------------------------------------
+
+// What of the epochs that have begun is free or with somebody, and how much is done.
+class EpochsCheck {
+ public:
+  EpochsCheck(const state::Ranges& ranges, uint64_t samples) : ranges_(ranges), samples_(samples) {}
+
+  absl::Status Check() {
+    for (const state::Span& span : ranges_.free()) spans_.emplace_back(span.epoch(), span.begin(), span.end());
+    for (const state::Lease& lease : ranges_.leased()) {
+      const state::Span& span = lease.span();
+      if (!holders_.emplace(lease.holder().worker(), lease.holder().incarnation()).second) {
+        return Broken(absl::StrCat("worker ", lease.holder().worker(), " with two ranges"));
+      }
+      spans_.emplace_back(span.epoch(), span.begin(), span.end());
+      leased_ += span.end() - span.begin();
+    }
+    if (absl::Status status = CheckSpans(); !status.ok()) return status;
+    return CheckSums();
+  }
+
+ private:
+  // Each within an epoch that has begun and is not complete, none over another.
+  absl::Status CheckSpans() {
+    std::sort(spans_.begin(), spans_.end());
+    std::tuple<uint32_t, uint64_t> next = {ranges_.epochs_done(), 0};
+    for (const auto& [epoch, begin, end] : spans_) {
+      if (epoch >= ranges_.next_epoch() || begin >= end || end > samples_ || std::tuple(epoch, begin) < next) {
+        return Broken(absl::StrCat("samples ", begin, " to ", end, " of epoch ", epoch, "; epochs ",
+                                   ranges_.epochs_done(), " to ", ranges_.next_epoch(), " are under way, with ",
+                                   samples_, " samples each, to be trained once"));
+      }
+      left_[epoch] += end - begin;
+      next = {epoch, end};
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckSums() const {
+    uint64_t done = uint64_t{ranges_.epochs_done()} * samples_;
+    for (const auto& [epoch, samples] : ranges_.done()) done += samples;
+    // Of epochs without samples left or done nothing is said.
+    std::map<uint32_t, uint64_t> sums = left_;
+    for (const auto& [epoch, samples] : ranges_.done()) sums[epoch] += samples;
+    const bool whole = std::all_of(sums.begin(), sums.end(), [&](const auto& sum) {
+      return sum.second == samples_ && sum.first >= ranges_.epochs_done() && sum.first < ranges_.next_epoch();
+    });
+    if (!whole || sums.size() != ranges_.next_epoch() - ranges_.epochs_done()) {
+      return Broken("epochs whose samples are not all free, given out or done");
+    }
+    if (done == ranges_.samples_done() && leased_ == ranges_.samples_leased()) return absl::OkStatus();
+    return Broken(absl::StrCat(ranges_.samples_done(), " samples done and ", ranges_.samples_leased(),
+                               " given out; the ranges say ", done, " and ", leased_));
+  }
+
+  const state::Ranges& ranges_;
+  const uint64_t samples_;
+  std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> spans_;
+  std::set<std::pair<uint32_t, uint64_t>> holders_;
+  std::map<uint32_t, uint64_t> left_;
+  uint64_t leased_ = 0;
+};
+
+absl::Status CheckEvaluation(const state::Evaluation& evaluation, uint32_t epochs) {
+  if (evaluation.epoch() <= epochs) return absl::OkStatus();
+  return Broken(absl::StrCat("an evaluation of epoch ", evaluation.epoch(), " of ", epochs));
+}
+
+absl::Status CheckTasks(const state::Tasks& tasks, uint64_t samples, uint32_t epochs) {
+  const state::Ranges& ranges = tasks.ranges();
+  if (ranges.epochs_done() > ranges.next_epoch() || ranges.next_epoch() > epochs || ranges.last_id() > kNumberMax) {
+    return Broken(absl::StrCat(ranges.epochs_done(), " epochs done and ", ranges.next_epoch(), " begun of ", epochs,
+                               ", ", ranges.last_id(), " ranges"));
+  }
+  if (absl::Status status = EpochsCheck(ranges, samples).Check(); !status.ok()) return status;
+  if (absl::Status status = CheckEvaluation(tasks.due(), epochs); !status.ok()) return status;
+  for (const state::Evaluation& evaluation : tasks.assigned()) {
+    if (absl::Status status = CheckEvaluation(evaluation, epochs); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumbers(const state::Scheduler& state) {
+  const uint64_t largest =
+      std::max({state.generation(), state.members().epoch(), state.members().last_incarnation(), state.events()});
+  if (largest > kNumberMax) return Broken(absl::StrCat("a number of ", largest, "; allowed is at most ", kNumberMax));
+  if (!IsSpan(state.elapsed_s()) || !IsSpan(state.trained_s())) {
+    return Broken(absl::StrCat("training for ", state.elapsed_s(), " s, done after ", state.trained_s(), " s"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckState(const state::Scheduler& state, const job::Job& job) {
+  if (absl::Status status = CheckNumbers(state); !status.ok()) return status;
+  if (absl::Status status = CheckWorkers(state.members()); !status.ok()) return status;
+  if (absl::Status status = CheckServers(state, job.cluster().servers()); !status.ok()) return status;
+  if (state.job_state() < wire::JOB_STARTING || state.job_state() > wire::JOB_STOPPED) {
+    return Broken(absl::StrCat("job state ", state.job_state()));
+  }
+  const bool begun = state.job_state() == wire::JOB_TRAINING || state.job_state() == wire::JOB_DONE;
+  const auto servers = static_cast<uint32_t>(state.members().servers_size());
+  if (begun && (!state.has_first_worker() || servers != job.cluster().servers())) {
+    return Broken(absl::StrCat("training with ", servers, " of ", job.cluster().servers(), " servers and ",
+                               state.has_first_worker() ? "a" : "no", " model"));
+  }
+  if (!state.has_first_worker()) return absl::OkStatus();
+  return CheckTasks(state.tasks(), state.first_worker().train_samples(), job.training().epochs());
+}
+
+}  // namespace slackline::scheduler

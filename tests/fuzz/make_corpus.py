@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzzers whose inputs are bytes into corpus/; the others' seeds are text."""
+
+import gzip
+import json
+import pathlib
+import struct
+
+CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
+
+
+def varint(number):
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def number(field, value):
+    return varint(field << 3) + varint(value)
+
+
+def bytes_field(field, value):
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def frame(items, payload):
+    """A WorkerFrame: job 7, generation 1."""
+    head = varint(1 << 3 | 1) + struct.pack("<Q", 7) + number(2, 1)
+    return head + b"".join(bytes_field(3, item) for item in items) + (bytes_field(15, payload) if payload else b"")
+
+
+def push(elements, payload_bytes):
+    commit = bytes_field(1, number(1, 1)) + number(2, 64)
+    chunk = number(1, 1) + number(2, 1) + bytes_field(5, commit) + number(6, elements)
+    return bytes_field(2, chunk) + number(15, payload_bytes)
+
+
+def cut(sizes, data):
+    return bytes([len(sizes), *sizes]) + data
+
+
+def frames():
+    hello = bytes_field(1, number(1, 1) + number(2, 1) + number(3, 1) + number(8, 2))
+    pull = bytes_field(3, number(1, 1) + bytes_field(3, number(1, 0)))
+    yield "hello", cut([], frame([hello], b""))
+    yield "hello-and-pull-cut-small", cut([1] * 8, frame([hello, pull], b""))
+    data = struct.pack("<4f", 1, 2, 3, 4)
+    yield "push", cut([], frame([push(4, 16)], data))
+    yield "push-cut-in-payload", cut([30, 5, 3], frame([push(2, 8), push(2, 8)], data))
+    yield "payload-too-short", cut([], frame([push(4, 16)], data)[:-1])
+    yield "payload-not-last", cut([], frame([push(4, 16)], data) + number(2, 1))
+    yield "zero-tag", cut([2], frame([], b"") + b"\0")
+
+
+def codecs():
+    def case(encoding, elements, data, share=b"", step=7, block=5, repeat=1):
+        numbers = struct.pack("<HHHB", elements, step, block, repeat)
+        return bytes([encoding]) + share + numbers + data
+
+    yield "name", b"topk:0.01"
+    yield "fp32", case(0, 100, struct.pack("<2f", 1.5, -2))
+    yield "bf16", case(1, 600, b"\x80\x3f\x00\xc0")
+    yield "fp16", case(2, 600, b"\x00\x3c\x00\xc0")
+    yield "int8", case(3, 4, struct.pack("<f", 0.25) + b"\x7f\x81\x01\x00", repeat=0)
+    yield "int8-long", case(3, 2050, struct.pack("<f", 0.25))
+    yield "topk", case(4, 10, struct.pack("<IfIf", 1, 2.5, 9, -1), share=b"\x63", repeat=0)
+    yield "nan", case(0, 3, struct.pack("<f", float("nan")))
+
+
+def idx_files():
+    def idx(shape, data):
+        return bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + data
+
+    yield "labels", b"\0\0" + idx([5], b"\1\2\3\4\5")
+    yield "labels-some", b"\0\2" + idx([5], b"\1\2\3\4\5")
+    yield "images", b"\2\0" + idx([2, 2, 3], bytes(range(12)))
+    yield "images-gzip", b"\2\0" + gzip.compress(idx([2, 2, 3], bytes(range(12))), mtime=0)
+    yield "gzip-cut", b"\0\0" + gzip.compress(idx([5], b"\1\2\3\4\5"), mtime=0)[:-5]
+    yield "huge-sides", b"\2\0" + idx([2**32 - 1] * 3, b"")
+    yield "long-side", b"\0\0" + idx([2**32 - 1], b"\0")
+    yield "trailing", b"\0\0" + idx([1], b"\1\2")
+
+
+def descriptors():
+    # See descriptors_fuzz.cc: who is tried, packets, and of each the header, the message, and the descriptors.
+    def packet(message, kinds):
+        return bytes([0, 0, 0]) + message + bytes([0, len(kinds)]) + b"".join(bytes(kind) for kind in kinds)
+
+    request = bytes([1, 7, 0]) + struct.pack("<H", 4096)
+    offer = bytes([2, 1, 0, 0, 1])
+    sealed, growing, device = (4, 1), (2, 1), (0, 0)
+    yield "server", b"\0" + packet(request, [sealed]) + b"\1"
+    yield "server-unsealed", b"\0" + packet(request, [growing]) + b"\1"
+    yield "server-too-many", b"\0" + packet(request, [sealed, device]) + b"\1"
+    yield "worker", b"\1\1" + packet(offer, [sealed, sealed]) + struct.pack("<HH", 0, 64)
+    yield "worker-no-segment", b"\1\1" + packet(offer, [device, sealed])
+    yield "worker-two-packets", b"\1\2" + packet(offer, [sealed]) + packet(b"\0\0", [sealed])
+    yield "worker-silent", b"\1\0"
+
+
+def checkpoints():
+    # See checkpoint_fuzz.cc: which of the two, then a manifest, or the extent, the header's length, the header and the data.
+    yield "manifest", b"\0" + json.dumps({
+        "format": 1, "checksum": "17", "number": "3", "elements": "4", "trained_elements": "4",
+        "files": [{"file": "shard-00000.safetensors", "bytes": "300", "end": "4"}]}).encode()
+    yield "no-manifest", b"\0{]"
+
+    def shard(own, data):
+        header = json.dumps({"__metadata__": {"slackline": json.dumps(own)}}).encode()
+        return b"\1\0\4" + struct.pack("<H", len(header)) + header + data
+
+    own = {"format": 1, "end": "4", "trained": "2", "block_elements": "2",
+           "arrays": [{"name": "weights", "elements": "4", "checksums": ["1", "2"]},
+                      {"name": "exp_avg", "elements": "2", "checksums": ["3"]}]}
+    yield "shard", shard(own, struct.pack("<6f", *range(6)))
+    yield "shard-too-short", shard(own, b"\0\0\0\0")
+    yield "shard-endless", shard({**own, "arrays": [{"name": "weights", "elements": str(2**63), "checksums": []}]}, b"")
+    yield "shard-without-blocks", shard({**own, "block_elements": "0"}, struct.pack("<6f", *range(6)))
+
+
+def main():
+    for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("descriptors", descriptors)):
+        for name, data in cases():
+            path = CORPUS / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+// A scheduler's controller under a history: for the fuzzers of its requests and of its saved state.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/check.h"
+#include "common/job_file.h"
+#include "common/logging.h"
+#include "histories.pb.h"
+#include "scheduler/controller.h"
+
+namespace slackline::fuzz {
+
+// Servers that are told things and answer what the history says.
+class SilentServers : public scheduler::ServerCalls {
+ public:
+  void Connect(scheduler::ServerRef server, const std::string&, const std::string&,
+               scheduler::ServerObserver&) override {
+    told_[server.server] = server;
+  }
+  void Disconnect(scheduler::ServerRef server) override { told_.erase(server.server); }
+  void Install(scheduler::ServerRef server, const wire::InstallShardsRequest&) override {
+    SLACKLINE_CHECK(told_.contains(server.server));
+    installing_[server.server] = server;
+  }
+  void SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) override {
+    SLACKLINE_CHECK(told_.contains(server.server));
+    epochs_[server.server] = request.epoch();
+  }
+  void Stop(scheduler::ServerRef, const wire::StopRequest&) override {}
+
+  std::map<ServerId, scheduler::ServerRef> told_, installing_;
+  std::map<ServerId, uint64_t> epochs_;
+};
+
+// Thread-safety: none.
+class SchedulerUnderTest {
+ public:
+  explicit SchedulerUnderTest(const SchedulerHistory& history) : config_(MakeConfig(history)) {
+    Begin();
+    // What makes no sense is refused, and such a scheduler is not used.
+    if (history.has_saved()) usable_ = controller_->Restore(MakeRight(history.saved()), Wall()).ok();
+    if (!history.has_saved() && !history.bare()) Start();
+  }
+
+  void Play(const SchedulerEvent& event) {
+    if (!usable_) return;
+    const bool right = !event.as_it_is();
+    Do(event, right);
+    AnswerForServers();
+    controller_->Tick();
+  }
+
+  // All that people and other programs may ask for.
+  void Check() {
+    if (!usable_) return;
+    controller_->Tick();
+    const wire::GetStatusReply status = controller_->GetStatus();
+    SLACKLINE_CHECK(status.samples_done() <= status.samples_total() || status.samples_total() == 0);
+    controller_->Summary();
+    controller_->TakeReports();
+    controller_->TakeEvents();
+  }
+
+ private:
+  static constexpr uint64_t kJob = 77, kFingerprint = 5;
+
+  static scheduler::Controller::Config MakeConfig(const SchedulerHistory& history) {
+    job::Job job;
+    job.mutable_cluster()->set_servers(2);
+    job.mutable_cluster()->set_workers(2);
+    job.mutable_training()->set_epochs(2);
+    job.mutable_training()->set_batch_size(10);
+    job.mutable_guard()->set_loss_max(100);
+    job.mutable_guard()->set_gradient_norm_max(1000);
+    job.mutable_training()->set_batch(history.mode() % 2 == 0 ? job::Training::FIXED : job::Training::BALANCE);
+    const int mode = 1 + static_cast<int>(history.mode() % job::Consistency::Mode_MAX);
+    job.mutable_consistency()->set_mode(static_cast<job::Consistency::Mode>(mode));
+    job.mutable_consistency()->set_staleness_auto(true);
+    scheduler::Controller::Config config;
+    config.job = Resolve(job);
+    config.fingerprint = kFingerprint;
+    config.id = JobId(kJob);
+    config.run_folder = "/runs/one";
+    config.snapshot_folder = "/runs/one/snapshots";
+    config.timeouts.heartbeat = absl::Milliseconds(100);
+    config.timeouts.startup = absl::Seconds(10);
+    return config;
+  }
+
+  static state::Scheduler MakeRight(state::Scheduler saved) {
+    if (saved.format() == 0) saved.set_format(1);
+    if (saved.job() == 0) saved.set_job(kJob);
+    if (saved.fingerprint() == 0) saved.set_fingerprint(kFingerprint);
+    return saved;
+  }
+
+  absl::Time Wall() const { return absl::FromUnixSeconds(1'700'000'000) + (time_.Now() - absl::UnixEpoch()); }
+
+  void Begin() { controller_ = std::make_unique<scheduler::Controller>(config_, time_, servers_); }
+
+  void Start() {
+    for (const char* name : {"ps-1", "ps-2"}) {
+      wire::RegisterServerRequest request;
+      request.set_name(name);
+      request.set_address("127.0.0.1:1");
+      request.set_job_fingerprint(kFingerprint);
+      SLACKLINE_CHECK(controller_->RegisterServer(request).ok());
+    }
+    for (const char* name : {"w-1", "w-2"}) {
+      wire::RegisterWorkerRequest request;
+      request.set_name(name);
+      request.set_job_fingerprint(kFingerprint);
+      request.set_train_samples(100);
+      request.set_test_samples(10);
+      wire::TensorSpec& tensor = *request.add_tensors();
+      tensor.set_name("weight");
+      tensor.add_shape(10000);
+      tensor.set_trained(true);
+      SLACKLINE_CHECK(controller_->RegisterWorker(request).ok());
+    }
+    AnswerForServers();
+    SLACKLINE_CHECK(controller_->state() == wire::JOB_TRAINING);
+  }
+
+  // Servers do as they are told; what is said by the history comes besides.
+  void AnswerForServers() {
+    for (int round = 0; round < 8 && (!servers_.installing_.empty() || !servers_.epochs_.empty()); ++round) {
+      for (const auto& [id, server] : std::exchange(servers_.installing_, {})) controller_->Installed(server);
+      for (const auto& [id, epoch] : std::exchange(servers_.epochs_, {})) {
+        wire::SetMembersReply reply;
+        reply.set_epoch(epoch);
+        if (const auto told = servers_.told_.find(id); told != servers_.told_.end()) {
+          controller_->MembersInstalled(told->second, reply);
+        }
+      }
+    }
+  }
+
+  // The present incarnation of a member with this number; 0 where there is none.
+  uint64_t IncarnationOf(wire::MemberRole role, uint32_t member) {
+    const wire::GetStatusReply reply = controller_->GetStatus();
+    for (const wire::MemberStatus& status : reply.members()) {
+      if (status.role() == role && status.member() == member) return status.incarnation();
+    }
+    return 0;
+  }
+
+  void Do(const SchedulerEvent& event, bool right) {
+    switch (event.event_case()) {
+      case SchedulerEvent::kRegisterServer: {
+        wire::RegisterServerRequest request = event.register_server();
+        if (right) request.set_job_fingerprint(kFingerprint);
+        return controller_->RegisterServer(request).status().IgnoreError();
+      }
+      case SchedulerEvent::kRegisterWorker: {
+        wire::RegisterWorkerRequest request = event.register_worker();
+        if (right) request.set_job_fingerprint(kFingerprint);
+        if (right && request.worker() != 0) {
+          request.set_incarnation(IncarnationOf(wire::MEMBER_ROLE_WORKER, request.worker()));
+        }
+        return controller_->RegisterWorker(request).status().IgnoreError();
+      }
+      case SchedulerEvent::kHeartbeat: {
+        wire::HeartbeatRequest request = event.heartbeat();
+        if (right) request.set_job(kJob);
+        if (right) request.set_incarnation(IncarnationOf(request.role(), request.member()));
+        return controller_->Heartbeat(request).status().IgnoreError();
+      }
+      case SchedulerEvent::kGetShardMap: {
+        wire::GetShardMapRequest request = event.get_shard_map();
+        if (right) request.set_job(kJob);
+        return controller_->GetShardMap(request).status().IgnoreError();
+      }
+      case SchedulerEvent::kNextTask:
+        return NextTask(event.next_task(), right);
+      case SchedulerEvent::kReportEvaluation: {
+        wire::EvaluationReport request = event.report_evaluation();
+        if (right) request.set_job(kJob);
+        if (right) request.set_incarnation(IncarnationOf(wire::MEMBER_ROLE_WORKER, request.worker()));
+        return controller_->ReportEvaluation(request).IgnoreError();
+      }
+      case SchedulerEvent::kReportExit: {
+        wire::ReportExitRequest request = event.report_exit();
+        if (right) request.set_job(kJob);
+        return controller_->ReportExit(request).IgnoreError();
+      }
+      case SchedulerEvent::kStopJob:
+        return controller_->StopJob(event.stop_job().reason(), event.stop_job().failed());
+      case SchedulerEvent::kPassMs:
+        return time_.Advance(absl::Milliseconds(event.pass_ms()));
+      case SchedulerEvent::kMembersInstalled:
+        for (const auto& [id, server] : std::map(servers_.told_)) {
+          controller_->MembersInstalled(server, event.members_installed());
+        }
+        return;
+      case SchedulerEvent::kRestart: {
+        const state::Scheduler saved = controller_->Save(Wall());
+        Begin();
+        // What it wrote itself it must be able to read.
+        SLACKLINE_CHECK(controller_->Restore(saved, Wall()).ok());
+        return;
+      }
+      case SchedulerEvent::EVENT_NOT_SET:
+        return;
+    }
+  }
+
+  void NextTask(wire::NextTaskRequest request, bool right) {
+    if (right) request.set_job(kJob);
+    if (right) request.set_incarnation(IncarnationOf(wire::MEMBER_ROLE_WORKER, request.worker()));
+    // "1": what it was given last.
+    if (right && request.range_done() == 1) request.set_range_done(last_ranges_[request.worker()]);
+    const auto reply = controller_->NextTask(request);
+    if (!reply.ok() || !reply->has_range()) return;
+    last_ranges_[request.worker()] = reply->range().range();
+    // What a worker relies on.
+    const wire::RangeTask& range = reply->range();
+    SLACKLINE_CHECK(range.begin() < range.end() && range.batch_size() > 0);
+    SLACKLINE_CHECK(range.epoch() < config_.job.training().epochs());
+  }
+
+  const scheduler::Controller::Config config_;
+  ManualTime time_;
+  SilentServers servers_;
+  std::unique_ptr<scheduler::Controller> controller_;
+  std::map<uint32_t, uint64_t> last_ranges_;
+  bool usable_ = true;
+};
+
+inline void Play(const SchedulerHistory& history) {
+  static const bool quiet = (log::Initialise("fuzz", log::Least::kWarning), true);
+  SLACKLINE_CHECK(quiet);
+  SchedulerUnderTest scheduler(history);
+  scheduler.Check();
+  for (const SchedulerEvent& event : history.events()) scheduler.Play(event);
+  scheduler.Check();
+}
+
+}  // namespace slackline::fuzz

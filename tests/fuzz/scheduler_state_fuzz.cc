@@ -1,0 +1,17 @@
+// A scheduler that is started again on any saved state: it refuses the state, or lives with it.
+#include "tests/fuzz/scheduler_history.h"
+#include "tests/fuzz/text_input.h"
+
+namespace slackline::fuzz {
+
+std::unique_ptr<google::protobuf::Message> NewInput() { return std::make_unique<SchedulerHistory>(); }
+
+}  // namespace slackline::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  slackline::fuzz::SchedulerHistory history;
+  if (!slackline::fuzz::ParseText(data, size, history)) return 0;
+  history.mutable_saved();
+  slackline::fuzz::Play(history);
+  return 0;
+}

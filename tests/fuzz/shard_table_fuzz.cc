@@ -1,0 +1,276 @@
+// The whole of a server's data path but for gRPC, under any sequence of frames, streams, sets of members and time.
+// After each event: nothing has stopped the process, versions have not gone back, a frame that was refused has changed
+// no version and staged nothing, and what is staged is within its budget.
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/check.h"
+#include "common/job_file.h"
+#include "common/logging.h"
+#include "common/shm/segment.h"
+#include "common/wire_encoding.h"
+#include "histories.pb.h"
+#include "ps/service/shard_table.h"
+#include "tests/fuzz/text_input.h"
+
+namespace slackline::fuzz {
+namespace {
+
+constexpr uint64_t kJob = 7;
+constexpr uint64_t kGeneration = 1;
+constexpr uint32_t kServer = 1, kPeers = 4, kShards = 2;
+constexpr uint64_t kElements = 3000;
+// Payloads that are made right are not longer.
+constexpr uint64_t kMadeBytesMax = 64 << 10;
+
+// Reads what it was given only when told to.
+class Peer : public ps::Peer {
+ public:
+  void Send(const wire::ServerItem& item) override {
+    SLACKLINE_CHECK(!ended_);
+    if (item.has_refused()) {
+      SLACKLINE_CHECK(!item.refused().message().empty());
+      ++refused_;
+    } else {
+      ++others_;
+    }
+  }
+  void Serve(ps::PullReply reply) override {
+    SLACKLINE_CHECK(!ended_);
+    ++others_;
+    if (reply.weights == nullptr) return;
+    SLACKLINE_CHECK(reply.weights->version() == reply.version);
+    replies_.push_back(std::move(reply));
+    if (replies_.size() > kRepliesMax) replies_.erase(replies_.begin());
+  }
+  void Release(ShardId shard, PullId id) override {
+    std::erase_if(replies_, [&](const ps::PullReply& reply) { return reply.shard == shard && reply.id == id; });
+  }
+  void End(const absl::Status&) override { ended_ = true; }
+
+  void Read() { replies_.clear(); }
+  void Begin() { refused_ = others_ = 0; }
+  bool ended() const { return ended_; }
+  // All that was said since Begin() is that something was refused.
+  bool only_refused() const { return refused_ > 0 && others_ == 0; }
+
+ private:
+  static constexpr size_t kRepliesMax = 8;
+
+  std::vector<ps::PullReply> replies_;
+  size_t refused_ = 0, others_ = 0;
+  bool ended_ = false;
+};
+
+job::Job MakeJob(const ServerHistory& history) {
+  job::Job job;
+  job.mutable_optimizer()->set_lr(0.1);
+  job.mutable_training()->set_batch_size(1);
+  job.mutable_wire()->set_chunk_bytes(4096);
+  job.mutable_cluster()->set_workers(3);
+  job.mutable_consistency()->set_mode(
+      static_cast<job::Consistency::Mode>(1 + history.mode() % job::Consistency::Mode_MAX));
+  job.mutable_wire()->set_window(1 + history.window() % 4);
+  if (history.delay_compensation()) job.mutable_consistency()->set_delay_compensation(job::DelayCompensation::CONSTANT);
+  job.mutable_wire()->set_same_host(history.shared_memory() ? job::Wire::SHARED_MEMORY : job::Wire::TCP);
+  return Resolve(job);
+}
+
+class Server {
+ public:
+  explicit Server(const ServerHistory& history)
+      : job_(MakeJob(history)),
+        bare_(history.bare()),
+        table_(job_, Timeouts(), service_metrics_, time_, {[] {}, [] {}, nullptr}) {
+    table_.SetIdentity({JobId(kJob), ServerId(kServer), Incarnation(1)});
+    if (!bare_) Prepare();
+  }
+  ~Server() {
+    for (uint32_t number = 0; number < kPeers; ++number) Close(number);
+  }
+
+  void Play(const ServerEvent& event) {
+    switch (event.event_case()) {
+      case ServerEvent::kFrame:
+        return Receive(event.frame());
+      case ServerEvent::kClose:
+        return Close(event.close() % kPeers);
+      case ServerEvent::kPassMs:
+        return Pass(absl::Milliseconds(event.pass_ms()));
+      case ServerEvent::kMembers:
+        return SetMembers(event.members());
+      case ServerEvent::kInstall:
+        return Install(event.install());
+      case ServerEvent::kSegment:
+        return Grant(event.segment());
+      case ServerEvent::kRead:
+        return PeerAt(event.read() % kPeers).Read();
+      case ServerEvent::EVENT_NOT_SET:
+        return;
+    }
+  }
+
+ private:
+  void Prepare() {
+    wire::InstallShardsRequest install;
+    install.set_job(kJob);
+    install.set_generation(kGeneration);
+    install.set_server(kServer);
+    install.set_trained_elements(2 * kElements - 100);
+    install.set_samples_per_epoch(1000);
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      wire::ShardSpec& spec = *install.add_shards();
+      spec.set_shard(shard);
+      spec.set_begin(shard * kElements);
+      spec.set_end((shard + 1) * kElements);
+      spec.set_server(kServer);
+    }
+    SLACKLINE_CHECK(table_.Install(install).ok());
+    wire::SetMembersRequest members;
+    members.set_epoch(1);
+    for (uint32_t worker = 1; worker <= 3; ++worker) {
+      wire::Member& member = *members.add_members();
+      member.set_worker(worker);
+      member.set_incarnation(worker);
+    }
+    SetMembers(members);
+  }
+
+  // A model that would fit this machine, but not a fuzzer, is nobody's mistake.
+  void Install(const wire::InstallShardsRequest& request) {
+    static constexpr uint64_t kSmall = 1 << 20, kImpossible = uint64_t{1} << 40;
+    for (const wire::ShardSpec& spec : request.shards()) {
+      const uint64_t elements = spec.end() - spec.begin();
+      if (elements > kSmall && elements < kImpossible) return;
+    }
+    table_.Install(request).IgnoreError();
+  }
+
+  void SetMembers(wire::SetMembersRequest request) {
+    if (request.job() == 0) request.set_job(kJob);
+    if (request.generation() == 0) request.set_generation(kGeneration);
+    table_.SetMembers(request).status().IgnoreError();
+  }
+
+  Peer& PeerAt(uint32_t number) {
+    std::unique_ptr<Peer>& peer = peers_[number];
+    if (peer != nullptr && peer->ended()) Close(number);
+    if (peer == nullptr) peer = std::make_unique<Peer>();
+    return *peer;
+  }
+
+  void Close(uint32_t number) {
+    std::unique_ptr<Peer>& peer = peers_[number];
+    if (peer == nullptr) return;
+    table_.Closed(*peer);
+    peer.reset();
+  }
+
+  void Pass(absl::Duration duration) {
+    time_.Advance(duration);
+    table_.Tick();
+    table_.Retry();
+  }
+
+  void Grant(const SegmentEvent& event) {
+    std::shared_ptr<const shm::MappedSegment> push_segment;
+    if (event.bytes() > 0) {
+      const auto segment = shm::Segment::Create({.name = "fuzz", .bytes = 1 + event.bytes() % (64 << 10)});
+      SLACKLINE_CHECK(segment.ok());
+      auto mapped = shm::MappedSegment::Map(shm::Descriptor(::dup((*segment)->descriptor()->get())),
+                                            {.bytes_min = 1, .bytes_max = 1 << 20});
+      SLACKLINE_CHECK(mapped.ok());
+      push_segment = *std::move(mapped);
+    }
+    wire::SegmentRequest request = event.request();
+    if (request.job() == 0) request.set_job(kJob);
+    const auto grant = table_.GrantSegments(request, std::move(push_segment));
+    if (grant.ok()) token_ = grant->offer.token();
+  }
+
+  // So that most frames get past the first checks.
+  void MakeRight(wire::WorkerFrame& frame) const {
+    frame.set_job(kJob);
+    frame.set_generation(kGeneration);
+    std::string made;
+    for (wire::WorkerItem& item : *frame.mutable_items()) {
+      if (item.hello().segment_token() == "t") item.mutable_hello()->set_segment_token(token_);
+      item.set_payload_bytes(0);
+      if (!item.has_push() || item.push().has_segment_offset()) continue;
+      const absl::StatusOr<codec::Codec> codec = CodecFromWire(item.push().encoding());
+      if (!codec.ok() || item.push().elements() > kMadeBytesMax / sizeof(float)) continue;
+      const uint64_t bytes = codec->encoding == codec::Encoding::kTopK
+                                 ? frame.payload().size() / 8 * 8
+                                 : codec::EncodedBytesMax(*codec, item.push().elements());
+      item.set_payload_bytes(static_cast<uint32_t>(bytes));
+      const std::string some = frame.payload().empty() ? std::string(1, '\0') : frame.payload();
+      const size_t end = made.size() + bytes;
+      while (made.size() < end) made.append(some, 0, end - made.size());
+    }
+    frame.set_payload(made);
+  }
+
+  static grpc::ByteBuffer Cut(const FrameEvent& event, const std::string& bytes) {
+    std::vector<grpc::Slice> slices;
+    absl::string_view left = bytes;
+    for (const uint32_t cut : event.cuts()) {
+      slices.emplace_back(left.data(), std::min<size_t>(cut, left.size()));
+      left.remove_prefix(slices.back().size());
+    }
+    slices.emplace_back(left.data(), left.size());
+    return grpc::ByteBuffer(slices.data(), slices.size());
+  }
+
+  void Receive(const FrameEvent& event) {
+    const uint32_t number = event.peer() % kPeers;
+    Peer& peer = PeerAt(number);
+    wire::WorkerFrame said = event.frame(), frame;
+    if (!event.as_it_is()) MakeRight(said);
+    const absl::StatusOr<rpc::Payload> payload = rpc::Parse(Cut(event, said.SerializeAsString()), frame);
+    SLACKLINE_CHECK(payload.ok());
+    peer.Begin();
+    const ps::ShardTable::Progress before = table_.progress();
+    const std::optional<absl::Status> end = table_.Receive(peer, frame, *payload);
+    const ps::ShardTable::Progress after = table_.progress();
+    SLACKLINE_CHECK(before.version_min <= after.version_min && before.version_max <= after.version_max);
+    if (frame.items_size() == 1 && (peer.only_refused() || (end.has_value() && !end->ok()))) {
+      SLACKLINE_CHECK(before.version_max == after.version_max && before.version_min == after.version_min);
+      SLACKLINE_CHECK(after.staging_bytes <= before.staging_bytes && before.seeded == after.seeded);
+    }
+    // The default: what the window allows of every worker, and one more; in softsync what is held, too.
+    if (!bare_) SLACKLINE_CHECK(after.staging_bytes <= StagingMax());
+    if (end.has_value()) Close(number);
+  }
+
+  uint64_t StagingMax() const {
+    const uint64_t pushes = uint64_t{job_.wire().window()} * job_.cluster().workers() + job_.cluster().workers();
+    return kShards * kElements * sizeof(float) * (pushes + 1);
+  }
+
+  const job::Job job_;
+  const bool bare_;
+  ManualTime time_;
+  Metrics metrics_;
+  ps::ServiceMetrics service_metrics_{metrics_};
+  std::map<uint32_t, std::unique_ptr<Peer>> peers_;
+  std::string token_;
+  ps::ShardTable table_;
+};
+
+}  // namespace
+
+std::unique_ptr<google::protobuf::Message> NewInput() { return std::make_unique<ServerHistory>(); }
+
+}  // namespace slackline::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const bool quiet = (slackline::log::Initialise("fuzz", slackline::log::Least::kWarning), true);
+  slackline::fuzz::ServerHistory history;
+  if (!quiet || !slackline::fuzz::ParseText(data, size, history)) return 0;
+  slackline::fuzz::Server server(history);
+  for (const slackline::fuzz::ServerEvent& event : history.events()) server.Play(event);
+  return 0;
+}

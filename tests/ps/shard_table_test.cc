@@ -1,0 +1,94 @@
+// All shards of a server against frames, without a network.
+#include "ps/service/shard_table.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/ps/service_fixture.h"
+
+namespace slackline::ps {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kElements = 10;
+
+// Two shards and one worker.
+class ShardTableTest : public testing::Test {
+ protected:
+  ShardTableTest() {
+    table_.SetIdentity({JobId(7), ServerId(1), Incarnation(1)});
+    wire::InstallShardsRequest install;
+    install.set_job(7);
+    install.set_server(1);
+    install.set_generation(1);
+    install.set_samples_per_epoch(100);
+    for (uint32_t shard = 0; shard < 2; ++shard) {
+      wire::ShardSpec& spec = *install.add_shards();
+      spec.set_shard(shard);
+      spec.set_begin(shard * kElements);
+      spec.set_end((shard + 1) * kElements);
+    }
+    EXPECT_TRUE(table_.Install(install).ok());
+    wire::SetMembersRequest members;
+    members.set_job(7);
+    members.set_generation(1);
+    members.set_epoch(1);
+    members.add_members()->set_worker(1);
+    EXPECT_TRUE(table_.SetMembers(members).ok());
+  }
+  ~ShardTableTest() override { table_.Closed(peer_); }
+
+  std::optional<absl::Status> Receive(const wire::WorkerItem& item) {
+    wire::WorkerFrame frame;
+    frame.set_job(7);
+    frame.set_generation(1);
+    *frame.add_items() = item;
+    return table_.Receive(peer_, frame, rpc::Payload());
+  }
+  static wire::WorkerItem Hello(int shards) {
+    wire::WorkerItem item;
+    item.mutable_hello()->set_role(wire::ROLE_WORKER);
+    item.mutable_hello()->set_worker(1);
+    for (int i = 0; i < shards; ++i) item.mutable_hello()->add_shards()->set_shard(1);
+    return item;
+  }
+
+  Metrics metrics_;
+  ServiceMetrics service_metrics_{metrics_};
+  ManualTime time_;
+  RecordingPeer peer_;
+  ShardTable table_{PlainJob(), Timeouts(), service_metrics_, time_, {}};
+};
+
+// A frame has room for millions of them.
+TEST_F(ShardTableTest, ItemsThatNameMoreShardsThanThereAreAreRefused) {
+  const std::optional<absl::Status> end = Receive(Hello(3));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_THAT(end->message(), HasSubstr("hello names 3 shards; allowed are the 2 of this server, each once"));
+
+  ASSERT_FALSE(Receive(Hello(2)).has_value());
+  EXPECT_TRUE(peer_.Take().has_welcome());
+  wire::WorkerItem pull, release;
+  for (int i = 0; i < 3; ++i) pull.mutable_pull()->add_shards()->set_shard(1);
+  EXPECT_FALSE(Receive(pull).has_value());
+  EXPECT_THAT(peer_.Take().refused().message(), HasSubstr("pull names 3 shards"));
+  for (int i = 0; i < 3; ++i) release.mutable_release()->add_shards(1);
+  EXPECT_FALSE(Receive(release).has_value());
+  EXPECT_THAT(peer_.Take().refused().message(), HasSubstr("release names 3 shards"));
+  EXPECT_TRUE(peer_.releases.empty());
+}
+
+TEST_F(ShardTableTest, PullsThatWouldOnlyTakeTheirPlacesAreRefused) {
+  ASSERT_FALSE(Receive(Hello(0)).has_value());
+  peer_.items.clear();
+  wire::WorkerFrame frame;
+  frame.set_job(7);
+  frame.set_generation(1);
+  for (int i = 0; i < 20; ++i) frame.add_items()->mutable_pull()->add_shards()->set_shard(1);
+  EXPECT_FALSE(table_.Receive(peer_, frame, rpc::Payload()).has_value());
+  EXPECT_EQ(peer_.items.size(), 12u) << "of 20, the window of two shards has room for 2, and 8 are let in";
+  EXPECT_THAT(peer_.Take().refused().message(), HasSubstr("pulls of 20 shards in one frame; allowed are 8"));
+}
+
+}  // namespace
+}  // namespace slackline::ps
