@@ -31,6 +31,7 @@ THIRD_PARTIES = {
     "prometheus": re.compile(r"^prometheus/"),
     "zlib": re.compile(r"^zlib\.h$"),
     "rocksdb": re.compile(r"^rocksdb/"),
+    "openssl": re.compile(r"^openssl/"),
     "nlohmann": re.compile(r"^nlohmann/"),
     "cli11": re.compile(r"^CLI/"),
     "highway": re.compile(r"^hwy/"),
@@ -43,7 +44,7 @@ THIRD_PARTIES = {
 ALLOWED = {
     "torch": ["worker/model/.*", "tests/worker/.*", "bench/.*"],
     "grpc": [
-        "common/rpc/.*", "tests/.*", "bench/.*", "cli/.*",
+        "common/rpc/.*", "common/security/(guard|security)\\.(h|cc)", "tests/.*", "bench/.*", "cli/.*",
         "ps/service/.*", "ps/main\\.cc",
         "worker/client/.*", "worker/scheduler_[a-z]*\\.(h|cc)",
         "scheduler/(service|server)[a-z_]*\\.(h|cc)", "scheduler/main\\.cc",
@@ -53,6 +54,7 @@ ALLOWED = {
     "prometheus": ["common/metrics\\.cc"],
     "zlib": ["worker/data/.*", "tests/worker/.*"],
     "rocksdb": ["common/storage/.*", "tests/common/failing_disk\\.h"],
+    "openssl": ["common/security/.*"],
     "nlohmann": [
         "cli/(run_folder|status)\\.cc", "scheduler/run_summary\\.cc", "worker/evaluator\\.cc",
         "worker/model/safetensors\\.cc", "tests/.*",
