@@ -38,9 +38,11 @@ absl::StatusOr<Programs> Programs::BesideThisProgram() {
                                           "; build or install all programs of Slackline into one folder"));
 }
 
-Cluster::Cluster(job::Job job, Programs programs, const RunFolder& folder, SignalQueue& signals)
+Cluster::Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection,
+                 const RunFolder& folder, SignalQueue& signals)
     : job_(std::move(job)),
       programs_(std::move(programs)),
+      protection_(std::move(protection)),
       folder_(folder),
       place_(std::filesystem::absolute(folder.address_file())),
       signals_(signals),
@@ -63,7 +65,7 @@ absl::Status Cluster::Start() {
 void Cluster::Follow(const std::string& address) {
   if (address == address_) return;
   address_ = address;
-  client_ = std::make_unique<SchedulerClient>(address_);
+  client_ = std::make_unique<SchedulerClient>(address_, protection_);
 }
 
 absl::Status Cluster::StartScheduler() {

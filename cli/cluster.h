@@ -36,7 +36,9 @@ struct Programs {
 // Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
 class Cluster {
  public:
-  Cluster(job::Job job, Programs programs, const RunFolder& folder, SignalQueue& signals);
+  // `protection`: of calls to the scheduler; null for plain text.
+  Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection, const RunFolder& folder,
+          SignalQueue& signals);
 
   // Starts the scheduler, waits for its address, then starts the others.
   //   kDeadlineExceeded  the scheduler gave no address in time
@@ -81,6 +83,7 @@ class Cluster {
 
   const job::Job job_;
   const Programs programs_;
+  const std::shared_ptr<const rpc::Protection> protection_;
   const RunFolder& folder_;
   const std::string place_;  // where the scheduler writes its address
   SignalQueue& signals_;

@@ -7,12 +7,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "cli/credentials.h"
 #include "cli/experiment.h"
 #include "cli/sibling.h"
 #include "cli/status.h"
 #include "cli/train.h"
 #include "common/job_file.h"
 #include "common/rpc/channel.h"
+#include "common/security/check_credentials.h"
 #include "common/version_text.h"
 
 namespace slackline::cli {
@@ -44,7 +47,17 @@ Examples
 constexpr char kStatusHelp[] = R"(
 Examples
   slackline status runs/fashion-mnist-mlp-20250131-120000
-  slackline status 127.0.0.1:34567)";
+  slackline status 127.0.0.1:34567
+  slackline status node1:7000 --job job.yaml)";
+
+constexpr char kCredentialsHelp[] = R"(
+Certificates and keys for security.mode: tls, in a folder of their own; or a token for security.mode: token. Only you can
+read them; nothing that is there is overwritten. docs/security.md says what each mode protects.
+
+Examples
+  slackline credentials credentials --job first --days 30
+  slackline credentials credentials --job first --renew
+  slackline credentials --token job.token)";
 
 constexpr char kSetHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1 or model.hidden=[64,32]";
 
@@ -62,6 +75,10 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   const absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
   if (!job.ok()) {
     std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
+    return kExitWrongUse;
+  }
+  if (const absl::Status files = security::CheckCredentials(Resolve(*job), absl::Now()); !files.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(files.message()).c_str());
     return kExitWrongUse;
   }
   std::printf("%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
@@ -88,6 +105,21 @@ int Simulate(const std::vector<std::string>& arguments) {
   return kExitFailed;
 }
 
+CLI::App* AddCredentials(CLI::App& app, CredentialsOptions& options) {
+  CLI::App* command = app.add_subcommand("credentials", "Make certificates and keys for a job, or a token");
+  command->add_option("DIR", options.folder, "Folder for certificates and keys, new or only yours");
+  command->add_option("--job", options.job, "Name of the job, as in its file")->type_name("NAME");
+  command->add_option("--days", options.days, "How long the certificates are valid")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 36500));
+  command->add_option("--token", options.token_file, "Make a token instead, in this file")->type_name("FILE");
+  command->add_flag("--renew", options.renew,
+                    "Replace keys and certificates, signed by the authority that is there: a running job goes on");
+  command->add_flag("--force", options.force, "Replace all that is there, the authority too");
+  command->footer(kCredentialsHelp);
+  return command;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(kAbout, "slackline");
   app.set_version_flag("--version", VersionText("slackline"));
@@ -110,10 +142,17 @@ int Main(int argc, char** argv) {
   check_command->add_option("--set", check_overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   check_command->footer(kCheckHelp);
 
-  std::string target;
+  StatusOptions status;
   CLI::App* status_command = app.add_subcommand("status", "Show how a run is doing, and its members");
-  status_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
+  status_command->add_option("RUN", status.target, "Run folder, or the scheduler's HOST:PORT")->required();
+  status_command
+      ->add_option("--job", status.job_file,
+                   "The job file, whose `security` says how to connect; default: that of the run folder")
+      ->type_name("JOB.yaml");
   status_command->footer(kStatusHelp);
+
+  CredentialsOptions credentials;
+  CLI::App* credentials_command = AddCredentials(app, credentials);
 
   // Its options, --help too, are those of the Python package.
   ExperimentOptions experiment;
@@ -140,7 +179,8 @@ int Main(int argc, char** argv) {
     experiment.arguments = experiment_command->remaining();
     return Experiment(experiment);
   }
-  return Status(target);
+  if (credentials_command->parsed()) return Credentials(credentials);
+  return Status(status);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "cli/scheduler_client.h"
 
-#include "common/rpc/channel.h"
-
 namespace slackline::cli {
 namespace {
 
@@ -10,8 +8,8 @@ constexpr absl::Duration kOrderTimeout = absl::Seconds(2);
 
 }  // namespace
 
-SchedulerClient::SchedulerClient(const std::string& address)
-    : stub_(wire::Scheduler::NewStub(rpc::ControlChannel(address))) {}
+SchedulerClient::SchedulerClient(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection)
+    : stub_(wire::Scheduler::NewStub(rpc::ControlChannel(address, protection))) {}
 
 absl::StatusOr<wire::GetStatusReply> SchedulerClient::GetStatus(absl::Duration timeout) {
   wire::GetStatusReply reply;

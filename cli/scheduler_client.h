@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/channel.h"
 #include "scheduler.grpc.pb.h"
 
 namespace slackline::cli {
@@ -13,8 +14,8 @@ namespace slackline::cli {
 // Thread-safety: safe.
 class SchedulerClient {
  public:
-  // `address` is host:port. Connects on first use.
-  explicit SchedulerClient(const std::string& address);
+  // `address` is host:port. Connects on first use. `protection`: null for plain text.
+  SchedulerClient(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection);
 
   absl::StatusOr<wire::GetStatusReply> GetStatus(absl::Duration timeout);
   // Asks for the end of the run in good order.

@@ -5,7 +5,14 @@
 
 namespace slackline::cli {
 
-// `target` is host:port or a run folder. Prints, and returns the exit code: 0 too for a run that ended with a report.
-int Status(const std::string& target);
+struct StatusOptions {
+  // host:port or a run folder.
+  std::string target;
+  // Whose `security` section says how to connect; empty: job.yaml of the run folder, and plain text to a host:port.
+  std::string job_file;
+};
+
+// Prints, and returns the exit code: 0 too for a run that ended with a report.
+int Status(const StatusOptions& options);
 
 }  // namespace slackline::cli

@@ -14,6 +14,8 @@
 #include "cli/run_folder.h"
 #include "cli/signals.h"
 #include "common/job_file.h"
+#include "common/security/check_credentials.h"
+#include "common/security/security.h"
 
 namespace slackline::cli {
 namespace {
@@ -42,12 +44,13 @@ int Fail(const absl::Status& status, int code) {
 // Thread-safety: none.
 class Run {
  public:
-  Run(const TrainOptions& options, job::Job job, Programs programs, RunFolder folder, SignalQueue& signals)
+  Run(const TrainOptions& options, job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection,
+      RunFolder folder, SignalQueue& signals)
       : options_(options),
         job_(std::move(job)),
         folder_(std::move(folder)),
         signals_(signals),
-        cluster_(job_, std::move(programs), folder_, signals),
+        cluster_(job_, std::move(programs), std::move(protection), folder_, signals),
         progress_(stdout, ::isatty(STDOUT_FILENO) != 0, options.quiet) {}
 
   int Execute() {
@@ -179,6 +182,17 @@ absl::Status CheckData(const job::Job& job) {
                                           "is the default's)"));
 }
 
+// All roles are on this machine; the command itself is an operator.
+absl::StatusOr<security::Security> OpenSecurity(const job::Job& job) {
+  if (job.security().mode() == job::Security::TLS) {
+    for (const security::Role role : security::kRoles) {
+      const absl::Status status = security::CheckPair(job.security().folder(), {job.name(), role}, absl::Now());
+      if (!status.ok()) return status;
+    }
+  }
+  return security::Security::Open(job, security::Role::kOperator);
+}
+
 }  // namespace
 
 int Train(const TrainOptions& options) {
@@ -188,13 +202,16 @@ int Train(const TrainOptions& options) {
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
+  const absl::StatusOr<security::Security> security = OpenSecurity(job);
+  if (!security.ok()) return Fail(security.status(), kExitFailed);
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
   if (!programs.ok()) return Fail(programs.status(), kExitFailed);
   absl::StatusOr<RunFolder> folder = MakeRunFolder(options, job);
   if (!folder.ok()) return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
-  return Run(options, job, *std::move(programs), *std::move(folder), signals).Execute();
+  return Run(options, job, *std::move(programs), security->To(security::Role::kScheduler), *std::move(folder), signals)
+      .Execute();
 }
 
 }  // namespace slackline::cli

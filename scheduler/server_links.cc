@@ -14,13 +14,14 @@ constexpr absl::Duration kBackOffMax = absl::Milliseconds(500);
 
 }  // namespace
 
-ServerLink::ServerLink(ServerRef server, std::string name, const std::string& address, absl::Duration call_timeout,
+ServerLink::ServerLink(ServerRef server, std::string name, const std::string& address,
+                       const std::shared_ptr<const rpc::Protection>& protection, absl::Duration call_timeout,
                        ServerObserver& observer)
     : server_(server),
       name_(std::move(name)),
       call_timeout_(call_timeout),
       observer_(observer),
-      stub_(wire::ParameterServerControl::NewStub(rpc::ControlChannel(address))),
+      stub_(wire::ParameterServerControl::NewStub(rpc::ControlChannel(address, protection))),
       thread_([this] { Run(); }) {}
 
 ServerLink::~ServerLink() {
@@ -143,8 +144,8 @@ absl::Status ServerLink::TryStop(const wire::StopRequest& request) {
   return status;
 }
 
-ServerLinks::ServerLinks(const Timeouts& timeouts)
-    : call_timeout_(std::max(timeouts.server_dead(), absl::Seconds(1))) {}
+ServerLinks::ServerLinks(const Timeouts& timeouts, std::shared_ptr<const rpc::Protection> protection)
+    : call_timeout_(std::max(timeouts.server_dead(), absl::Seconds(1))), protection_(std::move(protection)) {}
 
 void ServerLinks::Connect(ServerRef server, const std::string& name, const std::string& address,
                           ServerObserver& observer) {
@@ -155,7 +156,7 @@ void ServerLinks::Connect(ServerRef server, const std::string& name, const std::
     link->Close();
     old_links_.push_back(std::move(link));
   }
-  link = std::make_unique<ServerLink>(server, name, address, call_timeout_, observer);
+  link = std::make_unique<ServerLink>(server, name, address, protection_, call_timeout_, observer);
 }
 
 ServerLink* ServerLinks::Find(ServerRef server) {

@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/channel.h"
 #include "common/timeouts.h"
 #include "parameter_server.grpc.pb.h"
 #include "scheduler/server_calls.h"
@@ -24,7 +25,8 @@ namespace slackline::scheduler {
 // Threads:       one, from construction to destruction.
 class ServerLink {
  public:
-  ServerLink(ServerRef server, std::string name, const std::string& address, absl::Duration call_timeout,
+  ServerLink(ServerRef server, std::string name, const std::string& address,
+             const std::shared_ptr<const rpc::Protection>& protection, absl::Duration call_timeout,
              ServerObserver& observer);
   // Cancels the call in flight.
   ~ServerLink();
@@ -71,7 +73,8 @@ class ServerLink {
 // Threads:       those of its links.
 class ServerLinks : public ServerCalls {
  public:
-  explicit ServerLinks(const Timeouts& timeouts);
+  // `protection`: of calls to servers; null for plain text.
+  explicit ServerLinks(const Timeouts& timeouts, std::shared_ptr<const rpc::Protection> protection = nullptr);
   ~ServerLinks() override { Close(); }
 
   void Connect(ServerRef server, const std::string& name, const std::string& address, ServerObserver& observer) override
@@ -88,6 +91,7 @@ class ServerLinks : public ServerCalls {
   ServerLink* Find(ServerRef server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const absl::Duration call_timeout_;
+  const std::shared_ptr<const rpc::Protection> protection_;
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<ServerId, std::unique_ptr<ServerLink>> links_ ABSL_GUARDED_BY(mutex_);
