@@ -15,7 +15,7 @@ constexpr Method kMethods[] = {
     {"slackline.wire.Scheduler.RegisterWorker", {Role::kWorker}},
     // Each for its own kind of member.
     {"slackline.wire.Scheduler.Heartbeat", {Role::kServer, Role::kWorker}},
-    {"slackline.wire.Scheduler.GetShardMap", {Role::kServer, Role::kWorker, Role::kOperator}},
+    {"slackline.wire.Scheduler.GetShardMap", {Role::kWorker, Role::kOperator}},
     {"slackline.wire.Scheduler.NextTask", {Role::kWorker}},
     {"slackline.wire.Scheduler.ReportEvaluation", {Role::kWorker}},
     {"slackline.wire.Scheduler.GetStatus", Roles::All()},

@@ -143,6 +143,22 @@ TEST_F(ServicesTest, EveryMethodAsksTheTable) {
   }
 }
 
+// Its certificate is not for listening, whatever the client would expect it to say.
+TEST_F(ServicesTest, AWorkerIsNotBelievedToBeAServer) {
+  scheduler_.reset();
+  const Security worker = credentials_.For(Role::kWorker);
+  const auto false_one = scheduler::SchedulerServer::Start("127.0.0.1:0", controller_, worker);
+  ASSERT_TRUE(false_one.ok());
+  const auto channel = rpc::ControlChannel(absl::StrCat("127.0.0.1:", (*false_one)->port()),
+                                           credentials_.For(Role::kServer).To(Role::kWorker));
+  wire::GetStatusReply reply;
+  const grpc::Status status =
+      wire::Scheduler::NewStub(channel)->GetStatus(rpc::ContextWithTimeout(absl::Seconds(20)).get(), {}, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("certificate verify failed"));
+  EXPECT_TRUE(rpc::IsMistrust(rpc::FromGrpc(status)));
+}
+
 TEST_F(ServicesTest, HeartbeatsAreOnesOwn) {
   for (const auto& [role, said] :
        {std::pair(Role::kServer, wire::MEMBER_ROLE_WORKER), std::pair(Role::kWorker, wire::MEMBER_ROLE_SERVER)}) {
