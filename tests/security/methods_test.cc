@@ -137,8 +137,8 @@ TEST_F(ServicesTest, EveryMethodAsksTheTable) {
       EXPECT_NE(status.error_code(), grpc::StatusCode::UNAUTHENTICATED) << status.error_message();
       if (allowed) continue;
       EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat(RoleName(role), " of job first")));
-      EXPECT_THAT(status.error_message(),
-                  HasSubstr(absl::StrCat("allowed is ", CallersOf(method->full_name()).ToString())));
+      EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat("calls ", method->full_name(), "; allowed is ",
+                                                                 CallersOf(method->full_name()).ToString())));
     }
   }
 }
