@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/followed_channel.h"
 #include "scheduler.grpc.pb.h"
 
 namespace slackline::cli {
@@ -24,7 +24,11 @@ class SchedulerClient {
   absl::Status ReportExit(uint64_t job, wire::MemberRole role, const std::string& name, const std::string& reason);
 
  private:
-  const std::unique_ptr<wire::Scheduler::Stub> stub_;
+  std::unique_ptr<wire::Scheduler::Stub> stub() const { return wire::Scheduler::NewStub(channel_.channel()); }
+  // For the next call, after this one.
+  absl::Status Ended(const grpc::Status& status);
+
+  rpc::FollowedChannel channel_;
 };
 
 }  // namespace slackline::cli

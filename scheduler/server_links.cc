@@ -21,7 +21,7 @@ ServerLink::ServerLink(ServerRef server, std::string name, const std::string& ad
       name_(std::move(name)),
       call_timeout_(call_timeout),
       observer_(observer),
-      stub_(wire::ParameterServerControl::NewStub(rpc::ControlChannel(address, protection))),
+      channel_(address, protection),
       thread_([this] { Run(); }) {}
 
 ServerLink::~ServerLink() {
@@ -85,6 +85,7 @@ bool ServerLink::BackOff(const absl::Status& status, absl::Duration back_off) {
     absl::MutexLock lock(&mutex_);
     if (closed_) return false;
     if (rpc::IsRetryable(status)) {
+      channel_.Failed();
       log::Warning("server ", name_, " did not take a call (", status.ToString(), "); trying again");
       return !mutex_.AwaitWithTimeout(absl::Condition(&closed_), back_off);
     }
@@ -111,7 +112,7 @@ absl::Status ServerLink::Attempt(const Call& call) {
 absl::Status ServerLink::TryInstall(const wire::InstallShardsRequest& request) {
   wire::InstallShardsReply reply;
   absl::Status status =
-      Attempt([&](grpc::ClientContext* context) { return stub_->InstallShards(context, request, &reply); });
+      Attempt([&](grpc::ClientContext* context) { return stub()->InstallShards(context, request, &reply); });
   if (!status.ok()) return status;
   {
     absl::MutexLock lock(&mutex_);
@@ -125,7 +126,7 @@ absl::Status ServerLink::TryInstall(const wire::InstallShardsRequest& request) {
 absl::Status ServerLink::TryMembers(const wire::SetMembersRequest& request) {
   wire::SetMembersReply reply;
   absl::Status status =
-      Attempt([&](grpc::ClientContext* context) { return stub_->SetMembers(context, request, &reply); });
+      Attempt([&](grpc::ClientContext* context) { return stub()->SetMembers(context, request, &reply); });
   if (!status.ok()) return status;
   {
     absl::MutexLock lock(&mutex_);
@@ -137,7 +138,7 @@ absl::Status ServerLink::TryMembers(const wire::SetMembersRequest& request) {
 
 absl::Status ServerLink::TryStop(const wire::StopRequest& request) {
   wire::StopReply reply;
-  absl::Status status = Attempt([&](grpc::ClientContext* context) { return stub_->Stop(context, request, &reply); });
+  absl::Status status = Attempt([&](grpc::ClientContext* context) { return stub()->Stop(context, request, &reply); });
   if (!status.ok()) return status;
   Close();
   observer_.Stopped(server_);

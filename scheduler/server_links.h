@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/followed_channel.h"
 #include "common/timeouts.h"
 #include "parameter_server.grpc.pb.h"
 #include "scheduler/server_calls.h"
@@ -40,6 +40,9 @@ class ServerLink {
   ServerRef server() const { return server_; }
 
  private:
+  std::unique_ptr<wire::ParameterServerControl::Stub> stub() const {
+    return wire::ParameterServerControl::NewStub(channel_.channel());
+  }
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // After a failed attempt: waits, or reports that trying again is useless. Returns false when the link is done.
   bool BackOff(const absl::Status& status, absl::Duration back_off) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -56,7 +59,7 @@ class ServerLink {
   const std::string name_;
   const absl::Duration call_timeout_;
   ServerObserver& observer_;
-  const std::unique_ptr<wire::ParameterServerControl::Stub> stub_;
+  rpc::FollowedChannel channel_;
 
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

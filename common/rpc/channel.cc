@@ -18,6 +18,7 @@
 namespace slackline::rpc {
 namespace {
 
+constexpr int kHandshakeMs = 5000;
 constexpr int kLookAheadBytes = 16 << 20;
 constexpr int kHttp2FrameBytes = 4 << 20;
 // Frames carry at most 4 MiB of tensor. gRPC gathers a message before we see it, so this bounds what a stream of
@@ -76,7 +77,12 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Pro
   }
   const auto credentials =
       protection->credentials == nullptr ? grpc::InsecureChannelCredentials() : protection->credentials;
-  if (protection->metadata.first.empty()) return grpc::CreateCustomChannel(address, credentials, arguments);
+  if (protection->metadata.first.empty()) {
+    // An attempt to connect may take so long: on a busy machine a handshake does.
+    grpc::ChannelArguments patient = arguments;
+    patient.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kHandshakeMs);
+    return grpc::CreateCustomChannel(address, credentials, patient);
+  }
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> adders;
   adders.push_back(std::make_unique<MetadataAdder>(protection->metadata));
   return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments, std::move(adders));

@@ -40,8 +40,10 @@ std::shared_ptr<grpc::Channel> FollowedChannel::channel() const {
 void FollowedChannel::Failed() {
   const std::string address = AddressAt(place_);
   absl::MutexLock lock(&mutex_);
-  if (address.empty() || address == address_) return;
-  if (!address_.empty()) log::Info(place_, " says ", address, " now");
+  if (address.empty() || (address == address_ && protection_ == nullptr)) return;
+  // A channel that has failed lets calls fail at once while it tries again, so that nobody drives its handshakes, which
+  // then take longer than they may. Calls on a new one wait for them.
+  if (!address_.empty() && address != address_) log::Info(place_, " says ", address, " now");
   address_ = address;
   channel_ = ControlChannel(address, protection_);
 }
