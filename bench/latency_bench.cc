@@ -8,6 +8,7 @@
 #include "bench/exchange/cluster.h"
 #include "bench/exchange/data_path.h"
 #include "bench/exchange/options.h"
+#include "bench/exchange/secrets.h"
 #include "bench/exchange/trainer.h"
 #include "bench/support/report.h"
 #include "common/rpc/channel.h"
@@ -36,6 +37,7 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
 
+  const Secrets secrets(options);
   // All processes first: gRPC does not survive a fork.
   const bool local = TransportOf(options) != "tcp";
   const std::string listen = local ? absl::StrCat("unix-abstract:slackline-latency-", getpid()) : "127.0.0.1:0";

@@ -131,10 +131,12 @@ absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const fs::path& folder, cons
   return ChooseNamed(absl::StrContains(name, '/') ? fs::path(name) : folder / name);
 }
 
-int MakeCheckpoint(const std::string& target) {
-  const absl::StatusOr<std::string> address = AddressOf(target);
+int MakeCheckpoint(const StatusOptions& run) {
+  const absl::StatusOr<std::string> address = AddressOf(run.target);
   if (!address.ok()) return Complain(address.status());
-  SchedulerClient scheduler(*address);
+  const auto protection = FindProtection(run);
+  if (!protection.ok()) return Complain(protection.status());
+  SchedulerClient scheduler(*address, *protection);
   const absl::StatusOr<uint64_t> number = scheduler.Checkpoint("on demand");
   if (!number.ok()) {
     return Complain(absl::UnavailableError(

@@ -5,14 +5,15 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cli/status.h"
 #include "common/checkpoint/folder.h"
 
 namespace slackline::cli {
 
 // Each prints, and returns the exit code.
 
-// Has a checkpoint made of the run that `target` (a run folder or HOST:PORT) names, and waits for it.
-int MakeCheckpoint(const std::string& target);
+// Has a checkpoint of the run made, and waits for it.
+int MakeCheckpoint(const StatusOptions& run);
 
 // Lists those of a run folder, or of a folder of checkpoints. `verify`: reads all bytes of each.
 int ListCheckpoints(const std::string& target, bool verify);

@@ -38,9 +38,11 @@ absl::StatusOr<Programs> Programs::BesideThisProgram() {
                                           "; build or install all programs of Slackline into one folder"));
 }
 
-Cluster::Cluster(job::Job job, Programs programs, const RunFolder& folder, std::string checkpoint, SignalQueue& signals)
+Cluster::Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection,
+                 const RunFolder& folder, std::string checkpoint, SignalQueue& signals)
     : job_(std::move(job)),
       programs_(std::move(programs)),
+      protection_(std::move(protection)),
       folder_(folder),
       checkpoint_(std::move(checkpoint)),
       place_(std::filesystem::absolute(folder.address_file())),
@@ -64,7 +66,7 @@ absl::Status Cluster::Start() {
 void Cluster::Follow(const std::string& address) {
   if (address == address_) return;
   address_ = address;
-  client_ = std::make_unique<SchedulerClient>(address_);
+  client_ = std::make_unique<SchedulerClient>(address_, protection_);
 }
 
 absl::Status Cluster::StartScheduler() {

@@ -36,8 +36,10 @@ struct Programs {
 // Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
 class Cluster {
  public:
-  // `checkpoint`: the folder of the one that the run goes on from; empty: it begins.
-  Cluster(job::Job job, Programs programs, const RunFolder& folder, std::string checkpoint, SignalQueue& signals);
+  // `protection`: of calls to the scheduler; null for plain text. `checkpoint`: the folder of the one that the run goes
+  // on from; empty: it begins.
+  Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection, const RunFolder& folder,
+          std::string checkpoint, SignalQueue& signals);
 
   // Starts the scheduler, waits for its address, then starts the others.
   //   kDeadlineExceeded  the scheduler gave no address in time
@@ -83,6 +85,7 @@ class Cluster {
 
   const job::Job job_;
   const Programs programs_;
+  const std::shared_ptr<const rpc::Protection> protection_;
   const RunFolder& folder_;
   const std::string checkpoint_;
   const std::string place_;  // where the scheduler writes its address

@@ -7,13 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "cli/checkpoints.h"
+#include "cli/credentials.h"
 #include "cli/experiment.h"
 #include "cli/sibling.h"
 #include "cli/status.h"
 #include "cli/train.h"
 #include "common/job_file.h"
 #include "common/rpc/channel.h"
+#include "common/security/check_credentials.h"
 #include "common/version_text.h"
 
 namespace slackline::cli {
@@ -45,7 +48,17 @@ Examples
 constexpr char kStatusHelp[] = R"(
 Examples
   slackline status runs/fashion-mnist-mlp-20250131-120000
-  slackline status 127.0.0.1:34567)";
+  slackline status 127.0.0.1:34567
+  slackline status node1:7000 --job job.yaml)";
+
+constexpr char kCredentialsHelp[] = R"(
+Certificates and keys for security.mode: tls, in a folder of their own; or a token for security.mode: token. Only you can
+read them; nothing that is there is overwritten. docs/security.md says what each mode protects.
+
+Examples
+  slackline credentials credentials --job first --days 30
+  slackline credentials credentials --job first --renew
+  slackline credentials --token job.token)";
 
 constexpr char kResumeHelp[] = R"(
 Goes on with a run that was stopped, has failed, or whose machines are gone, in its own run folder: from the newest
@@ -77,6 +90,8 @@ Examples
   slackline export runs/first model.safetensors
   slackline export runs/first/checkpoints/checkpoint-000003 model.safetensors)";
 
+constexpr char kJobHelp[] = "The job file, whose `security` says how to connect; default: that of the run folder";
+
 constexpr char kSetHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1 or model.hidden=[64,32]";
 
 // What delay compensation may take, as a line of YAML's comments; empty without it.
@@ -93,6 +108,10 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   const absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
   if (!job.ok()) {
     std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
+    return kExitWrongUse;
+  }
+  if (const absl::Status files = security::CheckCredentials(Resolve(*job), absl::Now()); !files.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(files.message()).c_str());
     return kExitWrongUse;
   }
   std::printf("%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
@@ -119,6 +138,21 @@ int Simulate(const std::vector<std::string>& arguments) {
   return kExitFailed;
 }
 
+CLI::App* AddCredentials(CLI::App& app, CredentialsOptions& options) {
+  CLI::App* command = app.add_subcommand("credentials", "Make certificates and keys for a job, or a token");
+  command->add_option("DIR", options.folder, "Folder for certificates and keys, new or only yours");
+  command->add_option("--job", options.job, "Name of the job, as in its file")->type_name("NAME");
+  command->add_option("--days", options.days, "How long the certificates are valid")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 36500));
+  command->add_option("--token", options.token_file, "Make a token instead, in this file")->type_name("FILE");
+  command->add_flag("--renew", options.renew,
+                    "Replace keys and certificates, signed by the authority that is there: a running job goes on");
+  command->add_flag("--force", options.force, "Replace all that is there, the authority too");
+  command->footer(kCredentialsHelp);
+  return command;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(kAbout, "slackline");
   app.set_version_flag("--version", VersionText("slackline"));
@@ -141,9 +175,10 @@ int Main(int argc, char** argv) {
   check_command->add_option("--set", check_overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   check_command->footer(kCheckHelp);
 
-  std::string target;
+  StatusOptions status;
   CLI::App* status_command = app.add_subcommand("status", "Show how a run is doing, and its members");
-  status_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
+  status_command->add_option("RUN", status.target, "Run folder, or the scheduler's HOST:PORT")->required();
+  status_command->add_option("--job", status.job_file, kJobHelp)->type_name("JOB.yaml");
   status_command->footer(kStatusHelp);
 
   ResumeOptions resume;
@@ -157,9 +192,11 @@ int Main(int argc, char** argv) {
   resume_command->footer(kResumeHelp);
 
   CLI::App* checkpoint_command = app.add_subcommand("checkpoint", "Have a checkpoint of a run made, and wait for it");
-  checkpoint_command->add_option("RUN", target, "Run folder, or the scheduler's HOST:PORT")->required();
+  checkpoint_command->add_option("RUN", status.target, "Run folder, or the scheduler's HOST:PORT")->required();
+  checkpoint_command->add_option("--job", status.job_file, kJobHelp)->type_name("JOB.yaml");
   checkpoint_command->footer(kCheckpointHelp);
 
+  std::string target;
   bool verify = false;
   CLI::App* checkpoints_command = app.add_subcommand("checkpoints", "List the checkpoints of a run");
   checkpoints_command->add_option("RUN", target, "Run folder, or a folder of checkpoints")->required();
@@ -172,6 +209,8 @@ int Main(int argc, char** argv) {
       ->required();
   export_command->add_option("FILE", weights, "File to write")->required();
   export_command->footer(kExportHelp);
+  CredentialsOptions credentials;
+  CLI::App* credentials_command = AddCredentials(app, credentials);
 
   // Its options, --help too, are those of the Python package.
   ExperimentOptions experiment;
@@ -195,14 +234,15 @@ int Main(int argc, char** argv) {
   if (train_command->parsed()) return Train(train);
   if (check_command->parsed()) return Check(check_file, check_overrides);
   if (resume_command->parsed()) return Resume(resume);
-  if (checkpoint_command->parsed()) return MakeCheckpoint(target);
+  if (checkpoint_command->parsed()) return MakeCheckpoint(status);
   if (checkpoints_command->parsed()) return ListCheckpoints(target, verify);
   if (export_command->parsed()) return ExportCheckpoint(target, weights);
   if (experiment_command->parsed()) {
     experiment.arguments = experiment_command->remaining();
     return Experiment(experiment);
   }
-  return Status(target);
+  if (credentials_command->parsed()) return Credentials(credentials);
+  return Status(status);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "cli/scheduler_client.h"
 
-#include "common/rpc/channel.h"
-
 namespace slackline::cli {
 namespace {
 
@@ -10,13 +8,19 @@ constexpr absl::Duration kOrderTimeout = absl::Seconds(2);
 
 }  // namespace
 
-SchedulerClient::SchedulerClient(const std::string& address)
-    : stub_(wire::Scheduler::NewStub(rpc::ControlChannel(address))) {}
+SchedulerClient::SchedulerClient(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection)
+    : channel_(address, protection) {}
+
+absl::Status SchedulerClient::Ended(const grpc::Status& status) {
+  absl::Status ended = rpc::FromGrpc(status);
+  if (rpc::IsRetryable(ended)) channel_.Failed();
+  return ended;
+}
 
 absl::StatusOr<wire::GetStatusReply> SchedulerClient::GetStatus(absl::Duration timeout) {
   wire::GetStatusReply reply;
   const auto context = rpc::ContextWithTimeout(timeout);
-  const absl::Status status = rpc::FromGrpc(stub_->GetStatus(context.get(), {}, &reply));
+  const absl::Status status = Ended(stub()->GetStatus(context.get(), {}, &reply));
   if (!status.ok()) return status;
   return reply;
 }
@@ -26,7 +30,7 @@ absl::Status SchedulerClient::StopJob(const std::string& reason, bool failed) {
   request.set_reason(reason);
   request.set_failed(failed);
   wire::StopJobReply reply;
-  return rpc::FromGrpc(stub_->StopJob(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
+  return Ended(stub()->StopJob(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
 }
 
 absl::StatusOr<uint64_t> SchedulerClient::Checkpoint(const std::string& reason) {
@@ -48,7 +52,7 @@ absl::Status SchedulerClient::ReportExit(uint64_t job, wire::MemberRole role, co
   request.set_reason(reason);
   request.set_announced(true);
   wire::ReportExitReply reply;
-  return rpc::FromGrpc(stub_->ReportExit(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
+  return Ended(stub()->ReportExit(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
 }
 
 }  // namespace slackline::cli

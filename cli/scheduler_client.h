@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/followed_channel.h"
 #include "scheduler.grpc.pb.h"
 
 namespace slackline::cli {
@@ -14,8 +15,8 @@ namespace slackline::cli {
 // Thread-safety: safe.
 class SchedulerClient {
  public:
-  // `address` is host:port. Connects on first use.
-  explicit SchedulerClient(const std::string& address);
+  // `address` is host:port. Connects on first use. `protection`: null for plain text.
+  SchedulerClient(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection);
 
   absl::StatusOr<wire::GetStatusReply> GetStatus(absl::Duration timeout);
   // Asks for the end of the run in good order.
@@ -26,7 +27,11 @@ class SchedulerClient {
   absl::Status ReportExit(uint64_t job, wire::MemberRole role, const std::string& name, const std::string& reason);
 
  private:
-  const std::unique_ptr<wire::Scheduler::Stub> stub_;
+  std::unique_ptr<wire::Scheduler::Stub> stub() const { return wire::Scheduler::NewStub(channel_.channel()); }
+  // For the next call, after this one.
+  absl::Status Ended(const grpc::Status& status);
+
+  rpc::FollowedChannel channel_;
 };
 
 }  // namespace slackline::cli

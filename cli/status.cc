@@ -4,10 +4,12 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +18,8 @@
 #include "cli/scheduler_client.h"
 #include "cli/train.h"
 #include "common/address.h"
+#include "common/job_file.h"
+#include "common/security/security.h"
 
 namespace slackline::cli {
 namespace {
@@ -64,29 +68,61 @@ int ShowEnd(const fs::path& run, const std::string& no_answer) {
 
 std::string NoAnswer(const std::string& address) { return absl::StrCat("no scheduler answers at ", address); }
 
-// True if a scheduler has answered.
-bool ShowLive(const std::string& address) {
-  const absl::StatusOr<wire::GetStatusReply> status = SchedulerClient(address).GetStatus(kPatience);
+// Somebody is there, who does not let us in, or whom we do not trust.
+bool Refused(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) || rpc::IsMistrust(status);
+}
+
+// OK if a scheduler has answered.
+absl::Status ShowLive(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection) {
+  const absl::StatusOr<wire::GetStatusReply> status = SchedulerClient(address, protection).GetStatus(kPatience);
   if (status.ok()) std::printf("%s", RenderStatus(*status).c_str());
-  return status.ok();
+  return status.status();
+}
+
+int Complain(const std::string& message, int exit_code) {
+  std::fprintf(stderr, "slackline: %s\n", message.c_str());
+  return exit_code;
+}
+
+int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& protection) {
+  const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
+  if (!address.ok()) return ShowEnd(run, std::string(address.status().message()));
+  const absl::Status shown = ShowLive(*address, protection);
+  if (Refused(shown)) return Complain(std::string(shown.message()), kExitFailed);
+  return shown.ok() ? kExitDone : ShowEnd(run, NoAnswer(*address));
 }
 
 }  // namespace
 
-int Status(const std::string& target) {
+absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const StatusOptions& options) {
+  std::string job_file = options.job_file;
   std::error_code error;
-  if (fs::is_directory(target, error)) {
-    const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(target);
-    if (!address.ok()) return ShowEnd(target, std::string(address.status().message()));
-    return ShowLive(*address) ? kExitDone : ShowEnd(target, NoAnswer(*address));
+  const fs::path of_run = fs::path(options.target) / "job.yaml";
+  if (job_file.empty() && fs::is_regular_file(of_run, error)) job_file = of_run;
+  if (job_file.empty()) return nullptr;
+  const absl::StatusOr<job::Job> job = ReadJobFile(job_file);
+  if (!job.ok()) return job.status();
+  const absl::StatusOr<security::Security> security = security::Security::Open(*job, security::Role::kOperator);
+  if (!security.ok()) return security.status();
+  return security->To(security::Role::kScheduler);
+}
+
+int Status(const StatusOptions& options) {
+  const auto protection = FindProtection(options);
+  if (!protection.ok()) return Complain(std::string(protection.status().message()), kExitFailed);
+  std::error_code error;
+  if (fs::is_directory(options.target, error)) return ShowRun(options.target, *protection);
+  if (!AddressMistake(options.target).empty()) {
+    return Complain(absl::StrCat("found '", options.target, "'; allowed is a run folder or HOST:PORT"), kExitWrongUse);
   }
-  if (!AddressMistake(target).empty()) {
-    std::fprintf(stderr, "slackline: found '%s'; allowed is a run folder or HOST:PORT\n", target.c_str());
-    return kExitWrongUse;
-  }
-  if (ShowLive(target)) return kExitDone;
-  std::fprintf(stderr, "slackline: %s (the run has ended?)\n", NoAnswer(target).c_str());
-  return kExitFailed;
+  const absl::Status shown = ShowLive(options.target, *protection);
+  if (shown.ok()) return kExitDone;
+  if (Refused(shown)) return Complain(std::string(shown.message()), kExitFailed);
+  // Somebody was there.
+  const bool closed = *protection == nullptr && absl::StrContains(shown.message(), "Socket closed");
+  const char* const hint = closed ? ", or it wants certificates, which --job names" : "";
+  return Complain(absl::StrCat(NoAnswer(options.target), " (the run has ended", hint, "?)"), kExitFailed);
 }
 
 }  // namespace slackline::cli

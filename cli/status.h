@@ -1,11 +1,25 @@
 // `slackline status`: how a run is doing, or how it ended.
 #pragma once
 
+#include <memory>
 #include <string>
+
+#include "absl/status/statusor.h"
+#include "common/rpc/channel.h"
 
 namespace slackline::cli {
 
-// `target` is host:port or a run folder. Prints, and returns the exit code: 0 too for a run that ended with a report.
-int Status(const std::string& target);
+struct StatusOptions {
+  // host:port or a run folder.
+  std::string target;
+  // Whose `security` section says how to connect; empty: job.yaml of the run folder, and plain text to a host:port.
+  std::string job_file;
+};
+
+// How to connect to the scheduler of the target; null: in plain text.
+absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const StatusOptions& options);
+
+// Prints, and returns the exit code: 0 too for a run that ended with a report.
+int Status(const StatusOptions& options);
 
 }  // namespace slackline::cli

@@ -17,6 +17,8 @@
 #include "cli/signals.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
+#include "common/security/check_credentials.h"
+#include "common/security/security.h"
 
 namespace slackline::cli {
 namespace {
@@ -49,14 +51,14 @@ int Fail(const absl::Status& status, int code) {
 // Thread-safety: none.
 class Run {
  public:
-  // `checkpoint`: as Cluster has it.
-  Run(const TrainOptions& options, job::Job job, Programs programs, RunFolder folder, const std::string& checkpoint,
-      SignalQueue& signals)
+  // `protection` and `checkpoint`: as Cluster has them.
+  Run(const TrainOptions& options, job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection,
+      RunFolder folder, const std::string& checkpoint, SignalQueue& signals)
       : options_(options),
         job_(std::move(job)),
         folder_(std::move(folder)),
         signals_(signals),
-        cluster_(job_, std::move(programs), folder_, checkpoint, signals),
+        cluster_(job_, std::move(programs), std::move(protection), folder_, checkpoint, signals),
         progress_(stdout, ::isatty(STDOUT_FILENO) != 0, options.quiet) {}
 
   int Execute() {
@@ -221,9 +223,11 @@ absl::Status CheckData(const job::Job& job) {
 }
 
 // Two schedulers must not write into one folder.
-absl::Status CheckNobodyRuns(const std::filesystem::path& run) {
+absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security) {
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
-  if (!address.ok() || !SchedulerClient(*address).GetStatus(kStatusTimeout).ok()) return absl::OkStatus();
+  if (!address.ok()) return absl::OkStatus();
+  SchedulerClient scheduler(*address, security.To(security::Role::kScheduler));
+  if (!scheduler.GetStatus(kStatusTimeout).ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the run in ", run.string(), " still runs: its scheduler answers at ", *address));
 }
@@ -237,6 +241,17 @@ absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job
       epochs, "; to train on: --set training.epochs=", tasks.ranges().epochs_done() + 1));
 }
 
+// All roles are on this machine; the command itself is an operator.
+absl::StatusOr<security::Security> OpenSecurity(const job::Job& job) {
+  if (job.security().mode() == job::Security::TLS) {
+    for (const security::Role role : security::kRoles) {
+      const absl::Status status = security::CheckPair(job.security().folder(), {job.name(), role}, absl::Now());
+      if (!status.ok()) return status;
+    }
+  }
+  return security::Security::Open(job, security::Role::kOperator);
+}
+
 }  // namespace
 
 int Train(const TrainOptions& options) {
@@ -246,13 +261,17 @@ int Train(const TrainOptions& options) {
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
+  const absl::StatusOr<security::Security> security = OpenSecurity(job);
+  if (!security.ok()) return Fail(security.status(), kExitFailed);
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
   if (!programs.ok()) return Fail(programs.status(), kExitFailed);
   absl::StatusOr<RunFolder> folder = MakeRunFolder(options, job);
   if (!folder.ok()) return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
-  return Run(options, job, *std::move(programs), *std::move(folder), "", signals).Execute();
+  return Run(options, job, *std::move(programs), security->To(security::Role::kScheduler), *std::move(folder), "",
+             signals)
+      .Execute();
 }
 
 int Resume(const ResumeOptions& options) {
@@ -265,7 +284,9 @@ int Resume(const ResumeOptions& options) {
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
-  if (absl::Status status = CheckNobodyRuns(run); !status.ok()) return Fail(status, kExitFailed);
+  const absl::StatusOr<security::Security> security = OpenSecurity(job);
+  if (!security.ok()) return Fail(security.status(), kExitFailed);
+  if (absl::Status status = CheckNobodyRuns(run, *security); !status.ok()) return Fail(status, kExitFailed);
   const absl::StatusOr<checkpoint::Choice> choice =
       ChooseCheckpoint(checkpoint::FolderOfRun(job.checkpoint().folder(), run), options.checkpoint);
   if (!choice.ok()) return Fail(choice.status(), kExitFailed);
@@ -283,7 +304,9 @@ int Resume(const ResumeOptions& options) {
   train.program = options.program;
   train.job_file = folder->job_file();
   train.quiet = options.quiet;
-  return Run(train, job, *std::move(programs), *std::move(folder), choice->path, signals).Execute();
+  return Run(train, job, *std::move(programs), security->To(security::Role::kScheduler), *std::move(folder),
+             choice->path, signals)
+      .Execute();
 }
 
 }  // namespace slackline::cli

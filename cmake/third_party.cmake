@@ -15,6 +15,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(hwy REQUIRED)
 find_package(RocksDB REQUIRED)
+find_package(OpenSSL REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 

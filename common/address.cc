@@ -1,10 +1,13 @@
 #include "common/address.h"
 
+#include <vector>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
 namespace slackline {
@@ -41,5 +44,24 @@ std::string PlaceMistake(const std::string& text) {
   const std::string mistake = AddressMistake(text);
   return mistake.empty() ? "" : absl::StrCat(mistake, ", or a file that holds one, with a '/' in its path");
 }
+
+bool IsLoopback(const std::string& host) {
+  if (host == "localhost" || host == "::1" || host == "[::1]") return true;
+  const std::vector<absl::string_view> parts = absl::StrSplit(host, '.');
+  uint32_t number = 0;
+  for (const absl::string_view part : parts) {
+    if (part.empty() || part.size() > 3 || !absl::ascii_isdigit(part.front()) || !absl::SimpleAtoi(part, &number) ||
+        number > 255)
+      return false;
+  }
+  return parts.size() == 4 && parts.front() == "127";
+}
+
+const char kListeningAllowed[] =
+    "loopback (127.0.0.1), or any address together with security.mode: tls, security.mode: token, or, on a network "
+    "that "
+    "nobody else can reach, security.insecure: true";
+
+std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 }  // namespace slackline

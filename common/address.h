@@ -11,4 +11,14 @@ std::string AddressMistake(const std::string& text);
 // The same for where a process is to be found, which may also be a file that holds its address: anything with a slash.
 std::string PlaceMistake(const std::string& text);
 
+// Whether only processes of this machine reach what listens on `host`: localhost, 127.0.0.0/8, [::1]. Other names are
+// not looked up.
+bool IsLoopback(const std::string& host);
+
+// What processes of a job without security may listen on, and what can be done about it; for messages.
+extern const char kListeningAllowed[];
+
+// The host of HOST:PORT.
+std::string HostOf(const std::string& address);
+
 }  // namespace slackline

@@ -64,10 +64,15 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
   absl::StatusOr<job::Job> job = ParseJob(*text, path, overrides);
   if (!job.ok()) return job;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-  const std::filesystem::path data = job->data().path(), checkpoints = job->checkpoint().folder();
-  if (data.is_relative()) job->mutable_data()->set_path((folder / data).lexically_normal());
-  if (checkpoints.is_relative() && !checkpoints.empty()) {
-    job->mutable_checkpoint()->set_folder((folder / checkpoints).lexically_normal());
+  // Relative paths count from the job file; nothing stays nothing.
+  const auto from_here = [&](const std::filesystem::path& found) {
+    return found.is_absolute() || found.empty() ? found.string() : (folder / found).lexically_normal().string();
+  };
+  if (job->has_data()) job->mutable_data()->set_path(from_here(job->data().path()));
+  if (job->has_checkpoint()) job->mutable_checkpoint()->set_folder(from_here(job->checkpoint().folder()));
+  if (job->has_security()) {
+    job->mutable_security()->set_folder(from_here(job->security().folder()));
+    job->mutable_security()->set_token_file(from_here(job->security().token_file()));
   }
   return job;
 }
@@ -93,6 +98,9 @@ uint64_t Fingerprint(const job::Job& job) {
   same.clear_output();
   same.clear_network();
   same.mutable_data()->clear_path();
+  same.mutable_security()->clear_folder();
+  same.mutable_security()->clear_token_file();
+  same.mutable_security()->clear_insecure();
   same.mutable_worker()->clear_threads();
   same.mutable_cluster()->clear_worker_restarts_max();
   // Maps have no order of their own.

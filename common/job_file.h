@@ -28,7 +28,7 @@ job::Job Resolve(const job::Job& job);
 std::string ToYaml(const job::Job& job);
 // Equal for jobs that train the same way, in every process and on every machine: covers all but where the output
 // goes, and what may differ from host to host (output, network, data.path, worker.threads,
-// cluster.worker_restarts_max).
+// cluster.worker_restarts_max, and of security all but the mode).
 uint64_t Fingerprint(const job::Job& job);
 
 }  // namespace slackline

@@ -16,12 +16,12 @@ class SilenceNotice {
   SilenceNotice(std::string peer, absl::Time now, absl::Duration total)
       : peer_(std::move(peer)), since_(now), next_(now + kEvery), total_(total) {}
 
-  // Call after each attempt that got no answer: logs every kEvery.
-  void NoAnswer(absl::Time now) {
+  // Call after each attempt that got no answer: logs every kEvery. `why` is what is known of the last one.
+  void NoAnswer(absl::Time now, absl::string_view why = {}) {
     if (now < next_) return;
     next_ = now + kEvery;
     log::Warning("no answer from ", peer_, " since ", absl::ToInt64Seconds(now - since_), " s; gives up after ",
-                 absl::ToInt64Seconds(total_), " s");
+                 absl::ToInt64Seconds(total_), " s", why.empty() ? "" : ": ", why);
   }
 
  private:

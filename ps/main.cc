@@ -14,6 +14,7 @@
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
+#include "common/security/security.h"
 #include "common/version_text.h"
 #include "ps/ending.h"
 #include "ps/service/exchange.h"
@@ -45,7 +46,9 @@ absl::Duration SchedulerSilenceMax(const job::Job& job, const Timeouts& timeouts
   return std::max(timeouts.worker_dead(), absl::Seconds(job.durability().scheduler_return_s()));
 }
 
-std::string Host(const std::string& address) { return address.substr(0, address.rfind(':')); }
+std::string ListenAddress(const Flags& flags, const job::Job& job) {
+  return flags.listen.empty() ? absl::StrCat(job.network().listen(), ":0") : flags.listen;
+}
 
 absl::Status ServeMetrics(const job::Network& network, Metrics& metrics) {
   if (!network.metrics()) return absl::OkStatus();
@@ -61,19 +64,28 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Endin
   const SteadyTime time;
   const Timeouts timeouts = MakeTimeouts(job.timeouts());
 
+  const absl::StatusOr<security::Security> security = security::Security::Open(job, security::Role::kServer);
+  if (!security.ok()) return security.status();
   ExchangeOptions options;
-  options.listen = flags.listen.empty() ? absl::StrCat(job.network().listen(), ":0") : flags.listen;
+  options.listen = ListenAddress(flags, job);
+  options.security = *security;
   options.job = job;
   options.timeouts = timeouts;
   options.on_stop = [&](const std::string& reason) { ending.End({0, reason}); };
   auto exchange = Exchange::Start(options, metrics, time);
   if (!exchange.ok()) return exchange.status();
 
+  if (const std::string warning = security::ListeningWarning(HostOf(options.listen), job.security());
+      !warning.empty()) {
+    log::Warning(warning);
+  }
+
   RegistrationOptions registration;
   registration.scheduler = flags.scheduler;
+  registration.protection = security->To(security::Role::kScheduler);
   registration.name = flags.name;
   registration.address = absl::StrCat(
-      job.network().advertise().empty() ? Host(options.listen) : job.network().advertise(), ":", (*exchange)->port());
+      job.network().advertise().empty() ? HostOf(options.listen) : job.network().advertise(), ":", (*exchange)->port());
   registration.local = (*exchange)->local();
   registration.job_fingerprint = Fingerprint(job);
   registration.timeouts = timeouts;
@@ -114,6 +126,11 @@ int Main(int argc, char** argv) {
     std::cerr << job.status().message() << std::endl;
     return kExitUsage;
   }
+  if (const absl::Status allowed = security::CheckListening(HostOf(ListenAddress(flags, *job)), job->security());
+      !allowed.ok()) {
+    std::cerr << allowed.message() << std::endl;
+    return kExitUsage;
+  }
   log::Initialise(flags.name);
   Ending ending;
   const SignalWatch signals(ending);
@@ -128,6 +145,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   slackline::rpc::PrepareProcess();
-  slackline::rpc::SilenceGrpcLog();
+  slackline::rpc::SilenceGrpcLogButRefusals();
   return slackline::ps::Main(argc, argv);
 }

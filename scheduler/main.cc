@@ -12,12 +12,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/address.h"
 #include "common/checkpoint/folder.h"
 #include "common/clock.h"
 #include "common/job_file.h"
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
+#include "common/security/security.h"
 #include "scheduler/address.h"
 #include "scheduler/controller.h"
 #include "scheduler/options.h"
@@ -105,6 +107,12 @@ int Run(const Options& options) {
   absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Complain(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
+  const std::string listen = ListenAddress(options.listen, job.network());
+  if (absl::Status allowed = security::CheckListening(HostOf(listen), job.security()); !allowed.ok()) {
+    return Complain(allowed, kWrongUse);
+  }
+  const absl::StatusOr<security::Security> security = security::Security::Open(job, security::Role::kScheduler);
+  if (!security.ok()) return Complain(security.status(), kFailed);
   const std::string path = RunFolderPath(options, job);
   std::optional<checkpoint::Manifest> checkpoint;
   if (!options.from_checkpoint.empty()) {
@@ -136,7 +144,7 @@ int Run(const Options& options) {
   Metrics metrics({{"job", job.name()}, {"process", "scheduler"}});
   SchedulerMetrics series(metrics);
   if (absl::Status served = ServeMetrics(metrics, job.network()); !served.ok()) return Complain(served, kFailed);
-  ServerLinks links(timeouts);
+  ServerLinks links(timeouts, security->To(security::Role::kServer));
   const std::string checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), (*folder)->path());
   const JobId id = saved ? JobId(saved->job()) : NewJobId();
   Controller controller(
@@ -162,10 +170,12 @@ int Run(const Options& options) {
     if (!going_on.ok()) return Complain(going_on, kFailed);
     RemoveOldSnapshots((*folder)->path());
   }
-  const std::string listen = ListenAddress(options.listen, job.network());
-  absl::StatusOr<std::unique_ptr<SchedulerServer>> server = SchedulerServer::Start(listen, controller);
+  absl::StatusOr<std::unique_ptr<SchedulerServer>> server = SchedulerServer::Start(listen, controller, *security);
   if (!server.ok()) return Complain(server.status(), kFailed);
   const std::string address = AdvertisedAddress(listen, job.network(), (*server)->port());
+  if (const std::string warning = security::ListeningWarning(HostOf(listen), job.security()); !warning.empty()) {
+    log::Warning(warning);
+  }
   log::Info("job ", job.name(), " listens on ", address, ", writes to ", (*folder)->path());
   for (const std::string& file : {(*folder)->path() + "/scheduler.address", options.address_file}) {
     if (file.empty()) continue;
@@ -195,7 +205,7 @@ int Run(const Options& options) {
 }  // namespace slackline::scheduler
 
 int main(int argc, char** argv) {
-  slackline::rpc::SilenceGrpcLog();
+  slackline::rpc::SilenceGrpcLogButRefusals();
   int exit_code = 0;
   const auto options = slackline::scheduler::ParseOptions(argc, argv, exit_code);
   if (!options) return exit_code;

@@ -14,13 +14,14 @@ constexpr absl::Duration kBackOffMax = absl::Milliseconds(500);
 
 }  // namespace
 
-ServerLink::ServerLink(ServerRef server, std::string name, const std::string& address, absl::Duration call_timeout,
+ServerLink::ServerLink(ServerRef server, std::string name, const std::string& address,
+                       const std::shared_ptr<const rpc::Protection>& protection, absl::Duration call_timeout,
                        ServerObserver& observer)
     : server_(server),
       name_(std::move(name)),
       call_timeout_(call_timeout),
       observer_(observer),
-      stub_(wire::ParameterServerControl::NewStub(rpc::ControlChannel(address))),
+      channel_(address, protection),
       thread_([this] { Run(); }) {}
 
 ServerLink::~ServerLink() {
@@ -101,6 +102,7 @@ bool ServerLink::BackOff(const absl::Status& status, absl::Duration back_off) {
     absl::MutexLock lock(&mutex_);
     if (closed_) return false;
     if (rpc::IsRetryable(status)) {
+      channel_.Failed();
       log::Warning("server ", name_, " did not take a call (", status.ToString(), "); trying again");
       return !mutex_.AwaitWithTimeout(absl::Condition(&closed_), back_off);
     }
@@ -127,7 +129,7 @@ absl::Status ServerLink::Attempt(const Call& call) {
 absl::Status ServerLink::TryInstall(const wire::InstallShardsRequest& request) {
   wire::InstallShardsReply reply;
   absl::Status status =
-      Attempt([&](grpc::ClientContext* context) { return stub_->InstallShards(context, request, &reply); });
+      Attempt([&](grpc::ClientContext* context) { return stub()->InstallShards(context, request, &reply); });
   if (!status.ok()) return status;
   {
     absl::MutexLock lock(&mutex_);
@@ -141,7 +143,7 @@ absl::Status ServerLink::TryInstall(const wire::InstallShardsRequest& request) {
 absl::Status ServerLink::TryMembers(const wire::SetMembersRequest& request) {
   wire::SetMembersReply reply;
   absl::Status status =
-      Attempt([&](grpc::ClientContext* context) { return stub_->SetMembers(context, request, &reply); });
+      Attempt([&](grpc::ClientContext* context) { return stub()->SetMembers(context, request, &reply); });
   if (!status.ok()) return status;
   {
     absl::MutexLock lock(&mutex_);
@@ -172,15 +174,15 @@ absl::Status ServerLink::TryCheckpoint(const wire::BeginCheckpointRequest& reque
 
 absl::Status ServerLink::TryStop(const wire::StopRequest& request) {
   wire::StopReply reply;
-  absl::Status status = Attempt([&](grpc::ClientContext* context) { return stub_->Stop(context, request, &reply); });
+  absl::Status status = Attempt([&](grpc::ClientContext* context) { return stub()->Stop(context, request, &reply); });
   if (!status.ok()) return status;
   Close();
   observer_.Stopped(server_);
   return status;
 }
 
-ServerLinks::ServerLinks(const Timeouts& timeouts)
-    : call_timeout_(std::max(timeouts.server_dead(), absl::Seconds(1))) {}
+ServerLinks::ServerLinks(const Timeouts& timeouts, std::shared_ptr<const rpc::Protection> protection)
+    : call_timeout_(std::max(timeouts.server_dead(), absl::Seconds(1))), protection_(std::move(protection)) {}
 
 void ServerLinks::Connect(ServerRef server, const std::string& name, const std::string& address,
                           ServerObserver& observer) {
@@ -191,7 +193,7 @@ void ServerLinks::Connect(ServerRef server, const std::string& name, const std::
     link->Close();
     old_links_.push_back(std::move(link));
   }
-  link = std::make_unique<ServerLink>(server, name, address, call_timeout_, observer);
+  link = std::make_unique<ServerLink>(server, name, address, protection_, call_timeout_, observer);
 }
 
 ServerLink* ServerLinks::Find(ServerRef server) {

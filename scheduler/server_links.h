@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/followed_channel.h"
 #include "common/timeouts.h"
 #include "parameter_server.grpc.pb.h"
 #include "scheduler/server_calls.h"
@@ -24,7 +25,8 @@ namespace slackline::scheduler {
 // Threads:       one, from construction to destruction.
 class ServerLink {
  public:
-  ServerLink(ServerRef server, std::string name, const std::string& address, absl::Duration call_timeout,
+  ServerLink(ServerRef server, std::string name, const std::string& address,
+             const std::shared_ptr<const rpc::Protection>& protection, absl::Duration call_timeout,
              ServerObserver& observer);
   // Cancels the call in flight.
   ~ServerLink();
@@ -39,6 +41,9 @@ class ServerLink {
   ServerRef server() const { return server_; }
 
  private:
+  std::unique_ptr<wire::ParameterServerControl::Stub> stub() const {
+    return wire::ParameterServerControl::NewStub(channel_.channel());
+  }
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // After a failed attempt: waits, or reports that trying again is useless. Returns false when the link is done.
   bool BackOff(const absl::Status& status, absl::Duration back_off) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -58,7 +63,7 @@ class ServerLink {
   const std::string name_;
   const absl::Duration call_timeout_;
   ServerObserver& observer_;
-  const std::unique_ptr<wire::ParameterServerControl::Stub> stub_;
+  rpc::FollowedChannel channel_;
 
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
@@ -76,7 +81,8 @@ class ServerLink {
 // Threads:       those of its links.
 class ServerLinks : public ServerCalls {
  public:
-  explicit ServerLinks(const Timeouts& timeouts);
+  // `protection`: of calls to servers; null for plain text.
+  explicit ServerLinks(const Timeouts& timeouts, std::shared_ptr<const rpc::Protection> protection = nullptr);
   ~ServerLinks() override { Close(); }
 
   void Connect(ServerRef server, const std::string& name, const std::string& address, ServerObserver& observer) override
@@ -95,6 +101,7 @@ class ServerLinks : public ServerCalls {
   ServerLink* Find(ServerRef server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const absl::Duration call_timeout_;
+  const std::shared_ptr<const rpc::Protection> protection_;
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<ServerId, std::unique_ptr<ServerLink>> links_ ABSL_GUARDED_BY(mutex_);

@@ -22,63 +22,85 @@ grpc::Status Answer(absl::StatusOr<Reply> result, Reply* reply) {
 
 }  // namespace
 
-grpc::Status SchedulerService::RegisterServer(grpc::ServerContext*, const wire::RegisterServerRequest* request,
+absl::StatusOr<security::Caller> SchedulerService::Admit(const grpc::ServerContext& context,
+                                                         absl::string_view method) const {
+  return guard_.Admit(context, absl::StrCat("slackline.wire.Scheduler.", method));
+}
+
+grpc::Status SchedulerService::RegisterServer(grpc::ServerContext* context, const wire::RegisterServerRequest* request,
                                               wire::RegisterServerReply* reply) {
+  if (const auto caller = Admit(*context, "RegisterServer"); !caller.ok()) return rpc::ToGrpc(caller.status());
   return Answer(controller_.RegisterServer(*request), reply);
 }
 
-grpc::Status SchedulerService::RegisterWorker(grpc::ServerContext*, const wire::RegisterWorkerRequest* request,
+grpc::Status SchedulerService::RegisterWorker(grpc::ServerContext* context, const wire::RegisterWorkerRequest* request,
                                               wire::RegisterWorkerReply* reply) {
+  if (const auto caller = Admit(*context, "RegisterWorker"); !caller.ok()) return rpc::ToGrpc(caller.status());
   return Answer(controller_.RegisterWorker(*request), reply);
 }
 
-grpc::Status SchedulerService::Heartbeat(grpc::ServerContext*, const wire::HeartbeatRequest* request,
+grpc::Status SchedulerService::Heartbeat(grpc::ServerContext* context, const wire::HeartbeatRequest* request,
                                          wire::HeartbeatReply* reply) {
+  const auto caller = Admit(*context, "Heartbeat");
+  if (!caller.ok()) return rpc::ToGrpc(caller.status());
+  const bool server = request->role() == wire::MEMBER_ROLE_SERVER;
+  const absl::Status own = caller->MustBe(server ? security::Role::kServer : security::Role::kWorker,
+                                          server ? "send a server's heartbeat" : "send a worker's heartbeat");
+  if (!own.ok()) return rpc::ToGrpc(own);
   return Answer(controller_.Heartbeat(*request), reply);
 }
 
-grpc::Status SchedulerService::GetShardMap(grpc::ServerContext*, const wire::GetShardMapRequest* request,
+grpc::Status SchedulerService::GetShardMap(grpc::ServerContext* context, const wire::GetShardMapRequest* request,
                                            wire::GetShardMapReply* reply) {
+  if (const auto caller = Admit(*context, "GetShardMap"); !caller.ok()) return rpc::ToGrpc(caller.status());
   return Answer(controller_.GetShardMap(*request), reply);
 }
 
-grpc::Status SchedulerService::NextTask(grpc::ServerContext*, const wire::NextTaskRequest* request,
+grpc::Status SchedulerService::NextTask(grpc::ServerContext* context, const wire::NextTaskRequest* request,
                                         wire::NextTaskReply* reply) {
+  if (const auto caller = Admit(*context, "NextTask"); !caller.ok()) return rpc::ToGrpc(caller.status());
   return Answer(controller_.NextTask(*request), reply);
 }
 
-grpc::Status SchedulerService::ReportEvaluation(grpc::ServerContext*, const wire::EvaluationReport* request,
+grpc::Status SchedulerService::ReportEvaluation(grpc::ServerContext* context, const wire::EvaluationReport* request,
                                                 wire::EvaluationReply*) {
+  if (const auto caller = Admit(*context, "ReportEvaluation"); !caller.ok()) return rpc::ToGrpc(caller.status());
   return rpc::ToGrpc(controller_.ReportEvaluation(*request));
 }
 
-grpc::Status SchedulerService::GetStatus(grpc::ServerContext*, const wire::GetStatusRequest*,
+grpc::Status SchedulerService::GetStatus(grpc::ServerContext* context, const wire::GetStatusRequest*,
                                          wire::GetStatusReply* reply) {
+  if (const auto caller = Admit(*context, "GetStatus"); !caller.ok()) return rpc::ToGrpc(caller.status());
   *reply = controller_.GetStatus();
   return grpc::Status::OK;
 }
 
-grpc::Status SchedulerService::StopJob(grpc::ServerContext*, const wire::StopJobRequest* request, wire::StopJobReply*) {
+grpc::Status SchedulerService::StopJob(grpc::ServerContext* context, const wire::StopJobRequest* request,
+                                       wire::StopJobReply*) {
+  if (const auto caller = Admit(*context, "StopJob"); !caller.ok()) return rpc::ToGrpc(caller.status());
   controller_.StopJob(request->reason(), request->failed());
   return grpc::Status::OK;
 }
 
-grpc::Status SchedulerService::Checkpoint(grpc::ServerContext*, const wire::CheckpointRequest* request,
+grpc::Status SchedulerService::Checkpoint(grpc::ServerContext* context, const wire::CheckpointRequest* request,
                                           wire::CheckpointReply* reply) {
+  if (const auto caller = Admit(*context, "Checkpoint"); !caller.ok()) return rpc::ToGrpc(caller.status());
   return Answer(controller_.Checkpoint(*request), reply);
 }
 
-grpc::Status SchedulerService::ReportExit(grpc::ServerContext*, const wire::ReportExitRequest* request,
+grpc::Status SchedulerService::ReportExit(grpc::ServerContext* context, const wire::ReportExitRequest* request,
                                           wire::ReportExitReply*) {
+  if (const auto caller = Admit(*context, "ReportExit"); !caller.ok()) return rpc::ToGrpc(caller.status());
   return rpc::ToGrpc(controller_.ReportExit(*request));
 }
 
 absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(const std::string& address,
-                                                                        Controller& controller) {
-  std::unique_ptr<SchedulerServer> started(new SchedulerServer(controller));
+                                                                        Controller& controller,
+                                                                        const security::Security& security) {
+  std::unique_ptr<SchedulerServer> started(new SchedulerServer(controller, security.guard()));
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address, security.server_credentials(), &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kRequestBytesMax);
   builder.RegisterService(&started->service_);

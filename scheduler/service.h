@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <grpcpp/grpcpp.h>
 #include "absl/status/statusor.h"
+#include "common/security/security.h"
 #include "scheduler.grpc.pb.h"
 #include "scheduler/controller.h"
 
@@ -16,7 +18,7 @@ namespace slackline::scheduler {
 // Ownership:     borrows `controller`.
 class SchedulerService final : public wire::Scheduler::Service {
  public:
-  explicit SchedulerService(Controller& controller) : controller_(controller) {}
+  SchedulerService(Controller& controller, security::Guard guard) : controller_(controller), guard_(std::move(guard)) {}
 
   grpc::Status RegisterServer(grpc::ServerContext*, const wire::RegisterServerRequest*,
                               wire::RegisterServerReply*) override;
@@ -32,7 +34,11 @@ class SchedulerService final : public wire::Scheduler::Service {
   grpc::Status ReportExit(grpc::ServerContext*, const wire::ReportExitRequest*, wire::ReportExitReply*) override;
 
  private:
+  // `method`: its name without those of package and service.
+  absl::StatusOr<security::Caller> Admit(const grpc::ServerContext& context, absl::string_view method) const;
+
   Controller& controller_;
+  const security::Guard guard_;
 };
 
 // A listening server with that service.
@@ -43,13 +49,14 @@ class SchedulerServer {
  public:
   // Listens on host:port; port 0 lets the system choose.
   //   kUnavailable  the address cannot be listened on
-  static absl::StatusOr<std::unique_ptr<SchedulerServer>> Start(const std::string& address, Controller& controller);
+  static absl::StatusOr<std::unique_ptr<SchedulerServer>> Start(const std::string& address, Controller& controller,
+                                                                const security::Security& security = {});
   ~SchedulerServer();
 
   uint16_t port() const { return port_; }
 
  private:
-  explicit SchedulerServer(Controller& controller) : service_(controller) {}
+  SchedulerServer(Controller& controller, security::Guard guard) : service_(controller, std::move(guard)) {}
 
   SchedulerService service_;
   std::unique_ptr<grpc::Server> server_;

@@ -14,6 +14,7 @@
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
+#include "common/security/security.h"
 #include "common/version_text.h"
 #include "worker/data/class_names.h"
 #include "worker/job_config.h"
@@ -60,6 +61,9 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
 
 int Work(const Flags& flags, const job::Job& job) {
   WorkerConfig config = MakeWorkerConfig(job, flags.name, std::thread::hardware_concurrency());
+  const auto security = security::Security::Open(job, security::Role::kWorker);
+  if (!security.ok()) return Fail(security.status(), kFailed);
+  config.trainer.protection = security->To(security::Role::kServer);
   const auto train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
   if (!train.ok()) return Fail(train.status(), kFailed);
   const auto test = Dataset::ReadIdx(config.data_path, "t10k");
@@ -87,6 +91,7 @@ int Work(const Flags& flags, const job::Job& job) {
   if (!served.ok()) return Fail(served, kFailed);
 
   SchedulerLink::Options link_options = LinkOptions(flags, job, config);
+  link_options.protection = security->To(security::Role::kScheduler);
   link_options.tensors = (*group)->model().tensors();
   link_options.train_samples = train->size();
   link_options.test_samples = test->size();

@@ -27,7 +27,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   explicit GrpcSchedulerLink(const Options& options)
       : options_(options),
         silence_max_(std::max(options.silence_max, options.timeouts.out_of_reach())),
-        channel_(options.address),
+        channel_(options.address, options.protection),
         heartbeats_([this] { RunHeartbeats(); }) {}
 
   ~GrpcSchedulerLink() override {
@@ -180,12 +180,14 @@ class GrpcSchedulerLink : public SchedulerLink {
       const absl::Status status = rpc::FromGrpc((stub().get()->*method)(context.get(), request, reply));
       if (status.ok()) return status;
       const absl::Duration wait = backoff.Next();
-      if (!rpc::IsRetryable(status) || time_.Now() + wait >= end) {
+      // Somebody else's scheduler stays that; later on, certificates may just be replaced.
+      const bool stranger = rpc::IsMistrust(status) && life().worker == WorkerId();
+      if (!rpc::IsRetryable(status) || stranger || time_.Now() + wait >= end) {
         return absl::Status(status.code(), absl::StrCat("could not ", what, " at the scheduler (", options_.address,
                                                         "): ", status.message()));
       }
       channel_.Failed();
-      notice.NoAnswer(time_.Now());
+      notice.NoAnswer(time_.Now(), status.message());
       const absl::Status pause = Pause(wait);
       if (!pause.ok()) return pause;
     }

@@ -68,6 +68,8 @@ class SchedulerLink {
   struct Options {
     // As rpc::FollowedChannel has it.
     std::string address;
+    // Of calls to it; null for plain text.
+    std::shared_ptr<const rpc::Protection> protection = nullptr;
     std::string name;
     uint64_t job_fingerprint = 0;
     std::vector<TensorInfo> tensors;

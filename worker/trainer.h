@@ -52,6 +52,7 @@ class Trainer {
     std::vector<CodecRun> push_runs = {};
     codec::Encoding pull_encoding = codec::Encoding::kFp32;
     SameHost same_host = SameHost::kSharedMemory;
+    std::shared_ptr<const rpc::Protection> protection = nullptr;
     Timeouts timeouts;
     // How long the job waits for a server that died.
     absl::Duration server_return = absl::ZeroDuration();

@@ -84,9 +84,11 @@ wire::SetMembersRequest MembersOf(uint32_t workers) {
 }
 
 // What a scheduler would do.
-void Install(const worker::ShardMap& map, uint32_t workers) {
+void Install(const ExchangeBenchOptions& options, const worker::ShardMap& map) {
+  const uint32_t workers = options.members();
+  const auto protection = OpenSecurity(options, security::Role::kScheduler).To(security::Role::kServer);
   for (const worker::ServerInfo& server : map.servers) {
-    auto control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(server.address));
+    auto control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(server.address, protection));
     const auto context = rpc::ContextWithTimeout(kStartTimeout);
     context->set_wait_for_ready(true);
     wire::InstallShardsReply installed;
@@ -132,7 +134,7 @@ Cluster::Cluster(const ExchangeBenchOptions& options) {
   map_ = MakeMap(options, infos);
   // In a process of its own: this one will fork again.
   const Child installer("the installer", [&](const Channel& channel) {
-    Install(map_, options.members());
+    Install(options, map_);
     channel.Send(true);
   });
   bool done = false;

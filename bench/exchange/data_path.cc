@@ -1,6 +1,8 @@
 #include "bench/exchange/data_path.h"
 
 #include "absl/strings/str_cat.h"
+#include "bench/exchange/secrets.h"
+#include "bench/support/process.h"
 
 namespace slackline::bench {
 namespace {
@@ -48,10 +50,26 @@ job::Job MakeJob(const ExchangeBenchOptions& options) {
   return job;
 }
 
+security::Security OpenSecurity(const ExchangeBenchOptions& options, security::Role role) {
+  job::Job job;
+  job.set_name(kBenchJobName);
+  if (options.security == "token") {
+    job.mutable_security()->set_mode(job::Security::TOKEN);
+    job.mutable_security()->set_token_file(Secrets::TokenFile(options.security_folder));
+  } else if (options.security == "tls") {
+    job.mutable_security()->set_mode(job::Security::TLS);
+    job.mutable_security()->set_folder(options.security_folder);
+  }
+  auto opened = security::Security::Open(job, role);
+  ExitOnError(opened.status());
+  return *std::move(opened);
+}
+
 ps::ExchangeOptions MakeServerOptions(const ExchangeBenchOptions& options) {
   ps::ExchangeOptions server;
   server.listen = absl::StrCat(options.listen, ":0");
   server.job = MakeJob(options);
+  server.security = OpenSecurity(options, security::Role::kServer);
   return server;
 }
 

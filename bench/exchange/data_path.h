@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "bench/exchange/options.h"
 #include "common/ids.h"
+#include "common/security/security.h"
 #include "job.pb.h"
 #include "ps/service/exchange.h"
 #include "worker/client/client.h"
@@ -13,11 +14,15 @@
 namespace slackline::bench {
 
 inline constexpr uint64_t kBenchJob = 1;
+inline constexpr char kBenchJobName[] = "bench";
 
 //   kInvalidArgument  an encoding that there is not
 absl::StatusOr<worker::ClientOptions> MakeClientOptions(const ExchangeBenchOptions& options, WorkerId worker);
 
 job::Job MakeJob(const ExchangeBenchOptions& options);
+// Of a process of that role; only in the process itself, since gRPC starts threads.
+security::Security OpenSecurity(const ExchangeBenchOptions& options, security::Role role);
+
 // The server's listening address is chosen by the system.
 ps::ExchangeOptions MakeServerOptions(const ExchangeBenchOptions& options);
 

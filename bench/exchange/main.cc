@@ -5,6 +5,7 @@
 // float32, both directions counted, whatever the wire carries.
 #include "bench/exchange/measure.h"
 #include "bench/exchange/options.h"
+#include "bench/exchange/secrets.h"
 #include "bench/support/report.h"
 
 namespace slackline::bench {
@@ -17,6 +18,7 @@ int Main(int argc, char** argv) {
     ServeUntilTold(options);
     return 0;
   }
+  const Secrets secrets(options);
   Report report(options.effort.json);
   const auto measure = options.pusher_beside     ? MeasurePulls
                        : options.backward_ms > 0 ? MeasureBackward

@@ -73,6 +73,10 @@ std::string Contradiction(const ExchangeBenchOptions& options) {
   if (options.backward_ms > 0 && (options.pusher_beside || options.window != 1)) {
     return "--backward-ms is for a window of 1, and not for --pusher-beside";
   }
+  const bool plain = options.pusher_beside || options.stalled_readers > 0 || options.serve || !options.connect.empty();
+  if (options.security != "none" && plain) {
+    return "--security is not for --pusher-beside, --stalled-readers, --serve and --connect";
+  }
   return "";
 }
 
@@ -90,6 +94,9 @@ void AddDataPath(CLI::App& app, ExchangeBenchOptions& options) {
                  "Whether what is rounded away goes out with the next gradient; auto: for int8 and topk")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "always", "never"}));
+  app.add_option("--security", options.security, "What protects the connections: nothing, a token, or TLS")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "token", "tls"}));
   app.add_option("--window", options.window, "Pushes that may be unanswered at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));

@@ -25,6 +25,9 @@ struct ExchangeBenchOptions {
   std::string error_feedback = "auto";
   uint32_t window = 1;
   std::string optimizer = "sgd";
+  // "none", "token" or "tls", with the files in `security_folder`, which the program makes.
+  std::string security = "none";
+  std::string security_folder;
   uint64_t staging_megabytes = 0;  // 0: what the server thinks best
 
   // What a step computes before its gradient is whole; 0: it is there at once.

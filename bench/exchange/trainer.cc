@@ -73,6 +73,7 @@ class Exchanger {
     auto settings = MakeClientOptions(options, WorkerId(number));
     ExitOnError(settings.status());
     settings->push_segment = segment_;
+    settings->protection = OpenSecurity(options, security::Role::kWorker).To(security::Role::kServer);
     window_ = options.window;
     backward_ms_ = options.backward_ms;
     others_.assign(window_ - 1, std::vector<float>(map.elements, 1.0f));

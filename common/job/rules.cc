@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/address.h"
 #include "common/codec/codec.h"
 #include "common/job/value.h"
 
@@ -27,6 +28,8 @@ bool Differs(const Message& section, const FieldDescriptor& field) {
       return reflection.GetUInt32(section, &field) != field.default_value_uint32();
     case FieldDescriptor::CPPTYPE_ENUM:
       return reflection.GetEnum(section, &field) != field.default_value_enum();
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection.GetString(section, &field) != field.default_value_string();
     default:
       return reflection.GetDouble(section, &field) != field.default_value_double();
   }
@@ -42,6 +45,8 @@ std::string DefaultText(const FieldDescriptor& field) {
       return absl::StrCat(field.default_value_uint32());
     case FieldDescriptor::CPPTYPE_ENUM:
       return EnumName(*field.default_value_enum());
+    case FieldDescriptor::CPPTYPE_STRING:
+      return field.default_value_string();
     default:
       return NumberText(field.default_value_double());
   }
@@ -223,6 +228,25 @@ class Rules {
     if (job.network().listen().empty()) Refuse("network.listen", "no text", "an address of this machine");
   }
 
+  // Whether the files are there is another question: a job file may be checked anywhere.
+  void Security(const job::Security& security, const job::Network& network) {
+    const std::string mode = EnumName(*job::Security::Mode_descriptor()->FindValueByNumber(security.mode()));
+    const bool tls = security.mode() == job::Security::TLS, token = security.mode() == job::Security::TOKEN;
+    if (tls && security.folder().empty()) {
+      Refuse("security.folder", "no text", "the folder of the certificates, with security.mode: tls", "security");
+    }
+    if (token && security.token_file().empty()) {
+      Refuse("security.token_file", "no text", "the file with the token, with security.mode: token", "security");
+    }
+    if (!tls) NeedsOther(security, "security.folder", "security.mode: tls", mode);
+    if (!token) NeedsOther(security, "security.token_file", "security.mode: token", mode);
+    if (tls || token) return NeedsOther(security, "security.insecure", "security.mode: none", mode);
+    const std::string& host = network.listen();
+    if (security.insecure() || IsLoopback(host) || host.empty()) return;
+    Refuse("network.listen", absl::StrCat("'", absl::Utf8SafeCEscape(host.substr(0, kNameMax)), "' without security"),
+           kListeningAllowed);
+  }
+
   void Limits(const job::Limits& limits, const job::Cluster& cluster) {
     if (limits.streams_max() >= cluster.workers()) return;
     Refuse("limits.streams_max", absl::StrCat(limits.streams_max()),
@@ -354,6 +378,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Durability(job.durability());
   rules.Wire(job.wire());
   rules.Limits(job.limits(), job.cluster());
+  rules.Security(job.security(), job.network());
 }
 
 }  // namespace slackline::job_file

@@ -3,16 +3,22 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
+#include <vector>
 
 #include <grpc/support/log.h>
+#include <grpcpp/support/client_interceptor.h>
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/logging.h"
 
 namespace slackline::rpc {
 namespace {
 
+constexpr int kHandshakeMs = 5000;
 constexpr int kLookAheadBytes = 16 << 20;
 constexpr int kHttp2FrameBytes = 4 << 20;
 // Frames carry at most 4 MiB of tensor. gRPC gathers a message before we see it, so this bounds what a stream of
@@ -43,6 +49,45 @@ grpc::ChannelArguments PlainArguments() {
   return arguments;
 }
 
+// Adds metadata to every call of a channel, streams too, so that no caller can forget it.
+class MetadataAdder : public grpc::experimental::Interceptor,
+                      public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit MetadataAdder(std::pair<std::string, std::string> metadata) : metadata_(std::move(metadata)) {}
+
+  Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo* /*info*/) override {
+    return new MetadataAdder(metadata_);  // gRPC deletes it
+  }
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->insert(metadata_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::pair<std::string, std::string> metadata_;
+};
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Protection* protection,
+                                           const grpc::ChannelArguments& arguments) {
+  if (protection == nullptr) {
+    return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  }
+  const auto credentials =
+      protection->credentials == nullptr ? grpc::InsecureChannelCredentials() : protection->credentials;
+  if (protection->metadata.first.empty()) {
+    // An attempt to connect may take so long: on a busy machine a handshake does.
+    grpc::ChannelArguments patient = arguments;
+    patient.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kHandshakeMs);
+    return grpc::CreateCustomChannel(address, credentials, patient);
+  }
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> adders;
+  adders.push_back(std::make_unique<MetadataAdder>(protection->metadata));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments, std::move(adders));
+}
+
 }  // namespace
 
 void PrepareProcess() {
@@ -61,6 +106,23 @@ void SilenceGrpcLog() {
   gpr_set_log_function([](gpr_log_func_args*) {});
 }
 
+void SilenceGrpcLogButRefusals() {
+  gpr_set_log_function([](gpr_log_func_args* entry) {
+    if (!absl::StrContains(entry->message, "Handshake failed")) return;
+    // gRPC has one log a process, and takes no object for it.
+    static std::atomic<int64_t> next_s = 0;
+    const int64_t now_s = absl::ToUnixSeconds(absl::Now());
+    int64_t due_s = next_s.load();
+    if (now_s < due_s || !next_s.compare_exchange_strong(due_s, now_s + 1)) return;
+    log::Warning("a connection was refused: ", entry->message);
+  });
+}
+
+bool IsMistrust(const absl::Status& status) {
+  return absl::IsUnavailable(status) && (absl::StrContains(status.message(), "Tls handshake failed") ||
+                                         absl::StrContains(status.message(), "Custom verification check failed"));
+}
+
 grpc::ChannelArguments DataChannelArguments() {
   grpc::ChannelArguments arguments = PlainArguments();
   SetDataArguments([&](const char* name, int value) { arguments.SetInt(name, value); });
@@ -77,12 +139,14 @@ void SetDataServerArguments(grpc::ServerBuilder& builder) {
 
 std::string UnixAddress(const std::string& name) { return absl::StrCat("unix-abstract:", name); }
 
-std::shared_ptr<grpc::Channel> DataChannel(const std::string& address) {
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), DataChannelArguments());
+std::shared_ptr<grpc::Channel> DataChannel(const std::string& address,
+                                           const std::shared_ptr<const Protection>& protection) {
+  return MakeChannel(address, protection.get(), DataChannelArguments());
 }
 
-std::shared_ptr<grpc::Channel> ControlChannel(const std::string& address) {
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), PlainArguments());
+std::shared_ptr<grpc::Channel> ControlChannel(const std::string& address,
+                                              const std::shared_ptr<const Protection>& protection) {
+  return MakeChannel(address, protection.get(), PlainArguments());
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

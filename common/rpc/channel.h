@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
@@ -20,6 +21,14 @@ void PrepareProcess();
 // Turns gRPC's own log off: what it has to say reaches our messages as the status of a call. Call once, in main().
 void SilenceGrpcLog();
 
+// The same, but for what no status says, since it is the other side that is told nothing: why a TLS handshake failed
+// here. It goes to our log, at most once a second.
+void SilenceGrpcLogButRefusals();
+
+// True if a call failed since this side would not believe who the other one is. A further attempt helps only where
+// certificates are being replaced.
+bool IsMistrust(const absl::Status& status);
+
 // Arguments of data-path channels and servers: bandwidth probe off, 16 MiB look-ahead, 4 MiB frames, a local
 // subchannel pool, received messages of at most 8 MiB (a frame carries at most 4 MiB of tensor).
 grpc::ChannelArguments DataChannelArguments();
@@ -28,9 +37,20 @@ void SetDataServerArguments(grpc::ServerBuilder& builder);
 // The address, for channels and servers, of an abstract Unix socket.
 std::string UnixAddress(const std::string& name);
 
-// A plain-text channel. `address` is host:port or UnixAddress(). Health checks, proxies and retries are off.
-std::shared_ptr<grpc::Channel> DataChannel(const std::string& address);
-std::shared_ptr<grpc::Channel> ControlChannel(const std::string& address);
+// What goes over a channel beside the calls. Made by security::Security.
+struct Protection {
+  // Null for plain text.
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  // Goes out with every call; nothing where the key is empty.
+  std::pair<std::string, std::string> metadata;
+};
+
+// `address` is host:port or UnixAddress(). Without protection it is plain text. Health checks, proxies and retries are
+// off.
+std::shared_ptr<grpc::Channel> DataChannel(const std::string& address,
+                                           const std::shared_ptr<const Protection>& protection = nullptr);
+std::shared_ptr<grpc::Channel> ControlChannel(const std::string& address,
+                                              const std::shared_ptr<const Protection>& protection = nullptr);
 
 // The same code and message on the other side.
 absl::Status FromGrpc(const grpc::Status& status);

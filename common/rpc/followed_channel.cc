@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "common/address.h"
 #include "common/logging.h"
-#include "common/rpc/channel.h"
 
 namespace slackline::rpc {
 namespace {
@@ -27,10 +26,11 @@ std::string AddressAt(const std::string& place) {
 
 }  // namespace
 
-FollowedChannel::FollowedChannel(std::string place)
+FollowedChannel::FollowedChannel(std::string place, std::shared_ptr<const Protection> protection)
     : place_(std::move(place)),
+      protection_(std::move(protection)),
       address_(AddressAt(place_)),
-      channel_(ControlChannel(address_.empty() ? kNowhere : address_)) {}
+      channel_(ControlChannel(address_.empty() ? kNowhere : address_, protection_)) {}
 
 std::shared_ptr<grpc::Channel> FollowedChannel::channel() const {
   absl::MutexLock lock(&mutex_);
@@ -40,10 +40,12 @@ std::shared_ptr<grpc::Channel> FollowedChannel::channel() const {
 void FollowedChannel::Failed() {
   const std::string address = AddressAt(place_);
   absl::MutexLock lock(&mutex_);
-  if (address.empty() || address == address_) return;
-  if (!address_.empty()) log::Info(place_, " says ", address, " now");
+  if (address.empty() || (address == address_ && protection_ == nullptr)) return;
+  // A channel that has failed lets calls fail at once while it tries again, so that nobody drives its handshakes, which
+  // then take longer than they may. Calls on a new one wait for them.
+  if (!address_.empty() && address != address_) log::Info(place_, " says ", address, " now");
   address_ = address;
-  channel_ = ControlChannel(address);
+  channel_ = ControlChannel(address, protection_);
 }
 
 }  // namespace slackline::rpc

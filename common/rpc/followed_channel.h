@@ -7,6 +7,7 @@
 #include <grpcpp/grpcpp.h>
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/rpc/channel.h"
 
 namespace slackline::rpc {
 
@@ -15,7 +16,7 @@ class FollowedChannel {
  public:
   // `place`: HOST:PORT, whose name is looked up for each connection; or, with a slash in it, a file that holds that and
   // is written anew when it changes.
-  explicit FollowedChannel(std::string place);
+  explicit FollowedChannel(std::string place, std::shared_ptr<const Protection> protection = nullptr);
 
   // For the next call.
   std::shared_ptr<grpc::Channel> channel() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -25,6 +26,7 @@ class FollowedChannel {
 
  private:
   const std::string place_;
+  const std::shared_ptr<const Protection> protection_;
   mutable absl::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);

@@ -2,25 +2,32 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/rpc/channel.h"
 
 namespace slackline::ps {
 
-ControlService::ControlService(Mailbox& mailbox, ShardTable& table, absl::Duration timeout,
+ControlService::ControlService(Mailbox& mailbox, ShardTable& table, absl::Duration timeout, security::Guard guard,
                                std::function<void(const wire::StopRequest& request)> stop)
-    : mailbox_(mailbox), table_(table), timeout_(timeout), stop_(std::move(stop)) {}
+    : mailbox_(mailbox), table_(table), timeout_(timeout), guard_(std::move(guard)), stop_(std::move(stop)) {}
+
+absl::Status ControlService::Admit(const grpc::ServerContext& context, absl::string_view method) const {
+  return guard_.Admit(context, absl::StrCat("slackline.wire.ParameterServerControl.", method)).status();
+}
 
 // Requests are copied into the work: it may run after the call has given up.
 
-grpc::Status ControlService::InstallShards(grpc::ServerContext* /*context*/, const wire::InstallShardsRequest* request,
+grpc::Status ControlService::InstallShards(grpc::ServerContext* context, const wire::InstallShardsRequest* request,
                                            wire::InstallShardsReply* /*reply*/) {
+  if (absl::Status in = Admit(*context, "InstallShards"); !in.ok()) return rpc::ToGrpc(in);
   const auto done =
       mailbox_.Ask<absl::Status>([this, request = *request] { return table_.Install(request); }, timeout_);
   return rpc::ToGrpc(done.ok() ? *done : done.status());
 }
 
-grpc::Status ControlService::SetMembers(grpc::ServerContext* /*context*/, const wire::SetMembersRequest* request,
+grpc::Status ControlService::SetMembers(grpc::ServerContext* context, const wire::SetMembersRequest* request,
                                         wire::SetMembersReply* reply) {
+  if (absl::Status in = Admit(*context, "SetMembers"); !in.ok()) return rpc::ToGrpc(in);
   using Result = absl::StatusOr<wire::SetMembersReply>;
   const absl::StatusOr<Result> done =
       mailbox_.Ask<Result>([this, request = *request] { return table_.SetMembers(request); }, timeout_);
@@ -30,9 +37,9 @@ grpc::Status ControlService::SetMembers(grpc::ServerContext* /*context*/, const 
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::BeginCheckpoint(grpc::ServerContext* /*context*/,
-                                             const wire::BeginCheckpointRequest* request,
+grpc::Status ControlService::BeginCheckpoint(grpc::ServerContext* context, const wire::BeginCheckpointRequest* request,
                                              wire::BeginCheckpointReply* reply) {
+  if (absl::Status in = Admit(*context, "BeginCheckpoint"); !in.ok()) return rpc::ToGrpc(in);
   using Result = absl::StatusOr<wire::BeginCheckpointReply>;
   const absl::StatusOr<Result> done =
       mailbox_.Ask<Result>([this, request = *request] { return table_.BeginCheckpoint(request); }, timeout_);
@@ -42,8 +49,9 @@ grpc::Status ControlService::BeginCheckpoint(grpc::ServerContext* /*context*/,
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::Stop(grpc::ServerContext* /*context*/, const wire::StopRequest* request,
+grpc::Status ControlService::Stop(grpc::ServerContext* context, const wire::StopRequest* request,
                                   wire::StopReply* /*reply*/) {
+  if (absl::Status in = Admit(*context, "Stop"); !in.ok()) return rpc::ToGrpc(in);
   const auto done = mailbox_.Ask<absl::Status>(
       [this, request = *request] {
         absl::Status allowed = table_.CheckJob(JobId(request.job()));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/security/guard.h"
 #include "parameter_server.grpc.pb.h"
 #include "ps/service/mailbox.h"
 #include "ps/service/shard_table.h"
@@ -16,7 +17,7 @@ namespace slackline::ps {
 class ControlService : public wire::ParameterServerControl::Service {
  public:
   // `stop` runs on the sequencer thread. A call waits for the sequencer for at most `timeout`.
-  ControlService(Mailbox& mailbox, ShardTable& table, absl::Duration timeout,
+  ControlService(Mailbox& mailbox, ShardTable& table, absl::Duration timeout, security::Guard guard,
                  std::function<void(const wire::StopRequest& request)> stop);
 
   grpc::Status InstallShards(grpc::ServerContext* context, const wire::InstallShardsRequest* request,
@@ -28,9 +29,13 @@ class ControlService : public wire::ParameterServerControl::Service {
   grpc::Status Stop(grpc::ServerContext* context, const wire::StopRequest* request, wire::StopReply* reply) override;
 
  private:
+  // `method`: its name without those of package and service.
+  absl::Status Admit(const grpc::ServerContext& context, absl::string_view method) const;
+
   Mailbox& mailbox_;
   ShardTable& table_;
   const absl::Duration timeout_;
+  const security::Guard guard_;
   const std::function<void(const wire::StopRequest& request)> stop_;
 };
 

@@ -86,15 +86,16 @@ void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
 absl::Status Exchange::Listen() {
   grpc::ServerBuilder builder;
   rpc::SetDataServerArguments(builder);
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port_);
+  builder.AddListeningPort(options_.listen, options_.security.server_credentials(), &port_);
   ListenLocally(builder);
   // Control calls are rare: one thread waits for them, and a second while one is busy.
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
   queue_ = builder.AddCompletionQueue();
   mailbox_ = std::make_unique<Mailbox>(queue_.get(), static_cast<Event*>(&mail_event_));
-  control_ = std::make_unique<ControlService>(*mailbox_, table_, options_.timeouts.worker_dead(),
-                                              [this](const wire::StopRequest& request) { Stop(request); });
+  control_ =
+      std::make_unique<ControlService>(*mailbox_, table_, options_.timeouts.worker_dead(), options_.security.guard(),
+                                       [this](const wire::StopRequest& request) { Stop(request); });
   builder.RegisterService(&service_);
   builder.RegisterService(control_.get());
   server_ = builder.BuildAndStart();
@@ -121,7 +122,7 @@ void Exchange::ListenLocally(grpc::ServerBuilder& builder) {
   if (host.empty() || options_.job.wire().same_host() == job::Wire::TCP) return;
   const absl::StatusOr<std::string> name = shm::RandomAbstractName();
   if (!name.ok()) return log::Warning("no Unix socket: ", std::string(name.status().message()));
-  builder.AddListeningPort(rpc::UnixAddress(*name), grpc::InsecureServerCredentials(), &local_port_);
+  builder.AddListeningPort(rpc::UnixAddress(*name), options_.security.server_credentials(), &local_port_);
   local_.set_host(host);
   local_.set_socket(*name);
 }
@@ -241,6 +242,7 @@ absl::Status Exchange::Accepted(Stream& stream) {
   stream.accepted_at = time_.Now();
   if (stopping_) return absl::UnavailableError("the server is stopping");
   AwaitStream();
+  if (absl::Status status = stream.Identify(options_.security.guard()); !status.ok()) return status;
   if (streams_.size() > options_.job.limits().streams_max()) {
     return absl::ResourceExhaustedError(absl::StrCat("the server has ", streams_.size() - 1, " streams; allowed are ",
                                                      options_.job.limits().streams_max()));

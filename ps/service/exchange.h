@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/security/security.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "ps/service/checkpoint_writer.h"
@@ -34,6 +35,7 @@ struct ExchangeOptions {
   std::string listen = "127.0.0.1:0";
   job::Job job;
   Timeouts timeouts;
+  security::Security security;
   // The scheduler has told the process to end. Runs on the sequencer thread; must not block.
   std::function<void(const std::string& reason)> on_stop;
 };

@@ -72,6 +72,8 @@ class Peer {
   virtual void Wasted() {}
   // Ends the stream; what is queued is forgotten.
   virtual void End(const absl::Status& status) = 0;
+  // Whether it may be a worker. All may be readers.
+  virtual absl::Status MayTrain() const { return absl::OkStatus(); }
 };
 
 // A stream that has said Hello.

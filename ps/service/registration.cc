@@ -19,7 +19,10 @@ bool MayComeBack(const absl::Status& status) { return absl::IsUnavailable(status
 }  // namespace
 
 Registration::Registration(RegistrationOptions options, Exchange& exchange)
-    : options_(std::move(options)), exchange_(exchange), scheduler_(options_.scheduler), thread_([this] { Run(); }) {}
+    : options_(std::move(options)),
+      exchange_(exchange),
+      scheduler_(options_.scheduler, options_.protection),
+      thread_([this] { Run(); }) {}
 
 Registration::~Registration() {
   stop_.Notify();
@@ -47,12 +50,13 @@ absl::Status Registration::Register() {
     auto context = rpc::ContextWithTimeout(options_.timeouts.worker_dead());
     const absl::Status status = rpc::FromGrpc(stub()->RegisterServer(context.get(), request, &self_));
     if (status.ok()) break;
-    if (!MayComeBack(status) || absl::Now() >= give_up) {
+    // Somebody else's scheduler stays that.
+    if (!MayComeBack(status) || rpc::IsMistrust(status) || absl::Now() >= give_up) {
       return absl::Status(status.code(), absl::StrCat("the scheduler at ", options_.scheduler,
                                                       " did not take this server: ", status.message()));
     }
     scheduler_.Failed();
-    notice.NoAnswer(absl::Now());
+    notice.NoAnswer(absl::Now(), status.message());
     if (Stopped(back_off)) return absl::CancelledError("stopped");
     back_off = std::min(2 * back_off, options_.timeouts.notice());
   }

@@ -20,6 +20,8 @@ namespace slackline::ps {
 struct RegistrationOptions {
   // Where the scheduler is, as rpc::FollowedChannel has it.
   std::string scheduler;
+  // Of calls to it; null for plain text.
+  std::shared_ptr<const rpc::Protection> protection = nullptr;
   std::string name;
   // host:port that others reach this server at.
   std::string address;

@@ -112,6 +112,9 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
   if (hello.role() != wire::ROLE_WORKER && hello.role() != wire::ROLE_READER) {
     return absl::InvalidArgumentError(absl::StrCat("hello has role ", hello.role(), "; allowed are 1 and 2"));
   }
+  if (hello.role() == wire::ROLE_WORKER) {
+    if (absl::Status allowed = peer.MayTrain(); !allowed.ok()) return allowed;
+  }
   if (hello.pull_encoding() < 0 || hello.pull_encoding() > wire::ENCODING_BF16) {
     return absl::InvalidArgumentError(
         absl::StrCat("hello has pull_encoding ", hello.pull_encoding(), "; allowed are 1 (fp32) and 2 (bf16)"));

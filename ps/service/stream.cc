@@ -113,6 +113,14 @@ void Stream::End(const absl::Status& status) {
   FinishWhenQuiet();
 }
 
+absl::Status Stream::Identify(const security::Guard& guard) {
+  absl::StatusOr<security::Caller> caller = guard.Admit(context_, "slackline.wire.ParameterServer.Exchange");
+  if (caller.ok()) caller_ = *std::move(caller);
+  return caller.status();
+}
+
+absl::Status Stream::MayTrain() const { return caller_.MustBe(security::Role::kWorker, "push"); }
+
 void Stream::Tick() {
   // Until a write is over, the call cannot be finished. One tick is given to those who only are slow.
   if (end_.has_value() && !finishing_ && ++ticks_since_end_ > 1) context_.TryCancel();

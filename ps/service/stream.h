@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/rpc/frame.h"
+#include "common/security/guard.h"
 #include "parameter_server.grpc.pb.h"
 #include "ps/service/peer.h"
 #include "ps/service/service_metrics.h"
@@ -63,6 +64,9 @@ class Stream : public Peer {
   void Release(ShardId shard, PullId id) override;
   void Wasted() override { ++wasted_; }
   void End(const absl::Status& status) override;
+  absl::Status MayTrain() const override;
+  // Who has called. An error says why it is not let in.
+  absl::Status Identify(const security::Guard& guard);
   // T has passed. A stream that has ended and cannot say so, since its client does not read, is cut off.
   void Tick();
 
@@ -131,6 +135,7 @@ class Stream : public Peer {
   ShardTable& table_;
   ServiceMetrics& metrics_;
   grpc::ServerContext context_;
+  security::Caller caller_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> call_;
   Tag requested_{this, &Stream::OnRequested};
   Tag read_{this, &Stream::OnRead};

@@ -63,6 +63,9 @@ class Command(unittest.TestCase):
 
     def test_wrong_flags_are_wrong_use(self):
         for arguments in ((), ("dance",), ("train",), ("check", "a", "b"), ("train", "a", "--fast"),
+                          ("credentials",), ("credentials", "a"), ("credentials", "a", "--job", "b/c"),
+                          ("credentials", "a", "--job", "b", "--days", "0"), ("credentials", "--token", "a", "--renew"),
+                          ("credentials", "a", "--job", "b", "--token", "c"),
                           ("status", "nonsense"), ("status", "host:"), ("status", ":1"), ("check", self.folder / "missing.yaml"), ("check", self.folder)):
             with self.subTest(arguments):
                 result = run(*arguments)
@@ -73,10 +76,11 @@ class Command(unittest.TestCase):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "slackline: found 'dance'; allowed is train, check, status, resume, checkpoint, checkpoints, "
-                             "export, experiment, simulate\n"))
+                             "export, credentials, experiment, simulate\n"))
 
     def test_help_has_examples(self):
-        for command in ("train", "check", "status", "resume", "checkpoint", "checkpoints", "export", "simulate"):
+        for command in ("train", "check", "status", "resume", "checkpoint", "checkpoints", "export", "credentials",
+                        "simulate"):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertRegex(result.stdout, rf"Examples\n  slackline {command} ")
@@ -86,6 +90,46 @@ class Command(unittest.TestCase):
         result = run("--version")
         self.assertEqual(result.returncode, 0)
         self.assertRegex(result.stdout, r"^slackline \d+\.\d+\.\d+ \([^,]+, \w+ [\d.]+, \w*\)\n$")
+
+    def test_credentials_are_made_once_and_checked(self):
+        folder = self.folder / "made"
+        made = run("credentials", folder, "--job", "first", "--days", "2")
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), sorted(
+            ["ca.crt", "ca.key"] + [role + end for role in ("scheduler", "server", "worker", "operator")
+                                    for end in (".crt", ".key")]))
+        self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
+        for path in folder.iterdir():
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600, path)
+        again = run("credentials", folder, "--job", "first")
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("found a file; allowed is none", again.stderr)
+        self.assertEqual(run("credentials", folder, "--job", "first", "--renew").returncode, 0)
+        job = self.write("name: first\nsecurity: {mode: tls, folder: made}\n")
+        self.assertEqual((run("check", job).returncode, run("check", job).stderr), (0, ""))
+        (folder / "worker.key").chmod(0o644)
+        self.assertEqual((run("check", job).returncode, run("check", job).stderr),
+                         (2, f"{folder}/worker.key: found mode 0644; allowed is 0600 or less, since it is a secret\n"))
+        for path in folder.glob("worker.*"):
+            path.unlink()
+        self.assertEqual(run("check", job).returncode, 0)
+        missing = run("train", job, "--set", f"data.path={self.folder}")
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn(f"{folder}/worker.crt: found no such file", missing.stderr)
+
+    def test_a_token_is_made_once_and_checked(self):
+        token = self.folder / "token"
+        made = run("credentials", "--token", token)
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        self.assertNotIn(token.read_text().strip(), made.stdout)
+        self.assertEqual(token.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(run("credentials", "--token", token).returncode, 2)
+        job = self.write("security: {mode: token, token_file: token}\n")
+        self.assertEqual(run("check", job).returncode, 0)
+        token.chmod(0o640)
+        self.assertIn(f"{token}: found mode 0640", run("check", job).stderr)
+        token.unlink()
+        self.assertIn(f"{token}: found no such file", run("check", job).stderr)
 
     def test_missing_programs_are_named(self):
         alone = self.folder / "bin" / "slackline"

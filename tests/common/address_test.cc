@@ -20,6 +20,20 @@ TEST(AddressMistake, EverythingElseIsNamed) {
   }
 }
 
+TEST(IsLoopback, IsWhatStaysOnTheMachine) {
+  for (const std::string host : {"127.0.0.1", "127.9.8.7", "localhost", "::1", "[::1]"})
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  for (const std::string host : {"", "0.0.0.0", "::", "[::]", "10.0.0.1", "127.0.0", "127.0.0.256", "127.0.0.1.example",
+                                 "1127.0.0.1", "node1", "localhost.example", "127.0.0.1x", "128.0.0.1"}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
+}
+
+TEST(HostOf, IsWhatStandsBeforeThePort) {
+  EXPECT_EQ(HostOf("node1:70"), "node1");
+  EXPECT_EQ(HostOf("[::1]:70"), "[::1]");
+}
+
 TEST(PlaceMistake, FilesAreAllowedToo) {
   for (const std::string text : {"127.0.0.1:7000", "runs/one/scheduler.address", "./address"}) {
     EXPECT_EQ(PlaceMistake(text), "") << text;

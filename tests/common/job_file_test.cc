@@ -413,7 +413,7 @@ TEST(JobFileOverride, MistakesNameTheOverride) {
   EXPECT_EQ(MessageOf("", {"optimiser.lr=1"}),
             "--set optimiser.lr=1: found the unknown key 'optimiser'; did you mean 'optimizer'? Allowed are name, "
             "seed, model, data, training, optimizer, consistency, cluster, worker, wire, timeouts, output, network, "
-            "limits, guard, local, durability, checkpoint, simulation");
+            "limits, guard, local, durability, checkpoint, security, simulation");
   EXPECT_EQ(MessageOf("", {"seed.x=1"}),
             "--set seed.x=1: found keys below 'seed'; allowed is a whole number, at least 0");
   EXPECT_EQ(MessageOf("", {"seed=[1"}),

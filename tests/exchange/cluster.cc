@@ -126,12 +126,14 @@ void Cluster::Listen(size_t index) {
   ps::ExchangeOptions options;
   options.job = MakeJob(shape_);
   options.timeouts = timeouts_;
+  options.security = shape_.server_security;
   server.exchange = *ps::Exchange::Start(options, server.metrics, time_);
   info.address = "127.0.0.1:" + std::to_string(server.exchange->port());
   info.host = server.exchange->local().host();
   info.socket = server.exchange->local().socket();
   info.memory_socket = server.exchange->local().memory_socket();
-  server.control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(info.address));
+  server.control = wire::ParameterServerControl::NewStub(
+      rpc::ControlChannel(info.address, shape_.scheduler_security.To(security::Role::kServer)));
   EXPECT_TRUE(server.exchange->SetIdentity({kJob, info.server}).ok());
 }
 
@@ -191,6 +193,7 @@ worker::ClientOptions Cluster::ClientOptions(uint32_t number) const {
   options.early_bytes_min = 0;
   options.window = shape_.window;
   options.background = shape_.window <= 2;
+  options.protection = shape_.worker_security.To(security::Role::kServer);
   options.on_notice = [number, notices = notices_](const std::string& text) {
     absl::MutexLock lock(&notices->mutex);
     notices->of[number].push_back(text);

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/metrics.h"
+#include "common/security/security.h"
 #include "ps/service/exchange.h"
 #include "worker/client/client.h"
 
@@ -47,6 +48,10 @@ struct ClusterShape {
   std::optional<absl::Duration> heartbeat = std::nullopt;
   // Where servers keep snapshots; empty: they keep none.
   std::string snapshot_folder = {};
+  // Of the servers, of the scheduler that gives them their shards, and of the workers.
+  security::Security server_security = {};
+  security::Security scheduler_security = {};
+  security::Security worker_security = {};
   // For whatever else the job file says.
   std::function<void(job::Job&)> change = nullptr;
 };

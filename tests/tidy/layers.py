@@ -32,6 +32,7 @@ THIRD_PARTIES = {
     "zlib": re.compile(r"^zlib\.h$"),
     "xxhash": re.compile(r"^xxhash\.h$"),
     "rocksdb": re.compile(r"^rocksdb/"),
+    "openssl": re.compile(r"^openssl/"),
     "nlohmann": re.compile(r"^nlohmann/"),
     "cli11": re.compile(r"^CLI/"),
     "highway": re.compile(r"^hwy/"),
@@ -44,7 +45,7 @@ THIRD_PARTIES = {
 ALLOWED = {
     "torch": ["worker/model/.*", "tests/worker/.*", "bench/.*"],
     "grpc": [
-        "common/rpc/.*", "tests/.*", "bench/.*", "cli/.*",
+        "common/rpc/.*", "common/security/(guard|security)\\.(h|cc)", "tests/.*", "bench/.*", "cli/.*",
         "ps/service/.*", "ps/main\\.cc",
         "worker/client/.*", "worker/scheduler_[a-z]*\\.(h|cc)",
         "scheduler/(service|server)[a-z_]*\\.(h|cc)", "scheduler/main\\.cc",
@@ -55,6 +56,7 @@ ALLOWED = {
     "zlib": ["worker/data/.*", "tests/worker/.*"],
     "xxhash": ["common/checkpoint/.*"],
     "rocksdb": ["common/storage/.*", "tests/common/failing_disk\\.h"],
+    "openssl": ["common/security/.*"],
     "nlohmann": [
         "common/checkpoint/shard_file\\.cc", "cli/(run_folder|status)\\.cc", "scheduler/run_summary\\.cc", "worker/evaluator\\.cc",
         "worker/model/safetensors\\.cc", "tests/.*",

@@ -21,6 +21,10 @@
 #include "common/timeouts.h"
 #include "worker/client/push_encoder.h"
 
+namespace slackline::rpc {
+struct Protection;
+}  // namespace slackline::rpc
+
 namespace slackline::worker {
 
 struct ServerInfo {
@@ -77,6 +81,8 @@ struct ClientOptions {
   // Of pulled weights on a stream: fp32 or bf16.
   codec::Encoding pull_encoding = codec::Encoding::kFp32;
   SameHost same_host = SameHost::kSharedMemory;
+  // Of the streams; null for plain text.
+  std::shared_ptr<const rpc::Protection> protection = nullptr;
   // Where pushes lie that servers of this host read in place; others are sent by socket. May be null.
   std::shared_ptr<shm::Segment> push_segment = nullptr;
   Timeouts timeouts;

@@ -78,7 +78,8 @@ Exchange::Exchange(const ClientOptions& options, const ShardMap& map, grpc::Comp
                                                            .address = AddressOf(info),
                                                            .job = options.job,
                                                            .generation = GenerationOf(info, map),
-                                                           .jitter_seed = JitterSeed(options, info)},
+                                                           .jitter_seed = JitterSeed(options, info),
+                                                           .protection = options.protection},
                                            queue, time, static_cast<Stream::Owner&>(*this));
   }
   for (const ShardInfo& info : map_.shards) {

@@ -28,7 +28,7 @@ constexpr char kMethod[] = "/slackline.wire.ParameterServer/Exchange";
 
 // One call, with a channel of its own: a shared one would make a new attempt wait for gRPC's back-off, not ours.
 struct Stream::Attempt {
-  explicit Attempt(const std::string& address) : stub(rpc::DataChannel(address)) {}
+  explicit Attempt(const Options& options) : stub(rpc::DataChannel(options.address, options.protection)) {}
 
   grpc::GenericStub stub;
   grpc::ClientContext context;
@@ -66,7 +66,7 @@ void* Stream::Begin(Tag& tag) {
 void Stream::Connect() {
   SLACKLINE_CHECK(attempt_ == nullptr && !shutdown_);
   retry_at_ = absl::InfiniteFuture();
-  attempt_ = std::make_unique<Attempt>(options_.address);
+  attempt_ = std::make_unique<Attempt>(options_);
   attempt_->call = attempt_->stub.PrepareCall(&attempt_->context, kMethod, &queue_);
   attempt_->call->StartCall(Begin(start_tag_));
 }

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/frame.h"
 #include "worker/backoff.h"
 #include "worker/client/frames.h"
@@ -56,6 +57,7 @@ class Stream {
     JobId job;
     Generation generation;
     uint64_t jitter_seed = 0;
+    std::shared_ptr<const rpc::Protection> protection = nullptr;
   };
 
   Stream(const Options& options, grpc::CompletionQueue& queue, const TimeSource& time, Owner& owner);

@@ -1,0 +1,111 @@
+#include "common/security/guard.h"
+
+#include <openssl/crypto.h>
+
+#include <utility>
+#include <vector>
+
+#include <grpc/grpc_security_constants.h>
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/security/methods.h"
+
+namespace slackline::security {
+namespace {
+
+// Of what somebody else says, in a message.
+constexpr size_t kShownMax = 200;
+
+absl::string_view ToView(grpc::string_ref text) { return {text.data(), text.size()}; }
+
+std::string Shown(absl::string_view text) {
+  return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kShownMax)), "'");
+}
+
+// The time that it takes says nothing of how much is right; of the length it may.
+bool EqualInConstantTime(absl::string_view one, absl::string_view other) {
+  return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
+}
+
+absl::StatusOr<Caller> ByItsCertificate(const grpc::AuthContext* context, const std::string& job) {
+  if (context == nullptr || !context->IsPeerAuthenticated()) {
+    return absl::UnauthenticatedError("found a caller without a certificate; allowed are those with one of this job");
+  }
+  const std::vector<grpc::string_ref> uris = context->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
+  const std::string allowed =
+      absl::StrCat("allowed is one for ", Identity{job, Role::kWorker}.ToUri(), " or another role");
+  if (uris.size() != 1) {
+    return absl::UnauthenticatedError(absl::StrCat("found a certificate with ", uris.size(), " URIs; ", allowed));
+  }
+  const std::optional<Identity> identity = Identity::FromUri(ToView(uris.front()));
+  if (!identity) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("found a certificate for ", Shown(ToView(uris.front())), "; ", allowed));
+  }
+  if (identity->job != job) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("found a certificate of job ", identity->job, "; allowed is job ", job));
+  }
+  const char* const article = identity->role == Role::kOperator ? "an " : "a ";
+  return Caller{absl::StrCat(article, RoleName(identity->role), " of job ", job), Roles{identity->role}};
+}
+
+absl::StatusOr<Caller> ByItsToken(const grpc::ServerContextBase& context, const std::string& token) {
+  const auto found = context.client_metadata().equal_range(kTokenKey);
+  if (found.first == found.second) {
+    return absl::UnauthenticatedError("found no token; allowed is a call with the one of security.token_file");
+  }
+  for (auto value = found.first; value != found.second; ++value) {
+    if (EqualInConstantTime(ToView(value->second), TokenValue(token))) return Caller{"the holder of the token"};
+  }
+  return absl::UnauthenticatedError("found another token; allowed is the one of security.token_file");
+}
+
+}  // namespace
+
+std::string TokenValue(absl::string_view token) { return absl::StrCat("Bearer ", token); }
+
+absl::Status Caller::MustBe(Role role, absl::string_view what) const {
+  if (roles.Has(role)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("found ", name, " that wants to ", what, "; allowed is ", RoleName(role)));
+}
+
+Guard Guard::ByCertificate(std::string job) {
+  Guard guard;
+  guard.by_ = By::kCertificate;
+  guard.job_ = std::move(job);
+  return guard;
+}
+
+Guard Guard::ByToken(std::string token) {
+  Guard guard;
+  guard.by_ = By::kToken;
+  guard.token_ = std::move(token);
+  return guard;
+}
+
+absl::StatusOr<Caller> Guard::Identify(const grpc::ServerContextBase& context) const {
+  switch (by_) {
+    case By::kNothing:
+      return Caller{"anybody"};
+    case By::kCertificate:
+      return ByItsCertificate(context.auth_context().get(), job_);
+    case By::kToken:
+      return ByItsToken(context, token_);
+  }
+  return absl::UnauthenticatedError("nobody is let in");
+}
+
+absl::StatusOr<Caller> Guard::Admit(const grpc::ServerContextBase& context, absl::string_view method) const {
+  absl::StatusOr<Caller> caller = Identify(context);
+  if (!caller.ok() || by_ != By::kCertificate) return caller;
+  const Roles allowed = CallersOf(method);
+  for (const Role role : kRoles) {
+    if (caller->roles.Has(role) && allowed.Has(role)) return caller;
+  }
+  return absl::PermissionDeniedError(
+      absl::StrCat("found ", caller->name, " that calls ", method, "; allowed is ", allowed.ToString()));
+}
+
+}  // namespace slackline::security

@@ -1,0 +1,47 @@
+// Who a process of a job is, as its certificate says it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace slackline::security {
+
+// An operator is whoever gives orders to a running job: the `slackline` command.
+enum class Role : uint8_t { kScheduler, kServer, kWorker, kOperator };
+inline constexpr Role kRoles[] = {Role::kScheduler, Role::kServer, Role::kWorker, Role::kOperator};
+
+// As in names of files and in certificates: "scheduler", "server", "worker", "operator".
+const char* RoleName(Role role);
+
+class Roles {
+ public:
+  constexpr Roles() = default;
+  constexpr Roles(std::initializer_list<Role> roles) {
+    for (const Role role : roles) bits_ |= Bit(role);
+  }
+  static constexpr Roles All() { return {Role::kScheduler, Role::kServer, Role::kWorker, Role::kOperator}; }
+
+  constexpr bool Has(Role role) const { return (bits_ & Bit(role)) != 0; }
+  // "server, worker"
+  std::string ToString() const;
+
+ private:
+  static constexpr uint8_t Bit(Role role) { return static_cast<uint8_t>(1 << static_cast<int>(role)); }
+  uint8_t bits_ = 0;
+};
+
+// What a certificate is for: spiffe://slackline/JOB/ROLE, its one URI.
+struct Identity {
+  std::string job;
+  Role role = Role::kWorker;
+
+  std::string ToUri() const;
+  // Absent for any other text.
+  static std::optional<Identity> FromUri(absl::string_view uri);
+};
+
+}  // namespace slackline::security

@@ -1,0 +1,244 @@
+// The files: how they are made, and what is said of those that cannot be used.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/security/check_credentials.h"
+#include "common/security/files.h"
+#include "common/security/make_credentials.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/security/folder.h"
+
+namespace slackline::security {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StrEq;
+
+mode_t ModeOf(const std::string& path) {
+  struct stat found {};
+  EXPECT_EQ(::stat(path.c_str(), &found), 0) << path;
+  return found.st_mode & 07777;
+}
+
+std::map<std::string, std::string> TextsIn(const std::string& folder) {
+  std::map<std::string, std::string> texts;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    std::ifstream in(file.path());
+    texts[file.path().filename()] = {std::istreambuf_iterator<char>(in), {}};
+  }
+  return texts;
+}
+
+void Write(const std::string& path, const std::string& text, mode_t mode = 0600) {
+  std::ofstream(path) << text;
+  ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+}
+
+class CredentialsTest : public testing::Test {
+ protected:
+  CredentialsTest() {
+    folder_ = temporary_.path() + "/credentials";
+    EXPECT_TRUE(MakeCredentials(MakeFor(folder_)).ok());
+  }
+
+  absl::Status Check(Role role = Role::kWorker, const std::string& job = "first") {
+    return CheckPair(folder_, {job, role}, absl::Now());
+  }
+  void ExpectRefused(const absl::Status& status, absl::StatusCode code, const std::vector<std::string>& words) {
+    EXPECT_EQ(status.code(), code) << status;
+    for (const std::string& word : words) EXPECT_THAT(std::string(status.message()), HasSubstr(word));
+  }
+  std::string Key(Role role) const { return PathsOf(folder_, role).key; }
+  std::string Certificate(Role role) const { return PathsOf(folder_, role).certificate; }
+
+  const TemporaryFolder temporary_;
+  std::string folder_;
+};
+
+TEST_F(CredentialsTest, AreTheOwnersAlone) {
+  EXPECT_EQ(ModeOf(folder_), 0700);
+  const auto texts = TextsIn(folder_);
+  EXPECT_EQ(texts.size(), 10u);
+  for (const auto& [name, text] : texts) EXPECT_EQ(ModeOf(folder_ + "/" + name), 0600) << name;
+}
+
+TEST_F(CredentialsTest, AreRightForEveryRole) {
+  for (const Role role : kRoles) EXPECT_TRUE(Check(role).ok()) << Check(role);
+}
+
+TEST_F(CredentialsTest, AreNotOverwritten) {
+  const auto before = TextsIn(folder_);
+  ExpectRefused(MakeCredentials(MakeFor(folder_)), absl::StatusCode::kAlreadyExists,
+                {folder_ + "/", "--renew", "--force"});
+  // One file that is left is enough.
+  for (const Role role : {Role::kScheduler, Role::kServer, Role::kOperator}) {
+    std::filesystem::remove(Key(role));
+    std::filesystem::remove(Certificate(role));
+  }
+  std::filesystem::remove(AuthorityKeyPath(folder_));
+  std::filesystem::remove(AuthorityPath(folder_));
+  ExpectRefused(MakeCredentials(MakeFor(folder_)), absl::StatusCode::kAlreadyExists, {Key(Role::kWorker)});
+  EXPECT_EQ(TextsIn(folder_).size(), 2u);
+  EXPECT_EQ(TextsIn(folder_)["worker.key"], before.at("worker.key"));
+}
+
+TEST_F(CredentialsTest, AreAllReplacedByForce) {
+  const auto before = TextsIn(folder_);
+  MakeOptions options = MakeFor(folder_);
+  options.force = true;
+  ASSERT_TRUE(MakeCredentials(options).ok());
+  const auto after = TextsIn(folder_);
+  ASSERT_EQ(after.size(), before.size());
+  for (const auto& [name, text] : after) {
+    EXPECT_NE(text, before.at(name)) << name;
+    EXPECT_EQ(ModeOf(folder_ + "/" + name), 0600) << name;
+  }
+  EXPECT_TRUE(Check().ok());
+}
+
+TEST_F(CredentialsTest, AreRenewedByTheSameAuthority) {
+  const auto before = TextsIn(folder_);
+  MakeOptions options = MakeFor(folder_);
+  options.renew = true;
+  ASSERT_TRUE(MakeCredentials(options).ok());
+  for (const auto& [name, text] : TextsIn(folder_)) {
+    EXPECT_EQ(text == before.at(name), name == "ca.crt" || name == "ca.key") << name;
+  }
+  EXPECT_TRUE(Check().ok());
+  std::filesystem::remove(AuthorityKeyPath(folder_));
+  ExpectRefused(MakeCredentials(options), absl::StatusCode::kNotFound, {AuthorityKeyPath(folder_)});
+}
+
+TEST_F(CredentialsTest, FoldersThatOthersSeeAreRefused) {
+  const std::string open = temporary_.path() + "/open";
+  std::filesystem::create_directory(open);
+  ASSERT_EQ(::chmod(open.c_str(), 0755), 0);
+  ExpectRefused(MakeCredentials(MakeFor(open)), absl::StatusCode::kPermissionDenied,
+                {open, "found a folder with mode 0755", "allowed is 0700"});
+  EXPECT_TRUE(std::filesystem::is_empty(open));
+}
+
+TEST_F(CredentialsTest, NamesThatNoJobHasAreRefused) {
+  for (const char* name : {"", "a/b", "a,URI:b", "..", "a b"}) {
+    MakeOptions options = MakeFor(temporary_.path() + "/named");
+    options.job = name;
+    ExpectRefused(MakeCredentials(options), absl::StatusCode::kInvalidArgument,
+                  {"found the job name", "letters, digits"});
+  }
+  EXPECT_FALSE(std::filesystem::exists(temporary_.path() + "/named"));
+}
+
+TEST_F(CredentialsTest, KeysThatOthersReadAreRefused) {
+  for (const mode_t mode : {0640, 0604, 0644, 0700}) {
+    ASSERT_EQ(::chmod(Key(Role::kWorker).c_str(), mode), 0);
+    ExpectRefused(Check(), absl::StatusCode::kPermissionDenied,
+                  {Key(Role::kWorker), absl::StrFormat("found mode %04o", mode), "allowed is 0600 or less"});
+  }
+  ASSERT_EQ(::chmod(Key(Role::kWorker).c_str(), 0400), 0);
+  EXPECT_TRUE(Check().ok());
+  // Certificates are no secret.
+  ASSERT_EQ(::chmod(Certificate(Role::kWorker).c_str(), 0644), 0);
+  EXPECT_TRUE(Check().ok());
+}
+
+TEST_F(CredentialsTest, MissingFilesAreNamed) {
+  std::filesystem::remove(Key(Role::kServer));
+  ExpectRefused(Check(Role::kServer), absl::StatusCode::kNotFound, {Key(Role::kServer), "found no such file"});
+  std::filesystem::remove(AuthorityPath(folder_));
+  ExpectRefused(Check(), absl::StatusCode::kNotFound, {AuthorityPath(folder_)});
+}
+
+TEST_F(CredentialsTest, OnesOfOthersAreRefused) {
+  ExpectRefused(Check(Role::kWorker, "second"), absl::StatusCode::kInvalidArgument,
+                {Certificate(Role::kWorker), "found a certificate for spiffe://slackline/first/worker",
+                 "allowed is one for spiffe://slackline/second/worker"});
+  std::filesystem::copy_file(Certificate(Role::kServer), Certificate(Role::kWorker),
+                             std::filesystem::copy_options::overwrite_existing);
+  ExpectRefused(Check(), absl::StatusCode::kInvalidArgument, {Key(Role::kWorker), "found another key"});
+  std::filesystem::copy_file(Key(Role::kServer), Key(Role::kWorker), std::filesystem::copy_options::overwrite_existing);
+  ExpectRefused(Check(), absl::StatusCode::kInvalidArgument,
+                {"found a certificate for spiffe://slackline/first/server"});
+}
+
+TEST_F(CredentialsTest, OnesThatDoNotHoldAreRefused) {
+  const std::string other = temporary_.path() + "/other";
+  ASSERT_TRUE(MakeCredentials(MakeFor(other)).ok());
+  EXPECT_TRUE(CheckPair(folder_, {"first", Role::kWorker}, absl::Now()).ok());
+  ExpectRefused(CheckPair(folder_, {"first", Role::kWorker}, absl::Now() + absl::Hours(2)),
+                absl::StatusCode::kInvalidArgument, {Certificate(Role::kWorker), "certificate has expired"});
+  ExpectRefused(CheckPair(folder_, {"first", Role::kWorker}, absl::Now() - absl::Hours(2)),
+                absl::StatusCode::kInvalidArgument, {"not yet valid"});
+  std::filesystem::copy_file(AuthorityPath(other), AuthorityPath(folder_),
+                             std::filesystem::copy_options::overwrite_existing);
+  ExpectRefused(Check(), absl::StatusCode::kInvalidArgument,
+                {Certificate(Role::kWorker), "that ca.crt beside it has signed"});
+}
+
+TEST_F(CredentialsTest, WhatIsNoPemIsNamed) {
+  Write(Key(Role::kWorker), "nothing");
+  ExpectRefused(Check(), absl::StatusCode::kInvalidArgument, {Key(Role::kWorker), "no private key"});
+  Write(Certificate(Role::kServer), "");
+  ExpectRefused(Check(Role::kServer), absl::StatusCode::kInvalidArgument,
+                {Certificate(Role::kServer), "no certificate"});
+}
+
+TEST_F(CredentialsTest, AMachineNeedsTheFilesOfItsRolesOnly) {
+  job::Job job;
+  job.set_name("first");
+  job.mutable_security()->set_mode(job::Security::TLS);
+  job.mutable_security()->set_folder(folder_);
+  EXPECT_TRUE(CheckCredentials(job, absl::Now()).ok());
+  for (const Role role : {Role::kScheduler, Role::kServer, Role::kOperator}) {
+    std::filesystem::remove(Key(role));
+    std::filesystem::remove(Certificate(role));
+  }
+  EXPECT_TRUE(CheckCredentials(job, absl::Now()).ok());
+  std::filesystem::remove(Key(Role::kWorker));
+  ExpectRefused(CheckCredentials(job, absl::Now()), absl::StatusCode::kNotFound, {Key(Role::kWorker)});
+  std::filesystem::remove(Certificate(Role::kWorker));
+  ExpectRefused(CheckCredentials(job, absl::Now()), absl::StatusCode::kNotFound, {folder_, "found no ROLE.crt"});
+}
+
+TEST(Token, IsRandomAndItsOwnersAlone) {
+  const TemporaryFolder folder;
+  const std::string one = folder.path() + "/one", other = folder.path() + "/other";
+  ASSERT_TRUE(MakeToken(one, false).ok());
+  ASSERT_TRUE(MakeToken(other, false).ok());
+  EXPECT_EQ(ModeOf(one), 0600);
+  EXPECT_NE(*ReadToken(one), *ReadToken(other));
+  EXPECT_GE(ReadToken(one)->size(), 43u);
+  const std::string before = *ReadToken(one);
+  EXPECT_EQ(MakeToken(one, false).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(*ReadToken(one), before);
+  ASSERT_TRUE(MakeToken(one, true).ok());
+  EXPECT_NE(*ReadToken(one), before);
+}
+
+TEST(Token, WhatIsNoneIsRefusedWithoutBeingTold) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/token";
+  EXPECT_THAT(std::string(ReadToken(path).status().message()), AllOf(HasSubstr(path), HasSubstr("found no such file")));
+  for (const std::string text : {"short", "with a space in it, long", "two\nlines-that-are-long"}) {
+    Write(path, text);
+    const absl::Status status = ReadToken(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("16 to 4096"));
+    EXPECT_THAT(std::string(status.message()), testing::Not(HasSubstr(text)));
+  }
+  Write(path, "a-token-of-enough-letters\n", 0644);
+  EXPECT_THAT(std::string(ReadToken(path).status().message()), AllOf(HasSubstr(path), HasSubstr("found mode 0644")));
+  Write(path, "a-token-of-enough-letters\n", 0600);
+  EXPECT_THAT(*ReadToken(path), StrEq("a-token-of-enough-letters"));
+}
+
+}  // namespace
+}  // namespace slackline::security
