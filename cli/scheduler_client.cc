@@ -37,8 +37,7 @@ absl::StatusOr<uint64_t> SchedulerClient::Checkpoint(const std::string& reason) 
   wire::CheckpointRequest request;
   request.set_reason(reason);
   wire::CheckpointReply reply;
-  const absl::Status status =
-      rpc::FromGrpc(stub_->Checkpoint(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
+  const absl::Status status = Ended(stub()->Checkpoint(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
   if (!status.ok()) return status;
   return reply.checkpoint();
 }

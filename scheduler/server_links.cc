@@ -156,7 +156,7 @@ absl::Status ServerLink::TryMembers(const wire::SetMembersRequest& request) {
 absl::Status ServerLink::TryCheckpoint(const wire::BeginCheckpointRequest& request) {
   wire::BeginCheckpointReply reply;
   const absl::Status status =
-      Attempt([&](grpc::ClientContext* context) { return stub_->BeginCheckpoint(context, request, &reply); });
+      Attempt([&](grpc::ClientContext* context) { return stub()->BeginCheckpoint(context, request, &reply); });
   if (!status.ok() && (rpc::IsRetryable(status) || absl::IsCancelled(status))) return status;
   {
     absl::MutexLock lock(&mutex_);

@@ -27,7 +27,8 @@ void ReadShard(BytesInput& input) {
   uint64_t length = header.size();
   std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
   bytes += header;
-  bytes += input.TakeRest();
+  const absl::string_view rest = input.TakeRest();
+  bytes.append(rest.data(), rest.size());
   const MemoryFile memory(bytes);
   file.set_bytes(bytes.size());
   file.set_file(memory.name());

@@ -25,6 +25,9 @@ class SilentServers : public scheduler::ServerCalls {
     SLACKLINE_CHECK(told_.contains(server.server));
     installing_[server.server] = server;
   }
+  void BeginCheckpoint(scheduler::ServerRef server, const wire::BeginCheckpointRequest&) override {
+    SLACKLINE_CHECK(told_.contains(server.server));
+  }
   void SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) override {
     SLACKLINE_CHECK(told_.contains(server.server));
     epochs_[server.server] = request.epoch();
