@@ -78,6 +78,7 @@ size_t Crew::Running() { return Running(Role::kScheduler) + Running(Role::kServe
 
 std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   std::vector<std::string> said;
+  signals_left_ = deadlines.impatient_at;
   WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave);
   // In the order in which they need one another.
   for (const Role role : {Role::kWorker, Role::kServer, Role::kScheduler}) {
@@ -87,7 +88,7 @@ std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   for (Member& member : members_) {
     if (member.process.Poll()) continue;
     said.push_back(absl::StrCat(member.process.name(), " (process ", member.process.pid(), ") did not leave ",
-                                impatient_ ? "at once" : "in time", " and was killed"));
+                                signals_left_ <= 0 ? "at once" : "in time", " and was killed"));
     member.process.Signal(SIGKILL);
     member.process.WaitFor(absl::InfiniteDuration());
   }
@@ -100,9 +101,9 @@ void Crew::WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout)
   const auto runs = [this](Role role) { return Running(role) > 0; };
   while (std::any_of(roles.begin(), roles.end(), runs)) {
     const absl::Duration left = deadline - absl::Now();
-    if (impatient_ || left <= absl::ZeroDuration()) return;
+    if (signals_left_ <= 0 || left <= absl::ZeroDuration()) return;
     const std::optional<int> signal = signals_.Wait(left);
-    impatient_ = signal && IsStop(*signal);
+    if (signal && IsStop(*signal)) --signals_left_;
   }
 }
 

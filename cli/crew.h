@@ -54,9 +54,11 @@ class Crew {
     absl::Duration leave = absl::Seconds(10);
     // ... and those of each role after SIGTERM; then SIGKILL.
     absl::Duration terminate = absl::Seconds(5);
+    // The stop signal, counted from this call on, that ends all waiting.
+    int impatient_at = 1;
   };
-  // Ends all processes, workers before servers before the scheduler, and returns when none is left. A stop signal
-  // meanwhile kills at once. Returns what had to be said: who was killed because it would not leave.
+  // Ends all processes, workers before servers before the scheduler, and returns when none is left. Stop signals
+  // meanwhile kill at once. Returns what had to be said: who was killed because it would not leave.
   std::vector<std::string> Stop(const StopDeadlines& deadlines);
 
  private:
@@ -76,7 +78,7 @@ class Crew {
   const RunFolder& folder_;
   SignalQueue& signals_;
   std::list<Member> members_;
-  bool impatient_ = false;
+  int signals_left_ = 1;  // until all waiting ends
 };
 
 }  // namespace slackline::cli

@@ -69,6 +69,9 @@ class Run {
     return Follow();
   }
 
+  // Training has begun.
+  bool begun() const { return begun_; }
+
  private:
   void Announce() {
     const job::Cluster& cluster = job_.cluster();
@@ -92,6 +95,7 @@ class Run {
       if (status.ok()) {
         last_answer = now;
         status_ = *status;
+        begun_ = begun_ || status_.state() == wire::JOB_TRAINING || status_.state() == wire::JOB_DONE;
         progress_.Show(status_, now);
         if (Ended(status_)) return Finish();
       } else if (now - last_answer > silence_max()) {
@@ -129,7 +133,8 @@ class Run {
     progress_.Clear();
     const bool tidies = status_.state() == wire::JOB_DONE && job_.durability().mode() != job::Durability::NONE;
     const bool failed = status_.state() == wire::JOB_FAILED;
-    StopAll({.leave = failed ? kBrokenLeaveMax : (tidies ? kTidyMax : absl::ZeroDuration()) + last_checkpoint_max()});
+    StopAll({.leave = failed ? kBrokenLeaveMax : (tidies ? kTidyMax : absl::ZeroDuration()) + last_checkpoint_max(),
+             .impatient_at = 2});
     if (status_.state() == wire::JOB_DONE) {
       std::printf(
           "\n%s\n%s\n%s", RenderEvaluation(status_.evaluation()).c_str(), RenderResults(folder_.path()).c_str(),
@@ -149,7 +154,7 @@ class Run {
     std::fprintf(stderr, "slackline: failed: %s\n", reason.c_str());
     std::fflush(stderr);
     TellScheduler(reason.substr(0, reason.find('\n')), /*failed=*/true);
-    StopAll({.leave = kBrokenLeaveMax});
+    StopAll({.leave = kBrokenLeaveMax, .impatient_at = 2});
     PointToCheckpoint();
     PointToLogs();
     return kExitFailed;
@@ -195,6 +200,7 @@ class Run {
   void PointToLogs() { std::fprintf(stderr, "slackline: the logs are in %s\n", (folder_.path() / "logs").c_str()); }
 
   const TrainOptions& options_;
+  bool begun_ = false;
   const job::Job job_;
   const RunFolder folder_;
   SignalQueue& signals_;
@@ -227,9 +233,22 @@ absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::S
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
   if (!address.ok()) return absl::OkStatus();
   SchedulerClient scheduler(*address, security.To(security::Role::kScheduler));
-  if (!scheduler.GetStatus(kStatusTimeout).ok()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the run in ", run.string(), " still runs: its scheduler answers at ", *address));
+  const absl::Status answer = scheduler.GetStatus(kStatusTimeout).status();
+  // Nobody is there. Whoever refuses us, or does not answer in time, is somebody.
+  if (absl::IsUnavailable(answer) && !rpc::IsMistrust(answer)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the run in ", run.string(), " still runs: its scheduler is at ",
+                                                    *address, answer.ok() ? "" : ", which says: ", answer.message(),
+                                                    "; if that is somebody else, remove ",
+                                                    RunFolder::AddressFile(run).string()));
+}
+
+// A run of the same folder that was deleted may have left some in checkpoint.folder: they would be taken for this
+// one's.
+absl::Status CheckUnused(const job::Job& job, const std::filesystem::path& run) {
+  const std::filesystem::path folder = checkpoint::FolderOfRun(job.checkpoint().folder(), run);
+  if (checkpoint::List(folder).empty()) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(folder.string(), " has checkpoints of another run in ", run.string(),
+                                               ": remove them, or choose another run folder"));
 }
 
 absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job) {
@@ -267,6 +286,7 @@ int Train(const TrainOptions& options) {
   if (!programs.ok()) return Fail(programs.status(), kExitFailed);
   absl::StatusOr<RunFolder> folder = MakeRunFolder(options, job);
   if (!folder.ok()) return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
+  if (absl::Status unused = CheckUnused(job, folder->path()); !unused.ok()) return Fail(unused, kExitFailed);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
   return Run(options, job, *std::move(programs), security->To(security::Role::kScheduler), *std::move(folder), "",
@@ -298,15 +318,22 @@ int Resume(const ResumeOptions& options) {
   if (!programs.ok()) return Fail(programs.status(), kExitFailed);
   absl::StatusOr<RunFolder> folder = RunFolder::Reopen(run);
   if (!folder.ok()) return Fail(folder.status(), kExitFailed);
+  const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml", {});
+  if (!before.ok()) return Fail(before.status(), kExitFailed);
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
   if (!options.quiet) std::printf("Going on from %s\n", choice->path.c_str());
   TrainOptions train;
   train.program = options.program;
   train.job_file = folder->job_file();
   train.quiet = options.quiet;
-  return Run(train, job, *std::move(programs), security->To(security::Role::kScheduler), *std::move(folder),
-             choice->path, signals)
-      .Execute();
+  const RunFolder left = *folder;
+  Run next(train, job, *std::move(programs), security->To(security::Role::kScheduler), *std::move(folder), choice->path,
+           signals);
+  const int code = next.Execute();
+  // What could not go on leaves the run as it was.
+  if (next.begun()) return code;
+  if (absl::Status status = left.WriteJob(ToYaml(Resolve(*before))); !status.ok()) return Fail(status, kExitFailed);
+  return code;
 }
 
 }  // namespace slackline::cli

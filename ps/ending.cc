@@ -7,13 +7,14 @@
 namespace slackline::ps {
 namespace {
 
-// Ends the watching thread itself.
-constexpr int kStopWatching = SIGUSR1;
+// Ends the watching thread itself: nobody else sends this one.
+int StopWatching() { return SIGRTMIN; }
 
 sigset_t Watched() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, kStopWatching}) sigaddset(&set, signal);
+  // A batch system may send SIGUSR1 or SIGUSR2 to all processes of a job; they are the scheduler's business.
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, StopWatching()}) sigaddset(&set, signal);
   return set;
 }
 
@@ -24,14 +25,15 @@ SignalWatch::SignalWatch(Ending& ending) {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   thread_ = std::thread([&ending, set] {
     int signal = 0;
-    while (sigwait(&set, &signal) == 0 && signal != kStopWatching) {
+    while (sigwait(&set, &signal) == 0 && signal != StopWatching()) {
+      if (signal == SIGUSR1 || signal == SIGUSR2) continue;
       ending.End({0, absl::StrCat("told to stop by ", signal == SIGINT ? "SIGINT" : "SIGTERM")});
     }
   });
 }
 
 SignalWatch::~SignalWatch() {
-  pthread_kill(thread_.native_handle(), kStopWatching);
+  pthread_kill(thread_.native_handle(), StopWatching());
   thread_.join();
 }
 

@@ -38,7 +38,7 @@ class Ending {
   Result result_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Turns SIGINT and SIGTERM into an ending with exit code 0.
+// Turns SIGINT and SIGTERM into an ending with exit code 0; SIGUSR1 and SIGUSR2 are ignored.
 //
 // Threads:   one, born in the constructor, joined in the destructor. Construct it before any other thread: threads
 //            inherit that these signals are blocked.

@@ -11,6 +11,7 @@
 #include "common/address.h"
 #include "common/clock.h"
 #include "common/job_file.h"
+#include "common/kill_point.h"
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
@@ -116,11 +117,21 @@ int Main(int argc, char** argv) {
       ->type_name("HOST:PORT")
       ->check(AddressMistake);
   app.add_option("--name", flags.name, "Name in logs and messages; unique among servers");
+#ifdef SLACKLINE_KILL_POINTS
+  std::string kill_at;
+  app.add_option("--kill-at", kill_at, "For tests: kill this process at the Nth pass of a point")->type_name("POINT:N");
+#endif
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
+#ifdef SLACKLINE_KILL_POINTS
+  if (const absl::Status armed = kill_at.empty() ? absl::OkStatus() : kill_point::Arm(kill_at); !armed.ok()) {
+    std::cerr << "--kill-at: " << armed.message() << std::endl;
+    return kExitUsage;
+  }
+#endif
   const absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
   if (!job.ok()) {
     std::cerr << job.status().message() << std::endl;

@@ -29,12 +29,21 @@ void CheckpointRound::Answered(ServerId server, const Call& call,
   if (over() || call.attempt != out_.attempt) return;
   if (!reply.ok()) return Fail(server, absl::StrCat("refuses: ", reply.status().message()));
   version_max_ = std::max(version_max_, reply->version_max());
+  version_min_ = std::min(version_min_.value_or(reply->version_min()), reply->version_min());
   passed_ = passed_ || !reply->begun();
   answered_.insert(server);
   if (answered_.size() == config_.servers.size() && passed_) Decide();
 }
 
 void CheckpointRound::Decide() {
+  if (out_.ask_only && version_max_ - *version_min_ > config_.apart_max) {
+    // A shard that has come back from a snapshot stays behind: one version is not one step there.
+    out_ = {.attempt = out_.attempt + 1, .ask_only = false, .at_version = {}};
+    call_ = out_;
+    passed_ = false;
+    answered_.clear();
+    return;
+  }
   // The first time it is tried where they are; then ever further ahead.
   ahead_ = out_.ask_only ? 0 : std::max<uint64_t>(1, 2 * ahead_);
   out_ = {.attempt = out_.attempt + 1, .ask_only = false, .at_version = version_max_ + ahead_};

@@ -32,6 +32,9 @@ class CheckpointRound {
     std::string reason;
     // All shards at one version.
     bool aligned = false;
+    // Versions that shards which take their steps together may be apart; where they are further, as one that came back
+    // from a snapshot is, one version is not one step, and each is cut where it is.
+    uint64_t apart_max = 1;
     std::map<ServerId, std::string> servers;  // with their names
     absl::Time begun;
     absl::Duration timeout;
@@ -77,6 +80,7 @@ class CheckpointRound {
   Call out_;                  // the last one that was made
   uint64_t ahead_ = 0;        // versions beyond the largest one that was heard of
   uint64_t version_max_ = 0;
+  std::optional<uint64_t> version_min_;
   bool passed_ = false;  // a shard was past the cut
   std::set<ServerId> answered_;
   std::map<ServerId, std::string> waiting_;  // what a server itself waits for

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/address.h"
 #include "common/push_samples.h"
 
 namespace slackline::scheduler {
@@ -124,6 +125,9 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   if (request.name().empty() || request.address().empty()) {
     return absl::InvalidArgumentError(absl::StrCat("a server needs a name and an address, found '", request.name(),
                                                    "' and '", request.address(), "'"));
+  }
+  if (const std::string mistake = AddressMistake(request.address()); !mistake.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("a server's address: ", mistake));
   }
   const std::string who = Called("server", request.name());
   if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;

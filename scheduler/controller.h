@@ -113,6 +113,10 @@ class Controller : public ServerObserver {
   absl::Status GoOnFrom(const checkpoint::Manifest& manifest, const std::string& folder);
   // All files of this one are written: its folder is to get its name, which CheckpointCommitted() is told.
   std::optional<checkpoint::Manifest> CheckpointToCommit() const;
+  // Number of the last one that failed; 0 for none.
+  uint64_t CheckpointThatFailed() const;
+  // The folder of the checkpoint that the run began with; empty: with none.
+  std::string GoesOnFrom() const;
   // `folder`: of the checkpoint, or why there is none. Requires: CheckpointToCommit().
   void CheckpointCommitted(const absl::StatusOr<std::string>& folder);
 
@@ -308,8 +312,10 @@ class Controller : public ServerObserver {
     std::optional<checkpoint::Manifest> to_commit;
     uint64_t last_number = 0;
     absl::Time last_begun = absl::InfinitePast();
-    absl::Duration took;      // of the one to commit, for its servers
-    uint32_t epochs = 0;      // done, as the last one was begun
+    absl::Duration took;  // of the one to commit, for its servers
+    // Done and trained in the last one that is whole.
+    uint32_t epochs = 0;
+    std::optional<uint64_t> samples;
     bool last_tried = false;  // that at the end of the run
     std::optional<absl::Time> last_since;
     // The last one that is whole.
@@ -319,6 +325,7 @@ class Controller : public ServerObserver {
     // The last one that failed.
     uint64_t failed = 0;
     std::string error;
+    absl::Time failed_at = absl::InfinitePast();
     // Of this scheduler.
     uint64_t made = 0;
     uint64_t failures = 0;

@@ -7,16 +7,18 @@
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "common/checkpoint/folder.h"
-#include "common/push_samples.h"
 #include "scheduler/controller.h"
 #include "scheduler/state_check.h"
 
 namespace slackline::scheduler {
 namespace {
 
+// An epoch's checkpoint that has failed is made up for.
+constexpr absl::Duration kRetryAfter = absl::Seconds(30);
+
 bool TakesStepsTogether(const job::Job& job) {
-  const auto mode = job.consistency().mode();
-  return mode == job::Consistency::BSP || mode == job::Consistency::QUORUM || TrainsLocally(job);
+  // The sets of a quorum may differ between shards: their versions say nothing about one another.
+  return job.consistency().mode() == job::Consistency::BSP;
 }
 
 }  // namespace
@@ -57,7 +59,9 @@ void Controller::WatchCheckpoints(absl::Time now) {
   const uint32_t epochs = tasks_->ranges().epochs_done();
   checkpoint_.last_begun = std::max(checkpoint_.last_begun, began_);
   std::string reason;
-  if (job.every_epochs() > 0 && epochs >= checkpoint_.epochs + job.every_epochs()) {
+  // One that fails is tried again, but not at once.
+  const bool just_failed = now - checkpoint_.failed_at < kRetryAfter;
+  if (job.every_epochs() > 0 && epochs >= checkpoint_.epochs + job.every_epochs() && !just_failed) {
     reason = absl::StrCat("every ", job.every_epochs(), " epochs");
   } else if (job.every_s() > 0 && now - checkpoint_.last_begun >= absl::Seconds(job.every_s())) {
     reason = absl::StrCat("every ", job.every_s(), " s");
@@ -68,13 +72,13 @@ void Controller::WatchCheckpoints(absl::Time now) {
 
 void Controller::BeginCheckpoint(const std::string& reason, absl::Time now) {
   checkpoint_.last_begun = now;
-  if (tasks_) checkpoint_.epochs = tasks_->ranges().epochs_done();
   // Before any shard is cut: what is done here is in all of them.
   checkpoint_.state = SaveLocked(absl::InfinitePast());
   CheckpointRound::Config config;
   config.number = ++checkpoint_.last_number;
   config.reason = reason;
   config.aligned = TakesStepsTogether(config_.job) && !Ended();
+  config.apart_max = config_.job.wire().window();
   for (const auto& [id, server] : membership_.servers()) config.servers[id] = server.name;
   config.begun = now;
   config.timeout = absl::Seconds(config_.job.checkpoint().timeout_s());
@@ -89,7 +93,8 @@ bool Controller::AwaitsLastCheckpoint(absl::Time now) {
     // One that waits for a step may wait for workers that have left.
     checkpoint_.round.reset();
     checkpoint_.last_tried = true;
-    if (began_ == absl::InfiniteFuture()) return false;
+    // One of what was kept before would only take the place of an earlier one.
+    if (began_ == absl::InfiniteFuture() || progress_.totals().samples == checkpoint_.samples) return false;
     if (!checkpoint_.last_since) checkpoint_.last_since = now;
     if (const absl::Status can = CanCheckpoint(); can.ok()) {
       BeginCheckpoint(state_ == wire::JOB_DONE ? "training is complete" : reason_, now);
@@ -131,7 +136,7 @@ void Controller::FollowCheckpoint(absl::Time now) {
     request.set_job(config_.id.value());
     request.set_checkpoint(checkpoint_.round->config().number);
     request.set_attempt(call->attempt);
-    request.set_folder(config_.checkpoint_folder + "/" + checkpoint::PartialNameOf(request.checkpoint()));
+    request.set_folder(config_.checkpoint_folder + "/" + checkpoint::PartialNameOf(request.checkpoint(), config_.id));
     request.set_ask_only(call->ask_only);
     if (call->at_version) request.set_at_version(*call->at_version);
     for (const auto& [id, server] : membership_.servers()) {
@@ -148,6 +153,7 @@ void Controller::FollowCheckpoint(absl::Time now) {
   checkpoint::Manifest manifest;
   manifest.set_number(round.config().number);
   manifest.set_job_name(config_.job.name());
+  manifest.set_seed(config_.job.seed());
   manifest.set_reason(round.config().reason);
   manifest.set_elements(layout_.elements);
   manifest.set_trained_elements(layout_.trained_elements);
@@ -159,6 +165,7 @@ void Controller::FollowCheckpoint(absl::Time now) {
 void Controller::CheckpointFailed(uint64_t number, const std::string& why) {
   checkpoint_.failed = number;
   checkpoint_.error = why;
+  checkpoint_.failed_at = time_.Now();
   ++checkpoint_.failures;
   events_.Add(absl::StrCat("checkpoint ", number, " failed: ", why));
 }
@@ -166,6 +173,16 @@ void Controller::CheckpointFailed(uint64_t number, const std::string& why) {
 std::optional<checkpoint::Manifest> Controller::CheckpointToCommit() const {
   absl::MutexLock lock(&mutex_);
   return checkpoint_.to_commit;
+}
+
+uint64_t Controller::CheckpointThatFailed() const {
+  absl::MutexLock lock(&mutex_);
+  return checkpoint_.failed;
+}
+
+std::string Controller::GoesOnFrom() const {
+  absl::MutexLock lock(&mutex_);
+  return goes_on_from_;
 }
 
 void Controller::CheckpointCommitted(const absl::StatusOr<std::string>& folder) {
@@ -177,6 +194,8 @@ void Controller::CheckpointCommitted(const absl::StatusOr<std::string>& folder) 
   checkpoint_.whole = manifest.number();
   checkpoint_.whole_at = time_.Now();
   checkpoint_.folder = *folder;
+  checkpoint_.samples = manifest.scheduler().progress().totals().samples();
+  checkpoint_.epochs = manifest.scheduler().tasks().ranges().epochs_done();
   uint64_t bytes = 0;
   for (const wire::CheckpointFile& file : manifest.files()) bytes += file.bytes();
   events_.Add(absl::StrFormat("checkpoint %d is on disk: %d samples, %.1f MB, in %.2f s (%s)", manifest.number(),
@@ -203,6 +222,11 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   if (state.tasks().ranges().next_epoch() > config_.job.training().epochs()) {
     return absl::FailedPreconditionError(absl::StrCat(folder, " is of epoch ", state.tasks().ranges().next_epoch(),
                                                       "; training.epochs is ", config_.job.training().epochs()));
+  }
+  if (manifest.seed() != config_.job.seed()) {
+    return absl::FailedPreconditionError(absl::StrCat(folder, " is of a run with seed ", manifest.seed(),
+                                                      ", which says the ", "order of the images; found seed ",
+                                                      config_.job.seed()));
   }
   // Of its members only the numbers count, and how it ended does not.
   state::Scheduler work = state;
@@ -239,6 +263,7 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   elapsed_before_ = absl::Seconds(state.elapsed_s());
   goes_on_from_ = folder;
   checkpoint_.epochs = tasks_->ranges().epochs_done();
+  checkpoint_.samples = progress_.totals().samples;
   checkpoint_.whole = manifest.number();
   checkpoint_.whole_at = time_.Now();
   checkpoint_.folder = folder;

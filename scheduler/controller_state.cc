@@ -14,6 +14,9 @@ constexpr uint32_t kFormat = 1;
 // Generations left out by a restart: the life before may have given some after it had last saved.
 constexpr uint64_t kForgottenMax = 1'000'000;
 
+// The same for checkpoints, which are few and whose numbers people see.
+constexpr uint64_t kForgottenCheckpoints = 10;
+
 double Seconds(absl::Duration duration) { return std::max(0.0, absl::ToDoubleSeconds(duration)); }
 
 void Save(const Membership::State& from, absl::Time now, state::Members& state) {
@@ -78,7 +81,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_job_state(state_);
   state.set_reason(reason_);
   if (wall_time != absl::InfinitePast()) state.set_saved_unix_us(absl::ToUnixMicros(wall_time));
-  if (began_ != absl::InfiniteFuture()) state.set_elapsed_s(Seconds(now - began_));
+  state.set_elapsed_s(Seconds(began_ != absl::InfiniteFuture() ? now - began_ : elapsed_before_));
   if (trained_ != absl::InfiniteFuture()) state.set_trained_s(Seconds(trained_ - began_));
   if (first_worker_) *state.mutable_first_worker() = *first_worker_;
   state.set_generation(generation_.value());
@@ -118,6 +121,10 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_events(events_.count());
   state.set_snapshot_folder(config_.snapshot_folder);
   state.set_checkpoint_folder(goes_on_from_);
+  state.set_checkpoint_begun(checkpoint_.last_number);
+  state.set_checkpoint_whole(checkpoint_.whole);
+  state.set_checkpoint_whole_folder(checkpoint_.folder);
+  state.set_checkpoint_epochs(checkpoint_.epochs);
   return state;
 }
 
@@ -156,8 +163,14 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   worker_deaths_ = state.worker_deaths();
   events_.GoOnFrom(state.events());
   goes_on_from_ = state.checkpoint_folder();
-  if (tasks_) checkpoint_.epochs = tasks_->ranges().epochs_done();
+  elapsed_before_ = absl::Seconds(state.elapsed_s());
+  checkpoint_.epochs = state.checkpoint_epochs();
   checkpoint_.last_begun = now;
+  checkpoint_.whole = state.checkpoint_whole();
+  checkpoint_.whole_at = now;
+  checkpoint_.folder = state.checkpoint_whole_folder();
+  // Some may have been begun after the save, and servers know them.
+  checkpoint_.last_number = std::max(checkpoint_.last_number, state.checkpoint_begun()) + kForgottenCheckpoints;
   for (const state::Worker& worker : state.members().workers()) pids_[WorkerId(worker.worker())] = worker.pid();
 
   // Who hangs is found out from now on.

@@ -1,6 +1,7 @@
 // slackline-scheduler: one a job. Exits with 0 when the job is done or was stopped, 1 when it failed, 2 on wrong use.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -75,13 +76,28 @@ std::string SnapshotFolder(const Options& options, const job::Job& job, JobId id
 }
 
 // Those of a run that now goes on from a checkpoint.
-void RemoveOldSnapshots(const std::string& run_folder) {
+void RemoveOldSnapshots(const std::string& run_folder, const std::string& present) {
   std::error_code error;
   for (std::filesystem::directory_iterator at(run_folder, error), end; !error && at != end; at.increment(error)) {
+    const std::filesystem::path path = at->path();
+    if (!absl::StartsWith(path.filename().string(), "snapshots") || path == present) continue;
     std::error_code removed;
-    if (absl::StartsWith(at->path().filename().string(), "snapshots")) std::filesystem::remove_all(at->path(), removed);
-    if (removed) log::Warning("old snapshots stay in ", at->path().string(), ": ", removed.message());
+    std::filesystem::remove_all(path, removed);
+    if (removed) log::Warning("old snapshots stay in ", path.string(), ": ", removed.message());
   }
+}
+
+// What is undone of the run once it goes on from a checkpoint: not before, so that one that cannot leaves all as it
+// was.
+std::function<absl::Status()> GoesOn(const std::optional<checkpoint::Manifest>& from, RunFolder& folder,
+                                     const std::string& checkpoints, const std::string& snapshots) {
+  if (!from) return nullptr;
+  return [&folder, checkpoints, snapshots, number = from->number(), elapsed_s = from->scheduler().elapsed_s()] {
+    RemoveOldSnapshots(folder.path(), snapshots);
+    absl::Status status = checkpoint::PutAsideAfter(checkpoints, number);
+    status.Update(folder.CutBack(elapsed_s));
+    return status;
+  };
 }
 
 // A scheduler that is about to end has the store open a little longer.
@@ -147,16 +163,16 @@ int Run(const Options& options) {
   ServerLinks links(timeouts, security->To(security::Role::kServer));
   const std::string checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), (*folder)->path());
   const JobId id = saved ? JobId(saved->job()) : NewJobId();
-  Controller controller(
-      {.job = job,
-       .fingerprint = Fingerprint(job),
-       .id = id,
-       .run_folder = (*folder)->path(),
-       .snapshot_folder = saved ? saved->snapshot_folder() : SnapshotFolder(options, job, id, (*folder)->path()),
-       .checkpoint_folder = checkpoints,
-       .checkpoint_number = checkpoint::LastNumber(checkpoints),
-       .timeouts = timeouts},
-      time, links);
+  const std::string snapshots = saved ? saved->snapshot_folder() : SnapshotFolder(options, job, id, (*folder)->path());
+  Controller controller({.job = job,
+                         .fingerprint = Fingerprint(job),
+                         .id = id,
+                         .run_folder = (*folder)->path(),
+                         .snapshot_folder = snapshots,
+                         .checkpoint_folder = checkpoints,
+                         .checkpoint_number = checkpoint::LastNumber(checkpoints),
+                         .timeouts = timeouts},
+                        time, links);
   // Its threads call the controller, however this ends.
   const absl::Cleanup close_links = [&links] { links.Close(); };
   // Before anybody can call.
@@ -166,9 +182,7 @@ int Run(const Options& options) {
   }
   if (checkpoint) {
     absl::Status going_on = controller.GoOnFrom(*checkpoint, std::filesystem::absolute(options.from_checkpoint));
-    if (going_on.ok()) going_on = (*folder)->CutBack(checkpoint->scheduler().elapsed_s());
     if (!going_on.ok()) return Complain(going_on, kFailed);
-    RemoveOldSnapshots((*folder)->path());
   }
   absl::StatusOr<std::unique_ptr<SchedulerServer>> server = SchedulerServer::Start(listen, controller, *security);
   if (!server.ok()) return Complain(server.status(), kFailed);
@@ -188,7 +202,8 @@ int Run(const Options& options) {
                     .metrics = series,
                     .store = store.get(),
                     .checkpoints = checkpoints,
-                    .checkpoints_kept = job.checkpoint().keep()},
+                    .checkpoints_kept = job.checkpoint().keep(),
+                    .on_begin = GoesOn(checkpoint, **folder, checkpoints, snapshots)},
                    std::min(timeouts.heartbeat / 2, report_every));
   // Both call the controller: they end before it does.
   server->reset();

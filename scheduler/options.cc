@@ -1,7 +1,9 @@
 #include "scheduler/options.h"
 
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include "common/address.h"
+#include "common/kill_point.h"
 #include "common/version_text.h"
 
 namespace slackline::scheduler {
@@ -33,6 +35,10 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->type_name("DIR")
       ->excludes("--resume")
       ->needs("--run-folder");
+#ifdef SLACKLINE_KILL_POINTS
+  std::string kill_at;
+  app.add_option("--kill-at", kill_at, "For tests: kill this process at the Nth pass of a point")->type_name("POINT:N");
+#endif
   app.footer("Exit codes: 0 done or stopped, 1 failed, 2 wrong use.");
   try {
     app.parse(argc, argv);
@@ -40,6 +46,13 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
     exit_code = app.exit(error) == 0 ? 0 : kWrongUse;
     return std::nullopt;
   }
+#ifdef SLACKLINE_KILL_POINTS
+  if (const absl::Status armed = kill_at.empty() ? absl::OkStatus() : kill_point::Arm(kill_at); !armed.ok()) {
+    std::cerr << "--kill-at: " << armed.message() << std::endl;
+    exit_code = kWrongUse;
+    return std::nullopt;
+  }
+#endif
   return options;
 }
 

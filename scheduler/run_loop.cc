@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/checkpoint/folder.h"
 #include "common/clock.h"
+#include "common/kill_point.h"
 #include "common/logging.h"
 
 namespace slackline::scheduler {
@@ -54,22 +55,44 @@ void WriteDown(Controller& controller, RunFolder& folder, SchedulerMetrics& metr
   Complain(status);
 }
 
-// Gives a checkpoint whose files are all written its name, and removes those that are too old.
-void CommitCheckpoint(Controller& controller, const RunRecord& record) {
-  std::optional<checkpoint::Manifest> manifest = controller.CheckpointToCommit();
-  if (!manifest) return;
-  manifest->set_created_unix_us(absl::ToUnixMicros(absl::Now()));
-  const uint64_t number = manifest->number();
-  const absl::StatusOr<std::filesystem::path> folder = checkpoint::Commit(record.checkpoints, *std::move(manifest));
-  if (folder.ok()) {
-    controller.CheckpointCommitted(folder->string());
-    const auto pruned = checkpoint::Prune(record.checkpoints, record.checkpoints_kept, number);
-    if (!pruned.ok()) log::Error("old checkpoints stay: ", std::string(pruned.status().message()));
-  } else {
-    log::Error("checkpoint ", number, " is not whole: ", std::string(folder.status().message()));
-    controller.CheckpointCommitted(folder.status());
+// Gives checkpoints whose files are all written their names, and removes what is too old or was not finished.
+class CheckpointFolder {
+ public:
+  CheckpointFolder(Controller& controller, const RunRecord& record) : controller_(controller), record_(record) {}
+
+  void Look() {
+    const std::optional<checkpoint::Manifest> manifest = controller_.CheckpointToCommit();
+    if (manifest) Commit(*manifest);
+    const uint64_t failed = controller_.CheckpointThatFailed();
+    if (failed == tidied_) return;
+    tidied_ = failed;
+    Complain(checkpoint::PrunePartial(record_.checkpoints, failed));
   }
-}
+
+ private:
+  void Commit(checkpoint::Manifest manifest) {
+    manifest.set_created_unix_us(absl::ToUnixMicros(absl::Now()));
+    const uint64_t number = manifest.number();
+    SLACKLINE_KILL_POINT("commit");
+    const absl::StatusOr<std::filesystem::path> folder = checkpoint::Commit(record_.checkpoints, std::move(manifest));
+    if (!folder.ok()) {
+      log::Error("checkpoint ", number, " is not whole: ", std::string(folder.status().message()));
+      return controller_.CheckpointCommitted(folder.status());
+    }
+    controller_.CheckpointCommitted(folder->string());
+    Complain(checkpoint::PrunePartial(record_.checkpoints, number));
+    // A run that fails again and again must not replace what was good by what it fails with.
+    if (controller_.state() == wire::JOB_FAILED) return;
+    Complain(checkpoint::Prune(record_.checkpoints, record_.checkpoints_kept, controller_.GoesOnFrom()).status());
+  }
+  static void Complain(const absl::Status& status) {
+    if (!status.ok()) log::Error("old checkpoints stay: ", std::string(status.message()));
+  }
+
+  Controller& controller_;
+  const RunRecord& record_;
+  uint64_t tidied_ = 0;
+};
 
 void TakeSignal(Controller& controller, int signal) {
   if (signal != SIGUSR1) {
@@ -123,6 +146,8 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
   RunFolder& folder = record.folder;
   SchedulerMetrics& metrics = record.metrics;
   Saver saver(controller, record.store);
+  CheckpointFolder checkpoints(controller, record);
+  bool begun = false;
   bool asked = false;
   bool summarised = false;
   bool news = false;
@@ -133,7 +158,11 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
       TakeSignal(controller, signal);
     }
     controller.Tick();
-    CommitCheckpoint(controller, record);
+    if (!begun && controller.state() == wire::JOB_TRAINING) {
+      begun = true;
+      if (record.on_begin != nullptr) Complain(record.on_begin());
+    }
+    checkpoints.Look();
     news = controller.HasEvents() || news;
     if (saver.Save(news)) news = false;
     WriteDown(controller, folder, metrics);

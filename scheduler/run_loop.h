@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "scheduler/controller.h"
 #include "scheduler/run_folder.h"
@@ -25,6 +27,8 @@ struct RunRecord {
   // Where checkpoints are, and how many stay.
   std::string checkpoints = {};
   size_t checkpoints_kept = 1;
+  // Called once, when training has begun, before anything of it is written down. May be null.
+  std::function<absl::Status()> on_begin = nullptr;
 };
 
 // Runs until the job has ended and its members have left, ticking every `period`. SIGTERM or SIGINT stops the job, or,

@@ -7,11 +7,14 @@
 namespace slackline::worker {
 namespace {
 
-// SIGUSR1 ends the watch.
+// Ends the watch: nobody else sends this one.
+int StopWatching() { return SIGRTMIN; }
+
+// A batch system may send SIGUSR1 or SIGUSR2 to all processes of a job; they are the scheduler's business.
 sigset_t Signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, StopWatching()}) sigaddset(&signals, signal);
   return signals;
 }
 
@@ -26,13 +29,14 @@ StopSignals::StopSignals(std::function<void(const std::string& name)> handler)
     : thread_([handler = std::move(handler)] {
         const sigset_t signals = Signals();
         int signal = 0;
-        while (sigwait(&signals, &signal) == 0 && signal != SIGUSR1) {
+        while (sigwait(&signals, &signal) == 0 && signal != StopWatching()) {
+          if (signal == SIGUSR1 || signal == SIGUSR2) continue;
           handler(signal == SIGTERM ? "SIGTERM" : "SIGINT");
         }
       }) {}
 
 StopSignals::~StopSignals() {
-  pthread_kill(thread_.native_handle(), SIGUSR1);
+  pthread_kill(thread_.native_handle(), StopWatching());
   thread_.join();
 }
 

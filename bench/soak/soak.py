@@ -2,11 +2,16 @@
 """Kills and stops the processes of a job at random, and counts afterwards what became of every push.
 
     bench/soak/soak.py [--programs BIN_FOLDER] [--seconds N] [--workers N] [--servers N] [--mode async|ssp] [--seed N]
-                       [--kill ROLE,ROLE] [--keep FOLDER]
+                       [--kill ROLE,ROLE | --kill-at ROLE:POINT:N] [--keep FOLDER]
 
 The workers are ledger-worker: each of a worker's pushes adds 1 to elements of its own, so that the final weights say which shards
 have applied it, and how often; a ledger says which were answered. Kills come every 0.5 to 3 s: kill -9, or SIGSTOP for up to 6 s.
 `slackline train` starts again what died.
+
+With --kill-at nobody is killed at random: every process of a role kills itself when it comes to a point for the Nth time (see
+common/kill_point.h; only builds for tests have such points), over and over.
+
+Checkpoints are made all the while, and all that are there at the end must be whole.
 
 Doubled is what the weights have of a push beyond its answers. Lost is what was answered as applied and is not in the weights; with
 durability.mode snapshot some is, and a worker that was never killed must have been told of exactly that.
@@ -47,6 +52,7 @@ consistency: {{mode: {mode}, weighting: uniform}}
 cluster: {{servers: {servers}, workers: {workers}, shards_per_server: {each}, worker_restarts_max: 100000, server_restarts_max: 100000,
   scheduler_restarts_max: 100000}}
 durability: {{snapshot_every_s: 0.5}}
+checkpoint: {{every_s: 0.7, keep: 2}}
 timeouts: {{heartbeat_ms: 100}}
 output: {{report_every_ms: 200, tensorboard: false}}
 """
@@ -62,7 +68,14 @@ def parse():
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kill", default="ps,worker,scheduler", help="roles that die")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave the run in this new folder")
+    parser.add_argument("--kill-at", default="", metavar="ROLE:POINT:N",
+                        help="each process of the role (ps or scheduler) dies at this point")
     options = parser.parse_args()
+    options.kill_at = options.kill_at.split(":") if options.kill_at else []
+    if options.kill_at:
+        if len(options.kill_at) != 3 or options.kill_at[0] not in ("ps", "scheduler"):
+            parser.error(f"--kill-at: found {':'.join(options.kill_at)}; allowed is ps:POINT:N or scheduler:POINT:N")
+        options.kill = ""
     options.roles = options.kill.split(",") if options.kill else []
     unknown = set(options.roles) - {"ps", "worker", "scheduler"}
     if unknown:
@@ -86,7 +99,12 @@ class Run:
         # `slackline` starts the programs beside it.
         shutil.copy(options.programs / "slackline", programs / "slackline")
         for name in ("slackline-scheduler", "slackline-ps"):
-            (programs / name).symlink_to((options.programs / name).resolve())
+            real = (options.programs / name).resolve()
+            if options.kill_at and name == f"slackline-{options.kill_at[0]}":
+                (programs / name).write_text(f'#!/bin/sh\nexec {real} "$@" --kill-at {":".join(options.kill_at[1:])}\n')
+                (programs / name).chmod(0o755)
+            else:
+                (programs / name).symlink_to(real)
         (programs / "slackline-worker").symlink_to((options.programs / "ledger-worker").resolve())
         steps = options.seconds * options.workers / STEP_S
         job = folder / "job.yaml"
@@ -275,6 +293,16 @@ def reckon(options, run, folder, took):
     print(f"sub-pushes answered {answered}, applied {applied}, lost {lost:.0f}, doubled {doubled:.0f}; told wrongly of their losses: "
           f"{silent:.0f} sub-pushes of {unbroken} workers that were never replaced")
     print(f"servers and schedulers that went on: {goes_on}")
+    checked = subprocess.run([options.programs / "slackline", "checkpoints", folder / "run", "--verify"], capture_output=True,
+                             text=True, timeout=300)
+    print(f"{checked.stdout.count(' whole ')} checkpoints are whole")
+    if checked.returncode != 0 or " whole " not in checked.stdout:
+        bad.append(f"checkpoints:\n{checked.stdout}{checked.stderr}")
+    if options.kill_at:
+        deaths = run.out.read_text(errors="replace").count("killed by signal 9")
+        print(f"deaths at {':'.join(options.kill_at)}: {deaths}")
+        if deaths < 1:
+            bad.append("nobody has come to that point")
     if doubled:
         bad.append(f"{doubled:.0f} sub-pushes were applied twice")
     if silent:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <system_error>
@@ -18,6 +20,7 @@
 #include "absl/strings/strip.h"
 #include "common/check.h"
 #include "common/checkpoint/shard_file.h"
+#include "common/kill_point.h"
 #include "common/storage/durable_file.h"
 
 namespace slackline::checkpoint {
@@ -28,12 +31,16 @@ namespace fs = std::filesystem;
 constexpr char kManifestFile[] = "manifest.json";
 constexpr char kPrefix[] = "checkpoint-";
 constexpr char kPartial[] = ".partial";
+constexpr char kUndone[] = ".undone";
 // Readers of one checkpoint at a time.
 constexpr unsigned kThreadsMax = 8;
 
+// Of "checkpoint-N", also with something behind a point.
 std::optional<uint64_t> NumberIn(absl::string_view name) {
   uint64_t number = 0;
-  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::SimpleAtoi(name, &number)) return std::nullopt;
+  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::SimpleAtoi(name.substr(0, name.find('.')), &number)) {
+    return std::nullopt;
+  }
   return number;
 }
 
@@ -49,6 +56,15 @@ uint64_t ManifestChecksum(Manifest manifest) {
   return ChecksumOf(bytes);
 }
 
+std::string Print(const Manifest& manifest) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  SLACKLINE_CHECK(google::protobuf::util::MessageToJsonString(manifest, &text, options).ok());
+  return text;
+}
+
 absl::Status Unavailable(absl::string_view doing, const fs::path& path, const std::error_code& error) {
   return absl::UnavailableError(absl::StrCat("cannot ", doing, " ", path.string(), ": ", error.message()));
 }
@@ -62,6 +78,15 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
     if (absl::StartsWith(name, kPrefix)) names.push_back(name);
   }
   return names;
+}
+
+absl::Status Remove(const fs::path& path) {
+  std::error_code error;
+  // First it is nothing, then it goes: a reader must not take half of it for whole.
+  fs::remove(path / kManifestFile, error);
+  SLACKLINE_KILL_POINT("prune");
+  if (!error) fs::remove_all(path, error);
+  return error ? Unavailable("remove", path, error) : absl::OkStatus();
 }
 
 absl::Status CheckManifest(const fs::path& path, const Manifest& manifest) {
@@ -111,12 +136,15 @@ fs::path FolderOfRun(const std::string& configured, const fs::path& run_folder) 
 }
 
 std::string NameOf(uint64_t number) { return absl::StrFormat("%s%06d", kPrefix, number); }
-std::string PartialNameOf(uint64_t number) { return NameOf(number) + kPartial; }
+std::string PartialNameOf(uint64_t number, JobId job) {
+  return absl::StrFormat("%s.%016x%s", NameOf(number), job.value(), kPartial);
+}
 
 std::vector<Found> List(const fs::path& folder) {
   std::vector<Found> found;
   for (const std::string& name : NamesIn(folder)) {
-    if (const std::optional<uint64_t> number = NumberIn(name)) found.push_back({*number, folder / name});
+    const std::optional<uint64_t> number = NumberIn(name);
+    if (number && name == NameOf(*number)) found.push_back({*number, folder / name});
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.number > b.number; });
   return found;
@@ -125,7 +153,7 @@ std::vector<Found> List(const fs::path& folder) {
 uint64_t LastNumber(const fs::path& folder) {
   uint64_t last = 0;
   for (const std::string& name : NamesIn(folder)) {
-    last = std::max(last, NumberIn(absl::StripSuffix(name, kPartial)).value_or(0));
+    last = std::max(last, NumberIn(name).value_or(0));
   }
   return last;
 }
@@ -143,6 +171,10 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& text, const fs::path& 
 
 absl::StatusOr<Manifest> ReadManifest(const fs::path& path) {
   std::ifstream in(path / kManifestFile, std::ios::binary);
+  if (!in && errno != ENOENT && errno != ENOTDIR) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot open ", (path / kManifestFile).string(), ": ", std::strerror(errno)));
+  }
   if (!in) return absl::NotFoundError(absl::StrCat("found no checkpoint in ", path.string(), " (", kManifestFile, ")"));
   std::ostringstream text;
   text << in.rdbuf();
@@ -173,7 +205,8 @@ absl::Status Verify(const fs::path& path, const Manifest& manifest, bool thoroug
 }
 
 absl::StatusOr<fs::path> Commit(const fs::path& folder, Manifest manifest) {
-  const fs::path partial = folder / PartialNameOf(manifest.number()), whole = folder / NameOf(manifest.number());
+  const fs::path partial = folder / PartialNameOf(manifest.number(), JobId(manifest.scheduler().job()));
+  const fs::path whole = folder / NameOf(manifest.number());
   for (const wire::CheckpointFile& file : manifest.files()) {
     const absl::Status status = CheckLength(partial, file);
     if (status.ok()) continue;
@@ -182,54 +215,70 @@ absl::StatusOr<fs::path> Commit(const fs::path& folder, Manifest manifest) {
                                                       "servers"));
   }
   manifest.set_format(kManifestFormat);
+  // The checksum is of what a reader gets: JSON has one NaN, and a double has many.
+  const std::string printed = Print(manifest);
+  google::protobuf::util::JsonParseOptions parse;
+  manifest.Clear();
+  SLACKLINE_CHECK(google::protobuf::util::JsonStringToMessage(printed, &manifest, parse).ok());
   manifest.set_checksum(ManifestChecksum(manifest));
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.preserve_proto_field_names = true;
-  std::string text;
-  SLACKLINE_CHECK(google::protobuf::util::MessageToJsonString(manifest, &text, options).ok());
+  const std::string text = Print(manifest);
+  if (const absl::Status readable = ParseManifest(text, partial).status(); !readable.ok()) return readable;
   DurableFile file(partial / kManifestFile);
   absl::Status status = file.Open();
   if (status.ok()) status = file.Write(text.data(), text.size());
   if (status.ok()) status = file.Commit();
   if (!status.ok()) return status;
+  SLACKLINE_KILL_POINT("checkpoint-rename");
   std::error_code error;
   fs::rename(partial, whole, error);
   if (error) return Unavailable("rename to", whole, error);
+  SLACKLINE_KILL_POINT("checkpoint-named");
   status = SyncFolder(folder);
   if (!status.ok()) return status;
   return whole;
 }
 
-absl::StatusOr<std::vector<std::string>> Prune(const fs::path& folder, size_t keep, uint64_t number) {
-  std::vector<fs::path> old;
+absl::StatusOr<std::vector<std::string>> Prune(const fs::path& folder, size_t keep, const fs::path& spared) {
   std::vector<std::string> names;
   const std::vector<Found> whole = List(folder);
   for (size_t i = keep; i < whole.size(); ++i) {
-    old.push_back(whole[i].path);
+    if (whole[i].path == spared) continue;
+    if (absl::Status removed = Remove(whole[i].path); !removed.ok()) return removed;
     names.push_back(whole[i].path.filename());
-  }
-  for (const std::string& name : NamesIn(folder)) {
-    absl::string_view begin = name;
-    if (!absl::ConsumeSuffix(&begin, kPartial)) continue;
-    if (NumberIn(begin).value_or(number) < number) old.push_back(folder / name);
-  }
-  for (const fs::path& path : old) {
-    std::error_code error;
-    // First it is nothing, then it goes: a reader must not take half of it for whole.
-    fs::remove(path / kManifestFile, error);
-    if (!error) fs::remove_all(path, error);
-    if (error) return Unavailable("remove", path, error);
   }
   return names;
 }
 
+absl::Status PrunePartial(const fs::path& folder, uint64_t number) {
+  absl::Status status;
+  for (const std::string& name : NamesIn(folder)) {
+    if (absl::EndsWith(name, kPartial) && NumberIn(name).value_or(number + 1) <= number) {
+      status.Update(Remove(folder / name));
+    }
+  }
+  return status;
+}
+
+absl::Status PutAsideAfter(const fs::path& folder, uint64_t number) {
+  for (const Found& found : List(folder)) {
+    if (found.number <= number) continue;
+    std::error_code error;
+    fs::rename(found.path, found.path.string() + kUndone, error);
+    if (error) return Unavailable("rename", found.path, error);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Choice> ChooseNewest(const fs::path& folder) {
   std::vector<std::string> passed_over;
+  std::error_code error;
+  fs::directory_iterator readable(folder, error);
+  if (error && error != std::errc::no_such_file_or_directory) return Unavailable("list", folder, error);
   for (const Found& found : List(folder)) {
     absl::StatusOr<Manifest> manifest = ReadManifest(found.path);
     const absl::Status status = manifest.ok() ? Verify(found.path, *manifest, /*thorough=*/true) : manifest.status();
     if (status.ok()) return Choice{found.path, *std::move(manifest), std::move(passed_over)};
+    if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return status;
     passed_over.push_back(absl::StrCat(NameOf(found.number), ": ", status.message()));
   }
   return absl::NotFoundError(

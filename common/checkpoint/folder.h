@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "checkpoint.pb.h"
+#include "common/ids.h"
 
 namespace slackline::checkpoint {
 
@@ -20,9 +21,10 @@ inline constexpr uint32_t kManifestFormat = 1;
 // in the run folder.
 std::filesystem::path FolderOfRun(const std::string& configured, const std::filesystem::path& run_folder);
 
-// "checkpoint-000012", and while it is written "checkpoint-000012.partial".
+// "checkpoint-000012"; while it is written "checkpoint-000012.JOB.partial", so that what is left of another job writes
+// elsewhere; and "checkpoint-000012.undone" of a run that went on from an earlier one.
 std::string NameOf(uint64_t number);
-std::string PartialNameOf(uint64_t number);
+std::string PartialNameOf(uint64_t number, JobId job);
 
 // One that is there under its name.
 struct Found {
@@ -49,15 +51,19 @@ absl::StatusOr<Manifest> ReadManifest(const std::filesystem::path& path);
 //   kUnavailable  the file system refuses
 absl::Status Verify(const std::filesystem::path& path, const Manifest& manifest, bool thorough);
 
-// Gives the partial folder of manifest.number() its manifest and its name; it is there from then on, also after a loss
-// of power. Fills format and checksum.
+// Gives the partial folder of manifest.number() and the job its manifest and its name; it is there from then on, also
+// after a loss of power. Fills format and checksum.
 //   kFailedPrecondition  a file is not there in its length: it was written to another file system
 //   kResourceExhausted, kUnavailable  as DurableFile has them
 absl::StatusOr<std::filesystem::path> Commit(const std::filesystem::path& folder, Manifest manifest);
 
-// Removes all but the newest `keep`, and what partial ones below `number` have left. Returns the names of those that
-// were whole.
-absl::StatusOr<std::vector<std::string>> Prune(const std::filesystem::path& folder, size_t keep, uint64_t number);
+// Removes all but the newest `keep`, but not `spared`. Returns their names.
+absl::StatusOr<std::vector<std::string>> Prune(const std::filesystem::path& folder, size_t keep,
+                                               const std::filesystem::path& spared = {});
+// Removes what is left of those up to `number` that were not finished.
+absl::Status PrunePartial(const std::filesystem::path& folder, uint64_t number);
+// The run goes on from this one: later ones are renamed, so that nobody takes them for the newest.
+absl::Status PutAsideAfter(const std::filesystem::path& folder, uint64_t number);
 
 // The newest that is whole, and what was passed over for it, for people.
 struct Choice {
@@ -65,7 +71,8 @@ struct Choice {
   Manifest manifest;
   std::vector<std::string> passed_over;
 };
-//   kNotFound  there is none; names what was passed over
+//   kNotFound     there is none; names what was passed over
+//   kUnavailable  the file system refuses: there may be a newer one
 absl::StatusOr<Choice> ChooseNewest(const std::filesystem::path& folder);
 
 }  // namespace slackline::checkpoint

@@ -40,9 +40,11 @@ std::shared_ptr<grpc::Channel> FollowedChannel::channel() const {
 void FollowedChannel::Failed() {
   const std::string address = AddressAt(place_);
   absl::MutexLock lock(&mutex_);
-  if (address.empty() || (address == address_ && protection_ == nullptr)) return;
   // A channel that has failed lets calls fail at once while it tries again, so that nobody drives its handshakes, which
-  // then take longer than they may. Calls on a new one wait for them.
+  // then take longer than they may. Calls on a new one wait for them. One that still connects is let go on.
+  const bool shakes_hands = protection_ != nullptr && protection_->credentials != nullptr;
+  const bool stuck = shakes_hands && channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
+  if (address.empty() || (address == address_ && !stuck)) return;
   if (!address_.empty() && address != address_) log::Info(place_, " says ", address, " now");
   address_ = address;
   channel_ = ControlChannel(address, protection_);

@@ -39,6 +39,19 @@ absl::Status CheckSecret(const std::string& path, const struct stat& file) {
                                                      mode, roots ? "0640 or less, as it is root's" : "0600 or less"));
 }
 
+// Whoever can write what is believed can have everything believed.
+absl::Status CheckUnwritable(const std::string& path, const struct stat& file) {
+  const mode_t mode = file.st_mode & 07777;
+  if (file.st_uid != ::geteuid() && file.st_uid != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(path, ": found a file of user ", file.st_uid,
+                                                    "; allowed is one of user ", ::geteuid(),
+                                                    ", who runs this, or of root"));
+  }
+  if ((mode & 0022) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrFormat("%s: found mode %04o; allowed is one that only its owner may write", path, mode));
+}
+
 // Reads through the descriptor that was checked.
 absl::StatusOr<std::string> ReadAll(const std::string& path, bool secret) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -47,7 +60,7 @@ absl::StatusOr<std::string> ReadAll(const std::string& path, bool secret) {
   absl::Status allowed = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode)
                              ? absl::OkStatus()
                              : Missing(path, "found something else than a file");
-  if (allowed.ok() && secret) allowed = CheckSecret(path, status);
+  if (allowed.ok()) allowed = secret ? CheckSecret(path, status) : CheckUnwritable(path, status);
   std::string text;
   char piece[4096];
   ssize_t got = 0;

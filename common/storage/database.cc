@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/kill_point.h"
 
 namespace slackline {
 namespace {
@@ -104,14 +105,19 @@ absl::Status Database::PutSynced(absl::string_view key, absl::string_view value)
   Resume();
   rocksdb::WriteOptions options;
   options.sync = true;
-  return FromRocks(folder_, database_->Put(options, ToSlice(key), ToSlice(value)));
+  SLACKLINE_KILL_POINT("put");
+  const absl::Status put = FromRocks(folder_, database_->Put(options, ToSlice(key), ToSlice(value)));
+  SLACKLINE_KILL_POINT("put-done");
+  return put;
 }
 
 absl::Status Database::DeleteSynced(absl::string_view key) {
   Resume();
   rocksdb::WriteOptions options;
   options.sync = true;
-  return FromRocks(folder_, database_->Delete(options, ToSlice(key)));
+  const absl::Status deleted = FromRocks(folder_, database_->Delete(options, ToSlice(key)));
+  SLACKLINE_KILL_POINT("delete-done");
+  return deleted;
 }
 
 absl::Status Database::Tidy(char letter) {
@@ -175,7 +181,10 @@ absl::Status Database::Files::Ingest() {
   options.snapshot_consistency = false;
   options.allow_blocking_flush = false;
   database_.Resume();
-  return FromRocks(database_.folder_, database_.database_->IngestExternalFile(paths_, options));
+  SLACKLINE_KILL_POINT("ingest");
+  const absl::Status done = FromRocks(database_.folder_, database_.database_->IngestExternalFile(paths_, options));
+  SLACKLINE_KILL_POINT("ingest-done");
+  return done;
 }
 
 }  // namespace slackline

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/kill_point.h"
 
 namespace slackline {
 namespace {
@@ -57,7 +58,9 @@ absl::Status DurableFile::WriteAt(uint64_t offset, const void* data, size_t size
 }
 
 absl::Status DurableFile::Commit() {
+  SLACKLINE_KILL_POINT("fsync");
   if (::fsync(descriptor_) != 0) return FileError("sync", temporary_);
+  SLACKLINE_KILL_POINT("rename");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return FileError("rename to", path_);
   ::close(descriptor_);
   descriptor_ = -1;

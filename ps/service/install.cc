@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
+#include "common/kill_point.h"
 #include "common/logging.h"
 #include "ps/engine_config.h"
 #include "ps/optimizer_config.h"
@@ -71,9 +72,9 @@ absl::Status CheckFits(const wire::InstallShardsRequest& request) {
   for (const wire::ShardSpec& spec : request.shards()) {
     const uint64_t elements = spec.end() - spec.begin();
     if (elements > (machine - bytes) / sizeof(float)) {
-      return absl::ResourceExhaustedError(absl::StrCat("shard ", spec.shard(), " has ", elements,
-                                                       " elements of 4 bytes, the shards before it have ", bytes,
-                                                       " bytes; this machine has ", machine));
+      return absl::FailedPreconditionError(absl::StrCat("shard ", spec.shard(), " has ", elements,
+                                                        " elements of 4 bytes, the shards before it have ", bytes,
+                                                        " bytes; this machine has ", machine));
     }
     bytes += elements * sizeof(float);
   }
@@ -158,6 +159,7 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
     host = *std::move(restored);
     // It is on disk already.
     host->FirstSnapshotTried();
+    SLACKLINE_KILL_POINT("restore");
   } else if (!(*store)->kept().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(options.folder.string(), " has snapshots of this job, ",
                                                       "and the shard is to begin anew; they are not overwritten"));

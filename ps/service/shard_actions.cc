@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/kill_point.h"
 #include "common/logging.h"
 #include "ps/service/readable.h"
 #include "ps/service/shard_host.h"
@@ -68,6 +69,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
   const absl::Time begin = time_.Now();
   state_.Apply(contributions, ArgumentsOf(apply));
   metrics_.apply_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
+  SLACKLINE_KILL_POINT("applied");
   version_ = apply.version;
   for (const ApplyAction::Part& part : apply.parts) {
     metrics_.staleness.Observe(static_cast<double>(part.staleness));
@@ -99,6 +101,7 @@ void ShardHost::Execute(const AnswerAction& action) {
     if (answer.reason == DiscardReason::kLate) metrics_.Late(name);
     if (answer.reason == DiscardReason::kOutlier) metrics_.Quarantined(name);
     Keep({action.sender, answer.sequence});
+    SLACKLINE_KILL_POINT("ack");
   }
   Peer* const peer = Find(action.sender);
   if (peer == nullptr) return;  // it repeats the push when it is back

@@ -164,7 +164,7 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
                                                           chunk.sequence(), ", which was not begun at element 0")));
   }
   Arriving& arriving = found->second;
-  if (arriving.fate == Fate::kSwallow) caller.peer->Wasted();
+  if (arriving.fate == Fate::kSwallow && !arriving.to_be_repeated) caller.peer->Wasted();
   if (arriving.fate == Fate::kStage) {
     const absl::Status status = Stage(chunk, std::move(payload), arriving.staged);
     if (!status.ok()) {
@@ -196,7 +196,9 @@ void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
   absl::StatusOr<Arriving> admitted = chunk.seed() ? AdmitSeed(caller, chunk) : Admit(caller, chunk);
   if (!admitted.ok()) {
     Refuse(*caller.peer, chunk, admitted.status());
+    const bool later = absl::IsResourceExhausted(admitted.status()) || absl::IsUnavailable(admitted.status());
     admitted = Arriving{Sequence(), false, Fate::kSwallow, StagedPush()};
+    admitted->to_be_repeated = later;
   }
   admitted->sequence = Sequence(chunk.sequence());
   admitted->seed = chunk.seed();

@@ -117,6 +117,8 @@ class ShardHost {
     Fate fate = Fate::kStage;
     StagedPush staged;
     bool shared_memory = false;  // its bytes are in the worker's segment
+    // It was refused for now: what is still on its way of it is nobody's fault.
+    bool to_be_repeated = false;
   };
   struct Held {
     StagedPush staged;

@@ -51,8 +51,10 @@ std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFr
   size_t asked = 0;
   for (const wire::WorkerItem& item : frame.items()) {
     asked += static_cast<size_t>(item.pull().shards_size());
+    // Taken in any case: what follows is the next item's.
+    rpc::Payload own = payloads.Next(item.payload_bytes());
     if (item.has_pull() && AsksTooMuch(peer, item, asked)) continue;
-    std::optional<absl::Status> end = Receive(peer, item, payloads.Next(item.payload_bytes()), valid);
+    std::optional<absl::Status> end = Receive(peer, item, std::move(own), valid);
     if (end.has_value()) return end;
   }
   return std::nullopt;

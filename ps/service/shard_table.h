@@ -76,7 +76,7 @@ class ShardTable {
   //   kUnavailable         this process does not know its own number yet, or another one has the snapshots open
   //   kFailedPrecondition  another job, another server, or other shards are installed
   //   kInvalidArgument     an impossible shard, or staging that cannot hold what the mode needs
-  //   kResourceExhausted   more weights than the machine has memory for
+  //   kFailedPrecondition  more weights than the machine has memory for
   //   kDataLoss            a shard that is to be restored has no snapshot that can be read
   absl::Status Install(const wire::InstallShardsRequest& request);
   // Ends the streams of workers that are no longer in the set.

@@ -1,5 +1,7 @@
 #include "ps/store/checkpoint_part.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <utility>
 
@@ -38,10 +40,8 @@ checkpoint::ShardHeader ToHeader(JobId job, const ShardCut& cut) {
 absl::Status CheckFits(const checkpoint::ModelReader& reader, const ShardExtent& extent,
                        const std::vector<std::string>& arrays) {
   const checkpoint::Manifest& manifest = reader.manifest();
-  const uint64_t trained_end = extent.begin + extent.trained;
-  const bool fits = extent.end <= manifest.elements() && trained_end <= manifest.trained_elements() &&
-                    (trained_end == extent.end || trained_end >= manifest.trained_elements() || extent.trained == 0);
-  if (!fits) {
+  const uint64_t trained_end = std::clamp(manifest.trained_elements(), extent.begin, extent.end);
+  if (extent.end > manifest.elements() || extent.begin + extent.trained != trained_end) {
     return absl::FailedPreconditionError(absl::StrCat("the checkpoint's model has ", manifest.elements(), " elements, ",
                                                       manifest.trained_elements(),
                                                       " of them trained; this shard has those from ", extent.begin,
@@ -67,7 +67,11 @@ absl::StatusOr<wire::CheckpointFile> WriteCut(const std::string& folder, JobId j
   for (const SliceView* const array : arrays) {
     for (size_t chunk = 0; chunk < array->chunks(); ++chunk) {
       if (stopped()) return absl::CancelledError("the server is stopping, or a later checkpoint was begun");
-      if (absl::Status status = (*writer)->Append(array->chunk(chunk)); !status.ok()) return status;
+      const absl::Span<const float> values = array->chunk(chunk);
+      // Nobody could go on from it, and it would take the place of one that is good.
+      const ByteSegments bytes({reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)});
+      if (array == arrays[0] && !CheckFinite(bytes)) return absl::FailedPreconditionError("a weight is not finite");
+      if (absl::Status status = (*writer)->Append(values); !status.ok()) return status;
     }
   }
   return (*writer)->Finish();

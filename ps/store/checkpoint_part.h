@@ -28,6 +28,7 @@ struct ShardCut {
 
 // Writes the cut's file into the folder; it is on disk when this returns.
 //   kCancelled                        `stopped` said so
+//   kFailedPrecondition               a weight is not finite
 //   kResourceExhausted, kUnavailable  as DurableFile has them
 absl::StatusOr<wire::CheckpointFile> WriteCut(const std::string& folder, JobId job, const ShardCut& cut,
                                               absl::FunctionRef<bool()> stopped);

@@ -25,6 +25,10 @@ class ResolvedCell:
     fingerprint: str
 
 
+# Of a job: what counts from the file that it is in.
+PATHS = (("data", "path"), ("checkpoint", "folder"), ("security", "folder"), ("security", "token_file"))
+
+
 def write_inline_job(job: InlineJob, folder: Path) -> Path:
     path = folder / "job.yaml"
     path.write_text(job.text, encoding="utf-8")
@@ -33,11 +37,13 @@ def write_inline_job(job: InlineJob, folder: Path) -> Path:
 
 def inline_overrides(experiment: Experiment) -> dict[str, Any]:
     """A relative path in an inline job counts from the experiment file."""
-    data = experiment.job.values.get("data") if isinstance(experiment.job, InlineJob) else None
-    path = data.get("path") if isinstance(data, Mapping) else None
-    if isinstance(path, str) and not Path(path).is_absolute():
-        return {"data.path": str((experiment.file.parent / path).resolve())}
-    return {}
+    found = {}
+    for section, key in PATHS:
+        values = experiment.job.values.get(section) if isinstance(experiment.job, InlineJob) else None
+        path = values.get(key) if isinstance(values, Mapping) else None
+        if isinstance(path, str) and path and not Path(path).is_absolute():
+            found[f"{section}.{key}"] = str((experiment.file.parent / path).resolve())
+    return found
 
 
 def resolve(experiment: Experiment, slackline: Path) -> list[ResolvedCell]:

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
+constexpr JobId kJob{0xabc};
 constexpr uint64_t kElements = 1000, kTrained = 900, kBlock = 64;
 
 // Value of an element in an array.
@@ -39,6 +41,7 @@ class CheckpointTest : public testing::Test {
     std::string pattern = testing::TempDir() + "/checkpoint_XXXXXX";
     EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
     root_ = pattern;
+    state_.set_job(kJob.value());
   }
   ~CheckpointTest() override { fs::remove_all(root_); }
 
@@ -80,10 +83,11 @@ class CheckpointTest : public testing::Test {
 
   // A checkpoint of this number whose shards end at `ends`.
   fs::path Make(uint64_t number, const std::vector<uint64_t>& ends = {300, 950, kElements}) {
-    const fs::path partial = root_ / PartialNameOf(number);
+    const fs::path partial = root_ / PartialNameOf(number, kJob);
     fs::create_directories(partial);
     Manifest manifest;
     manifest.set_number(number);
+    *manifest.mutable_scheduler() = state_;
     manifest.set_elements(kElements);
     manifest.set_trained_elements(kTrained);
     uint64_t begin = 0;
@@ -117,6 +121,7 @@ class CheckpointTest : public testing::Test {
   }
 
   fs::path root_;
+  state::Scheduler state_;
 };
 
 TEST_F(CheckpointTest, AnyRangeIsReadBackWhateverItsShardsWere) {
@@ -201,29 +206,52 @@ TEST_F(CheckpointTest, BrokenOnesArePassedOverAndNamed) {
 
 TEST_F(CheckpointTest, OnlyTheNewestStay) {
   for (const uint64_t number : {1, 2, 3, 4}) Make(number);
-  fs::create_directories(root_ / PartialNameOf(2));
-  fs::create_directories(root_ / PartialNameOf(5));
   fs::create_directories(root_ / "something-else");
-  const auto pruned = Prune(root_, 2, 4);
+  const auto pruned = Prune(root_, 2, root_ / NameOf(1));
   ASSERT_TRUE(pruned.ok()) << pruned.status();
-  EXPECT_THAT(*pruned, ElementsAre("checkpoint-000002", "checkpoint-000001"));
-  EXPECT_THAT(Names(),
-              ElementsAre("checkpoint-000003", "checkpoint-000004", "checkpoint-000005.partial", "something-else"));
-  EXPECT_EQ(LastNumber(root_), 5) << "a number is never given twice";
+  EXPECT_THAT(*pruned, ElementsAre("checkpoint-000002"));
+  EXPECT_THAT(Names(), ElementsAre("checkpoint-000001", "checkpoint-000003", "checkpoint-000004", "something-else"));
+}
+
+TEST_F(CheckpointTest, WhatWasNotFinishedGoesAndItsNumberIsNotGivenAgain) {
+  Make(1);
+  fs::create_directories(root_ / PartialNameOf(2, kJob));
+  fs::create_directories(root_ / PartialNameOf(5, kJob));
+  EXPECT_EQ(LastNumber(root_), 5);
+  ASSERT_TRUE(PrunePartial(root_, 4).ok());
+  EXPECT_THAT(Names(), ElementsAre("checkpoint-000001", "checkpoint-000005.0000000000000abc.partial"));
+}
+
+TEST_F(CheckpointTest, LaterOnesOfARunThatWentBackAreNotTheNewest) {
+  for (const uint64_t number : {1, 2, 3}) Make(number);
+  ASSERT_TRUE(PutAsideAfter(root_, 1).ok());
+  EXPECT_EQ(ChooseNewest(root_)->manifest.number(), 1);
+  EXPECT_THAT(Names(), ElementsAre("checkpoint-000001", "checkpoint-000002.undone", "checkpoint-000003.undone"));
+  EXPECT_EQ(LastNumber(root_), 3);
+}
+
+TEST_F(CheckpointTest, NumbersThatAreNoneAreReadBack) {
+  for (const double value : {-std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(),
+                             std::numeric_limits<double>::infinity()}) {
+    state_.add_evaluations()->set_loss(value);
+  }
+  const fs::path path = Make(1);
+  EXPECT_TRUE(StateOf(path).ok()) << StateOf(path);
 }
 
 TEST_F(CheckpointTest, PartialOneIsNone) {
-  fs::create_directories(root_ / PartialNameOf(7));
-  WriteShard(root_ / PartialNameOf(7), 0, 0, kElements);
+  fs::create_directories(root_ / PartialNameOf(7, kJob));
+  WriteShard(root_ / PartialNameOf(7, kJob), 0, 0, kElements);
   EXPECT_THAT(List(root_), IsEmpty());
   EXPECT_THAT(List(root_ / "nowhere"), IsEmpty());
 }
 
 TEST_F(CheckpointTest, FilesThatTheSchedulerDoesNotSeeAreNoCheckpoint) {
-  const fs::path partial = root_ / PartialNameOf(1);
+  const fs::path partial = root_ / PartialNameOf(1, kJob);
   fs::create_directories(partial);
   Manifest manifest;
   manifest.set_number(1);
+  *manifest.mutable_scheduler() = state_;
   manifest.set_elements(kElements);
   *manifest.add_files() = WriteShard(partial, 0, 0, kElements);
   fs::remove(partial / ShardFileName(0));

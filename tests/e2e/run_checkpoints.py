@@ -164,10 +164,11 @@ cluster: {workers: 1, servers: 2}
         other = self.resume(run, "--set", "training.epochs=2", "--set", "model.hidden=[8]")
         self.finish(other, 1)
         self.assertIn("fc1", other.diagnosis())
-        other = self.resume(run, "--set", "training.epochs=2", "--set", "model.hidden=[192]", "--set",
-                            "optimizer={kind: adam, lr: 0.001}")
+        other = self.resume(run, "--set", "training.epochs=2", "--set", "optimizer={kind: adam, lr: 0.001}")
         self.finish(other, 1)
         self.assertIn("this job's optimizer needs weights", other.diagnosis())
+        # What could not go on has left the run as it was.
+        self.finish(self.resume(run, "--set", "training.epochs=2"))
 
     def test_a_run_that_still_runs_is_not_gone_on_with(self):
         run = self.start("run", SMALL, "checkpoint.every_s=0.2")

@@ -84,10 +84,11 @@ class CheckpointPartTest : public testing::Test {
   }
 
   std::filesystem::path Write(const std::vector<std::unique_ptr<ShardState>>& shards) {
-    const std::filesystem::path partial = root_ / checkpoint::PartialNameOf(1);
+    const std::filesystem::path partial = root_ / checkpoint::PartialNameOf(1, JobId(5));
     std::filesystem::create_directories(partial);
     checkpoint::Manifest manifest;
     manifest.set_number(1);
+    manifest.mutable_scheduler()->set_job(5);
     manifest.set_elements(kSize);
     manifest.set_trained_elements(kTrained);
     for (uint32_t i = 0; i < shards.size(); ++i) {
@@ -119,7 +120,8 @@ class CheckpointPartTest : public testing::Test {
 
 TEST_F(CheckpointPartTest, OtherShardsGoOnAsIfTheyHadAlwaysBeen) {
   const std::filesystem::path path = Write(Trained({2500, kSize}));
-  for (const std::vector<uint64_t>& ends : {std::vector<uint64_t>{2500, kSize}, {kSize}, {100, 2600, 5499, kSize}}) {
+  for (const std::vector<uint64_t>& ends :
+       {std::vector<uint64_t>{2500, kSize}, {kSize}, {100, 2600, 5499, 5600, kSize}}) {
     const std::vector<std::unique_ptr<ShardState>> expected = Trained(ends);
     for (const std::unique_ptr<ShardState>& shard : expected) {
       ShardState next(shard->extent(), kAdam, kChunk);
@@ -172,6 +174,22 @@ TEST_F(CheckpointPartTest, WhatIsGivenUpLeavesNothing) {
   int asked = 0;
   const auto file = WriteCut(root_, JobId(5), cut, [&] { return ++asked > 3; });
   EXPECT_EQ(file.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(std::filesystem::is_empty(root_));
+}
+
+TEST_F(CheckpointPartTest, WeightsThatAreNotFiniteAreNotKept) {
+  ShardState shard(Extent(0, 100), {.kind = OptimizerKind::kSgd, .lr = 1}, kChunk);
+  TakeStep(shard, 1);
+  const std::vector<float> gradient(100, 3e38f);
+  const Contribution part = {.pieces = {{.elements = 100, .bytes = ByteSegments(RawBytes(gradient))}}};
+  for (int i = 0; i < 3; ++i) shard.Apply({part}, {.samples = 1});
+  const ShardCut cut = {.shard = ShardId(0),
+                        .extent = shard.extent(),
+                        .arrays = ArraysOf(shard),
+                        .numbers = shard.Snapshot(),
+                        .version = {},
+                        .clock_min = {}};
+  EXPECT_EQ(WriteCut(root_, JobId(5), cut, [] { return false; }).status().message(), "a weight is not finite");
   EXPECT_TRUE(std::filesystem::is_empty(root_));
 }
 

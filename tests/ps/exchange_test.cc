@@ -362,14 +362,9 @@ TEST_F(ExchangeTest, StreamsThatSpeakWronglyEndWithAStatus) {
         worker.Write(worker.hello_frame());
       },
       grpc::StatusCode::INVALID_ARGUMENT, "second Hello");
-  // It follows a server that has come back, and has not heard of the new map yet.
-  ExpectEnds(
-      [](Worker& worker) {
-        wire::WorkerFrame frame = worker.hello_frame();
-        frame.set_generation(4);
-        worker.Write(frame);
-      },
-      grpc::StatusCode::UNAVAILABLE, "generation 4; the server is at 5; fetch the shard map and try again");
+  wire::WorkerFrame early;  // of one that follows a server which has come back
+  ExpectEnds([&](Worker& worker) { worker.Write((early = worker.hello_frame(), early.set_generation(4), early)); },
+             grpc::StatusCode::UNAVAILABLE, "generation 4; the server is at 5; fetch the shard map and try again");
   ExpectEnds(
       [](Worker& worker) {
         worker.hello().set_worker(9);

@@ -78,7 +78,7 @@ TEST(Install, RefusesMoreWeightsThanTheMachineHasMemoryFor) {
     wire::InstallShardsRequest request = Request();
     request.mutable_shards(1)->set_end(end);
     const absl::Status status = table.Install(request);
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     EXPECT_THAT(status.message(), testing::HasSubstr("shard 1 has"));
   }
   EXPECT_TRUE(table.Install(Request()).ok()) << "nothing is left of those";

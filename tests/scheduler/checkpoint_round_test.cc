@@ -17,6 +17,7 @@ class CheckpointRoundTest : public testing::Test {
     return CheckpointRound({.number = 5,
                             .reason = "test",
                             .aligned = aligned,
+                            .apart_max = 1,
                             .servers = {{kOne, "ps-1"}, {kTwo, "ps-2"}},
                             .begun = absl::UnixEpoch(),
                             .timeout = absl::Seconds(10)});
@@ -73,6 +74,21 @@ TEST_F(CheckpointRoundTest, AllShardsAreCutAtTheLargestVersion) {
   EXPECT_EQ(call->at_version, 41);
   round.Answered(kOne, *call, Reply(true, 41, 41));
   round.Answered(kTwo, *call, Reply(true, 40, 40));
+  round.Heard(kOne, Done(call->attempt, {0}));
+  round.Heard(kTwo, Done(call->attempt, {10}));
+  EXPECT_TRUE(round.over());
+}
+
+// One that has come back from a snapshot is steps behind for good: its version is another step than the others'.
+TEST_F(CheckpointRoundTest, ShardsThatAreFarApartAreCutWhereTheyAre) {
+  CheckpointRound round = Begin(true);
+  auto call = round.TakeCall();
+  round.Answered(kOne, *call, Reply(false, 41, 41));
+  round.Answered(kTwo, *call, Reply(false, 39, 41));
+  call = round.TakeCall();
+  ASSERT_TRUE(call.has_value());
+  EXPECT_FALSE(call->ask_only);
+  EXPECT_FALSE(call->at_version.has_value());
   round.Heard(kOne, Done(call->attempt, {0}));
   round.Heard(kTwo, Done(call->attempt, {10}));
   EXPECT_TRUE(round.over());

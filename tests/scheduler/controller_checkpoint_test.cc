@@ -78,7 +78,8 @@ TEST_F(ControllerCheckpoint, IsWholeWhenAllServersHaveWrittenAndItsFolderIsNamed
   Start(JobWith(0, 0));
   EXPECT_EQ(Begin(), 1);
   EXPECT_EQ(Begin(), 1) << "the one that is being made";
-  EXPECT_EQ(cluster_->servers().told().begin()->second.checkpoint->folder(), "/checkpoints/checkpoint-000001.partial");
+  EXPECT_EQ(cluster_->servers().told().begin()->second.checkpoint->folder(),
+            "/checkpoints/checkpoint-000001.000000000000004d.partial");
   EXPECT_EQ(controller().GetStatus().checkpoint_in_progress(), 1);
   EXPECT_EQ(controller().GetStatus().checkpoint(), 0);
   ServersWrite();
@@ -97,8 +98,7 @@ TEST_F(ControllerCheckpoint, ModesThatTakeStepsTogetherAskForTheirVersionsFirst)
        {job::Consistency::BSP, job::Consistency::QUORUM, job::Consistency::SSP, job::Consistency::SOFTSYNC}) {
     Start(JobWith(0, 0, mode));
     Begin();
-    const bool together = mode == job::Consistency::BSP || mode == job::Consistency::QUORUM;
-    EXPECT_EQ(cluster_->servers().told().begin()->second.checkpoint->ask_only(), together);
+    EXPECT_EQ(cluster_->servers().told().begin()->second.checkpoint->ask_only(), mode == job::Consistency::BSP);
   }
 }
 
@@ -187,6 +187,65 @@ TEST_F(ControllerCheckpoint, LastOneOfAVeryShortRunWaitsForTheServersToSayThatTh
   cluster_->Seed("ps-2");
   cluster_->Pass(absl::Milliseconds(200));
   EXPECT_TRUE(Asked());
+}
+
+TEST_F(ControllerCheckpoint, NoneIsMadeAtTheEndOfWhatIsKeptAlready) {
+  Start(JobWith(0, 0));
+  cluster_->Range("w-1");
+  cluster_->progress("w-1").set_samples(50);
+  cluster_->Pass(absl::Milliseconds(100));
+  Begin();
+  ServersWrite();
+  Commit();
+  controller().StopJob("no worker is left", /*failed=*/true);
+  cluster_->Pass(absl::Seconds(5));
+  EXPECT_FALSE(Asked());
+  EXPECT_FALSE(cluster_->member("ps-1").beats) << "it was told to stop";
+}
+
+TEST_F(ControllerCheckpoint, EpochsCheckpointThatFailedIsMadeUpFor) {
+  Start(JobWith(0, 1, job::Consistency::ASYNC, 9));
+  cluster_->Range("w-1", cluster_->Range("w-1"));
+  cluster_->Pass(absl::Milliseconds(200));
+  ASSERT_TRUE(Asked());
+  for (auto& [id, told] : cluster_->servers().told()) {
+    controller().CheckpointBegun(told.server, *std::exchange(told.checkpoint, std::nullopt),
+                                 absl::FailedPreconditionError("no room"));
+  }
+  cluster_->Pass(absl::Seconds(29));
+  EXPECT_FALSE(Asked());
+  cluster_->Pass(absl::Seconds(2));
+  ASSERT_TRUE(Asked());
+  ServersWrite();
+  Commit();
+  cluster_->Pass(absl::Seconds(40));
+  EXPECT_FALSE(Asked()) << "the next one is due after the next epoch";
+}
+
+TEST_F(ControllerCheckpoint, RestartedSchedulerGivesNoNumberAgain) {
+  Start(JobWith(0, 0));
+  Begin();
+  ServersWrite();
+  Commit();
+  EXPECT_EQ(Begin(), 2);
+  FakeCluster next(JobWith(0, 0));
+  ASSERT_TRUE(next.TakeOver(*cluster_, cluster_->Save()).ok());
+  EXPECT_EQ(next.controller().GetStatus().checkpoint(), 1);
+  next.Pass(absl::Milliseconds(200));
+  const auto again = next.controller().Checkpoint({});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_GT(again->checkpoint(), 3);
+}
+
+TEST_F(ControllerCheckpoint, AnotherSeedDoesNotGoOn) {
+  Start(JobWith(0, 0));
+  Begin();
+  ServersWrite();
+  job::Job job = JobWith(0, 0);
+  job.set_seed(job.seed() + 1);
+  FakeCluster next(job);
+  EXPECT_THAT(next.controller().GoOnFrom(Commit(), "/checkpoints/one").message(),
+              HasSubstr("which says the order of the images"));
 }
 
 TEST_F(ControllerCheckpoint, IsMadeOfAJobThatFailsWhileItsServersAreThere) {
