@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::Duration kCheckpointPoll = absl::Milliseconds(100);
+constexpr absl::Duration kTooEarlyMax = absl::Seconds(5);
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 // The scheduler gives a checkpoint up by itself; one that does not answer for so long is gone.
 constexpr absl::Duration kNoAnswerMax = absl::Seconds(30);
@@ -40,6 +41,16 @@ absl::StatusOr<std::string> AddressOf(const std::string& target) {
   if (fs::is_directory(target, error)) return RunFolder::ReadAddressFile(target);
   if (AddressMistake(target).empty()) return target;
   return absl::InvalidArgumentError(absl::StrCat("found '", target, "'; allowed is a run folder or HOST:PORT"));
+}
+
+// A run that has just begun, or waits for a server, is waited for a little.
+absl::StatusOr<uint64_t> BeginCheckpoint(SchedulerClient& scheduler) {
+  const absl::Time deadline = absl::Now() + kTooEarlyMax;
+  while (true) {
+    absl::StatusOr<uint64_t> number = scheduler.Checkpoint("on demand");
+    if (number.ok() || !absl::IsUnavailable(number.status()) || absl::Now() > deadline) return number;
+    absl::Notification().WaitForNotificationWithTimeout(kCheckpointPoll);
+  }
 }
 
 // Until the checkpoint is whole or has failed.
@@ -137,7 +148,7 @@ int MakeCheckpoint(const StatusOptions& run) {
   const auto protection = FindProtection(run);
   if (!protection.ok()) return Complain(protection.status());
   SchedulerClient scheduler(*address, *protection);
-  const absl::StatusOr<uint64_t> number = scheduler.Checkpoint("on demand");
+  const absl::StatusOr<uint64_t> number = BeginCheckpoint(scheduler);
   if (!number.ok()) {
     return Complain(absl::UnavailableError(
         absl::StrCat("no checkpoint: the scheduler at ", *address, " says: ", number.status().message())));

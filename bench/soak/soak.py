@@ -8,8 +8,9 @@ The workers are ledger-worker: each of a worker's pushes adds 1 to elements of i
 have applied it, and how often; a ledger says which were answered. Kills come every 0.5 to 3 s: kill -9, or SIGSTOP for up to 6 s.
 `slackline train` starts again what died.
 
-With --kill-at nobody is killed at random: every process of a role kills itself when it comes to a point for the Nth time (see
-common/kill_point.h; only builds for tests have such points), over and over.
+With --kill-at nobody is killed at random (but servers, to have something restored, where the point is in a restore): a process of the
+role kills itself when it comes to a point for the Nth time in its life, the first few times that one is started (see
+common/kill_point.h; only builds for tests have such points).
 
 Checkpoints are made all the while, and all that are there at the end must be whole.
 
@@ -41,6 +42,14 @@ NEEDED = ("slackline", "slackline-scheduler", "slackline-ps", "ledger-worker")
 IMAGES = 6000
 BATCH = 10
 STEP_S = 0.006  # of a worker that nobody disturbs, about
+
+# In the place of a program.
+STARTS_WITH_KILL_AT = 6
+KILL_AT = """#!/bin/sh
+echo >> {count}
+[ $(wc -l < {count}) -gt {most} ] && exec {real} "$@"
+exec {real} "$@" --kill-at {at}
+"""
 
 JOB = """
 name: soak
@@ -75,7 +84,7 @@ def parse():
     if options.kill_at:
         if len(options.kill_at) != 3 or options.kill_at[0] not in ("ps", "scheduler"):
             parser.error(f"--kill-at: found {':'.join(options.kill_at)}; allowed is ps:POINT:N or scheduler:POINT:N")
-        options.kill = ""
+        options.kill = "ps" if options.kill_at[1] == "restore" else ""
     options.roles = options.kill.split(",") if options.kill else []
     unknown = set(options.roles) - {"ps", "worker", "scheduler"}
     if unknown:
@@ -101,7 +110,8 @@ class Run:
         for name in ("slackline-scheduler", "slackline-ps"):
             real = (options.programs / name).resolve()
             if options.kill_at and name == f"slackline-{options.kill_at[0]}":
-                (programs / name).write_text(f'#!/bin/sh\nexec {real} "$@" --kill-at {":".join(options.kill_at[1:])}\n')
+                (programs / name).write_text(KILL_AT.format(
+                    count=folder / "starts", most=STARTS_WITH_KILL_AT, real=real, at=":".join(options.kill_at[1:])))
                 (programs / name).chmod(0o755)
             else:
                 (programs / name).symlink_to(real)
