@@ -9,6 +9,13 @@
 
 namespace slackline::cli {
 
+namespace {
+
+// How long workers and servers may take to leave once the scheduler is gone, who may have told them last.
+constexpr absl::Duration kAloneMax = absl::Seconds(1);
+
+}  // namespace
+
 const char* RoleName(Role role) {
   switch (role) {
     case Role::kScheduler:
@@ -79,11 +86,11 @@ size_t Crew::Running() { return Running(Role::kScheduler) + Running(Role::kServe
 std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   std::vector<std::string> said;
   signals_left_ = deadlines.impatient_at;
-  WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave);
+  WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave, Told::kByScheduler);
   // In the order in which they need one another.
   for (const Role role : {Role::kWorker, Role::kServer, Role::kScheduler}) {
     SignalAll(role, SIGTERM);
-    WaitForEnd({role}, deadlines.terminate);
+    WaitForEnd({role}, deadlines.terminate, Told::kBySignal);
   }
   for (Member& member : members_) {
     if (member.process.Poll()) continue;
@@ -96,10 +103,12 @@ std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   return said;
 }
 
-void Crew::WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+void Crew::WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout, Told told) {
+  absl::Time deadline = absl::Now() + timeout;
   const auto runs = [this](Role role) { return Running(role) > 0; };
   while (std::any_of(roles.begin(), roles.end(), runs)) {
+    if (told == Told::kByScheduler && Running(Role::kScheduler) == 0)
+      deadline = std::min(deadline, absl::Now() + kAloneMax);
     const absl::Duration left = deadline - absl::Now();
     if (signals_left_ <= 0 || left <= absl::ZeroDuration()) return;
     const std::optional<int> signal = signals_.Wait(left);

@@ -71,7 +71,8 @@ class Crew {
   };
 
   // Waits until none of `roles` runs or the time is over; a stop signal sets `impatient_` and ends all such waits.
-  void WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout);
+  enum class Told { kByScheduler, kBySignal };  // to end
+  void WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout, Told told);
   void SignalAll(Role role, int signal);
   void Record();
 

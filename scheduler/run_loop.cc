@@ -162,10 +162,11 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
       begun = true;
       if (record.on_begin != nullptr) Complain(record.on_begin());
     }
-    checkpoints.Look();
     news = controller.HasEvents() || news;
     if (saver.Save(news)) news = false;
     WriteDown(controller, folder, metrics);
+    // What hangs or dies over this has at least said all that was before.
+    checkpoints.Look();
     if (!summarised && HasEnded(controller)) {
       summarised = true;
       Complain(folder.WriteSummary(controller.Summary()));

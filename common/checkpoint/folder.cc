@@ -82,10 +82,14 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
 
 absl::Status Remove(const fs::path& path) {
   std::error_code error;
-  // First it is nothing, then it goes: a reader must not take half of it for whole.
-  fs::remove(path / kManifestFile, error);
+  fs::path going = path;
+  // First it is nothing, then it goes: nobody must take half of it for one that is broken, or whole.
+  if (!absl::EndsWith(path.string(), kPartial)) {
+    going += absl::StrCat(".old", kPartial);
+    fs::rename(path, going, error);
+  }
   SLACKLINE_KILL_POINT("prune");
-  if (!error) fs::remove_all(path, error);
+  if (!error) fs::remove_all(going, error);
   return error ? Unavailable("remove", path, error) : absl::OkStatus();
 }
 
