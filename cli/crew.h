@@ -70,7 +70,7 @@ class Crew {
     Process process;
   };
 
-  // Waits until none of `roles` runs or the time is over; a stop signal sets `impatient_` and ends all such waits.
+  // Waits until none of `roles` runs or the time is over; the last of signals_left_ ends all such waits.
   enum class Told { kByScheduler, kBySignal };  // to end
   void WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout, Told told);
   void SignalAll(Role role, int signal);
