@@ -137,6 +137,13 @@ void Cluster::Listen(size_t index) {
   EXPECT_TRUE(server.exchange->SetIdentity({kJob, info.server}).ok());
 }
 
+void Cluster::ExpectTaken(const std::function<grpc::Status()>& call) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  grpc::Status status = call();
+  while (!status.ok() && rpc::IsRetryable(rpc::FromGrpc(status)) && absl::Now() < deadline) status = call();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
 void Cluster::StartServerAgain(size_t index) {
   map_.generation = map_.generation.Next();
   map_.servers[index].generation = map_.generation;
@@ -163,8 +170,7 @@ void Cluster::Install(size_t index, bool restore) {
     spec.set_server(shard.server.value());
   }
   wire::InstallShardsReply reply;
-  const grpc::Status status = servers_[index]->control->InstallShards(Patience().get(), request, &reply);
-  EXPECT_TRUE(status.ok()) << status.error_message();
+  ExpectTaken([&] { return servers_[index]->control->InstallShards(Patience().get(), request, &reply); });
 }
 
 void Cluster::SetMembers(const std::vector<uint32_t>& workers) {
@@ -184,8 +190,7 @@ void Cluster::SetMembers(const std::vector<uint32_t>& workers) {
 void Cluster::SendMembers(size_t index) {
   members_.set_generation(map_.servers[index].generation.value());
   wire::SetMembersReply reply;
-  const grpc::Status status = servers_[index]->control->SetMembers(Patience().get(), members_, &reply);
-  EXPECT_TRUE(status.ok()) << status.error_message();
+  ExpectTaken([&] { return servers_[index]->control->SetMembers(Patience().get(), members_, &reply); });
 }
 
 worker::ClientOptions Cluster::ClientOptions(uint32_t number) const {

@@ -108,6 +108,8 @@ class Cluster {
   };
 
   void Listen(size_t index);
+  // As the scheduler does: a server whose disk is slow is asked again.
+  static void ExpectTaken(const std::function<grpc::Status()>& call);
   void Install(size_t index, bool restore = false);
   void SendMembers(size_t index);
 
