@@ -134,8 +134,9 @@ class Run:
         return json.loads(path.read_text()) if path.exists() else []
 
     def await_durable(self):
+        """Or until the job is done: a scheduler that dies at the wrong moment takes what it was about to say with it."""
         deadline = time.monotonic() + 60
-        while "all shards are on disk" not in self.events():
+        while "all shards are on disk" not in self.events() and self.process.poll() != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the job has not begun:\n{self.out.read_text(errors='replace')[-3000:]}")
             self.pause(0.05)
