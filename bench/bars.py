@@ -47,6 +47,11 @@ def faulty(kind: str) -> Bar:
     return Bar(f"two workers beside {kind}, over them alone", f"faulty-peers/beside {kind}/ratio", None, 0.5)
 
 
+def replicated(transport: str) -> Bar:
+    """Servers with backups on the same machine, over the same without a moment before."""
+    return Bar(f"with backups, {transport}, over the same without", f"replication-{transport}/replicated/ratio", None, 0.55)
+
+
 def per_byte(measure: str, experiment: str) -> Bar:
     return Bar(f"{measure}, per byte over the plain case", exchange(experiment, "gb_per_s"), exchange("tcp", "gb_per_s"),
                0.85)
@@ -85,6 +90,8 @@ BARS: tuple[Bar, ...] = (
     faulty("a flood of small pushes"),
     faulty("a flood of large pushes"),
     faulty("pulls without reading"),
+    replicated("tcp"),
+    replicated("shm"),
     per_byte("2 workers", "tcp-2-workers"),
     per_byte("4 servers", "tcp-4-servers"),
     per_byte("1,000 small tensors", "tcp-1000-tensors"),

@@ -49,12 +49,17 @@ Cluster::Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Pro
       signals_(signals),
       crew_(folder, signals) {}
 
+uint32_t ServerProcesses(const job::Job& job) {
+  const uint32_t servers = job.cluster().servers();
+  return job.durability().mode() == job::Durability::REPLICATED ? 2 * servers : servers;
+}
+
 absl::Status Cluster::Start() {
   if (absl::Status status = StartScheduler(); !status.ok()) return status;
   absl::StatusOr<std::string> address = WaitForAddress();
   if (!address.ok()) return address.status();
   Follow(*address);
-  for (uint32_t number = 1; number <= job_.cluster().servers(); ++number) {
+  for (uint32_t number = 1; number <= ServerProcesses(job_); ++number) {
     if (absl::Status status = StartServer(absl::StrCat("ps-", number)); !status.ok()) return status;
   }
   for (uint32_t number = 1; number <= job_.cluster().workers(); ++number) {

@@ -32,6 +32,9 @@ struct Programs {
   static absl::StatusOr<Programs> BesideThisProgram();
 };
 
+// With their backups, where they have some.
+uint32_t ServerProcesses(const job::Job& job);
+
 // Thread-safety: none.
 // Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
 class Cluster {

@@ -78,7 +78,8 @@ class Run {
     const auto plural = [](uint32_t count, const char* noun) {
       return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
     };
-    progress_.Say(absl::StrCat("Training ", job_.name(), ": ", plural(cluster.servers(), "server"), ", ",
+    progress_.Say(absl::StrCat("Training ", job_.name(), ": ", plural(cluster.servers(), "server"),
+                               ServerProcesses(job_) > cluster.servers() ? " with backups, " : ", ",
                                plural(cluster.workers(), "worker"), ", run folder ", folder_.path().string()));
   }
 

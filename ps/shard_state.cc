@@ -48,8 +48,9 @@ absl::Status ShardState::Seed(const ByteSegments& bytes) {
   return absl::OkStatus();
 }
 
-void ShardState::Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments) {
-  SLACKLINE_CHECK(!contributions.empty());
+void ShardState::Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments,
+                       absl::Span<float> mean_out) {
+  SLACKLINE_CHECK(!contributions.empty() && (mean_out.empty() || mean_out.size() == extent_.size()));
   for (const Contribution& part : contributions) {
     uint64_t elements = 0;
     for (const EncodedPiece& piece : part.pieces) {
@@ -66,19 +67,23 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
   const bool compensate = Compensates(contributions);
   const auto average_rate = static_cast<float>(arguments.average_rate);
   optimizer_.BeginStep({.lr = learning_rate(arguments.batches) * arguments.lr_scale, .staleness = arguments.staleness});
+  const auto keep = [&](uint64_t begin, absl::Span<const float> values) {
+    if (!mean_out.empty()) std::copy_n(values.data(), values.size(), mean_out.data() + begin);
+    return values;
+  };
   weights_.Update([&](uint64_t begin, absl::Span<float> values) {
     const size_t trained = std::min<uint64_t>(values.size(), extent_.trained - std::min(begin, extent_.trained));
     if (trained > 0) {
       const absl::Span<float> weights = values.first(trained);
       Optimizer::BlockOfArrays arrays = {};
       for (size_t i = 0; i < writers.size(); ++i) arrays[i] = writers[i].Next(trained);
-      optimizer_.StepBlock(compensate ? mean.NextCompensated(begin, weights, optimizer_, arrays)
-                                      : mean.Next(trained, GradientMean::Clip::kYes),
+      optimizer_.StepBlock(keep(begin, compensate ? mean.NextCompensated(begin, weights, optimizer_, arrays)
+                                                  : mean.Next(trained, GradientMean::Clip::kYes)),
                            weights, arrays);
       values.remove_prefix(trained);
     }
     if (values.empty()) return;
-    const absl::Span<const float> pushed = mean.Next(values.size(), GradientMean::Clip::kNo);
+    const absl::Span<const float> pushed = keep(begin + trained, mean.Next(values.size(), GradientMean::Clip::kNo));
     Average({.elements = values.size(), .gradient = pushed.data(), .weights = values.data()}, average_rate);
   });
   samples_applied_ += arguments.samples;

@@ -107,7 +107,10 @@ class ShardState {
   // then compensated. Averaged elements are neither clipped nor compensated. The sums run in the order given, so that
   // equal inputs give equal bits. Requires: the pieces of every contribution have extent().size() elements, and lengths
   // that these can have.
-  void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments);
+  // `mean_out`, where it is not empty, gets what the step was taken with: the same step with that alone, not clipped,
+  // gives the same bits, but for adaptive delay compensation.
+  void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments,
+             absl::Span<float> mean_out = {});
 
   // References to the weights as they are now; costs no copy.
   SliceView View() const { return weights_.View(); }

@@ -134,15 +134,23 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
 
   absl::MutexLock lock(&mutex_);
   if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+  deposed_.erase(request.name());
   MembershipActions actions;
   for (const auto& [id, server] : membership_.servers()) {
     if (server.name != request.name() || state_ != wire::JOB_TRAINING) continue;
     membership_.ServerLost(id, server.incarnation, "was started again in the middle of training", actions);
     Apply(std::exchange(actions, {}));
     if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+    if (Replicated()) break;  // another has its place
     generation_ = generation_.Next();
     server_generations_[id] = generation_;
     break;
+  }
+  if (absl::StatusOr<wire::RegisterServerReply> backup = RegisterBackup(request); !absl::IsNotFound(backup.status())) {
+    return backup;
+  }
+  for (const auto& [id, server] : membership_.servers()) {
+    if (server.name == request.name()) servers_.Disconnect({id, server.incarnation});
   }
   absl::StatusOr<Membership::Registered> registered =
       membership_.RegisterServer(request.name(), request.address(), time_.Now(), actions);
@@ -263,6 +271,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
                                                                  absl::Time now) {
   const ServerId id(request.member());
   const Incarnation incarnation(request.incarnation());
+  if (IsBackup({id, incarnation})) return BackupHeartbeat(request, now);
   if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) return alive;
   server_progress_[id] = request.server();
   if (request.server().durable() && durable_.insert(id).second && durable_.size() == config_.job.cluster().servers()) {
@@ -274,6 +283,9 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
     Apply(actions);
   }
   wire::HeartbeatReply reply;
+  if (membership_.servers().at(id).incarnation == incarnation) {
+    reply.set_backup_released(HearBackup(id, request.server().backup()));
+  }
   reply.set_checkpoint_heard(HearCheckpoint(id, request.server().checkpoint()));
   reply.set_generation(places_.empty() ? 0 : generation_.value());
   // Servers go last, so that no worker loses them in the middle of a step; by a call, which this is for those who
@@ -476,6 +488,13 @@ absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
       if (server.name != request.name()) continue;
       known = true;
       membership_.ServerLost(id, server.incarnation, request.reason(), actions);
+      break;
+    }
+    known = known || deposed_.contains(request.name());
+    for (const auto& [id, backup] : backups_) {
+      if (backup.name != request.name()) continue;
+      known = true;
+      DropBackup(id, request.reason());
       break;
     }
   } else {

@@ -100,6 +100,8 @@ class Controller : public ServerObserver {
 
   // What a scheduler that is started again needs to go on from here.
   state::Scheduler Save(absl::Time wall_time) const;
+  // This is where a scheduler that is started again goes on from now.
+  void Saved(const state::Scheduler& state);
   // Goes on from there, for a controller that is still as it was made: calls all servers, and waits to hear of
   // everybody.
   //   kFailedPrecondition  it is the state of another job
@@ -187,6 +189,33 @@ class Controller : public ServerObserver {
   // "worker w-2", or what else Called() makes of it.
   std::string NameOf(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // --- controller_backups.cc: durability replicated ---
+  bool Replicated() const { return config_.job.durability().mode() == job::Durability::REPLICATED; }
+  // A process that is to be a server's backup.
+  absl::StatusOr<wire::RegisterServerReply> RegisterBackup(const wire::RegisterServerRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The server that most needs one, not on `host` if that can be; nullopt where all have theirs.
+  std::optional<ServerId> ServerWithoutBackup(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendBackupInstall(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsBackup(ServerRef server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<wire::HeartbeatReply> BackupHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How the server says it stands with its backup. Returns the attachment that it need not wait for any more; 0 for
+  // none.
+  uint64_t HearBackup(ServerId server, const wire::BackupProgress& progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Its backup will not take over as it is.
+  void Release(ServerId server, uint64_t attachment, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It is the server's backup no more.
+  void DropBackup(ServerId server, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The backup gets the place of the server, which is dead. False where there is none that has all.
+  // It is told so once that is saved: a scheduler that is started again must not give the place to the old one again.
+  bool TakeOver(ServerId server, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Promote(const state::Scheduler& saved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchBackups(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SaveBackups(state::Scheduler& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RestoreBackups(const state::Scheduler& state, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillBackups(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // --- controller_checkpoint.cc ---
   absl::Status CanCheckpoint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Begins what is due, and goes on with what was begun.
@@ -265,6 +294,35 @@ class Controller : public ServerObserver {
   // That died in the middle of training and whose shards are not back yet.
   std::map<ServerId, absl::Time> lost_since_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> stopped_ ABSL_GUARDED_BY(mutex_);
+
+  // Who would take over.
+  struct Backup {
+    std::string name;
+    std::string address;
+    Incarnation incarnation;
+    std::optional<wire::LocalAddress> local;
+    absl::Time heard;
+  };
+  // A server, in one life, and its backups: attachments up to `released` will not take over, which is saved up to
+  // `released_saved`; the backup of attachment `in_step` (0: none) has all that the server has answered.
+  struct Pairing {
+    Incarnation server;
+    uint64_t released = 0;
+    uint64_t released_saved = 0;
+    uint64_t in_step = 0;
+  };
+  // Whose place was given to its backup, until its process registers anew.
+  struct Deposed {
+    Incarnation incarnation;
+    ServerId server;
+    std::string reason;
+  };
+  std::map<ServerId, Backup> backups_ ABSL_GUARDED_BY(mutex_);
+  std::map<ServerId, Pairing> pairings_ ABSL_GUARDED_BY(mutex_);
+  std::set<ServerId> promoted_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Deposed> deposed_ ABSL_GUARDED_BY(mutex_);
+  // Who is to be told, once it is saved, that it has taken over; and what the membership wants then.
+  std::map<ServerId, MembershipActions> promotions_ ABSL_GUARDED_BY(mutex_);
   std::set<Holder> told_to_leave_ ABSL_GUARDED_BY(mutex_);
   absl::Time last_tick_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::optional<absl::Time> deserted_since_ ABSL_GUARDED_BY(mutex_);

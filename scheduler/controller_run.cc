@@ -89,6 +89,10 @@ void Controller::Act(const ServerDeadAction& action) {
   const std::string what =
       absl::StrCat(Called("server", server.name), " (", server.address, ") is dead: ", action.reason,
                    "; its last heartbeat came ", Readable(now - server.heard), " ago");
+  if (TakeOver(action.server, now)) return;
+  if (Replicated() && state_ == wire::JOB_TRAINING) {
+    return End(wire::JOB_FAILED, absl::StrCat(what, ", and no backup has all that it has answered"));
+  }
   if (!MayComeBack(action.server)) {
     const bool early = !config_.snapshot_folder.empty();
     return End(wire::JOB_FAILED, absl::StrCat(what, early ? "; its shards were not on disk yet" : ""));
@@ -156,6 +160,8 @@ void Controller::SendInstall(ServerId server) {
   if (const auto again = server_generations_.find(server); again != server_generations_.end()) {
     request.set_restore_lineage(static_cast<uint32_t>(again->second.value()));
   }
+  request.set_replicated(Replicated());
+  request.set_promote(promoted_.contains(server));
   request.set_checkpoint_folder(goes_on_from_);
   request.set_trained_elements(layout_.trained_elements);
   request.set_samples_per_epoch(layout_.train_samples);
@@ -163,6 +169,7 @@ void Controller::SendInstall(ServerId server) {
     if (place.server == server) *request.add_shards() = ToWire(place);
   }
   servers_.Install({server, membership_.servers().at(server).incarnation}, request);
+  SendBackupInstall(server);
 }
 
 void Controller::Installed(ServerRef server) {
@@ -172,8 +179,9 @@ void Controller::Installed(ServerRef server) {
   if (found->second.state != ServerState::kLive) return;  // it was given up meanwhile
   installed_.insert(server.server);
   if (const auto lost = lost_since_.find(server.server); lost != lost_since_.end()) {
-    events_.Add(absl::StrCat(Called("server", found->second.name), " goes on from its snapshots, ",
-                             Readable(time_.Now() - lost->second), " after it died"));
+    events_.Add(absl::StrCat(
+        Called("server", found->second.name), Replicated() ? " has taken over, " : " goes on from its snapshots, ",
+        Readable(time_.Now() - lost->second), Replicated() ? " after the other was found dead" : " after it died"));
     lost_since_.erase(lost);
   }
   BeginIfReady();
@@ -211,6 +219,7 @@ void Controller::Tick() {
   membership_.Tick(now, actions);
   Apply(actions);
   if (Ended()) return PartTick(now);
+  WatchBackups(now);
   if (state_ == wire::JOB_STARTING) {
     if (now - created_ <= config_.timeouts.startup) return;
     return End(wire::JOB_FAILED,
@@ -232,6 +241,7 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
   if (gap <= kSleepHeartbeats * config_.timeouts.heartbeat) return;
   membership_.Overslept(gap, now);
   for (auto& [server, since] : lost_since_) since += gap;
+  for (auto& [server, backup] : backups_) backup.heard = std::min(now, backup.heard + gap);
   if (deserted_since_) *deserted_since_ += gap;
   events_.Add(absl::StrCat("the scheduler itself stood still for ", Readable(gap), "; nobody is blamed for that"));
 }
@@ -294,11 +304,16 @@ void Controller::End(wire::JobState state, const std::string& reason) {
 
 void Controller::Stopped(ServerRef server) {
   absl::MutexLock lock(&mutex_);
-  stopped_.insert(server.server);
+  if (IsBackup(server)) {
+    backups_.erase(server.server);
+  } else {
+    stopped_.insert(server.server);
+  }
 }
 
 void Controller::Refused(ServerRef server, const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
+  if (IsBackup(server)) return DropBackup(server.server, std::string(status.message()));
   auto found = membership_.servers().find(server.server);
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
   // One that cannot be told to stop needs no more waiting for.
@@ -321,7 +336,7 @@ bool Controller::AllServersGone() const {
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state == ServerState::kLive && !stopped_.contains(id)) return false;
   }
-  return true;
+  return backups_.empty();
 }
 
 void Controller::PartTick(absl::Time now) {
@@ -337,6 +352,7 @@ void Controller::PartTick(absl::Time now) {
     for (const auto& [id, server] : membership_.servers()) {
       if (server.state == ServerState::kLive) servers_.Stop({id, server.incarnation}, request);
     }
+    for (const auto& [id, backup] : backups_) servers_.Stop({id, backup.incarnation}, request);
   }
   const bool alone = AllServersGone() || now - stopping_ > config_.timeouts.failover();
   if (alone && (status_seen_ || now - ended_ >= kStatusLinger)) finished_ = true;

@@ -125,6 +125,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_checkpoint_whole(checkpoint_.whole);
   state.set_checkpoint_whole_folder(checkpoint_.folder);
   state.set_checkpoint_epochs(checkpoint_.epochs);
+  SaveBackups(state);
   return state;
 }
 
@@ -172,6 +173,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   // Some may have been begun after the save, and servers know them.
   checkpoint_.last_number = std::max(checkpoint_.last_number, state.checkpoint_begun()) + kForgottenCheckpoints;
   for (const state::Worker& worker : state.members().workers()) pids_[WorkerId(worker.worker())] = worker.pid();
+  for (const uint32_t server : state.promoted()) promoted_.insert(ServerId(server));
 
   // Who hangs is found out from now on.
   if (tasks_) {
@@ -184,6 +186,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
         PlaceShards(layout_.elements, {config_.job.cluster().servers(), config_.job.cluster().shards_per_server()});
   }
   RestoreServers(state.members(), now);
+  RestoreBackups(state, now);
   events_.Add(absl::StrFormat("the scheduler goes on with %d workers and %d servers, %.1f s after it had last saved",
                               membership_.CountLive() + membership_.CountIn(WorkerState::kJoining),
                               membership_.servers().size(), absl::ToDoubleSeconds(away)));

@@ -37,6 +37,10 @@ std::string Controller::Missing() const {
   const job::Cluster& cluster = config_.job.cluster();
   std::vector<std::string> missing;
   if (servers.size() < cluster.servers()) missing.push_back("has " + Count(servers, cluster.servers(), "servers"));
+  if (Replicated() && backups_.size() < cluster.servers()) {
+    missing.push_back(absl::StrCat("has ", backups_.size(), " of ", cluster.servers(),
+                                   " backups of servers (durability.mode replicated wants as many as servers)"));
+  }
   if (workers.size() + joining.size() < cluster.workers()) {
     workers.insert(workers.end(), joining.begin(), joining.end());
     missing.push_back("has " + Count(workers, cluster.workers(), "workers"));
@@ -186,6 +190,7 @@ void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const 
   for (const auto& [id, server] : membership_.servers()) {
     add(wire::MEMBER_ROLE_SERVER, id.value(), server)->set_address(server.address);
   }
+  FillBackups(now, reply);
   for (const auto& [id, worker] : membership_.workers()) {
     wire::MemberStatus& status = *add(wire::MEMBER_ROLE_WORKER, id.value(), worker);
     const Holder holder = {id, worker.incarnation};

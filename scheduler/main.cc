@@ -66,7 +66,7 @@ std::string RunFolderPath(const Options& options, const job::Job& job) {
 // Absolute, since servers have working directories of their own; empty where none are kept. A run that goes on from a
 // checkpoint has new ones; those of before are of no use to it.
 std::string SnapshotFolder(const Options& options, const job::Job& job, JobId id, const std::string& run_folder) {
-  if (job.durability().mode() == job::Durability::NONE) return "";
+  if (job.durability().mode() != job::Durability::SNAPSHOT) return "";
   const std::string& folder = job.durability().folder();
   if (folder.empty()) {
     const std::string name = "snapshots", own = absl::StrFormat("%s-%016x", name, id.value());

@@ -66,15 +66,25 @@ absl::StatusOr<Membership::Registered> Membership::RegisterServer(const std::str
                                                      " servers, and all are known"));
   }
   last_incarnation_ = last_incarnation_.Next();
+  ReplaceServer(id, name, address, last_incarnation_, now, actions);
+  return Registered{id.value(), last_incarnation_};
+}
+
+void Membership::ReplaceServer(ServerId id, const std::string& name, const std::string& address,
+                               Incarnation incarnation, absl::Time now, MembershipActions& actions) {
   Server server;
   server.name = name;
   server.address = address;
-  server.incarnation = last_incarnation_;
+  server.incarnation = incarnation;
   server.heard = now;
   servers_[id] = std::move(server);
   // A new life knows nobody: it acknowledges the set before anybody counts as live or fenced on it.
   SendSet(id, servers_[id], actions);
-  return Registered{id.value(), last_incarnation_};
+}
+
+void Membership::SetBacked(ServerId server, Incarnation incarnation, bool backed) {
+  const auto found = servers_.find(server);
+  if (found != servers_.end() && found->second.incarnation == incarnation) found->second.backed = backed;
 }
 
 absl::Status Membership::HeartbeatServer(ServerId server, Incarnation incarnation, absl::Time now) {
@@ -272,8 +282,9 @@ void Membership::Settle(MembershipActions& actions) {
 
 void Membership::Tick(absl::Time now, MembershipActions& actions) {
   const bool stated = config_.server_silence_max > absl::ZeroDuration();
-  const absl::Duration server_max = stated ? config_.server_silence_max : config_.timeouts.server_dead();
   for (auto& [id, server] : servers_) {
+    const absl::Duration server_max =
+        stated && !server.backed ? config_.server_silence_max : config_.timeouts.server_dead();
     const absl::Duration silent = now - server.heard;
     if (server.state == ServerState::kLive && silent > server_max) {
       LoseServer(id, server, ServerState::kDead, Silence(silent, server_max), actions);

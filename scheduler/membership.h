@@ -93,7 +93,8 @@ class Membership {
     // Server places of the job.
     uint32_t servers = 1;
     uint32_t workers_max = 65536;
-    // Silence after which a server is dead; 0 means timeouts.server_dead(), for servers that have a backup.
+    // Silence after which a server is dead that is not backed; of one that is, it is timeouts.server_dead(). 0: the
+    // same for both.
     absl::Duration server_silence_max;
   };
 
@@ -118,6 +119,8 @@ class Membership {
     Clock64 clock_min_largest;  // as of `acknowledged`
     absl::Time heard;
     std::string reason;
+    // Another takes its place at once: it is believed dead early.
+    bool backed = false;
   };
 
   struct Registered {
@@ -136,6 +139,13 @@ class Membership {
   //   kResourceExhausted  workers_max live workers are there
   absl::StatusOr<Registered> RegisterWorker(const std::string& name, std::optional<WorkerId> previous, absl::Time now,
                                             MembershipActions& actions);
+
+  // For somebody who is not a member yet.
+  Incarnation NewIncarnation() { return last_incarnation_ = last_incarnation_.Next(); }
+  // Another process has this server's place from now on, and gets the set. Requires: there is such a server.
+  void ReplaceServer(ServerId id, const std::string& name, const std::string& address, Incarnation incarnation,
+                     absl::Time now, MembershipActions& actions);
+  void SetBacked(ServerId server, Incarnation incarnation, bool backed);
 
   //   kFailedPrecondition  that incarnation is not a member any more; the message says why
   absl::Status HeartbeatServer(ServerId server, Incarnation incarnation, absl::Time now);

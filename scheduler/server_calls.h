@@ -41,7 +41,8 @@ class ServerCalls {
  public:
   virtual ~ServerCalls() = default;
 
-  // A server, or a new life of one, is reached at `address`. Outcomes go to `observer`.
+  // A life of a server is reached at `address`. A server may have several: it and its backup. Outcomes go to
+  // `observer`.
   virtual void Connect(ServerRef server, const std::string& name, const std::string& address,
                        ServerObserver& observer) = 0;
   // That life is over: wishes for it are forgotten.

@@ -134,7 +134,8 @@ absl::Status ServerLink::TryInstall(const wire::InstallShardsRequest& request) {
   {
     absl::MutexLock lock(&mutex_);
     installed_ = true;
-    install_.reset();
+    // It may have been told meanwhile to be something else.
+    if (install_ && install_->SerializeAsString() == request.SerializeAsString()) install_.reset();
   }
   observer_.Installed(server_);
   return status;
@@ -188,7 +189,7 @@ void ServerLinks::Connect(ServerRef server, const std::string& name, const std::
                           ServerObserver& observer) {
   absl::MutexLock lock(&mutex_);
   if (closed_) return;
-  std::unique_ptr<ServerLink>& link = links_[server.server];
+  std::unique_ptr<ServerLink>& link = links_[{server.server, server.incarnation}];
   if (link != nullptr) {
     link->Close();
     old_links_.push_back(std::move(link));
@@ -197,14 +198,14 @@ void ServerLinks::Connect(ServerRef server, const std::string& name, const std::
 }
 
 ServerLink* ServerLinks::Find(ServerRef server) {
-  auto found = links_.find(server.server);
-  return found != links_.end() && found->second->server() == server ? found->second.get() : nullptr;
+  const auto found = links_.find({server.server, server.incarnation});
+  return found != links_.end() ? found->second.get() : nullptr;
 }
 
 void ServerLinks::Disconnect(ServerRef server) {
   absl::MutexLock lock(&mutex_);
-  if (Find(server) == nullptr) return;
-  const auto link = links_.find(server.server);
+  const auto link = links_.find({server.server, server.incarnation});
+  if (link == links_.end()) return;
   link->second->Close();
   old_links_.push_back(std::move(link->second));
   links_.erase(link);
@@ -231,7 +232,7 @@ void ServerLinks::Stop(ServerRef server, const wire::StopRequest& request) {
 }
 
 void ServerLinks::Close() {
-  std::map<ServerId, std::unique_ptr<ServerLink>> links;
+  std::map<std::pair<ServerId, Incarnation>, std::unique_ptr<ServerLink>> links;
   std::vector<std::unique_ptr<ServerLink>> old_links;
   {
     absl::MutexLock lock(&mutex_);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -104,7 +105,7 @@ class ServerLinks : public ServerCalls {
   const std::shared_ptr<const rpc::Protection> protection_;
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<ServerId, std::unique_ptr<ServerLink>> links_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<ServerId, Incarnation>, std::unique_ptr<ServerLink>> links_ ABSL_GUARDED_BY(mutex_);
   // Links to earlier lives: closed, joined at the end, since their thread may be waiting for the observer's lock.
   std::vector<std::unique_ptr<ServerLink>> old_links_ ABSL_GUARDED_BY(mutex_);
 };

@@ -63,6 +63,25 @@ absl::Status CheckServers(const state::Scheduler& state, uint32_t servers_max) {
   return AreFromOne(numbers) ? absl::OkStatus() : Broken("servers that are not numbered from 1");
 }
 
+absl::Status CheckBackups(const state::Scheduler& state) {
+  const auto known = [&](uint32_t number) { return number >= 1 && number <= uint32_t(state.members().servers_size()); };
+  std::set<uint32_t> seen;
+  for (const state::Backup& backup : state.backups()) {
+    if (!known(backup.server()) || !seen.insert(backup.server()).second) {
+      return Broken(absl::StrCat("a backup of server ", backup.server(), ", which is not there or has another"));
+    }
+    if (std::max(backup.incarnation(), backup.server_incarnation()) > state.members().last_incarnation()) {
+      return Broken(
+          absl::StrCat("a backup of server ", backup.server(), " with an incarnation that was not given yet"));
+    }
+    if (!backup.name().empty() && backup.address().empty()) return Broken("a backup without an address");
+  }
+  for (const uint32_t server : state.promoted()) {
+    if (!known(server)) return Broken(absl::StrCat("server ", server, ", which is not there, as promoted"));
+  }
+  return absl::OkStatus();
+}
+
 // --- Work -------------------------------------------------------------------------------------------------------
 
 // What of the epochs that have begun is free or with somebody, and how much is done.
@@ -161,6 +180,7 @@ absl::Status CheckState(const state::Scheduler& state, const job::Job& job) {
   if (absl::Status status = CheckNumbers(state); !status.ok()) return status;
   if (absl::Status status = CheckWorkers(state.members()); !status.ok()) return status;
   if (absl::Status status = CheckServers(state, job.cluster().servers()); !status.ok()) return status;
+  if (absl::Status status = CheckBackups(state); !status.ok()) return status;
   if (state.job_state() < wire::JOB_STARTING || state.job_state() > wire::JOB_STOPPED) {
     return Broken(absl::StrCat("job state ", state.job_state()));
   }

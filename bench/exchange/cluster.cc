@@ -18,15 +18,19 @@ namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
 constexpr uint64_t kGeneration = 1;
+// Incarnations.
+constexpr uint64_t kServer = 1, kBackup = 2;
 
-void Serve(const ExchangeBenchOptions& options, uint32_t number, const Channel& channel) {
+std::string NameOf(uint32_t number, bool backup) { return absl::StrCat(backup ? "backup of ps-" : "ps-", number - 1); }
+
+void Serve(const ExchangeBenchOptions& options, uint32_t number, bool backup, const Channel& channel) {
   rpc::PrepareProcess();
-  log::Initialise(absl::StrCat("ps-", number - 1));  // standard output is for figures
+  log::Initialise(NameOf(number, backup));  // standard output is for figures
   Metrics metrics;
   const SteadyTime time;
   auto exchange = ps::Exchange::Start(MakeServerOptions(options), metrics, time);
   ExitOnError(exchange.status());
-  ExitOnError((*exchange)->SetIdentity({JobId(kBenchJob), ServerId(number)}));
+  ExitOnError((*exchange)->SetIdentity({JobId(kBenchJob), ServerId(number), Incarnation(backup ? kBackup : kServer)}));
   const wire::LocalAddress& local = (*exchange)->local();
   channel.SendText(absl::StrCat(options.listen, ":", (*exchange)->port(), "|", local.host(), "|", local.socket(), "|",
                                 local.memory_socket()));
@@ -83,27 +87,48 @@ wire::SetMembersRequest MembersOf(uint32_t workers) {
   return members;
 }
 
+void InstallBackup(const worker::ShardMap& map, const worker::ServerInfo& server, const worker::ServerInfo& backup,
+                   const std::shared_ptr<const rpc::Protection>& protection) {
+  wire::InstallShardsRequest install = InstallOf(map, server.server);
+  install.set_replicated(true);
+  wire::ReplicationSource& source = *install.mutable_backup_of();
+  source.set_name(server.name);
+  source.set_address(server.address);
+  source.set_incarnation(kServer);
+  source.mutable_local()->set_host(server.host);
+  source.mutable_local()->set_socket(server.socket);
+  auto control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(backup.address, protection));
+  const auto context = rpc::ContextWithTimeout(kStartTimeout);
+  context->set_wait_for_ready(true);
+  wire::InstallShardsReply installed;
+  ExitOnError(rpc::FromGrpc(control->InstallShards(context.get(), install, &installed)));
+}
+
 // What a scheduler would do.
-void Install(const ExchangeBenchOptions& options, const worker::ShardMap& map) {
+void Install(const ExchangeBenchOptions& options, const worker::ShardMap& map,
+             const std::vector<worker::ServerInfo>& backups) {
   const uint32_t workers = options.members();
   const auto protection = OpenSecurity(options, security::Role::kScheduler).To(security::Role::kServer);
   for (const worker::ServerInfo& server : map.servers) {
     auto control = wire::ParameterServerControl::NewStub(rpc::ControlChannel(server.address, protection));
     const auto context = rpc::ContextWithTimeout(kStartTimeout);
     context->set_wait_for_ready(true);
+    wire::InstallShardsRequest install = InstallOf(map, server.server);
+    install.set_replicated(options.replicated);
     wire::InstallShardsReply installed;
-    ExitOnError(rpc::FromGrpc(control->InstallShards(context.get(), InstallOf(map, server.server), &installed)));
+    ExitOnError(rpc::FromGrpc(control->InstallShards(context.get(), install, &installed)));
     wire::SetMembersReply set;
     ExitOnError(
         rpc::FromGrpc(control->SetMembers(rpc::ContextWithTimeout(kStartTimeout).get(), MembersOf(workers), &set)));
+    if (options.replicated) InstallBackup(map, server, backups.at(server.server.value() - 1), protection);
   }
 }
 
 }  // namespace
 
-std::unique_ptr<Child> StartServer(const ExchangeBenchOptions& options, uint32_t number) {
-  return std::make_unique<Child>(absl::StrCat("server ps-", number - 1),
-                                 [&](const Channel& channel) { Serve(options, number, channel); });
+std::unique_ptr<Child> StartServer(const ExchangeBenchOptions& options, uint32_t number, bool backup) {
+  return std::make_unique<Child>(absl::StrCat("server ", NameOf(number, backup)),
+                                 [&](const Channel& channel) { Serve(options, number, backup, channel); });
 }
 
 worker::ServerInfo InfoOf(const Child& server, uint32_t number) {
@@ -131,10 +156,15 @@ Cluster::Cluster(const ExchangeBenchOptions& options) {
     servers_.push_back(StartServer(options, number));
     infos.push_back(InfoOf(*servers_.back(), number));
   }
+  std::vector<worker::ServerInfo> backups;
+  for (uint32_t number = 1; options.replicated && number <= options.servers; ++number) {
+    backups_.push_back(StartServer(options, number, /*backup=*/true));
+    backups.push_back(InfoOf(*backups_.back(), number));
+  }
   map_ = MakeMap(options, infos);
   // In a process of its own: this one will fork again.
   const Child installer("the installer", [&](const Channel& channel) {
-    Install(options, map_);
+    Install(options, map_, backups);
     channel.Send(true);
   });
   bool done = false;

@@ -25,11 +25,11 @@ class Cluster {
 
  private:
   worker::ShardMap map_;
-  std::vector<std::unique_ptr<Child>> servers_;
+  std::vector<std::unique_ptr<Child>> servers_, backups_;
 };
 
-// Starts one server and returns the process; its channel tells the address.
-std::unique_ptr<Child> StartServer(const ExchangeBenchOptions& options, uint32_t number);
+// Starts one server, or a backup of it, and returns the process; its channel tells the address.
+std::unique_ptr<Child> StartServer(const ExchangeBenchOptions& options, uint32_t number, bool backup = false);
 // How to reach a server that has just been started.
 worker::ServerInfo InfoOf(const Child& server, uint32_t number);
 

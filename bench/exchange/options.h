@@ -19,6 +19,8 @@ struct ExchangeBenchOptions {
   uint32_t servers = 1;
   uint32_t shards = 8;  // a server
   uint32_t workers = 1;
+  // Each server has a backup on this machine, and answers once that has what it answers.
+  bool replicated = false;
 
   std::string transport = "auto";
   std::string wire = "fp32";

@@ -9,7 +9,7 @@
 // The ledger is a file of lines, written before the worker goes on:
 //   life INCARNATION             a stream of pushes begins
 //   begin SLOT                   a push is on its way; slots are counted from 0, over all lives
-//   end APPLIED DISCARDED LOST SECONDS
+//   end APPLIED DISCARDED LOST SECONDS UNIX_SECONDS
 //                                every shard has answered it; of LOST answered sub-pushes it has learnt meanwhile that
 //                                they are gone
 #include <fcntl.h>
@@ -161,8 +161,10 @@ class LedgerClient : public Client {
   absl::StatusOr<StepReport> FinishStep(absl::Duration timeout) override {
     absl::StatusOr<StepReport> report = client_->FinishStep(timeout);
     if (report.ok()) {
-      ledger_.Write(absl::StrFormat("end %d %d %d %.6f", report->shards_applied, report->shards_discarded, report->lost,
-                                    absl::ToDoubleSeconds(absl::Now() - begun_)));
+      const absl::Time now = absl::Now();
+      ledger_.Write(absl::StrFormat("end %d %d %d %.6f %.6f", report->shards_applied, report->shards_discarded,
+                                    report->lost, absl::ToDoubleSeconds(now - begun_),
+                                    absl::ToDoubleSeconds(now - absl::UnixEpoch())));
     }
     return report;
   }

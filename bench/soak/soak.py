@@ -2,7 +2,7 @@
 """Kills and stops the processes of a job at random, and counts afterwards what became of every push.
 
     bench/soak/soak.py [--programs BIN_FOLDER] [--seconds N] [--workers N] [--servers N] [--mode async|ssp] [--seed N]
-                       [--kill ROLE,ROLE | --kill-at ROLE:POINT:N] [--keep FOLDER]
+                       [--durability snapshot|replicated] [--heartbeat-ms N] [--kill ROLE,ROLE | --kill-at ROLE:POINT:N] [--keep FOLDER]
 
 The workers are ledger-worker: each of a worker's pushes adds 1 to elements of its own, so that the final weights say which shards
 have applied it, and how often; a ledger says which were answered. Kills come every 0.5 to 3 s: kill -9, or SIGSTOP for up to 6 s.
@@ -15,9 +15,10 @@ common/kill_point.h; only builds for tests have such points).
 Checkpoints are made all the while, and all that are there at the end must be whole.
 
 Doubled is what the weights have of a push beyond its answers. Lost is what was answered as applied and is not in the weights; with
-durability.mode snapshot some is, and a worker that was never killed must have been told of exactly that.
+durability.mode snapshot some is, and a worker that was never killed must have been told of exactly that. With replicated nothing is;
+servers die only while each has a backup in step.
 
-Exit codes: 0 nothing doubled, nothing lost without a word, and the job done; 1 otherwise; 2 wrong use; 77 something is missing.
+Exit codes: 0 nothing doubled, nothing lost (without a word), and the job done; 1 otherwise; 2 wrong use; 77 something is missing.
 """
 import argparse
 import json
@@ -60,9 +61,9 @@ optimizer: {{lr: 1, schedule: {{kind: constant}}}}
 consistency: {{mode: {mode}, weighting: uniform}}
 cluster: {{servers: {servers}, workers: {workers}, shards_per_server: {each}, worker_restarts_max: 100000, server_restarts_max: 100000,
   scheduler_restarts_max: 100000}}
-durability: {{snapshot_every_s: 0.5}}
+durability: {{mode: {durability}, snapshot_every_s: 0.5}}
 checkpoint: {{every_s: 0.7, keep: 2}}
-timeouts: {{heartbeat_ms: 100}}
+timeouts: {{heartbeat_ms: {heartbeat_ms}}}
 output: {{report_every_ms: 200, tensorboard: false}}
 """
 
@@ -74,6 +75,9 @@ def parse():
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--mode", choices=("async", "ssp"), default="ssp")
+    parser.add_argument("--durability", choices=("snapshot", "replicated"), default="snapshot",
+                        help="replicated: each server has a backup, and nothing may be lost")
+    parser.add_argument("--heartbeat-ms", type=int, default=100, help="timeouts.heartbeat_ms; a job's default is 300")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kill", default="ps,worker,scheduler", help="roles that die")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave the run in this new folder")
@@ -100,8 +104,10 @@ class Run:
     def __init__(self, options, folder):
         self.options = options
         self.folder = folder / "run"
+        self.replicated = options.durability == "replicated"
         self.random = random.Random(options.seed)
         self.kills = {}  # (role, how): number
+        self.server_deaths = []  # times of servers that were killed or stopped
         self.stopped = {}  # pid: when it goes on
         programs = folder / "bin"
         programs.mkdir()
@@ -119,6 +125,7 @@ class Run:
         steps = options.seconds * options.workers / STEP_S
         job = folder / "job.yaml"
         job.write_text(JOB.format(images=IMAGES, batch=BATCH, epochs=max(2, round(steps * BATCH / IMAGES)), mode=options.mode, each=SHARDS // options.servers,
+                                  durability=options.durability, heartbeat_ms=options.heartbeat_ms,
                                   servers=options.servers, workers=options.workers))
         self.out = folder / "stdout"
         with open(self.out, "wb") as out:
@@ -136,10 +143,17 @@ class Run:
     def await_durable(self):
         """Or until the job is done: a scheduler that dies at the wrong moment takes what it was about to say with it."""
         deadline = time.monotonic() + 60
-        while "all shards are on disk" not in self.events() and self.process.poll() != 0:
+        begun = self.all_backed if self.replicated else lambda: "all shards are on disk" in self.events()
+        while not begun() and self.process.poll() != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the job has not begun:\n{self.out.read_text(errors='replace')[-3000:]}")
             self.pause(0.05)
+
+    def all_backed(self):
+        """Each server has a backup that can take over: nobody else is killed before, since two at once are one too many."""
+        status = subprocess.run([self.options.programs / "slackline", "status", self.folder], capture_output=True, text=True,
+                                timeout=60)
+        return status.stdout.count(" in step ") == self.options.servers
 
     def pause(self, seconds):
         """Or until the job has ended."""
@@ -155,11 +169,15 @@ class Run:
         if not living:
             return
         victim = self.random.choice(living)
+        if self.replicated and victim["role"] == "ps" and not self.all_backed():
+            return
         stop = self.random.random() < 0.3
         if not send(victim["pid"], signal.SIGSTOP if stop else signal.SIGKILL):
             return
         if stop:
             self.stopped[victim["pid"]] = time.monotonic() + self.random.uniform(0.05, 6)
+        if victim["role"] == "ps":
+            self.server_deaths.append(time.time())
         key = (victim["role"], "stopped" if stop else "killed")
         self.kills[key] = self.kills.get(key, 0) + 1
 
@@ -215,6 +233,7 @@ class Ledger:
         self.lives = self.lost = 0
         self.pushes = []
         self.waits = []
+        self.ends = []
         for line in path.read_text().splitlines():
             word, *numbers = line.split()
             if word == "life":
@@ -225,6 +244,11 @@ class Ledger:
                 self.pushes[-1].applied = int(numbers[0])
                 self.lost += int(numbers[2])
                 self.waits.append(float(numbers[3]))
+                self.ends.append(float(numbers[4]))
+
+    def longest_at(self, moment):
+        """Of the steps that were under way at this moment, or in the tenth of a second that followed."""
+        return max((wait for wait, end in zip(self.waits, self.ends) if end >= moment and end - wait <= moment + 0.1), default=0.0)
 
     def by_slot(self):
         """Pushes that share a place in the weights."""
@@ -281,8 +305,10 @@ def reckon(options, run, folder, took):
     size = len(weights) // SHARDS
     answered = applied = lost = doubled = silent = unbroken = 0
     waits, bad = [], []
+    pauses = [0.0] * len(run.server_deaths)
     for number in range(1, options.workers + 1):
         ledger = Ledger(folder / f"ledger.worker-{number}")
+        pauses = [max(pause, ledger.longest_at(at)) for pause, at in zip(pauses, run.server_deaths)]
         gone = 0
         for slot, pushes in ledger.by_slot().items():
             places = [weights[shard * size + slot * WORKERS_MAX + number % WORKERS_MAX] for shard in range(SHARDS)]
@@ -298,9 +324,11 @@ def reckon(options, run, folder, took):
             unbroken += 1
             silent += abs(gone - ledger.lost)
         waits += ledger.waits
-    goes_on = len(re.findall(r"goes on from its snapshots|the scheduler goes on", run.events()))
+    goes_on = len(re.findall(r"goes on from its snapshots|has taken over|the scheduler goes on", run.events()))
     print(f"{took:.0f} s, {len(waits) / took:.0f} pushes/s of all workers; step p50 {1000 * quantile(waits, 0.5):.1f} ms, "
           f"p99 {1000 * quantile(waits, 0.99):.1f} ms, longest {max(waits):.2f} s")
+    if pauses:
+        print(f"the longest step when a server was killed or stopped: p50 {quantile(pauses, 0.5):.2f} s, p99 {quantile(pauses, 0.99):.2f} s")
     print(f"sub-pushes answered {answered}, applied {applied}, lost {lost:.0f}, doubled {doubled:.0f}; told wrongly of their losses: "
           f"{silent:.0f} sub-pushes of {unbroken} workers that were never replaced")
     print(f"servers and schedulers that went on: {goes_on}")
@@ -316,6 +344,8 @@ def reckon(options, run, folder, took):
             bad.append("nobody has come to that point")
     if doubled:
         bad.append(f"{doubled:.0f} sub-pushes were applied twice")
+    if lost and run.replicated:
+        bad.append(f"{lost:.0f} sub-pushes were answered as applied and are lost")
     if silent:
         bad.append(f"{silent:.0f} sub-pushes are gone that their worker was not told of, or are there although it was")
     if not goes_on and any(role != "worker" and how == "killed" for role, how in run.kills):

@@ -171,6 +171,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("pulls", "pulls", sized("exchange_bench", "--pusher-beside", "--transport", "tcp")),
     Experiment("pulls-shm", "pulls", sized("exchange_bench", "--pusher-beside", "--transport", "shm")),
     Experiment("faulty-peers", "faulty-peers", binary("faulty_peers")),
+    Experiment("replication-tcp", "replication", binary("replication_bench", "--transport", "tcp")),
+    Experiment("replication-shm", "replication", binary("replication_bench", "--transport", "shm")),
     Experiment("latency", "latency", binary("latency_bench", "--transport", "tcp")),
     Experiment("latency-unix", "latency", binary("latency_bench", "--transport", "unix")),
     Experiment("latency-pipelined", "latency", binary("latency_bench", "--transport", "tcp", "--window", "64")),

@@ -207,7 +207,13 @@ class Rules {
     if (timeouts.startup_ms() < least) Refuse("timeouts.startup_ms", absl::StrCat(timeouts.startup_ms()), allowed);
   }
 
-  void Durability(const job::Durability& durability) {
+  void Durability(const job::Durability& durability, const job::Consistency& consistency) {
+    if (durability.mode() == job::Durability::REPLICATED &&
+        consistency.delay_compensation() == job::DelayCompensation::ADAPTIVE) {
+      // What it remembers of each push is not in the mean that a backup gets.
+      Refuse("durability.mode", "replicated", "none or snapshot with consistency.delay_compensation: adaptive",
+             "consistency.delay_compensation");
+    }
     const double most = durability.server_return_s() / 2;
     if (durability.mode() == job::Durability::NONE || durability.scheduler_return_s() <= most) return;
     Refuse("durability.scheduler_return_s", NumberText(durability.scheduler_return_s()),
@@ -375,7 +381,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Local(job);
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());
-  rules.Durability(job.durability());
+  rules.Durability(job.durability(), job.consistency());
   rules.Wire(job.wire());
   rules.Limits(job.limits(), job.cluster());
   rules.Security(job.security(), job.network());

@@ -6,6 +6,7 @@ namespace {
 constexpr Method kMethods[] = {
     // An operator's stream may only read.
     {"slackline.wire.ParameterServer.Exchange", {Role::kWorker, Role::kOperator}},
+    {"slackline.wire.ParameterServer.Replicate", {Role::kServer}},
 
     {"slackline.wire.ParameterServerControl.InstallShards", {Role::kScheduler}},
     {"slackline.wire.ParameterServerControl.SetMembers", {Role::kScheduler}},

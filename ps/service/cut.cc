@@ -9,7 +9,9 @@
 namespace slackline::ps {
 
 absl::StatusOr<wire::BeginCheckpointReply> ShardTable::BeginCheckpoint(const wire::BeginCheckpointRequest& request) {
-  if (installed_.empty()) return absl::UnavailableError("a checkpoint before shards: install the shards first");
+  if (installed_.empty() || feed_ != nullptr) {
+    return absl::UnavailableError("a checkpoint before shards: install the shards first");
+  }
   if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
   if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
   if (Generation(request.generation()) != generation_) {

@@ -53,9 +53,11 @@ ShardTable::Hooks Exchange::MakeHooks() {
           .on_seeded =
               [this] {
                 if (keeper_ != nullptr) keeper_->Wake();
+                if (table_.log() != nullptr) table_.log()->Seeded();
               },
           .on_stores = [this](std::vector<StoredShard> stores) { KeepSnapshots(std::move(stores)); },
-          .on_cut = [this](CheckpointCut cut) { WriteCheckpoint(std::move(cut)); }};
+          .on_cut = [this](CheckpointCut cut) { WriteCheckpoint(std::move(cut)); },
+          .on_backup = [this](const wire::ReplicationSource* source) { replicas_->OnBackup(source); }};
 }
 
 void Exchange::WriteCheckpoint(CheckpointCut cut) {
@@ -71,6 +73,12 @@ void Exchange::WriteCheckpoint(CheckpointCut cut) {
 
 void Exchange::CheckpointHeard(uint64_t checkpoint) {
   mailbox_->Post([this, checkpoint] { table_.CheckpointHeard(checkpoint); });
+}
+
+void Exchange::BackupReleased(uint64_t attachment) {
+  mailbox_->Post([this, attachment] {
+    if (table_.log() != nullptr) table_.log()->Released(attachment);
+  });
 }
 
 void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
@@ -104,6 +112,7 @@ absl::Status Exchange::Listen() {
   }
   if (local_port_ == 0) local_.Clear();
   AwaitStream();
+  replicas_ = std::make_unique<ReplicaStreams>(table_, service_, queue_.get(), options_.security);
   SetTick();
   thread_ = std::thread([this] { Run(); });
   if (local_.host().empty() || options_.job.wire().same_host() != job::Wire::SHARED_MEMORY) return absl::OkStatus();
@@ -192,7 +201,7 @@ void Exchange::Run() {
   while (queue_->Next(&tag, &ok)) {
     static_cast<Event*>(tag)->Happened(ok);
     if (unpinned_->exchange(false)) table_.Retry();
-    if (!draining_ || drained_ || awaiting_ || !streams_.empty()) continue;
+    if (!draining_ || drained_ || awaiting_ || !streams_.empty() || !replicas_->quiet()) continue;
     drained_ = true;
     queue_->Shutdown();
   }
@@ -215,6 +224,7 @@ void Exchange::OnHeartbeat() {
     rpc::CutConnectionsFrom({static_cast<uint16_t>(port_), local_.socket()});
   }
   for (Stream* stream : streams_) stream->Tick();
+  replicas_->Tick();
   metrics_.streams.Set(static_cast<double>(streams_.size()));
 }
 
@@ -270,6 +280,7 @@ void Exchange::EndSilentStreams() {
 
 void Exchange::EndStreams(const absl::Status& status) {
   for (Stream* stream : std::vector<Stream*>(streams_.begin(), streams_.end())) stream->End(status);
+  replicas_->Close(status);
 }
 
 }  // namespace slackline::ps

@@ -22,6 +22,7 @@
 #include "ps/service/control.h"
 #include "ps/service/mailbox.h"
 #include "ps/service/memory_desk.h"
+#include "ps/service/replica_stream.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/shard_table.h"
 #include "ps/service/snapshot_keeper.h"
@@ -61,6 +62,8 @@ class Exchange : private StreamOwner {
   absl::StatusOr<ShardTable::Progress> progress();
   // The scheduler knows the outcome of this checkpoint.
   void CheckpointHeard(uint64_t checkpoint);
+  // The scheduler says that the backup of this attachment will not take over.
+  void BackupReleased(uint64_t attachment);
 
  private:
   // An event that calls a method.
@@ -121,6 +124,7 @@ class Exchange : private StreamOwner {
   std::unique_ptr<SnapshotKeeper> keeper_;    // null: no snapshots
   std::unique_ptr<CheckpointWriter> writer_;  // null before the first checkpoint
   std::set<Stream*> streams_;                 // accepted; owned
+  std::unique_ptr<ReplicaStreams> replicas_;
   grpc::Alarm tick_;
   int ticks_ = 0;          // since the last heartbeat
   bool awaiting_ = false;  // a stream that nobody has opened yet

@@ -38,13 +38,6 @@ uint64_t PushesHeld(const job::Job& job) {
   return 1;
 }
 
-// Shards are the same wherever their numbers came from; a scheduler that was started again may say something else.
-std::string WhatIsInstalled(wire::InstallShardsRequest request) {
-  request.clear_restore_lineage();
-  request.clear_checkpoint_folder();
-  return request.SerializeAsString();
-}
-
 uint64_t Bytes(const wire::ShardSpec& spec) { return (spec.end() - spec.begin()) * sizeof(float); }
 
 uint64_t BytesOfAll(const wire::InstallShardsRequest& request) {
@@ -100,12 +93,40 @@ bool DescriptorsSuffice(const job::Job& job, const wire::InstallShardsRequest& r
 
 absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   if (absl::Status status = CheckInstall(request); !status.ok()) return status;
+  if (IsPromotion(request)) return Promote(request);
+  if (request.has_backup_of()) return InstallBackup(request);
   if (!installed_.empty()) return absl::OkStatus();  // the same again
+  if (request.promote()) return absl::DataLossError("this process has followed nobody, and cannot take over");
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
   budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
-  const bool shared_memory = job_.wire().same_host() == job::Wire::SHARED_MEMORY && DescriptorsSuffice(job_, request);
-  std::map<uint32_t, std::unique_ptr<ShardHost>> hosts;
   std::vector<StoredShard> stores;
+  absl::StatusOr<BackupFeed::Hosts> hosts = MakeHosts(request, stores);
+  if (!hosts.ok()) return hosts.status();
+  hosts_ = *std::move(hosts);
+  for (const StoredShard& stored : stores) {
+    if (!stored.store->kept().empty()) kept_[stored.shard] = stored.store->kept().front();
+  }
+  if (!stores.empty()) hooks_.on_stores(std::move(stores));
+  generation_ = Generation(request.generation());
+  installed_ = WhatIsInstalled(request);
+  if (request.replicated()) OpenLog(absl::InfinitePast());
+  log::Info("holds ", hosts_.size(), " shards, ", BytesOfAll(request), " bytes of weights; stages at most ",
+            budget_->bytes_max(), " bytes");
+  return absl::OkStatus();
+}
+
+// Shards are the same wherever their numbers came from; a scheduler that was started again may say something else.
+std::string ShardTable::WhatIsInstalled(wire::InstallShardsRequest request) {
+  request.clear_restore_lineage();
+  request.clear_checkpoint_folder();
+  request.clear_promote();
+  return request.SerializeAsString();
+}
+
+absl::StatusOr<BackupFeed::Hosts> ShardTable::MakeHosts(const wire::InstallShardsRequest& request,
+                                                        std::vector<StoredShard>& stores) const {
+  const bool shared_memory = job_.wire().same_host() == job::Wire::SHARED_MEMORY && DescriptorsSuffice(job_, request);
+  BackupFeed::Hosts hosts;
   for (const wire::ShardSpec& spec : request.shards()) {
     absl::StatusOr<std::unique_ptr<ShardHost>> host = MakeHost(request, spec, shared_memory, stores);
     if (!host.ok()) {
@@ -113,15 +134,31 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
     }
     hosts[spec.shard()] = *std::move(host);
   }
-  hosts_ = std::move(hosts);
-  for (const StoredShard& stored : stores) {
-    if (!stored.store->kept().empty()) kept_[stored.shard] = stored.store->kept().front();
+  return hosts;
+}
+
+absl::Status ShardTable::InstallBackup(const wire::InstallShardsRequest& request) {
+  if (feed_ == nullptr && !installed_.empty()) {
+    // A scheduler that was started again may not know yet that this one has taken over.
+    return absl::UnavailableError("this server holds shards of its own, and is no backup (any more)");
   }
-  if (!stores.empty()) hooks_.on_stores(std::move(stores));
+  if (feed_ != nullptr && backup_.SerializeAsString() == request.SerializeAsString()) return absl::OkStatus();
+  if (hooks_.on_backup == nullptr) return absl::UnimplementedError("this server can be no backup");
+  if (absl::Status status = CheckExtents(request); !status.ok()) return status;
+  log_.reset();
+  hosts_.clear();
+  budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
+  std::vector<StoredShard> stores;
+  absl::StatusOr<BackupFeed::Hosts> hosts = MakeHosts(request, stores);
+  if (!hosts.ok()) return hosts.status();
+  hosts_ = *std::move(hosts);
+  backup_ = request;
   generation_ = Generation(request.generation());
-  installed_ = WhatIsInstalled(request);
-  log::Info("holds ", hosts_.size(), " shards, ", BytesOfAll(request), " bytes of weights; stages at most ",
-            budget_->bytes_max(), " bytes");
+  installed_ = request.SerializeAsString();
+  feed_ = std::make_unique<BackupFeed>(identity_.job, hosts_, time_);
+  log::Info("is the backup of server ", request.server(), " (", request.backup_of().name(), ", ",
+            request.backup_of().address(), ")");
+  hooks_.on_backup(&backup_.backup_of());
   return absl::OkStatus();
 }
 
@@ -130,12 +167,13 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
                                                                 std::vector<StoredShard>& stores) const {
   ShardConfig config = MakeConfig(request, spec);
   config.shared_memory = shared_memory;
-  config.snapshots = hooks_.on_stores != nullptr && !request.snapshot_folder().empty();
+  const bool stored = hooks_.on_stores != nullptr && !request.snapshot_folder().empty();
+  config.snapshots = stored || request.replicated();
   auto host = std::make_unique<ShardHost>(config, *budget_, metrics_, time_);
-  if (request.restore_lineage() == 0) {
+  if (request.restore_lineage() == 0 && !request.has_backup_of()) {
     if (absl::Status status = ReadCheckpoint(request, *host); !status.ok()) return status;
   }
-  if (!config.snapshots) return host;
+  if (!stored) return host;
 
   StoreOptions options;
   options.folder = std::filesystem::path(request.snapshot_folder()) / absl::StrFormat("shard-%05d", spec.shard());
@@ -215,7 +253,8 @@ absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request)
         absl::StrCat("shards for server ", request.server(), "; this is server ", identity_.server.value()));
   }
   if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
-  if (!installed_.empty() && installed_ != WhatIsInstalled(request)) {
+  const bool replaces = IsPromotion(request) || (feed_ != nullptr && request.has_backup_of());
+  if (!installed_.empty() && installed_ != WhatIsInstalled(request) && !replaces) {
     return absl::FailedPreconditionError(
         absl::StrCat("other shards are installed (generation ", generation_.value(), "); moving shards is not known"));
   }
@@ -269,7 +308,9 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
 }
 
 absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMembersRequest& request) {
-  if (installed_.empty()) return absl::UnavailableError("members before shards: install the shards first");
+  if (installed_.empty() || feed_ != nullptr) {
+    return absl::UnavailableError("members before shards: install the shards first");
+  }
   if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
   if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
   if (Generation(request.generation()) != generation_) {

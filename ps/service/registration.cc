@@ -104,11 +104,13 @@ absl::StatusOr<bool> Registration::Beat() {
   progress.set_staging_bytes(progress_.staging_bytes);
   progress.set_resident_bytes(ResidentBytes());
   if (progress_.checkpoint.checkpoint() != 0) *progress.mutable_checkpoint() = progress_.checkpoint;
+  if (progress_.backup.attachment() != 0) *progress.mutable_backup() = progress_.backup;
   auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
   wire::HeartbeatReply reply;
   const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
   if (!status.ok()) return status;
   if (reply.checkpoint_heard() != 0) exchange_.CheckpointHeard(reply.checkpoint_heard());
+  if (reply.backup_released() != 0) exchange_.BackupReleased(reply.backup_released());
   leave_reason_ = reply.leave_reason();
   return reply.leave();
 }

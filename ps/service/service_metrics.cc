@@ -48,6 +48,7 @@ ServiceMetrics::ServiceMetrics(Metrics& metrics)
       snapshot_taken(metrics.gauge("slackline_ps_snapshot_timestamp_seconds",
                                    "When the oldest of the shards' newest snapshots was taken, in Unix time; 0: none")),
       snapshot_bytes(metrics.gauge("slackline_ps_snapshot_bytes", "Bytes of the newest snapshots of all shards")),
+      backup_in_step(metrics.gauge("slackline_ps_backup_in_step", "1: a backup has all that this server has answered")),
       metrics_(metrics) {
   for (const absl::StatusCode code : kRefusalCodes) {
     refused_[code] = &metrics.counter("slackline_ps_pushes_refused_total", "Frames and pushes refused",

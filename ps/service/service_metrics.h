@@ -54,6 +54,7 @@ class ServiceMetrics {
   Histogram& snapshot_seconds;
   Gauge& snapshot_taken;
   Gauge& snapshot_bytes;
+  Gauge& backup_in_step;
 
  private:
   void CountByWorker(const char* name, const char* help, const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);

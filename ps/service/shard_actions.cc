@@ -66,16 +66,63 @@ void ShardHost::Execute(const ApplyAction& apply) {
     SLACKLINE_CHECK(held != held_.end());
     contributions.push_back({held->second.staged.pieces(), part.weight, held->second.gradient_norm, Reference(part)});
   }
+  const bool recorded = journal_ != nullptr && journal_->Follows(config_.shard);
+  const bool single = contributions.size() == 1 && contributions.front().reference.chunks() == 0;
+  std::shared_ptr<StagedPush> pushed;  // its bytes are read below
+  std::shared_ptr<std::vector<float>> mean;
+  if (recorded && single) {
+    // Now, so that the copy's step is taken while this one is.
+    pushed = std::make_shared<StagedPush>(std::move(held_.at(apply.parts.front().push).staged));
+    journal_->Stepped(config_.shard, {.version = apply.version,
+                                      .arguments = ArgumentsOf(apply),
+                                      .push = pushed,
+                                      .weight = contributions.front().weight,
+                                      .gradient_norm = contributions.front().gradient_norm,
+                                      .mean = nullptr,
+                                      .answers = AnswersOf(apply)});
+  } else if (recorded) {
+    mean = std::make_shared<std::vector<float>>(config_.extent.size());
+  }
   const absl::Time begin = time_.Now();
-  state_.Apply(contributions, ArgumentsOf(apply));
+  state_.Apply(contributions, ArgumentsOf(apply), mean == nullptr ? absl::Span<float>() : absl::MakeSpan(*mean));
   metrics_.apply_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
   SLACKLINE_KILL_POINT("applied");
   version_ = apply.version;
+  if (mean != nullptr) {
+    journal_->Stepped(config_.shard, {.version = apply.version,
+                                      .arguments = ArgumentsOf(apply),
+                                      .push = nullptr,
+                                      .weight = 1,
+                                      .gradient_norm = 0,
+                                      .mean = mean,
+                                      .answers = AnswersOf(apply)});
+  }
   for (const ApplyAction::Part& part : apply.parts) {
     metrics_.staleness.Observe(static_cast<double>(part.staleness));
     held_.erase(part.push);
+    TellUntold(part.push.sender);
   }
   if (awaits_cut() && version_.number >= cut_at_) TakeCut();
+}
+
+std::vector<std::pair<Sender, Answer>> ShardHost::AnswersOf(const ApplyAction& apply) const {
+  std::vector<std::pair<Sender, Answer>> answers;
+  for (const ApplyAction::Part& part : apply.parts) {
+    const auto given = untold_.find(part.push);
+    answers.emplace_back(part.push.sender, given != untold_.end()
+                                               ? given->second
+                                               : Answer{part.push.sequence, Outcome::kApplied, DiscardReason::kNone,
+                                                        apply.version, part.staleness});
+  }
+  return answers;
+}
+
+void ShardHost::TellUntold(const Sender& sender) {
+  for (auto next = untold_.lower_bound({sender, Sequence()}); next != untold_.end() && next->first.sender == sender;
+       next = untold_.erase(next)) {
+    if (held_.contains(next->first)) return;
+    Tell(sender, next->second);
+  }
 }
 
 SliceView ShardHost::Reference(const ApplyAction::Part& part) {
@@ -103,8 +150,19 @@ void ShardHost::Execute(const AnswerAction& action) {
     Keep({action.sender, answer.sequence});
     SLACKLINE_KILL_POINT("ack");
   }
-  Peer* const peer = Find(action.sender);
-  if (peer == nullptr) return;  // it repeats the push when it is back
+  // What is accepted and in no step is in no copy either; and answers keep their order.
+  const auto untold = untold_.lower_bound({action.sender, Sequence()});
+  const bool behind = untold != untold_.end() && untold->first.sender == action.sender;
+  if (journal_ != nullptr && (behind || (applied && held_.contains({action.sender, answer.sequence})))) {
+    untold_.insert_or_assign({action.sender, answer.sequence}, answer);
+    return;
+  }
+  Tell(action.sender, answer);
+}
+
+void ShardHost::Tell(const Sender& sender, const Answer& answer) {
+  if (journal_ == nullptr && Find(sender) == nullptr) return;  // it repeats the push when it is back
+  const bool applied = answer.outcome == Outcome::kApplied;
   wire::ServerItem item;
   wire::PushAnswer& out = *item.mutable_answer();
   out.set_shard(config_.shard.value());
@@ -114,7 +172,10 @@ void ShardHost::Execute(const AnswerAction& action) {
   slackline::ps::ToWire(answer.version, *out.mutable_version());
   out.set_staleness(answer.staleness);
   out.set_clock_min(engine_.clock_min().value());
-  peer->Send(item);
+  const auto tell = [this, sender, item = std::move(item)] {
+    if (Peer* const peer = Find(sender)) peer->Send(item);
+  };
+  journal_ == nullptr ? tell() : journal_->Answered(config_.shard, sender, answer, tell);
 }
 
 void ShardHost::Execute(const RefuseAction& refuse) {
@@ -193,7 +254,7 @@ void ShardHost::Serve(const Asked& asked) {
 }
 
 bool ShardHost::TryServe(const Asked& asked) {
-  if (!state_.seeded() || awaits_snapshot_) return false;
+  if (!state_.seeded() || awaits_snapshot_ || (journal_ != nullptr && !journal_->MayServe())) return false;
   PullReply reply;
   reply.shard = config_.shard;
   reply.id = asked.id;
@@ -299,6 +360,8 @@ void ShardHost::NotifyBlocked(Blocked& blocked, absl::Time now) {
   out.set_pull(blocked.asked.id.value());
   out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - blocked.since)));
   const std::string awaited = !state_.seeded() ? "initial weights, which the first worker sends"
+                              : journal_ != nullptr && (awaits_snapshot_ || !journal_->MayServe())
+                                  ? "its backup, without which it serves nobody, or for the scheduler to give that up"
                               : awaits_snapshot_
                                   ? "its first snapshot to be on disk"
                                   : absl::StrCat("slow readers of older versions; at most ",

@@ -114,6 +114,7 @@ absl::StatusOr<wire::ShardState> ShardHost::Hello(const Caller& caller, const He
   wire::ShardState state = Greet();
   state.set_last_answered(engine_.clock(caller.sender.worker).value_or(Clock64()).value());
   state.set_lost(lost_);
+  if (journal_ != nullptr) journal_->Joined(config_.shard, caller.sender, Clock64(state.last_answered()));
   return state;
 }
 

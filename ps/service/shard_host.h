@@ -21,6 +21,7 @@
 #include "ps/references.h"
 #include "ps/service/peer.h"
 #include "ps/service/service_metrics.h"
+#include "ps/service/shard_journal.h"
 #include "ps/service/staging.h"
 #include "ps/shard_state.h"
 #include "ps/store/checkpoint_part.h"
@@ -42,6 +43,7 @@ struct ShardConfig {
   // For delay compensation; 0 without.
   uint32_t references_max = 0;
   // Nobody gets weights before FirstSnapshotTried(), so that no push is ever answered that a restart could not place.
+  // Also of a shard that has a journal: its first snapshot is what a backup begins with.
   bool snapshots = false;
   // Runs when a version is no longer being sent, on any thread: Retry() may help.
   std::function<void()> on_unpinned;
@@ -81,6 +83,22 @@ class ShardHost {
   // Goes on from a snapshot or a checkpoint, under `lineage` or a later one. For a host that is still as it was made;
   // after a failure it is not to be used.
   absl::Status Restore(const ReadSnapshot& read, Lineage lineage);
+  // From now on all that happens is told to the journal, and answers wait for it. Before anybody has said Hello.
+  // Ownership: borrowed.
+  void SetJournal(ShardJournal* journal) { journal_ = journal; }
+
+  // --- The copy of a shard that lives elsewhere: instead of all that workers do, and until Promote() ---
+
+  // Begins as a snapshot says. For a host that is still as it was made; after a failure it is not to be used.
+  absl::Status Adopt(const ReadSnapshot& read);
+  //   kInternal  it is not the next step
+  // Requires: Adopt(); a push, checked, of the whole shard.
+  absl::Status Follow(const RecordedStep& step);
+  void Follow(const Sender& sender, const Answer& answer);
+  void Follow(const Sender& sender, Clock64 clock);
+  // The shard lives here from now on, under `lineage` or a later one.
+  void Promote(Lineage lineage);
+
   // Hands over the shard as it is at this version, once; nullopt: as it is now, before this returns. Replaces an
   // earlier wish. Requires: seeded(), and no later version than this one.
   void CutAt(std::optional<uint64_t> version, std::function<void(ShardCut)> take);
@@ -94,6 +112,7 @@ class ShardHost {
 
   const ShardConfig& config() const { return config_; }
   const Engine& engine() const { return engine_; }
+  const Version& version() const { return version_; }
   const Optimizer& optimizer() const { return state_.optimizer(); }
   bool seeded() const { return state_.seeded(); }
   // Where the weights lie; null on the heap.
@@ -176,6 +195,12 @@ class ShardHost {
   void Execute(const RefuseAction& refuse);
   void Execute(const WaitingAction& waiting);
   void Execute(const LostAction& lost);
+  // To the pushes that the step is made of.
+  std::vector<std::pair<Sender, Answer>> AnswersOf(const ApplyAction& apply) const;
+  // What waited for its step, or behind something that did.
+  void TellUntold(const Sender& sender);
+  // Tells the worker, once the journal lets it.
+  void Tell(const Sender& sender, const Answer& answer);
   // The weights that a push was computed from, if they are kept and not those of now.
   SliceView Reference(const ApplyAction::Part& part);
   void TakeCut();
@@ -215,8 +240,12 @@ class ShardHost {
   std::map<const Peer*, Arriving> arriving_;
   std::map<PushRef, Held> held_;  // complete and checked
   std::vector<Blocked> blocked_;
-  std::vector<Pinned> pinned_;              // oldest first
-  uint64_t lost_ = 0;                       // by the Hello in progress
+  std::vector<Pinned> pinned_;  // oldest first
+  uint64_t lost_ = 0;           // by the Hello in progress
+  ShardJournal* journal_ = nullptr;
+  // softsync with a journal: answered as accepted and told when they are in a step; and what was answered after them.
+  std::map<PushRef, Answer> untold_;
+  std::optional<EngineState> replica_;      // what the engine is to be, in a copy
   bool awaits_snapshot_;                    // the first one
   std::function<void(ShardCut)> take_cut_;  // null: none is wanted
   uint64_t cut_at_ = 0;

@@ -95,6 +95,7 @@ absl::Status ShardTable::CheckJob(JobId job) const {
 
 absl::Status ShardTable::CheckFrame(const wire::WorkerFrame& frame) const {
   if (installed_.empty()) return absl::UnavailableError("the server has no shards yet; try again");
+  if (feed_ != nullptr) return absl::UnavailableError("the server is the backup of another; try again");
   if (absl::Status status = CheckJob(JobId(frame.job())); !status.ok()) return status;
   const Generation generation(frame.generation());
   if (generation < generation_) {
@@ -319,7 +320,7 @@ ShardTable::Progress ShardTable::progress() const {
   Progress progress;
   progress.seeded = !hosts_.empty();
   for (const auto& [id, host] : hosts_) {
-    const uint64_t version = host->engine().version().number;
+    const uint64_t version = host->version().number;
     const bool first = id == hosts_.begin()->first;
     progress.version_min = first ? version : std::min(progress.version_min, version);
     progress.version_max = std::max(progress.version_max, version);
@@ -328,6 +329,7 @@ ShardTable::Progress ShardTable::progress() const {
   progress.durable = !hosts_.empty() && kept_.size() == hosts_.size();
   if (budget_ != nullptr) progress.staging_bytes = budget_->used();
   progress.checkpoint = checkpoint();
+  if (log_ != nullptr) progress.backup = log_->progress();
   return progress;
 }
 

@@ -19,8 +19,10 @@
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
+#include "ps/service/backup_feed.h"
 #include "ps/service/checkpoint_writer.h"
 #include "ps/service/peer.h"
+#include "ps/service/replica_log.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/shard_host.h"
 #include "ps/service/snapshot_keeper.h"
@@ -49,6 +51,8 @@ class ShardTable {
     uint64_t staging_bytes = 0;
     // As checkpoint() has it.
     wire::CheckpointProgress checkpoint = {};
+    // As ReplicaLog has it.
+    wire::BackupProgress backup = {};
   };
 
   // What the table tells whoever runs it.
@@ -62,6 +66,9 @@ class ShardTable {
     // All shards have their cuts for a checkpoint: CheckpointDone() is to say what became of them. Null: this server
     // makes none.
     std::function<void(CheckpointCut cut)> on_cut = nullptr;
+    // This process is the backup of that one: BeginFollowing() and Follow() are wanted with what its stream brings;
+    // null: it is none any more. Null: this server can be none.
+    std::function<void(const wire::ReplicationSource* source)> on_backup = nullptr;
   };
 
   ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
@@ -77,7 +84,9 @@ class ShardTable {
   //   kFailedPrecondition  another job, another server, or other shards are installed
   //   kInvalidArgument     an impossible shard, or staging that cannot hold what the mode needs
   //   kFailedPrecondition  more weights than the machine has memory for
-  //   kDataLoss            a shard that is to be restored has no snapshot that can be read
+  //   kDataLoss            a shard that is to be restored has no snapshot that can be read, or a backup that is to take
+  //   over
+  //                        does not have all
   absl::Status Install(const wire::InstallShardsRequest& request);
   // Ends the streams of workers that are no longer in the set.
   //   kFailedPrecondition  another job or generation, or an older epoch
@@ -116,12 +125,36 @@ class ShardTable {
   // Of the last one that was begun; empty once it was heard.
   wire::CheckpointProgress checkpoint() const;
 
+  // --- Replication: replicate.cc ---
+
+  // A backup has opened a stream.
+  //   kFailedPrecondition  another job, server or life is meant, or this server has no use for a backup
+  //   kUnavailable         no shards yet, it is a backup itself, or an earlier one has not been given up
+  absl::Status AttachBackup(ReplicaSink& sink, const wire::BackupHello& hello);
+  // Null where nobody is to follow this server.
+  ReplicaLog* log() { return log_.get(); }
+  // As a backup: what a new stream to the server says first. Nullopt when this is no backup (any more).
+  std::optional<wire::BackupHello> BeginFollowing();
+  // One frame of it. An error ends the stream.
+  absl::Status Follow(const wire::ReplicaFrame& frame, const rpc::Payload& payload);
+  // What to answer. Null when this is no backup.
+  const BackupFeed* feed() const { return feed_.get(); }
+
   void Tick();
   void Retry();
   Progress progress() const;
 
  private:
   void BeginCut(const wire::BeginCheckpointRequest& request);
+  // It gives this process the place of the server that it has followed.
+  bool IsPromotion(const wire::InstallShardsRequest& request) const;
+  absl::Status Promote(const wire::InstallShardsRequest& request);
+  absl::Status InstallBackup(const wire::InstallShardsRequest& request);
+  static std::string WhatIsInstalled(wire::InstallShardsRequest request);
+  // From now on answers wait for backups.
+  void OpenLog(absl::Time serve_from);
+  absl::StatusOr<std::map<uint32_t, std::unique_ptr<ShardHost>>> MakeHosts(const wire::InstallShardsRequest& request,
+                                                                           std::vector<StoredShard>& stores) const;
   // Whether the scheduler means this life of the server.
   absl::Status CheckLife(uint64_t incarnation) const;
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
@@ -185,6 +218,12 @@ class ShardTable {
   // Before hosts_, whose reservations it counts.
   std::unique_ptr<StagingBudget> budget_;
   std::map<uint32_t, std::unique_ptr<ShardHost>> hosts_;
+  // After hosts_, which it is the journal of.
+  std::unique_ptr<ReplicaLog> log_;
+  // As a backup: of the stream in progress, or the last one, and what it was told to be.
+  std::unique_ptr<BackupFeed> feed_;
+  wire::InstallShardsRequest backup_;
+  bool begins_ = false;                   // a stream has brought nothing yet: feed_ is of the one before it
   std::map<ShardId, KeptSnapshot> kept_;  // the newest of each shard
   wire::CheckpointProgress checkpoint_;   // the last one; number 0 before
   uint64_t checkpoint_heard_ = 0;

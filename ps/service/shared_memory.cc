@@ -23,7 +23,9 @@ std::string RandomToken() {
 
 absl::StatusOr<ShardTable::SegmentGrant> ShardTable::GrantSegments(
     const wire::SegmentRequest& request, std::shared_ptr<const shm::MappedSegment> push_segment) {
-  if (installed_.empty()) return absl::UnavailableError("the server has no shards yet; try again");
+  if (installed_.empty() || feed_ != nullptr) {
+    return absl::UnavailableError("the server has no shards to share yet; try again");
+  }
   if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
   ForgetOldGrants();
   if (grants_.size() >= job_.limits().streams_max()) {

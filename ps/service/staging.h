@@ -88,6 +88,8 @@ class StagedPush {
   // Copies the bytes, which others may change from now on.
   void Own();
 
+  // Keep the bytes of pieces() alive, also by themselves.
+  const std::vector<rpc::Payload>& chunks() const { return chunks_; }
   // Neighbours of one encoding are one piece where that means the same.
   const std::vector<EncodedPiece>& pieces() const { return pieces_; }
 

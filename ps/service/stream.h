@@ -19,7 +19,8 @@
 
 namespace slackline::ps {
 
-using ExchangeService = wire::ParameterServer::WithRawMethod_Exchange<wire::ParameterServer::Service>;
+using ExchangeService = wire::ParameterServer::WithRawMethod_Exchange<
+    wire::ParameterServer::WithRawMethod_Replicate<wire::ParameterServer::Service>>;
 
 class Stream;
 

@@ -12,30 +12,24 @@ void Add(const WorkerClock& worker, snapshot::WorkerClock& out) {
   out.set_worker(worker.sender.worker.value());
   out.set_incarnation(worker.sender.incarnation.value());
   out.set_clock(worker.clock.value());
-  for (const Answer& answer : worker.answers) {
-    snapshot::Answer& to = *out.add_answers();
-    to.set_sequence(answer.sequence.value());
-    to.set_applied(answer.outcome == Outcome::kApplied);
-    to.set_reason(static_cast<uint32_t>(answer.reason));
-    to.set_lineage(answer.version.lineage.value());
-    to.set_version(answer.version.number);
-    to.set_staleness(answer.staleness);
-  }
+  for (const Answer& answer : worker.answers) *out.add_answers() = ToMessage(answer);
 }
 
 Version VersionOf(uint64_t lineage, uint64_t number) { return {Lineage(static_cast<uint32_t>(lineage)), number}; }
 
-WorkerClock FromMessage(const snapshot::WorkerClock& worker) {
+Answer Read(const snapshot::Answer& answer) {
+  return {.sequence = Sequence(answer.sequence()),
+          .outcome = answer.applied() ? Outcome::kApplied : Outcome::kDiscarded,
+          .reason = static_cast<DiscardReason>(answer.reason()),
+          .version = VersionOf(answer.lineage(), answer.version()),
+          .staleness = answer.staleness()};
+}
+
+WorkerClock Read(const snapshot::WorkerClock& worker) {
   WorkerClock out = {.sender = {WorkerId(worker.worker()), Incarnation(worker.incarnation())},
                      .clock = Clock64(worker.clock()),
                      .answers = {}};
-  for (const snapshot::Answer& answer : worker.answers()) {
-    out.answers.push_back({.sequence = Sequence(answer.sequence()),
-                           .outcome = answer.applied() ? Outcome::kApplied : Outcome::kDiscarded,
-                           .reason = static_cast<DiscardReason>(answer.reason()),
-                           .version = VersionOf(answer.lineage(), answer.version()),
-                           .staleness = answer.staleness()});
-  }
+  for (const snapshot::Answer& answer : worker.answers()) out.answers.push_back(Read(answer));
   return out;
 }
 
@@ -52,7 +46,27 @@ ShardIdentity IdentityOf(const snapshot::Manifest& manifest) {
           .arrays = {manifest.arrays().begin(), manifest.arrays().end()}};
 }
 
+bool ReasonKnown(const snapshot::Answer& answer) {
+  return answer.reason() <= static_cast<uint32_t>(DiscardReason::kOutlier);
+}
+
 }  // namespace
+
+snapshot::Answer ToMessage(const Answer& answer) {
+  snapshot::Answer to;
+  to.set_sequence(answer.sequence.value());
+  to.set_applied(answer.outcome == Outcome::kApplied);
+  to.set_reason(static_cast<uint32_t>(answer.reason));
+  to.set_lineage(answer.version.lineage.value());
+  to.set_version(answer.version.number);
+  to.set_staleness(answer.staleness);
+  return to;
+}
+
+absl::StatusOr<Answer> FromMessage(const snapshot::Answer& answer) {
+  if (!ReasonKnown(answer)) return absl::DataLossError("an answer whose reason is not known");
+  return Read(answer);
+}
 
 snapshot::Manifest ToManifest(const ShardIdentity& identity, const ShardSnapshot& snapshot, uint64_t bytes) {
   snapshot::Manifest out;
@@ -90,9 +104,7 @@ absl::Status CheckManifest(const ShardIdentity& identity, const snapshot::Manife
   if (manifest.block_elements() == 0) return absl::DataLossError("a snapshot with blocks of 0 elements");
   const bool reasons_known =
       std::all_of(manifest.workers().begin(), manifest.workers().end(), [](const snapshot::WorkerClock& worker) {
-        return std::all_of(worker.answers().begin(), worker.answers().end(), [](const snapshot::Answer& answer) {
-          return answer.reason() <= static_cast<uint32_t>(DiscardReason::kOutlier);
-        });
+        return std::all_of(worker.answers().begin(), worker.answers().end(), ReasonKnown);
       });
   if (!reasons_known) return absl::DataLossError("a snapshot with an answer whose reason is not known");
   return absl::OkStatus();
@@ -110,7 +122,7 @@ EngineState ToEngineState(const snapshot::Manifest& manifest) {
                        .samples_applied = manifest.engine_samples(),
                        .clock_floor = Clock64(manifest.clock_floor()),
                        .workers = {}};
-  for (const snapshot::WorkerClock& worker : manifest.workers()) state.workers.push_back(FromMessage(worker));
+  for (const snapshot::WorkerClock& worker : manifest.workers()) state.workers.push_back(Read(worker));
   return state;
 }
 

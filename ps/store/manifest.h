@@ -16,6 +16,10 @@ snapshot::Manifest ToManifest(const ShardIdentity& identity, const ShardSnapshot
 //   kFailedPrecondition  it is of another job or shard
 absl::Status CheckManifest(const ShardIdentity& identity, const snapshot::Manifest& manifest);
 
+snapshot::Answer ToMessage(const Answer& answer);
+//   kDataLoss  its reason is not known here
+absl::StatusOr<Answer> FromMessage(const snapshot::Answer& answer);
+
 // Requires: CheckManifest().
 KeptSnapshot ToKept(uint64_t id, const snapshot::Manifest& manifest);
 EngineState ToEngineState(const snapshot::Manifest& manifest);

@@ -198,8 +198,8 @@ TEST(Report, StatusNamesEveryMember) {
             "job trial: training\n"
             "   7.2 s  epoch 2/5  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n"
             "\n"
-            "  member           state         clock      samples  samples/s   silent  address\n"
-            "  worker-2         dead             17        1,088          0    5.1 s   (killed by signal 9)\n");
+            "  member           state            clock      samples  samples/s   silent  address\n"
+            "  worker-2         dead                17        1,088          0    5.1 s   (killed by signal 9)\n");
 }
 
 TEST(Report, NextStepsChangeOneThing) {

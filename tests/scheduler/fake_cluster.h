@@ -20,6 +20,7 @@ class FakeServers : public ServerCalls {
   struct Told {
     ServerRef server;
     std::string name;
+    bool connected = false;
     std::optional<wire::InstallShardsRequest> install;
     std::optional<wire::SetMembersRequest> members;
     std::optional<wire::BeginCheckpointRequest> checkpoint;
@@ -27,27 +28,38 @@ class FakeServers : public ServerCalls {
   };
 
   void Connect(ServerRef server, const std::string& name, const std::string&, ServerObserver&) override {
-    told_[server.server] = {server, name, {}, {}, {}, {}};
+    const auto known = told_.find(server.server);
+    const bool second = known != told_.end() && known->second.connected && known->second.name != name;
+    (second ? backups_ : told_)[server.server] = {server, name, true, {}, {}, {}, {}};
   }
   void Disconnect(ServerRef server) override {
-    if (auto told = told_.find(server.server); told != told_.end())
-      told->second = {server, told->second.name, {}, {}, {}, {}};
+    if (const auto told = told_.find(server.server); told != told_.end() && told->second.server == server) {
+      told->second = {server, told->second.name, false, {}, {}, {}, {}};
+      // Whoever takes over has a link already.
+      if (auto backup = backups_.extract(server.server)) told->second = backup.mapped();
+    } else if (const auto backup = backups_.find(server.server);
+               backup != backups_.end() && backup->second.server == server) {
+      backups_.erase(backup);
+    }
   }
-  void Install(ServerRef server, const wire::InstallShardsRequest& request) override {
-    told_.at(server.server).install = request;
-  }
-  void SetMembers(ServerRef server, const wire::SetMembersRequest& request) override {
-    told_.at(server.server).members = request;
-  }
+  void Install(ServerRef server, const wire::InstallShardsRequest& request) override { Find(server).install = request; }
+  void SetMembers(ServerRef server, const wire::SetMembersRequest& request) override { Find(server).members = request; }
   void BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) override {
-    told_.at(server.server).checkpoint = request;
+    Find(server).checkpoint = request;
   }
-  void Stop(ServerRef server, const wire::StopRequest& request) override { told_.at(server.server).stop = request; }
+  void Stop(ServerRef server, const wire::StopRequest& request) override { Find(server).stop = request; }
 
   std::map<ServerId, Told>& told() { return told_; }
+  // The same for their backups.
+  std::map<ServerId, Told>& backups() { return backups_; }
 
  private:
-  std::map<ServerId, Told> told_;
+  Told& Find(ServerRef server) {
+    const auto backup = backups_.find(server.server);
+    return backup != backups_.end() && backup->second.server == server ? backup->second : told_.at(server.server);
+  }
+
+  std::map<ServerId, Told> told_, backups_;
 };
 
 class FakeCluster {
@@ -143,8 +155,12 @@ class FakeCluster {
 
   // Returns whether there was anything to do.
   bool AnswerOnce() {
+    const bool servers = AnswerOnce(servers_.told());
+    return AnswerOnce(servers_.backups()) || servers;
+  }
+  bool AnswerOnce(std::map<ServerId, FakeServers::Told>& all) {
     bool busy = false;
-    for (auto& [id, told] : servers_.told()) {
+    for (auto& [id, told] : all) {
       Member& server = members_[told.name];
       if (!server.beats) continue;
       if (told.install) {
@@ -184,6 +200,9 @@ class FakeCluster {
     if (const auto found = checkpoints_.find(name); found != checkpoints_.end()) {
       *request.mutable_server()->mutable_checkpoint() = found->second;
     }
+    if (const auto found = pairings_.find(name); found != pairings_.end()) {
+      *request.mutable_server()->mutable_backup() = found->second;
+    }
     return controller_.Heartbeat(request);
   }
 
@@ -195,6 +214,7 @@ class FakeCluster {
         if (member.beats) Beat(name).IgnoreError();
       }
       controller_.Tick();
+      controller_.Saved(Save());
       Answer();
     }
   }
@@ -235,6 +255,7 @@ class FakeCluster {
   wire::WorkerProgress& progress(const std::string& name) { return progress_[name]; }
   // What the server says of it with its heartbeats.
   wire::CheckpointProgress& checkpoint(const std::string& server) { return checkpoints_[server]; }
+  wire::BackupProgress& pairing(const std::string& server) { return pairings_[server]; }
   void Seed(const std::string& server) { seeded_.insert(server); }
   // Its shards have snapshots.
   void MakeDurable(const std::string& server) { durable_.insert(server); }
@@ -261,7 +282,7 @@ class FakeCluster {
     config.fingerprint = kFingerprint;
     config.id = JobId(kJob);
     config.run_folder = "/runs/one";
-    if (job.durability().mode() != job::Durability::NONE) config.snapshot_folder = "/runs/one/snapshots";
+    if (job.durability().mode() == job::Durability::SNAPSHOT) config.snapshot_folder = "/runs/one/snapshots";
     config.checkpoint_folder = job.checkpoint().folder();  // empty: none are made
     config.timeouts.heartbeat = absl::Milliseconds(100);
     config.timeouts.startup = absl::Seconds(10);
@@ -275,6 +296,7 @@ class FakeCluster {
   std::map<std::string, Member> members_;
   std::map<std::string, wire::WorkerProgress> progress_;
   std::map<std::string, wire::CheckpointProgress> checkpoints_;
+  std::map<std::string, wire::BackupProgress> pairings_;
   std::set<std::string> seeded_, durable_;
   uint64_t clock_min_largest_ = 0;
 };

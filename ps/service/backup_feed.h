@@ -1,0 +1,72 @@
+// A backup's side of its replication: what comes from the server that it follows goes into copies of its shards.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/rpc/frame.h"
+#include "parameter_server.pb.h"
+#include "ps/service/shard_host.h"
+#include "ps/service/staging.h"
+
+namespace slackline::ps {
+
+// One stream's worth; another stream begins with new hosts and a new feed.
+//
+// Thread-safety: none; the sequencer calls it.
+// Ownership:     borrows the hosts and the time.
+// Copies:        wire -> shard: 0 for steps, 1 for what a shard begins with.
+// Invariant:     what is wrong ends the stream, and the process goes on.
+class BackupFeed {
+ public:
+  using Hosts = std::map<uint32_t, std::unique_ptr<ShardHost>>;
+
+  BackupFeed(JobId job, const Hosts& hosts, const TimeSource& time);
+
+  //   kInvalidArgument, kInternal, kDataLoss, kFailedPrecondition  what was wrong; the copies are worth nothing then
+  absl::Status Receive(const wire::ReplicaFrame& frame, const rpc::Payload& payload);
+
+  // For the answer to what came.
+  uint64_t handled() const { return handled_; }
+  uint64_t echo_us() const { return echo_us_; }
+  // All that the server has answered is here, as long as the stream lasts, and after it until the server was told that
+  // it may go on alone.
+  bool in_step() const { return in_step_; }
+  // When the last frame came: the server does not serve pulls for longer than 2 T from then.
+  absl::Time heard() const { return heard_; }
+
+ private:
+  struct Copy {
+    ShardHost* host = nullptr;
+    std::vector<std::vector<rpc::Payload>> arrays;  // until the base
+    bool based = false;
+    std::shared_ptr<StagedPush> step;  // the bytes of the next one
+    bool step_complete = false;
+  };
+
+  absl::StatusOr<Copy*> Find(uint32_t shard, bool based);
+  absl::Status Handle(const wire::ReplicaItem& item, rpc::Payload payload);
+  absl::Status Handle(const wire::ReplicaArray& array, rpc::Payload payload);
+  absl::Status Handle(const wire::ReplicaBase& base);
+  absl::Status Handle(const wire::ReplicaBytes& bytes, rpc::Payload payload);
+  absl::Status Handle(const wire::ReplicaStep& step);
+  absl::Status Handle(const wire::ReplicaAnswer& answer);
+  absl::Status Handle(const wire::ReplicaClock& clock);
+  absl::Status HandleInStep();
+
+  const JobId job_;
+  const TimeSource& time_;
+  std::map<uint32_t, Copy> copies_;
+  uint64_t handled_ = 0;
+  uint64_t echo_us_ = 0;
+  bool in_step_ = false;
+  absl::Time heard_;
+};
+
+}  // namespace slackline::ps

@@ -1,0 +1,348 @@
+#include "ps/service/replica_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/kill_point.h"
+#include "common/logging.h"
+#include "common/wire_encoding.h"
+#include "ps/service/peer.h"
+#include "ps/service/readable.h"
+#include "ps/store/manifest.h"
+
+namespace slackline::ps {
+namespace {
+
+// Of a frame: as much as a chunk of the data path has, where pieces allow it.
+constexpr uint64_t kFrameBytes = 1 << 20;
+constexpr int kReplicaFrameItemsMax = 256;
+
+// A piece of a gradient can be cut between any two of its elements.
+bool CutsAnywhere(const codec::Codec& codec) {
+  return codec.encoding != codec::Encoding::kInt8 && codec.encoding != codec::Encoding::kTopK;
+}
+
+wire::ReplicaAnswer ReplicaAnswerOf(ShardId shard, const Sender& sender, const Answer& answer) {
+  wire::ReplicaAnswer out;
+  out.set_shard(shard.value());
+  out.set_worker(sender.worker.value());
+  out.set_incarnation(sender.incarnation.value());
+  *out.mutable_answer() = ToMessage(answer);
+  return out;
+}
+
+}  // namespace
+
+ReplicaLog::ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time)
+    : options_(std::move(options)), metrics_(metrics), time_(time), heard_(time.Now()), lease_until_(heard_) {}
+
+// --- What happens to the shards ---------------------------------------------------------------------------------
+
+bool ReplicaLog::Follows(ShardId shard) const {
+  return (state_ == State::kCatchingUp || state_ == State::kInStep) && taken_.contains(shard);
+}
+
+ReplicaLog::Entry& ReplicaLog::Record(ShardId shard) {
+  const bool copied = copying_ && options_.shards[copying_->index].shard == shard;
+  return (copied ? copying_->later : queue_).emplace_back();
+}
+
+void ReplicaLog::Stepped(ShardId shard, RecordedStep step) {
+  if (!Follows(shard)) return;
+  RecordBytes(shard, step);
+  Entry& entry = Record(shard);
+  wire::ReplicaStep& out = *entry.item.mutable_step();
+  out.set_shard(shard.value());
+  ToWire(step.version, *out.mutable_version());
+  out.set_weight(step.weight);
+  out.set_gradient_norm(step.gradient_norm);
+  out.set_lr_scale(step.arguments.lr_scale);
+  out.set_average_rate(step.arguments.average_rate);
+  out.set_samples(step.arguments.samples);
+  out.set_batches(step.arguments.batches);
+  out.set_staleness(step.arguments.staleness);
+  for (const auto& [sender, answer] : step.answers) *out.add_answers() = ReplicaAnswerOf(shard, sender, answer);
+  entry.staged = std::move(step.push);
+  sink_->Wake();
+}
+
+void ReplicaLog::RecordBytes(ShardId shard, const RecordedStep& step) {
+  if (step.mean != nullptr) {
+    return RecordPiece(shard, 0, step.mean->size(), {}, ByteSegments(AsBytes(*step.mean)), step.mean);
+  }
+  const auto owner = std::make_shared<const std::vector<rpc::Payload>>(step.push->chunks());
+  uint64_t offset = 0;
+  for (const EncodedPiece& piece : step.push->pieces()) {
+    RecordPiece(shard, offset, piece.elements, piece.codec, piece.bytes, owner);
+    offset += piece.elements;
+  }
+}
+
+void ReplicaLog::RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, const codec::Codec& codec,
+                             const ByteSegments& bytes, const std::shared_ptr<const void>& owner) {
+  const uint64_t most = CutsAnywhere(codec) ? kFrameBytes / codec::Granularity(codec) : elements;
+  auto segment = bytes.segments().begin();
+  size_t used = 0;  // of the segment
+  while (elements > 0) {
+    const uint64_t count = std::min(elements, most);
+    Entry& entry = Record(shard);
+    wire::ReplicaBytes& out = *entry.item.mutable_bytes();
+    out.set_shard(shard.value());
+    out.set_offset(offset);
+    out.set_elements(count);
+    out.set_encoding(EncodingToWire(codec.encoding));
+    uint64_t left = CutsAnywhere(codec) ? count * codec::Granularity(codec) : bytes.size();
+    entry.item.set_payload_bytes(static_cast<uint32_t>(left));
+    while (left > 0) {
+      const size_t size = std::min<uint64_t>(left, segment->size() - used);
+      entry.pieces.push_back({segment->subspan(used, size), [owner] {}});
+      left -= size;
+      used += size;
+      if (used < segment->size()) continue;
+      ++segment;
+      used = 0;
+    }
+    offset += count;
+    elements -= count;
+  }
+}
+
+void ReplicaLog::Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) {
+  if (state_ == State::kLost) {
+    withheld_.push_back(std::move(tell));
+    return;
+  }
+  if (!Follows(shard)) return tell();
+  Entry& entry = Record(shard);
+  *entry.item.mutable_answer() = ReplicaAnswerOf(shard, sender, answer);
+  entry.tell = std::move(tell);
+  sink_->Wake();
+}
+
+void ReplicaLog::Joined(ShardId shard, const Sender& sender, Clock64 clock) {
+  if (!Follows(shard)) return;
+  wire::ReplicaClock& out = *Record(shard).item.mutable_clock();
+  out.set_shard(shard.value());
+  out.set_worker(sender.worker.value());
+  out.set_incarnation(sender.incarnation.value());
+  out.set_clock(clock.value());
+  sink_->Wake();
+}
+
+bool ReplicaLog::MayServe() const {
+  const absl::Time now = time_.Now();
+  return now >= options_.serve_from && (state_ == State::kAlone || state_ == State::kCatchingUp || now <= lease_until_);
+}
+
+// --- The backup -------------------------------------------------------------------------------------------------
+
+absl::Status ReplicaLog::Attach(ReplicaSink& sink, Incarnation backup) {
+  if (state_ == State::kInStep || state_ == State::kLost) {
+    return absl::UnavailableError(
+        absl::StrCat("the backup of incarnation ", backup_.value(),
+                     " was in step and may take over; the scheduler has not released this server"));
+  }
+  if (sink_ != nullptr) {
+    ReplicaSink* const earlier = sink_;
+    Detach(absl::AbortedError("another backup has come"));
+    earlier->End(absl::AbortedError("another backup has come"));
+  }
+  state_ = State::kCatchingUp;
+  sink_ = &sink;
+  ++attachment_;
+  backup_ = backup;
+  heard_ = time_.Now();
+  log::Info("backup ", backup.value(), " begins to follow");
+  TakeNext();
+  ShowState();
+  return absl::OkStatus();
+}
+
+void ReplicaLog::TakeNext() {
+  if (state_ != State::kCatchingUp || copying_ || in_step_queued_) return;
+  if (taken_.size() == options_.shards.size()) {
+    queue_.emplace_back().item.mutable_in_step();
+    in_step_queued_ = true;
+    return sink_->Wake();
+  }
+  const size_t index = taken_.size();
+  std::optional<ShardSnapshot> snapshot = options_.take(options_.shards[index].shard);
+  if (!snapshot) return;  // Seeded() comes, or Tick()
+  taken_.insert(options_.shards[index].shard);
+  copying_.emplace(Copying{.index = index, .snapshot = *std::move(snapshot), .array = 0, .chunk = 0, .later = {}});
+  sink_->Wake();
+}
+
+bool ReplicaLog::NextFrame(const ReplicaSink& sink, wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces) {
+  if (sink_ != &sink || (queue_.empty() && !copying_ && !ping_due_)) return false;
+  ping_due_ = false;
+  frame.set_sent_us(static_cast<uint64_t>(absl::ToUnixMicros(time_.Now())));
+  uint64_t bytes = 0;
+  while (!queue_.empty() && frame.items_size() < kReplicaFrameItemsMax) {
+    const uint64_t next = queue_.front().item.payload_bytes();
+    if (bytes > 0 && bytes + next > kFrameBytes) break;
+    bytes += next;
+    Emit(std::move(queue_.front()), frame, pieces);
+    queue_.pop_front();
+  }
+  // The two take turns: neither can hold up the other for good.
+  if (copying_) EmitCopied(frame, pieces);
+  return true;
+}
+
+void ReplicaLog::Emit(Entry entry, wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces) {
+  ++sent_;
+  if (entry.item.has_in_step()) in_step_number_ = sent_;
+  if (entry.tell != nullptr || entry.staged != nullptr) {
+    unhandled_.push_back({sent_, std::move(entry.tell), std::move(entry.staged)});
+  }
+  frame.add_items()->Swap(&entry.item);
+  std::move(entry.pieces.begin(), entry.pieces.end(), std::back_inserter(pieces));
+}
+
+void ReplicaLog::EmitCopied(wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces) {
+  const ShardIdentity& identity = options_.shards[copying_->index];
+  const ShardView& view = copying_->snapshot.numbers;
+  const auto slice = [&](size_t array) -> const SliceView& {
+    return array == 0 ? view.weights : view.arrays[array - 1];
+  };
+  while (copying_->array <= view.arrays.size() && copying_->chunk == slice(copying_->array).chunks()) {
+    ++copying_->array;
+    copying_->chunk = 0;
+  }
+  Entry entry;
+  if (copying_->array <= view.arrays.size()) {
+    const SliceView& from = slice(copying_->array);
+    const absl::Span<const float> values = from.chunk(copying_->chunk);
+    wire::ReplicaArray& out = *entry.item.mutable_array();
+    out.set_shard(identity.shard.value());
+    out.set_array(static_cast<uint32_t>(copying_->array));
+    out.set_elements(values.size());
+    entry.item.set_payload_bytes(static_cast<uint32_t>(values.size() * sizeof(float)));
+    entry.pieces.push_back({AsBytes(values), [chunk = from.reference(copying_->chunk)] {}});
+    ++copying_->chunk;
+    return Emit(std::move(entry), frame, pieces);
+  }
+  *entry.item.mutable_base()->mutable_state() = ToManifest(identity, copying_->snapshot, 0);
+  Emit(std::move(entry), frame, pieces);
+  std::move(copying_->later.begin(), copying_->later.end(), std::back_inserter(queue_));
+  copying_.reset();
+  TakeNext();
+}
+
+absl::Status ReplicaLog::Handled(const ReplicaSink& sink, uint64_t handled, uint64_t echo_us) {
+  if (&sink != sink_) return absl::AbortedError("another backup has come");
+  if (handled > sent_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the backup says that it has handled ", handled, " items; ", sent_, " were sent"));
+  }
+  const absl::Time now = time_.Now();
+  const absl::Time echo = absl::FromUnixMicros(static_cast<int64_t>(std::min<uint64_t>(echo_us, INT64_MAX)));
+  if (echo > now) return absl::InvalidArgumentError("the backup repeats a time that is still to come");
+  heard_ = now;
+  const bool served = MayServe();
+  lease_until_ = std::max(lease_until_, echo + options_.timeouts.lease());
+  std::vector<Tell> tells;
+  while (!unhandled_.empty() && unhandled_.front().number <= handled) {
+    if (unhandled_.front().tell != nullptr) tells.push_back(std::move(unhandled_.front().tell));
+    unhandled_.pop_front();
+  }
+  if (state_ == State::kCatchingUp && in_step_number_ > 0 && handled >= in_step_number_) {
+    state_ = State::kInStep;
+    log::Info("backup ", backup_.value(), " is in step");
+    ShowState();
+    if (!std::exchange(was_in_step_, true)) options_.on_first_in_step();
+  }
+  if (!served && MayServe()) options_.on_served_again();
+  for (const Tell& tell : tells) tell();
+  return absl::OkStatus();
+}
+
+// --- The end of a backup ----------------------------------------------------------------------------------------
+
+void ReplicaLog::Detached(const ReplicaSink& sink, const absl::Status& why) {
+  if (&sink == sink_) Detach(why);
+}
+
+void ReplicaLog::Detach(const absl::Status& why) {
+  sink_ = nullptr;
+  reason_ = std::string(why.message());
+  std::vector<Tell> tells = TakeTells();
+  taken_.clear();
+  copying_.reset();
+  queue_.clear();
+  unhandled_.clear();
+  in_step_queued_ = false;
+  in_step_number_ = 0;
+  sent_ = 0;
+  if (state_ == State::kInStep) {
+    state_ = State::kLost;
+    withheld_ = std::move(tells);
+    log::Warning("backup ", backup_.value(), " is lost (", reason_,
+                 "): nobody is answered until the scheduler says that it will not take over");
+  } else {
+    state_ = State::kAlone;
+    log::Warning("backup ", backup_.value(), " is lost while it was catching up: ", reason_);
+    for (const Tell& tell : tells) tell();
+  }
+  ShowState();
+}
+
+std::vector<ShardJournal::Tell> ReplicaLog::TakeTells() {
+  std::vector<Tell> tells;
+  const auto take = [&](auto& from) {
+    for (auto& entry : from) {
+      if (entry.tell != nullptr) tells.push_back(std::move(entry.tell));
+    }
+  };
+  take(unhandled_);
+  take(queue_);
+  if (copying_) take(copying_->later);
+  return tells;
+}
+
+void ReplicaLog::Released(uint64_t attachment) {
+  if (attachment < attachment_ || state_ == State::kAlone || state_ == State::kCatchingUp) return;
+  if (state_ == State::kInStep) {
+    ReplicaSink* const sink = sink_;
+    const absl::Status why = absl::AbortedError("the scheduler has given this backup up");
+    Detach(why);
+    sink->End(why);
+  }
+  state_ = State::kAlone;
+  log::Warning("goes on without a backup until another one follows");
+  ShowState();
+  options_.on_served_again();
+  for (const Tell& tell : std::exchange(withheld_, {})) tell();
+}
+
+void ReplicaLog::Tick() {
+  if (sink_ == nullptr) return;
+  TakeNext();
+  if (time_.Now() - heard_ > options_.timeouts.worker_dead()) {
+    ReplicaSink* const sink = sink_;
+    const absl::Status why =
+        absl::DeadlineExceededError(absl::StrCat("the backup has been silent for ", Readable(time_.Now() - heard_)));
+    Detach(why);
+    return sink->End(why);
+  }
+  ping_due_ = true;
+  sink_->Wake();
+}
+
+wire::BackupProgress ReplicaLog::progress() const {
+  wire::BackupProgress progress;
+  progress.set_attachment(attachment_);
+  if (attachment_ == 0) return progress;
+  progress.set_backup_incarnation(backup_.value());
+  progress.set_in_step(state_ == State::kInStep || state_ == State::kLost);
+  progress.set_lost(sink_ == nullptr);
+  if (sink_ == nullptr) progress.set_reason(reason_);
+  return progress;
+}
+
+void ReplicaLog::ShowState() { metrics_.backup_in_step.Set(state_ == State::kInStep ? 1 : 0); }
+
+}  // namespace slackline::ps

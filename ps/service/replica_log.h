@@ -1,0 +1,151 @@
+// A server's side of its replication: what happens to its shards goes to a backup, and answers wait until it is there.
+//
+// Alone -> catching up -> in step -> lost -> alone. While it is alone, everybody is answered at once. A backup's stream
+// brings it to catching up: shard by shard its arrays go out from copy-on-write references, then a base with the state
+// of its engine, then what happens to it; answers of shards whose base was taken wait already. When the backup has
+// handled all bases the two are in step, which the scheduler is told: it may now give the backup the server's place at
+// any time. So from then on no answer is given that the backup does not have, stream or none, until the scheduler says
+// that this backup will not take over (Released()).
+//
+// A server that was stopped and goes on cannot know at once that another has its place. It serves pulls only for 2 T
+// from when it sent what the backup repeated last: a backup that takes over has let that time pass.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/rpc/frame.h"
+#include "common/timeouts.h"
+#include "parameter_server.pb.h"
+#include "ps/service/service_metrics.h"
+#include "ps/service/shard_journal.h"
+#include "ps/store/snapshot.h"
+#include "scheduler.pb.h"
+
+namespace slackline::ps {
+
+// The stream to a backup.
+class ReplicaSink {
+ public:
+  virtual ~ReplicaSink() = default;
+  // NextFrame() has something.
+  virtual void Wake() = 0;
+  virtual void End(const absl::Status& status) = 0;
+};
+
+// Thread-safety: none; the sequencer calls it.
+// Ownership:     borrows metrics and time; the sink from Attach() until Detached() or until it was ended. What waits to
+// be told is
+//                run or destroyed with it.
+// Copies:        pushes, means and arrays -> wire: 0, but for small pieces.
+// Invariant:     from in step on, nothing is told that the backup has not handled, but for Released().
+class ReplicaLog : public ShardJournal {
+ public:
+  struct Options {
+    Timeouts timeouts;
+    std::vector<ShardIdentity> shards;
+    // Nullopt: it has no weights yet.
+    std::function<std::optional<ShardSnapshot>(ShardId shard)> take;
+    // A backup is in step for the first time.
+    std::function<void()> on_first_in_step;
+    // MayServe() has become true again.
+    std::function<void()> on_served_again;
+    // Of a server that has taken over: the one before it may serve until then.
+    absl::Time serve_from = absl::InfinitePast();
+  };
+
+  ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time);
+
+  bool Follows(ShardId shard) const override;
+  void Stepped(ShardId shard, RecordedStep step) override;
+  void Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) override;
+  void Joined(ShardId shard, const Sender& sender, Clock64 clock) override;
+  bool MayServe() const override;
+
+  // A backup's stream. A further one takes the place of one that was not in step yet.
+  //   kUnavailable  an earlier backup was in step, and may take over
+  absl::Status Attach(ReplicaSink& sink, Incarnation backup);
+  void Detached(const ReplicaSink& sink, const absl::Status& why);
+  // The backup has handled so many items; `echo_us` as in BackupFrame. An error says why its stream is to end.
+  absl::Status Handled(const ReplicaSink& sink, uint64_t handled, uint64_t echo_us);
+  // What goes out next. False where there is nothing.
+  bool NextFrame(const ReplicaSink& sink, wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces);
+
+  // The scheduler says that the backup of this attachment, and earlier ones, will not take over.
+  void Released(uint64_t attachment);
+  // Every T: asks the backup whether it is there; ends the stream of one that has been silent for 16 T.
+  void Tick();
+  // A shard has got its weights.
+  void Seeded() { TakeNext(); }
+
+  wire::BackupProgress progress() const;
+
+ private:
+  enum class State { kAlone, kCatchingUp, kInStep, kLost };
+  struct Entry {
+    wire::ReplicaItem item;
+    std::vector<rpc::Attachment> pieces;
+    Tell tell;
+    std::shared_ptr<StagedPush> staged;  // its place in the budget
+  };
+  struct Unhandled {
+    uint64_t number = 0;  // items up to it
+    Tell tell;
+    std::shared_ptr<StagedPush> staged;
+  };
+  // The shard that is sent as a whole.
+  struct Copying {
+    size_t index = 0;  // of options_.shards
+    ShardSnapshot snapshot;
+    size_t array = 0;
+    size_t chunk = 0;
+    std::deque<Entry> later;  // what has happened to it since
+  };
+
+  void TakeNext();
+  Entry& Record(ShardId shard);
+  void RecordBytes(ShardId shard, const RecordedStep& step);
+  void RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, const codec::Codec& codec,
+                   const ByteSegments& bytes, const std::shared_ptr<const void>& owner);
+  void Emit(Entry entry, wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces);
+  // One piece of the shard that is copied, or its base.
+  void EmitCopied(wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces);
+  // Whatever waits, in its order.
+  std::vector<Tell> TakeTells();
+  void Detach(const absl::Status& why);
+  void ShowState();
+
+  const Options options_;
+  ServiceMetrics& metrics_;
+  const TimeSource& time_;
+
+  State state_ = State::kAlone;
+  ReplicaSink* sink_ = nullptr;
+  uint64_t attachment_ = 0;
+  Incarnation backup_;
+  std::string reason_;  // why it was lost
+  bool was_in_step_ = false;
+
+  std::set<ShardId> taken_;
+  std::optional<Copying> copying_;
+  std::deque<Entry> queue_;
+  bool in_step_queued_ = false;
+  uint64_t in_step_number_ = 0;  // of the item that says so; 0 before it has gone out
+  uint64_t sent_ = 0;            // items
+  std::deque<Unhandled> unhandled_;
+  std::vector<Tell> withheld_;  // when lost
+
+  bool ping_due_ = false;
+  absl::Time heard_;        // when the backup said anything
+  absl::Time lease_until_;  // pulls may be served
+};
+
+}  // namespace slackline::ps
