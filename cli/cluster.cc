@@ -153,7 +153,8 @@ void Cluster::SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& s
 
 void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
   absl::StatusOr<wire::GetStatusReply> newest = status;
-  if (crew_.Running(Role::kScheduler) > 0 && !end.how.ok()) {
+  // Somebody may have told one server to stop, for another machine or another version of it.
+  if (crew_.Running(Role::kScheduler) > 0 && (!end.how.ok() || status.state() == wire::JOB_TRAINING)) {
     client_->ReportExit(status.job(), wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe()).IgnoreError();
     // Training may have begun since, or the job may have failed by this.
     newest = client_->GetStatus(kNewestStatusTimeout);
@@ -161,10 +162,16 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
   }
   const bool recoverable = newest->state() == wire::JOB_TRAINING && job_.durability().mode() != job::Durability::NONE;
   const uint32_t most = job_.cluster().server_restarts_max();
-  if (end.how.ok() || !recoverable || server_restarts_ >= most) {
+  if (!recoverable || server_restarts_ >= most) {
+    if (recoverable && job_.durability().mode() == job::Durability::REPLICATED) {
+      // Another has its place, or the one that it followed goes on alone.
+      news.lines.push_back(absl::StrCat(end.Describe(), "\n", end.name, " is not started again: ", most,
+                                        " restarts are used up (cluster.server_restarts_max)"));
+      return;
+    }
     if (!news.trouble.empty()) return;
     news.trouble = end.Describe();
-    if (recoverable && !end.how.ok()) {
+    if (recoverable) {
       absl::StrAppend(&news.trouble, "\n", end.name, " is not started again: ", most,
                       " restarts are used up (cluster.server_restarts_max)");
     }

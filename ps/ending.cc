@@ -27,7 +27,8 @@ SignalWatch::SignalWatch(Ending& ending) {
     int signal = 0;
     while (sigwait(&set, &signal) == 0 && signal != StopWatching()) {
       if (signal == SIGUSR1 || signal == SIGUSR2) continue;
-      ending.End({0, absl::StrCat("told to stop by ", signal == SIGINT ? "SIGINT" : "SIGTERM")});
+      ending.End({0, absl::StrCat("told to stop by ", signal == SIGINT ? "SIGINT" : "SIGTERM"),
+                  /*by_signal=*/true});
     }
   });
 }

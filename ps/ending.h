@@ -16,6 +16,8 @@ class Ending {
   struct Result {
     int exit_code = 0;
     std::string reason;
+    // Somebody wants this process to go, while the job may go on.
+    bool by_signal = false;
   };
 
   void End(Result result) ABSL_LOCKS_EXCLUDED(mutex_) {

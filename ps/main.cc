@@ -96,6 +96,7 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Endin
   };
   const Registration registered(registration, **exchange);
   const Ending::Result result = ending.Wait();
+  if (result.by_signal) (*exchange)->SnapshotAtEnd();
   if (result.exit_code != 0) return absl::UnavailableError(result.reason);
   return result.reason;
 }

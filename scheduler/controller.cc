@@ -272,7 +272,14 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   const ServerId id(request.member());
   const Incarnation incarnation(request.incarnation());
   if (IsBackup({id, incarnation})) return BackupHeartbeat(request, now);
-  if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) return alive;
+  if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) {
+    for (const auto& [name, deposed] : deposed_) {
+      if (deposed.incarnation != incarnation) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat(Called("server", name), " was given up, and another has its place: ", deposed.reason));
+    }
+    return alive;
+  }
   server_progress_[id] = request.server();
   if (request.server().durable() && durable_.insert(id).second && durable_.size() == config_.job.cluster().servers()) {
     events_.Add("all shards are on disk: from now on a server that dies can come back");

@@ -211,6 +211,8 @@ class Controller : public ServerObserver {
   // It is told so once that is saved: a scheduler that is started again must not give the place to the old one again.
   bool TakeOver(ServerId server, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Promote(const state::Scheduler& saved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A server that has never had a backup in step serves nobody, and that must come to an end.
+  void FailIfNeverBacked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchBackups(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SaveBackups(state::Scheduler& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RestoreBackups(const state::Scheduler& state, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -317,7 +319,12 @@ class Controller : public ServerObserver {
     ServerId server;
     std::string reason;
   };
+  void Depose(const std::string& name, Deposed deposed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   std::map<ServerId, Backup> backups_ ABSL_GUARDED_BY(mutex_);
+  // Have had a backup in step, or have been one.
+  std::set<ServerId> backed_once_ ABSL_GUARDED_BY(mutex_);
+  absl::Time first_backup_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::map<ServerId, Pairing> pairings_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> promoted_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Deposed> deposed_ ABSL_GUARDED_BY(mutex_);

@@ -53,11 +53,15 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterBackup(const wire:
             .local = std::nullopt,
             .heard = time_.Now()};
   if (request.has_local()) backup.local = request.local();
+  const auto local = local_addresses_.find(*server);
+  const bool near = backup.local && local != local_addresses_.end() && local->second.host() == backup.local->host();
   events_.Add(absl::StrCat(Called("server", backup.name), " is there at ", backup.address, ", as the backup of ",
-                           membership_.servers().at(*server).name));
+                           membership_.servers().at(*server).name, near ? ", on the same machine" : ""));
   servers_.Connect({*server, backup.incarnation}, backup.name, backup.address, *this);
   SendBackupInstall(*server);
   BeginIfReady();
+
+  deposed_.erase(request.name());
 
   wire::RegisterServerReply reply;
   reply.set_job(config_.id.value());
@@ -115,8 +119,11 @@ uint64_t Controller::HearBackup(ServerId id, const wire::BackupProgress& progres
       backup != backups_.end() && backup->second.incarnation == Incarnation(progress.backup_incarnation());
   if (!ours || progress.lost()) {
     Release(id, progress.attachment(), ours ? progress.reason() : "it is not there any more");
-  } else if (progress.in_step() && progress.attachment() > std::max(pairing.released, pairing.in_step)) {
+  } else if (progress.in_step() && progress.attachment() > std::max(pairing.released, pairing.in_step) &&
+             time_.Now() - backup->second.heard <= config_.timeouts.server_dead()) {
+    // One that only its server hears would be released at once.
     pairing.in_step = progress.attachment();
+    backed_once_.insert(id);
     membership_.SetBacked(id, server.incarnation, true);
     events_.Add(absl::StrCat(backup->second.name, " is in step with ", server.name, " and can take over"));
   }
@@ -141,16 +148,43 @@ void Controller::DropBackup(ServerId id, const std::string& why) {
   backups_.erase(found);
   servers_.Disconnect({id, backup.incarnation});
   if (!Ended()) events_.Add(absl::StrCat("backup ", backup.name, " is dead: ", why), exit_audience_);
-  deposed_[backup.name] = {backup.incarnation, id, why};
+  Depose(backup.name, {backup.incarnation, id, why});
   if (const auto pairing = pairings_.find(id); pairing != pairings_.end()) {
     Release(id, pairing->second.in_step, absl::StrCat(backup.name, " is dead"));
   }
 }
 
+void Controller::Depose(const std::string& name, Deposed deposed) {
+  // Names that say the process id never come back.
+  constexpr size_t kDeposedMax = 64;
+  if (deposed_.size() >= kDeposedMax) deposed_.erase(deposed_.begin());
+  deposed_[name] = std::move(deposed);
+}
+
+void Controller::FailIfNeverBacked(absl::Time now) {
+  if (!Replicated() || state_ != wire::JOB_TRAINING) return;
+  const absl::Duration allowed = absl::Seconds(config_.job.durability().server_return_s());
+  if (now - first_backup_since_ <= allowed) return;
+  for (const auto& [id, server] : membership_.servers()) {
+    if (backed_once_.contains(id)) continue;
+    return End(wire::JOB_FAILED, absl::StrCat(Called("server", server.name), " has had no backup in step for ",
+                                              absl::FormatDuration(allowed),
+                                              " (durability.server_return_s), and serves nobody before it has had one",
+                                              backups_.contains(id) ? "" : ": none is there"));
+  }
+}
+
 void Controller::WatchBackups(absl::Time now) {
+  if (first_backup_since_ == absl::InfiniteFuture() && state_ == wire::JOB_TRAINING) first_backup_since_ = now;
+  FailIfNeverBacked(now);
+
   std::vector<std::pair<ServerId, std::string>> dead;
   for (const auto& [id, backup] : backups_) {
     const absl::Duration silent = now - backup.heard;
+    if (const auto pairing = pairings_.find(id); pairing != pairings_.end() && pairing->second.in_step > 0) {
+      // Nobody is believed dead early in favour of somebody who has fallen silent at about the same time.
+      membership_.SetBacked(id, pairing->second.server, silent <= config_.timeouts.lease());
+    }
     if (silent <= config_.timeouts.server_dead()) continue;
     const std::string why =
         absl::StrCat("no heartbeat for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))));
@@ -173,6 +207,7 @@ bool Controller::TakeOver(ServerId id, absl::Time now) {
   backups_.erase(found);
   pairings_[id] = {.server = backup.incarnation};
   promoted_.insert(id);
+  backed_once_.insert(id);
   lost_since_.try_emplace(id, now);
   installed_.erase(id);
   generation_ = generation_.Next();
@@ -180,7 +215,7 @@ bool Controller::TakeOver(ServerId id, absl::Time now) {
   local_addresses_.erase(id);
   if (backup.local) local_addresses_[id] = *backup.local;
   servers_.Disconnect({id, old.incarnation});
-  deposed_[old.name] = {old.incarnation, id, old.reason};
+  Depose(old.name, {old.incarnation, id, old.reason});
   events_.Add(absl::StrCat(Called("server", old.name), " (", old.address, ") is dead: ", old.reason, "; ", backup.name,
                            " takes over"),
               exit_audience_);
@@ -238,6 +273,7 @@ void Controller::Saved(const state::Scheduler& state) {
 void Controller::RestoreBackups(const state::Scheduler& state, absl::Time now) {
   for (const state::Backup& saved : state.backups()) {
     const ServerId id(saved.server());
+    if (saved.in_step() > 0 || saved.released() > 0) backed_once_.insert(id);
     if (saved.server_incarnation() != 0) {
       pairings_[id] = {.server = Incarnation(saved.server_incarnation()),
                        .released = saved.released(),
@@ -279,7 +315,6 @@ void Controller::FillBackups(absl::Time now, wire::GetStatusReply& reply) const 
     member.set_name(name);
     member.set_state("dead");
     member.set_reason(deposed.reason);
-    member.set_backup(true);
   }
 }
 

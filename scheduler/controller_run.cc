@@ -117,11 +117,12 @@ void Controller::FailIfServersStayAway(absl::Time now) {
   for (const auto& [id, since] : lost_since_) {
     if (now - since <= ServerReturn(config_.job)) continue;
     const Membership::Server& server = membership_.servers().at(id);
-    return End(wire::JOB_FAILED,
-               absl::StrCat(Called("server", server.name), " died ", Readable(now - since), " ago, and ",
-                            server.state == ServerState::kLive ? "its shards are not back" : "was not started again",
-                            "; allowed are ", absl::FormatDuration(ServerReturn(config_.job)),
-                            " (durability.server_return_s); its snapshots are in ", config_.snapshot_folder));
+    return End(
+        wire::JOB_FAILED,
+        absl::StrCat(Called("server", server.name), " died ", Readable(now - since), " ago, and ",
+                     server.state == ServerState::kLive ? "its shards are not back" : "was not started again",
+                     "; allowed are ", absl::FormatDuration(ServerReturn(config_.job)), " (durability.server_return_s)",
+                     Replicated() ? "" : absl::StrCat("; its snapshots are in ", config_.snapshot_folder)));
   }
 }
 
@@ -177,6 +178,7 @@ void Controller::Installed(ServerRef server) {
   auto found = membership_.servers().find(server.server);
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
   if (found->second.state != ServerState::kLive) return;  // it was given up meanwhile
+  if (promotions_.contains(server.server)) return;        // that was what it was told before
   installed_.insert(server.server);
   if (const auto lost = lost_since_.find(server.server); lost != lost_since_.end()) {
     events_.Add(absl::StrCat(
@@ -215,11 +217,12 @@ void Controller::Tick() {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = time_.Now();
   ForgiveOwnSleep(now);
+  // Before: where both are silent, it may be this machine's network.
+  if (!Ended()) WatchBackups(now);
   MembershipActions actions;
   membership_.Tick(now, actions);
   Apply(actions);
   if (Ended()) return PartTick(now);
-  WatchBackups(now);
   if (state_ == wire::JOB_STARTING) {
     if (now - created_ <= config_.timeouts.startup) return;
     return End(wire::JOB_FAILED,

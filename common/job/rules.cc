@@ -214,6 +214,10 @@ class Rules {
       Refuse("durability.mode", "replicated", "none or snapshot with consistency.delay_compensation: adaptive",
              "consistency.delay_compensation");
     }
+    if (durability.mode() == job::Durability::REPLICATED && consistency.mode() == job::Consistency::SOFTSYNC) {
+      // It answers a push before it is in a step, and so in a copy.
+      Refuse("durability.mode", "replicated", "none or snapshot with consistency.mode: softsync", "consistency.mode");
+    }
     const double most = durability.server_return_s() / 2;
     if (durability.mode() == job::Durability::NONE || durability.scheduler_return_s() <= most) return;
     Refuse("durability.scheduler_return_s", NumberText(durability.scheduler_return_s()),

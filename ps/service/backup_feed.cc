@@ -99,6 +99,8 @@ absl::Status BackupFeed::Handle(const wire::ReplicaItem& item, rpc::Payload payl
       return Handle(item.clock());
     case wire::ReplicaItem::kInStep:
       return HandleInStep();
+    case wire::ReplicaItem::kCheck:
+      return Handle(item.check());
     case wire::ReplicaItem::BODY_NOT_SET:
       break;
   }
@@ -219,6 +221,12 @@ absl::Status BackupFeed::Handle(const wire::ReplicaClock& clock) {
   if (!copy.ok()) return copy.status();
   (*copy)->host->Follow({WorkerId(clock.worker()), Incarnation(clock.incarnation())}, Clock64(clock.clock()));
   return absl::OkStatus();
+}
+
+absl::Status BackupFeed::Handle(const wire::ReplicaCheck& check) {
+  const absl::StatusOr<Copy*> copy = Find(check.shard(), /*based=*/true);
+  if (!copy.ok()) return copy.status();
+  return (*copy)->host->Compare(FromWire(check.version()), check.checksum());
 }
 
 absl::Status BackupFeed::HandleInStep() {

@@ -58,6 +58,7 @@ class BackupFeed {
   absl::Status Handle(const wire::ReplicaStep& step);
   absl::Status Handle(const wire::ReplicaAnswer& answer);
   absl::Status Handle(const wire::ReplicaClock& clock);
+  absl::Status Handle(const wire::ReplicaCheck& check);
   absl::Status HandleInStep();
 
   const JobId job_;

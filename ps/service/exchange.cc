@@ -112,7 +112,8 @@ absl::Status Exchange::Listen() {
   }
   if (local_port_ == 0) local_.Clear();
   AwaitStream();
-  replicas_ = std::make_unique<ReplicaStreams>(table_, service_, queue_.get(), options_.security);
+  replicas_ = std::make_unique<ReplicaStreams>(table_, service_, queue_.get(), options_.security, time_,
+                                               options_.timeouts.worker_dead());
   SetTick();
   thread_ = std::thread([this] { Run(); });
   if (local_.host().empty() || options_.job.wire().same_host() != job::Wire::SHARED_MEMORY) return absl::OkStatus();
@@ -143,6 +144,7 @@ Exchange::~Exchange() {
       stopping_ = true;
       cut_at_ = time_.Now() + kShutdown;
       EndStreams(absl::UnavailableError("the server is stopping"));
+      if (snapshot_at_end_ && keeper_ != nullptr) keeper_->KeepAtEnd();
     });
     StopWriters();
     // Returns when all calls are gone; the sequencer goes on finishing them meanwhile.
@@ -190,7 +192,7 @@ absl::Status Exchange::SetIdentity(const ServerIdentity& identity) {
 }
 
 absl::StatusOr<ShardTable::Progress> Exchange::progress() {
-  return mailbox_->Ask<ShardTable::Progress>([this] { return table_.progress(); }, options_.timeouts.heartbeat);
+  return mailbox_->Ask<ShardTable::Progress>([this] { return table_.progress(); }, options_.timeouts.heartbeat / 4);
 }
 
 // --- The sequencer ----------------------------------------------------------------------------------------------

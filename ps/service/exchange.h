@@ -60,6 +60,8 @@ class Exchange : private StreamOwner {
   absl::Status SetIdentity(const ServerIdentity& identity);
   //   kDeadlineExceeded  the sequencer is busy
   absl::StatusOr<ShardTable::Progress> progress();
+  // In the destructor, when nobody can push any more, shards that keep snapshots are written once more.
+  void SnapshotAtEnd() { snapshot_at_end_ = true; }
   // The scheduler knows the outcome of this checkpoint.
   void CheckpointHeard(uint64_t checkpoint);
   // The scheduler says that the backup of this attachment will not take over.
@@ -133,6 +135,7 @@ class Exchange : private StreamOwner {
   bool draining_ = false;                       // the queue is shut down when the last stream is gone
   bool drained_ = false;                        // it is
 
+  bool snapshot_at_end_ = false;
   std::thread thread_;
 };
 

@@ -145,7 +145,7 @@ absl::Status ShardTable::InstallBackup(const wire::InstallShardsRequest& request
   if (feed_ != nullptr && backup_.SerializeAsString() == request.SerializeAsString()) return absl::OkStatus();
   if (hooks_.on_backup == nullptr) return absl::UnimplementedError("this server can be no backup");
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
-  log_.reset();
+  feed_ = std::make_unique<BackupFeed>(identity_.job, BackupFeed::Hosts(), time_);
   hosts_.clear();
   budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
   std::vector<StoredShard> stores;
@@ -280,6 +280,9 @@ absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request)
     }
   }
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
+  if (request.replicated() && job_.consistency().mode() == job::Consistency::SOFTSYNC) {
+    return absl::InvalidArgumentError("softsync with backups: it answers a push before it is in a step");
+  }
   const uint64_t needed = BytesOfAll(request) * PushesHeld(job_);
   if (StagingBytesMax(job_, request) < needed) {
     return absl::InvalidArgumentError(absl::StrCat("limits.staging_bytes_max is ", StagingBytesMax(job_, request),

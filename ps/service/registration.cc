@@ -105,7 +105,9 @@ absl::StatusOr<bool> Registration::Beat() {
   progress.set_resident_bytes(ResidentBytes());
   if (progress_.checkpoint.checkpoint() != 0) *progress.mutable_checkpoint() = progress_.checkpoint;
   if (progress_.backup.attachment() != 0) *progress.mutable_backup() = progress_.backup;
-  auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
+  // One that is lost must not be what a server with a backup is taken for dead by, after 3 T.
+  auto context = rpc::ContextWithTimeout(progress_.backup.in_step() ? options_.timeouts.heartbeat
+                                                                    : options_.timeouts.server_dead());
   wire::HeartbeatReply reply;
   const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
   if (!status.ok()) return status;

@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
-#include "common/kill_point.h"
 #include "common/logging.h"
 #include "common/wire_encoding.h"
 #include "ps/service/peer.h"
@@ -110,15 +108,26 @@ void ReplicaLog::RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, 
 }
 
 void ReplicaLog::Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) {
+  if (state_ != State::kLost && !Follows(shard)) return tell();
+  // Said again before it was told once: once is enough.
+  if (!untold_.insert({shard, sender, answer.sequence}).second) return;
+  const absl::Time now = time_.Now();
+  Waiting waiting = {shard, sender, answer.sequence, now, now + options_.timeouts.notice(), std::move(tell)};
   if (state_ == State::kLost) {
-    withheld_.push_back(std::move(tell));
+    withheld_.push_back(std::move(waiting));
     return;
   }
-  if (!Follows(shard)) return tell();
   Entry& entry = Record(shard);
   *entry.item.mutable_answer() = ReplicaAnswerOf(shard, sender, answer);
-  entry.tell = std::move(tell);
+  entry.waiting = std::move(waiting);
   sink_->Wake();
+}
+
+size_t ReplicaLog::Untold(ShardId shard, const Sender& sender) const {
+  const auto begin = untold_.lower_bound({shard, sender, Sequence()});
+  return static_cast<size_t>(std::distance(begin, std::find_if(begin, untold_.end(), [&](const auto& answer) {
+                                             return std::get<0>(answer) != shard || std::get<1>(answer) != sender;
+                                           })));
 }
 
 void ReplicaLog::Joined(ShardId shard, const Sender& sender, Clock64 clock) {
@@ -133,7 +142,7 @@ void ReplicaLog::Joined(ShardId shard, const Sender& sender, Clock64 clock) {
 
 bool ReplicaLog::MayServe() const {
   const absl::Time now = time_.Now();
-  return now >= options_.serve_from && (state_ == State::kAlone || state_ == State::kCatchingUp || now <= lease_until_);
+  return now > options_.serve_from && (state_ == State::kAlone || state_ == State::kCatchingUp || now <= lease_until_);
 }
 
 // --- The backup -------------------------------------------------------------------------------------------------
@@ -143,6 +152,10 @@ absl::Status ReplicaLog::Attach(ReplicaSink& sink, Incarnation backup) {
     return absl::UnavailableError(
         absl::StrCat("the backup of incarnation ", backup_.value(),
                      " was in step and may take over; the scheduler has not released this server"));
+  }
+  if (backup < backup_) {
+    return absl::FailedPreconditionError(absl::StrCat("a backup of incarnation ", backup.value(),
+                                                      "; that of incarnation ", backup_.value(), " was here already"));
   }
   if (sink_ != nullptr) {
     ReplicaSink* const earlier = sink_;
@@ -195,8 +208,8 @@ bool ReplicaLog::NextFrame(const ReplicaSink& sink, wire::ReplicaFrame& frame, s
 void ReplicaLog::Emit(Entry entry, wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces) {
   ++sent_;
   if (entry.item.has_in_step()) in_step_number_ = sent_;
-  if (entry.tell != nullptr || entry.staged != nullptr) {
-    unhandled_.push_back({sent_, std::move(entry.tell), std::move(entry.staged)});
+  if (entry.waiting.tell != nullptr || entry.staged != nullptr) {
+    unhandled_.push_back({sent_, std::move(entry.waiting), std::move(entry.staged)});
   }
   frame.add_items()->Swap(&entry.item);
   std::move(entry.pieces.begin(), entry.pieces.end(), std::back_inserter(pieces));
@@ -225,6 +238,10 @@ void ReplicaLog::EmitCopied(wire::ReplicaFrame& frame, std::vector<rpc::Attachme
     ++copying_->chunk;
     return Emit(std::move(entry), frame, pieces);
   }
+  for (WorkerClock& worker : copying_->snapshot.engine.workers) {
+    const size_t too_many = worker.answers.size() - std::min(worker.answers.size(), options_.answers_max);
+    worker.answers.erase(worker.answers.begin(), worker.answers.begin() + static_cast<std::ptrdiff_t>(too_many));
+  }
   *entry.item.mutable_base()->mutable_state() = ToManifest(identity, copying_->snapshot, 0);
   Emit(std::move(entry), frame, pieces);
   std::move(copying_->later.begin(), copying_->later.end(), std::back_inserter(queue_));
@@ -244,20 +261,26 @@ absl::Status ReplicaLog::Handled(const ReplicaSink& sink, uint64_t handled, uint
   heard_ = now;
   const bool served = MayServe();
   lease_until_ = std::max(lease_until_, echo + options_.timeouts.lease());
-  std::vector<Tell> tells;
+  std::vector<Waiting> tells;
   while (!unhandled_.empty() && unhandled_.front().number <= handled) {
-    if (unhandled_.front().tell != nullptr) tells.push_back(std::move(unhandled_.front().tell));
+    if (unhandled_.front().waiting.tell != nullptr) tells.push_back(std::move(unhandled_.front().waiting));
     unhandled_.pop_front();
   }
   if (state_ == State::kCatchingUp && in_step_number_ > 0 && handled >= in_step_number_) {
     state_ = State::kInStep;
     log::Info("backup ", backup_.value(), " is in step");
+    check_at_ = now + options_.check_every;
     ShowState();
     if (!std::exchange(was_in_step_, true)) options_.on_first_in_step();
   }
   if (!served && MayServe()) options_.on_served_again();
-  for (const Tell& tell : tells) tell();
+  TellAll(std::move(tells));
   return absl::OkStatus();
+}
+
+void ReplicaLog::TellAll(std::vector<Waiting> waiting) {
+  for (const Waiting& one : waiting) untold_.erase({one.shard, one.sender, one.sequence});
+  for (const Waiting& one : waiting) one.tell();
 }
 
 // --- The end of a backup ----------------------------------------------------------------------------------------
@@ -269,7 +292,7 @@ void ReplicaLog::Detached(const ReplicaSink& sink, const absl::Status& why) {
 void ReplicaLog::Detach(const absl::Status& why) {
   sink_ = nullptr;
   reason_ = std::string(why.message());
-  std::vector<Tell> tells = TakeTells();
+  std::vector<Waiting> tells = TakeWaiting();
   taken_.clear();
   copying_.reset();
   queue_.clear();
@@ -285,22 +308,22 @@ void ReplicaLog::Detach(const absl::Status& why) {
   } else {
     state_ = State::kAlone;
     log::Warning("backup ", backup_.value(), " is lost while it was catching up: ", reason_);
-    for (const Tell& tell : tells) tell();
+    TellAll(std::move(tells));
   }
   ShowState();
 }
 
-std::vector<ShardJournal::Tell> ReplicaLog::TakeTells() {
-  std::vector<Tell> tells;
+std::vector<ReplicaLog::Waiting> ReplicaLog::TakeWaiting() {
+  std::vector<Waiting> all;
   const auto take = [&](auto& from) {
     for (auto& entry : from) {
-      if (entry.tell != nullptr) tells.push_back(std::move(entry.tell));
+      if (entry.waiting.tell != nullptr) all.push_back(std::move(entry.waiting));
     }
   };
   take(unhandled_);
   take(queue_);
   if (copying_) take(copying_->later);
-  return tells;
+  return all;
 }
 
 void ReplicaLog::Released(uint64_t attachment) {
@@ -315,19 +338,46 @@ void ReplicaLog::Released(uint64_t attachment) {
   log::Warning("goes on without a backup until another one follows");
   ShowState();
   options_.on_served_again();
-  for (const Tell& tell : std::exchange(withheld_, {})) tell();
+  TellAll(std::exchange(withheld_, {}));
+}
+
+void ReplicaLog::Notify(Waiting& waiting, absl::Time now, const std::string& awaited) {
+  if (waiting.tell == nullptr || now < waiting.notice_at) return;
+  waiting.notice_at = now + options_.timeouts.notice();
+  options_.notify(waiting.shard, waiting.sender, now - waiting.since, awaited);
+}
+
+void ReplicaLog::Check(absl::Time now) {
+  if (state_ != State::kInStep || now < check_at_) return;
+  check_at_ = now + options_.check_every;
+  const ShardId shard = options_.shards[checked_++ % options_.shards.size()].shard;
+  const std::optional<ShardSnapshot> snapshot = options_.take(shard);
+  if (!snapshot) return;
+  wire::ReplicaCheck& check = *Record(shard).item.mutable_check();
+  check.set_shard(shard.value());
+  ToWire(snapshot->engine.version, *check.mutable_version());
+  check.set_checksum(options_.checksum(shard));
 }
 
 void ReplicaLog::Tick() {
-  if (sink_ == nullptr) return;
+  const absl::Time now = time_.Now();
+  if (sink_ == nullptr) {
+    for (Waiting& waiting : withheld_) {
+      Notify(waiting, now, "the scheduler to say that the backup, which is lost, will not take over");
+    }
+    return;
+  }
   TakeNext();
-  if (time_.Now() - heard_ > options_.timeouts.worker_dead()) {
+  if (now - heard_ > options_.timeouts.worker_dead()) {
     ReplicaSink* const sink = sink_;
     const absl::Status why =
-        absl::DeadlineExceededError(absl::StrCat("the backup has been silent for ", Readable(time_.Now() - heard_)));
+        absl::DeadlineExceededError(absl::StrCat("the backup has been silent for ", Readable(now - heard_)));
     Detach(why);
     return sink->End(why);
   }
+  for (Unhandled& unhandled : unhandled_) Notify(unhandled.waiting, now, "the backup to have it");
+  for (Entry& entry : queue_) Notify(entry.waiting, now, "the backup to have what was before it");
+  Check(now);
   ping_due_ = true;
   sink_->Wake();
 }

@@ -14,9 +14,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,6 +56,14 @@ class ReplicaLog : public ShardJournal {
     std::vector<ShardIdentity> shards;
     // Nullopt: it has no weights yet.
     std::function<std::optional<ShardSnapshot>(ShardId shard)> take;
+    // Of its weights as they are now. Of one that has some.
+    std::function<uint64_t(ShardId shard)> checksum;
+    // Answers that a backup needs to know of each worker: as many as it may repeat.
+    size_t answers_max = 64;
+    // So long after the last one a shard's weights are compared.
+    absl::Duration check_every = absl::Seconds(10);
+    // An answer to this worker waits for so long already, for what `awaited` says.
+    std::function<void(ShardId shard, const Sender& sender, absl::Duration waited, const std::string& awaited)> notify;
     // A backup is in step for the first time.
     std::function<void()> on_first_in_step;
     // MayServe() has become true again.
@@ -68,10 +78,12 @@ class ReplicaLog : public ShardJournal {
   void Stepped(ShardId shard, RecordedStep step) override;
   void Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) override;
   void Joined(ShardId shard, const Sender& sender, Clock64 clock) override;
+  size_t Untold(ShardId shard, const Sender& sender) const override;
   bool MayServe() const override;
 
   // A backup's stream. A further one takes the place of one that was not in step yet.
-  //   kUnavailable  an earlier backup was in step, and may take over
+  //   kUnavailable         an earlier backup was in step, and may take over
+  //   kFailedPrecondition  a later backup follows, or has followed
   absl::Status Attach(ReplicaSink& sink, Incarnation backup);
   void Detached(const ReplicaSink& sink, const absl::Status& why);
   // The backup has handled so many items; `echo_us` as in BackupFrame. An error says why its stream is to end.
@@ -90,15 +102,24 @@ class ReplicaLog : public ShardJournal {
 
  private:
   enum class State { kAlone, kCatchingUp, kInStep, kLost };
+  // An answer that waits to be told; of none, `tell` is null.
+  struct Waiting {
+    ShardId shard;
+    Sender sender;
+    Sequence sequence;
+    absl::Time since;
+    absl::Time notice_at;
+    Tell tell;
+  };
   struct Entry {
     wire::ReplicaItem item;
     std::vector<rpc::Attachment> pieces;
-    Tell tell;
+    Waiting waiting;
     std::shared_ptr<StagedPush> staged;  // its place in the budget
   };
   struct Unhandled {
     uint64_t number = 0;  // items up to it
-    Tell tell;
+    Waiting waiting;
     std::shared_ptr<StagedPush> staged;
   };
   // The shard that is sent as a whole.
@@ -119,7 +140,11 @@ class ReplicaLog : public ShardJournal {
   // One piece of the shard that is copied, or its base.
   void EmitCopied(wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces);
   // Whatever waits, in its order.
-  std::vector<Tell> TakeTells();
+  std::vector<Waiting> TakeWaiting();
+  void TellAll(std::vector<Waiting> waiting);
+  void Notify(Waiting& waiting, absl::Time now, const std::string& awaited);
+  // Lets the backup compare one shard, if it is time for that.
+  void Check(absl::Time now);
   void Detach(const absl::Status& why);
   void ShowState();
 
@@ -141,7 +166,10 @@ class ReplicaLog : public ShardJournal {
   uint64_t in_step_number_ = 0;  // of the item that says so; 0 before it has gone out
   uint64_t sent_ = 0;            // items
   std::deque<Unhandled> unhandled_;
-  std::vector<Tell> withheld_;  // when lost
+  std::vector<Waiting> withheld_;  // when lost
+  std::set<std::tuple<ShardId, Sender, Sequence>> untold_;
+  absl::Time check_at_;
+  size_t checked_ = 0;  // of options_.shards, the next one
 
   bool ping_due_ = false;
   absl::Time heard_;        // when the backup said anything

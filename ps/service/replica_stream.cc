@@ -5,6 +5,7 @@
 #include "common/logging.h"
 #include "common/rpc/frame.h"
 #include "common/shm/host.h"
+#include "ps/service/readable.h"
 
 namespace slackline::ps {
 namespace {
@@ -112,11 +113,15 @@ struct BackupLink::Attempt {
   bool finishing = false;
   bool finished = false;
   bool let_in = false;  // something has come
+  bool over = false;    // the other side has ended it
+  absl::Time heard;
   uint64_t said_handled = 0;
   uint64_t said_echo = 0;
 };
 
-BackupLink::BackupLink(ShardTable& table, grpc::CompletionQueue* queue) : table_(table), queue_(queue) {}
+BackupLink::BackupLink(ShardTable& table, grpc::CompletionQueue* queue, const TimeSource& time,
+                       absl::Duration silence_max)
+    : table_(table), queue_(queue), time_(time), silence_max_(silence_max) {}
 
 BackupLink::~BackupLink() { SLACKLINE_CHECK(quiet()); }
 
@@ -135,11 +140,17 @@ void BackupLink::Stop() {
 }
 
 void BackupLink::Tick() {
-  if (wanted_ && attempt_ == nullptr) Connect();
+  if (attempt_ != nullptr) {
+    // gRPC would read from a connection that is gone for ever.
+    if (time_.Now() - attempt_->heard <= silence_max_ || !attempt_->broken_because.ok()) return;
+    return Break(absl::DeadlineExceededError(absl::StrCat("it has been silent for ", Readable(silence_max_))));
+  }
+  if (wanted_) Connect();
 }
 
 void BackupLink::Connect() {
   attempt_ = std::make_unique<Attempt>(address_, protection_);
+  attempt_->heard = time_.Now();
   attempt_->call = attempt_->stub.PrepareCall(&attempt_->context, kReplicate, queue_);
   attempt_->call->StartCall(static_cast<Event*>(&started_));
 }
@@ -162,8 +173,10 @@ void BackupLink::Read() {
 
 void BackupLink::OnRead(bool ok) {
   attempt_->reading = false;
+  attempt_->over = !ok;
   if (!ok || !attempt_->broken_because.ok()) return Finish();
   attempt_->let_in = true;
+  attempt_->heard = time_.Now();
   said_.clear();
   grpc::ByteBuffer bytes;
   bytes.Swap(&attempt_->received);
@@ -180,7 +193,7 @@ void BackupLink::OnRead(bool ok) {
 
 void BackupLink::Acknowledge() {
   const BackupFeed* const feed = table_.feed();
-  if (feed == nullptr || attempt_->writing || !attempt_->let_in || !attempt_->broken_because.ok()) return;
+  if (feed == nullptr || attempt_->writing || !attempt_->let_in) return;
   if (feed->handled() == attempt_->said_handled && feed->echo_us() == attempt_->said_echo) return;
   attempt_->said_handled = feed->handled();
   attempt_->said_echo = feed->echo_us();
@@ -197,7 +210,7 @@ void BackupLink::Say(const wire::BackupFrame& frame) {
 
 void BackupLink::OnWritten(bool ok) {
   attempt_->writing = false;
-  if (!ok || !attempt_->broken_because.ok()) return Finish();
+  if (!ok || attempt_->over || !attempt_->broken_because.ok()) return Finish();
   Acknowledge();
 }
 

@@ -12,6 +12,8 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
 #include "parameter_server.grpc.pb.h"
@@ -81,7 +83,8 @@ class ReplicaStream : public ReplicaSink {
 // Thread-safety: none; the sequencer owns it. Destroyed only when quiet().
 class BackupLink {
  public:
-  BackupLink(ShardTable& table, grpc::CompletionQueue* queue);
+  // `silence_max`: of the server; a longer one breaks the call.
+  BackupLink(ShardTable& table, grpc::CompletionQueue* queue, const TimeSource& time, absl::Duration silence_max);
   ~BackupLink();
 
   // From now on the server at `address` is followed, and nobody else.
@@ -117,6 +120,8 @@ class BackupLink {
 
   ShardTable& table_;
   grpc::CompletionQueue* const queue_;
+  const TimeSource& time_;
+  const absl::Duration silence_max_;
   std::string address_;
   std::shared_ptr<const rpc::Protection> protection_;
   bool wanted_ = false;
@@ -131,15 +136,15 @@ class BackupLink {
 // Both sides, for the server process that is one or the other.
 //
 // Thread-safety: none; the sequencer owns it, but for its construction.
-// Ownership:     borrows the table, the service and the queue.
+// Ownership:     borrows the table, the service, the queue and the time.
 class ReplicaStreams {
  public:
   // More would be refused anyway.
   static constexpr size_t kStreamsMax = 8;
 
   ReplicaStreams(ShardTable& table, ExchangeService& service, grpc::ServerCompletionQueue* queue,
-                 const security::Security& security)
-      : table_(table), service_(service), queue_(queue), security_(security), link_(table, queue) {
+                 const security::Security& security, const TimeSource& time, absl::Duration silence_max)
+      : table_(table), service_(service), queue_(queue), security_(security), link_(table, queue, time, silence_max) {
     Await();
   }
 

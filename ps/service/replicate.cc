@@ -25,6 +25,12 @@ void ShardTable::OpenLog(absl::Time serve_from) {
   ReplicaLog::Options options;
   options.timeouts = timeouts_;
   options.take = [this](ShardId shard) { return TakeSnapshot(shard); };
+  options.checksum = [this](ShardId shard) { return hosts_.at(shard.value())->Checksum(); };
+  // Twice what a worker may have unanswered, for those who joined with a larger window.
+  options.answers_max = 2 * size_t{job_.wire().window()};
+  options.notify = [this](ShardId shard, const Sender& sender, absl::Duration waited, const std::string& awaited) {
+    hosts_.at(shard.value())->Notify(sender, waited, awaited);
+  };
   options.on_first_in_step = [this] {
     for (const auto& [id, host] : hosts_) host->FirstSnapshotTried();
   };
@@ -69,7 +75,8 @@ std::optional<wire::BackupHello> ShardTable::BeginFollowing() {
 absl::Status ShardTable::Follow(const wire::ReplicaFrame& frame, const rpc::Payload& payload) {
   if (feed_ == nullptr) return absl::AbortedError("this server is no backup any more");
   // Only now: a server that does not let the stream in may need what came with the one before.
-  if (std::exchange(begins_, false) && feed_->handled() > 0) {
+  if (std::exchange(begins_, false) && (feed_->handled() > 0 || hosts_.empty())) {
+    feed_ = std::make_unique<BackupFeed>(identity_.job, BackupFeed::Hosts(), time_);
     hosts_.clear();
     std::vector<StoredShard> stores;
     absl::StatusOr<BackupFeed::Hosts> hosts = MakeHosts(backup_, stores);

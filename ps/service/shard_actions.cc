@@ -72,7 +72,11 @@ void ShardHost::Execute(const ApplyAction& apply) {
   std::shared_ptr<std::vector<float>> mean;
   if (recorded && single) {
     // Now, so that the copy's step is taken while this one is.
-    pushed = std::make_shared<StagedPush>(std::move(held_.at(apply.parts.front().push).staged));
+    Held& held = held_.at(apply.parts.front().push);
+    // Its worker may be put out and come back, and write there, before the bytes have left.
+    if (held.shared_memory) held.staged.Own();
+    contributions.front().pieces = held.staged.pieces();
+    pushed = std::make_shared<StagedPush>(std::move(held.staged));
     journal_->Stepped(config_.shard, {.version = apply.version,
                                       .arguments = ArgumentsOf(apply),
                                       .push = pushed,
@@ -100,29 +104,17 @@ void ShardHost::Execute(const ApplyAction& apply) {
   for (const ApplyAction::Part& part : apply.parts) {
     metrics_.staleness.Observe(static_cast<double>(part.staleness));
     held_.erase(part.push);
-    TellUntold(part.push.sender);
   }
   if (awaits_cut() && version_.number >= cut_at_) TakeCut();
 }
 
-std::vector<std::pair<Sender, Answer>> ShardHost::AnswersOf(const ApplyAction& apply) const {
+std::vector<std::pair<Sender, Answer>> ShardHost::AnswersOf(const ApplyAction& apply) {
   std::vector<std::pair<Sender, Answer>> answers;
   for (const ApplyAction::Part& part : apply.parts) {
-    const auto given = untold_.find(part.push);
-    answers.emplace_back(part.push.sender, given != untold_.end()
-                                               ? given->second
-                                               : Answer{part.push.sequence, Outcome::kApplied, DiscardReason::kNone,
-                                                        apply.version, part.staleness});
+    answers.emplace_back(part.push.sender, Answer{part.push.sequence, Outcome::kApplied, DiscardReason::kNone,
+                                                  apply.version, part.staleness});
   }
   return answers;
-}
-
-void ShardHost::TellUntold(const Sender& sender) {
-  for (auto next = untold_.lower_bound({sender, Sequence()}); next != untold_.end() && next->first.sender == sender;
-       next = untold_.erase(next)) {
-    if (held_.contains(next->first)) return;
-    Tell(sender, next->second);
-  }
 }
 
 SliceView ShardHost::Reference(const ApplyAction::Part& part) {
@@ -149,13 +141,6 @@ void ShardHost::Execute(const AnswerAction& action) {
     if (answer.reason == DiscardReason::kOutlier) metrics_.Quarantined(name);
     Keep({action.sender, answer.sequence});
     SLACKLINE_KILL_POINT("ack");
-  }
-  // What is accepted and in no step is in no copy either; and answers keep their order.
-  const auto untold = untold_.lower_bound({action.sender, Sequence()});
-  const bool behind = untold != untold_.end() && untold->first.sender == action.sender;
-  if (journal_ != nullptr && (behind || (applied && held_.contains({action.sender, answer.sequence})))) {
-    untold_.insert_or_assign({action.sender, answer.sequence}, answer);
-    return;
   }
   Tell(action.sender, answer);
 }
@@ -370,8 +355,20 @@ void ShardHost::NotifyBlocked(Blocked& blocked, absl::Time now) {
   blocked.asked.peer->Send(item);
 }
 
+void ShardHost::Notify(const Sender& sender, absl::Duration waited, const std::string& awaited) {
+  Peer* const peer = Find(sender);
+  if (peer == nullptr) return;
+  wire::ServerItem item;
+  wire::Waiting& out = *item.mutable_waiting();
+  out.set_shard(config_.shard.value());
+  out.set_waited_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(waited)));
+  out.set_message(absl::StrCat("shard ", config_.shard.value(), " has an answer and waits for ", awaited));
+  peer->Send(item);
+}
+
 void ShardHost::EndLateReaders(absl::Time now) {
   const absl::Time since = now - config_.engine.notice_every;
+  if (journal_ != nullptr && !journal_->MayServe()) return;  // they wait for something else
   const bool late = std::any_of(blocked_.begin(), blocked_.end(), [&](const Blocked& b) { return b.since <= since; });
   if (!late || !state_.seeded() || pinned_.empty()) return;
   const auto oldest = pinned_.front().view.lock();

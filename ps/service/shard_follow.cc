@@ -2,31 +2,22 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/byte_segments.h"
 #include "common/check.h"
+#include "common/checkpoint/shard_file.h"
 #include "ps/service/shard_host.h"
 
 namespace slackline::ps {
-namespace {
-
-// What the copy knows of the worker; one of an earlier incarnation gives way.
-WorkerClock& KnownOf(EngineState& state, const Sender& sender) {
-  std::erase_if(state.workers, [&](const WorkerClock& worker) {
-    return worker.sender.worker == sender.worker && worker.sender.incarnation < sender.incarnation;
-  });
-  const auto found = absl::c_find_if(state.workers, [&](const WorkerClock& worker) { return worker.sender == sender; });
-  if (found != state.workers.end()) return *found;
-  return state.workers.emplace_back(WorkerClock{sender, state.clock_floor, {}});
-}
-
-}  // namespace
-
 absl::Status ShardHost::Adopt(const ReadSnapshot& read) {
   absl::StatusOr<EngineState> engine = read(state_);
   if (!engine.ok()) return engine.status();
   replica_ = *std::move(engine);
   version_ = replica_->version;
+  for (WorkerClock& worker : std::exchange(replica_->workers, {})) {
+    WorkerClock& known = replica_workers_[worker.sender.worker];
+    if (known.sender.incarnation <= worker.sender.incarnation) known = std::move(worker);
+  }
   return absl::OkStatus();
 }
 
@@ -47,24 +38,49 @@ absl::Status ShardHost::Follow(const RecordedStep& step) {
 }
 
 void ShardHost::Follow(const Sender& sender, const Answer& answer) {
-  WorkerClock& worker = KnownOf(*replica_, sender);
-  if (worker.sender != sender || answer.sequence <= worker.clock) return;  // an old one, or said again
+  WorkerClock& worker = replica_workers_[sender.worker];
+  if (worker.sender.incarnation < sender.incarnation) worker = {sender, Clock64(), {}};
+  if (worker.sender != sender || answer.sequence <= worker.clock) return;  // of an earlier life, or said again
   worker.clock = answer.sequence;
   worker.answers.push_back(answer);
   if (worker.answers.size() > config_.engine.window_max) worker.answers.pop_front();
 }
 
 void ShardHost::Follow(const Sender& sender, Clock64 clock) {
-  WorkerClock& worker = KnownOf(*replica_, sender);
-  worker.clock = std::max(worker.clock, clock);
+  WorkerClock& worker = replica_workers_[sender.worker];
+  if (worker.sender.incarnation < sender.incarnation) worker = {sender, clock, {}};
+  if (worker.sender == sender) worker.clock = std::max(worker.clock, clock);
+}
+
+uint64_t ShardHost::Checksum() const {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
+  const ShardView view = state_.Snapshot();
+  uint64_t sum = version_.number;
+  for (size_t chunk = 0; chunk < view.weights.chunks(); ++chunk) {
+    const absl::Span<const std::byte> bytes = AsBytes(view.weights.chunk(chunk));
+    sum = sum * kOdd + checkpoint::ChecksumOf({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  return sum;
+}
+
+absl::Status ShardHost::Compare(const Version& version, uint64_t checksum) const {
+  SLACKLINE_CHECK(replica_);
+  const uint64_t here = Checksum();
+  if (version == version_ && checksum == here) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("shard ", config_.shard.value(), " is at version ", ToString(version_),
+                                          " with checksum ", absl::Hex(here), " here, and at version ",
+                                          ToString(version), " with ", absl::Hex(checksum), " there"));
 }
 
 void ShardHost::Promote(Lineage lineage) {
   SLACKLINE_CHECK(replica_);
+  Clock64 slowest(UINT64_MAX);
+  for (auto& [id, worker] : std::exchange(replica_workers_, {})) {
+    slowest = std::min(slowest, worker.clock);
+    replica_->workers.push_back(std::move(worker));
+  }
   // Whoever was not heard of yet begins with the slowest of the others.
-  const auto slowest =
-      absl::c_min_element(replica_->workers, [](const auto& a, const auto& b) { return a.clock < b.clock; });
-  if (slowest != replica_->workers.end()) replica_->clock_floor = std::max(replica_->clock_floor, slowest->clock);
+  if (!replica_->workers.empty()) replica_->clock_floor = std::max(replica_->clock_floor, slowest);
   engine_.Restore(*std::exchange(replica_, std::nullopt), lineage);
   version_ = engine_.version();
   FirstSnapshotTried();

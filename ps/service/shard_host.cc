@@ -1,6 +1,7 @@
 // Callers and their pushes; what the engine makes of them is in shard_actions.cc.
 #include "ps/service/shard_host.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -226,8 +227,10 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
   }
   if (!state_.seeded()) return absl::AbortedError("the shard has no initial weights yet; pull before pushing");
   const Clock64 clock = engine_.clock(caller.sender.worker).value_or(Clock64());
-  if (sequence.value() - clock.value() > caller.window) {
-    return absl::ResourceExhaustedError(absl::StrCat("push ", sequence.value(), ": pushes from ", clock.value() + 1,
+  const uint64_t untold = journal_ == nullptr ? 0 : journal_->Untold(config_.shard, caller.sender);
+  if (sequence.value() - clock.value() + untold > caller.window) {
+    return absl::ResourceExhaustedError(absl::StrCat("push ", sequence.value(), ": pushes from ",
+                                                     clock.value() - std::min(clock.value(), untold) + 1,
                                                      " on are unanswered, the window allows ", caller.window));
   }
   // What lies in the worker's segment takes none of this process's memory, if it need not be kept beyond the answer.

@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -83,8 +85,8 @@ class ShardHost {
   // Goes on from a snapshot or a checkpoint, under `lineage` or a later one. For a host that is still as it was made;
   // after a failure it is not to be used.
   absl::Status Restore(const ReadSnapshot& read, Lineage lineage);
-  // From now on all that happens is told to the journal, and answers wait for it. Before anybody has said Hello.
-  // Ownership: borrowed.
+  // From now on all that happens is told to the journal, and answers wait for it. Before anybody has said Hello; not in
+  // softsync, which answers before it takes the step. Ownership: borrowed.
   void SetJournal(ShardJournal* journal) { journal_ = journal; }
 
   // --- The copy of a shard that lives elsewhere: instead of all that workers do, and until Promote() ---
@@ -96,6 +98,8 @@ class ShardHost {
   absl::Status Follow(const RecordedStep& step);
   void Follow(const Sender& sender, const Answer& answer);
   void Follow(const Sender& sender, Clock64 clock);
+  // Whether the copy is at this version with these weights.
+  absl::Status Compare(const Version& version, uint64_t checksum) const;
   // The shard lives here from now on, under `lineage` or a later one.
   void Promote(Lineage lineage);
 
@@ -105,6 +109,8 @@ class ShardHost {
   bool awaits_cut() const { return take_cut_ != nullptr; }
   // There is a snapshot, or it was tried and cannot be had now.
   void FirstSnapshotTried();
+  // An answer to this worker waits for the journal.
+  void Notify(const Sender& sender, absl::Duration waited, const std::string& awaited);
   // Time has passed: notices for those who wait.
   void Tick();
   // Serves pulls that waited for memory or for initial weights.
@@ -113,6 +119,8 @@ class ShardHost {
   const ShardConfig& config() const { return config_; }
   const Engine& engine() const { return engine_; }
   const Version& version() const { return version_; }
+  // Of the weights as they are now. Requires: seeded().
+  uint64_t Checksum() const;
   const Optimizer& optimizer() const { return state_.optimizer(); }
   bool seeded() const { return state_.seeded(); }
   // Where the weights lie; null on the heap.
@@ -196,9 +204,7 @@ class ShardHost {
   void Execute(const WaitingAction& waiting);
   void Execute(const LostAction& lost);
   // To the pushes that the step is made of.
-  std::vector<std::pair<Sender, Answer>> AnswersOf(const ApplyAction& apply) const;
-  // What waited for its step, or behind something that did.
-  void TellUntold(const Sender& sender);
+  static std::vector<std::pair<Sender, Answer>> AnswersOf(const ApplyAction& apply);
   // Tells the worker, once the journal lets it.
   void Tell(const Sender& sender, const Answer& answer);
   // The weights that a push was computed from, if they are kept and not those of now.
@@ -243,9 +249,9 @@ class ShardHost {
   std::vector<Pinned> pinned_;  // oldest first
   uint64_t lost_ = 0;           // by the Hello in progress
   ShardJournal* journal_ = nullptr;
-  // softsync with a journal: answered as accepted and told when they are in a step; and what was answered after them.
-  std::map<PushRef, Answer> untold_;
-  std::optional<EngineState> replica_;      // what the engine is to be, in a copy
+  // In a copy: what the engine is to be, but for the workers, of each its newest incarnation.
+  std::optional<EngineState> replica_;
+  std::map<WorkerId, WorkerClock> replica_workers_;
   bool awaits_snapshot_;                    // the first one
   std::function<void(ShardCut)> take_cut_;  // null: none is wanted
   uint64_t cut_at_ = 0;

@@ -43,6 +43,11 @@ void SnapshotKeeper::Wake() {
   woken_ = true;
 }
 
+void SnapshotKeeper::KeepAtEnd() {
+  absl::MutexLock lock(&mutex_);
+  keep_ = true;
+}
+
 void SnapshotKeeper::RemoveAtEnd() {
   absl::MutexLock lock(&mutex_);
   remove_ = true;
@@ -63,11 +68,20 @@ void SnapshotKeeper::Run() {
     {
       absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(&woken), next - time_.Now());
-      if (stop_) return;
+      if (stop_) break;
       woken_ = false;
     }
     KeepAll();
   }
+  KeepLast();
+}
+
+void SnapshotKeeper::KeepLast() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!keep_ || remove_) return;
+  }
+  for (Kept& kept : shards_) Keep(kept);
 }
 
 void SnapshotKeeper::KeepAll() {

@@ -49,6 +49,8 @@ class SnapshotKeeper {
 
   // A shard has got its weights.
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
+  // In the destructor each shard that has changed is written once more. Nothing may change them any more by then.
+  void KeepAtEnd() ABSL_LOCKS_EXCLUDED(mutex_);
   // Deletes all snapshots in the destructor.
   void RemoveAtEnd() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -64,6 +66,7 @@ class SnapshotKeeper {
   bool Stopped() ABSL_LOCKS_EXCLUDED(mutex_);
   // What is due.
   void KeepAll();
+  void KeepLast() ABSL_LOCKS_EXCLUDED(mutex_);
   void Keep(Kept& kept);
   absl::StatusOr<KeptSnapshot> Write(Kept& kept, const ShardSnapshot& snapshot);
 
@@ -76,6 +79,7 @@ class SnapshotKeeper {
   absl::Mutex mutex_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = true;  // restored shards have weights already
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool keep_ ABSL_GUARDED_BY(mutex_) = false;
   bool remove_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

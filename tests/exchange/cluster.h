@@ -85,6 +85,11 @@ class Cluster {
   // Replaces the set of live workers.
   void SetMembers(const std::vector<uint32_t>& workers);
   void StopServer(size_t index) { servers_[index]->exchange.reset(); }
+  // As SIGTERM does.
+  void TellServerToStop(size_t index) {
+    servers_[index]->exchange->SnapshotAtEnd();
+    StopServer(index);
+  }
   // Starts one that was stopped again, elsewhere; it goes on from its snapshots. Workers learn of it by map().
   void StartServerAgain(size_t index);
 

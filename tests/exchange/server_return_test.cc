@@ -119,6 +119,30 @@ TEST_P(ServerReturnTest, WhatIsAppliedLostAndDiscardedAddsUp) {
   }
 }
 
+// Snapshots are far apart; the last one comes when nobody can push any more.
+TEST_P(ServerReturnTest, OneThatIsToldToStopLosesNothing) {
+  ClusterShape shape = Shape();
+  shape.workers = 1;
+  shape.change = [](job::Job& job) { job.mutable_durability()->set_snapshot_every_s(10000); };
+  Cluster cluster(shape);
+  TestTrainer trainer(cluster.ClientOptions(1), cluster.map());
+  trainer.Seed(std::vector<float>(cluster.map().elements, kStart));
+  trainer.Pull();
+  constexpr int kPushes = 20;
+  for (int step = 0; step < kPushes; ++step) {
+    if (step == kPushes / 2) {
+      cluster.TellServerToStop(1);
+      cluster.StartServerAgain(1);
+      trainer.client().Remap(cluster.map());
+    }
+    trainer.BeginStep(std::vector<float>(cluster.map().elements, 2));
+    const worker::StepReport report = trainer.FinishStep();
+    EXPECT_EQ(report.lost, 0u);
+    // What it was computed from is of an earlier lineage.
+    EXPECT_EQ(report.shards_discarded > 0, step == kPushes / 2) << step;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, ServerReturnTest,
     testing::Combine(testing::ValuesIn(kPaths),

@@ -31,8 +31,9 @@ job::Job MakeJob(const BackupHistory& history) {
   job.mutable_training()->set_batch_size(1);
   job.mutable_wire()->set_chunk_bytes(4096);
   job.mutable_cluster()->set_workers(3);
-  job.mutable_consistency()->set_mode(
-      static_cast<job::Consistency::Mode>(1 + history.mode() % job::Consistency::Mode_MAX));
+  constexpr job::Consistency::Mode kModes[] = {job::Consistency::ASYNC, job::Consistency::SSP, job::Consistency::BSP,
+                                               job::Consistency::QUORUM};
+  job.mutable_consistency()->set_mode(kModes[history.mode() % std::size(kModes)]);
   job.mutable_durability()->set_mode(job::Durability::REPLICATED);
   return Resolve(job);
 }

@@ -353,7 +353,7 @@ TEST_P(ReplicaModes, WhoTakesOverHasTheSameBitsAndKnowsAllThatWasAnswered) {
 
 INSTANTIATE_TEST_SUITE_P(All, ReplicaModes,
                          testing::Values(job::Consistency::ASYNC, job::Consistency::SSP, job::Consistency::BSP,
-                                         job::Consistency::SOFTSYNC, job::Consistency::QUORUM),
+                                         job::Consistency::QUORUM),
                          [](const auto& info) { return job::Consistency::Mode_Name(info.param); });
 
 // At whatever item the stream ends, a step is there with its answers or not at all.
@@ -460,7 +460,7 @@ TEST_F(ReplicaTest, WhoTakesOverServesPullsWhenTheOtherOneCannotAnyMore) {
   peer(1).replies.clear();
   Say(backup_->table, 1, item);
   EXPECT_THAT(peer(1).replies, IsEmpty());
-  time_.Advance(Timeouts().lease());
+  time_.Advance(Timeouts().lease() + absl::Milliseconds(1));
   backup_->table.Tick();
   EXPECT_THAT(peer(1).replies, SizeIs(1));
 }
@@ -487,6 +487,60 @@ TEST_F(ReplicaTest, ASilentBackupIsLost) {
   EXPECT_THAT(wire_->ended->message(), HasSubstr("silent"));
 }
 
+// Whoever waits for it must not take the server for dead.
+TEST_F(ReplicaTest, WhoWaitsForAnAnswerIsToldWhy) {
+  BringInStep();
+  PushNow(1, 0, 1);
+  const auto notices = [&] {
+    std::string text;
+    for (const wire::ServerItem& item : std::exchange(peer(1).items, {})) text += item.waiting().message();
+    return text;
+  };
+  time_.Advance(Timeouts().notice());
+  server_->table.log()->Tick();
+  EXPECT_THAT(notices(), HasSubstr("shard 0 has an answer and waits for the backup to have what was before it"));
+  server_->table.log()->Detached(*wire_, absl::UnavailableError("broken"));
+  server_->table.log()->Tick();
+  EXPECT_EQ(notices(), "") << "it was just told";
+  time_.Advance(Timeouts().notice());
+  server_->table.log()->Tick();
+  EXPECT_THAT(notices(), HasSubstr("waits for the scheduler to say that the backup"));
+}
+
+// A worker that repeats itself while it waits costs nothing.
+TEST_F(ReplicaTest, WhatIsSaidAgainWaitsOnce) {
+  BringInStep();
+  PushNow(1, 0, 1);
+  server_->table.log()->Detached(*wire_, absl::UnavailableError("broken"));
+  for (int i = 0; i < 50; ++i) Push(server_->table, 1, 0, 1, {Lineage(1), 0});
+  Push(server_->table, 1, 0, 2, {Lineage(1), 0});
+  wire::WorkerItem third;
+  third.mutable_push()->set_sequence(3);
+  third.mutable_push()->set_elements(1000);
+  Say(server_->table, 1, third, Floats(1000, 1));
+  EXPECT_THAT(peer(1).Take().refused().message(),
+              HasSubstr("push 3: pushes from 1 on are unanswered, the window allows 2"));
+  server_->table.log()->Released(progress().attachment());
+  EXPECT_THAT(Answers(1), SizeIs(2));
+}
+
+TEST_F(ReplicaTest, ACopyThatHasOtherWeightsBeginsAnew) {
+  BringInStep();
+  PushNow(1, 0, 1);
+  MoveAll();
+  time_.Advance(absl::Seconds(11));
+  Acknowledge();  // it is not silent
+  server_->table.log()->Tick();
+  wire::ReplicaFrame frame;
+  std::vector<rpc::Attachment> pieces;
+  ASSERT_TRUE(server_->table.log()->NextFrame(*wire_, frame, pieces));
+  ASSERT_TRUE(frame.items(0).has_check());
+  EXPECT_TRUE(backup_->table.Follow(frame, rpc::Payload()).ok());
+  frame.mutable_items(0)->mutable_check()->set_checksum(frame.items(0).check().checksum() + 1);
+  EXPECT_THAT(backup_->table.Follow(frame, rpc::Payload()).message(),
+              HasSubstr("shard 0 is at version 1.1 with checksum"));
+}
+
 TEST_F(ReplicaTest, StrangersAndLiarsAreTurnedAway) {
   BringInStep();
   Wire other;
@@ -497,6 +551,12 @@ TEST_F(ReplicaTest, StrangersAndLiarsAreTurnedAway) {
   hello.set_server(1);
   hello.set_server_incarnation(99);
   EXPECT_THAT(server_->table.AttachBackup(other, hello).message(), HasSubstr("incarnation 99"));
+  server_->table.log()->Detached(*wire_, absl::UnavailableError("broken"));
+  server_->table.log()->Released(progress().attachment());
+  hello.set_server_incarnation(kServer);
+  hello.set_backup_incarnation(kBackup - 1);
+  EXPECT_THAT(server_->table.AttachBackup(other, hello).message(), HasSubstr("that of incarnation 2 was here already"));
+  ASSERT_TRUE(Attach().ok());
   ReplicaLog& log = *server_->table.log();
   EXPECT_TRUE(absl::IsInvalidArgument(log.Handled(*wire_, 1'000'000, 0)));
   EXPECT_TRUE(absl::IsInvalidArgument(log.Handled(*wire_, 1, UINT64_MAX / 2)));

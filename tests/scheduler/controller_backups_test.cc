@@ -120,6 +120,25 @@ TEST_F(ControllerBackups, OneThatIsNotInStepCannot) {
   EXPECT_THAT(cluster_.controller().GetStatus().reason(), HasSubstr("no backup has all that it has answered"));
 }
 
+// It serves nobody before: that must not last for ever.
+TEST_F(ControllerBackups, AServerThatNeverHasOneInStepFailsTheJobByName) {
+  BringInStep("ps-1", "ps-3");
+  cluster_.Pass(absl::Seconds(119));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+  cluster_.Pass(absl::Seconds(2));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED);
+  EXPECT_THAT(cluster_.controller().GetStatus().reason(), HasSubstr("server ps-2 has had no backup in step for 2m"));
+}
+
+TEST_F(ControllerBackups, WhenBothAreSilentNobodyTakesOver) {
+  BringInStep("ps-1", "ps-3");
+  cluster_.Silence("ps-1");
+  cluster_.Silence("ps-3");
+  cluster_.Pass(absl::Milliseconds(1500));
+  EXPECT_FALSE(cluster_.HasEvent("takes over")) << "it may be the scheduler's own network";
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+}
+
 TEST_F(ControllerBackups, AServerThatIsBackedIsBelievedDeadEarly) {
   BringInStep("ps-1", "ps-3");
   cluster_.Silence("ps-1");
