@@ -58,6 +58,10 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   }
   restored_.clear();
   for (const auto& [id, gone] : workers_) DropHeld({id, gone.incarnation}, gone, actions);
+  if (bugs_.keep_the_gone) {
+    for (auto& [id, gone] : workers_) gone.held.clear();
+    next.merge(workers_);
+  }
   workers_ = std::move(next);
   ListAll();
   if (bugs_.drop_accepted) ForgetAccepted(actions);
@@ -148,6 +152,11 @@ absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
   worker->heard = true;
   const Sequence known = worker->clock;
   const Sequence claimed = std::max(hello.first_clock, hello.last_answered);
+  if (bugs_.no_dedupe && claimed < known && worker->held.empty()) {
+    Change change(*this, hello.sender.worker, *worker);
+    worker->clock = claimed;
+    std::erase_if(worker->answers, [&](const Answer& answer) { return answer.sequence > claimed; });
+  }
   if (claimed <= known || bugs_.no_fast_forward) return absl::OkStatus();
   {
     // The clock never waits for the past. Up to first_clock there were no pushes of this incarnation.

@@ -140,6 +140,7 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
   StoreOptions options;
   options.folder = std::filesystem::path(request.snapshot_folder()) / absl::StrFormat("shard-%05d", spec.shard());
   options.keep = job_.durability().snapshots_kept();
+  options.open = hooks_.open_database;
   ShardIdentity identity = {JobId(request.job()), config.shard, config.extent, {}};
   for (const absl::string_view array : host->optimizer().arrays()) identity.arrays.emplace_back(array);
   absl::StatusOr<std::unique_ptr<SnapshotStore>> store = SnapshotStore::Open(options, identity);
@@ -263,6 +264,7 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   if (job_.consistency().delay_compensation() != job::DelayCompensation::NONE) {
     config.references_max = job_.consistency().dc_references_max();
   }
+  config.bugs = bugs_.engine;
   config.on_unpinned = hooks_.on_unpinned;
   config.on_seeded = hooks_.on_seeded;
   return config;

@@ -62,7 +62,9 @@ ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& 
              {.segment = segment_, .versions_kept = segment_ == nullptr ? 1 : VersionsHeld(config_)}),
       version_(engine_.version()),
       references_(config_.references_max),
-      awaits_snapshot_(config_.snapshots) {}
+      awaits_snapshot_(config_.snapshots) {
+  engine_.PlantForTest(config_.bugs);
+}
 
 // --- Snapshots --------------------------------------------------------------------------------------------------
 

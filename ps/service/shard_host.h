@@ -43,6 +43,8 @@ struct ShardConfig {
   uint32_t references_max = 0;
   // Nobody gets weights before FirstSnapshotTried(), so that no push is ever answered that a restart could not place.
   bool snapshots = false;
+  // As in Engine::PlantForTest().
+  Engine::Bugs bugs = {};
   // Runs when a version is no longer being sent, on any thread: Retry() may help.
   std::function<void()> on_unpinned;
   // Runs when the shard has got its initial weights. May be null.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,6 +63,9 @@ class ShardTable {
     // All shards have their cuts for a checkpoint: CheckpointDone() is to say what became of them. Null: this server
     // makes none.
     std::function<void(CheckpointCut cut)> on_cut = nullptr;
+    // As in StoreOptions.
+    std::function<absl::StatusOr<std::unique_ptr<Database>>(const std::filesystem::path& folder)> open_database =
+        nullptr;
   };
 
   ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
@@ -120,6 +124,14 @@ class ShardTable {
   void Retry();
   Progress progress() const;
 
+  // For tests of the tests: a planted bug must be caught by the simulation.
+  struct Bugs {
+    bool take_old_generations = false;
+    Engine::Bugs engine;
+  };
+  // Before Install().
+  void PlantForTest(const Bugs& bugs) { bugs_ = bugs; }
+
  private:
   void BeginCut(const wire::BeginCheckpointRequest& request);
   // Whether the scheduler means this life of the server.
@@ -177,6 +189,7 @@ class ShardTable {
   ServiceMetrics& metrics_;
   const TimeSource& time_;
   const Hooks hooks_;
+  Bugs bugs_;
 
   ServerIdentity identity_;
   std::string installed_;  // the request as bytes, but for a restore; empty before
