@@ -21,9 +21,8 @@
 namespace slackline::ps {
 namespace {
 
-// How many pushes a shard may have to hold at once, or it would stop for good.
-uint64_t PushesHeld(const job::Job& job) {
-  const uint64_t workers = job.cluster().workers();
+// How many pushes of so many workers a shard may have to hold at once, or it would stop for good.
+uint64_t PushesHeld(const job::Job& job, uint64_t workers) {
   switch (job.consistency().mode()) {
     case job::Consistency::ASYNC:
     case job::Consistency::SSP:
@@ -53,12 +52,12 @@ uint64_t BytesOfAll(const wire::InstallShardsRequest& request) {
   return bytes;
 }
 
-uint64_t StagingBytesMax(const job::Job& job, const wire::InstallShardsRequest& request) {
+// `bytes`: of all shards of the server.
+uint64_t StagingBytesMax(const job::Job& job, uint64_t bytes, uint64_t workers) {
   if (job.limits().staging_bytes_max() > 0) return job.limits().staging_bytes_max();
   // In softsync what is held was answered: its worker may be sending as much as the window allows again.
   const bool softsync = job.consistency().mode() == job::Consistency::SOFTSYNC;
-  return BytesOfAll(request) *
-         (uint64_t{job.wire().window()} * job.cluster().workers() + (softsync ? PushesHeld(job) : 1));
+  return bytes * (uint64_t{job.wire().window()} * workers + (softsync ? PushesHeld(job, workers) : 1));
 }
 
 uint64_t MachineBytes() {
@@ -102,7 +101,7 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   if (absl::Status status = CheckInstall(request); !status.ok()) return status;
   if (!installed_.empty()) return absl::OkStatus();  // the same again
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
-  budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
+  budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, BytesOfAll(request), job_.cluster().workers()));
   const bool shared_memory = job_.wire().same_host() == job::Wire::SHARED_MEMORY && DescriptorsSuffice(job_, request);
   std::map<uint32_t, std::unique_ptr<ShardHost>> hosts;
   std::vector<StoredShard> stores;
@@ -242,10 +241,11 @@ absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request)
     }
   }
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
-  const uint64_t needed = BytesOfAll(request) * PushesHeld(job_);
-  if (StagingBytesMax(job_, request) < needed) {
-    return absl::InvalidArgumentError(absl::StrCat("limits.staging_bytes_max is ", StagingBytesMax(job_, request),
-                                                   "; these shards need at least ", needed));
+  const uint64_t workers = job_.cluster().workers();
+  const uint64_t bytes = BytesOfAll(request), needed = bytes * PushesHeld(job_, workers);
+  if (const uint64_t allowed = StagingBytesMax(job_, bytes, workers); allowed < needed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("limits.staging_bytes_max is ", allowed, "; these shards need at least ", needed));
   }
   return absl::OkStatus();
 }
@@ -270,6 +270,18 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   return config;
 }
 
+void ShardTable::MakeRoomFor(uint64_t workers) {
+  if (workers <= job_.cluster().workers()) return;
+  uint64_t bytes = 0;
+  for (const auto& [id, host] : hosts_) bytes += host->config().extent.size() * sizeof(float);
+  budget_->Allow(StagingBytesMax(job_, bytes, workers));
+  const uint64_t needed = bytes * PushesHeld(job_, workers);
+  if (budget_->bytes_max() >= needed) return;
+  log::Warning(workers, " workers are there, and a step of theirs may need ", needed,
+               " bytes; limits.staging_bytes_max is ", budget_->bytes_max(),
+               ": training may stand still until some leave");
+}
+
 absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMembersRequest& request) {
   if (installed_.empty()) return absl::UnavailableError("members before shards: install the shards first");
   if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
@@ -285,6 +297,7 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
     senders.insert(members.back().sender);
   }
   members_known_ = true;
+  MakeRoomFor(members.size());
   wire::SetMembersReply reply;
   reply.set_epoch(request.epoch());
   for (const auto& [id, host] : hosts_) {

@@ -137,6 +137,8 @@ class ShardTable {
   // Whether the scheduler means this life of the server.
   absl::Status CheckLife(uint64_t incarnation) const;
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
+  // More workers than the job has asked for may come.
+  void MakeRoomFor(uint64_t workers);
   absl::Status CheckExtents(const wire::InstallShardsRequest& request) const;
   ShardConfig MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const;
   // With what it goes on from, where the request says so; and its store in `stores`, where it has one.
