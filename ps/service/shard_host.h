@@ -145,6 +145,11 @@ class ShardHost {
     absl::Time since;
     absl::Time notice_at;
   };
+  // Pushes (from, to] that a restore has lost.
+  struct Gap {
+    Sequence from;
+    Sequence to;
+  };
   struct Member {
     Peer* peer = nullptr;
     std::deque<Asked> asked;  // oldest first, at most the window
@@ -218,7 +223,7 @@ class ShardHost {
   std::map<PushRef, Held> held_;  // complete and checked
   std::vector<Blocked> blocked_;
   std::vector<Pinned> pinned_;              // oldest first
-  uint64_t lost_ = 0;                       // by the Hello in progress
+  std::map<Sender, Gap> lost_;              // what each of the members must be told
   bool awaits_snapshot_;                    // the first one
   std::function<void(ShardCut)> take_cut_;  // null: none is wanted
   uint64_t cut_at_ = 0;
