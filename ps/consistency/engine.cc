@@ -148,6 +148,13 @@ absl::Status Engine::Unknown(const Sender& sender) const {
 absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
   Worker* worker = Find(hello.sender);
   if (worker == nullptr) return Unknown(hello.sender);
+  const Sequence said = std::max(hello.first_clock, hello.last_answered);
+  if (said.value() + worker->answers.size() < worker->clock.value()) {
+    // A scheduler that went on from an old state has put it in again.
+    return absl::FailedPreconditionError(absl::StrCat("worker ", hello.sender.worker.value(), " goes on from clock ",
+                                                      said.value(), ", here it is at ", worker->clock.value(),
+                                                      ": it was out of the set of members meanwhile"));
+  }
   Disconnected(hello.sender);
   worker->heard = true;
   const Sequence known = worker->clock;
