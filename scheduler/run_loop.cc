@@ -107,14 +107,16 @@ void TakeSignal(Controller& controller, int signal) {
 // Saves the controller's state now and then.
 class Saver {
  public:
-  Saver(const Controller& controller, StateStore* store) : controller_(controller), store_(store) {}
+  Saver(Controller& controller, StateStore* store) : controller_(controller), store_(store) {}
 
   // `news`: something has happened that others build on (a member, the beginning, a checkpoint).
   // Returns whether it was tried.
   bool Save(bool news) {
     const absl::Time begin = time_.Now();
     if (store_ == nullptr || begin < (news ? news_due_ : due_)) return false;
-    const absl::Status saved = store_->Save(controller_.Save(absl::Now()));
+    const state::Scheduler state = controller_.Save(absl::Now());
+    const absl::Status saved = store_->Save(state);
+    if (saved.ok()) controller_.StateKept(state);
     // Once is enough: a disk that is full stays so for long.
     if (!saved.ok() && failed_.ok()) log::Error("the scheduler's state is not saved: ", std::string(saved.message()));
     if (saved.ok() && !failed_.ok()) log::Info("the scheduler's state is saved again");
@@ -127,7 +129,7 @@ class Saver {
   }
 
  private:
-  const Controller& controller_;
+  Controller& controller_;
   StateStore* const store_;
   const SteadyTime time_;
   absl::Time due_ = absl::InfinitePast();
