@@ -7,6 +7,7 @@ namespace slackline::world {
 namespace {
 
 constexpr int kFruitlessLivesMax = 3;
+constexpr double kLongSteps = 0.01;
 
 }  // namespace
 
@@ -242,7 +243,9 @@ void WorkerProcess::Train() {
   if (trained_ >= range_->end() - range_->begin()) {
     return FinishSteps(0, [this] { NextWork(range_->range()); });
   }
-  After(step_ * static_cast<double>(random_.Between(80, 140)) / 100, [this] { Computed(); });
+  // Now and then one takes so long that the others must be told whom they wait for.
+  const absl::Duration longer = random_.Chance(kLongSteps) ? absl::Seconds(4) : absl::ZeroDuration();
+  After(step_ * static_cast<double>(random_.Between(80, 140)) / 100 + longer, [this] { Computed(); });
 }
 
 void WorkerProcess::Computed() {
