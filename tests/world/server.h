@@ -70,6 +70,7 @@ class ServerProcess : public Host {
   bool seeded_ = false;  // some shard has changed in that since Look()
   uint64_t seen_min_ = 0, seen_max_ = 0;
   Generation generation_;
+  Epoch epoch_;  // of the members
   std::vector<ShardId> shards_;
   std::map<ShardId, bool> known_;  // to the ledger
   std::vector<std::string> folders_;
