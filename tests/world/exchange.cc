@@ -255,6 +255,7 @@ void Exchange::Complete(const absl::Status& status) { std::exchange(done_, nullp
 
 void Exchange::Fail(const absl::Status& status) {
   if (!failure_.ok()) return;
+  if (IsFinal(status) && !who_.reader) scene_.ledger.Refused(who_.sender, status);
   Shutdown(status);
   if (done_ != nullptr) Complete(status);
 }

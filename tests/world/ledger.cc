@@ -101,6 +101,13 @@ void Ledger::Welcomed(const Sender& sender, ShardId shard, uint64_t lost, uint64
   }
 }
 
+void Ledger::Refused(const Sender& sender, const absl::Status& status) {
+  // Of what a scheduler has forgotten it may bring about anything.
+  if (put_out_.contains(sender) || counts_.scheduler_crashes > 0) return;
+  violated_(absl::StrCat(NameOf(sender),
+                         " is refused by a server though it was never out of the set of members: ", status.ToString()));
+}
+
 void Ledger::Live(const Sender& sender, Clock64 first_clock) {
   ++progress_;
   live_[sender] = first_clock;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "job.pb.h"
 #include "parameter_server.pb.h"
@@ -52,6 +53,8 @@ class Ledger {
   // The worker has weights that serve its pull at `clock`.
   void Pulled(const Sender& sender, ShardId shard, const Version& version, Clock64 clock,
               absl::Span<const float> weights);
+  // A server has said its final word to the worker, whose life in the job ends by it.
+  void Refused(const Sender& sender, const absl::Status& status);
   // The worker knows that it is live, and where it begins.
   void Live(const Sender& sender, Clock64 first_clock);
 
