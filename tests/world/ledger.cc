@@ -89,8 +89,7 @@ void Ledger::Answered(const Sender& sender, const wire::PushAnswer& answer, Life
 }
 
 void Ledger::Welcomed(const Sender& sender, ShardId shard, uint64_t lost, uint64_t lost_to, LifeId server) {
-  uint64_t& greeted = greeted_[{sender, shard}];
-  greeted = std::max(greeted, TurnOf(server));
+  greeted_[{sender, shard}].insert(TurnOf(server));
   for (uint64_t sequence = lost_to - std::min(lost, lost_to) + 1; sequence <= lost_to; ++sequence) {
     Push* const push = Find(sender, Sequence(sequence));
     if (push == nullptr) continue;
@@ -294,7 +293,8 @@ void Ledger::Final(LifeId server, ShardId shard, absl::Span<const float> weights
     if (lost_by == 0) {
       // What softsync has accepted is applied when its group is full, or when all workers are gone.
       if (!soft || deserted) violated_(absl::StrCat(what, " and is not there, though nothing was restored since"));
-    } else if (greeted != greeted_.end() && greeted->second >= lost_by) {
+    } else if (greeted != greeted_.end() && greeted->second.contains(lost_by)) {
+      // Who never heard of that life may not be told by a later one: that knows of what it has lost itself.
       violated_(absl::StrCat(what, ", a restore has lost it, and its worker, which went on, was not told"));
     }
   }

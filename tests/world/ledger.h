@@ -139,8 +139,8 @@ class Ledger {
   std::set<Sender> put_out_;
   // What each version was.
   std::map<ShardId, std::map<std::pair<uint32_t, uint64_t>, size_t>> history_;
-  // The latest turn of a server that has greeted the worker for the shard.
-  std::map<std::pair<Sender, ShardId>, uint64_t> greeted_;
+  // The turns of servers that have greeted the worker for the shard.
+  std::map<std::pair<Sender, ShardId>, std::set<uint64_t>> greeted_;
   std::map<uint64_t, Range> ranges_;
   uint64_t progress_ = 0;
 };

@@ -17,7 +17,9 @@
 //   kFinish     in the calm, until the job is done: what is left to do takes one worker alone less. With a quorum each
 //   step
 //               may be a standstill of 16 T: shards that have discarded each other's workers may do so again and again
-//   kEnd        from there until all processes have ended: the farewell waits 5 s for somebody to ask for the status
+//   kEnd        from there until all processes have ended: the farewell waits 5 s for somebody to ask for the status,
+//   and
+//               who comes too late looks for the scheduler for timeouts.startup (60 s)
 // Beside these, in the calm, whoever awaits something of a server hears from it every 2 x 3 T (exchange.cc).
 #pragma once
 
@@ -41,7 +43,7 @@ inline constexpr absl::Duration kCalmAfter = absl::Seconds(12);
 inline constexpr absl::Duration kStuck = absl::Seconds(20);
 inline constexpr absl::Duration kFinish = absl::Seconds(120);
 inline constexpr absl::Duration kFinishQuorum = absl::Seconds(600);
-inline constexpr absl::Duration kEnd = absl::Seconds(30);
+inline constexpr absl::Duration kEnd = absl::Seconds(70);
 
 // Thread-safety: none; used once.
 class World {
