@@ -17,6 +17,7 @@ void Initialise(const std::string& process, Least least) {
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %n %l: %v");
   logger->flush_on(spdlog::level::info);
   if (least == Least::kWarning) logger->set_level(spdlog::level::warn);
+  if (least == Least::kNothing) logger->set_level(spdlog::level::off);
   spdlog::set_default_logger(std::move(logger));
 }
 

@@ -8,7 +8,7 @@
 
 namespace slackline::log {
 
-enum class Least { kInfo, kWarning };
+enum class Least { kInfo, kWarning, kNothing };
 
 // Names this process in every line ("ps-1") and writes to standard error what is at least so important. Call once,
 // early.

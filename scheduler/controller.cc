@@ -365,7 +365,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
     reply.set_first_clock(worker.first_clock.value());
     reply.set_send_seed(Trains(worker) && !AllSeeded());
   }
-  if (Ended()) {
+  if (Parting(now)) {
     reply.set_leave(true);
     reply.set_leave_reason(reason_);
     told_to_leave_.insert(holder);
@@ -390,6 +390,7 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
   const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
   const wire::WorkerProgress* const progress = request.has_progress() ? &request.progress() : nullptr;
   if (absl::Status alive = HearWorker(holder, progress, now); !alive.ok()) return alive;
+  if (Ended() && !Parting(now)) return absl::UnavailableError("the end of the job is being saved: ask again");
   if (Ended()) return Hand(holder, LeaveWork{}, now);
   const Membership::Worker& worker = membership_.workers().at(holder.worker);
   if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));

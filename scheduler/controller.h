@@ -62,6 +62,9 @@ class Controller : public ServerObserver {
     std::string checkpoint_folder = {};
     // Numbers of checkpoints up to here are taken.
     uint64_t checkpoint_number = 0;
+    // What Save() gives is put on a disk, and StateKept() says so: nobody is told that the job has ended before that is
+    // kept, or a scheduler that is started again would wait for workers that have left.
+    bool keeps_state = false;
     Timeouts timeouts = {};
   };
 
@@ -100,8 +103,8 @@ class Controller : public ServerObserver {
 
   // What a scheduler that is started again needs to go on from here.
   state::Scheduler Save(absl::Time wall_time) const;
-  // This is where a scheduler that is started again goes on from now.
-  void Saved(const state::Scheduler& state);
+  // This state would survive the process.
+  void StateKept(const state::Scheduler& state);
   // Goes on from there, for a controller that is still as it was made: calls all servers, and waits to hear of
   // everybody.
   //   kFailedPrecondition  it is the state of another job
@@ -178,6 +181,8 @@ class Controller : public ServerObserver {
   void BeginIfReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(wire::JobState state, const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It has, and others may know: the end is kept, or cannot be.
+  bool Parting(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Goes on with the farewell.
   void PartTick(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllWorkersGone(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -210,6 +215,7 @@ class Controller : public ServerObserver {
   // The backup gets the place of the server, which is dead. False where there is none that has all.
   // It is told so once that is saved: a scheduler that is started again must not give the place to the old one again.
   bool TakeOver(ServerId server, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BackupsKept(const state::Scheduler& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Promote(const state::Scheduler& saved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A server that has never had a backup in step serves nobody, and that must come to an end.
   void FailIfNeverBacked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -281,6 +287,7 @@ class Controller : public ServerObserver {
   absl::Time stopping_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // servers told to stop
   bool status_seen_ ABSL_GUARDED_BY(mutex_) = false;                      // since the end
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool end_kept_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The members.
   Membership membership_ ABSL_GUARDED_BY(mutex_);

@@ -260,8 +260,7 @@ void Controller::SaveBackups(state::Scheduler& state) const {
   for (const ServerId server : promoted_) state.add_promoted(server.value());
 }
 
-void Controller::Saved(const state::Scheduler& state) {
-  absl::MutexLock lock(&mutex_);
+void Controller::BackupsKept(const state::Scheduler& state) {
   for (const state::Backup& saved : state.backups()) {
     const auto pairing = pairings_.find(ServerId(saved.server()));
     if (pairing == pairings_.end() || pairing->second.server != Incarnation(saved.server_incarnation())) continue;

@@ -294,6 +294,10 @@ void Controller::FailIfDeserted(absl::Time now) {
 
 bool Controller::Ended() const { return state_ != wire::JOB_STARTING && state_ != wire::JOB_TRAINING; }
 
+bool Controller::Parting(absl::Time now) const {
+  return Ended() && (end_kept_ || !config_.keeps_state || now - ended_ > config_.timeouts.worker_dead());
+}
+
 void Controller::End(wire::JobState state, const std::string& reason) {
   if (Ended()) return;
   const bool trained = state_ == wire::JOB_TRAINING;
@@ -343,6 +347,7 @@ bool Controller::AllServersGone() const {
 }
 
 void Controller::PartTick(absl::Time now) {
+  if (!Parting(now)) return;
   if (stopping_ == absl::InfiniteFuture()) {
     WatchCheckpoints(now);
     if (!AllWorkersGone(now) && now - ended_ <= config_.timeouts.worker_dead()) return;

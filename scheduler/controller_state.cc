@@ -72,6 +72,12 @@ state::Scheduler Controller::Save(absl::Time wall_time) const {
   return SaveLocked(wall_time);
 }
 
+void Controller::StateKept(const state::Scheduler& state) {
+  absl::MutexLock lock(&mutex_);
+  end_kept_ = end_kept_ || (state.job_state() != wire::JOB_STARTING && state.job_state() != wire::JOB_TRAINING);
+  BackupsKept(state);
+}
+
 state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   const absl::Time now = time_.Now();
   state::Scheduler state;
@@ -152,6 +158,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   if (state_ != wire::JOB_STARTING) began_ = now - absl::Seconds(state.elapsed_s()) - away;
   if (state.has_trained_s()) trained_ = began_ + absl::Seconds(state.trained_s());
   if (Ended()) ended_ = now;
+  end_kept_ = Ended();
   last_report_ = now;
   generation_ = Generation(state.generation() + kForgottenMax);
   progress_.Restore(state.progress());

@@ -171,6 +171,7 @@ int Run(const Options& options) {
                          .snapshot_folder = snapshots,
                          .checkpoint_folder = checkpoints,
                          .checkpoint_number = checkpoint::LastNumber(checkpoints),
+                         .keeps_state = store != nullptr,
                          .timeouts = timeouts},
                         time, links);
   // Its threads call the controller, however this ends.
@@ -179,6 +180,9 @@ int Run(const Options& options) {
   if (saved) {
     if (absl::Status restored = controller.Restore(*saved, absl::Now()); !restored.ok())
       return Complain(restored, kFailed);
+    // At once: should this one die, too, the next one must not give the numbers again that it gives from now on.
+    if (absl::Status kept = store->Save(controller.Save(absl::Now())); !kept.ok())
+      log::Error("the scheduler's state is not saved: ", std::string(kept.message()));
   }
   if (checkpoint) {
     absl::Status going_on = controller.GoOnFrom(*checkpoint, std::filesystem::absolute(options.from_checkpoint));

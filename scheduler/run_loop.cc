@@ -116,7 +116,7 @@ class Saver {
     if (store_ == nullptr || begin < (news ? news_due_ : due_)) return false;
     const state::Scheduler state = controller_.Save(absl::Now());
     const absl::Status saved = store_->Save(state);
-    if (saved.ok()) controller_.Saved(state);
+    if (saved.ok()) controller_.StateKept(state);
     // Once is enough: a disk that is full stays so for long.
     if (!saved.ok() && failed_.ok()) log::Error("the scheduler's state is not saved: ", std::string(saved.message()));
     if (saved.ok() && !failed_.ok()) log::Info("the scheduler's state is saved again");

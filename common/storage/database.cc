@@ -55,36 +55,48 @@ rocksdb::Options MakeOptions(rocksdb::Env* disk) {
   return options;
 }
 
-}  // namespace
+class RocksDatabase : public Database {
+ public:
+  RocksDatabase(std::filesystem::path folder, std::unique_ptr<rocksdb::DB> database)
+      : folder_(std::move(folder)), database_(std::move(database)) {}
 
-Database::Database(std::filesystem::path folder, std::unique_ptr<rocksdb::DB> database)
-    : folder_(std::move(folder)), database_(std::move(database)) {}
+  absl::StatusOr<std::optional<std::string>> Get(absl::string_view key) const override;
+  absl::Status ForEach(char letter, const Visit& visit) const override;
+  absl::Status PutSynced(absl::string_view key, absl::string_view value) override;
+  absl::Status DeleteSynced(absl::string_view key) override;
+  absl::Status Tidy(char letter) override;
+  absl::Status DropFiles(absl::string_view begin, absl::string_view end) override;
+  std::unique_ptr<Files> NewFiles(uint64_t bytes_max) override;
 
-Database::~Database() = default;
+ private:
+  class NewSstFiles;
 
-absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::path& folder, rocksdb::Env* disk) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat(folder.string(), ": ", error.message()));
-  rocksdb::DB* opened = nullptr;
-  const rocksdb::Status status = rocksdb::DB::Open(MakeOptions(disk), folder.string(), &opened);
-  if (!status.ok()) {
-    // RocksDB has no code of its own for it.
-    if (status.IsIOError() && absl::StrContains(status.ToString(), "LOCK")) {
-      return absl::AbortedError(
-          absl::StrCat(folder.string(), ": another process has it open (", status.ToString(), ")"));
-    }
-    return FromRocks(folder, status);
-  }
-  std::unique_ptr<Database> database(new Database(folder, std::unique_ptr<rocksdb::DB>(opened)));
-  // What a crash has left.
-  std::filesystem::remove_all(folder / kIncoming, error);
-  if (!error) std::filesystem::create_directory(folder / kIncoming, error);
-  if (error) return absl::UnavailableError(absl::StrCat((folder / kIncoming).string(), ": ", error.message()));
-  return database;
-}
+  // What has failed once, for want of space, is tried again.
+  void Resume();
 
-absl::StatusOr<std::optional<std::string>> Database::Get(absl::string_view key) const {
+  const std::filesystem::path folder_;
+  const std::unique_ptr<rocksdb::DB> database_;
+};
+
+class RocksDatabase::NewSstFiles : public Database::Files {
+ public:
+  NewSstFiles(RocksDatabase& database, uint64_t bytes_max) : database_(database), bytes_max_(bytes_max) {}
+  ~NewSstFiles() override;
+
+  absl::Status Put(absl::string_view key, absl::string_view value) override;
+  absl::Status Ingest() override;
+
+ private:
+  absl::Status Finish();
+
+  RocksDatabase& database_;
+  const uint64_t bytes_max_;
+  std::unique_ptr<rocksdb::SstFileWriter> writer_;
+  uint64_t bytes_ = 0;  // in the open file
+  std::vector<std::string> paths_;
+};
+
+absl::StatusOr<std::optional<std::string>> RocksDatabase::Get(absl::string_view key) const {
   std::string value;
   const rocksdb::Status status = database_->Get(rocksdb::ReadOptions(), ToSlice(key), &value);
   if (status.IsNotFound()) return std::nullopt;
@@ -92,8 +104,7 @@ absl::StatusOr<std::optional<std::string>> Database::Get(absl::string_view key) 
   return value;
 }
 
-absl::Status Database::ForEach(char letter,
-                               const std::function<void(absl::string_view key, absl::string_view value)>& visit) const {
+absl::Status RocksDatabase::ForEach(char letter, const Visit& visit) const {
   const std::unique_ptr<rocksdb::Iterator> at(database_->NewIterator(rocksdb::ReadOptions()));
   for (at->Seek({&letter, 1}); at->Valid() && at->key()[0] == letter; at->Next()) {
     visit(FromSlice(at->key()), FromSlice(at->value()));
@@ -101,7 +112,7 @@ absl::Status Database::ForEach(char letter,
   return FromRocks(folder_, at->status());
 }
 
-absl::Status Database::PutSynced(absl::string_view key, absl::string_view value) {
+absl::Status RocksDatabase::PutSynced(absl::string_view key, absl::string_view value) {
   Resume();
   rocksdb::WriteOptions options;
   options.sync = true;
@@ -111,7 +122,7 @@ absl::Status Database::PutSynced(absl::string_view key, absl::string_view value)
   return put;
 }
 
-absl::Status Database::DeleteSynced(absl::string_view key) {
+absl::Status RocksDatabase::DeleteSynced(absl::string_view key) {
   Resume();
   rocksdb::WriteOptions options;
   options.sync = true;
@@ -120,19 +131,19 @@ absl::Status Database::DeleteSynced(absl::string_view key) {
   return deleted;
 }
 
-absl::Status Database::Tidy(char letter) {
+absl::Status RocksDatabase::Tidy(char letter) {
   const char behind = static_cast<char>(letter + 1);
   const rocksdb::Slice begin(&letter, 1), end(&behind, 1);
   return FromRocks(folder_, database_->CompactRange(rocksdb::CompactRangeOptions(), &begin, &end));
 }
 
-absl::Status Database::DropFiles(absl::string_view begin, absl::string_view end) {
+absl::Status RocksDatabase::DropFiles(absl::string_view begin, absl::string_view end) {
   const rocksdb::Slice from = ToSlice(begin), to = ToSlice(end);
   return FromRocks(folder_, rocksdb::DeleteFilesInRange(database_.get(), database_->DefaultColumnFamily(), &from, &to,
                                                         /*include_end=*/false));
 }
 
-void Database::Resume() {
+void RocksDatabase::Resume() {
   // Without an error to recover from this does nothing.
   const rocksdb::Status status = database_->Resume();
   status.PermitUncheckedError();
@@ -140,15 +151,17 @@ void Database::Resume() {
 
 // --- Files ------------------------------------------------------------------------------------------------------
 
-Database::Files::Files(Database& database, uint64_t bytes_max) : database_(database), bytes_max_(bytes_max) {}
+std::unique_ptr<Database::Files> RocksDatabase::NewFiles(uint64_t bytes_max) {
+  return std::make_unique<NewSstFiles>(*this, bytes_max);
+}
 
-Database::Files::~Files() {
+RocksDatabase::NewSstFiles::~NewSstFiles() {
   writer_.reset();
   std::error_code ignored;
   for (const std::string& path : paths_) std::filesystem::remove(path, ignored);
 }
 
-absl::Status Database::Files::Put(absl::string_view key, absl::string_view value) {
+absl::Status RocksDatabase::NewSstFiles::Put(absl::string_view key, absl::string_view value) {
   if (writer_ == nullptr) {
     const std::filesystem::path path = database_.folder_ / kIncoming / absl::StrCat(paths_.size(), ".sst");
     paths_.push_back(path.string());
@@ -165,13 +178,13 @@ absl::Status Database::Files::Put(absl::string_view key, absl::string_view value
   return bytes_ < bytes_max_ ? absl::OkStatus() : Finish();
 }
 
-absl::Status Database::Files::Finish() {
+absl::Status RocksDatabase::NewSstFiles::Finish() {
   const rocksdb::Status finished = writer_->Finish();
   writer_.reset();
   return FromRocks(database_.folder_, finished);
 }
 
-absl::Status Database::Files::Ingest() {
+absl::Status RocksDatabase::NewSstFiles::Ingest() {
   if (writer_ != nullptr) {
     if (absl::Status status = Finish(); !status.ok()) return status;
   }
@@ -185,6 +198,30 @@ absl::Status Database::Files::Ingest() {
   const absl::Status done = FromRocks(database_.folder_, database_.database_->IngestExternalFile(paths_, options));
   SLACKLINE_KILL_POINT("ingest-done");
   return done;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::path& folder, rocksdb::Env* disk) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return absl::UnavailableError(absl::StrCat(folder.string(), ": ", error.message()));
+  rocksdb::DB* opened = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(MakeOptions(disk), folder.string(), &opened);
+  if (!status.ok()) {
+    // RocksDB has no code of its own for it.
+    if (status.IsIOError() && absl::StrContains(status.ToString(), "LOCK")) {
+      return absl::AbortedError(
+          absl::StrCat(folder.string(), ": another process has it open (", status.ToString(), ")"));
+    }
+    return FromRocks(folder, status);
+  }
+  std::unique_ptr<Database> database = std::make_unique<RocksDatabase>(folder, std::unique_ptr<rocksdb::DB>(opened));
+  // What a crash has left.
+  std::filesystem::remove_all(folder / kIncoming, error);
+  if (!error) std::filesystem::create_directory(folder / kIncoming, error);
+  if (error) return absl::UnavailableError(absl::StrCat((folder / kIncoming).string(), ": ", error.message()));
+  return database;
 }
 
 }  // namespace slackline

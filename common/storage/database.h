@@ -15,10 +15,7 @@
 #include "absl/strings/string_view.h"
 
 namespace rocksdb {
-class DB;
 class Env;
-class SstFileWriter;
-class Status;
 }  // namespace rocksdb
 
 namespace slackline {
@@ -31,54 +28,37 @@ namespace slackline {
 // Thread-safety: none.
 class Database {
  public:
-  // Makes the folder where there is none.
+  // A RocksDB. Makes the folder where there is none.
   //   kAborted  another process has it open; it may be about to end
   // `disk`: other than the machine's, for tests; outlives the database.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& folder,
                                                         rocksdb::Env* disk = nullptr);
-  ~Database();
+  virtual ~Database() = default;
 
-  absl::StatusOr<std::optional<std::string>> Get(absl::string_view key) const;
+  virtual absl::StatusOr<std::optional<std::string>> Get(absl::string_view key) const = 0;
   // All keys that begin with this letter, in their order.
-  absl::Status ForEach(char letter,
-                       const std::function<void(absl::string_view key, absl::string_view value)>& visit) const;
+  using Visit = std::function<void(absl::string_view key, absl::string_view value)>;
+  virtual absl::Status ForEach(char letter, const Visit& visit) const = 0;
   // Return when the change would survive a loss of power.
-  absl::Status PutSynced(absl::string_view key, absl::string_view value);
-  absl::Status DeleteSynced(absl::string_view key);
+  virtual absl::Status PutSynced(absl::string_view key, absl::string_view value) = 0;
+  virtual absl::Status DeleteSynced(absl::string_view key) = 0;
   // Rewrites the keys that begin with this letter, so that those which were deleted take no place. For few keys.
-  absl::Status Tidy(char letter);
+  virtual absl::Status Tidy(char letter) = 0;
   // Files whose keys all lie in [begin, end) are deleted, and their place on the disk is free again.
-  absl::Status DropFiles(absl::string_view begin, absl::string_view end);
+  virtual absl::Status DropFiles(absl::string_view begin, absl::string_view end) = 0;
 
   // New files, for values that are much larger than their keys. What is not ingested leaves nothing behind.
   class Files {
    public:
-    // `bytes_max`: after so many a new file is begun.
-    Files(Database& database, uint64_t bytes_max);
-    ~Files();
+    virtual ~Files() = default;
 
     // Keys must rise from call to call, and lie behind or before all that are in the database.
-    absl::Status Put(absl::string_view key, absl::string_view value);
+    virtual absl::Status Put(absl::string_view key, absl::string_view value) = 0;
     // Syncs the files and makes them part of the database.
-    absl::Status Ingest();
-
-   private:
-    absl::Status Finish();
-
-    Database& database_;
-    const uint64_t bytes_max_;
-    std::unique_ptr<rocksdb::SstFileWriter> writer_;
-    uint64_t bytes_ = 0;  // in the open file
-    std::vector<std::string> paths_;
+    virtual absl::Status Ingest() = 0;
   };
-
- private:
-  Database(std::filesystem::path folder, std::unique_ptr<rocksdb::DB> database);
-  // What has failed once, for want of space, is tried again.
-  void Resume();
-
-  const std::filesystem::path folder_;
-  const std::unique_ptr<rocksdb::DB> database_;
+  // They borrow the database. `bytes_max`: after so many a new file is begun.
+  virtual std::unique_ptr<Files> NewFiles(uint64_t bytes_max) = 0;
 };
 
 }  // namespace slackline

@@ -58,6 +58,10 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   }
   restored_.clear();
   for (const auto& [id, gone] : workers_) DropHeld({id, gone.incarnation}, gone, actions);
+  if (bugs_.keep_the_gone) {
+    for (auto& [id, gone] : workers_) gone.held.clear();
+    next.merge(workers_);
+  }
   workers_ = std::move(next);
   ListAll();
   if (bugs_.drop_accepted) ForgetAccepted(actions);
@@ -144,10 +148,22 @@ absl::Status Engine::Unknown(const Sender& sender) const {
 absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
   Worker* worker = Find(hello.sender);
   if (worker == nullptr) return Unknown(hello.sender);
+  const Sequence said = std::max(hello.first_clock, hello.last_answered);
+  if (said.value() + worker->answers.size() < worker->clock.value()) {
+    // A scheduler that went on from an old state has put it in again.
+    return absl::FailedPreconditionError(absl::StrCat("worker ", hello.sender.worker.value(), " goes on from clock ",
+                                                      said.value(), ", here it is at ", worker->clock.value(),
+                                                      ": it was out of the set of members meanwhile"));
+  }
   Disconnected(hello.sender);
   worker->heard = true;
   const Sequence known = worker->clock;
   const Sequence claimed = std::max(hello.first_clock, hello.last_answered);
+  if (bugs_.no_dedupe && claimed < known && worker->held.empty()) {
+    Change change(*this, hello.sender.worker, *worker);
+    worker->clock = claimed;
+    std::erase_if(worker->answers, [&](const Answer& answer) { return answer.sequence > claimed; });
+  }
   if (claimed <= known || bugs_.no_fast_forward) return absl::OkStatus();
   {
     // The clock never waits for the past. Up to first_clock there were no pushes of this incarnation.

@@ -186,6 +186,8 @@ class Engine {
     bool no_fast_forward = false;
     bool drop_accepted = false;  // of a worker that leaves
     bool take_late = false;
+    bool no_dedupe = false;      // what a worker has not heard the answer of is forgotten
+    bool keep_the_gone = false;  // they hold the clock
   };
   void PlantForTest(Bugs bugs) { bugs_ = bugs; }
 

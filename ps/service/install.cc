@@ -21,9 +21,8 @@
 namespace slackline::ps {
 namespace {
 
-// How many pushes a shard may have to hold at once, or it would stop for good.
-uint64_t PushesHeld(const job::Job& job) {
-  const uint64_t workers = job.cluster().workers();
+// How many pushes of so many workers a shard may have to hold at once, or it would stop for good.
+uint64_t PushesHeld(const job::Job& job, uint64_t workers) {
   switch (job.consistency().mode()) {
     case job::Consistency::ASYNC:
     case job::Consistency::SSP:
@@ -46,12 +45,12 @@ uint64_t BytesOfAll(const wire::InstallShardsRequest& request) {
   return bytes;
 }
 
-uint64_t StagingBytesMax(const job::Job& job, const wire::InstallShardsRequest& request) {
+// `bytes`: of all shards of the server.
+uint64_t StagingBytesMax(const job::Job& job, uint64_t bytes, uint64_t workers) {
   if (job.limits().staging_bytes_max() > 0) return job.limits().staging_bytes_max();
   // In softsync what is held was answered: its worker may be sending as much as the window allows again.
   const bool softsync = job.consistency().mode() == job::Consistency::SOFTSYNC;
-  return BytesOfAll(request) *
-         (uint64_t{job.wire().window()} * job.cluster().workers() + (softsync ? PushesHeld(job) : 1));
+  return bytes * (uint64_t{job.wire().window()} * workers + (softsync ? PushesHeld(job, workers) : 1));
 }
 
 uint64_t MachineBytes() {
@@ -98,7 +97,7 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   if (!installed_.empty()) return absl::OkStatus();  // the same again
   if (request.promote()) return absl::DataLossError("this process has followed nobody, and cannot take over");
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
-  budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
+  budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, BytesOfAll(request), job_.cluster().workers()));
   std::vector<StoredShard> stores;
   absl::StatusOr<BackupFeed::Hosts> hosts = MakeHosts(request, stores);
   if (!hosts.ok()) return hosts.status();
@@ -147,7 +146,7 @@ absl::Status ShardTable::InstallBackup(const wire::InstallShardsRequest& request
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
   feed_ = std::make_unique<BackupFeed>(identity_.job, BackupFeed::Hosts(), time_);
   hosts_.clear();
-  budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, request));
+  budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, BytesOfAll(request), job_.cluster().workers()));
   std::vector<StoredShard> stores;
   absl::StatusOr<BackupFeed::Hosts> hosts = MakeHosts(request, stores);
   if (!hosts.ok()) return hosts.status();
@@ -178,6 +177,7 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
   StoreOptions options;
   options.folder = std::filesystem::path(request.snapshot_folder()) / absl::StrFormat("shard-%05d", spec.shard());
   options.keep = job_.durability().snapshots_kept();
+  options.open = hooks_.open_database;
   ShardIdentity identity = {JobId(request.job()), config.shard, config.extent, {}};
   for (const absl::string_view array : host->optimizer().arrays()) identity.arrays.emplace_back(array);
   absl::StatusOr<std::unique_ptr<SnapshotStore>> store = SnapshotStore::Open(options, identity);
@@ -283,10 +283,11 @@ absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request)
   if (request.replicated() && job_.consistency().mode() == job::Consistency::SOFTSYNC) {
     return absl::InvalidArgumentError("softsync with backups: it answers a push before it is in a step");
   }
-  const uint64_t needed = BytesOfAll(request) * PushesHeld(job_);
-  if (StagingBytesMax(job_, request) < needed) {
-    return absl::InvalidArgumentError(absl::StrCat("limits.staging_bytes_max is ", StagingBytesMax(job_, request),
-                                                   "; these shards need at least ", needed));
+  const uint64_t workers = job_.cluster().workers();
+  const uint64_t bytes = BytesOfAll(request), needed = bytes * PushesHeld(job_, workers);
+  if (const uint64_t allowed = StagingBytesMax(job_, bytes, workers); allowed < needed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("limits.staging_bytes_max is ", allowed, "; these shards need at least ", needed));
   }
   return absl::OkStatus();
 }
@@ -305,9 +306,22 @@ ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, co
   if (job_.consistency().delay_compensation() != job::DelayCompensation::NONE) {
     config.references_max = job_.consistency().dc_references_max();
   }
+  config.bugs = bugs_.engine;
   config.on_unpinned = hooks_.on_unpinned;
   config.on_seeded = hooks_.on_seeded;
   return config;
+}
+
+void ShardTable::MakeRoomFor(uint64_t workers) {
+  if (workers <= job_.cluster().workers()) return;
+  uint64_t bytes = 0;
+  for (const auto& [id, host] : hosts_) bytes += host->config().extent.size() * sizeof(float);
+  budget_->Allow(StagingBytesMax(job_, bytes, workers));
+  const uint64_t needed = bytes * PushesHeld(job_, workers);
+  if (budget_->bytes_max() >= needed) return;
+  log::Warning(workers, " workers are there, and a step of theirs may need ", needed,
+               " bytes; limits.staging_bytes_max is ", budget_->bytes_max(),
+               ": training may stand still until some leave");
 }
 
 absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMembersRequest& request) {
@@ -327,6 +341,7 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
     senders.insert(members.back().sender);
   }
   members_known_ = true;
+  MakeRoomFor(members.size());
   wire::SetMembersReply reply;
   reply.set_epoch(request.epoch());
   for (const auto& [id, host] : hosts_) {

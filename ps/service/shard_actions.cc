@@ -193,7 +193,8 @@ void ShardHost::Execute(const WaitingAction& waiting) {
 
 void ShardHost::Execute(const LostAction& lost) {
   const uint64_t count = lost.to.value() - lost.from.value();
-  lost_ += count;
+  Gap& gap = lost_[lost.sender];
+  gap = {gap.to == lost.from ? gap.from : lost.from, lost.to};
   metrics_.pushes_lost.Add(static_cast<double>(count));
   log::Warning("shard ", config_.shard.value(), ": pushes ", lost.from.value() + 1, " to ", lost.to.value(),
                " of worker ", lost.sender.worker.value(), " were lost by a restore");

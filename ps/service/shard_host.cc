@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
@@ -63,7 +64,9 @@ ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& 
              {.segment = segment_, .versions_kept = segment_ == nullptr ? 1 : VersionsHeld(config_)}),
       version_(engine_.version()),
       references_(config_.references_max),
-      awaits_snapshot_(config_.snapshots) {}
+      awaits_snapshot_(config_.snapshots) {
+  engine_.PlantForTest(config_.bugs);
+}
 
 // --- Snapshots --------------------------------------------------------------------------------------------------
 
@@ -108,13 +111,15 @@ void ShardHost::FirstSnapshotTried() {
 absl::StatusOr<wire::ShardState> ShardHost::Hello(const Caller& caller, const HelloEvent& hello) {
   Actions actions;
   if (absl::Status status = engine_.Hello(hello, actions); !status.ok()) return status;
-  lost_ = 0;
   Execute(actions);
   // Only now: nothing goes to a new stream before its Welcome. An answer missed by that is asked for again.
   members_[caller.sender] = Member{caller.peer, {}};
   wire::ShardState state = Greet();
   state.set_last_answered(engine_.clock(caller.sender.worker).value_or(Clock64()).value());
-  state.set_lost(lost_);
+  if (const auto gap = lost_.find(caller.sender); gap != lost_.end()) {
+    state.set_lost(gap->second.to.value() - gap->second.from.value());
+    state.set_lost_to(gap->second.to.value());
+  }
   if (journal_ != nullptr) journal_->Joined(config_.shard, caller.sender, Clock64(state.last_answered()));
   return state;
 }
@@ -144,7 +149,11 @@ absl::Status ShardHost::SetMembers(Epoch epoch, absl::Span<const MemberEntry> me
   Actions actions;
   absl::Status status = engine_.SetMembers(epoch, members, actions);
   Execute(actions);
-  if (status.ok()) references_.SetMembers(members);
+  if (!status.ok()) return status;
+  references_.SetMembers(members);
+  std::erase_if(lost_, [&](const auto& gap) {
+    return absl::c_none_of(members, [&](const MemberEntry& member) { return member.sender == gap.first; });
+  });
   return status;
 }
 

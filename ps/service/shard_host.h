@@ -47,6 +47,8 @@ struct ShardConfig {
   // Nobody gets weights before FirstSnapshotTried(), so that no push is ever answered that a restart could not place.
   // Also of a shard that has a journal: its first snapshot is what a backup begins with.
   bool snapshots = false;
+  // As in Engine::PlantForTest().
+  Engine::Bugs bugs = {};
   // Runs when a version is no longer being sent, on any thread: Retry() may help.
   std::function<void()> on_unpinned;
   // Runs when the shard has got its initial weights. May be null.
@@ -170,6 +172,11 @@ class ShardHost {
     absl::Time since;
     absl::Time notice_at;
   };
+  // Pushes (from, to] that a restore has lost.
+  struct Gap {
+    Sequence from;
+    Sequence to;
+  };
   struct Member {
     Peer* peer = nullptr;
     std::deque<Asked> asked;  // oldest first, at most the window
@@ -247,7 +254,7 @@ class ShardHost {
   std::map<PushRef, Held> held_;  // complete and checked
   std::vector<Blocked> blocked_;
   std::vector<Pinned> pinned_;  // oldest first
-  uint64_t lost_ = 0;           // by the Hello in progress
+  std::map<Sender, Gap> lost_;  // what each of the members must be told
   ShardJournal* journal_ = nullptr;
   // In a copy: what the engine is to be, but for the workers, of each its newest incarnation.
   std::optional<EngineState> replica_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -69,6 +70,9 @@ class ShardTable {
     // This process is the backup of that one: BeginFollowing() and Follow() are wanted with what its stream brings;
     // null: it is none any more. Null: this server can be none.
     std::function<void(const wire::ReplicationSource* source)> on_backup = nullptr;
+    // As in StoreOptions.
+    std::function<absl::StatusOr<std::unique_ptr<Database>>(const std::filesystem::path& folder)> open_database =
+        nullptr;
   };
 
   ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMetrics& metrics, const TimeSource& time,
@@ -144,6 +148,14 @@ class ShardTable {
   void Retry();
   Progress progress() const;
 
+  // For tests of the tests: a planted bug must be caught by the simulation.
+  struct Bugs {
+    bool take_old_generations = false;
+    Engine::Bugs engine;
+  };
+  // Before Install().
+  void PlantForTest(const Bugs& bugs) { bugs_ = bugs; }
+
  private:
   void BeginCut(const wire::BeginCheckpointRequest& request);
   // It gives this process the place of the server that it has followed.
@@ -158,6 +170,8 @@ class ShardTable {
   // Whether the scheduler means this life of the server.
   absl::Status CheckLife(uint64_t incarnation) const;
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
+  // More workers than the job has asked for may come.
+  void MakeRoomFor(uint64_t workers);
   absl::Status CheckExtents(const wire::InstallShardsRequest& request) const;
   ShardConfig MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const;
   // With what it goes on from, where the request says so; and its store in `stores`, where it has one.
@@ -210,6 +224,7 @@ class ShardTable {
   ServiceMetrics& metrics_;
   const TimeSource& time_;
   const Hooks hooks_;
+  Bugs bugs_;
 
   ServerIdentity identity_;
   std::string installed_;  // the request as bytes, but for a restore; empty before

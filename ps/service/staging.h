@@ -1,6 +1,7 @@
 // Sub-pushes on their way in: bytes that a server holds for others, counted and bounded.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -44,11 +45,14 @@ class StagingBudget {
   //   kResourceExhausted  there is no room now; names both numbers
   absl::StatusOr<Reservation> Reserve(uint64_t bytes);
 
+  // From now on at least so much.
+  void Allow(uint64_t bytes_max) { bytes_max_ = std::max(bytes_max_, bytes_max); }
+
   uint64_t used() const { return used_; }
   uint64_t bytes_max() const { return bytes_max_; }
 
  private:
-  const uint64_t bytes_max_;
+  uint64_t bytes_max_;
   uint64_t used_ = 0;
 };
 

@@ -96,7 +96,8 @@ class BlockReader {
 absl::StatusOr<std::unique_ptr<SnapshotStore>> SnapshotStore::Open(const StoreOptions& options,
                                                                    const ShardIdentity& identity) {
   SLACKLINE_CHECK(options.keep > 0);
-  absl::StatusOr<std::unique_ptr<Database>> database = Database::Open(options.folder, options.disk);
+  absl::StatusOr<std::unique_ptr<Database>> database =
+      options.open != nullptr ? options.open(options.folder) : Database::Open(options.folder, options.disk);
   if (!database.ok()) return database.status();
   std::unique_ptr<SnapshotStore> store(new SnapshotStore(options, identity, *std::move(database)));
   if (absl::Status status = store->LoadManifests(); !status.ok()) return status;
@@ -166,16 +167,16 @@ absl::StatusOr<KeptSnapshot> SnapshotStore::Write(const ShardSnapshot& snapshot)
 absl::StatusOr<uint64_t> SnapshotStore::WriteArrays(uint64_t id, const ShardView& numbers) {
   std::vector<const SliceView*> arrays = {&numbers.weights};
   for (const SliceView& array : numbers.arrays) arrays.push_back(&array);
-  Database::Files files(*database_, options_.file_bytes);
+  const std::unique_ptr<Database::Files> files = database_->NewFiles(options_.file_bytes);
   uint64_t bytes = 0;
   for (size_t array = 0; array < arrays.size(); ++array) {
     for (size_t block = 0; block < arrays[array]->chunks(); ++block) {
       const absl::string_view values = Bytes(arrays[array]->chunk(block));
-      if (absl::Status status = files.Put(BlockKey(id, array, block), values); !status.ok()) return status;
+      if (absl::Status status = files->Put(BlockKey(id, array, block), values); !status.ok()) return status;
       bytes += values.size();
     }
   }
-  if (absl::Status status = files.Ingest(); !status.ok()) return status;
+  if (absl::Status status = files->Ingest(); !status.ok()) return status;
   return bytes;
 }
 

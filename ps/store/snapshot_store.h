@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct StoreOptions {
   uint64_t file_bytes = 256 << 20;
   // As Database::Open() has it.
   rocksdb::Env* disk = nullptr;
+  // In the place of Database::Open(), for tests; null: that.
+  std::function<absl::StatusOr<std::unique_ptr<Database>>(const std::filesystem::path& folder)> open = nullptr;
 };
 
 // Thread-safety: none.

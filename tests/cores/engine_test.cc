@@ -171,6 +171,21 @@ TEST_F(EngineTest, ARestoredShardAdvancesClocksReportsTheLossAndDiscardsTheOldLi
   EXPECT_THAT(Push(B(), 2, before), ElementsAre("drop 2:2", "answer 2:2 discarded staleness 0"));
 }
 
+// A scheduler that went on from an old state may put a worker into the set again that was out of it: at the clock of
+// those who are there. It would wait for answers that nobody has.
+TEST_F(EngineTest, AWorkerThatWasOutOfTheSetMustJoinAgain) {
+  Start(Mode::kAsync, {A(), B()});
+  Push(B(), 1);
+  Members(5, {A()});
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) Push(A(), sequence);
+  Members(6, {A(), B()});
+  Actions actions;
+  const absl::Status status = engine_->Hello({B(), Clock64(0), Sequence(1)}, actions);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("goes on from clock 1, here it is at 3"));
+  EXPECT_THAT(Hello(A(), 0, 1), IsEmpty()) << "the answers to 2 and 3 are stored";
+}
+
 TEST_F(EngineTest, ARestoredShardKeepsStoredAnswers) {
   Start(Mode::kAsync, {A()});
   Push(A(), 1);

@@ -467,7 +467,13 @@ TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAndDiscardsWhatItsOldLifeH
   const auto state = next.Hello(alice_, {kAlice, Clock64(), Sequence(2)});
   ASSERT_TRUE(state.ok());
   EXPECT_EQ(state->lost(), 1u);
+  EXPECT_EQ(state->lost_to(), 2u);
   EXPECT_EQ(state->last_answered(), 2u);
+  // The Welcome may have been lost with its stream.
+  const auto again = next.Hello(alice_, {kAlice, Clock64(), Sequence(2)});
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->lost(), 1u);
+  EXPECT_EQ(again->lost_to(), 2u);
   EXPECT_EQ(state->version().lineage(), 6u);
   alice_peer_.Take();
   wire::PushChunk chunk = Chunk(3);

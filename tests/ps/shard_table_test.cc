@@ -90,5 +90,60 @@ TEST_F(ShardTableTest, PullsThatWouldOnlyTakeTheirPlacesAreRefused) {
   EXPECT_THAT(peer_.Take().refused().message(), HasSubstr("pulls of 20 shards in one frame; allowed are 8"));
 }
 
+// A step of bsp needs the pushes of all of them at once.
+TEST(ShardTableWithMoreWorkersTest, ThanTheJobHasFindsRoomForTheirPushes) {
+  constexpr uint32_t kWorkers = 5;  // of a job of two
+  Metrics metrics;
+  ServiceMetrics service_metrics{metrics};
+  ManualTime time;
+  RecordingPeer peers[kWorkers];
+  ShardTable table(PlainJob(job::Consistency::BSP), Timeouts(), service_metrics, time, {});
+  table.SetIdentity({JobId(7), ServerId(1), Incarnation(1)});
+  wire::InstallShardsRequest install;
+  install.set_job(7);
+  install.set_server(1);
+  install.set_generation(1);
+  install.set_samples_per_epoch(100);
+  install.add_shards()->set_end(kElements);
+  ASSERT_TRUE(table.Install(install).ok());
+  wire::SetMembersRequest members;
+  members.set_job(7);
+  members.set_generation(1);
+  members.set_epoch(1);
+  for (uint32_t i = 1; i <= kWorkers; ++i) members.add_members()->set_worker(i);
+  ASSERT_TRUE(table.SetMembers(members).ok());
+  const auto receive = [&](uint32_t worker, const wire::WorkerItem& item, uint64_t elements) {
+    wire::WorkerFrame frame;
+    frame.set_job(7);
+    frame.set_generation(1);
+    *frame.add_items() = item;
+    frame.mutable_items(0)->set_payload_bytes(static_cast<uint32_t>(elements * sizeof(float)));
+    EXPECT_FALSE(table.Receive(peers[worker - 1], frame, AsPayload(Floats(elements, 1))).has_value());
+  };
+  for (uint32_t i = 1; i <= kWorkers; ++i) {
+    wire::WorkerItem item;
+    item.mutable_hello()->set_role(wire::ROLE_WORKER);
+    item.mutable_hello()->set_worker(i);
+    receive(i, item, 0);
+    item.mutable_push()->set_elements(kElements);
+    item.mutable_push()->set_seed(true);
+    item.mutable_push()->mutable_commit();
+    if (i == 1) receive(i, item, kElements);
+  }
+  for (uint32_t i = 1; i <= kWorkers; ++i) {
+    wire::WorkerItem item;
+    item.mutable_push()->set_elements(kElements);
+    item.mutable_push()->set_sequence(1);
+    wire::PushCommit& commit = *item.mutable_push()->mutable_commit();
+    commit.mutable_base()->set_lineage(1);
+    commit.set_samples(1);
+    receive(i, item, kElements);
+  }
+  for (uint32_t i = 0; i < kWorkers; ++i) {
+    EXPECT_EQ(peers[i].Take().answer().outcome(), wire::OUTCOME_APPLIED) << i;
+    table.Closed(peers[i]);
+  }
+}
+
 }  // namespace
 }  // namespace slackline::ps

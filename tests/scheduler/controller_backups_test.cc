@@ -35,7 +35,7 @@ class ControllerBackups : public testing::Test {
   }
   // What it need not wait for, as its next heartbeat says.
   uint64_t Released(const std::string& server) { return cluster_.Beat(server)->backup_released(); }
-  void Save() { cluster_.controller().Saved(cluster_.Save()); }
+  void Save() { cluster_.controller().StateKept(cluster_.Save()); }
   void Die(const std::string& name) {
     wire::ReportExitRequest exit;
     exit.set_job(FakeCluster::kJob);

@@ -21,6 +21,30 @@ TEST(ControllerEnd, DeadServerFailsTheJobByName) {
   EXPECT_THAT(reason, HasSubstr("last heartbeat came 1.7s ago"));
 }
 
+// A scheduler that died now would go on from a state in which there is work, and nobody left to do it.
+TEST(ControllerEnd, NobodyIsToldOfTheEndBeforeItIsKept) {
+  FakeCluster cluster(FakeCluster::SmallJob(), /*keeps_state=*/true);
+  cluster.Start();
+  const state::Scheduler before = cluster.Save();
+  cluster.controller().StopJob("enough", /*failed=*/false);
+  cluster.controller().StateKept(before);
+  EXPECT_FALSE(cluster.Beat("w-1")->leave());
+  EXPECT_EQ(cluster.Next("w-1").status().code(), absl::StatusCode::kUnavailable);
+  cluster.controller().StateKept(cluster.Save());
+  EXPECT_TRUE(cluster.Beat("w-1")->leave());
+  EXPECT_TRUE(cluster.Next("w-1")->has_leave());
+}
+
+TEST(ControllerEnd, AnEndThatCannotBeKeptIsToldAllTheSame) {
+  FakeCluster cluster(FakeCluster::SmallJob(), /*keeps_state=*/true);
+  cluster.Start();
+  cluster.controller().StopJob("enough", /*failed=*/false);
+  cluster.Pass(absl::Milliseconds(1600));
+  EXPECT_FALSE(cluster.Beat("w-1")->leave());
+  cluster.Pass(absl::Milliseconds(100));
+  EXPECT_TRUE(cluster.Beat("w-1")->leave());
+}
+
 TEST(ControllerEnd, SummaryHasTheWholeRun) {
   FakeCluster cluster;
   cluster.Start();

@@ -86,7 +86,8 @@ class FakeCluster {
     return Resolve(job);
   }
 
-  explicit FakeCluster(const job::Job& job = SmallJob()) : controller_(ConfigFor(job), time_, servers_) {}
+  explicit FakeCluster(const job::Job& job = SmallJob(), bool keeps_state = false)
+      : controller_(ConfigFor(job, keeps_state), time_, servers_) {}
 
   Controller& controller() { return controller_; }
   // This cluster's scheduler goes on with what another one has saved, and has its members.
@@ -214,7 +215,7 @@ class FakeCluster {
         if (member.beats) Beat(name).IgnoreError();
       }
       controller_.Tick();
-      controller_.Saved(Save());
+      controller_.StateKept(Save());
       Answer();
     }
   }
@@ -276,7 +277,7 @@ class FakeCluster {
   }
 
  private:
-  static Controller::Config ConfigFor(const job::Job& job) {
+  static Controller::Config ConfigFor(const job::Job& job, bool keeps_state) {
     Controller::Config config;
     config.job = job;
     config.fingerprint = kFingerprint;
@@ -284,6 +285,7 @@ class FakeCluster {
     config.run_folder = "/runs/one";
     if (job.durability().mode() == job::Durability::SNAPSHOT) config.snapshot_folder = "/runs/one/snapshots";
     config.checkpoint_folder = job.checkpoint().folder();  // empty: none are made
+    config.keeps_state = keeps_state;
     config.timeouts.heartbeat = absl::Milliseconds(100);
     config.timeouts.startup = absl::Seconds(10);
     config.timeouts.task_lease = absl::Seconds(job.local().lease_s());

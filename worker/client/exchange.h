@@ -148,7 +148,7 @@ class Exchange : private Stream::Owner {
   // when the server may have written to it before.
   bool GiveBack(Peer& peer, const wire::PullDone& done);
   // How many answered as applied this newly says to be lost.
-  uint64_t NewlyLost(Shard& shard, uint64_t lost) const;
+  uint64_t NewlyLost(Shard& shard, const wire::ShardState& state) const;
   absl::Status CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const;
   // The shard, if it lives on this server.
   absl::StatusOr<Shard*> FindShard(const Peer& peer, uint32_t shard);

@@ -108,15 +108,16 @@ absl::Status Exchange::CheckWelcome(const Peer& peer, const wire::Welcome& welco
   return absl::OkStatus();
 }
 
-uint64_t Exchange::NewlyLost(Shard& shard, uint64_t lost) const {
-  // The last ones of those that Hello said to be answered. A server that died twice may say the same ones again.
-  const uint64_t to = session_.last_answered(shard.info.shard).value();
-  const uint64_t from = std::max(to - std::min(to, lost), shard.lost_to);
-  shard.lost_to = std::max(shard.lost_to, to);
+uint64_t Exchange::NewlyLost(Shard& shard, const wire::ShardState& state) const {
+  // Each Welcome says it again, and a server that died twice may count some again.
+  const uint64_t to = std::min(state.lost_to(), session_.last_answered(shard.info.shard).value());
+  if (to <= shard.lost_to) return 0;
+  const uint64_t from = std::max(state.lost_to() - std::min(state.lost_to(), state.lost()), shard.lost_to);
+  shard.lost_to = to;
   const auto never_applied =
       static_cast<uint64_t>(std::count_if(shard.discarded.begin(), shard.discarded.end(),
                                           [&](uint64_t sequence) { return from < sequence && sequence <= to; }));
-  shard.discarded.clear();
+  std::erase_if(shard.discarded, [&](uint64_t sequence) { return sequence <= to; });
   return to - std::min(to, from + never_applied);
 }
 
@@ -135,7 +136,7 @@ void Exchange::Opened(Stream& stream, const wire::Welcome& welcome) {
   for (const wire::ShardState& state : welcome.shards()) {
     if (state.lost() == 0) continue;
     const auto shard = FindShard(peer, state.shard());
-    if (shard.ok()) lost_ += NewlyLost(**shard, state.lost());
+    if (shard.ok()) lost_ += NewlyLost(**shard, state);
   }
   SayAgain(peer, peer.shards);
 }

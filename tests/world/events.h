@@ -1,0 +1,91 @@
+// Virtual time: what happens when, and which lives it happens to.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <queue>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+
+namespace slackline::world {
+
+// One life of one process; 0 is nobody's, and never ends.
+using LifeId = uint64_t;
+
+// One source of chance for each purpose, so that leaving out one kind of fault leaves the others as they were.
+class Random {
+ public:
+  Random(uint64_t seed, uint64_t purpose) : bits_(seed * 0x9E3779B97F4A7C15u + purpose * 0xD1B54A32D192ED03u + 1) {}
+
+  uint64_t Below(uint64_t end) { return bits_() % end; }
+  uint64_t Between(uint64_t first, uint64_t last) { return first + Below(last - first + 1); }
+  bool Chance(double share) { return static_cast<double>(bits_() >> 11) * 0x1.0p-53 < share; }
+  absl::Duration Between(absl::Duration first, absl::Duration last) {
+    return first + (last - first) * (static_cast<double>(bits_() >> 11) * 0x1.0p-53);
+  }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+// Events of one time happen in the order in which they were asked for. Those of a life that is over do not happen;
+// those of one that is stopped wait until it goes on, as what comes to a stopped process does.
+//
+// Thread-safety: none.
+class Events {
+ public:
+  using What = std::function<void()>;
+
+  absl::Time Now() const { return time_.Now(); }
+  const TimeSource& time() const { return time_; }
+
+  void After(absl::Duration wait, LifeId life, What what) { At(Now() + wait, life, std::move(what)); }
+  void At(absl::Time at, LifeId life, What what) { queue_.push({at, ++order_, life, std::move(what)}); }
+
+  LifeId Begin() {
+    lives_[++last_life_] = {};
+    return last_life_;
+  }
+  void End(LifeId life) { lives_.erase(life); }
+  bool Alive(LifeId life) const { return life == 0 || lives_.contains(life); }
+  bool Stopped(LifeId life) const {
+    const auto found = lives_.find(life);
+    return found != lives_.end() && found->second.stopped;
+  }
+  void Stop(LifeId life) { lives_.at(life).stopped = true; }
+  void GoOn(LifeId life);
+
+  // Plays the next one. False: there is none.
+  bool Next();
+  uint64_t played() const { return played_; }
+
+ private:
+  struct Event {
+    absl::Time at;
+    uint64_t order = 0;
+    LifeId life = 0;
+    What what;
+    friend bool operator<(const Event& a, const Event& b) {
+      return std::pair(b.at, b.order) < std::pair(a.at, a.order);  // the earliest comes first
+    }
+  };
+  struct Life {
+    bool stopped = false;
+    std::deque<What> waiting;
+  };
+
+  ManualTime time_;
+  std::priority_queue<Event> queue_;
+  std::map<LifeId, Life> lives_;
+  uint64_t order_ = 0;
+  LifeId last_life_ = 0;
+  uint64_t played_ = 0;
+};
+
+}  // namespace slackline::world

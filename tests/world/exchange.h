@@ -1,0 +1,100 @@
+// A worker's exchange with all servers: the real Session, with what is around it in worker/client/exchange.h played in
+// virtual time: a stream to each server, Hello and back-off, what is said again, frames in pieces, the weights of
+// pulls.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "scheduler.pb.h"
+#include "tests/world/scene.h"
+#include "worker/backoff.h"
+#include "worker/client/session.h"
+
+namespace slackline::world {
+
+// Thread-safety: none.
+// Ownership:     borrows the scene and the host.
+class Exchange {
+ public:
+  using Done = std::function<void(const absl::Status&)>;
+
+  struct Who {
+    Sender sender;
+    Clock64 first_clock;
+    bool reader = false;
+  };
+
+  Exchange(Scene& scene, const Host& host, const Who& who, const wire::GetShardMapReply& map);
+  ~Exchange();
+
+  // One request at a time; `done` may destroy this.
+  void Seed(Done done);
+  void Pull(Done done);
+  // The next push begins; its answer is waited for by Finish().
+  void Commit();
+  // The oldest step in flight.
+  void Finish(Done done);
+  size_t steps_in_flight() const { return steps_.size(); }
+  void Remap(const wire::GetShardMapReply& map);
+  // Says goodbye and nothing more; what is waited for is forgotten.
+  void Goodbye();
+  bool waiting() const { return done_ != nullptr; }
+  Clock64 clock() const { return session_.clock(); }
+  uint64_t applied() const { return session_.applied(); }
+  uint64_t discarded() const { return session_.discarded(); }
+  uint64_t lost() const { return lost_; }
+
+ private:
+  using Session = worker::Session;
+  struct Shard;
+  class Peer;
+  enum class Kind { kSeed, kPull, kStep };
+  struct Step {
+    Sequence sequence;
+    uint32_t slot = 0;
+  };
+
+  void Begin(Kind kind, Done done);
+  void Opened(Peer& peer, const wire::Welcome& welcome);
+  void Received(Peer& peer, const ServerPacket& packet);
+  absl::Status Dispatch(Peer& peer, const ServerPacket& packet);
+  absl::Status OnAnswer(const wire::PushAnswer& answer, LifeId server);
+  absl::Status OnChunk(const wire::PullChunk& chunk, const std::vector<float>& payload);
+  absl::Status OnPullDone(const wire::PullDone& done);
+  absl::Status OnRefused(Peer& peer, const wire::Refused& refused);
+  void Broken(Peer& peer, const absl::Status& status);
+  void SayAgain(Peer& peer, const std::set<ShardId>& shards);
+  void SendAll(const std::vector<Session::Send>& sends);
+  void SendPush(Peer& peer, const Session::Send& send);
+  void SendSeed(Peer& peer, ShardId shard);
+  std::set<ShardId> AwaitedFrom(const Peer& peer) const;
+  void CompleteIfDone();
+  void Complete(const absl::Status& status);
+  void Fail(const absl::Status& status);
+  void Watch();
+  void Shutdown(const absl::Status& status);
+
+  Scene& scene_;
+  const Host& host_;
+  const Who who_;
+  wire::GetShardMapReply map_;
+  Session session_;
+  std::vector<Shard> shards_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::deque<Step> steps_;
+  Kind kind_ = Kind::kPull;
+  Done done_;
+  absl::Time begun_;
+  absl::Status failure_;
+  uint64_t lost_ = 0;
+  // Whether this is still there, for events.
+  std::shared_ptr<Exchange*> self_ = std::make_shared<Exchange*>(this);
+};
+
+}  // namespace slackline::world

@@ -1,0 +1,106 @@
+// What a world is made of, which bugs are planted in it, and what came of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "ps/service/shard_table.h"
+
+namespace slackline::world {
+
+// Kinds of faults, as bits.
+enum Fault : uint32_t {
+  kBreakStreams = 1 << 0,
+  kSlowLinks = 1 << 1,
+  kLoseCalls = 1 << 2,
+  kRepeatCalls = 1 << 3,
+  kPartitions = 1 << 4,
+  kCrashServers = 1 << 5,
+  kCrashWorkers = 1 << 6,
+  kCrashScheduler = 1 << 7,
+  kPause = 1 << 8,
+  kDiskFails = 1 << 9,
+  kTornSnapshots = 1 << 10,
+  kComeAndGo = 1 << 11,
+};
+inline constexpr int kFaults = 12;
+inline constexpr uint32_t kAllFaults = (1 << kFaults) - 1;
+
+std::string NamesOf(uint32_t faults);
+
+struct Bugs {
+  ps::ShardTable::Bugs table;
+  // The database hands out what is broken on its disk as if it were not.
+  bool no_checksums = false;
+};
+
+struct Options {
+  uint64_t seed = 1;
+  uint32_t faults = kAllFaults;  // of those that the seed draws
+  // Faults happen in so much time after all shards are on disk for the first time; then everything must come to its
+  // end.
+  absl::Duration faults_for = absl::Seconds(8);
+  Bugs bugs;
+  // Keep the last events as text.
+  bool trace = false;
+};
+
+// How much of what is interesting happened.
+struct Counts {
+  uint64_t worlds = 0;
+  uint64_t events = 0;
+  uint64_t pushes = 0;
+  uint64_t applied = 0;    // of sub-pushes
+  uint64_t discarded = 0;  // of sub-pushes
+  uint64_t lost = 0;       // sub-pushes that a worker was told are gone
+  uint64_t pulls = 0;
+  uint64_t snapshots = 0;
+  uint64_t snapshots_failed = 0;
+  uint64_t torn = 0;
+  uint64_t restores = 0;  // of shards
+  uint64_t server_crashes = 0;
+  uint64_t worker_crashes = 0;
+  uint64_t scheduler_crashes = 0;
+  uint64_t pauses = 0;
+  uint64_t partitions = 0;
+  uint64_t slow_links = 0;
+  uint64_t streams = 0;
+  uint64_t streams_broken = 0;
+  uint64_t calls = 0;
+  uint64_t calls_lost = 0;
+  uint64_t calls_repeated = 0;
+  uint64_t rejoins = 0;  // a process that begins another incarnation
+  uint64_t comings = 0;  // workers that came later or left early
+  uint64_t ranges_twice = 0;
+  uint64_t virtual_ms = 0;
+
+  void Add(const Counts& other);
+  std::string Text() const;
+};
+
+struct Outcome {
+  // Empty when all held.
+  std::string violation;
+  // What the world was: servers, workers, mode, faults.
+  std::string description;
+  Counts counts;
+  // With Options::trace, the last events.
+  std::string trace;
+};
+
+// Plays one world to its end or to its first violation.
+Outcome Play(const Options& options);
+
+// The smallest options, by kinds of fault and their end, with which it still fails; and its outcome, with a trace.
+struct Smallest {
+  Options options;
+  Outcome outcome;
+  uint32_t tried = 0;
+};
+// Requires: Play(options) fails.
+Smallest Shrink(const Options& options);
+// For people: the seed, what was violated, the smallest world that shows it and its last events.
+std::string Explain(const Options& options);
+
+}  // namespace slackline::world

@@ -1,0 +1,242 @@
+#include "tests/world/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/world/server.h"
+
+namespace slackline::world {
+namespace {
+
+// As scheduler/server_links.cc has them.
+constexpr absl::Duration kLinkBackOffMin = absl::Milliseconds(20);
+constexpr absl::Duration kLinkBackOffMax = absl::Milliseconds(500);
+// Else nothing is saved at a tick: the disk was busy.
+constexpr double kSaves = 0.7;
+
+scheduler::Controller::Config ConfigOf(const Scene& scene) {
+  scheduler::Controller::Config config;
+  config.job = scene.job;
+  config.fingerprint = kFingerprint;
+  config.id = kJob;
+  config.run_folder = "/run";
+  config.snapshot_folder = "/run/snapshots";
+  config.keeps_state = true;
+  config.timeouts = scene.timeouts;
+  return config;
+}
+
+absl::Time Wall(const Scene& scene) {
+  return absl::FromUnixSeconds(1'700'000'000) + (scene.events.Now() - absl::UnixEpoch());
+}
+
+ServerProcess& ServerAt(Host& host) { return static_cast<ServerProcess&>(host); }
+
+}  // namespace
+
+SchedulerProcess::SchedulerProcess(Scene& scene, std::string its_address)
+    : scene_(scene), controller_(ConfigOf(scene), scene.events.time(), *this) {
+  life = scene.events.Begin();
+  name = "scheduler";
+  address = std::move(its_address);
+  scene_.network.Listen(*this);
+  if (scene_.saved) {
+    if (absl::Status restored = controller_.Restore(*scene_.saved, Wall(scene_)); !restored.ok()) {
+      scene_.violated(
+          absl::StrCat("the scheduler does not go on from what it saved: ", std::string(restored.message())));
+    }
+    // As scheduler/main.cc does: numbers that it gives from now on must not be given again by the next one.
+    scene_.saved = controller_.Save(Wall(scene_));
+  }
+  Tick();
+}
+
+// --- Requests ---------------------------------------------------------------------------------------------------
+
+absl::StatusOr<wire::RegisterServerReply> SchedulerProcess::RegisterServer(const wire::RegisterServerRequest& request) {
+  return controller_.RegisterServer(request);
+}
+
+absl::StatusOr<wire::RegisterWorkerReply> SchedulerProcess::RegisterWorker(const wire::RegisterWorkerRequest& request) {
+  return controller_.RegisterWorker(request);
+}
+
+absl::StatusOr<wire::HeartbeatReply> SchedulerProcess::Heartbeat(const wire::HeartbeatRequest& request) {
+  return controller_.Heartbeat(request);
+}
+
+absl::StatusOr<wire::GetShardMapReply> SchedulerProcess::GetShardMap(const wire::GetShardMapRequest& request) {
+  return controller_.GetShardMap(request);
+}
+
+absl::StatusOr<wire::NextTaskReply> SchedulerProcess::NextTask(const wire::NextTaskRequest& request) {
+  absl::StatusOr<wire::NextTaskReply> reply = controller_.NextTask(request);
+  const Sender holder{WorkerId(request.worker()), Incarnation(request.incarnation())};
+  if (!reply.ok()) return reply;
+  if (request.range_done() != 0) scene_.ledger.RangeDone(holder, request.range_done());
+  if (!reply->has_range()) return reply;
+  std::vector<LifeId> lives;
+  for (const Incarnation server : servers()) lives.push_back(life_of(server));
+  scene_.ledger.Handed(holder, reply->range(), life, lives);
+  return reply;
+}
+
+absl::StatusOr<wire::EvaluationReply> SchedulerProcess::ReportEvaluation(const wire::EvaluationReport& request) {
+  if (absl::Status status = controller_.ReportEvaluation(request); !status.ok()) return status;
+  return wire::EvaluationReply();
+}
+
+absl::StatusOr<wire::ReportExitReply> SchedulerProcess::ReportExit(const wire::ReportExitRequest& request) {
+  if (absl::Status status = controller_.ReportExit(request); !status.ok()) return status;
+  return wire::ReportExitReply();
+}
+
+// --- Servers ----------------------------------------------------------------------------------------------------
+
+std::vector<Incarnation> SchedulerProcess::servers() const {
+  std::vector<Incarnation> servers;
+  for (const auto& [id, link] : links_) servers.push_back(link->server.incarnation);
+  return servers;
+}
+
+SchedulerProcess::LinkPtr SchedulerProcess::Find(scheduler::ServerRef server) const {
+  const auto found = links_.find(server.server);
+  return found != links_.end() && found->second->server == server ? found->second : nullptr;
+}
+
+void SchedulerProcess::Connect(scheduler::ServerRef server, const std::string& /*name*/, const std::string& at,
+                               scheduler::ServerObserver& observer) {
+  if (const auto before = links_.find(server.server); before != links_.end()) before->second->closed = true;
+  auto link = std::make_shared<Link>();
+  link->server = server;
+  link->address = at;
+  link->observer = &observer;
+  link->back_off = kLinkBackOffMin;
+  links_[server.server] = std::move(link);
+}
+
+void SchedulerProcess::Disconnect(scheduler::ServerRef server) {
+  const LinkPtr link = Find(server);
+  if (link == nullptr) return;
+  link->closed = true;
+  links_.erase(server.server);
+}
+
+void SchedulerProcess::Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) {
+  const LinkPtr link = Find(server);
+  if (link == nullptr) return;
+  link->install = request;
+  Kick(link);
+}
+
+void SchedulerProcess::SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) {
+  const LinkPtr link = Find(server);
+  if (link == nullptr) return;
+  if (!link->members || link->members->epoch() < request.epoch()) link->members = request;
+  Kick(link);
+}
+
+void SchedulerProcess::Stop(scheduler::ServerRef server, const wire::StopRequest& request) {
+  const LinkPtr link = Find(server);
+  if (link == nullptr) return;
+  link->stop = request;
+  Kick(link);
+}
+
+void SchedulerProcess::Kick(const LinkPtr& link) {
+  scene_.events.After(absl::ZeroDuration(), life, [this, link] { TryNext(link); });
+}
+
+void SchedulerProcess::TryNext(const LinkPtr& link) {
+  if (link->busy || link->closed) return;
+  const absl::Duration timeout = std::max(scene_.timeouts.server_dead(), absl::Seconds(1));
+  if (link->stop) {
+    link->busy = true;
+    scene_.network.Call<wire::StopReply>(
+        *this, link->address, timeout,
+        [request = *link->stop](Host& server) -> absl::StatusOr<wire::StopReply> {
+          ServerAt(server).Stop(request);
+          return wire::StopReply();
+        },
+        [this, link](const auto& reply) {
+          Tried(link, reply.status(), [link] {
+            link->closed = true;
+            link->observer->Stopped(link->server);
+          });
+        });
+  } else if (link->install) {
+    link->busy = true;
+    scene_.network.Call<wire::InstallShardsReply>(
+        *this, link->address, timeout,
+        [request = *link->install](Host& server) -> absl::StatusOr<wire::InstallShardsReply> {
+          if (absl::Status status = ServerAt(server).Install(request); !status.ok()) return status;
+          return wire::InstallShardsReply();
+        },
+        [this, link](const auto& reply) {
+          Tried(link, reply.status(), [link] {
+            link->installed = true;
+            link->install.reset();
+            link->observer->Installed(link->server);
+          });
+        });
+  } else if (link->members && link->installed) {
+    link->busy = true;
+    scene_.network.Call<wire::SetMembersReply>(
+        *this, link->address, timeout,
+        [request = *link->members](Host& server) { return ServerAt(server).SetMembers(request); },
+        [this, link](const absl::StatusOr<wire::SetMembersReply>& reply) {
+          Tried(link, reply.status(), [link, &reply] {
+            if (link->members && link->members->epoch() == reply->epoch()) link->members.reset();
+            link->observer->MembersInstalled(link->server, *reply);
+          });
+        });
+  }
+}
+
+void SchedulerProcess::Tried(const LinkPtr& link, const absl::Status& status, const std::function<void()>& answered) {
+  link->busy = false;
+  if (link->closed) return;
+  if (status.ok()) {
+    link->back_off = kLinkBackOffMin;
+    answered();
+    return Kick(link);
+  }
+  if (!IsRetryable(status)) {
+    link->closed = true;
+    return link->observer->Refused(link->server, status);
+  }
+  scene_.events.After(link->back_off, life, [this, link] { TryNext(link); });
+  link->back_off = std::min(2 * link->back_off, kLinkBackOffMax);
+}
+
+// --- The loop ---------------------------------------------------------------------------------------------------
+
+void SchedulerProcess::Tick() {
+  if (ended_) return;
+  controller_.Tick();
+  if (scene_.random.Chance(kSaves) || !scene_.saved) {
+    scene_.saved = controller_.Save(Wall(scene_));
+    controller_.StateKept(*scene_.saved);
+  }
+  Tell();
+  const wire::JobState state = controller_.state();
+  // What is not saved may be forgotten.
+  const bool done = scene_.saved->job_state() == wire::JOB_DONE;
+  if (done && !std::exchange(scene_.done, true)) scene_.ledger.JobDone();
+  if (state == wire::JOB_FAILED || state == wire::JOB_STOPPED) {
+    scene_.violated(
+        absl::StrCat("the job ends as ", wire::JobState_Name(state), ": ", controller_.GetStatus().reason()));
+  }
+  if (controller_.finished()) {
+    ended_ = true;
+    return scene_.ended(*this, absl::OkStatus());
+  }
+  scene_.events.After(scene_.timeouts.heartbeat / 2, life, [this] { Tick(); });
+}
+
+void SchedulerProcess::Tell() {
+  for (const std::string& event : controller_.TakeEvents()) scene_.Tell("  ", event);
+  controller_.TakeReports();
+}
+
+}  // namespace slackline::world

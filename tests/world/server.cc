@@ -1,0 +1,394 @@
+#include "tests/world/server.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "tests/world/scheduler.h"
+
+namespace slackline::world {
+
+// One worker's stream, from the server's side. Everything goes out in the order in which it was said, one chunk at a
+// time, so that what a pull holds on to is read while steps go on.
+class ServerProcess::Stream : public ps::Peer, public StreamEnd {
+ public:
+  Stream(ServerProcess& owner, StreamId id) : owner_(owner), id_(id) {}
+
+  // --- ps::Peer ---
+  void Send(const wire::ServerItem& item) override {
+    if (ended_) return owner_.scene_.violated("a server writes to a stream that has ended");
+    queue_.push_back({item, std::nullopt, 0});
+    Pump();
+  }
+  void Serve(ps::PullReply reply) override {
+    if (ended_) return owner_.scene_.violated("a server serves a stream that has ended");
+    if (const auto asked = pulls_.find(reply.id.value());
+        asked != pulls_.end() && reply.weights != nullptr && worker_) {
+      std::vector<float> weights(reply.weights->view().elements());
+      reply.weights->view().CopyTo(absl::MakeSpan(weights));
+      owner_.scene_.ledger.Serves(owner_.life, reply.shard, *worker_, asked->second, reply.version, weights);
+    }
+    const auto waits = [&](const Outgoing& out) {
+      return out.reply && out.next == 0 && out.reply->shard == reply.shard;
+    };
+    if (std::count_if(queue_.begin(), queue_.end(), waits) >= reply.queued_max) {
+      std::find_if(queue_.rbegin(), queue_.rend(), waits)->reply = std::move(reply);
+    } else {
+      queue_.push_back({{}, std::move(reply), 0});
+    }
+    Pump();
+  }
+  void Release(ShardId /*shard*/, PullId /*id*/) override {}
+  void End(const absl::Status& status) override {
+    if (ended_) return;
+    ended_ = true;
+    owner_.table_.Closed(*this);
+    queue_.clear();
+    owner_.scene_.network.Close(id_, owner_.life, status.ok() ? absl::UnavailableError("the stream is over") : status);
+    Vanish();
+  }
+
+  // --- StreamEnd ---
+  void Received(const std::any& what) override {
+    if (ended_) return;
+    const auto packet = std::any_cast<WorkerPackets>(what);
+    const wire::WorkerFrame& frame = packet->frame;
+    bool greeted = false;
+    for (const wire::WorkerItem& item : frame.items()) {
+      if (item.has_pull()) pulls_[item.pull().id()] = Clock64(item.pull().clock());
+      if (!item.has_hello()) continue;
+      greeted = true;
+      if (item.hello().role() == wire::ROLE_WORKER) {
+        worker_ = Sender{WorkerId(item.hello().worker()), Incarnation(item.hello().incarnation())};
+      }
+    }
+    const auto* const bytes = reinterpret_cast<const std::byte*>(packet->payload.data());
+    const std::optional<absl::Status> end =
+        owner_.table_.Receive(*this, frame, rpc::Payload({bytes, packet->payload.size() * sizeof(float)}, packet));
+    if (end) End(*end);
+    if (greeted && !end && Generation(frame.generation()) != owner_.generation_) {
+      owner_.scene_.violated(absl::StrCat(owner_.name, " takes a stream of shard map generation ", frame.generation(),
+                                          "; it is at ", owner_.generation_.value()));
+    }
+    owner_.Look();
+  }
+  void Closed(const absl::Status& /*status*/) override {
+    if (ended_) return;
+    ended_ = true;
+    queue_.clear();
+    owner_.table_.Closed(*this);
+    owner_.scene_.network.Close(id_, owner_.life, absl::OkStatus());
+    Vanish();
+  }
+
+ private:
+  struct Outgoing {
+    wire::ServerItem item;
+    std::optional<ps::PullReply> reply;
+    size_t next = 0;  // chunk
+  };
+
+  void Vanish() {
+    owner_.scene_.events.After(absl::ZeroDuration(), owner_.life,
+                               [&owner = owner_, id = id_] { owner.streams_.erase(id); });
+  }
+  void Pump() {
+    if (pumping_ || queue_.empty()) return;
+    pumping_ = true;
+    const absl::Duration wait = owner_.scene_.random.Chance(0.2)
+                                    ? owner_.scene_.random.Between(absl::ZeroDuration(), absl::Milliseconds(5))
+                                    : absl::ZeroDuration();
+    owner_.scene_.events.After(wait, owner_.life, [&owner = owner_, id = id_] {
+      const auto found = owner.streams_.find(id);
+      if (found != owner.streams_.end()) found->second->Write();
+    });
+  }
+  void Write() {
+    pumping_ = false;
+    if (ended_ || queue_.empty()) return;
+    auto packet = std::make_shared<ServerPacket>();
+    packet->server = owner_.life;
+    Outgoing& out = queue_.front();
+    if (!out.reply || Fill(out, *packet)) {
+      if (!out.reply) packet->item.Swap(&out.item);
+      queue_.pop_front();
+      if (*owner_.unpinned_) {
+        *owner_.unpinned_ = false;
+        owner_.table_.Retry();
+      }
+    }
+    owner_.scene_.network.Send(id_, owner_.life, ServerPackets(std::move(packet)));
+    Pump();
+  }
+  // The next chunk. True: it was the last.
+  bool Fill(Outgoing& out, ServerPacket& packet) {
+    const ps::PullReply& reply = *out.reply;
+    const auto complete = [&](wire::PullDone& done) {
+      done.set_id(reply.id.value());
+      done.set_shard(reply.shard.value());
+      ps::ToWire(reply.version, *done.mutable_version());
+      done.set_unchanged(reply.weights == nullptr);
+      done.set_clock_min(reply.clock_min.value());
+    };
+    if (reply.weights == nullptr) {
+      complete(*packet.item.mutable_pull_done());
+      return true;
+    }
+    const ps::SliceView& view = reply.weights->view();
+    const absl::Span<const float> values = view.chunk(out.next);
+    wire::PullChunk& chunk = *packet.item.mutable_pull();
+    chunk.set_id(reply.id.value());
+    chunk.set_shard(reply.shard.value());
+    chunk.set_offset(out.next * view.chunk_elements());
+    chunk.set_elements(values.size());
+    ps::ToWire(reply.version, *chunk.mutable_version());
+    packet.payload.assign(values.begin(), values.end());
+    if (++out.next < view.chunks()) return false;
+    complete(*chunk.mutable_done());
+    return true;
+  }
+
+  ServerProcess& owner_;
+  const StreamId id_;
+  std::deque<Outgoing> queue_;
+  std::map<uint64_t, Clock64> pulls_;
+  std::optional<Sender> worker_;
+  bool pumping_ = false;
+  bool ended_ = false;
+};
+
+ServerProcess::ServerProcess(Scene& scene, std::string its_name, std::string its_address)
+    : scene_(scene),
+      began_(scene.events.Now()),
+      back_off_(scene.timeouts.heartbeat / 3),
+      table_(
+          scene.job, scene.timeouts, scene.metrics, scene.events.time(),
+          {.on_unpinned = [flag = unpinned_] { *flag = true; },
+           .on_seeded =
+               [this] {
+                 seeded_ = true;
+                 Keep();
+               },
+           .on_stores =
+               [this](std::vector<ps::StoredShard> stores) {
+                 for (ps::StoredShard& stored : stores) {
+                   folders_.push_back(stored.folder.string());
+                   kept_.push_back({std::move(stored)});
+                 }
+               },
+           .on_cut = nullptr,
+           .open_database = [this](const std::filesystem::path& folder) { return scene_.disk.Open(folder, life); }}) {
+  life = scene.events.Begin();
+  name = std::move(its_name);
+  address = std::move(its_address);
+  table_.PlantForTest(scene.options.bugs.table);
+  scene_.network.Listen(*this);
+  Register();
+  scene_.events.After(scene_.timeouts.heartbeat, life, [this] { Tick(); });
+}
+
+ServerProcess::~ServerProcess() {
+  kept_.clear();
+  scene_.disk.Gone(life);
+}
+
+// --- The scheduler ----------------------------------------------------------------------------------------------
+
+void ServerProcess::Register() {
+  wire::RegisterServerRequest request;
+  request.set_name(name);
+  request.set_address(address);
+  request.set_job_fingerprint(kFingerprint);
+  scene_.network.Call<wire::RegisterServerReply>(
+      *this, scene_.scheduler(), scene_.timeouts.worker_dead(),
+      [request](Host& scheduler) { return SchedulerAt(scheduler).RegisterServer(request); },
+      [this](const auto& reply) { Registered(reply); });
+}
+
+void ServerProcess::Registered(const absl::StatusOr<wire::RegisterServerReply>& reply) {
+  if (ended_) return;
+  if (!reply.ok()) {
+    const bool may_come = absl::IsUnavailable(reply.status()) || absl::IsDeadlineExceeded(reply.status());
+    if (!may_come || scene_.events.Now() >= began_ + scene_.timeouts.startup) return End(reply.status());
+    scene_.events.After(back_off_, life, [this] { Register(); });
+    back_off_ = std::min(2 * back_off_, scene_.timeouts.notice());
+    return;
+  }
+  identity_ = {JobId(reply->job()), ServerId(reply->server()), Incarnation(reply->incarnation())};
+  table_.SetIdentity(identity_);
+  heard_ = scene_.events.Now();
+  scene_.events.After(scene_.timeouts.heartbeat, life, [this] { Beat(); });
+}
+
+void ServerProcess::Beat() {
+  if (ended_) return;
+  const ps::ShardTable::Progress now = table_.progress();
+  wire::HeartbeatRequest request;
+  request.set_job(identity_.job.value());
+  request.set_role(wire::MEMBER_ROLE_SERVER);
+  request.set_member(identity_.server.value());
+  request.set_incarnation(identity_.incarnation.value());
+  wire::ServerProgress& progress = *request.mutable_server();
+  progress.set_version_min(now.version_min);
+  progress.set_version_max(now.version_max);
+  progress.set_seeded(now.seeded);
+  progress.set_durable(now.durable);
+  scene_.network.Call<wire::HeartbeatReply>(
+      *this, scene_.scheduler(), scene_.timeouts.server_dead(),
+      [request](Host& scheduler) { return SchedulerAt(scheduler).Heartbeat(request); },
+      [this](const auto& reply) { Beaten(reply); });
+}
+
+void ServerProcess::Beaten(const absl::StatusOr<wire::HeartbeatReply>& reply) {
+  if (ended_) return;
+  if (reply.ok()) {
+    if (reply->leave()) return End(absl::OkStatus());
+    heard_ = scene_.events.Now();
+  } else if (!absl::IsUnavailable(reply.status()) && !absl::IsDeadlineExceeded(reply.status())) {
+    return End(reply.status());
+  } else if (scene_.events.Now() - heard_ >= absl::Seconds(scene_.job.durability().scheduler_return_s())) {
+    return End(reply.status());
+  }
+  scene_.events.After(scene_.timeouts.heartbeat, life, [this] { Beat(); });
+}
+
+absl::Status ServerProcess::Install(const wire::InstallShardsRequest& request) {
+  if (ended_) return absl::UnavailableError("the server is stopping");
+  const bool first = shards_.empty();
+  const absl::Status status = table_.Install(request);
+  if (!status.ok() || !first) return status;
+  generation_ = Generation(request.generation());
+  scene_.Tell(name, " installs ", request.shards_size(), " shards of generation ", request.generation(), ", lineage ",
+              request.restore_lineage());
+  for (const wire::ShardSpec& spec : request.shards()) shards_.push_back(ShardId(spec.shard()));
+  seeded_ = true;
+  Look();
+  Keep();
+  return status;
+}
+
+absl::StatusOr<wire::SetMembersReply> ServerProcess::SetMembers(const wire::SetMembersRequest& request) {
+  if (ended_) return absl::UnavailableError("the server is stopping");
+  std::set<Sender> members;
+  for (const wire::Member& member : request.members()) {
+    members.insert({WorkerId(member.worker()), Incarnation(member.incarnation())});
+  }
+  const std::set<Sender>* const known = scene_.ledger.MembersOf(life);
+  const std::set<Sender> before = known == nullptr ? std::set<Sender>() : *known;
+  // Pulls that it lets go are answered while it is set.
+  scene_.ledger.Members(life, members);
+  absl::StatusOr<wire::SetMembersReply> reply = table_.SetMembers(request);
+  if (!reply.ok()) scene_.ledger.MembersStay(life, before);
+  if (reply.ok() && Epoch(request.epoch()) < epoch_) {
+    scene_.violated(absl::StrCat(name, " takes the members of epoch ", request.epoch(), "; it had those of epoch ",
+                                 epoch_.value()));
+  }
+  if (reply.ok()) epoch_ = Epoch(request.epoch());
+  Look();
+  return reply;
+}
+
+void ServerProcess::Stop(const wire::StopRequest& /*request*/) { End(absl::OkStatus()); }
+
+void ServerProcess::End(const absl::Status& status) {
+  if (std::exchange(ended_, true)) return;
+  scene_.Tell(name, " ends: ", status.ok() ? "told to" : std::string(status.message()));
+  if (status.ok() && scene_.done) Final();
+  scene_.ended(*this, status);
+}
+
+void ServerProcess::Final() {
+  const std::set<Sender>* const members = scene_.ledger.MembersOf(life);
+  for (const ShardId shard : shards_) {
+    const std::optional<ps::ShardSnapshot> snapshot = table_.TakeSnapshot(shard);
+    if (!snapshot) continue;
+    std::vector<float> weights(snapshot->numbers.weights.elements());
+    snapshot->numbers.weights.CopyTo(absl::MakeSpan(weights));
+    scene_.ledger.Final(life, shard, weights, members == nullptr || members->empty());
+  }
+}
+
+// --- Time -------------------------------------------------------------------------------------------------------
+
+void ServerProcess::Tick() {
+  if (ended_) return;
+  table_.Tick();
+  *unpinned_ = false;
+  Look();
+  scene_.events.After(scene_.timeouts.heartbeat, life, [this] { Tick(); });
+}
+
+void ServerProcess::Look() {
+  const ps::ShardTable::Progress now = table_.progress();
+  // With two shards at most, every step of one is seen in these.
+  if (now.version_min == seen_min_ && now.version_max == seen_max_ && !seeded_) return;
+  seen_min_ = now.version_min;
+  seen_max_ = now.version_max;
+  seeded_ = false;
+  for (const ShardId shard : shards_) {
+    const std::optional<ps::ShardSnapshot> snapshot = table_.TakeSnapshot(shard);
+    if (!snapshot) continue;
+    std::vector<float> weights(snapshot->numbers.weights.elements());
+    snapshot->numbers.weights.CopyTo(absl::MakeSpan(weights));
+    const Version& version = snapshot->engine.version;
+    if (std::exchange(known_[shard], true)) {
+      scene_.ledger.Changed(life, shard, version, weights);
+    } else {
+      scene_.ledger.Installed(life, shard, version, weights, version.lineage > Lineage(1));
+    }
+  }
+}
+
+StreamEnd* ServerProcess::Accept(StreamId stream) {
+  if (ended_) return nullptr;
+  return (streams_[stream] = std::make_unique<Stream>(*this, stream)).get();
+}
+
+// --- Snapshots --------------------------------------------------------------------------------------------------
+
+void ServerProcess::Keep() {
+  if (ended_ || writing_) return;
+  const absl::Duration interval = absl::Seconds(scene_.job.durability().snapshot_every_s());
+  const absl::Time now = scene_.events.Now();
+  absl::Time next = now + interval;
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    Kept& kept = kept_[i];
+    if (kept.due > now) {
+      next = std::min(next, kept.due);
+      continue;
+    }
+    std::optional<ps::ShardSnapshot> taken = table_.TakeSnapshot(kept.stored.shard);
+    if (!taken) continue;
+    kept.due = now + interval;
+    const std::vector<ps::KeptSnapshot>& before = kept.stored.store->kept();
+    if (!before.empty() && before.front().version == taken->engine.version) continue;
+    writing_ = {i, *std::move(taken)};
+    const bool slow = scene_.random.Chance(0.1);
+    scene_.events.After(scene_.random.Between(absl::Milliseconds(1), absl::Milliseconds(slow ? 900 : 40)), life,
+                        [this] { Written(); });
+    return;
+  }
+  const uint64_t alarm = ++keeping_;
+  scene_.events.At(next, life, [this, alarm] {
+    if (alarm == keeping_) Keep();
+  });
+}
+
+void ServerProcess::Written() {
+  if (ended_ || !writing_) return;
+  const Writing writing = *std::exchange(writing_, std::nullopt);
+  ps::StoredShard& stored = kept_[writing.which].stored;
+  const absl::StatusOr<ps::KeptSnapshot> kept = stored.store->Write(writing.snapshot);
+  ++(kept.ok() ? scene_.counts.snapshots : scene_.counts.snapshots_failed);
+  table_.SnapshotDone(stored.shard, kept);
+  Look();
+  Keep();
+}
+
+void ServerProcess::DieWriting(uint64_t steps) {
+  if (!writing_) return;
+  scene_.disk.StopAfter(life, steps);
+  kept_[writing_->which].stored.store->Write(writing_->snapshot).status().IgnoreError();
+}
+
+}  // namespace slackline::world

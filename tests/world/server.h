@@ -1,0 +1,84 @@
+// A server process: the real ShardTable, with what is around it in slackline-ps played in virtual time: its
+// registration and heartbeats (ps/service/registration.h), its streams (ps/service/stream.h), the thread that keeps
+// snapshots (ps/service/snapshot_keeper.h), and the calls of the scheduler (ps/service/control.h).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ps/service/shard_table.h"
+#include "scheduler.pb.h"
+#include "tests/world/scene.h"
+
+namespace slackline::world {
+
+// Thread-safety: none.
+// Ownership:     borrows the scene. What a life is to be is in the calls of the scheduler: nothing else tells one
+// server
+//                process from another.
+class ServerProcess : public Host {
+ public:
+  ServerProcess(Scene& scene, std::string name, std::string address);
+  ~ServerProcess() override;
+
+  StreamEnd* Accept(StreamId stream) override;
+  absl::Status Install(const wire::InstallShardsRequest& request);
+  absl::StatusOr<wire::SetMembersReply> SetMembers(const wire::SetMembersRequest& request);
+  void Stop(const wire::StopRequest& request);
+
+  // A snapshot that is being written is written in part: so many of its steps.
+  void DieWriting(uint64_t steps);
+  bool durable() const { return table_.progress().durable; }
+  Incarnation incarnation() const { return identity_.incarnation; }
+  // Of its shards; empty before it has any.
+  const std::vector<std::string>& folders() const { return folders_; }
+
+ private:
+  class Stream;
+  struct Kept {
+    ps::StoredShard stored;
+    absl::Time due = absl::InfinitePast();
+  };
+  struct Writing {
+    size_t which = 0;
+    ps::ShardSnapshot snapshot;
+  };
+
+  void Register();
+  void Registered(const absl::StatusOr<wire::RegisterServerReply>& reply);
+  void Beat();
+  void Beaten(const absl::StatusOr<wire::HeartbeatReply>& reply);
+  void Tick();
+  void Keep();
+  void Written();
+  // What an event has changed in the shards.
+  void Look();
+  void End(const absl::Status& status);
+  void Final();
+
+  Scene& scene_;
+  bool ended_ = false;
+  ps::ServerIdentity identity_;
+  absl::Time heard_;
+  absl::Time began_;
+  absl::Duration back_off_;
+  std::shared_ptr<bool> unpinned_ = std::make_shared<bool>(false);
+  bool seeded_ = false;  // some shard has changed in that since Look()
+  uint64_t seen_min_ = 0, seen_max_ = 0;
+  Generation generation_;
+  Epoch epoch_;  // of the members
+  std::vector<ShardId> shards_;
+  std::map<ShardId, bool> known_;  // to the ledger
+  std::vector<std::string> folders_;
+  std::vector<Kept> kept_;
+  std::optional<Writing> writing_;
+  uint64_t keeping_ = 0;  // of the last alarm of the keeper
+  std::map<StreamId, std::unique_ptr<Stream>> streams_;
+  ps::ShardTable table_;
+};
+
+}  // namespace slackline::world

@@ -1,0 +1,82 @@
+// A worker process: a Session (exchange.h) and, played in virtual time, its line to the scheduler
+// (worker/scheduler_link.h) and its loop (worker/trainer.h). A step takes time and makes a push; nothing is computed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler.pb.h"
+#include "tests/world/exchange.h"
+#include "tests/world/scene.h"
+#include "tests/world/scheduler.h"
+
+namespace slackline::world {
+
+// Thread-safety: none.
+// Ownership:     borrows the scene.
+class WorkerProcess : public Host {
+ public:
+  WorkerProcess(Scene& scene, std::string name, uint32_t pid);
+  ~WorkerProcess() override;
+
+  // SIGTERM: it leaves in good order.
+  void Leave(const std::string& reason);
+
+ private:
+  template <typename Reply>
+  using Serve = std::function<absl::StatusOr<Reply>(SchedulerProcess&)>;
+  template <typename Reply>
+  using Then = std::function<void(const absl::StatusOr<Reply>&)>;
+
+  // Calls until there is an answer that is not worth another attempt, for at most so long. Of an earlier life nothing
+  // is heard.
+  template <typename Reply>
+  void Call(absl::Duration total, Serve<Reply> serve, Then<Reply> then);
+  template <typename Reply>
+  void Attempt(absl::Time end, std::shared_ptr<worker::Backoff> backoff, Serve<Reply> serve, Then<Reply> then);
+  void After(absl::Duration wait, std::function<void()> what);
+
+  void Join();
+  void Beat();
+  void Digest(const absl::StatusOr<wire::HeartbeatReply>& reply);
+  void FetchMap(bool enter);
+  void Enter();
+  void NextWork(uint64_t range_done);
+  void Work(const wire::NextTaskReply& work);
+  void Train();
+  void Computed();
+  void FinishSteps(size_t left, const std::function<void()>& then);
+  void Evaluate(const wire::EvaluateTask& task);
+  void CloseExchange();
+  // This life in the job is over, for this reason.
+  void EndLife(const absl::Status& status);
+  void End(const absl::Status& status);
+  wire::HeartbeatRequest MakeHeartbeat() const;
+  wire::WorkerProgress MakeProgress() const;
+  absl::Duration scheduler_return() const;
+
+  Scene& scene_;
+  const uint32_t pid_;
+  const absl::Duration step_;
+  Random random_;
+  uint64_t token_ = 0;  // of the present life in the job
+  bool ended_ = false;
+  bool live_ = false;
+  Sender self_;
+  Clock64 first_clock_;
+  bool send_seed_ = false;
+  absl::Time heard_;
+  wire::GetShardMapReply map_;
+  std::unique_ptr<Exchange> exchange_;
+  std::vector<std::unique_ptr<Exchange>> closed_;
+  std::optional<wire::RangeTask> range_;
+  uint64_t trained_ = 0;  // of the range
+  uint64_t steps_ = 0, samples_ = 0, steps_at_join_ = 0;
+  absl::Time moved_;
+  int fruitless_ = 0;
+};
+
+}  // namespace slackline::world

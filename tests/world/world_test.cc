@@ -1,0 +1,199 @@
+// Worlds from one seed after the other; and worlds with a bug in them, which must show.
+//
+// A failure prints its seed, and the smallest world that shows it with its last events. `world_test --seed=N` replays
+// one;
+// `--worlds=N` sets how many there are, from seed 1 on, or from another: `--seed=1000001 --worlds=1000000`.
+// bench/README.md has the program for very many.
+#include "tests/world/world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "common/logging.h"
+
+namespace slackline::world {
+namespace {
+
+uint64_t worlds = 1000;
+uint64_t first_seed = 1;
+
+Options OptionsOf(uint64_t seed) {
+  Options options;
+  options.seed = seed;
+  return options;
+}
+
+TEST(World, AllIsTrueInEveryWorld) {
+  Counts sum;
+  for (uint64_t seed = first_seed; seed < first_seed + worlds; ++seed) {
+    const Outcome outcome = Play(OptionsOf(seed));
+    sum.Add(outcome.counts);
+    ASSERT_EQ(outcome.violation, "") << Explain(OptionsOf(seed));
+  }
+  std::printf("seeds %lu to %lu: %s\n", first_seed, first_seed + worlds - 1, sum.Text().c_str());
+  if (worlds < 100) return;
+  // Worlds in which nothing happens would prove nothing.
+  EXPECT_GT(sum.applied, 100 * worlds);
+  EXPECT_GT(sum.discarded, worlds);
+  EXPECT_GT(sum.lost, worlds);
+  EXPECT_GT(sum.restores, worlds / 2);
+  EXPECT_GT(sum.torn, worlds / 10);
+  EXPECT_GT(sum.snapshots_failed, worlds / 4);
+  EXPECT_GT(sum.server_crashes, worlds / 4);
+  EXPECT_GT(sum.worker_crashes, worlds / 4);
+  EXPECT_GT(sum.scheduler_crashes, worlds / 4);
+  EXPECT_GT(sum.pauses, worlds / 4);
+  EXPECT_GT(sum.partitions, worlds / 10);
+  EXPECT_GT(sum.streams_broken, worlds / 2);
+  EXPECT_GT(sum.calls_lost, worlds / 2);
+  EXPECT_GT(sum.calls_repeated, worlds / 2);
+  EXPECT_GT(sum.rejoins, worlds / 20);
+  EXPECT_GT(sum.ranges_twice, 0u);
+}
+
+TEST(World, TheSameSeedGivesTheSameWorld) {
+  Options options = OptionsOf(7);
+  options.trace = true;
+  const Outcome one = Play(options), other = Play(options);
+  EXPECT_EQ(one.trace, other.trace);
+  EXPECT_EQ(one.counts.Text(), other.counts.Text());
+}
+
+TEST(World, WithoutFaultsNothingIsLostOrDoneTwice) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Options options = OptionsOf(seed);
+    options.faults = 0;
+    const Outcome outcome = Play(options);
+    EXPECT_EQ(outcome.violation, "");
+    EXPECT_EQ(outcome.counts.lost + outcome.counts.rejoins + outcome.counts.ranges_twice + outcome.counts.restores, 0u);
+  }
+}
+
+struct Failed {
+  uint64_t seed;
+  const char* why;
+};
+// Each of them failed before what it shows was mended.
+constexpr Failed kFailedOnce[] = {
+    {69, "quorum stood still when more workers came than the job has: their pushes found no room"},
+    {191, "the same in bsp"},
+    {357, "the scheduler died after it had told the workers to leave, and before that was saved"},
+    {548, "the same, with four workers"},
+    {951, "a scheduler that went on from an old state put a dead worker in again: at another clock"},
+    {1933, "the Welcome that said what a restore had lost got lost"},
+    {2054, "the same in quorum"},
+    {13477,
+     "a scheduler died again before it had saved: the next one gave the same numbers, and a server refused them"},
+};
+
+TEST(World, WorldsThatOnceFailedDoNot) {
+  for (const Failed& failed : kFailedOnce) EXPECT_EQ(Play(OptionsOf(failed.seed)).violation, "") << failed.why;
+}
+
+// --- Bugs that must be found ------------------------------------------------------------------------------------
+
+// The first violation with these words within so many worlds; else the last other one, or nothing.
+Outcome FirstViolation(const Bugs& bugs, uint64_t limit, const std::string& words) {
+  Outcome other;
+  for (uint64_t seed = 1; seed <= limit; ++seed) {
+    Options options = OptionsOf(seed);
+    options.bugs = bugs;
+    Outcome outcome = Play(options);
+    if (outcome.violation.find(words) != std::string::npos) {
+      std::printf("found in world %lu: %s\n", seed, outcome.violation.c_str());
+      return outcome;
+    }
+    if (!outcome.violation.empty()) other = std::move(outcome);
+  }
+  return other;
+}
+
+// Seeds in which each of these bugs must show.
+constexpr uint64_t kFound = 100;
+
+TEST(World, FindsAShardThatTakesARepeatedPushAgain) {
+  Bugs bugs;
+  bugs.table.engine.no_dedupe = true;
+  EXPECT_THAT(FirstViolation(bugs, kFound, "which it has already").violation, testing::HasSubstr("has already"));
+}
+
+TEST(World, FindsAServerThatTakesFramesOfAnOldGeneration) {
+  Bugs bugs;
+  bugs.table.take_old_generations = true;
+  EXPECT_THAT(FirstViolation(bugs, kFound, "takes a stream of shard map").violation,
+              testing::HasSubstr("takes a stream of shard map generation"));
+}
+
+TEST(World, FindsADiskThatHandsOutTornSnapshots) {
+  Bugs bugs;
+  bugs.no_checksums = true;
+  EXPECT_THAT(FirstViolation(bugs, kFound, "it is no version").violation, testing::HasSubstr("it is no version"));
+}
+
+TEST(World, FindsAClockThatTheDeadHold) {
+  Bugs bugs;
+  bugs.table.engine.keep_the_gone = true;
+  EXPECT_THAT(FirstViolation(bugs, kFound, "nothing moves on").violation, testing::HasSubstr("nothing moves on"));
+}
+
+TEST(World, FindsAShardThatIgnoresLineageAfterARestore) {
+  Bugs bugs;
+  bugs.table.engine.ignore_lineage = true;
+  EXPECT_THAT(FirstViolation(bugs, kFound, "not in its history").violation, testing::HasSubstr("not in its history"));
+}
+
+TEST(World, FindsARestoredShardThatWaitsForClocksNobodyWillSendAgain) {
+  Bugs bugs;
+  bugs.table.engine.no_fast_forward = true;
+  EXPECT_NE(FirstViolation(bugs, kFound, "").violation, "");
+}
+
+TEST(World, FindsASoftsyncThatForgetsWhatALeaverWasToldIsApplied) {
+  Bugs bugs;
+  bugs.table.engine.drop_accepted = true;
+  EXPECT_THAT(FirstViolation(bugs, kFound, "is not there").violation, testing::HasSubstr("and is not there"));
+}
+
+TEST(World, FindsAQuorumThatTakesLatePushes) {
+  Bugs bugs;
+  bugs.table.engine.take_late = true;
+  EXPECT_THAT(FirstViolation(bugs, kFound, "which is late").violation, testing::HasSubstr("which is late"));
+}
+
+TEST(World, ShrinksToTheFaultThatMatters) {
+  Options options = OptionsOf(1);
+  options.bugs.table.engine.ignore_lineage = true;
+  while (Play(options).violation.empty()) ++options.seed;
+  const Smallest smallest = Shrink(options);
+  EXPECT_NE(smallest.outcome.violation, "");
+  EXPECT_LE(__builtin_popcount(smallest.options.faults), 2) << NamesOf(smallest.options.faults);
+  EXPECT_THAT(smallest.outcome.trace, testing::HasSubstr("VIOLATED"));
+}
+
+bool Flag(const char* argument, const char* name, uint64_t* value) {
+  absl::string_view text = argument;
+  return absl::ConsumePrefix(&text, name) && absl::SimpleAtoi(text, value);
+}
+
+}  // namespace
+}  // namespace slackline::world
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  slackline::log::Initialise("world", slackline::log::Least::kNothing);
+  for (int i = 1; i < argc; ++i) {
+    if (slackline::world::Flag(argv[i], "--worlds=", &slackline::world::worlds)) continue;
+    if (slackline::world::Flag(argv[i], "--seed=", &slackline::world::first_seed)) {
+      slackline::world::worlds = 1;
+      continue;
+    }
+    std::fprintf(stderr, "unknown argument %s; allowed are --worlds=N and --seed=N\n", argv[i]);
+    return 2;
+  }
+  return RUN_ALL_TESTS();
+}
