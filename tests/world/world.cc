@@ -99,6 +99,7 @@ World::World(const Options& options)
              .ended = [this](Host& host, const absl::Status& status) { Ended(host, status); },
              .violated = [this](const std::string& what) { Violate(what); },
              .failed = [this](const std::string& reason) { Failed(reason); },
+             .live = [this](const Sender& sender) { return Live(sender); },
              .tell = [this](const std::string& line) { Note(line); },
              .calm = [this] { return events_.Now() > faults_end_ + kCalmAfter; }},
       early_(Random(options.seed, 6).Chance(kEarly)) {
@@ -110,6 +111,15 @@ World::~World() = default;
 void World::Note(const std::string& line) {
   trace_.push_back(absl::StrFormat("%9.3f s  %s", absl::ToDoubleSeconds(events_.Now() - absl::UnixEpoch()), line));
   if (trace_.size() > kTraceMax) trace_.pop_front();
+}
+
+bool World::Live(const Sender& sender) {
+  if (scheduler_ == nullptr) return false;
+  const wire::GetStatusReply status = scheduler_->Status();
+  return std::any_of(status.members().begin(), status.members().end(), [&](const wire::MemberStatus& member) {
+    return member.role() == wire::MEMBER_ROLE_WORKER && member.member() == sender.worker.value() &&
+           member.incarnation() == sender.incarnation.value() && member.state() == "live";
+  });
 }
 
 void World::Failed(const std::string& reason) {

@@ -61,6 +61,7 @@ class World {
   void CheckDeadlines();
   // A job that cannot come back from what has happened to it ends as failed; before its shards are on disk that may be.
   void Failed(const std::string& reason);
+  bool Live(const Sender& sender);
   void Violate(const std::string& what);
   void Note(const std::string& line);
 
