@@ -123,8 +123,8 @@ bool World::Live(const Sender& sender) {
 }
 
 void World::Failed(const std::string& reason) {
-  for (const char* const allowed :
-       {"its shards were not on disk yet", "there is no snapshot to go on from", "could not start within"}) {
+  for (const char* const allowed : {"its shards were not on disk yet", "there is no snapshot to go on from",
+                                    "the shard is to begin anew", "could not start within"}) {
     failed_ = failed_ || (early_ && absl::StrContains(reason, allowed));
   }
   if (!failed_) return Violate(absl::StrCat("the job has failed: ", reason));

@@ -189,7 +189,8 @@ void World::FailDisk(Random& random) {
 
 void World::ComeAndGo(Random& random) {
   ++outcome_.counts.comings;
-  if (random.Chance(0.5) || workers_.size() < 2) {
+  // A job that has not begun waits for all of its workers.
+  if (random.Chance(0.5) || workers_.size() < 2 || !Ready()) {
     scene_.Tell("one more worker comes");
     return StartWorker(absl::StrCat("w-", last_pid_ + 1, "-late"));
   }
