@@ -140,7 +140,8 @@ void World::CrashWorker(Random& random) {
 }
 
 void World::CrashScheduler(Random& random) {
-  if (scheduler_ == nullptr) return;
+  // One that has forgotten that training had begun is out of the job's promises: docs/adr/0022.
+  if (scheduler_ == nullptr || !Ready()) return;
   ++outcome_.counts.scheduler_crashes;
   scene_.Tell("FAULT the scheduler is killed");
   Bury(*scheduler_, random.Chance(0.2));
