@@ -255,7 +255,8 @@ void Exchange::Complete(const absl::Status& status) { std::exchange(done_, nullp
 
 void Exchange::Fail(const absl::Status& status) {
   if (!failure_.ok()) return;
-  if (IsFinal(status) && !who_.reader) scene_.ledger.Refused(who_.sender, status);
+  // One that stands by may not have heard so yet.
+  if (IsFinal(status) && !who_.reader && scene_.live(who_.sender)) scene_.ledger.Refused(who_.sender, status);
   Shutdown(status);
   if (done_ != nullptr) Complete(status);
 }

@@ -15,6 +15,7 @@ struct Counter {
 };
 constexpr Counter kCounters[] = {
     {"worlds", &Counts::worlds},
+    {"jobs that failed before their shards were on disk", &Counts::failed_early},
     {"events", &Counts::events},
     {"pushes", &Counts::pushes},
     {"sub-pushes applied", &Counts::applied},

@@ -49,6 +49,7 @@ struct Options {
 // How much of what is interesting happened.
 struct Counts {
   uint64_t worlds = 0;
+  uint64_t failed_early = 0;  // jobs, before their shards were on disk
   uint64_t events = 0;
   uint64_t pushes = 0;
   uint64_t applied = 0;    // of sub-pushes

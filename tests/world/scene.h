@@ -55,6 +55,10 @@ struct Scene {
   // The process has ended by itself. It is destroyed later.
   std::function<void(Host& host, const absl::Status& status)> ended;
   std::function<void(const std::string& what)> violated;
+  // The job has failed.
+  std::function<void(const std::string& reason)> failed;
+  // The scheduler takes it for a live worker.
+  std::function<bool(const Sender& sender)> live;
   // For traces.
   std::function<void(const std::string& line)> tell;
   // The faults are over, for long enough that nobody suffers from them any more.

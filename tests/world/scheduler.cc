@@ -224,8 +224,7 @@ void SchedulerProcess::Tick() {
   const bool done = scene_.saved->job_state() == wire::JOB_DONE;
   if (done && !std::exchange(scene_.done, true)) scene_.ledger.JobDone();
   if (state == wire::JOB_FAILED || state == wire::JOB_STOPPED) {
-    scene_.violated(
-        absl::StrCat("the job ends as ", wire::JobState_Name(state), ": ", controller_.GetStatus().reason()));
+    scene_.failed(controller_.GetStatus().reason());
   }
   if (controller_.finished()) {
     ended_ = true;

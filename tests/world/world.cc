@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job_file.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr absl::Duration kT = absl::Milliseconds(200);
 constexpr uint64_t kEventsMax = 500'000;
 constexpr size_t kTraceMax = 120;
+constexpr double kEarly = 0.1;
 
 constexpr const char* kFaultNames[kFaults] = {
     "broken streams", "slow links",         "lost calls",         "repeated calls",
@@ -96,8 +98,11 @@ World::World(const Options& options)
              .scheduler = [this] { return scheduler_address_; },
              .ended = [this](Host& host, const absl::Status& status) { Ended(host, status); },
              .violated = [this](const std::string& what) { Violate(what); },
+             .failed = [this](const std::string& reason) { Failed(reason); },
+             .live = [this](const Sender& sender) { return Live(sender); },
              .tell = [this](const std::string& line) { Note(line); },
-             .calm = [this] { return events_.Now() > faults_end_ + kCalmAfter; }} {
+             .calm = [this] { return events_.Now() > faults_end_ + kCalmAfter; }},
+      early_(Random(options.seed, 6).Chance(kEarly)) {
   supervisor_.name = "supervisor";
 }
 
@@ -106,6 +111,25 @@ World::~World() = default;
 void World::Note(const std::string& line) {
   trace_.push_back(absl::StrFormat("%9.3f s  %s", absl::ToDoubleSeconds(events_.Now() - absl::UnixEpoch()), line));
   if (trace_.size() > kTraceMax) trace_.pop_front();
+}
+
+bool World::Live(const Sender& sender) {
+  if (scheduler_ == nullptr) return false;
+  const wire::GetStatusReply status = scheduler_->Status();
+  return std::any_of(status.members().begin(), status.members().end(), [&](const wire::MemberStatus& member) {
+    return member.role() == wire::MEMBER_ROLE_WORKER && member.member() == sender.worker.value() &&
+           member.incarnation() == sender.incarnation.value() && member.state() == "live";
+  });
+}
+
+void World::Failed(const std::string& reason) {
+  for (const char* const allowed : {"its shards were not on disk yet", "there is no snapshot to go on from",
+                                    "the shard is to begin anew", "could not start within"}) {
+    failed_ = failed_ || (early_ && absl::StrContains(reason, allowed));
+  }
+  if (!failed_) return Violate(absl::StrCat("the job has failed: ", reason));
+  scene_.Tell("the job may fail so early: ", reason);
+  ++outcome_.counts.failed_early;
 }
 
 void World::Violate(const std::string& what) {
@@ -123,7 +147,7 @@ Outcome World::Run() {
       job::Consistency::Mode_Name(consistency.mode()), consistency.staleness_max(), consistency.softsync_n(),
       consistency.quorum(), consistency.quorum_deadline_ms());
   Begin();
-  while (outcome_.violation.empty() && events_.Next()) {
+  while (outcome_.violation.empty() && !failed_ && events_.Next()) {
     if (scheduler_ == nullptr && scene_.done && servers_.empty() && workers_.empty()) break;
     // Also where time does not pass.
     if (events_.played() > kEventsMax) Violate("there is no end of events");
@@ -131,7 +155,7 @@ Outcome World::Run() {
   outcome_.counts.worlds = 1;
   outcome_.counts.events = events_.played();
   outcome_.counts.virtual_ms = static_cast<uint64_t>(absl::ToInt64Milliseconds(events_.Now() - absl::UnixEpoch()));
-  absl::StrAppend(&outcome_.description, "; ", NamesOf(drawn_));
+  absl::StrAppend(&outcome_.description, "; ", early_ ? "from the beginning: " : "", NamesOf(drawn_));
   for (const std::string& line : trace_) absl::StrAppend(&outcome_.trace, line, "\n");
   return std::move(outcome_);
 }
@@ -161,7 +185,7 @@ bool World::Ready() {
 void World::CheckDeadlines() {
   const absl::Time now = events_.Now();
   const job::Consistency::Mode mode = job_.consistency().mode();
-  if (!faulty_ && Ready()) {
+  if (!faulty_ && (early_ || Ready())) {
     faulty_ = true;
     faults_end_ = now + options_.faults_for;
     PlanFaults();

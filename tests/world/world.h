@@ -3,7 +3,8 @@
 //
 // What happens when
 //   start       the processes come up, a healthy job begins, all shards get their first snapshots
-//   faults      for Options::faults_for: what the seed has drawn. Whoever dies is started again a little later, as
+//   faults      for Options::faults_for, in one world of ten from the very beginning: what the seed has drawn. Whoever
+//   dies is started again a little later, as
 //               `slackline train` does it; whoever is stopped for long is killed and replaced, or replaced elsewhere
 //   calm        nothing more goes wrong: all must find each other and the job must be done
 //
@@ -58,6 +59,9 @@ class World {
   // Training has begun and all shards are on disk.
   bool Ready();
   void CheckDeadlines();
+  // A job that cannot come back from what has happened to it ends as failed; before its shards are on disk that may be.
+  void Failed(const std::string& reason);
+  bool Live(const Sender& sender);
   void Violate(const std::string& what);
   void Note(const std::string& line);
 
@@ -118,6 +122,8 @@ class World {
   uint32_t last_pid_ = 0;
   uint64_t last_address_ = 0;
 
+  const bool early_;     // nobody waits until all is well
+  bool failed_ = false;  // as it may
   bool faulty_ = false;  // the faults have begun
   absl::Time faults_end_ = absl::InfiniteFuture();
   uint64_t progress_ = 0;

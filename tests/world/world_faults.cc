@@ -140,7 +140,8 @@ void World::CrashWorker(Random& random) {
 }
 
 void World::CrashScheduler(Random& random) {
-  if (scheduler_ == nullptr) return;
+  // One that has forgotten that training had begun is out of the job's promises: docs/adr/0022.
+  if (scheduler_ == nullptr || !Ready()) return;
   ++outcome_.counts.scheduler_crashes;
   scene_.Tell("FAULT the scheduler is killed");
   Bury(*scheduler_, random.Chance(0.2));
@@ -189,7 +190,8 @@ void World::FailDisk(Random& random) {
 
 void World::ComeAndGo(Random& random) {
   ++outcome_.counts.comings;
-  if (random.Chance(0.5) || workers_.size() < 2) {
+  // A job that has not begun waits for all of its workers.
+  if (random.Chance(0.5) || workers_.size() < 2 || !Ready()) {
     scene_.Tell("one more worker comes");
     return StartWorker(absl::StrCat("w-", last_pid_ + 1, "-late"));
   }
