@@ -303,8 +303,10 @@ void ReplicaLog::Detach(const absl::Status& why) {
   if (state_ == State::kInStep) {
     state_ = State::kLost;
     withheld_ = std::move(tells);
-    log::Warning("backup ", backup_.value(), " is lost (", reason_,
-                 "): nobody is answered until the scheduler says that it will not take over");
+    if (!stopping_) {
+      log::Warning("backup ", backup_.value(), " is lost (", reason_,
+                   "): nobody is answered until the scheduler says that it will not take over");
+    }
   } else {
     state_ = State::kAlone;
     log::Warning("backup ", backup_.value(), " is lost while it was catching up: ", reason_);

@@ -93,6 +93,8 @@ class ReplicaLog : public ShardJournal {
 
   // The scheduler says that the backup of this attachment, and earlier ones, will not take over.
   void Released(uint64_t attachment);
+  // The server ends: that its backup goes is nothing to speak of.
+  void Stopping() { stopping_ = true; }
   // Every T: asks the backup whether it is there; ends the stream of one that has been silent for 16 T.
   void Tick();
   // A shard has got its weights.
@@ -158,6 +160,7 @@ class ReplicaLog : public ShardJournal {
   Incarnation backup_;
   std::string reason_;  // why it was lost
   bool was_in_step_ = false;
+  bool stopping_ = false;
 
   std::set<ShardId> taken_;
   std::optional<Copying> copying_;

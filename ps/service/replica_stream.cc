@@ -284,6 +284,7 @@ void ReplicaStreams::Tick() {
 
 void ReplicaStreams::Close(const absl::Status& status) {
   closed_ = true;
+  if (table_.log() != nullptr) table_.log()->Stopping();
   link_.Stop();
   for (ReplicaStream* stream : std::vector<ReplicaStream*>(streams_.begin(), streams_.end())) stream->End(status);
 }
