@@ -78,17 +78,14 @@ struct Failed {
   uint64_t seed;
   const char* why;
 };
-// Each of them failed before what it shows was mended.
+// Each of them fails where what it shows is not mended.
 constexpr Failed kFailedOnce[] = {
-    {69, "quorum stood still when more workers came than the job has: their pushes found no room"},
+    {29, "quorum stood still when more workers came than the job has: their pushes found no room"},
     {191, "the same in bsp"},
-    {357, "the scheduler died after it had told the workers to leave, and before that was saved"},
-    {548, "the same, with four workers"},
-    {951, "a scheduler that went on from an old state put a dead worker in again: at another clock"},
-    {1933, "the Welcome that said what a restore had lost got lost"},
-    {2054, "the same in quorum"},
-    {13477,
-     "a scheduler died again before it had saved: the next one gave the same numbers, and a server refused them"},
+    {3183, "the scheduler died after it had told the workers to leave, and before that was saved"},
+    {4176, "the same"},
+    {4704, "a scheduler died again before it had saved: the next one gave the same numbers, and a server refused them"},
+    {5798, "the Welcome that said what a restore had lost got lost"},
 };
 
 TEST(World, WorldsThatOnceFailedDoNot) {
