@@ -8,7 +8,7 @@ The workers are ledger-worker: each of a worker's pushes adds 1 to elements of i
 have applied it, and how often; a ledger says which were answered. Kills come every 0.5 to 3 s: kill -9, or SIGSTOP for up to 6 s.
 `slackline train` starts again what died.
 
-With --kill-at nobody is killed at random (but servers, to have something restored, where the point is in a restore): a process of the
+With --kill-at nobody is killed at random (but servers, where the point comes after their deaths): a process of the
 role kills itself when it comes to a point for the Nth time in its life, the first few times that one is started (see
 common/kill_point.h; only builds for tests have such points).
 
@@ -88,7 +88,7 @@ def parse():
     if options.kill_at:
         if len(options.kill_at) != 3 or options.kill_at[0] not in ("ps", "scheduler"):
             parser.error(f"--kill-at: found {':'.join(options.kill_at)}; allowed is ps:POINT:N or scheduler:POINT:N")
-        options.kill = "ps" if options.kill_at[1] == "restore" else ""
+        options.kill = "ps" if options.kill_at[1] in ("restore", "take-over") else ""
     options.roles = options.kill.split(",") if options.kill else []
     unknown = set(options.roles) - {"ps", "worker", "scheduler"}
     if unknown:

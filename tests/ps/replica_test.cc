@@ -128,13 +128,18 @@ class ReplicaTest : public testing::Test {
     const std::optional<absl::Status> end = table.Receive(peer(worker), frame, AsPayload(bytes));
     ASSERT_FALSE(end.has_value()) << *end;
   }
-  void Hello(ShardTable& table, uint32_t worker, uint64_t clock = 0) {
+  // `answered`: of shard 0, 1, ...
+  void Hello(ShardTable& table, uint32_t worker, const std::vector<uint64_t>& answered = {}) {
     wire::WorkerItem item;
     wire::Hello& hello = *item.mutable_hello();
     hello.set_role(wire::ROLE_WORKER);
     hello.set_worker(worker);
     hello.set_incarnation(10 + worker);
-    hello.set_clock(clock);
+    for (uint32_t shard = 0; shard < answered.size(); ++shard) {
+      wire::ShardClock& clock = *hello.add_shards();
+      clock.set_shard(shard);
+      clock.set_last_answered(answered[shard]);
+    }
     hello.set_window(2);
     Say(table, worker, item);
   }
@@ -327,7 +332,12 @@ TEST_P(ReplicaModes, WhoTakesOverHasTheSameBitsAndKnowsAllThatWasAnswered) {
   generation_ = 2;
   for (uint32_t worker = 1; worker <= 2; ++worker) {
     server_->table.Closed(peer(worker));
-    Hello(backup_->table, worker);
+    std::vector<uint64_t> heard(kShards);
+    for (const auto& [push, applied] : answered) {
+      const auto& [who, shard, sequence] = push;
+      if (who == worker) heard[shard] = std::max(heard[shard], sequence);
+    }
+    Hello(backup_->table, worker, heard);
     for (const wire::ShardState& state : peer(worker).items.front().welcome().shards()) {
       EXPECT_EQ(state.lost(), 0u);
       EXPECT_EQ(state.version().lineage(), 2u);

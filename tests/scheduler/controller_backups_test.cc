@@ -17,6 +17,7 @@ job::Job ReplicatedJob() {
 class ControllerBackups : public testing::Test {
  protected:
   ControllerBackups() : cluster_(ReplicatedJob()) {
+    cluster_.KeepState();
     for (const char* name : {"ps-1", "ps-2", "ps-3", "ps-4"}) cluster_.AddServer(name);
     for (const char* name : {"w-1", "w-2"}) cluster_.AddWorker(name);
     cluster_.Answer();
@@ -209,6 +210,7 @@ TEST_F(ControllerBackups, ASchedulerThatIsStartedAgainKnowsWhoMayTakeOver) {
   // What the server was not told before it is told now: it was saved.
   next.pairing("ps-2") = cluster_.pairing("ps-2");
   EXPECT_EQ(next.Beat("ps-2")->backup_released(), 1u);
+  next.KeepState();
   next.Answer();
   next.Silence("ps-1");
   next.Pass(absl::Milliseconds(500));

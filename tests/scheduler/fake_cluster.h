@@ -101,6 +101,8 @@ class FakeCluster {
   }
   state::Scheduler Save() const { return controller_.Save(absl::FromUnixSeconds(1'700'000'000)); }
   FakeServers& servers() { return servers_; }
+  // Its state is on a disk in every T from now on.
+  void KeepState() { keeps_ = true; }
 
   // Both abort the test when the registration fails.
   Member AddServer(const std::string& name) {
@@ -215,7 +217,7 @@ class FakeCluster {
         if (member.beats) Beat(name).IgnoreError();
       }
       controller_.Tick();
-      controller_.StateKept(Save());
+      if (keeps_) controller_.StateKept(Save());
       Answer();
     }
   }
@@ -301,6 +303,7 @@ class FakeCluster {
   std::map<std::string, wire::BackupProgress> pairings_;
   std::set<std::string> seeded_, durable_;
   uint64_t clock_min_largest_ = 0;
+  bool keeps_ = false;
 };
 
 }  // namespace slackline::scheduler
