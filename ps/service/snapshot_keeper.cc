@@ -94,8 +94,9 @@ void SnapshotKeeper::KeepAll() {
 void SnapshotKeeper::Keep(Kept& kept) {
   const ShardId shard = kept.stored.shard;
   const absl::Time begin = time_.Now();
-  const auto taken =
-      mailbox_.Ask<std::optional<ShardSnapshot>>([this, shard] { return options_.take(shard); }, options_.timeout);
+  // What is posted may run when the keeper is gone.
+  const auto taken = mailbox_.Ask<std::optional<ShardSnapshot>>([take = options_.take, shard] { return take(shard); },
+                                                                options_.timeout);
   if (taken.ok() && !taken->has_value()) return;
   // A sequencer that is busy is asked again soon: somebody may wait for the first one.
   kept.due = taken.ok() ? begin + options_.interval : time_.Now() + std::min(options_.interval, options_.timeout);
@@ -103,7 +104,7 @@ void SnapshotKeeper::Keep(Kept& kept) {
   const std::vector<KeptSnapshot>& before = kept.stored.store->kept();
   if (!before.empty() && before.front().version == (*taken)->engine.version) return;
   const absl::StatusOr<KeptSnapshot> written = Write(kept, **taken);
-  mailbox_.Post([this, shard, written] { options_.done(shard, written); });
+  mailbox_.Post([done = options_.done, shard, written] { done(shard, written); });
 }
 
 absl::StatusOr<KeptSnapshot> SnapshotKeeper::Write(Kept& kept, const ShardSnapshot& snapshot) {

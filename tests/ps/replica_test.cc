@@ -338,7 +338,8 @@ TEST_P(ReplicaModes, WhoTakesOverHasTheSameBitsAndKnowsAllThatWasAnswered) {
       if (who == worker) heard[shard] = std::max(heard[shard], sequence);
     }
     Hello(backup_->table, worker, heard);
-    for (const wire::ShardState& state : peer(worker).items.front().welcome().shards()) {
+    const wire::Welcome welcome = peer(worker).items.front().welcome();
+    for (const wire::ShardState& state : welcome.shards()) {
       EXPECT_EQ(state.lost(), 0u);
       EXPECT_EQ(state.version().lineage(), 2u);
       // What was answered is known, and nothing that was not sent.
