@@ -164,8 +164,8 @@ class Client {
   // Says goodbye and closes the streams. Waits for no more than `timeout`.
   virtual void Close(const std::string& reason, absl::Duration timeout) = 0;
 
-  // Servers have come back elsewhere, from any thread: streams to them are opened anew, and what was under way goes on
-  // there. A map that differs otherwise ends the exchange with kFailedPrecondition.
+  // Servers have come back elsewhere, or shards have moved, from any thread: streams are opened anew where that is so,
+  // and what was under way goes on there. A map with other shards ends the exchange with kFailedPrecondition.
   virtual void Remap(const ShardMap& map) = 0;
 
   // Makes a call in progress return kCancelled, from any thread (the heartbeat learnt that the job is over).

@@ -64,32 +64,38 @@ Exchange::Exchange(const ClientOptions& options, const ShardMap& map, grpc::Comp
                    const TimeSource& time)
     : options_(options),
       map_(map),
+      queue_(queue),
       time_(time),
       session_(map.shards.size(), options.first_clock),
       // A server speaks every notice() at least: twice that is silence.
       watch_(map.servers, 2 * options.timeouts.notice(), options.on_notice),
       encoder_(options.push_runs) {
-  for (size_t i = 0; i < map_.servers.size(); ++i) {
-    const ServerInfo& info = map_.servers[i];
-    Peer& peer = peers_.emplace_back();
-    peer.info = info;
-    peer.backoff = std::make_unique<Backoff>(JitterSeed(options, info));
-    peer.stream = std::make_unique<Stream>(Stream::Options{.index = i,
-                                                           .address = AddressOf(info),
-                                                           .job = options.job,
-                                                           .generation = GenerationOf(info, map),
-                                                           .jitter_seed = JitterSeed(options, info),
-                                                           .protection = options.protection},
-                                           queue, time, static_cast<Stream::Owner&>(*this));
-  }
+  for (const ServerInfo& info : map_.servers) AddPeer(info);
   for (const ShardInfo& info : map_.shards) {
-    const auto server = std::find_if(map_.servers.begin(), map_.servers.end(),
-                                     [&](const ServerInfo& server) { return server.server == info.server; });
     Shard& shard = shards_.emplace_back();
     shard.info = info;
-    shard.peer = static_cast<size_t>(server - map_.servers.begin());
+    shard.peer = PeerOf(info.server);
     peers_[shard.peer].shards.push_back(info.shard);
   }
+}
+
+void Exchange::AddPeer(const ServerInfo& info) {
+  Peer& peer = peers_.emplace_back();
+  peer.info = info;
+  peer.backoff = std::make_unique<Backoff>(JitterSeed(options_, info));
+  peer.stream = std::make_unique<Stream>(Stream::Options{.index = peers_.size() - 1,
+                                                         .address = AddressOf(info),
+                                                         .job = options_.job,
+                                                         .generation = GenerationOf(info, map_),
+                                                         .jitter_seed = JitterSeed(options_, info),
+                                                         .protection = options_.protection},
+                                         queue_, time_, static_cast<Stream::Owner&>(*this));
+}
+
+size_t Exchange::PeerOf(ServerId server) const {
+  const auto found = std::find_if(peers_.begin(), peers_.end(),
+                                  [&](const Peer& peer) { return peer.info.server == server && !peer.retired; });
+  return static_cast<size_t>(found - peers_.begin());
 }
 
 void Exchange::Start() {
@@ -101,20 +107,82 @@ void Exchange::Start() {
 
 void Exchange::Remap(const ShardMap& map) {
   if (map.generation <= map_.generation || !failure_.ok()) return;
-  bool same = map.shards == map_.shards && map.servers.size() == map_.servers.size();
-  for (size_t i = 0; same && i < peers_.size(); ++i) same = map.servers[i].server == peers_[i].info.server;
-  if (!same) {
+  absl::Status valid = ValidateMap(map);
+  bool same = map.shards.size() == map_.shards.size();
+  for (size_t i = 0; same && i < shards_.size(); ++i) same = map.shards[i].end == shards_[i].info.end;
+  if (valid.ok() && !same) valid = absl::FailedPreconditionError("it cuts the model into other shards");
+  if (!valid.ok()) {
     return Fail(absl::FailedPreconditionError(
-        absl::StrCat("the shards have moved: the map is now generation ", map.generation.value())));
+        absl::StrCat("the shard map of generation ", map.generation.value(), ": ", valid.message())));
   }
   map_ = map;
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    Peer& peer = peers_[i];
-    if (peer.info == map.servers[i]) continue;
-    peer.info = map.servers[i];
-    watch_.Moved(i, peer.info);
-    if (!peer.shards.empty()) peer.stream->Redirect(AddressOf(peer.info), GenerationOf(peer.info, map_));
+  std::vector<ServerInfo> before(peers_.size());
+  for (size_t i = 0; i < peers_.size(); ++i) before[i] = peers_[i].info;
+  for (const ServerInfo& info : map_.servers) {
+    const size_t known = PeerOf(info.server);
+    if (known < peers_.size()) {
+      peers_[known].info = info;
+      watch_.Moved(known, info);
+    } else {
+      watch_.Add(info, time_.Now());
+      AddPeer(info);
+      before.push_back(info);
+    }
   }
+  std::vector<bool> had(peers_.size());
+  for (size_t i = 0; i < peers_.size(); ++i) had[i] = !peers_[i].shards.empty();
+  const std::vector<bool> changed = MoveShards();
+  for (size_t i = 0; i < changed.size(); ++i) {
+    Peer& peer = peers_[i];
+    if (peer.retired || (!changed[i] && peer.info == before[i])) continue;
+    if (peer.shards.empty()) {
+      if (had[i]) Retire(i);
+    } else if (had[i]) {
+      peer.stream->Redirect(AddressOf(peer.info), GenerationOf(peer.info, map_));
+    } else {
+      // Nobody has spoken to it yet.
+      peer.stream->Aim(AddressOf(peer.info), GenerationOf(peer.info, map_));
+      peer.stream->Connect();
+    }
+  }
+}
+
+std::vector<bool> Exchange::MoveShards() {
+  std::vector<bool> changed(peers_.size());
+  std::vector<ShardId> moved;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    Shard& shard = shards_[i];
+    const size_t to = PeerOf(map_.shards[i].server);
+    shard.info = map_.shards[i];
+    if (to == shard.peer) continue;
+    changed[shard.peer] = changed[to] = true;
+    std::erase(peers_[shard.peer].shards, shard.info.shard);
+    peers_[shard.peer].refused.erase(shard.info.shard);
+    std::vector<ShardId>& there = peers_[to].shards;
+    there.insert(std::lower_bound(there.begin(), there.end(), shard.info.shard), shard.info.shard);
+    shard.peer = to;
+    // As if its stream were broken: the one to its new server says all that is unanswered again.
+    session_.Disconnected(shard.info.shard);
+    shard.lent = false;
+    moved.push_back(shard.info.shard);
+  }
+  ForgetEarly(moved);
+  return changed;
+}
+
+void Exchange::Retire(size_t index) {
+  // A further one is made where the server gets shards again: this stream may take its time to end.
+  Peer& peer = peers_[index];
+  peer.retired = true;
+  peer.retry_at = absl::InfiniteFuture();
+  peer.stream->Shutdown(std::nullopt);
+  if (leaving_) return;
+  const bool stays = std::any_of(map_.servers.begin(), map_.servers.end(),
+                                 [&](const ServerInfo& server) { return server.server == peer.info.server; });
+  if (!stays) return;
+  const ServerInfo info = peer.info;
+  watch_.Add(info, time_.Now());
+  AddPeer(info);
 }
 
 void Exchange::Begin(Request& request, Done done) {

@@ -85,6 +85,8 @@ class Exchange : private Stream::Owner {
   struct Peer {
     ServerInfo info;
     std::vector<ShardId> shards;  // ascending
+    // It has no shards any more: its stream ends, and another peer is the server's if it gets some.
+    bool retired = false;
     std::unique_ptr<Stream> stream;
     uint64_t chunk_bytes = 0;
     // With a server of this host, once it has agreed; null otherwise.
@@ -141,6 +143,12 @@ class Exchange : private Stream::Owner {
   void OnWaiting(size_t peer, const wire::Waiting& waiting);
   absl::Status OnRefused(Peer& peer, const wire::Refused& refused);
 
+  void AddPeer(const ServerInfo& info);
+  // Its index; that behind the last where it is not known.
+  size_t PeerOf(ServerId server) const;
+  // Gives the shards to the peers that map_ says. Returns which of those have others than before.
+  std::vector<bool> MoveShards();
+  void Retire(size_t index);
   // Tries to share memory with a server of this host.
   void JoinMemory(Peer& peer);
   std::string AddressOf(const ServerInfo& server) const;
@@ -180,6 +188,7 @@ class Exchange : private Stream::Owner {
 
   const ClientOptions options_;
   ShardMap map_;
+  grpc::CompletionQueue& queue_;
   const TimeSource& time_;
   Session session_;
   SilenceWatch watch_;

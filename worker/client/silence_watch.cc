@@ -15,6 +15,13 @@ SilenceWatch::SilenceWatch(absl::Span<const ServerInfo> servers, absl::Duration 
   for (size_t i = 0; i < servers.size(); ++i) Moved(i, servers[i]);
 }
 
+void SilenceWatch::Add(const ServerInfo& server, absl::Time now) {
+  Peer& peer = peers_.emplace_back();
+  peer.heard = now;
+  peer.notice_at = now + notice_every_;
+  Moved(peers_.size() - 1, server);
+}
+
 void SilenceWatch::Moved(size_t server, const ServerInfo& info) {
   peers_[server].name = absl::StrCat(info.name, " (", info.address, ")");
 }

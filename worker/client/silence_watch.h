@@ -31,6 +31,8 @@ class SilenceWatch {
   // `way`: "TCP".
   void StreamOpened(size_t server, const std::string& way);
   void StreamBroken(size_t server, const absl::Status& status);
+  // One more server, with the next number.
+  void Add(const ServerInfo& server, absl::Time now);
   // The server is somewhere else.
   void Moved(size_t server, const ServerInfo& info);
 

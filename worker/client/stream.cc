@@ -194,9 +194,13 @@ void Stream::DropQueuedPush(ShardId shard, Sequence sequence) {
   std::erase_if(outgoing_, [=](const Outgoing& queued) { return IsPush(queued, shard, sequence); });
 }
 
-void Stream::Redirect(const std::string& address, Generation generation) {
+void Stream::Aim(const std::string& address, Generation generation) {
   options_.address = address;
   options_.generation = generation;
+}
+
+void Stream::Redirect(const std::string& address, Generation generation) {
+  Aim(address, generation);
   backoff_.Reset();
   Break(absl::UnavailableError("the server has come back elsewhere"));
   if (attempt_ != nullptr || shutdown_ || retry_at_ == absl::InfiniteFuture()) return;

@@ -82,6 +82,8 @@ class Stream {
   absl::Time retry_at() const { return retry_at_; }
   // The server is to be reached elsewhere from now on: breaks the stream off, if there is one, and tries there at once.
   void Redirect(const std::string& address, Generation generation);
+  // The same for one that was not connected yet.
+  void Aim(const std::string& address, Generation generation);
   // Breaks the stream off now and lets Broken() and the back-off follow.
   void Break(const absl::Status& why);
   // Ends it for good: after a last item in good order where there is one, at once otherwise.
