@@ -48,6 +48,7 @@ class InstantServers : public ServerCalls {
     bytes_ += request.ByteSizeLong();
     Find(server).epoch = request.epoch();
   }
+  void TakeShards(ServerRef, const wire::TakeShardsRequest&) override {}
   void BeginCheckpoint(ServerRef, const wire::BeginCheckpointRequest&) override {}
   void Stop(ServerRef, const wire::StopRequest&) override {}
 

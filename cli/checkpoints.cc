@@ -11,10 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
 #include "cli/train.h"
-#include "common/address.h"
 #include "common/checkpoint/model_reader.h"
 #include "common/job_file.h"
 #include "worker/model/safetensors.h"
@@ -34,13 +32,6 @@ int Complain(const absl::Status& status) {
   std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
   const bool wrong_use = absl::IsNotFound(status) || absl::IsInvalidArgument(status);
   return wrong_use ? kExitWrongUse : kExitFailed;
-}
-
-absl::StatusOr<std::string> AddressOf(const std::string& target) {
-  std::error_code error;
-  if (fs::is_directory(target, error)) return RunFolder::ReadAddressFile(target);
-  if (AddressMistake(target).empty()) return target;
-  return absl::InvalidArgumentError(absl::StrCat("found '", target, "'; allowed is a run folder or HOST:PORT"));
 }
 
 // A run that has just begun, or waits for a server, is waited for a little.
@@ -143,7 +134,7 @@ absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const fs::path& folder, cons
 }
 
 int MakeCheckpoint(const StatusOptions& run) {
-  const absl::StatusOr<std::string> address = AddressOf(run.target);
+  const absl::StatusOr<std::string> address = FindAddress(run.target);
   if (!address.ok()) return Complain(address.status());
   const auto protection = FindProtection(run);
   if (!protection.ok()) return Complain(protection.status());

@@ -124,6 +124,7 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
     }
   }
   StartDueServers(news);
+  StartAddedServers(status, news);
   if (const absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) Follow(*address);
   if (news.trouble.empty() && crew_.Watched(Role::kWorker) == 0) {
     news.trouble = "no worker is left";
@@ -159,6 +160,12 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
     // Training may have begun since, or the job may have failed by this.
     newest = client_->GetStatus(kNewestStatusTimeout);
     if (!newest.ok()) newest = status;
+  }
+  for (const wire::MemberStatus& member : newest->members()) {
+    const bool left = member.state() == "left" || (end.how.ok() && member.state() == "draining");
+    if (member.role() != wire::MEMBER_ROLE_SERVER || member.name() != end.name || !left) continue;
+    news.lines.push_back(absl::StrCat(end.name, " has left: it was drained"));
+    return;
   }
   const bool recoverable = newest->state() == wire::JOB_TRAINING && job_.durability().mode() != job::Durability::NONE;
   const uint32_t most = job_.cluster().server_restarts_max();
@@ -214,6 +221,15 @@ void Cluster::StartDueServers(News& news) {
                              ? absl::StrCat(name, " is started again (restart ", server_restarts_, " of ",
                                             job_.cluster().server_restarts_max(), ", cluster.server_restarts_max)")
                              : absl::StrCat(name, " cannot be started again: ", status.message()));
+  }
+}
+
+void Cluster::StartAddedServers(const wire::GetStatusReply& status, News& news) {
+  for (; servers_added_ < status.servers_added() && status.state() == wire::JOB_TRAINING; ++servers_added_) {
+    const std::string name = absl::StrCat("ps-", ServerProcesses(job_) + servers_added_ + 1);
+    const absl::Status started = StartServer(name);
+    news.lines.push_back(started.ok() ? absl::StrCat(name, " is started, to join the run")
+                                      : absl::StrCat(name, " cannot be started: ", started.message()));
   }
 }
 

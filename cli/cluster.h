@@ -85,6 +85,8 @@ class Cluster {
   // One that was given up may still run (stopped, or cut off), and stands in the way of its successor.
   void KillGivenUpServers(const wire::GetStatusReply& status, News& news);
   void StartDueServers(News& news);
+  // Those that `slackline servers add` has asked for.
+  void StartAddedServers(const wire::GetStatusReply& status, News& news);
 
   const job::Job job_;
   const Programs programs_;
@@ -98,6 +100,7 @@ class Cluster {
   std::unique_ptr<SchedulerClient> client_;
   uint32_t worker_restarts_ = 0;
   uint32_t server_restarts_ = 0;
+  uint32_t servers_added_ = 0;
   uint32_t scheduler_restarts_ = 0;
   struct Restarts {
     uint32_t count = 0;

@@ -11,6 +11,7 @@
 #include "cli/checkpoints.h"
 #include "cli/credentials.h"
 #include "cli/experiment.h"
+#include "cli/servers.h"
 #include "cli/sibling.h"
 #include "cli/status.h"
 #include "cli/train.h"
@@ -90,6 +91,16 @@ Examples
   slackline export runs/first model.safetensors
   slackline export runs/first/checkpoints/checkpoint-000003 model.safetensors)";
 
+constexpr char kServersHelp[] = R"(
+Shards move one server after the other: they are copied while training goes on, then change hands within a moment.
+`slackline train` starts servers that are added; where it does not run the job, start them like the others:
+slackline-ps JOB.yaml --scheduler RUN/scheduler.address --name NAME. Not with durability.mode replicated.
+
+Examples
+  slackline servers add runs/first
+  slackline servers add runs/first --count 2 --wait 0
+  slackline servers drain runs/first ps-1)";
+
 constexpr char kJobHelp[] = "The job file, whose `security` says how to connect; default: that of the run folder";
 
 constexpr char kSetHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1 or model.hidden=[64,32]";
@@ -136,6 +147,31 @@ int Simulate(const std::vector<std::string>& arguments) {
   const absl::Status status = program.ok() ? Become(*program, arguments) : program.status();
   std::fprintf(stderr, "slackline simulate: %s\n", std::string(status.message()).c_str());
   return kExitFailed;
+}
+
+CLI::App* AddServers(CLI::App& app, ServersOptions& options) {
+  CLI::App* command =
+      app.add_subcommand("servers", "Add parameter servers to a run, or have some leave, while it trains");
+  command->require_subcommand(1);
+  command->footer(kServersHelp);
+  const auto add = [&](const char* name, const char* what) {
+    CLI::App* verb = command->add_subcommand(name, what);
+    verb->add_option("RUN", options.run.target, "Run folder, or the scheduler's HOST:PORT")->required();
+    verb->add_option("--job", options.run.job_file, kJobHelp)->type_name("JOB.yaml");
+    verb->add_option_function<double>(
+            "--wait", [&options](double seconds) { options.wait = absl::Seconds(seconds); },
+            "How long to wait until the shards have moved; 0: not at all [120]")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(0.0, 1e6));
+    verb->footer(kServersHelp);
+    return verb;
+  };
+  CLI::App* more = add("add", "The run is to have more servers; those that join get shards of the others");
+  options.add = 1;
+  more->add_option("--count", options.add, "How many more")->capture_default_str()->check(CLI::Range(1, 10000));
+  CLI::App* fewer = add("drain", "Servers give all their shards to the others, and leave");
+  fewer->add_option("NAME", options.drain, "Names of servers, as `slackline status` shows them")->required();
+  return command;
 }
 
 CLI::App* AddCredentials(CLI::App& app, CredentialsOptions& options) {
@@ -212,6 +248,9 @@ int Main(int argc, char** argv) {
   CredentialsOptions credentials;
   CLI::App* credentials_command = AddCredentials(app, credentials);
 
+  ServersOptions servers;
+  CLI::App* servers_command = AddServers(app, servers);
+
   // Its options, --help too, are those of the Python package.
   ExperimentOptions experiment;
   CLI::App* experiment_command =
@@ -240,6 +279,10 @@ int Main(int argc, char** argv) {
   if (experiment_command->parsed()) {
     experiment.arguments = experiment_command->remaining();
     return Experiment(experiment);
+  }
+  if (servers_command->parsed()) {
+    if (!servers.drain.empty()) servers.add = 0;
+    return ChangeServers(servers);
   }
   if (credentials_command->parsed()) return Credentials(credentials);
   return Status(status);

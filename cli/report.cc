@@ -135,15 +135,17 @@ std::string RenderStatus(const wire::GetStatusReply& status) {
   if (status.has_test_accuracy()) {
     absl::StrAppendFormat(&out, "test accuracy %.2f %%\n", 100 * status.test_accuracy());
   }
+  if (!status.moving().empty()) absl::StrAppend(&out, "moving ", status.moving(), "\n");
   absl::StrAppendFormat(&out, "\n  %-16s %-11s %10s %12s %10s %8s  %s\n", "member", "state", "clock", "samples",
                         "samples/s", "silent", "address");
   for (const wire::MemberStatus& member : status.members()) {
     const bool worker = member.role() == wire::MEMBER_ROLE_WORKER;
     absl::StrAppendFormat(
-        &out, "  %-16s %-11s %10s %12s %10s %6.1f s  %s%s\n", member.name(), member.state(),
+        &out, "  %-16s %-11s %10s %12s %10s %6.1f s  %s%s%s\n", member.name(), member.state(),
         worker ? absl::StrCat(member.clock()) : "-", worker ? RenderCount(static_cast<double>(member.samples())) : "-",
         worker ? RenderCount(member.samples_per_second()) : "-", static_cast<double>(member.silent_ms()) / 1000,
-        member.address(), member.reason().empty() ? "" : absl::StrCat(" (", member.reason(), ")"));
+        member.address(), member.shards() == 0 ? "" : absl::StrCat(", ", member.shards(), " shards"),
+        member.reason().empty() ? "" : absl::StrCat(" (", member.reason(), ")"));
   }
   return out;
 }

@@ -42,6 +42,14 @@ absl::StatusOr<uint64_t> SchedulerClient::Checkpoint(const std::string& reason) 
   return reply.checkpoint();
 }
 
+absl::StatusOr<uint32_t> SchedulerClient::ChangeServers(const wire::ChangeServersRequest& request) {
+  wire::ChangeServersReply reply;
+  const absl::Status status =
+      Ended(stub()->ChangeServers(rpc::ContextWithTimeout(kOrderTimeout).get(), request, &reply));
+  if (!status.ok()) return status;
+  return reply.servers();
+}
+
 absl::Status SchedulerClient::ReportExit(uint64_t job, wire::MemberRole role, const std::string& name,
                                          const std::string& reason) {
   wire::ReportExitRequest request;

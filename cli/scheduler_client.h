@@ -23,6 +23,8 @@ class SchedulerClient {
   absl::Status StopJob(const std::string& reason, bool failed);
   // Has a checkpoint made; returns its number.
   absl::StatusOr<uint64_t> Checkpoint(const std::string& reason);
+  // Returns how many servers the job is to have.
+  absl::StatusOr<uint32_t> ChangeServers(const wire::ChangeServersRequest& request);
   // Says that a process has ended, so that nobody waits for its heartbeats to stop.
   absl::Status ReportExit(uint64_t job, wire::MemberRole role, const std::string& name, const std::string& reason);
 

@@ -95,6 +95,13 @@ int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& p
 
 }  // namespace
 
+absl::StatusOr<std::string> FindAddress(const std::string& target) {
+  std::error_code error;
+  if (fs::is_directory(target, error)) return RunFolder::ReadAddressFile(target);
+  if (AddressMistake(target).empty()) return target;
+  return absl::InvalidArgumentError(absl::StrCat("found '", target, "'; allowed is a run folder or HOST:PORT"));
+}
+
 absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const StatusOptions& options) {
   std::string job_file = options.job_file;
   std::error_code error;

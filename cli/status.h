@@ -16,6 +16,10 @@ struct StatusOptions {
   std::string job_file;
 };
 
+// Of the scheduler of the target.
+//   kInvalidArgument  neither a run folder nor HOST:PORT
+absl::StatusOr<std::string> FindAddress(const std::string& target);
+
 // How to connect to the scheduler of the target; null: in plain text.
 absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const StatusOptions& options);
 

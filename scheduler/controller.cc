@@ -135,6 +135,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   absl::MutexLock lock(&mutex_);
   if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
   deposed_.erase(request.name());
+  drained_.erase(request.name());
   MembershipActions actions;
   for (const auto& [id, server] : membership_.servers()) {
     if (server.name != request.name() || state_ != wire::JOB_TRAINING) continue;
@@ -148,6 +149,10 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   }
   if (absl::StatusOr<wire::RegisterServerReply> backup = RegisterBackup(request); !absl::IsNotFound(backup.status())) {
     return backup;
+  }
+  if (absl::StatusOr<wire::RegisterServerReply> joining = RegisterJoining(request);
+      !absl::IsNotFound(joining.status())) {
+    return joining;
   }
   for (const auto& [id, server] : membership_.servers()) {
     if (server.name == request.name()) servers_.Disconnect({id, server.incarnation});
@@ -272,7 +277,15 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   const ServerId id(request.member());
   const Incarnation incarnation(request.incarnation());
   if (IsBackup({id, incarnation})) return BackupHeartbeat(request, now);
+  if (IsJoining({id, incarnation})) return JoiningHeartbeat(request, now);
   if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) {
+    for (const auto& [name, drained] : drained_) {
+      if (drained.incarnation != incarnation) continue;
+      wire::HeartbeatReply leave;
+      leave.set_leave(true);
+      leave.set_leave_reason("it was drained");
+      return leave;
+    }
     for (const auto& [name, deposed] : deposed_) {
       if (deposed.incarnation != incarnation) continue;
       return absl::FailedPreconditionError(
@@ -281,7 +294,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
     return alive;
   }
   server_progress_[id] = request.server();
-  if (request.server().durable() && durable_.insert(id).second && durable_.size() == config_.job.cluster().servers()) {
+  if (request.server().durable() && durable_.insert(id).second && durable_.size() == membership_.places()) {
     events_.Add("all shards are on disk: from now on a server that dies can come back");
   }
   if (request.leaving()) {
@@ -291,7 +304,8 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   }
   wire::HeartbeatReply reply;
   if (membership_.servers().at(id).incarnation == incarnation) {
-    reply.set_backup_released(HearBackup(id, request.server().backup()));
+    reply.set_backup_released(Replicated() ? HearBackup(id, request.server().backup())
+                                           : HearMove(id, request.server().backup()));
   }
   reply.set_checkpoint_heard(HearCheckpoint(id, request.server().checkpoint()));
   reply.set_generation(places_.empty() ? 0 : generation_.value());
@@ -498,7 +512,13 @@ absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
       membership_.ServerLost(id, server.incarnation, request.reason(), actions);
       break;
     }
-    known = known || deposed_.contains(request.name());
+    known = known || deposed_.contains(request.name()) || drained_.contains(request.name());
+    for (const auto& [id, joining] : joining_) {
+      if (joining.name != request.name()) continue;
+      known = true;
+      DropJoining(id, request.reason());
+      break;
+    }
     for (const auto& [id, backup] : backups_) {
       if (backup.name != request.name()) continue;
       known = true;

@@ -81,6 +81,7 @@ class Controller : public ServerObserver {
   absl::Status ReportEvaluation(const wire::EvaluationReport& request);
   wire::GetStatusReply GetStatus();
   absl::StatusOr<wire::CheckpointReply> Checkpoint(const wire::CheckpointRequest& request);
+  absl::StatusOr<wire::ChangeServersReply> ChangeServers(const wire::ChangeServersRequest& request);
   absl::Status ReportExit(const wire::ReportExitRequest& request);
   // Ends the job; one that has ended already stays as it ended.
   void StopJob(const std::string& reason, bool failed);
@@ -92,6 +93,7 @@ class Controller : public ServerObserver {
   void Stopped(ServerRef server) override;
   void CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
                        const absl::StatusOr<wire::BeginCheckpointReply>& reply) override;
+  void TakeRefused(ServerRef server, const wire::TakeShardsRequest& request, const absl::Status& status) override;
   void Refused(ServerRef server, const absl::Status& status) override;
 
   // Notices who is silent, what is late, and what is over. Call every T/2 or more often.
@@ -224,6 +226,44 @@ class Controller : public ServerObserver {
   void RestoreBackups(const state::Scheduler& state, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillBackups(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // --- controller_moves.cc: servers that come and go while training goes on ---
+  struct Move;
+  absl::Status CanChangeServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // That the job is to have in the end.
+  uint32_t ServersWanted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<ServerId> ServerNamed(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string ServerNames() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string ServerName(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ServerId NextServerId() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsJoining(ServerRef server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A process that is to get shards. kNotFound: it is something else.
+  absl::StatusOr<wire::RegisterServerReply> RegisterJoining(const wire::RegisterServerRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<wire::HeartbeatReply> JoiningHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropJoining(ServerId server, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string Describe(const Move& move) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchMoves(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PlanMove(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendTake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // As HearBackup(), of a server whose shards are to move.
+  uint64_t HearMove(ServerId server, const wire::BackupProgress& progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From here on it happens, whoever dies.
+  void CommitMove(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MoveKept(const state::Scheduler& saved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The server that has the shards; and when they are not there any more, the one that is to have them.
+  void TellMove() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellTaker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It has shards that another is to give up before.
+  bool AwaitsGivingUp(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void InstalledOfMove(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ServerLostToMove(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveUpMove(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishDrains() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SaveMoves(state::Scheduler& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RestoreMoves(const state::Scheduler& state, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillMoves(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // --- controller_checkpoint.cc ---
   absl::Status CanCheckpoint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Begins what is due, and goes on with what was begun.
@@ -337,6 +377,46 @@ class Controller : public ServerObserver {
   std::map<std::string, Deposed> deposed_ ABSL_GUARDED_BY(mutex_);
   // Who is to be told, once it is saved, that it has taken over; and what the membership wants then.
   std::map<ServerId, MembershipActions> promotions_ ABSL_GUARDED_BY(mutex_);
+
+  // A server that has no shards yet.
+  struct Joining {
+    std::string name;
+    std::string address;
+    Incarnation incarnation;
+    std::optional<wire::LocalAddress> local;
+    absl::Time heard;
+  };
+  struct Move {
+    uint64_t number = 0;
+    ServerId from;
+    ServerId to;
+    std::vector<ShardId> shards;
+    Incarnation from_incarnation;
+    Incarnation to_incarnation;
+    absl::Time begun;
+    absl::Time decided;
+    // As in Pairing.
+    uint64_t in_step = 0;
+    uint64_t released = 0;
+    bool committed = false;  // places_ has it
+    bool told = false;       // the server that gives them up
+    bool given_up = false;   // they are not there any more
+    // What the membership wants when they are told.
+    MembershipActions from_actions;
+    MembershipActions to_actions;
+  };
+  std::map<ServerId, Joining> joining_ ABSL_GUARDED_BY(mutex_);
+  // Places for servers that are not there yet; and all that were added.
+  uint32_t servers_to_come_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t servers_added_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<ServerId> draining_ ABSL_GUARDED_BY(mutex_);
+  // That have left.
+  std::map<std::string, Deposed> drained_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Move> move_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_move_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time move_again_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  bool placed_ ABSL_GUARDED_BY(mutex_) = false;      // otherwise than PlaceShards() says
+  bool rebalances_ ABSL_GUARDED_BY(mutex_) = false;  // servers have joined
   std::set<Holder> told_to_leave_ ABSL_GUARDED_BY(mutex_);
   absl::Time last_tick_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::optional<absl::Time> deserted_since_ ABSL_GUARDED_BY(mutex_);

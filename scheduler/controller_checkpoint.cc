@@ -45,6 +45,7 @@ absl::Status Controller::CanCheckpoint() const {
       return absl::UnavailableError(absl::StrCat(Called("server", server.name), " is not there"));
     }
   }
+  if (move_ && move_->committed) return absl::UnavailableError("shards are changing hands");
   if (!AllSeeded()) return absl::UnavailableError("the shards have no weights yet");
   return absl::OkStatus();
 }
@@ -233,6 +234,7 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   work.set_job_state(wire::JOB_STARTING);
   work.mutable_members()->clear_workers();
   work.mutable_members()->clear_servers();
+  work.clear_placement();
   if (absl::Status sense = CheckState(work, config_.job); !sense.ok()) return sense;
   absl::MutexLock lock(&mutex_);
   SLACKLINE_CHECK(state_ == wire::JOB_STARTING && membership_.servers().empty());

@@ -84,6 +84,7 @@ void Controller::Act(const WorkerDeadAction& action) {
 void Controller::Act(const ServerDeadAction& action) {
   if (checkpoint_.round) checkpoint_.round->ServerLost(action.server);
   if (Ended()) return;
+  ServerLostToMove(action.server);
   const Membership::Server& server = membership_.servers().at(action.server);
   const absl::Time now = time_.Now();
   const std::string what =
@@ -151,6 +152,7 @@ void Controller::Place() {
 }
 
 void Controller::SendInstall(ServerId server) {
+  if (AwaitsGivingUp(server)) return;
   wire::InstallShardsRequest request;
   request.set_job(config_.id.value());
   request.set_generation(GenerationOf(server).value());
@@ -160,6 +162,7 @@ void Controller::SendInstall(ServerId server) {
   // The generation has risen with every restore, so that no two have one lineage.
   if (const auto again = server_generations_.find(server); again != server_generations_.end()) {
     request.set_restore_lineage(static_cast<uint32_t>(again->second.value()));
+    request.set_moves(placed_ && !Replicated());
   }
   request.set_replicated(Replicated());
   request.set_promote(promoted_.contains(server));
@@ -186,6 +189,7 @@ void Controller::Installed(ServerRef server) {
         Readable(time_.Now() - lost->second), Replicated() ? " after the other was found dead" : " after it died"));
     lost_since_.erase(lost);
   }
+  InstalledOfMove(server.server);
   BeginIfReady();
 }
 
@@ -229,6 +233,7 @@ void Controller::Tick() {
                absl::StrCat("the job could not start within ", Readable(config_.timeouts.startup), ": it ", Missing()));
   }
   FailIfServersStayAway(now);
+  WatchMoves(now);
   ExpelStalled(now);
   FailIfDeserted(now);
   WatchDivergence();
@@ -245,6 +250,7 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
   membership_.Overslept(gap, now);
   for (auto& [server, since] : lost_since_) since += gap;
   for (auto& [server, backup] : backups_) backup.heard = std::min(now, backup.heard + gap);
+  for (auto& [server, joining] : joining_) joining.heard = std::min(now, joining.heard + gap);
   if (deserted_since_) *deserted_since_ += gap;
   events_.Add(absl::StrCat("the scheduler itself stood still for ", Readable(gap), "; nobody is blamed for that"));
 }
@@ -313,6 +319,10 @@ void Controller::Stopped(ServerRef server) {
   absl::MutexLock lock(&mutex_);
   if (IsBackup(server)) {
     backups_.erase(server.server);
+  } else if (IsJoining(server)) {
+    joining_.erase(server.server);
+  } else if (!membership_.servers().contains(server.server)) {
+    servers_.Disconnect(server);  // drained
   } else {
     stopped_.insert(server.server);
   }
@@ -321,6 +331,7 @@ void Controller::Stopped(ServerRef server) {
 void Controller::Refused(ServerRef server, const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   if (IsBackup(server)) return DropBackup(server.server, std::string(status.message()));
+  if (IsJoining(server)) return DropJoining(server.server, std::string(status.message()));
   auto found = membership_.servers().find(server.server);
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
   // One that cannot be told to stop needs no more waiting for.
@@ -343,7 +354,7 @@ bool Controller::AllServersGone() const {
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state == ServerState::kLive && !stopped_.contains(id)) return false;
   }
-  return backups_.empty();
+  return backups_.empty() && joining_.empty();
 }
 
 void Controller::PartTick(absl::Time now) {
@@ -361,6 +372,7 @@ void Controller::PartTick(absl::Time now) {
       if (server.state == ServerState::kLive) servers_.Stop({id, server.incarnation}, request);
     }
     for (const auto& [id, backup] : backups_) servers_.Stop({id, backup.incarnation}, request);
+    for (const auto& [id, joining] : joining_) servers_.Stop({id, joining.incarnation}, request);
   }
   const bool alone = AllServersGone() || now - stopping_ > config_.timeouts.failover();
   if (alone && (status_seen_ || now - ended_ >= kStatusLinger)) finished_ = true;

@@ -76,6 +76,7 @@ void Controller::StateKept(const state::Scheduler& state) {
   absl::MutexLock lock(&mutex_);
   end_kept_ = end_kept_ || (state.job_state() != wire::JOB_STARTING && state.job_state() != wire::JOB_TRAINING);
   BackupsKept(state);
+  MoveKept(state);
 }
 
 state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
@@ -132,6 +133,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_checkpoint_whole_folder(checkpoint_.folder);
   state.set_checkpoint_epochs(checkpoint_.epochs);
   SaveBackups(state);
+  SaveMoves(state);
   return state;
 }
 
@@ -188,10 +190,12 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   }
   MembershipActions actions;
   membership_.Restore(FromState(state.members(), now), Holders(), now, actions);
-  if (first_worker_ && membership_.servers().size() == config_.job.cluster().servers()) {
+  if (state.has_placement()) membership_.SetPlaces(state.placement().places());
+  if (first_worker_ && membership_.servers().size() == membership_.places()) {
     places_ =
         PlaceShards(layout_.elements, {config_.job.cluster().servers(), config_.job.cluster().shards_per_server()});
   }
+  RestoreMoves(state, now);
   RestoreServers(state.members(), now);
   RestoreBackups(state, now);
   events_.Add(absl::StrFormat("the scheduler goes on with %d workers and %d servers, %.1f s after it had last saved",

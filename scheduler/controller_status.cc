@@ -188,9 +188,14 @@ void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const 
     return &status;
   };
   for (const auto& [id, server] : membership_.servers()) {
-    add(wire::MEMBER_ROLE_SERVER, id.value(), server)->set_address(server.address);
+    wire::MemberStatus& status = *add(wire::MEMBER_ROLE_SERVER, id.value(), server);
+    status.set_address(server.address);
+    status.set_shards(static_cast<uint32_t>(
+        std::count_if(places_.begin(), places_.end(), [&](const ShardPlace& place) { return place.server == id; })));
+    if (draining_.contains(id) && server.state == ServerState::kLive) status.set_state("draining");
   }
   FillBackups(now, reply);
+  FillMoves(now, reply);
   for (const auto& [id, worker] : membership_.workers()) {
     wire::MemberStatus& status = *add(wire::MEMBER_ROLE_WORKER, id.value(), worker);
     const Holder holder = {id, worker.incarnation};

@@ -49,7 +49,7 @@ absl::string_view ToString(ServerState state) {
   return "unknown";
 }
 
-Membership::Membership(const Config& config) : config_(config) {}
+Membership::Membership(const Config& config) : config_(config), places_(config.servers) {}
 
 // --- Servers ----------------------------------------------------------------------------------------------------
 
@@ -59,11 +59,11 @@ absl::StatusOr<Membership::Registered> Membership::RegisterServer(const std::str
   ServerId id;
   if (known != servers_.end()) {
     id = known->first;
-  } else if (servers_.size() < config_.servers) {
+  } else if (servers_.size() < places_) {
     id = ServerId(static_cast<uint32_t>(servers_.size()) + 1);
   } else {
-    return absl::ResourceExhaustedError(absl::StrCat("server ", name, " is one too many: the job has ", config_.servers,
-                                                     " servers, and all are known"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("server ", name, " is one too many: the job has ", places_, " servers, and all are known"));
   }
   last_incarnation_ = last_incarnation_.Next();
   ReplaceServer(id, name, address, last_incarnation_, now, actions);
@@ -80,6 +80,12 @@ void Membership::ReplaceServer(ServerId id, const std::string& name, const std::
   servers_[id] = std::move(server);
   // A new life knows nobody: it acknowledges the set before anybody counts as live or fenced on it.
   SendSet(id, servers_[id], actions);
+}
+
+void Membership::RemoveServer(ServerId id, MembershipActions& actions) {
+  servers_.erase(id);
+  --places_;
+  Settle(actions);
 }
 
 void Membership::SetBacked(ServerId server, Incarnation incarnation, bool backed) {
@@ -132,7 +138,7 @@ void Membership::LoseServer(ServerId id, Server& server, ServerState state, std:
 }
 
 bool Membership::AllServersPresent() const {
-  return servers_.size() == config_.servers && std::all_of(servers_.begin(), servers_.end(), [](const auto& server) {
+  return servers_.size() == places_ && std::all_of(servers_.begin(), servers_.end(), [](const auto& server) {
            return server.second.state == ServerState::kLive;
          });
 }
@@ -265,7 +271,7 @@ void Membership::Settle(MembershipActions& actions) {
     live_to = std::min(live_to, server.state == ServerState::kLive ? server.acknowledged : Epoch());
     first_clock = std::max(first_clock, server.clock_min_largest);
   }
-  if (servers_.size() < config_.servers) live_to = Epoch();
+  if (servers_.size() < places_) live_to = Epoch();
   for (auto& [id, worker] : workers_) {
     if (worker.state == WorkerState::kJoining && worker.joined_epoch > Epoch() && worker.joined_epoch <= live_to) {
       Enter(worker, WorkerState::kLive);

@@ -90,7 +90,7 @@ class Membership {
  public:
   struct Config {
     Timeouts timeouts;
-    // Server places of the job.
+    // Server places that the job begins with.
     uint32_t servers = 1;
     uint32_t workers_max = 65536;
     // Silence after which a server is dead that is not backed; of one that is, it is timeouts.server_dead(). 0: the
@@ -142,10 +142,18 @@ class Membership {
 
   // For somebody who is not a member yet.
   Incarnation NewIncarnation() { return last_incarnation_ = last_incarnation_.Next(); }
-  // Another process has this server's place from now on, and gets the set. Requires: there is such a server.
+  // Another process, or the same with other shards, has this server's place from now on, and gets the set. Requires:
+  // there is such a server, or AddPlace().
   void ReplaceServer(ServerId id, const std::string& name, const std::string& address, Incarnation incarnation,
                      absl::Time now, MembershipActions& actions);
   void SetBacked(ServerId server, Incarnation incarnation, bool backed);
+  // The job is to have one more server, for ReplaceServer() to name.
+  void AddPlace() { ++places_; }
+  void SetPlaces(uint32_t places) { places_ = places; }
+  // Server places of the job.
+  uint32_t places() const { return places_; }
+  // The server has no shards any more: it and its place are gone. Requires: there is such a server.
+  void RemoveServer(ServerId id, MembershipActions& actions);
 
   //   kFailedPrecondition  that incarnation is not a member any more; the message says why
   absl::Status HeartbeatServer(ServerId server, Incarnation incarnation, absl::Time now);
@@ -216,6 +224,7 @@ class Membership {
   Worker* Find(WorkerId worker, Incarnation incarnation);
 
   const Config config_;
+  uint32_t places_;
   Epoch epoch_;
   Incarnation last_incarnation_;
   std::map<WorkerId, Worker> workers_;

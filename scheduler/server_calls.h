@@ -30,6 +30,8 @@ class ServerObserver {
   // What the server has answered, an error included: no checkpoint is worth the job.
   virtual void CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
                                const absl::StatusOr<wire::BeginCheckpointReply>& reply) = 0;
+  // The server will not take the shards; whatever it does else goes on.
+  virtual void TakeRefused(ServerRef server, const wire::TakeShardsRequest& request, const absl::Status& status) = 0;
   // The server answered with a code after which trying again is useless.
   virtual void Refused(ServerRef server, const absl::Status& status) = 0;
 };
@@ -50,6 +52,8 @@ class ServerCalls {
   virtual void Install(ServerRef server, const wire::InstallShardsRequest& request) = 0;
   // Kept until the shards are installed.
   virtual void SetMembers(ServerRef server, const wire::SetMembersRequest& request) = 0;
+  // Before shards are installed.
+  virtual void TakeShards(ServerRef server, const wire::TakeShardsRequest& request) = 0;
   // After the members.
   virtual void BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) = 0;
   virtual void Stop(ServerRef server, const wire::StopRequest& request) = 0;

@@ -32,11 +32,20 @@ ServerLink::~ServerLink() {
 void ServerLink::Install(const wire::InstallShardsRequest& request) {
   absl::MutexLock lock(&mutex_);
   install_ = request;
+  // A set is of one shard map.
+  if (members_ && members_->generation() != request.generation()) members_.reset();
 }
 
 void ServerLink::SetMembers(const wire::SetMembersRequest& request) {
   absl::MutexLock lock(&mutex_);
-  if (!members_ || members_->epoch() < request.epoch()) members_ = request;
+  const bool later = !members_ || std::pair(members_->generation(), members_->epoch()) <
+                                      std::pair(request.generation(), request.epoch());
+  if (later) members_ = request;
+}
+
+void ServerLink::TakeShards(const wire::TakeShardsRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  take_ = request;
 }
 
 void ServerLink::BeginCheckpoint(const wire::BeginCheckpointRequest& request) {
@@ -55,10 +64,13 @@ void ServerLink::Close() {
   if (in_flight_ != nullptr) in_flight_->TryCancel();
 }
 
-bool ServerLink::HasWork() const { return closed_ || stop_ || install_ || ((members_ || checkpoint_) && installed_); }
+bool ServerLink::HasWork() const {
+  return closed_ || stop_ || take_ || install_ || ((members_ || checkpoint_) && installed_);
+}
 
 absl::Status ServerLink::TryNext() {
   std::optional<wire::InstallShardsRequest> install;
+  std::optional<wire::TakeShardsRequest> take;
   std::optional<wire::SetMembersRequest> members;
   std::optional<wire::BeginCheckpointRequest> checkpoint;
   std::optional<wire::StopRequest> stop;
@@ -66,6 +78,8 @@ absl::Status ServerLink::TryNext() {
     absl::MutexLock lock(&mutex_);
     if (stop_) {
       stop = stop_;
+    } else if (take_) {
+      take = take_;
     } else if (install_) {
       install = install_;
     } else if (members_) {
@@ -75,6 +89,7 @@ absl::Status ServerLink::TryNext() {
     }
   }
   if (stop) return TryStop(*stop);
+  if (take) return TryTake(*take);
   if (install) return TryInstall(*install);
   if (members) return TryMembers(*members);
   return TryCheckpoint(*checkpoint);
@@ -148,10 +163,25 @@ absl::Status ServerLink::TryMembers(const wire::SetMembersRequest& request) {
   if (!status.ok()) return status;
   {
     absl::MutexLock lock(&mutex_);
-    if (members_ && members_->epoch() == request.epoch()) members_.reset();
+    const bool same =
+        members_ && members_->epoch() == request.epoch() && members_->generation() == request.generation();
+    if (same) members_.reset();
   }
   observer_.MembersInstalled(server_, reply);
   return status;
+}
+
+absl::Status ServerLink::TryTake(const wire::TakeShardsRequest& request) {
+  wire::TakeShardsReply reply;
+  const absl::Status status =
+      Attempt([&](grpc::ClientContext* context) { return stub()->TakeShards(context, request, &reply); });
+  if (!status.ok() && (rpc::IsRetryable(status) || absl::IsCancelled(status))) return status;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (take_ && take_->move() == request.move()) take_.reset();
+  }
+  if (!status.ok()) observer_.TakeRefused(server_, request, status);
+  return absl::OkStatus();
 }
 
 absl::Status ServerLink::TryCheckpoint(const wire::BeginCheckpointRequest& request) {
@@ -219,6 +249,11 @@ void ServerLinks::Install(ServerRef server, const wire::InstallShardsRequest& re
 void ServerLinks::SetMembers(ServerRef server, const wire::SetMembersRequest& request) {
   absl::MutexLock lock(&mutex_);
   if (ServerLink* link = Find(server)) link->SetMembers(request);
+}
+
+void ServerLinks::TakeShards(ServerRef server, const wire::TakeShardsRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  if (ServerLink* link = Find(server)) link->TakeShards(request);
 }
 
 void ServerLinks::BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) {

@@ -34,6 +34,7 @@ class ServerLink {
 
   void Install(const wire::InstallShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetMembers(const wire::SetMembersRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeShards(const wire::TakeShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginCheckpoint(const wire::BeginCheckpointRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(const wire::StopRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // Does nothing more from now on; its thread ends soon.
@@ -54,6 +55,7 @@ class ServerLink {
   // Each makes one attempt at one wish, and forgets the wish when it was answered.
   absl::Status TryInstall(const wire::InstallShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TryMembers(const wire::SetMembersRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status TryTake(const wire::TakeShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TryCheckpoint(const wire::BeginCheckpointRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TryStop(const wire::StopRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // Runs `call` with a context that Close() can cancel.
@@ -70,6 +72,7 @@ class ServerLink {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool installed_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<wire::InstallShardsRequest> install_ ABSL_GUARDED_BY(mutex_);
+  std::optional<wire::TakeShardsRequest> take_ ABSL_GUARDED_BY(mutex_);
   std::optional<wire::SetMembersRequest> members_ ABSL_GUARDED_BY(mutex_);
   std::optional<wire::BeginCheckpointRequest> checkpoint_ ABSL_GUARDED_BY(mutex_);
   std::optional<wire::StopRequest> stop_ ABSL_GUARDED_BY(mutex_);
@@ -91,6 +94,7 @@ class ServerLinks : public ServerCalls {
   void Disconnect(ServerRef server) override;
   void Install(ServerRef server, const wire::InstallShardsRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);
   void SetMembers(ServerRef server, const wire::SetMembersRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeShards(ServerRef server, const wire::TakeShardsRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) override
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(ServerRef server, const wire::StopRequest& request) override ABSL_LOCKS_EXCLUDED(mutex_);

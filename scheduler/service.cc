@@ -88,6 +88,12 @@ grpc::Status SchedulerService::Checkpoint(grpc::ServerContext* context, const wi
   return Answer(controller_.Checkpoint(*request), reply);
 }
 
+grpc::Status SchedulerService::ChangeServers(grpc::ServerContext* context, const wire::ChangeServersRequest* request,
+                                             wire::ChangeServersReply* reply) {
+  if (const auto caller = Admit(*context, "ChangeServers"); !caller.ok()) return rpc::ToGrpc(caller.status());
+  return Answer(controller_.ChangeServers(*request), reply);
+}
+
 grpc::Status SchedulerService::ReportExit(grpc::ServerContext* context, const wire::ReportExitRequest* request,
                                           wire::ReportExitReply*) {
   if (const auto caller = Admit(*context, "ReportExit"); !caller.ok()) return rpc::ToGrpc(caller.status());

@@ -30,6 +30,8 @@ class SchedulerService final : public wire::Scheduler::Service {
   grpc::Status ReportEvaluation(grpc::ServerContext*, const wire::EvaluationReport*, wire::EvaluationReply*) override;
   grpc::Status GetStatus(grpc::ServerContext*, const wire::GetStatusRequest*, wire::GetStatusReply*) override;
   grpc::Status StopJob(grpc::ServerContext*, const wire::StopJobRequest*, wire::StopJobReply*) override;
+  grpc::Status ChangeServers(grpc::ServerContext*, const wire::ChangeServersRequest*,
+                             wire::ChangeServersReply*) override;
   grpc::Status Checkpoint(grpc::ServerContext*, const wire::CheckpointRequest*, wire::CheckpointReply*) override;
   grpc::Status ReportExit(grpc::ServerContext*, const wire::ReportExitRequest*, wire::ReportExitReply*) override;
 

@@ -60,6 +60,7 @@ absl::Status CheckServers(const state::Scheduler& state, uint32_t servers_max) {
   if (numbers.size() > servers_max) {
     return Broken(absl::StrCat(numbers.size(), " servers; the job has ", servers_max));
   }
+  if (state.has_placement()) return absl::OkStatus();  // some have come and some have gone
   return AreFromOne(numbers) ? absl::OkStatus() : Broken("servers that are not numbered from 1");
 }
 
@@ -80,6 +81,38 @@ absl::Status CheckBackups(const state::Scheduler& state) {
     if (!known(server)) return Broken(absl::StrCat("server ", server, ", which is not there, as promoted"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckPlacement(const state::Scheduler& state) {
+  if (!state.has_placement()) return absl::OkStatus();
+  // More than anybody has.
+  constexpr uint32_t kServersMax = 1 << 20;
+  const state::Placement& placement = state.placement();
+  std::set<uint32_t> members, joining;
+  for (const state::Server& server : state.members().servers()) members.insert(server.server());
+  const uint32_t largest = std::max({placement.added(), placement.places(), placement.to_come()});
+  if (members.size() != placement.places() || largest > kServersMax || placement.last_move() > kNumberMax) {
+    return Broken(absl::StrCat(placement.places(), " places for ", members.size(), " servers, ", placement.added(),
+                               " added, ", placement.to_come(), " to come, after ", placement.last_move(), " moves"));
+  }
+  for (const uint32_t server : placement.servers()) {
+    if (!members.contains(server)) return Broken(absl::StrCat("a shard on server ", server, ", which is not there"));
+  }
+  for (const uint32_t server : placement.draining()) {
+    if (!members.contains(server)) return Broken(absl::StrCat("server ", server, ", which is not there, as draining"));
+  }
+  for (const state::Server& server : placement.joining()) {
+    const bool known = server.incarnation() <= state.members().last_incarnation() && server.server() < kServersMax;
+    if (!known || server.server() == 0 || server.address().empty() || members.contains(server.server()) ||
+        !joining.insert(server.server()).second) {
+      return Broken(absl::StrCat("server ", server.server(), ", incarnation ", server.incarnation(), ", as joining"));
+    }
+  }
+  if (!placement.has_move()) return absl::OkStatus();
+  const state::Move& move = placement.move();
+  const bool sensible = members.contains(move.from()) && members.contains(move.to()) && move.from() != move.to();
+  if (sensible && move.number() <= placement.last_move()) return absl::OkStatus();
+  return Broken(absl::StrCat("move ", move.number(), " from server ", move.from(), " to ", move.to()));
 }
 
 // --- Work -------------------------------------------------------------------------------------------------------
@@ -179,15 +212,17 @@ absl::Status CheckNumbers(const state::Scheduler& state) {
 absl::Status CheckState(const state::Scheduler& state, const job::Job& job) {
   if (absl::Status status = CheckNumbers(state); !status.ok()) return status;
   if (absl::Status status = CheckWorkers(state.members()); !status.ok()) return status;
-  if (absl::Status status = CheckServers(state, job.cluster().servers()); !status.ok()) return status;
+  const uint32_t places = state.has_placement() ? state.placement().places() : job.cluster().servers();
+  if (absl::Status status = CheckServers(state, places); !status.ok()) return status;
+  if (absl::Status status = CheckPlacement(state); !status.ok()) return status;
   if (absl::Status status = CheckBackups(state); !status.ok()) return status;
   if (state.job_state() < wire::JOB_STARTING || state.job_state() > wire::JOB_STOPPED) {
     return Broken(absl::StrCat("job state ", state.job_state()));
   }
   const bool begun = state.job_state() == wire::JOB_TRAINING || state.job_state() == wire::JOB_DONE;
   const auto servers = static_cast<uint32_t>(state.members().servers_size());
-  if (begun && (!state.has_first_worker() || servers != job.cluster().servers())) {
-    return Broken(absl::StrCat("training with ", servers, " of ", job.cluster().servers(), " servers and ",
+  if (begun && (!state.has_first_worker() || servers != places)) {
+    return Broken(absl::StrCat("training with ", servers, " of ", places, " servers and ",
                                state.has_first_worker() ? "a" : "no", " model"));
   }
   if (!state.has_first_worker()) return absl::OkStatus();

@@ -56,6 +56,7 @@ class Cluster final : public scheduler::ServerCalls {
 
   void Connect(scheduler::ServerRef server, const std::string& name, const std::string& address,
                scheduler::ServerObserver& observer) override;
+  void TakeShards(scheduler::ServerRef, const wire::TakeShardsRequest&) override {}
   void Disconnect(scheduler::ServerRef /*server*/) override {}
   void Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) override;
   void SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) override;

@@ -2,7 +2,8 @@
 """Kills and stops the processes of a job at random, and counts afterwards what became of every push.
 
     bench/soak/soak.py [--programs BIN_FOLDER] [--seconds N] [--workers N] [--servers N] [--mode async|ssp] [--seed N]
-                       [--durability snapshot|replicated] [--heartbeat-ms N] [--kill ROLE,ROLE | --kill-at ROLE:POINT:N] [--keep FOLDER]
+                       [--durability snapshot|replicated] [--heartbeat-ms N] [--elastic]
+                       [--kill ROLE,ROLE | --kill-at ROLE:POINT:N] [--keep FOLDER]
 
 The workers are ledger-worker: each of a worker's pushes adds 1 to elements of its own, so that the final weights say which shards
 have applied it, and how often; a ledger says which were answered. Kills come every 0.5 to 3 s: kill -9, or SIGSTOP for up to 6 s.
@@ -11,6 +12,9 @@ have applied it, and how often; a ledger says which were answered. Kills come ev
 With --kill-at nobody is killed at random (but servers, where the point comes after their deaths): a process of the
 role kills itself when it comes to a point for the Nth time in its life, the first few times that one is started (see
 common/kill_point.h; only builds for tests have such points).
+
+With --elastic servers are added and drained at random, too: between 1 and 4 of them. With --kill '' nobody dies, and then nothing
+may be lost.
 
 Checkpoints are made all the while, and all that are there at the end must be whole.
 
@@ -80,6 +84,7 @@ def parse():
     parser.add_argument("--heartbeat-ms", type=int, default=100, help="timeouts.heartbeat_ms; a job's default is 300")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kill", default="ps,worker,scheduler", help="roles that die")
+    parser.add_argument("--elastic", action="store_true", help="servers are added and drained all the while")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave the run in this new folder")
     parser.add_argument("--kill-at", default="", metavar="ROLE:POINT:N",
                         help="each process of the role (ps or scheduler) dies at this point")
@@ -95,6 +100,8 @@ def parse():
         parser.error(f"--kill: found {', '.join(sorted(unknown))}; allowed are ps, worker, scheduler")
     if options.servers not in (1, 2, 4):
         parser.error(f"--servers: found {options.servers}; allowed are 1, 2, 4, so that there are {SHARDS} shards")
+    if options.elastic and options.durability == "replicated":
+        parser.error("--elastic: shards that have backups cannot move; allowed is --durability snapshot")
     if not 1 <= options.workers <= WORKERS_MAX:
         parser.error(f"--workers: found {options.workers}; allowed are 1 to {WORKERS_MAX}")
     return options
@@ -110,6 +117,7 @@ class Run:
         self.server_deaths = []  # times of servers that were killed or stopped
         self.first_killed = self.ended = 0.0  # monotonic: of the servers and schedulers; of the job
         self.stopped = {}  # pid: when it goes on
+        self.changes = {}  # of servers, that were taken: number
         programs = folder / "bin"
         programs.mkdir()
         # `slackline` starts the programs beside it.
@@ -152,9 +160,7 @@ class Run:
 
     def all_backed(self):
         """Each server has a backup that can take over: nobody else is killed before, since two at once are one too many."""
-        status = subprocess.run([self.options.programs / "slackline", "status", self.folder], capture_output=True, text=True,
-                                timeout=60)
-        return status.stdout.count(" in step ") == self.options.servers
+        return self.slackline("status", self.folder).stdout.count(" in step ") == self.options.servers
 
     def pause(self, seconds):
         """Or until the job has ended."""
@@ -184,6 +190,25 @@ class Run:
         key = (victim["role"], "stopped" if stop else "killed")
         self.kills[key] = self.kills.get(key, 0) + 1
 
+    def change_servers(self):
+        """One more, or one less, where that is possible now."""
+        status = self.slackline("status", self.folder).stdout
+        there = re.findall(r"^ +(ps-\d+) +(live|joining)", status, re.MULTILINE)
+        live = [name for name, state in there if state == "live"]
+        if len(live) > 1 and (len(there) == SHARDS or self.random.random() < 0.5):
+            what, change = "drained", ("drain", self.folder, self.random.choice(live))
+        elif len(there) < SHARDS:
+            what, change = "added", ("add", self.folder)
+        else:
+            return
+        done = self.slackline("servers", *change, "--wait", "0")
+        # The scheduler may be dead just now, or know of a change that the status did not have yet.
+        if done.returncode == 0:
+            self.changes[what] = self.changes.get(what, 0) + 1
+
+    def slackline(self, *arguments):
+        return subprocess.run([self.options.programs / "slackline", *arguments], capture_output=True, text=True, timeout=60)
+
     def wake(self, all_of_them=False):
         for pid, at in list(self.stopped.items()):
             if all_of_them or time.monotonic() > at:
@@ -192,12 +217,15 @@ class Run:
 
     def play(self):
         end = time.monotonic() + self.options.seconds
-        due = 0
+        due = change_due = 0
         while time.monotonic() < end and self.process.poll() is None:
             self.wake()
             if self.options.roles and time.monotonic() > due:
                 self.disturb()
                 due = time.monotonic() + self.random.uniform(0.5, 3)
+            if self.options.elastic and time.monotonic() > change_due:
+                self.change_servers()
+                change_due = time.monotonic() + self.random.uniform(0.2, 2)
             self.pause(0.02)
         self.wake(all_of_them=True)
         try:
@@ -299,6 +327,8 @@ def soak(options, folder):
             run.process.wait()
     for (role, how), count in sorted(run.kills.items()):
         print(f"{role} {how}: {count}")
+    for what, count in sorted(run.changes.items()):
+        print(f"servers {what}: {count}")
     if code != 0:
         print(f"the job ended with {code} after {took:.0f} s:\n{run.out.read_text(errors='replace')[-4000:]}\n{run.events()[-3000:]}")
         return 1
@@ -353,6 +383,13 @@ def reckon(options, run, folder, took):
         bad.append(f"{doubled:.0f} sub-pushes were applied twice")
     if lost and run.replicated:
         bad.append(f"{lost:.0f} sub-pushes were answered as applied and are lost")
+    if lost and not run.kills and not options.kill_at:
+        bad.append(f"{lost:.0f} sub-pushes were answered as applied and are lost, and nobody has died")
+    if options.elastic:
+        moved = run.events().count(": moved, ")
+        print(f"moves of shards: {moved}")
+        if moved < 1:
+            bad.append("no shards have moved")
     if silent:
         bad.append(f"{silent:.0f} sub-pushes are gone that their worker was not told of, or are there although it was")
     if not goes_on and run.first_killed and run.ended - run.first_killed > 5:

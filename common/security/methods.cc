@@ -10,6 +10,7 @@ constexpr Method kMethods[] = {
 
     {"slackline.wire.ParameterServerControl.InstallShards", {Role::kScheduler}},
     {"slackline.wire.ParameterServerControl.SetMembers", {Role::kScheduler}},
+    {"slackline.wire.ParameterServerControl.TakeShards", {Role::kScheduler}},
     {"slackline.wire.ParameterServerControl.BeginCheckpoint", {Role::kScheduler}},
     {"slackline.wire.ParameterServerControl.Stop", {Role::kScheduler}},
 
@@ -23,6 +24,7 @@ constexpr Method kMethods[] = {
     {"slackline.wire.Scheduler.GetStatus", Roles::All()},
     {"slackline.wire.Scheduler.StopJob", {Role::kOperator}},
     {"slackline.wire.Scheduler.Checkpoint", {Role::kOperator}},
+    {"slackline.wire.Scheduler.ChangeServers", {Role::kOperator}},
     {"slackline.wire.Scheduler.ReportExit", {Role::kOperator}},
 };
 

@@ -37,6 +37,13 @@ grpc::Status ControlService::SetMembers(grpc::ServerContext* context, const wire
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::TakeShards(grpc::ServerContext* context, const wire::TakeShardsRequest* request,
+                                        wire::TakeShardsReply* /*reply*/) {
+  if (absl::Status in = Admit(*context, "TakeShards"); !in.ok()) return rpc::ToGrpc(in);
+  const auto done = mailbox_.Ask<absl::Status>([this, request = *request] { return table_.Take(request); }, timeout_);
+  return rpc::ToGrpc(done.ok() ? *done : done.status());
+}
+
 grpc::Status ControlService::BeginCheckpoint(grpc::ServerContext* context, const wire::BeginCheckpointRequest* request,
                                              wire::BeginCheckpointReply* reply) {
   if (absl::Status in = Admit(*context, "BeginCheckpoint"); !in.ok()) return rpc::ToGrpc(in);

@@ -24,6 +24,8 @@ class ControlService : public wire::ParameterServerControl::Service {
                              wire::InstallShardsReply* reply) override;
   grpc::Status SetMembers(grpc::ServerContext* context, const wire::SetMembersRequest* request,
                           wire::SetMembersReply* reply) override;
+  grpc::Status TakeShards(grpc::ServerContext* context, const wire::TakeShardsRequest* request,
+                          wire::TakeShardsReply* reply) override;
   grpc::Status BeginCheckpoint(grpc::ServerContext* context, const wire::BeginCheckpointRequest* request,
                                wire::BeginCheckpointReply* reply) override;
   grpc::Status Stop(grpc::ServerContext* context, const wire::StopRequest* request, wire::StopReply* reply) override;

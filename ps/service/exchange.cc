@@ -56,6 +56,10 @@ ShardTable::Hooks Exchange::MakeHooks() {
                 if (table_.log() != nullptr) table_.log()->Seeded();
               },
           .on_stores = [this](std::vector<StoredShard> stores) { KeepSnapshots(std::move(stores)); },
+          .on_stores_gone =
+              [this](const std::vector<ShardId>& shards) {
+                if (keeper_ != nullptr) keeper_->Remove(shards);
+              },
           .on_cut = [this](CheckpointCut cut) { WriteCheckpoint(std::move(cut)); },
           .on_backup = [this](const wire::ReplicationSource* source) { replicas_->OnBackup(source); }};
 }
@@ -83,6 +87,7 @@ void Exchange::BackupReleased(uint64_t attachment) {
 
 void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
   if (stopping_) return;
+  if (keeper_ != nullptr) return keeper_->Add(std::move(stores));
   SnapshotKeeper::Options options;
   options.interval = absl::Seconds(options_.job.durability().snapshot_every_s());
   options.timeout = options_.timeouts.worker_dead();

@@ -93,6 +93,7 @@ bool DescriptorsSuffice(const job::Job& job, const wire::InstallShardsRequest& r
 absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   if (absl::Status status = CheckInstall(request); !status.ok()) return status;
   if (IsPromotion(request)) return Promote(request);
+  if (IsMove(request)) return Move(request);
   if (request.has_backup_of()) return InstallBackup(request);
   if (!installed_.empty()) return absl::OkStatus();  // the same again
   if (request.promote()) return absl::DataLossError("this process has followed nobody, and cannot take over");
@@ -108,7 +109,7 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   if (!stores.empty()) hooks_.on_stores(std::move(stores));
   generation_ = Generation(request.generation());
   installed_ = WhatIsInstalled(request);
-  if (request.replicated()) OpenLog(absl::InfinitePast());
+  if (request.replicated()) OpenLog(absl::InfinitePast(), ShardsHere(), 0);
   log::Info("holds ", hosts_.size(), " shards, ", BytesOfAll(request), " bytes of weights; stages at most ",
             budget_->bytes_max(), " bytes");
   return absl::OkStatus();
@@ -119,7 +120,20 @@ std::string ShardTable::WhatIsInstalled(wire::InstallShardsRequest request) {
   request.clear_restore_lineage();
   request.clear_checkpoint_folder();
   request.clear_promote();
+  request.clear_moves();
   return request.SerializeAsString();
+}
+
+std::vector<ShardId> ShardTable::ShardsHere() const {
+  std::vector<ShardId> shards;
+  for (const auto& [id, host] : hosts_) shards.push_back(ShardId(id));
+  return shards;
+}
+
+void ShardTable::MakeBudget(uint64_t bytes) {
+  const uint64_t most = StagingBytesMax(job_, bytes, job_.cluster().workers());
+  if (budget_ == nullptr) budget_ = std::make_unique<StagingBudget>(most);
+  budget_->Allow(most);
 }
 
 absl::StatusOr<BackupFeed::Hosts> ShardTable::MakeHosts(const wire::InstallShardsRequest& request,
@@ -174,13 +188,8 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
   }
   if (!stored) return host;
 
-  StoreOptions options;
-  options.folder = std::filesystem::path(request.snapshot_folder()) / absl::StrFormat("shard-%05d", spec.shard());
-  options.keep = job_.durability().snapshots_kept();
-  options.open = hooks_.open_database;
-  ShardIdentity identity = {JobId(request.job()), config.shard, config.extent, {}};
-  for (const absl::string_view array : host->optimizer().arrays()) identity.arrays.emplace_back(array);
-  absl::StatusOr<std::unique_ptr<SnapshotStore>> store = SnapshotStore::Open(options, identity);
+  StoredShard kept = StoreOf(request, spec, *host);
+  absl::StatusOr<std::unique_ptr<SnapshotStore>> store = kept.open();
   if (absl::IsAborted(store.status())) return absl::UnavailableError(store.status().message());
   if (!store.ok() && !absl::IsFailedPrecondition(store.status()) && request.restore_lineage() == 0) {
     log::Error("shard ", spec.shard(), " keeps no snapshots, and this server cannot be replaced when it dies: ",
@@ -199,11 +208,24 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
     host->FirstSnapshotTried();
     SLACKLINE_KILL_POINT("restore");
   } else if (!(*store)->kept().empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(options.folder.string(), " has snapshots of this job, ",
+    return absl::FailedPreconditionError(absl::StrCat(kept.folder.string(), " has snapshots of this job, ",
                                                       "and the shard is to begin anew; they are not overwritten"));
   }
-  stores.push_back({config.shard, options.folder, *std::move(store)});
+  kept.store = *std::move(store);
+  stores.push_back(std::move(kept));
   return host;
+}
+
+StoredShard ShardTable::StoreOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec,
+                                const ShardHost& host) const {
+  StoreOptions options;
+  options.folder = std::filesystem::path(request.snapshot_folder()) / absl::StrFormat("shard-%05d", spec.shard());
+  options.keep = job_.durability().snapshots_kept();
+  options.open = hooks_.open_database;
+  ShardIdentity identity = {JobId(request.job()), host.config().shard, host.config().extent, {}};
+  for (const absl::string_view array : host.optimizer().arrays()) identity.arrays.emplace_back(array);
+  const auto open = [options, identity] { return SnapshotStore::Open(options, identity); };
+  return {host.config().shard, options.folder, nullptr, open};
 }
 
 absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::RestoreHost(const ShardConfig& config,
@@ -253,10 +275,11 @@ absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request)
         absl::StrCat("shards for server ", request.server(), "; this is server ", identity_.server.value()));
   }
   if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
-  const bool replaces = IsPromotion(request) || (feed_ != nullptr && request.has_backup_of());
+  const bool replaces = IsPromotion(request) || IsMove(request) || (feed_ != nullptr && request.has_backup_of());
   if (!installed_.empty() && installed_ != WhatIsInstalled(request) && !replaces) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("other shards are installed (generation ", generation_.value(), "); moving shards is not known"));
+    return absl::FailedPreconditionError(absl::StrCat("other shards are installed, under generation ",
+                                                      generation_.value(), "; this is generation ",
+                                                      request.generation(), request.moves() ? "" : ", and no move"));
   }
   return absl::OkStatus();
 }

@@ -34,7 +34,16 @@ wire::ReplicaAnswer ReplicaAnswerOf(ShardId shard, const Sender& sender, const A
 }  // namespace
 
 ReplicaLog::ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time)
-    : options_(std::move(options)), metrics_(metrics), time_(time), heard_(time.Now()), lease_until_(heard_) {}
+    : options_(std::move(options)),
+      metrics_(metrics),
+      time_(time),
+      attachment_(options_.attachments_before),
+      heard_(time.Now()),
+      lease_until_(heard_) {}
+
+std::string ReplicaLog::Follower() const {
+  return absl::StrCat(options_.move == 0 ? "backup " : "the server that takes shards, incarnation ", backup_.value());
+}
 
 // --- What happens to the shards ---------------------------------------------------------------------------------
 
@@ -167,7 +176,7 @@ absl::Status ReplicaLog::Attach(ReplicaSink& sink, Incarnation backup) {
   ++attachment_;
   backup_ = backup;
   heard_ = time_.Now();
-  log::Info("backup ", backup.value(), " begins to follow");
+  log::Info(Follower(), ", begins to follow");
   TakeNext();
   ShowState();
   return absl::OkStatus();
@@ -268,10 +277,10 @@ absl::Status ReplicaLog::Handled(const ReplicaSink& sink, uint64_t handled, uint
   }
   if (state_ == State::kCatchingUp && in_step_number_ > 0 && handled >= in_step_number_) {
     state_ = State::kInStep;
-    log::Info("backup ", backup_.value(), " is in step");
+    log::Info(Follower(), ", is in step");
     check_at_ = now + options_.check_every;
     ShowState();
-    if (!std::exchange(was_in_step_, true)) options_.on_first_in_step();
+    if (!std::exchange(was_in_step_, true) && options_.on_first_in_step != nullptr) options_.on_first_in_step();
   }
   if (!served && MayServe()) options_.on_served_again();
   TellAll(std::move(tells));
@@ -304,12 +313,12 @@ void ReplicaLog::Detach(const absl::Status& why) {
     state_ = State::kLost;
     withheld_ = std::move(tells);
     if (!stopping_) {
-      log::Warning("backup ", backup_.value(), " is lost (", reason_,
+      log::Warning(Follower(), ", is lost (", reason_,
                    "): nobody is answered until the scheduler says that it will not take over");
     }
   } else {
     state_ = State::kAlone;
-    log::Warning("backup ", backup_.value(), " is lost while it was catching up: ", reason_);
+    log::Warning(Follower(), ", is lost while it was catching up: ", reason_);
     TellAll(std::move(tells));
   }
   ShowState();
@@ -337,10 +346,17 @@ void ReplicaLog::Released(uint64_t attachment) {
     sink->End(why);
   }
   state_ = State::kAlone;
-  log::Warning("goes on without a backup until another one follows");
+  log::Warning(Follower(), ", will not take over: this server goes on without until another one follows");
   ShowState();
   options_.on_served_again();
   TellAll(std::exchange(withheld_, {}));
+}
+
+void ReplicaLog::Close(const absl::Status& why) {
+  if (sink_ == nullptr) return;
+  ReplicaSink* const sink = sink_;
+  Detach(why);
+  sink->End(why);
 }
 
 void ReplicaLog::Notify(Waiting& waiting, absl::Time now, const std::string& awaited) {
@@ -387,6 +403,7 @@ void ReplicaLog::Tick() {
 wire::BackupProgress ReplicaLog::progress() const {
   wire::BackupProgress progress;
   progress.set_attachment(attachment_);
+  progress.set_move(options_.move);
   if (attachment_ == 0) return progress;
   progress.set_backup_incarnation(backup_.value());
   progress.set_in_step(state_ == State::kInStep || state_ == State::kLost);
@@ -395,6 +412,8 @@ wire::BackupProgress ReplicaLog::progress() const {
   return progress;
 }
 
-void ReplicaLog::ShowState() { metrics_.backup_in_step.Set(state_ == State::kInStep ? 1 : 0); }
+void ReplicaLog::ShowState() {
+  if (options_.move == 0) metrics_.backup_in_step.Set(state_ == State::kInStep ? 1 : 0);
+}
 
 }  // namespace slackline::ps

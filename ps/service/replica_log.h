@@ -54,6 +54,10 @@ class ReplicaLog : public ShardJournal {
   struct Options {
     Timeouts timeouts;
     std::vector<ShardIdentity> shards;
+    // Who follows is to have the shards, and nobody's backup: BackupHello.move. 0: a backup.
+    uint64_t move = 0;
+    // Attachments of the log before this one, in the same life of the server.
+    uint64_t attachments_before = 0;
     // Nullopt: it has no weights yet.
     std::function<std::optional<ShardSnapshot>(ShardId shard)> take;
     // Of its weights as they are now. Of one that has some.
@@ -93,6 +97,11 @@ class ReplicaLog : public ShardJournal {
 
   // The scheduler says that the backup of this attachment, and earlier ones, will not take over.
   void Released(uint64_t attachment);
+  // Nobody is to follow any more. Where a follower was in step, what waits to be told never is; else it is told now.
+  void Close(const absl::Status& why);
+  // Nobody can have taken over.
+  bool alone() const { return state_ == State::kAlone || state_ == State::kCatchingUp; }
+  uint64_t move() const { return options_.move; }
   // The server ends: that its backup goes is nothing to speak of.
   void Stopping() { stopping_ = true; }
   // Every T: asks the backup whether it is there; ends the stream of one that has been silent for 16 T.
@@ -149,6 +158,8 @@ class ReplicaLog : public ShardJournal {
   void Check(absl::Time now);
   void Detach(const absl::Status& why);
   void ShowState();
+  // "backup 7".
+  std::string Follower() const;
 
   const Options options_;
   ServiceMetrics& metrics_;

@@ -21,9 +21,11 @@ bool SameShards(const wire::InstallShardsRequest& a, const wire::InstallShardsRe
 
 // --- The server that is followed --------------------------------------------------------------------------------
 
-void ShardTable::OpenLog(absl::Time serve_from) {
+void ShardTable::OpenLog(absl::Time serve_from, const std::vector<ShardId>& shards, uint64_t move) {
   ReplicaLog::Options options;
   options.timeouts = timeouts_;
+  options.move = move;
+  options.attachments_before = attachments_;
   options.take = [this](ShardId shard) { return TakeSnapshot(shard); };
   options.checksum = [this](ShardId shard) { return hosts_.at(shard.value())->Checksum(); };
   // Twice what a worker may have unanswered, for those who joined with a larger window.
@@ -31,30 +33,36 @@ void ShardTable::OpenLog(absl::Time serve_from) {
   options.notify = [this](ShardId shard, const Sender& sender, absl::Duration waited, const std::string& awaited) {
     hosts_.at(shard.value())->Notify(sender, waited, awaited);
   };
-  options.on_first_in_step = [this] {
-    for (const auto& [id, host] : hosts_) host->FirstSnapshotTried();
-  };
+  if (move == 0) {
+    options.on_first_in_step = [this] {
+      for (const auto& [id, host] : hosts_) host->FirstSnapshotTried();
+    };
+  }
   options.on_served_again = [this] { Retry(); };
   options.serve_from = serve_from;
-  for (const auto& [id, host] : hosts_) {
-    ShardIdentity identity = {identity_.job, host->config().shard, host->config().extent, {}};
-    for (const absl::string_view array : host->optimizer().arrays()) identity.arrays.emplace_back(array);
+  for (const ShardId shard : shards) {
+    const ShardHost& host = *hosts_.at(shard.value());
+    ShardIdentity identity = {identity_.job, shard, host.config().extent, {}};
+    for (const absl::string_view array : host.optimizer().arrays()) identity.arrays.emplace_back(array);
     options.shards.push_back(std::move(identity));
   }
   log_ = std::make_unique<ReplicaLog>(std::move(options), metrics_, time_);
-  for (const auto& [id, host] : hosts_) host->SetJournal(log_.get());
+  for (const ShardId shard : shards) hosts_.at(shard.value())->SetJournal(log_.get());
 }
 
 absl::Status ShardTable::AttachBackup(ReplicaSink& sink, const wire::BackupHello& hello) {
   if (absl::Status status = CheckJob(JobId(hello.job())); !status.ok()) return status;
   if (installed_.empty()) return absl::UnavailableError("the server has no shards yet; try again");
   if (feed_ != nullptr) return absl::UnavailableError("the server is a backup itself; try again");
-  if (log_ == nullptr) return absl::FailedPreconditionError("this server is not replicated (durability.mode)");
   if (ServerId(hello.server()) != identity_.server ||
       Incarnation(hello.server_incarnation()) != identity_.incarnation) {
     return absl::FailedPreconditionError(
         absl::StrCat("a backup of server ", hello.server(), ", incarnation ", hello.server_incarnation(), "; this is ",
                      identity_.server.value(), ", incarnation ", identity_.incarnation.value()));
+  }
+  if (hello.move() > 0) return AttachTaker(sink, hello);
+  if (log_ == nullptr || log_->move() > 0) {
+    return absl::FailedPreconditionError("this server is not replicated (durability.mode)");
   }
   return log_->Attach(sink, Incarnation(hello.backup_incarnation()));
 }
@@ -62,6 +70,7 @@ absl::Status ShardTable::AttachBackup(ReplicaSink& sink, const wire::BackupHello
 // --- The backup -------------------------------------------------------------------------------------------------
 
 std::optional<wire::BackupHello> ShardTable::BeginFollowing() {
+  if (taken_ != nullptr) return BeginTaking();
   if (feed_ == nullptr) return std::nullopt;
   begins_ = true;
   wire::BackupHello hello;
@@ -73,6 +82,7 @@ std::optional<wire::BackupHello> ShardTable::BeginFollowing() {
 }
 
 absl::Status ShardTable::Follow(const wire::ReplicaFrame& frame, const rpc::Payload& payload) {
+  if (taken_ != nullptr) return FollowTaken(frame, payload);
   if (feed_ == nullptr) return absl::AbortedError("this server is no backup any more");
   // Only now: a server that does not let the stream in may need what came with the one before.
   if (std::exchange(begins_, false) && (feed_->handled() > 0 || hosts_.empty())) {
@@ -104,7 +114,7 @@ absl::Status ShardTable::Promote(const wire::InstallShardsRequest& request) {
     feed_.reset();
     backup_.Clear();
     hooks_.on_backup(nullptr);
-    OpenLog(serve_from);
+    OpenLog(serve_from, ShardsHere(), 0);
     log::Info("takes over as server ", request.server(), " with ", hosts_.size(), " shards, under generation ",
               request.generation());
   }

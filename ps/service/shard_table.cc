@@ -198,6 +198,10 @@ void ShardTable::Closed(Peer& peer) {
 // --- Frames -----------------------------------------------------------------------------------------------------
 
 absl::Status ShardTable::UnknownShard(uint32_t shard) const {
+  if (hosts_.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shard ", shard, " is not here; server ", identity_.server.value(), " has none"));
+  }
   return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " is not here; server ", identity_.server.value(),
                                                  " has ", hosts_.size(), " shards, from ", hosts_.begin()->first,
                                                  " to ", hosts_.rbegin()->first));
@@ -263,19 +267,21 @@ void ShardTable::Refuse(Peer& peer, const wire::WorkerItem& item, const absl::St
 // --- Snapshots --------------------------------------------------------------------------------------------------
 
 std::optional<ShardSnapshot> ShardTable::TakeSnapshot(ShardId shard) const {
-  const ShardHost& host = *hosts_.at(shard.value());
-  if (!host.seeded()) return std::nullopt;
-  return host.Snapshot();
+  const auto host = hosts_.find(shard.value());
+  if (host == hosts_.end() || !host->second->seeded()) return std::nullopt;
+  return host->second->Snapshot();
 }
 
 void ShardTable::SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>& kept) {
+  const auto host = hosts_.find(shard.value());
+  if (host == hosts_.end()) return;  // it has moved meanwhile
   if (kept.ok()) {
     kept_[shard] = *kept;
     metrics_.snapshots.Add();
   } else {
     metrics_.snapshots_failed.Add();
   }
-  hosts_.at(shard.value())->FirstSnapshotTried();
+  host->second->FirstSnapshotTried();
 }
 
 // --- Time -------------------------------------------------------------------------------------------------------

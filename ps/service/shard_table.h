@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,11 +65,13 @@ class ShardTable {
     // The shards are installed and these keep their snapshots: TakeSnapshot() is wanted for each now and then. Null: no
     // snapshots are kept, whatever the request says.
     std::function<void(std::vector<StoredShard> stores)> on_stores;
+    // These shards live elsewhere now: their stores are to be closed. Null where shards never move.
+    std::function<void(const std::vector<ShardId>& shards)> on_stores_gone = nullptr;
     // All shards have their cuts for a checkpoint: CheckpointDone() is to say what became of them. Null: this server
     // makes none.
     std::function<void(CheckpointCut cut)> on_cut = nullptr;
-    // This process is the backup of that one: BeginFollowing() and Follow() are wanted with what its stream brings;
-    // null: it is none any more. Null: this server can be none.
+    // This process is the backup of that one, or takes shards from it: BeginFollowing() and Follow() are wanted with
+    // what its stream brings; null: it is none any more. Null: this server can be none.
     std::function<void(const wire::ReplicationSource* source)> on_backup = nullptr;
     // As in StoreOptions.
     std::function<absl::StatusOr<std::unique_ptr<Database>>(const std::filesystem::path& folder)> open_database =
@@ -88,9 +91,8 @@ class ShardTable {
   //   kFailedPrecondition  another job, another server, or other shards are installed
   //   kInvalidArgument     an impossible shard, or staging that cannot hold what the mode needs
   //   kFailedPrecondition  more weights than the machine has memory for
-  //   kDataLoss            a shard that is to be restored has no snapshot that can be read, or a backup that is to take
-  //   over
-  //                        does not have all
+  //   kDataLoss            a shard that is to be restored has no snapshot that can be read, or one that is to live here
+  //                        from now on was not followed to its end
   absl::Status Install(const wire::InstallShardsRequest& request);
   // Ends the streams of workers that are no longer in the set.
   //   kFailedPrecondition  another job or generation, or an older epoch
@@ -113,7 +115,7 @@ class ShardTable {
   absl::StatusOr<SegmentGrant> GrantSegments(const wire::SegmentRequest& request,
                                              std::shared_ptr<const shm::MappedSegment> push_segment);
 
-  // Of a shard that is installed; nullopt before it has weights.
+  // Nullopt before it has weights, and of a shard that is not here (any more).
   std::optional<ShardSnapshot> TakeSnapshot(ShardId shard) const;
   // What became of it.
   void SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>& kept);
@@ -135,14 +137,22 @@ class ShardTable {
   //   kFailedPrecondition  another job, server or life is meant, or this server has no use for a backup
   //   kUnavailable         no shards yet, it is a backup itself, or an earlier one has not been given up
   absl::Status AttachBackup(ReplicaSink& sink, const wire::BackupHello& hello);
-  // Null where nobody is to follow this server.
+  // Null where nobody is to follow this server, or a part of it.
   ReplicaLog* log() { return log_.get(); }
-  // As a backup: what a new stream to the server says first. Nullopt when this is no backup (any more).
+  // As a backup, or one that takes shards: what a new stream to the server says first. Nullopt when this is no backup
+  // (any more).
   std::optional<wire::BackupHello> BeginFollowing();
   // One frame of it. An error ends the stream.
   absl::Status Follow(const wire::ReplicaFrame& frame, const rpc::Payload& payload);
   // What to answer. Null when this is no backup.
-  const BackupFeed* feed() const { return feed_.get(); }
+  const BackupFeed* feed() const { return taken_ != nullptr ? taken_->feed.get() : feed_.get(); }
+
+  // --- Shards that move: shard_move.cc; where they come to live is for Install() to say ---
+
+  //   kUnavailable         as in Install()
+  //   kFailedPrecondition  another job or server is meant, or a later move was begun
+  //   kInvalidArgument     an impossible shard, or one that is here
+  absl::Status Take(const wire::TakeShardsRequest& request);
 
   void Tick();
   void Retry();
@@ -163,8 +173,25 @@ class ShardTable {
   absl::Status Promote(const wire::InstallShardsRequest& request);
   absl::Status InstallBackup(const wire::InstallShardsRequest& request);
   static std::string WhatIsInstalled(wire::InstallShardsRequest request);
-  // From now on answers wait for backups.
-  void OpenLog(absl::Time serve_from);
+  // From now on answers of these shards wait for whoever follows. `move`: as in ReplicaLog::Options.
+  void OpenLog(absl::Time serve_from, const std::vector<ShardId>& shards, uint64_t move);
+  void CloseLog(const absl::Status& why);
+  absl::Status AttachTaker(ReplicaSink& sink, const wire::BackupHello& hello);
+  std::optional<wire::BackupHello> BeginTaking();
+  absl::Status FollowTaken(const wire::ReplicaFrame& frame, const rpc::Payload& payload);
+  void ForgetTaken();
+  // It changes which shards live here.
+  bool IsMove(const wire::InstallShardsRequest& request) const;
+  absl::Status CheckMove(const wire::InstallShardsRequest& request) const;
+  absl::Status Move(const wire::InstallShardsRequest& request);
+  // All shards but these.
+  void GiveUp(const std::set<uint32_t>& wanted);
+  std::vector<ShardId> ShardsHere() const;
+  // Room for shards of so many bytes together, at least.
+  void MakeBudget(uint64_t bytes);
+  // Not opened yet.
+  StoredShard StoreOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec,
+                      const ShardHost& host) const;
   absl::StatusOr<std::map<uint32_t, std::unique_ptr<ShardHost>>> MakeHosts(const wire::InstallShardsRequest& request,
                                                                            std::vector<StoredShard>& stores) const;
   // Whether the scheduler means this life of the server.
@@ -219,6 +246,14 @@ class ShardTable {
     absl::Time since;
   };
 
+  // Shards that live elsewhere still.
+  struct Taken {
+    wire::InstallShardsRequest install;  // what they are, and where
+    BackupFeed::Hosts hosts;
+    std::unique_ptr<BackupFeed> feed;  // of the stream in progress, or the last one; null before
+    bool begins = false;               // a stream has brought nothing yet
+  };
+
   const job::Job job_;
   const Timeouts timeouts_;
   ServiceMetrics& metrics_;
@@ -238,6 +273,10 @@ class ShardTable {
   // As a backup: of the stream in progress, or the last one, and what it was told to be.
   std::unique_ptr<BackupFeed> feed_;
   wire::InstallShardsRequest backup_;
+  // Null where nothing is to move here. After budget_.
+  std::unique_ptr<Taken> taken_;
+  uint64_t last_move_ = 0;
+  uint64_t attachments_ = 0;              // of logs that are closed
   bool begins_ = false;                   // a stream has brought nothing yet: feed_ is of the one before it
   std::map<ShardId, KeptSnapshot> kept_;  // the newest of each shard
   wire::CheckpointProgress checkpoint_;   // the last one; number 0 before

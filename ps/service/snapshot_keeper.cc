@@ -8,6 +8,12 @@
 #include "common/logging.h"
 
 namespace slackline::ps {
+namespace {
+
+// While the server that had the shard before closes its store.
+constexpr absl::Duration kOpenAgain = absl::Milliseconds(100);
+
+}  // namespace
 
 SnapshotKeeper::SnapshotKeeper(Options options, std::vector<StoredShard> shards, Mailbox& mailbox,
                                ServiceMetrics& metrics, const TimeSource& time)
@@ -36,6 +42,38 @@ SnapshotKeeper::~SnapshotKeeper() {
     std::error_code error;
     std::filesystem::remove(folder, error);
   }
+}
+
+void SnapshotKeeper::Add(std::vector<StoredShard> shards) {
+  absl::MutexLock lock(&mutex_);
+  for (StoredShard& stored : shards) {
+    std::erase(removed_, stored.shard);
+    added_.push_back(std::move(stored));
+  }
+  woken_ = true;
+}
+
+void SnapshotKeeper::Remove(const std::vector<ShardId>& shards) {
+  absl::MutexLock lock(&mutex_);
+  for (const ShardId shard : shards) {
+    std::erase_if(added_, [&](const StoredShard& stored) { return stored.shard == shard; });
+    removed_.push_back(shard);
+  }
+  woken_ = true;
+}
+
+void SnapshotKeeper::TakeChanges() {
+  std::vector<StoredShard> added;
+  std::vector<ShardId> removed;
+  {
+    absl::MutexLock lock(&mutex_);
+    added.swap(added_);
+    removed.swap(removed_);
+  }
+  std::erase_if(shards_, [&](const Kept& kept) {
+    return std::find(removed.begin(), removed.end(), kept.stored.shard) != removed.end();
+  });
+  for (StoredShard& stored : added) shards_.push_back({.stored = std::move(stored)});
 }
 
 void SnapshotKeeper::Wake() {
@@ -71,8 +109,10 @@ void SnapshotKeeper::Run() {
       if (stop_) break;
       woken_ = false;
     }
+    TakeChanges();
     KeepAll();
   }
+  TakeChanges();
   KeepLast();
 }
 
@@ -91,8 +131,26 @@ void SnapshotKeeper::KeepAll() {
   }
 }
 
+bool SnapshotKeeper::Open(Kept& kept) {
+  if (kept.stored.store != nullptr) return true;
+  absl::StatusOr<std::unique_ptr<SnapshotStore>> store = kept.stored.open();
+  if (store.ok()) {
+    kept.stored.store = *std::move(store);
+    return true;
+  }
+  const bool in_use = absl::IsAborted(store.status());
+  kept.due = time_.Now() + (in_use ? std::min(options_.interval, kOpenAgain) : options_.interval);
+  if (!in_use && !std::exchange(kept.failed, true)) {
+    log::Error("shard ", kept.stored.shard.value(),
+               ": no snapshot can be written, and training goes on without: ", std::string(store.status().message()));
+    mailbox_.Post([done = options_.done, shard = kept.stored.shard, why = store.status()] { done(shard, why); });
+  }
+  return false;
+}
+
 void SnapshotKeeper::Keep(Kept& kept) {
   const ShardId shard = kept.stored.shard;
+  if (!Open(kept)) return;
   const absl::Time begin = time_.Now();
   // What is posted may run when the keeper is gone.
   const auto taken = mailbox_.Ask<std::optional<ShardSnapshot>>([take = options_.take, shard] { return take(shard); },

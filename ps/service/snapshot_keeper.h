@@ -24,10 +24,12 @@ namespace slackline::ps {
 struct StoredShard {
   ShardId shard;
   std::filesystem::path folder;
-  std::unique_ptr<SnapshotStore> store;
+  std::unique_ptr<SnapshotStore> store;  // null: to be opened
+  //   kAborted  whoever had the shard before has it open
+  std::function<absl::StatusOr<std::unique_ptr<SnapshotStore>>()> open = nullptr;
 };
 
-// Thread-safety: Wake() is safe.
+// Thread-safety: safe, but for its destruction.
 // Threads:       one, born in the constructor, joined in the destructor (which waits for a snapshot that is being
 //                written).
 // Ownership:     borrows the mailbox, the metrics and the time.
@@ -47,6 +49,10 @@ class SnapshotKeeper {
                  const TimeSource& time);
   ~SnapshotKeeper();
 
+  // Further shards.
+  void Add(std::vector<StoredShard> shards) ABSL_LOCKS_EXCLUDED(mutex_);
+  // These keep no snapshots here any more. Returns at once; what is being written is written first.
+  void Remove(const std::vector<ShardId>& shards) ABSL_LOCKS_EXCLUDED(mutex_);
   // A shard has got its weights.
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
   // In the destructor each shard that has changed is written once more. Nothing may change them any more by then.
@@ -64,6 +70,9 @@ class SnapshotKeeper {
 
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   bool Stopped() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What was added and removed.
+  void TakeChanges() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Open(Kept& kept);
   // What is due.
   void KeepAll();
   void KeepLast() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -77,6 +86,8 @@ class SnapshotKeeper {
   std::vector<Kept> shards_;  // the thread's
 
   absl::Mutex mutex_;
+  std::vector<StoredShard> added_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ShardId> removed_ ABSL_GUARDED_BY(mutex_);
   bool woken_ ABSL_GUARDED_BY(mutex_) = true;  // restored shards have weights already
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool keep_ ABSL_GUARDED_BY(mutex_) = false;

@@ -98,14 +98,7 @@ worker::ShardMap MapOf(const worker::ServerInfo& server, uint64_t elements, uint
 Cluster::Cluster(const ClusterShape& shape) : shape_(shape), timeouts_(kTimeouts) {
   timeouts_.heartbeat = shape.heartbeat.value_or(kTimeouts.heartbeat);
   map_.generation = kGeneration;
-  for (uint32_t index = 0; index < shape.servers; ++index) {
-    servers_.push_back(std::make_unique<Server>());
-    worker::ServerInfo& info = map_.servers.emplace_back();
-    info.server = ServerId(index + 1);
-    info.name = "ps-" + std::to_string(index + 1);
-    info.generation = kGeneration;
-    Listen(index);
-  }
+  for (uint32_t index = 0; index < shape.servers; ++index) AddServer();
   for (const uint64_t elements : shape.shards) {
     const auto id = static_cast<uint32_t>(map_.shards.size());
     map_.shards.push_back({ShardId(id), map_.elements, map_.elements + elements, ServerId(id % shape.servers + 1)});
@@ -119,6 +112,52 @@ Cluster::Cluster(const ClusterShape& shape) : shape_(shape), timeouts_(kTimeouts
 }
 
 Cluster::~Cluster() = default;
+
+size_t Cluster::AddServer() {
+  const size_t index = servers_.size();
+  servers_.push_back(std::make_unique<Server>());
+  worker::ServerInfo& info = map_.servers.emplace_back();
+  info.server = ServerId(static_cast<uint32_t>(index + 1));
+  info.name = "ps-" + std::to_string(index + 1);
+  info.generation = kGeneration;
+  Listen(index);
+  return index;
+}
+
+void Cluster::BeginMove(size_t from, size_t to, const std::vector<uint32_t>& shards) {
+  wire::TakeShardsRequest request;
+  request.set_job(kJob.value());
+  request.set_server(static_cast<uint32_t>(to + 1));
+  request.set_move(++moves_);
+  request.set_trained_elements(map_.elements);
+  request.set_samples_per_epoch(100);
+  request.mutable_from()->set_name(map_.servers[from].name);
+  request.mutable_from()->set_address(map_.servers[from].address);
+  request.mutable_from()->set_server(static_cast<uint32_t>(from + 1));
+  for (const uint32_t shard : shards) {
+    wire::ShardSpec& spec = *request.add_shards();
+    spec.set_shard(shard);
+    spec.set_begin(map_.shards[shard].begin);
+    spec.set_end(map_.shards[shard].end);
+  }
+  wire::TakeShardsReply reply;
+  ExpectTaken([&] { return servers_[to]->control->TakeShards(Patience().get(), request, &reply); });
+  EXPECT_TRUE(Eventually([&] {
+    const wire::BackupProgress now = progress(from).backup;
+    return now.move() == moves_ && now.in_step() && !now.lost();
+  })) << "not in step";
+}
+
+void Cluster::MoveShards(size_t from, size_t to, const std::vector<uint32_t>& shards) {
+  BeginMove(from, to, shards);
+  map_.generation = map_.generation.Next();
+  for (const uint32_t shard : shards) map_.shards[shard].server = map_.servers[to].server;
+  for (const size_t index : {from, to}) {
+    map_.servers[index].generation = map_.generation;
+    Install(index, /*restore=*/true, /*moves=*/true);
+  }
+  for (const size_t index : {from, to}) SendMembers(index);
+}
 
 void Cluster::Listen(size_t index) {
   Server& server = *servers_[index];
@@ -152,7 +191,7 @@ void Cluster::StartServerAgain(size_t index) {
   SendMembers(index);
 }
 
-void Cluster::Install(size_t index, bool restore) {
+void Cluster::Install(size_t index, bool restore, bool moves) {
   wire::InstallShardsRequest request;
   request.set_job(kJob.value());
   request.set_generation(map_.servers[index].generation.value());
@@ -161,6 +200,7 @@ void Cluster::Install(size_t index, bool restore) {
   request.set_server(static_cast<uint32_t>(index + 1));
   request.set_trained_elements(map_.elements);
   request.set_samples_per_epoch(100);
+  request.set_moves(moves);
   for (const worker::ShardInfo& shard : map_.shards) {
     if (shard.server != ServerId(static_cast<uint32_t>(index + 1))) continue;
     wire::ShardSpec& spec = *request.add_shards();

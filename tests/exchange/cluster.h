@@ -92,6 +92,14 @@ class Cluster {
   }
   // Starts one that was stopped again, elsewhere; it goes on from its snapshots. Workers learn of it by map().
   void StartServerAgain(size_t index);
+  // One more, without shards. Returns its index.
+  size_t AddServer();
+  // As the scheduler does it: the shards are copied and followed, given up at `from`, and promoted at `to`. Workers
+  // learn of it by map().
+  void MoveShards(size_t from, size_t to, const std::vector<uint32_t>& shards);
+  // Up to where `from` could give them up.
+  void BeginMove(size_t from, size_t to, const std::vector<uint32_t>& shards);
+  ps::Exchange& server(size_t index) { return *servers_[index]->exchange; }
 
   // Bytes staged at most.
   uint64_t staging_bytes_max() const { return map_.elements * sizeof(float) * (shape_.window * shape_.workers + 1); }
@@ -115,7 +123,7 @@ class Cluster {
   void Listen(size_t index);
   // As the scheduler does: a server whose disk is slow is asked again.
   static void ExpectTaken(const std::function<grpc::Status()>& call);
-  void Install(size_t index, bool restore = false);
+  void Install(size_t index, bool restore = false, bool moves = false);
   void SendMembers(size_t index);
 
   const ClusterShape shape_;
@@ -124,6 +132,7 @@ class Cluster {
   worker::ShardMap map_;
   std::vector<std::unique_ptr<Server>> servers_;
   wire::SetMembersRequest members_;
+  uint64_t moves_ = 0;
   // Shared with clients' callbacks.
   const std::shared_ptr<Notices> notices_ = std::make_shared<Notices>();
 };

@@ -32,6 +32,9 @@ class SilentServers : public scheduler::ServerCalls {
     SLACKLINE_CHECK(told_.contains(server.server));
     epochs_[server.server] = request.epoch();
   }
+  void TakeShards(scheduler::ServerRef server, const wire::TakeShardsRequest&) override {
+    SLACKLINE_CHECK(told_.contains(server.server));
+  }
   void Stop(scheduler::ServerRef, const wire::StopRequest&) override {}
 
   std::map<ServerId, scheduler::ServerRef> told_, installing_;
@@ -206,6 +209,8 @@ class SchedulerUnderTest {
         SLACKLINE_CHECK(controller_->Restore(saved, Wall()).ok());
         return;
       }
+      case SchedulerEvent::kChangeServers:
+        return controller_->ChangeServers(event.change_servers()).status().IgnoreError();
       case SchedulerEvent::EVENT_NOT_SET:
         return;
     }

@@ -1,6 +1,7 @@
 // The whole of a server's data path but for gRPC, under any sequence of frames, streams, sets of members and time.
 // After each event: nothing has stopped the process, versions have not gone back, a frame that was refused has changed
 // no version and staged nothing, and what is staged is within its budget.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -84,7 +85,12 @@ class Server {
   explicit Server(const ServerHistory& history)
       : job_(MakeJob(history)),
         bare_(history.bare()),
-        table_(job_, Timeouts(), service_metrics_, time_, {[] {}, [] {}, nullptr}) {
+        table_(job_, Timeouts(), service_metrics_, time_,
+               {.on_unpinned = [] {},
+                .on_seeded = [] {},
+                .on_stores = nullptr,
+                .on_cut = nullptr,
+                .on_backup = [](const wire::ReplicationSource*) {}}) {
     table_.SetIdentity({JobId(kJob), ServerId(kServer), Incarnation(1)});
     if (!bare_) Prepare();
   }
@@ -108,6 +114,8 @@ class Server {
         return Grant(event.segment());
       case ServerEvent::kRead:
         return PeerAt(event.read() % kPeers).Read();
+      case ServerEvent::kTake:
+        return Take(event.take());
       case ServerEvent::EVENT_NOT_SET:
         return;
     }
@@ -140,13 +148,21 @@ class Server {
   }
 
   // A model that would fit this machine, but not a fuzzer, is nobody's mistake.
-  void Install(const wire::InstallShardsRequest& request) {
+  template <typename Request>
+  static bool FitsOnlyTheMachine(const Request& request) {
     static constexpr uint64_t kSmall = 1 << 20, kImpossible = uint64_t{1} << 40;
-    for (const wire::ShardSpec& spec : request.shards()) {
+    return std::any_of(request.shards().begin(), request.shards().end(), [](const wire::ShardSpec& spec) {
       const uint64_t elements = spec.end() - spec.begin();
-      if (elements > kSmall && elements < kImpossible) return;
-    }
-    table_.Install(request).IgnoreError();
+      return elements > kSmall && elements < kImpossible;
+    });
+  }
+
+  void Install(const wire::InstallShardsRequest& request) {
+    if (!FitsOnlyTheMachine(request)) table_.Install(request).IgnoreError();
+  }
+
+  void Take(const wire::TakeShardsRequest& request) {
+    if (!FitsOnlyTheMachine(request)) table_.Take(request).IgnoreError();
   }
 
   void SetMembers(wire::SetMembersRequest request) {

@@ -25,6 +25,7 @@ class FakeServers : public ServerCalls {
     std::optional<wire::SetMembersRequest> members;
     std::optional<wire::BeginCheckpointRequest> checkpoint;
     std::optional<wire::StopRequest> stop;
+    std::optional<wire::TakeShardsRequest> take = {};
   };
 
   void Connect(ServerRef server, const std::string& name, const std::string&, ServerObserver&) override {
@@ -47,6 +48,7 @@ class FakeServers : public ServerCalls {
   void BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) override {
     Find(server).checkpoint = request;
   }
+  void TakeShards(ServerRef server, const wire::TakeShardsRequest& request) override { Find(server).take = request; }
   void Stop(ServerRef server, const wire::StopRequest& request) override { Find(server).stop = request; }
 
   std::map<ServerId, Told>& told() { return told_; }
@@ -87,9 +89,10 @@ class FakeCluster {
   }
 
   explicit FakeCluster(const job::Job& job = SmallJob(), bool keeps_state = false)
-      : controller_(ConfigFor(job, keeps_state), time_, servers_) {}
+      : job_(job), controller_(ConfigFor(job, keeps_state), time_, servers_) {}
 
   Controller& controller() { return controller_; }
+  const job::Job& job() const { return job_; }
   // This cluster's scheduler goes on with what another one has saved, and has its members.
   absl::Status TakeOver(const FakeCluster& other, const state::Scheduler& saved,
                         absl::Duration away = absl::ZeroDuration()) {
@@ -294,6 +297,7 @@ class FakeCluster {
     return config;
   }
 
+  const job::Job job_;
   ManualTime time_;
   FakeServers servers_;
   Controller controller_;

@@ -59,6 +59,13 @@ class StubbornServer final : public wire::ParameterServerControl::Service {
     reply->set_begun(true);
     return grpc::Status::OK;
   }
+  grpc::Status TakeShards(grpc::ServerContext*, const wire::TakeShardsRequest* request,
+                          wire::TakeShardsReply*) override {
+    absl::MutexLock lock(&mutex_);
+    absl::StrAppend(&calls_, "take-", request->move(), " ");
+    if (request->move() == 1) return {grpc::StatusCode::INVALID_ARGUMENT, "it is here already"};
+    return grpc::Status::OK;
+  }
   grpc::Status Stop(grpc::ServerContext*, const wire::StopRequest*, wire::StopReply*) override {
     absl::MutexLock lock(&mutex_);
     calls_ += "stop ";
@@ -95,6 +102,9 @@ class Listener : public ServerObserver {
                        const absl::StatusOr<wire::BeginCheckpointReply>& reply) override {
     Hear(absl::StrCat("checkpoint-", request.checkpoint(), " ",
                       reply.ok() ? "begun" : std::string(reply.status().message()), " "));
+  }
+  void TakeRefused(ServerRef, const wire::TakeShardsRequest& request, const absl::Status& status) override {
+    Hear(absl::StrCat("take-", request.move(), " ", std::string(status.message()), " "));
   }
   void Refused(ServerRef, const absl::Status& status) override {
     Hear(absl::StrCat("refused: ", std::string(status.message())));
@@ -155,6 +165,40 @@ TEST(ServerLinks, CheckpointThatIsRefusedEndsNothing) {
   EXPECT_THAT(listener.WaitFor("begun"), HasSubstr("checkpoint-2 begun"));
   links.SetMembers(kServer, Members(3));
   EXPECT_THAT(listener.WaitFor("members-3"), HasSubstr("members-3"));
+}
+
+TEST(ServerLinks, ShardsThatAreNotTakenEndNothing) {
+  StubbornServer server;
+  Listener listener;
+  ServerLinks links(Timeouts{});
+  links.Connect(kServer, "ps-1", server.address(), listener);
+  wire::TakeShardsRequest request;
+  request.set_move(1);
+  links.TakeShards(kServer, request);
+  EXPECT_EQ(listener.WaitFor("already"), "take-1 it is here already ");
+  request.set_move(2);
+  links.TakeShards(kServer, request);
+  links.Install(kServer, {});
+  EXPECT_THAT(listener.WaitFor("installed"), HasSubstr("installed"));
+  EXPECT_EQ(server.calls(), "take-1 take-2 install ") << "taken before they are installed";
+}
+
+TEST(ServerLinks, ASetOfAnotherShardMapIsForgotten) {
+  StubbornServer server;
+  Listener listener;
+  ServerLinks links(Timeouts{});
+  links.Connect(kServer, "ps-1", server.address(), listener);
+  wire::SetMembersRequest members = Members(7);
+  members.set_generation(1);
+  links.SetMembers(kServer, members);
+  wire::InstallShardsRequest install;
+  install.set_generation(2);
+  links.Install(kServer, install);
+  members = Members(6);
+  members.set_generation(2);
+  links.SetMembers(kServer, members);
+  listener.WaitFor("members-");
+  EXPECT_EQ(server.calls(), "install members-6 ");
 }
 
 TEST(ServerLinks, FinalRefusalIsToldOnce) {

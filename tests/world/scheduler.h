@@ -35,6 +35,7 @@ class SchedulerProcess : public Host, public scheduler::ServerCalls {
   void Disconnect(scheduler::ServerRef server) override;
   void Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) override;
   void SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) override;
+  void TakeShards(scheduler::ServerRef, const wire::TakeShardsRequest&) override {}
   void BeginCheckpoint(scheduler::ServerRef, const wire::BeginCheckpointRequest&) override {}
   void Stop(scheduler::ServerRef server, const wire::StopRequest& request) override;
 

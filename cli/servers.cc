@@ -1,0 +1,104 @@
+#include "cli/servers.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "cli/scheduler_client.h"
+#include "cli/train.h"
+
+namespace slackline::cli {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Milliseconds(100);
+constexpr absl::Duration kCallTimeout = absl::Seconds(5);
+
+int Complain(const absl::Status& status) {
+  std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
+  const bool wrong_use = absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+  return wrong_use ? kExitWrongUse : kExitFailed;
+}
+
+bool Ended(const wire::GetStatusReply& status) {
+  return status.state() != wire::JOB_STARTING && status.state() != wire::JOB_TRAINING;
+}
+
+// "ps-1 (5 shards), ps-2 (6 shards)", and who is on the way in or out.
+std::string Describe(const wire::GetStatusReply& status) {
+  std::vector<std::string> servers;
+  for (const wire::MemberStatus& member : status.members()) {
+    if (member.role() != wire::MEMBER_ROLE_SERVER || member.backup() || member.state() == "left") continue;
+    servers.push_back(absl::StrCat(member.name(), " (", member.shards(), " shards",
+                                   member.state() == "live" ? "" : absl::StrCat(", ", member.state()), ")"));
+  }
+  return absl::StrJoin(servers, ", ");
+}
+
+std::string Awaited(const wire::GetStatusReply& status) {
+  if (status.servers_to_come() > 0) {
+    return absl::StrCat(status.servers_to_come(),
+                        " more may join. `slackline train` starts them by itself; elsewhere: ",
+                        "slackline-ps JOB.yaml --scheduler RUN/scheduler.address --name NAME");
+  }
+  return status.moving().empty() ? "" : absl::StrCat("moving ", status.moving());
+}
+
+// Until nothing moves any more.
+int Await(SchedulerClient& scheduler, absl::Duration wait) {
+  const absl::Time deadline = absl::Now() + wait;
+  std::string said;
+  absl::Status last = absl::OkStatus();
+  while (absl::Now() < deadline) {
+    const absl::StatusOr<wire::GetStatusReply> status = scheduler.GetStatus(kCallTimeout);
+    last = status.status();
+    if (status.ok()) {
+      if (!status->servers_change()) {
+        std::printf("the servers are %s\n", Describe(*status).c_str());
+        return kExitDone;
+      }
+      if (Ended(*status)) {
+        return Complain(absl::AbortedError(absl::StrCat("the job has ended meanwhile: ", status->reason())));
+      }
+      // Once for each move, not for each of its states.
+      const std::string now = Awaited(*status);
+      const std::string what = now.substr(0, now.find(','));
+      if (!what.empty() && what != said) {
+        std::printf("%s\n", now.c_str());
+        std::fflush(stdout);
+        said = what;
+      }
+    }
+    absl::Notification().WaitForNotificationWithTimeout(kPoll);
+  }
+  if (!last.ok()) {
+    return Complain(absl::UnavailableError(absl::StrCat("the scheduler does not answer: ", last.message())));
+  }
+  return Complain(absl::DeadlineExceededError(absl::StrCat("not done within ", absl::FormatDuration(wait),
+                                                           " (--wait); it goes on, and `slackline status` shows it",
+                                                           said.empty() ? "" : ": ", said)));
+}
+
+}  // namespace
+
+int ChangeServers(const ServersOptions& options) {
+  const absl::StatusOr<std::string> address = FindAddress(options.run.target);
+  if (!address.ok()) return Complain(address.status());
+  const auto protection = FindProtection(options.run);
+  if (!protection.ok()) return Complain(protection.status());
+  SchedulerClient scheduler(*address, *protection);
+  wire::ChangeServersRequest request;
+  request.set_add(options.add);
+  for (const std::string& name : options.drain) request.add_drain(name);
+  const absl::StatusOr<uint32_t> servers = scheduler.ChangeServers(request);
+  if (!servers.ok()) {
+    return Complain(absl::Status(servers.status().code(),
+                                 absl::StrCat("the scheduler at ", *address, " says: ", servers.status().message())));
+  }
+  std::printf("the run is to have %d server%s\n", *servers, *servers == 1 ? "" : "s");
+  std::fflush(stdout);
+  return options.wait > absl::ZeroDuration() ? Await(scheduler, options.wait) : kExitDone;
+}
+
+}  // namespace slackline::cli

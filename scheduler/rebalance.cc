@@ -1,0 +1,81 @@
+#include "scheduler/rebalance.h"
+
+#include <algorithm>
+#include <map>
+
+namespace slackline::scheduler {
+namespace {
+
+// One shard after the other, as if all moves were made; the first pair of servers is the next move.
+class Planner {
+ public:
+  Planner(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers, const std::set<ServerId>& leaving)
+      : places_(places.begin(), places.end()), leaving_(leaving) {
+    for (const ServerId server : servers) {
+      if (!leaving.contains(server)) held_[server] = 0;
+    }
+    for (const ShardPlace& place : places_) {
+      if (const auto held = held_.find(place.server); held != held_.end()) held->second += place.size();
+    }
+  }
+
+  std::optional<ShardMove> Plan() {
+    if (held_.empty()) return std::nullopt;
+    for (ShardPlace& place : places_) {
+      if (!leaving_.contains(place.server)) continue;
+      if (move_ && place.server != move_->from) continue;
+      Note(place, Least()->first);
+    }
+    while (!move_ || !leaving_.contains(move_->from)) {
+      if (!Level()) break;
+    }
+    return move_;
+  }
+
+ private:
+  using Held = std::map<ServerId, uint64_t>;
+
+  Held::iterator Least() {
+    return std::min_element(held_.begin(), held_.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; });
+  }
+
+  // Moves one shard from the fullest server to the emptiest. False when that would gain nothing.
+  bool Level() {
+    const auto least = Least();
+    const auto most =
+        std::max_element(held_.begin(), held_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    ShardPlace* best = nullptr;
+    for (ShardPlace& place : places_) {
+      if (place.server != most->first || least->second + place.size() >= most->second) continue;
+      if (best == nullptr || place.size() > best->size()) best = &place;
+    }
+    if (best == nullptr) return false;
+    most->second -= best->size();
+    Note(*best, least->first);
+    return true;
+  }
+
+  void Note(ShardPlace& place, ServerId to) {
+    if (!move_) move_ = ShardMove{place.server, to, {}};
+    if (move_->from == place.server && move_->to == to) move_->shards.push_back(place.shard);
+    held_[to] += place.size();
+    place.server = to;
+  }
+
+  std::vector<ShardPlace> places_;
+  const std::set<ServerId>& leaving_;
+  Held held_;  // elements, of those that stay
+  std::optional<ShardMove> move_;
+};
+
+}  // namespace
+
+std::optional<ShardMove> NextMove(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers,
+                                  const std::set<ServerId>& leaving) {
+  std::optional<ShardMove> move = Planner(places, servers, leaving).Plan();
+  if (move) std::sort(move->shards.begin(), move->shards.end());
+  return move;
+}
+
+}  // namespace slackline::scheduler
