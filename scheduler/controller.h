@@ -414,6 +414,7 @@ class Controller : public ServerObserver {
   std::map<std::string, Deposed> drained_ ABSL_GUARDED_BY(mutex_);
   std::optional<Move> move_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_move_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t moves_made_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Time move_again_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool placed_ ABSL_GUARDED_BY(mutex_) = false;      // otherwise than PlaceShards() says
   bool rebalances_ ABSL_GUARDED_BY(mutex_) = false;  // servers have joined

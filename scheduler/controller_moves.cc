@@ -349,6 +349,7 @@ void Controller::InstalledOfMove(ServerId server) {
     TellTaker();
   } else if (server == move_->to && move_->given_up) {
     const Move move = *std::exchange(move_, std::nullopt);
+    ++moves_made_;
     events_.Add(absl::StrCat(Describe(move), ": moved, ", Readable(time_.Now() - move.begun), " after it was begun"));
     FinishDrains();
   }

@@ -107,6 +107,8 @@ void Controller::AddReport(absl::Time now) {
   report.gradient_norm_max = progress.gradient_norm_max;
   report.divergences = divergences_;
   report.live_workers = membership_.CountLive();
+  for (const auto& [id, server] : membership_.servers()) report.live_servers += server.state == ServerState::kLive;
+  report.shard_moves = moves_made_;
   report.worker_deaths = worker_deaths_;
   report.checkpoints = checkpoint_.made;
   report.checkpoints_failed = checkpoint_.failures;

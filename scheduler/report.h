@@ -27,6 +27,9 @@ struct Report {
   // Of a gradient since the report before.
   double gradient_norm_max = 0;
   uint64_t live_workers = 0;
+  // Servers with shards; and how often shards have changed hands, by this scheduler.
+  uint64_t live_servers = 0;
+  uint64_t shard_moves = 0;
   // ssp: the bound, and how often the scheduler has changed it.
   std::optional<uint64_t> staleness_bound;
   uint64_t staleness_bound_changes = 0;

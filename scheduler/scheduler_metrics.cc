@@ -13,6 +13,9 @@ void RaiseTo(Counter& counter, uint64_t total) {
 
 SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
     : live_workers_(metrics.gauge("slackline_scheduler_live_workers", "Workers that hold a clock and train")),
+      live_servers_(metrics.gauge("slackline_scheduler_live_servers", "Servers that hold shards")),
+      shard_moves_(metrics.counter("slackline_scheduler_shard_moves_total",
+                                   "How often some shards of a server have changed hands")),
       epoch_(metrics.gauge("slackline_scheduler_epoch", "Epoch in progress, counted from 1")),
       loss_(metrics.gauge("slackline_scheduler_train_loss", "Mean loss on training images since the last report")),
       train_accuracy_(metrics.gauge("slackline_scheduler_train_accuracy_ratio",
@@ -45,6 +48,8 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
 
 void SchedulerMetrics::Publish(const Report& report) {
   live_workers_.Set(static_cast<double>(report.live_workers));
+  live_servers_.Set(static_cast<double>(report.live_servers));
+  RaiseTo(shard_moves_, report.shard_moves);
   epoch_.Set(report.epoch);
   if (report.loss) loss_.Set(*report.loss);
   if (report.accuracy) train_accuracy_.Set(*report.accuracy);

@@ -16,6 +16,8 @@ class SchedulerMetrics {
 
  private:
   Gauge& live_workers_;
+  Gauge& live_servers_;
+  Counter& shard_moves_;
   Gauge& epoch_;
   Gauge& loss_;
   Gauge& train_accuracy_;
