@@ -21,6 +21,13 @@ constexpr absl::Duration kBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kBackOffMax = absl::Seconds(10);
 constexpr absl::Duration kNewestStatusTimeout = absl::Seconds(2);
 
+// Or is the backup of one that has.
+bool HasShards(const wire::GetStatusReply& status, const std::string& server) {
+  return std::any_of(status.members().begin(), status.members().end(), [&](const wire::MemberStatus& member) {
+    return member.role() == wire::MEMBER_ROLE_SERVER && member.name() == server && member.state() != "joining";
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<Programs> Programs::BesideThisProgram() {
@@ -167,10 +174,14 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
     news.lines.push_back(absl::StrCat(end.name, " has left: it was drained"));
     return;
   }
+  const bool replicated = job_.durability().mode() == job::Durability::REPLICATED;
+  if (newest->state() == wire::JOB_TRAINING && !replicated && !HasShards(*newest, end.name)) {
+    return IdleServerEnded(end, *newest, news);
+  }
   const bool recoverable = newest->state() == wire::JOB_TRAINING && job_.durability().mode() != job::Durability::NONE;
   const uint32_t most = job_.cluster().server_restarts_max();
   if (!recoverable || server_restarts_ >= most) {
-    if (recoverable && job_.durability().mode() == job::Durability::REPLICATED) {
+    if (recoverable && replicated) {
       // Another has its place, or the one that it followed goes on alone.
       news.lines.push_back(absl::StrCat(end.Describe(), "\n", end.name, " is not started again: ", most,
                                         " restarts are used up (cluster.server_restarts_max)"));
@@ -185,6 +196,20 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
     news.maybe_done = end.how.ok();
     return;
   }
+  StartAgainSoon(end, status);
+  news.lines.push_back(end.Describe());
+}
+
+void Cluster::IdleServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
+  news.lines.push_back(end.Describe());
+  // The run goes on as it is; another process may have the place that this one was for.
+  if (status.servers_to_come() > 0 && server_restarts_ < job_.cluster().server_restarts_max()) {
+    return StartAgainSoon(end, status);
+  }
+  news.lines.push_back(absl::StrCat(end.name, " had no shards, and is not started again"));
+}
+
+void Cluster::StartAgainSoon(const Crew::End& end, const wire::GetStatusReply& status) {
   ++server_restarts_;
   Restarts& restarts = servers_[end.name];
   // One that dies again and again is given time.
@@ -196,7 +221,6 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
       restarts.incarnation = std::max(restarts.incarnation, member.incarnation());
     }
   }
-  news.lines.push_back(end.Describe());
 }
 
 void Cluster::KillGivenUpServers(const wire::GetStatusReply& status, News& news) {

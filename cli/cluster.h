@@ -82,6 +82,9 @@ class Cluster {
   void WorkerEnded(const Crew::End& end, uint64_t job, News& news);
   void SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
+  // One that was to get shards, and had none.
+  void IdleServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
+  void StartAgainSoon(const Crew::End& end, const wire::GetStatusReply& status);
   // One that was given up may still run (stopped, or cut off), and stands in the way of its successor.
   void KillGivenUpServers(const wire::GetStatusReply& status, News& news);
   void StartDueServers(News& news);

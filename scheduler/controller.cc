@@ -135,7 +135,6 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   absl::MutexLock lock(&mutex_);
   if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
   deposed_.erase(request.name());
-  drained_.erase(request.name());
   MembershipActions actions;
   for (const auto& [id, server] : membership_.servers()) {
     if (server.name != request.name() || state_ != wire::JOB_TRAINING) continue;
@@ -237,6 +236,7 @@ absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetSh
   if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
   absl::MutexLock lock(&mutex_);
   if (places_.empty()) return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", Missing()));
+  if (MapUnsaved()) return absl::UnavailableError("shards are changing hands, and that is not saved yet: ask again");
   wire::GetShardMapReply reply;
   reply.set_generation(generation_.value());
   reply.set_elements(layout_.elements);
@@ -308,7 +308,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
                                            : HearMove(id, request.server().backup()));
   }
   reply.set_checkpoint_heard(HearCheckpoint(id, request.server().checkpoint()));
-  reply.set_generation(places_.empty() ? 0 : generation_.value());
+  reply.set_generation(PublicGeneration());
   // Servers go last, so that no worker loses them in the middle of a step; by a call, which this is for those who
   // missed.
   reply.set_leave(now - stopping_ >= config_.timeouts.server_dead());
@@ -364,7 +364,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
   if (absl::Status alive = HearWorker(holder, progress, now); !alive.ok()) return alive;
   const Membership::Worker& worker = membership_.workers().at(holder.worker);
   wire::HeartbeatReply reply;
-  reply.set_generation(places_.empty() ? 0 : generation_.value());
+  reply.set_generation(PublicGeneration());
   if (request.leaving()) {
     events_.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
     MembershipActions actions;
@@ -389,6 +389,9 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
 
 bool Controller::AllSeeded() const {
   for (const auto& [id, server] : membership_.servers()) {
+    // Shards that move have weights, whatever a server says that has none just now.
+    if (placed_ && (!HoldsShards(id) || (move_ && move_->committed && (id == move_->from || id == move_->to))))
+      continue;
     auto progress = server_progress_.find(id);
     if (progress == server_progress_.end() || !progress->second.seeded()) return false;
   }
@@ -512,7 +515,11 @@ absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
       membership_.ServerLost(id, server.incarnation, request.reason(), actions);
       break;
     }
-    known = known || deposed_.contains(request.name()) || drained_.contains(request.name());
+    known = known || deposed_.contains(request.name());
+    if (const auto drained = drained_.find(request.name()); drained != drained_.end()) {
+      known = true;
+      servers_.Disconnect({drained->second.server, drained->second.incarnation});
+    }
     for (const auto& [id, joining] : joining_) {
       if (joining.name != request.name()) continue;
       known = true;

@@ -228,6 +228,7 @@ class Controller : public ServerObserver {
 
   // --- controller_moves.cc: servers that come and go while training goes on ---
   struct Move;
+  struct Deposed;
   absl::Status CanChangeServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // That the job is to have in the end.
   uint32_t ServersWanted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -255,6 +256,14 @@ class Controller : public ServerObserver {
   void TellMove() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellTaker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It has shards that another is to give up before.
+  bool HoldsShards(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A move is decided and not saved: nobody is to act upon it yet.
+  bool MapUnsaved() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the shard map that everybody may have; 0 before there is one.
+  uint64_t PublicGeneration() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It is to take nothing, whatever an earlier scheduler or an earlier decision has said.
+  void SendNothingToTake(ServerRef server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteDrained(const std::string& name, Deposed drained) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AwaitsGivingUp(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void InstalledOfMove(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ServerLostToMove(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -365,6 +374,7 @@ class Controller : public ServerObserver {
     Incarnation incarnation;
     ServerId server;
     std::string reason;
+    absl::Time since = absl::InfinitePast();
   };
   void Depose(const std::string& name, Deposed deposed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -394,7 +404,7 @@ class Controller : public ServerObserver {
     Incarnation from_incarnation;
     Incarnation to_incarnation;
     absl::Time begun;
-    absl::Time decided;
+    Generation before;  // of the map, when it was decided
     // As in Pairing.
     uint64_t in_step = 0;
     uint64_t released = 0;

@@ -102,7 +102,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::BackupHeartbeat(const wire::Hea
   const ServerId id(request.member());
   backups_.at(id).heard = now;
   wire::HeartbeatReply reply;
-  reply.set_generation(places_.empty() ? 0 : generation_.value());
+  reply.set_generation(PublicGeneration());
   reply.set_leave(now - stopping_ >= config_.timeouts.server_dead());
   if (reply.leave()) reply.set_leave_reason(reason_);
   if (request.leaving()) DropBackup(id, absl::StrCat("left: ", request.leaving_reason()));

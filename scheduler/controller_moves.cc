@@ -126,6 +126,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterJoining(const wire
                                                      "; `slackline servers add` makes room for more"));
   }
   --servers_to_come_;
+  drained_.erase(request.name());
   const ServerId id = NextServerId();
   Joining& joining = joining_[id];
   joining = {.name = request.name(),
@@ -147,6 +148,8 @@ ServerId Controller::NextServerId() const {
   uint32_t last = 0;
   if (!membership_.servers().empty()) last = membership_.servers().rbegin()->first.value();
   if (!joining_.empty()) last = std::max(last, joining_.rbegin()->first.value());
+  // Its link and its heartbeats may still be about.
+  for (const auto& [name, drained] : drained_) last = std::max(last, drained.server.value());
   return ServerId(last + 1);
 }
 
@@ -197,6 +200,12 @@ void Controller::WatchMoves(absl::Time now) {
     if (silent > config_.timeouts.worker_dead()) dead.emplace_back(id, absl::StrCat("silent for ", Readable(silent)));
   }
   for (const auto& [id, why] : dead) DropJoining(id, why);
+  for (auto& [name, drained] : drained_) {
+    // One that has died over it is not told to stop for ever.
+    if (now - drained.since <= config_.timeouts.worker_dead()) continue;
+    servers_.Disconnect({drained.server, drained.incarnation});
+    drained.since = absl::InfiniteFuture();
+  }
   if (state_ != wire::JOB_TRAINING) return;
   FinishDrains();
   if (!move_) return PlanMove(now);
@@ -290,6 +299,7 @@ void Controller::CommitMove(absl::Time now) {
   if (checkpoint_.round || checkpoint_.to_commit) return;
   const auto from = membership_.servers().find(move_->from);
   if (from->second.state != ServerState::kLive) return;
+  move_->before = generation_;
   generation_ = generation_.Next();
   for (ShardPlace& place : places_) {
     const bool moves = std::find(move_->shards.begin(), move_->shards.end(), place.shard) != move_->shards.end();
@@ -316,7 +326,6 @@ void Controller::CommitMove(absl::Time now) {
   const Membership::Server before = from->second;
   membership_.ReplaceServer(move_->from, before.name, before.address, before.incarnation, now, move_->from_actions);
   move_->committed = true;
-  move_->decided = now;
   SLACKLINE_KILL_POINT("move-decided");
 }
 
@@ -375,15 +384,8 @@ void Controller::GiveUpMove(const std::string& why) {
   const auto member = membership_.servers().find(move.to);
   const bool there = member != membership_.servers().end() && member->second.state == ServerState::kLive &&
                      member->second.incarnation == move.to_incarnation;
-  if (there || IsJoining({move.to, move.to_incarnation})) {
-    // What was prepared there is of no worth any more.
-    wire::TakeShardsRequest nothing;
-    nothing.set_job(config_.id.value());
-    nothing.set_server(move.to.value());
-    nothing.set_server_incarnation(move.to_incarnation.value());
-    nothing.set_move(++last_move_);
-    servers_.TakeShards({move.to, move.to_incarnation}, nothing);
-  }
+  // What was prepared there is of no worth any more.
+  if (there || IsJoining({move.to, move.to_incarnation})) SendNothingToTake({move.to, move.to_incarnation});
   move_again_ = time_.Now() + config_.timeouts.worker_dead();
   if (!Ended()) {
     events_.Add(absl::StrCat(Describe(move), ": they stay where they are for now: ", why, "; tried again in ",
@@ -391,17 +393,42 @@ void Controller::GiveUpMove(const std::string& why) {
   }
 }
 
+void Controller::SendNothingToTake(ServerRef server) {
+  wire::TakeShardsRequest nothing;
+  nothing.set_job(config_.id.value());
+  nothing.set_server(server.server.value());
+  nothing.set_server_incarnation(server.incarnation.value());
+  nothing.set_move(++last_move_);
+  servers_.TakeShards(server, nothing);
+}
+
+bool Controller::HoldsShards(ServerId server) const {
+  return std::any_of(places_.begin(), places_.end(), [&](const ShardPlace& place) { return place.server == server; });
+}
+
+bool Controller::MapUnsaved() const { return move_ && move_->committed && !move_->told; }
+
+uint64_t Controller::PublicGeneration() const {
+  if (places_.empty()) return 0;
+  return (MapUnsaved() ? move_->before : generation_).value();
+}
+
+void Controller::NoteDrained(const std::string& name, Deposed drained) {
+  // As in Depose().
+  constexpr size_t kDrainedMax = 64;
+  if (drained_.size() >= kDrainedMax) drained_.erase(drained_.begin());
+  drained_[name] = std::move(drained);
+}
+
 void Controller::FinishDrains() {
   if (move_) return;
   for (const ServerId id : std::set<ServerId>(draining_)) {
-    const bool empty =
-        std::none_of(places_.begin(), places_.end(), [&](const ShardPlace& place) { return place.server == id; });
-    if (!empty) continue;
+    if (HoldsShards(id)) continue;
     const Membership::Server server = membership_.servers().at(id);
     draining_.erase(id);
     MembershipActions actions;
     membership_.RemoveServer(id, actions);
-    drained_[server.name] = {server.incarnation, id, "has given up its shards"};
+    NoteDrained(server.name, {server.incarnation, id, "has given up its shards", time_.Now()});
     if (server.state == ServerState::kLive) {
       wire::StopRequest request;
       request.set_job(config_.id.value());
@@ -422,7 +449,8 @@ void Controller::FinishDrains() {
 // --- What outlives the scheduler --------------------------------------------------------------------------------
 
 void Controller::SaveMoves(state::Scheduler& state) const {
-  if (!placed_ && servers_added_ == 0 && draining_.empty() && last_move_ == 0) return;
+  const bool changed = placed_ || servers_added_ > 0 || !draining_.empty() || last_move_ > 0;
+  if (places_.empty() || !changed) return;
   state::Placement& placement = *state.mutable_placement();
   placement.set_to_come(servers_to_come_);
   for (const ShardPlace& place : places_) placement.add_servers(place.server.value());
@@ -437,6 +465,13 @@ void Controller::SaveMoves(state::Scheduler& state) const {
     out.set_incarnation(joining.incarnation.value());
     if (joining.local) *out.mutable_local() = *joining.local;
   }
+  for (const auto& [name, drained] : drained_) {
+    state::Server& out = *placement.add_drained();
+    out.set_server(drained.server.value());
+    out.set_name(name);
+    out.set_incarnation(drained.incarnation.value());
+    out.set_reason(drained.reason);
+  }
   placement.set_last_move(last_move_);
   if (!move_ || !move_->committed) return;
   state::Move& move = *placement.mutable_move();
@@ -449,13 +484,16 @@ void Controller::RestoreMoves(const state::Scheduler& state, absl::Time now) {
   // Moves that were begun since the save.
   constexpr uint64_t kForgottenMoves = 1'000;
   const state::Placement& placement = state.placement();
-  if (!state.has_placement() || places_.size() != static_cast<size_t>(placement.servers_size())) return;
+  last_move_ = placement.last_move() + kForgottenMoves;
+  if (!state.has_placement() || places_.empty()) return;
   for (size_t i = 0; i < places_.size(); ++i) places_[i].server = ServerId(placement.servers(static_cast<int>(i)));
   placed_ = true;
   servers_added_ = placement.added();
   servers_to_come_ = placement.to_come();
   rebalances_ = true;
-  last_move_ = placement.last_move() + kForgottenMoves;
+  for (const state::Server& from : placement.drained()) {
+    NoteDrained(from.name(), {Incarnation(from.incarnation()), ServerId(from.server()), from.reason(), now});
+  }
   for (const uint32_t server : placement.draining()) draining_.insert(ServerId(server));
   for (const state::Server& from : placement.joining()) {
     const ServerId id(from.server());
@@ -467,6 +505,7 @@ void Controller::RestoreMoves(const state::Scheduler& state, absl::Time now) {
                .heard = now};
     if (from.has_local()) joining.local = from.local();
     servers_.Connect({id, joining.incarnation}, joining.name, joining.address, *this);
+    SendNothingToTake({id, joining.incarnation});
   }
   if (!placement.has_move()) return;
   Move& move = move_.emplace();
@@ -478,7 +517,7 @@ void Controller::RestoreMoves(const state::Scheduler& state, absl::Time now) {
   }
   move.from_incarnation = membership_.servers().at(move.from).incarnation;
   move.to_incarnation = membership_.servers().at(move.to).incarnation;
-  move.begun = move.decided = now;
+  move.begun = now;
   move.committed = move.told = true;
   move.given_up = membership_.servers().at(move.from).state != ServerState::kLive;
 }

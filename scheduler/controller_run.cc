@@ -195,6 +195,8 @@ void Controller::Installed(ServerRef server) {
 
 void Controller::MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) {
   absl::MutexLock lock(&mutex_);
+  // Of the shards that it had before: it has to take the set with those that it has now.
+  if (reply.generation() != 0 && Generation(reply.generation()) != GenerationOf(server.server)) return;
   MembershipActions actions;
   membership_.MembersInstalled(server.server, server.incarnation, Epoch(reply.epoch()),
                                Clock64(reply.clock_min_largest()), actions);
@@ -321,10 +323,11 @@ void Controller::Stopped(ServerRef server) {
     backups_.erase(server.server);
   } else if (IsJoining(server)) {
     joining_.erase(server.server);
-  } else if (!membership_.servers().contains(server.server)) {
-    servers_.Disconnect(server);  // drained
-  } else {
+  } else if (const auto member = membership_.servers().find(server.server);
+             member != membership_.servers().end() && member->second.incarnation == server.incarnation) {
     stopped_.insert(server.server);
+  } else {
+    servers_.Disconnect(server);  // drained
   }
 }
 

@@ -154,6 +154,15 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
     if (absl::Status learnt = LearnModel(state.first_worker()); !learnt.ok()) return learnt;
     tasks_->Restore(state.tasks());
   }
+  const job::Cluster& cluster = config_.job.cluster();
+  if (state.has_placement()) {
+    const auto shards = static_cast<size_t>(state.placement().servers_size());
+    const size_t known =
+        first_worker_ ? PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()}).size() : 0;
+    if (shards != known) {
+      return absl::DataLossError(absl::StrCat("the saved state places ", shards, " shards; the job has ", known));
+    }
+  }
   state_ = state.job_state();
   reason_ = state.reason();
   const absl::Duration away = std::max(absl::ZeroDuration(), wall_time - absl::FromUnixMicros(state.saved_unix_us()));
@@ -192,8 +201,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   membership_.Restore(FromState(state.members(), now), Holders(), now, actions);
   if (state.has_placement()) membership_.SetPlaces(state.placement().places());
   if (first_worker_ && membership_.servers().size() == membership_.places()) {
-    places_ =
-        PlaceShards(layout_.elements, {config_.job.cluster().servers(), config_.job.cluster().shards_per_server()});
+    places_ = PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()});
   }
   RestoreMoves(state, now);
   RestoreServers(state.members(), now);
@@ -223,6 +231,7 @@ void Controller::RestoreServers(const state::Members& members, absl::Time now) {
     const Membership::Server& server = membership_.servers().at(id);
     if (server.state != ServerState::kLive) continue;
     servers_.Connect({id, server.incarnation}, server.name, server.address, *this);
+    if (!Replicated() && !(move_ && move_->to == id)) SendNothingToTake({id, server.incarnation});
     // It has them already, or did not hear of it.
     if (!places_.empty()) SendInstall(id);
   }

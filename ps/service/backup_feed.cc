@@ -66,6 +66,13 @@ BackupFeed::BackupFeed(JobId job, const Hosts& hosts, const TimeSource& time)
 
 absl::Status BackupFeed::Receive(const wire::ReplicaFrame& frame, const rpc::Payload& payload) {
   heard_ = time_.Now();
+  absl::Status status = HandleAll(frame, payload);
+  // What is wrong, or does not have all, must not take over.
+  if (!status.ok()) in_step_ = false;
+  return status;
+}
+
+absl::Status BackupFeed::HandleAll(const wire::ReplicaFrame& frame, const rpc::Payload& payload) {
   rpc::PayloadCutter payloads(payload);
   for (const wire::ReplicaItem& item : frame.items()) {
     if (item.payload_bytes() > payloads.left()) {

@@ -36,7 +36,7 @@ class BackupFeed {
   uint64_t handled() const { return handled_; }
   uint64_t echo_us() const { return echo_us_; }
   // All that the server has answered is here, as long as the stream lasts, and after it until the server was told that
-  // it may go on alone.
+  // it may go on alone; false after anything was wrong.
   bool in_step() const { return in_step_; }
   // When the last frame came: the server does not serve pulls for longer than 2 T from then.
   absl::Time heard() const { return heard_; }
@@ -51,6 +51,7 @@ class BackupFeed {
   };
 
   absl::StatusOr<Copy*> Find(uint32_t shard, bool based);
+  absl::Status HandleAll(const wire::ReplicaFrame& frame, const rpc::Payload& payload);
   absl::Status Handle(const wire::ReplicaItem& item, rpc::Payload payload);
   absl::Status Handle(const wire::ReplicaArray& array, rpc::Payload payload);
   absl::Status Handle(const wire::ReplicaBase& base);

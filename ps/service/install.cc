@@ -98,6 +98,7 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   if (!installed_.empty()) return absl::OkStatus();  // the same again
   if (request.promote()) return absl::DataLossError("this process has followed nobody, and cannot take over");
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
+  ForgetTaken();  // before the budget that it borrows
   budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, BytesOfAll(request), job_.cluster().workers()));
   std::vector<StoredShard> stores;
   absl::StatusOr<BackupFeed::Hosts> hosts = MakeHosts(request, stores);
@@ -130,8 +131,8 @@ std::vector<ShardId> ShardTable::ShardsHere() const {
   return shards;
 }
 
-void ShardTable::MakeBudget(uint64_t bytes) {
-  const uint64_t most = StagingBytesMax(job_, bytes, job_.cluster().workers());
+void ShardTable::MakeBudget(const wire::InstallShardsRequest& request) {
+  const uint64_t most = StagingBytesMax(job_, BytesOfAll(request), job_.cluster().workers());
   if (budget_ == nullptr) budget_ = std::make_unique<StagingBudget>(most);
   budget_->Allow(most);
 }
@@ -158,6 +159,7 @@ absl::Status ShardTable::InstallBackup(const wire::InstallShardsRequest& request
   if (feed_ != nullptr && backup_.SerializeAsString() == request.SerializeAsString()) return absl::OkStatus();
   if (hooks_.on_backup == nullptr) return absl::UnimplementedError("this server can be no backup");
   if (absl::Status status = CheckExtents(request); !status.ok()) return status;
+  ForgetTaken();
   feed_ = std::make_unique<BackupFeed>(identity_.job, BackupFeed::Hosts(), time_);
   hosts_.clear();
   budget_ = std::make_unique<StagingBudget>(StagingBytesMax(job_, BytesOfAll(request), job_.cluster().workers()));
@@ -356,6 +358,10 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
   }
   if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
   if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
+  if (Generation(request.generation()) > generation_) {
+    return absl::UnavailableError(absl::StrCat("members of shard map generation ", request.generation(),
+                                               "; the server is still at ", generation_.value(), "; try again"));
+  }
   if (Generation(request.generation()) != generation_) {
     return absl::FailedPreconditionError(absl::StrCat("members of shard map generation ", request.generation(),
                                                       "; the server is at ", generation_.value()));
@@ -370,6 +376,7 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
   MakeRoomFor(members.size());
   wire::SetMembersReply reply;
   reply.set_epoch(request.epoch());
+  reply.set_generation(request.generation());
   for (const auto& [id, host] : hosts_) {
     if (absl::Status status = host->SetMembers(Epoch(request.epoch()), members); !status.ok()) return status;
     if (request.has_staleness_bound()) host->SetStalenessBound(request.staleness_bound());

@@ -88,16 +88,18 @@ absl::Status ShardTable::Take(const wire::TakeShardsRequest& request) {
   install.set_samples_per_epoch(request.samples_per_epoch());
   *install.mutable_shards() = request.shards();
   *install.mutable_backup_of() = request.from();
-  if (absl::Status status = CheckExtents(install); !status.ok()) return status;
-  uint64_t bytes = 0;
-  for (const wire::ShardSpec& spec : request.shards()) {
-    if (hosts_.contains(spec.shard())) {
-      return absl::InvalidArgumentError(absl::StrCat("shard ", spec.shard(), " is here already"));
-    }
-    bytes += (spec.end() - spec.begin()) * sizeof(float);
+  // They will keep snapshots here, or have a backup's.
+  install.set_replicated(job_.durability().mode() != job::Durability::NONE);
+  // With all that is here already, which may stay.
+  wire::InstallShardsRequest all = install;
+  for (const auto& [id, host] : hosts_) {
+    wire::ShardSpec& spec = *all.add_shards();
+    spec.set_shard(id);
+    spec.set_begin(host->config().extent.begin);
+    spec.set_end(host->config().extent.end);
   }
-  for (const auto& [id, host] : hosts_) bytes += host->config().extent.size() * sizeof(float);
-  MakeBudget(bytes);
+  if (absl::Status status = CheckExtents(all); !status.ok()) return status;
+  MakeBudget(all);
   ForgetTaken();
   last_move_ = request.move();
   taken_ = std::make_unique<Taken>();

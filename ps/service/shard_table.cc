@@ -161,9 +161,11 @@ absl::Status ShardTable::Join(const Caller& caller, const wire::Hello& hello, wi
     const HelloEvent event{caller.sender, Clock64(hello.first_clock()),
                            Sequence(std::max(answered[id], hello.clock()))};
     absl::StatusOr<wire::ShardState> state = host->Hello(caller, event);
-    // All shards have the same members, so that none refuses after another has agreed.
-    if (!state.ok() && welcome.shards().empty()) return state.status();
-    SLACKLINE_CHECK(state.ok());
+    if (!state.ok()) {
+      // All shards have the same members, but each knows by itself how far they are.
+      for (const wire::ShardState& agreed : welcome.shards()) hosts_.at(agreed.shard())->Disconnected(caller);
+      return state.status();
+    }
     *welcome.add_shards() = *std::move(state);
   }
   Supersede(caller);

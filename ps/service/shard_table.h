@@ -187,8 +187,8 @@ class ShardTable {
   // All shards but these.
   void GiveUp(const std::set<uint32_t>& wanted);
   std::vector<ShardId> ShardsHere() const;
-  // Room for shards of so many bytes together, at least.
-  void MakeBudget(uint64_t bytes);
+  // Room for these shards together, at least.
+  void MakeBudget(const wire::InstallShardsRequest& request);
   // Not opened yet.
   StoredShard StoreOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec,
                       const ShardHost& host) const;

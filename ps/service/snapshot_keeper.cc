@@ -46,10 +46,8 @@ SnapshotKeeper::~SnapshotKeeper() {
 
 void SnapshotKeeper::Add(std::vector<StoredShard> shards) {
   absl::MutexLock lock(&mutex_);
-  for (StoredShard& stored : shards) {
-    std::erase(removed_, stored.shard);
-    added_.push_back(std::move(stored));
-  }
+  // One that was removed before goes first.
+  for (StoredShard& stored : shards) added_.push_back(std::move(stored));
   woken_ = true;
 }
 

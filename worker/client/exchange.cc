@@ -106,7 +106,7 @@ void Exchange::Start() {
 }
 
 void Exchange::Remap(const ShardMap& map) {
-  if (map.generation <= map_.generation || !failure_.ok()) return;
+  if (map.generation <= map_.generation || leaving_ || !failure_.ok()) return;
   absl::Status valid = ValidateMap(map);
   bool same = map.shards.size() == map_.shards.size();
   for (size_t i = 0; same && i < shards_.size(); ++i) same = map.shards[i].end == shards_[i].info.end;
@@ -176,7 +176,6 @@ void Exchange::Retire(size_t index) {
   peer.retired = true;
   peer.retry_at = absl::InfiniteFuture();
   peer.stream->Shutdown(std::nullopt);
-  if (leaving_) return;
   const bool stays = std::any_of(map_.servers.begin(), map_.servers.end(),
                                  [&](const ServerInfo& server) { return server.server == peer.info.server; });
   if (!stays) return;

@@ -150,6 +150,7 @@ void Exchange::Broken(Stream& stream, const absl::Status& status) {
   ForgetEarly(peer.shards);
   peer.refused.clear();
   peer.retry_at = absl::InfiniteFuture();
+  if (peer.retired) peer.memory.reset();
   if (leaving_ || peer.retired || !failure_.ok()) return;
   if (IsFinal(status)) return Fail(Named(watch_.name(stream.index()), status));
   watch_.StreamBroken(stream.index(), status);
