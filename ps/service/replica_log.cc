@@ -31,6 +31,15 @@ wire::ReplicaAnswer ReplicaAnswerOf(ShardId shard, const Sender& sender, const A
   return out;
 }
 
+wire::ReplicaClock ReplicaClockOf(ShardId shard, const Sender& sender, Clock64 clock) {
+  wire::ReplicaClock out;
+  out.set_shard(shard.value());
+  out.set_worker(sender.worker.value());
+  out.set_incarnation(sender.incarnation.value());
+  out.set_clock(clock.value());
+  return out;
+}
+
 }  // namespace
 
 ReplicaLog::ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time)
@@ -132,11 +141,7 @@ size_t ReplicaLog::Untold(ShardId shard, const Sender& sender) const {
 
 void ReplicaLog::Joined(ShardId shard, const Sender& sender, Clock64 clock) {
   if (!Follows(shard)) return;
-  wire::ReplicaClock& out = *Record(shard).item.mutable_clock();
-  out.set_shard(shard.value());
-  out.set_worker(sender.worker.value());
-  out.set_incarnation(sender.incarnation.value());
-  out.set_clock(clock.value());
+  *Record(shard).item.mutable_clock() = ReplicaClockOf(shard, sender, clock);
   sink_->Wake();
 }
 
@@ -183,8 +188,14 @@ void ReplicaLog::TakeNext() {
   const size_t index = taken_.size();
   std::optional<ShardSnapshot> snapshot = options_.take(options_.shards[index].shard);
   if (!snapshot) return;  // Seeded() comes, or Tick()
-  taken_.insert(options_.shards[index].shard);
+  const ShardId shard = options_.shards[index].shard;
+  taken_.insert(shard);
   copying_.emplace(Copying{.index = index, .snapshot = *std::move(snapshot), .array = 0, .chunk = 0, .later = {}});
+  if (options_.members != nullptr) {
+    for (const auto& [sender, clock] : options_.members(shard)) {
+      *copying_->later.emplace_back().item.mutable_clock() = ReplicaClockOf(shard, sender, clock);
+    }
+  }
   sink_->Wake();
 }
 

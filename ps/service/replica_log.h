@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -56,6 +57,8 @@ class ReplicaLog : public ShardJournal {
     std::vector<ShardIdentity> shards;
     // Nullopt: it has no weights yet.
     std::function<std::optional<ShardSnapshot>(ShardId shard)> take;
+    // The members, with their clocks, of whom the snapshot knows only those who have come. May be null.
+    std::function<std::vector<std::pair<Sender, Clock64>>(ShardId shard)> members;
     // Of its weights as they are now. Of one that has some.
     std::function<uint64_t(ShardId shard)> checksum;
     // Answers that a backup needs to know of each worker: as many as it may repeat.

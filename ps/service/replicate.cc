@@ -25,6 +25,7 @@ void ShardTable::OpenLog(absl::Time serve_from) {
   ReplicaLog::Options options;
   options.timeouts = timeouts_;
   options.take = [this](ShardId shard) { return TakeSnapshot(shard); };
+  options.members = [this](ShardId shard) { return hosts_.at(shard.value())->MemberClocks(); };
   options.checksum = [this](ShardId shard) { return hosts_.at(shard.value())->Checksum(); };
   // Twice what a worker may have unanswered, for those who joined with a larger window.
   options.answers_max = 2 * size_t{job_.wire().window()};
