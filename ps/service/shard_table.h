@@ -54,6 +54,8 @@ class ShardTable {
     wire::CheckpointProgress checkpoint = {};
     // As ReplicaLog has it.
     wire::BackupProgress backup = {};
+    // It is the backup of another.
+    bool follows = false;
   };
 
   // What the table tells whoever runs it.
