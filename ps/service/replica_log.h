@@ -52,6 +52,12 @@ class ReplicaSink {
 // Invariant:     from in step on, nothing is told that the backup has not handled, but for Released().
 class ReplicaLog : public ShardJournal {
  public:
+  // For tests of the tests: a planted bug must be caught by the simulation.
+  struct Bugs {
+    bool tell_at_once = false;  // answers do not wait for the backup
+    bool no_fencing = false;    // without its backup it goes on, and serves for ever
+  };
+
   struct Options {
     Timeouts timeouts;
     std::vector<ShardIdentity> shards;
@@ -73,6 +79,7 @@ class ReplicaLog : public ShardJournal {
     std::function<void()> on_served_again;
     // Of a server that has taken over: the one before it may serve until then.
     absl::Time serve_from = absl::InfinitePast();
+    Bugs bugs = {};
   };
 
   ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time);

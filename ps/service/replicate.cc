@@ -37,6 +37,7 @@ void ShardTable::OpenLog(absl::Time serve_from) {
   };
   options.on_served_again = [this] { Retry(); };
   options.serve_from = serve_from;
+  options.bugs = bugs_.log;
   for (const auto& [id, host] : hosts_) {
     ShardIdentity identity = {identity_.job, host->config().shard, host->config().extent, {}};
     for (const absl::string_view array : host->optimizer().arrays()) identity.arrays.emplace_back(array);

@@ -154,6 +154,7 @@ class ShardTable {
   struct Bugs {
     bool take_old_generations = false;
     Engine::Bugs engine;
+    ReplicaLog::Bugs log;
   };
   // Before Install().
   void PlantForTest(const Bugs& bugs) { bugs_ = bugs; }
