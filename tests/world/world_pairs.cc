@@ -33,6 +33,9 @@ bool World::IsWhole(const state::Backup& saved, const wire::GetStatusReply& stat
   for (const ServerProcess* const one : {server, backup}) {
     if (events_.Stopped(one->life) || network_.IsSlow(one->name)) return false;
     if (network_.Separated(one->name, "scheduler")) return false;
+    // One that was replaced while it was stopped may register when it goes on: the last one of a name is believed.
+    const auto namesake = [&](const auto& other) { return other->name == one->name; };
+    if (std::count_if(servers_.begin(), servers_.end(), namesake) > 1) return false;
     // What the scheduler has not saved yet.
     const bool heard = std::any_of(status.members().begin(), status.members().end(), [&](const auto& member) {
       return member.incarnation() == one->incarnation().value() && member.role() == wire::MEMBER_ROLE_SERVER &&
