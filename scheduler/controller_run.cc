@@ -14,8 +14,10 @@ namespace {
 constexpr absl::Duration kStatusLinger = absl::Seconds(5);
 // A worker is stalled after so many of its own median steps, if that is longer than the setting.
 constexpr double kStallSteps = 20;
-// Between two ticks, which come every T / 2 or more often: more than that is no delay any more.
+// Between two ticks, which come every T / 2 or more often: more than that is no delay any more, ...
 constexpr int kSleepHeartbeats = 4;
+// ... and where 3 T of silence are death, this is not: a sleep of less, and T between heartbeats, are less than that.
+constexpr int kSleepHeartbeatsReplicated = 1;
 // Names in one message.
 constexpr size_t kNamesMax = 10;
 
@@ -248,12 +250,15 @@ void Controller::Tick() {
 void Controller::ForgiveOwnSleep(absl::Time now) {
   const absl::Duration gap = now - last_tick_;
   last_tick_ = now;
-  if (gap <= kSleepHeartbeats * config_.timeouts.heartbeat) return;
-  membership_.Overslept(gap, now);
-  for (auto& [server, since] : lost_since_) since += gap;
-  for (auto& [server, backup] : backups_) backup.heard = std::min(now, backup.heard + gap);
-  for (auto& [server, joining] : joining_) joining.heard = std::min(now, joining.heard + gap);
-  if (deserted_since_) *deserted_since_ += gap;
+  if (gap <= (Replicated() ? kSleepHeartbeatsReplicated : kSleepHeartbeats) * config_.timeouts.heartbeat) return;
+  // Not all of it: where every tick is that late, the dead must be found nevertheless.
+  const absl::Duration slept = Replicated() ? gap - config_.timeouts.heartbeat / 2 : gap;
+  membership_.Overslept(slept, now);
+  for (auto& [server, since] : lost_since_) since += slept;
+  for (auto& [server, backup] : backups_) backup.heard = std::min(now, backup.heard + slept);
+  for (auto& [server, joining] : joining_) joining.heard = std::min(now, joining.heard + slept);
+  if (deserted_since_) *deserted_since_ += slept;
+  if (gap <= kSleepHeartbeats * config_.timeouts.heartbeat) return;  // nothing to speak of
   events_.Add(absl::StrCat("the scheduler itself stood still for ", Readable(gap), "; nobody is blamed for that"));
 }
 

@@ -66,13 +66,18 @@ absl::Status Registration::Register() {
 
 absl::Status Registration::BeatUntilEnd() {
   absl::Time heard = absl::Now();
-  while (!Stopped(options_.timeouts.heartbeat)) {
+  absl::Duration wait = options_.timeouts.heartbeat;
+  while (!Stopped(wait)) {
+    const absl::Time begin = absl::Now();
     const absl::StatusOr<bool> leave = Beat();
+    wait = options_.timeouts.heartbeat;
     if (leave.ok()) {
       if (*leave) return absl::OkStatus();
       heard = absl::Now();
       continue;
     }
+    // What the call has waited is part of it, or one that is lost would be a silence of 3 T.
+    wait = std::max(absl::ZeroDuration(), wait - (absl::Now() - begin));
     if (!MayComeBack(leave.status())) {
       return absl::Status(leave.status().code(),
                           absl::StrCat("the scheduler has put this server out: ", leave.status().message()));
@@ -105,9 +110,9 @@ absl::StatusOr<bool> Registration::Beat() {
   progress.set_resident_bytes(ResidentBytes());
   if (progress_.checkpoint.checkpoint() != 0) *progress.mutable_checkpoint() = progress_.checkpoint;
   if (progress_.backup.attachment() != 0) *progress.mutable_backup() = progress_.backup;
-  // One that is lost must not be what a server with a backup is taken for dead by, after 3 T.
-  auto context = rpc::ContextWithTimeout(progress_.backup.in_step() ? options_.timeouts.heartbeat
-                                                                    : options_.timeouts.server_dead());
+  // One that is lost must not be what a server with a backup, or the backup, is taken for dead by, after 3 T.
+  const bool soon = progress_.backup.in_step() || progress_.follows;
+  auto context = rpc::ContextWithTimeout(soon ? options_.timeouts.heartbeat : options_.timeouts.server_dead());
   wire::HeartbeatReply reply;
   const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));
   if (!status.ok()) return status;

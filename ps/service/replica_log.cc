@@ -31,6 +31,15 @@ wire::ReplicaAnswer ReplicaAnswerOf(ShardId shard, const Sender& sender, const A
   return out;
 }
 
+wire::ReplicaClock ReplicaClockOf(ShardId shard, const Sender& sender, Clock64 clock) {
+  wire::ReplicaClock out;
+  out.set_shard(shard.value());
+  out.set_worker(sender.worker.value());
+  out.set_incarnation(sender.incarnation.value());
+  out.set_clock(clock.value());
+  return out;
+}
+
 }  // namespace
 
 ReplicaLog::ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time)
@@ -117,7 +126,7 @@ void ReplicaLog::RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, 
 }
 
 void ReplicaLog::Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) {
-  if (state_ != State::kLost && !Follows(shard)) return tell();
+  if ((state_ != State::kLost && !Follows(shard)) || options_.bugs.tell_at_once) return tell();
   // Said again before it was told once: once is enough.
   if (!untold_.insert({shard, sender, answer.sequence}).second) return;
   const absl::Time now = time_.Now();
@@ -141,15 +150,12 @@ size_t ReplicaLog::Untold(ShardId shard, const Sender& sender) const {
 
 void ReplicaLog::Joined(ShardId shard, const Sender& sender, Clock64 clock) {
   if (!Follows(shard)) return;
-  wire::ReplicaClock& out = *Record(shard).item.mutable_clock();
-  out.set_shard(shard.value());
-  out.set_worker(sender.worker.value());
-  out.set_incarnation(sender.incarnation.value());
-  out.set_clock(clock.value());
+  *Record(shard).item.mutable_clock() = ReplicaClockOf(shard, sender, clock);
   sink_->Wake();
 }
 
 bool ReplicaLog::MayServe() const {
+  if (options_.bugs.no_fencing) return true;
   const absl::Time now = time_.Now();
   return now > options_.serve_from && (state_ == State::kAlone || state_ == State::kCatchingUp || now <= lease_until_);
 }
@@ -192,8 +198,14 @@ void ReplicaLog::TakeNext() {
   const size_t index = taken_.size();
   std::optional<ShardSnapshot> snapshot = options_.take(options_.shards[index].shard);
   if (!snapshot) return;  // Seeded() comes, or Tick()
-  taken_.insert(options_.shards[index].shard);
+  const ShardId shard = options_.shards[index].shard;
+  taken_.insert(shard);
   copying_.emplace(Copying{.index = index, .snapshot = *std::move(snapshot), .array = 0, .chunk = 0, .later = {}});
+  if (options_.members != nullptr) {
+    for (const auto& [sender, clock] : options_.members(shard)) {
+      *copying_->later.emplace_back().item.mutable_clock() = ReplicaClockOf(shard, sender, clock);
+    }
+  }
   sink_->Wake();
 }
 
@@ -309,7 +321,7 @@ void ReplicaLog::Detach(const absl::Status& why) {
   in_step_queued_ = false;
   in_step_number_ = 0;
   sent_ = 0;
-  if (state_ == State::kInStep) {
+  if (state_ == State::kInStep && !options_.bugs.no_fencing) {
     state_ = State::kLost;
     withheld_ = std::move(tells);
     if (!stopping_) {

@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,6 +52,12 @@ class ReplicaSink {
 // Invariant:     from in step on, nothing is told that the backup has not handled, but for Released().
 class ReplicaLog : public ShardJournal {
  public:
+  // For tests of the tests: a planted bug must be caught by the simulation.
+  struct Bugs {
+    bool tell_at_once = false;  // answers do not wait for the backup
+    bool no_fencing = false;    // without its backup it goes on, and serves for ever
+  };
+
   struct Options {
     Timeouts timeouts;
     std::vector<ShardIdentity> shards;
@@ -60,6 +67,8 @@ class ReplicaLog : public ShardJournal {
     uint64_t attachments_before = 0;
     // Nullopt: it has no weights yet.
     std::function<std::optional<ShardSnapshot>(ShardId shard)> take;
+    // The members, with their clocks, of whom the snapshot knows only those who have come. May be null.
+    std::function<std::vector<std::pair<Sender, Clock64>>(ShardId shard)> members;
     // Of its weights as they are now. Of one that has some.
     std::function<uint64_t(ShardId shard)> checksum;
     // Answers that a backup needs to know of each worker: as many as it may repeat.
@@ -74,6 +83,7 @@ class ReplicaLog : public ShardJournal {
     std::function<void()> on_served_again;
     // Of a server that has taken over: the one before it may serve until then.
     absl::Time serve_from = absl::InfinitePast();
+    Bugs bugs = {};
   };
 
   ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSource& time);

@@ -27,6 +27,7 @@ void ShardTable::OpenLog(absl::Time serve_from, const std::vector<ShardId>& shar
   options.move = move;
   options.attachments_before = attachments_;
   options.take = [this](ShardId shard) { return TakeSnapshot(shard); };
+  options.members = [this](ShardId shard) { return hosts_.at(shard.value())->MemberClocks(); };
   options.checksum = [this](ShardId shard) { return hosts_.at(shard.value())->Checksum(); };
   // Twice what a worker may have unanswered, for those who joined with a larger window.
   options.answers_max = 2 * size_t{job_.wire().window()};
@@ -40,6 +41,7 @@ void ShardTable::OpenLog(absl::Time serve_from, const std::vector<ShardId>& shar
   }
   options.on_served_again = [this] { Retry(); };
   options.serve_from = serve_from;
+  options.bugs = bugs_.log;
   for (const ShardId shard : shards) {
     const ShardHost& host = *hosts_.at(shard.value());
     ShardIdentity identity = {identity_.job, shard, host.config().extent, {}};

@@ -154,7 +154,19 @@ absl::Status ShardHost::SetMembers(Epoch epoch, absl::Span<const MemberEntry> me
   std::erase_if(lost_, [&](const auto& gap) {
     return absl::c_none_of(members, [&](const MemberEntry& member) { return member.sender == gap.first; });
   });
+  std::set<Sender> before;
+  for (const MemberEntry& member : members) before.insert(member.sender);
+  std::swap(set_, before);
+  for (const auto& [sender, clock] : MemberClocks()) {
+    if (journal_ != nullptr && !before.contains(sender)) journal_->Joined(config_.shard, sender, clock);
+  }
   return status;
+}
+
+std::vector<std::pair<Sender, Clock64>> ShardHost::MemberClocks() const {
+  std::vector<std::pair<Sender, Clock64>> clocks;
+  for (const Sender& sender : set_) clocks.emplace_back(sender, engine_.clock(sender.worker).value_or(Clock64()));
+  return clocks;
 }
 
 void ShardHost::SetStalenessBound(uint64_t bound) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,6 +91,9 @@ class ShardHost {
   // From now on all that happens is told to the journal, and answers wait for it. Before anybody has said Hello; not in
   // softsync, which answers before it takes the step. Ownership: borrowed.
   void SetJournal(ShardJournal* journal) { journal_ = journal; }
+  // The set of members with their clocks, for a journal that begins: a copy must know also those who have not come yet,
+  // or it would let them begin where others are by then.
+  std::vector<std::pair<Sender, Clock64>> MemberClocks() const;
 
   // --- The copy of a shard that lives elsewhere: instead of all that workers do, and until Promote() ---
 
@@ -248,6 +252,7 @@ class ShardHost {
   const std::shared_ptr<shm::Segment> segment_;
   ShardState state_;
   Version version_;                   // of state_; the engine's may be ahead while actions are carried out
+  std::set<Sender> set_;              // of members
   std::map<Sender, Member> members_;  // with an open stream
   References references_;             // before held_, whose uses it counts
   std::map<const Peer*, Arriving> arriving_;

@@ -40,7 +40,7 @@ class ShardJournal {
   // A final answer, maybe once more, and maybe one that a step had with it. `tell` runs when it and all that came
   // before it is kept, now or later; never where somebody else has taken over.
   virtual void Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) = 0;
-  // A worker has opened a stream, and is at this clock.
+  // A worker has become a member or has opened a stream, and is at this clock.
   virtual void Joined(ShardId shard, const Sender& sender, Clock64 clock) = 0;
   // Answers of this worker that wait to be told.
   virtual size_t Untold(ShardId shard, const Sender& sender) const = 0;

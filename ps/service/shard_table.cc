@@ -338,6 +338,7 @@ ShardTable::Progress ShardTable::progress() const {
   if (budget_ != nullptr) progress.staging_bytes = budget_->used();
   progress.checkpoint = checkpoint();
   if (log_ != nullptr) progress.backup = log_->progress();
+  progress.follows = feed_ != nullptr;
   return progress;
 }
 

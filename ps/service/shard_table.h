@@ -55,6 +55,8 @@ class ShardTable {
     wire::CheckpointProgress checkpoint = {};
     // As ReplicaLog has it.
     wire::BackupProgress backup = {};
+    // It is the backup of another.
+    bool follows = false;
   };
 
   // What the table tells whoever runs it.
@@ -162,6 +164,7 @@ class ShardTable {
   struct Bugs {
     bool take_old_generations = false;
     Engine::Bugs engine;
+    ReplicaLog::Bugs log;
   };
   // Before Install().
   void PlantForTest(const Bugs& bugs) { bugs_ = bugs; }

@@ -490,5 +490,33 @@ TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAndDiscardsWhatItsOldLifeH
   EXPECT_EQ(alice_peer_.replies.back().weights->view().chunk(0)[0], 9);
 }
 
+// Hears who joins.
+class JoinJournal : public ShardJournal {
+ public:
+  bool Follows(ShardId /*shard*/) const override { return true; }
+  void Stepped(ShardId /*shard*/, RecordedStep /*step*/) override {}
+  void Answered(ShardId /*shard*/, const Sender& /*sender*/, const Answer& /*answer*/, Tell tell) override { tell(); }
+  void Joined(ShardId /*shard*/, const Sender& sender, Clock64 clock) override { joined.emplace_back(sender, clock); }
+  size_t Untold(ShardId /*shard*/, const Sender& /*sender*/) const override { return 0; }
+  bool MayServe() const override { return true; }
+
+  std::vector<std::pair<Sender, Clock64>> joined;
+};
+
+// Whoever takes over would let them begin where the others are by then.
+TEST_F(ShardHostTest, AJournalKnowsMembersThatHaveNotComeYet) {
+  const Sender carol{WorkerId(3), Incarnation(13)};
+  JoinJournal journal;
+  host_->SetJournal(&journal);
+  Seed();
+  Push(alice_, 1);
+  Push(bob_, 1);
+  ASSERT_TRUE(host_->SetMembers(Epoch(2), {{{kAlice, "alice"}, {kBob, "bob"}, {carol, "carol"}}}).ok());
+  EXPECT_EQ(journal.joined, (std::vector<std::pair<Sender, Clock64>>{{carol, Clock64(1)}}));
+  Push(alice_, 2);
+  EXPECT_EQ(host_->MemberClocks(),
+            (std::vector<std::pair<Sender, Clock64>>{{kAlice, Clock64(2)}, {kBob, Clock64(1)}, {carol, Clock64(1)}}));
+}
+
 }  // namespace
 }  // namespace slackline::ps

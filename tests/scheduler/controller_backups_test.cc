@@ -234,5 +234,30 @@ TEST_F(ControllerBackups, WhenTheJobEndsBackupsAreToldToStop) {
   EXPECT_FALSE(cluster_.member("ps-4").beats);
 }
 
+// Of more than 3 T and less than the 4 T that are nobody's silence where death takes 16 T.
+TEST_F(ControllerBackups, OwnSleepCostsNobodyItsBackup) {
+  BringInStep("ps-1", "ps-3");
+  cluster_.Pass(absl::Milliseconds(100));
+  cluster_.Advance(absl::Milliseconds(390));
+  cluster_.controller().Tick();
+  Save();
+  EXPECT_EQ(Released("ps-1"), 0u);
+  EXPECT_EQ(cluster_.StateOf("ps-3"), "in step");
+}
+
+TEST_F(ControllerBackups, TheDeadAreFoundThoughEveryTickIsLate) {
+  BringInStep("ps-1", "ps-3");
+  cluster_.Pass(absl::Milliseconds(100));
+  cluster_.Silence("ps-1");
+  for (int i = 0; i < 10; ++i) {
+    cluster_.Advance(absl::Milliseconds(150));
+    for (const char* name : {"ps-2", "ps-3", "ps-4", "w-1", "w-2"}) ASSERT_TRUE(cluster_.Beat(name).ok());
+    cluster_.controller().Tick();
+    Save();
+  }
+  EXPECT_EQ(cluster_.StateOf("ps-1"), "dead");
+  EXPECT_EQ(cluster_.StateOf("ps-3"), "live");
+}
+
 }  // namespace
 }  // namespace slackline::scheduler

@@ -65,7 +65,7 @@ class Exchange::Peer : public StreamEnd {
 
   void Connect() {
     if (stream_ != 0 || shards.empty() || !owner_.failure_.ok()) return;
-    stream_ = owner_.scene_.network.Open(owner_.host_, spec.address(), *this);
+    stream_ = owner_.scene_.network.Open(owner_.host_, spec.address(), *this, Method::kExchange);
     Hello();
   }
   void Break(const absl::Status& status) {

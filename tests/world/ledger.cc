@@ -78,6 +78,10 @@ void Ledger::Answered(const Sender& sender, const wire::PushAnswer& answer, Life
   known.applied = applied;
   known.answer = {Lineage(answer.version().lineage()), answer.version().number()};
   known.turn = TurnOf(server);
+  if (replicated() && applied && LostBy(shard, slot, known.turn, UINT64_MAX) != 0) {
+    violated_(absl::StrCat(Name(*push), " is answered as applied by shard ", shard.value(),
+                           ", and a copy has taken over without it"));
+  }
   const auto held = held_.find({server, shard});
   const bool soft = job_.consistency().mode() == job::Consistency::SOFTSYNC;
   if (held == held_.end() || (soft && applied)) return;
@@ -95,6 +99,10 @@ void Ledger::Welcomed(const Sender& sender, ShardId shard, uint64_t lost, uint64
     if (push == nullptr) continue;
     OfShard& known = push->shards[shard.value()];
     if (!known.answered || !known.applied || known.lost) continue;
+    if (replicated()) {
+      violated_(absl::StrCat(Name(*push), " was answered as applied by shard ", shard.value(),
+                             ", and is now said to be lost, though there was a copy"));
+    }
     ++counts_.lost;
     known.lost = true;
   }
@@ -127,7 +135,9 @@ void Ledger::Pulled(const Sender& sender, ShardId shard, const Version& version,
   if (slots == slots_.end() || job_.consistency().mode() == job::Consistency::SOFTSYNC) return;
   for (const auto& [sequence, slot] : slots->second) {
     const OfShard& own = pushes_[slot - 1].shards[shard.value()];
-    const bool promised = sequence <= clock && own.answered && own.applied && own.answer.lineage == version.lineage;
+    // What a copy has goes over into its lineage.
+    const bool same = replicated() ? own.answer.lineage <= version.lineage : own.answer.lineage == version.lineage;
+    const bool promised = sequence <= clock && own.answered && own.applied && same;
     if (promised && weights[slot] == 0) {
       violated_(absl::StrCat(what, " at clock ", clock.value(), " lacks its own push ", sequence.value(),
                              ", which was answered as applied"));
@@ -155,15 +165,46 @@ void Ledger::Installed(LifeId server, ShardId shard, const Version& version, abs
   auto& known = history_[shard];
   if (restored) {
     ++counts_.restores;
-    const bool was = std::any_of(known.begin(), known.end(), [&](const auto& past) {
-      return past.first.first < version.lineage.value() && past.first.second == version.number && past.second == hash;
-    });
-    if (!was) violated_(absl::StrCat(what, " at version ", ToString(version), " is nothing that it ever was"));
+    if (!WasOnce(shard, version, hash)) {
+      violated_(absl::StrCat(what, " at version ", ToString(version), " is nothing that it ever was"));
+    }
+    if (replicated()) CheckKept(shard, weights);
   }
   known[KeyOf(version)] = hash;
   const uint64_t turn = turns_.try_emplace(server, turns_.size() + 1).first->second;
   begun_[shard][turn].assign(weights.begin(), weights.end());
   held_[{server, shard}] = {version, {weights.begin(), weights.end()}};
+}
+
+bool Ledger::WasOnce(ShardId shard, const Version& version, size_t hash) const {
+  bool looked = !replicated(), reached = false;
+  for (const auto& [past, was] : history_.at(shard)) {
+    if (past.first >= version.lineage.value()) continue;
+    if (past.second == version.number && was == hash) return true;
+    looked = looked || past.second == version.number;
+    reached = reached || past.second > version.number;
+  }
+  // A copy may be between two steps that a server took at once.
+  return !looked && reached;
+}
+
+void Ledger::CheckKept(ShardId shard, absl::Span<const float> weights) {
+  for (size_t slot = 1; slot <= pushes_.size(); ++slot) {
+    const OfShard& known = pushes_[slot - 1].shards[shard.value()];
+    if (!known.answered || !known.applied || weights[slot] != 0) continue;
+    violated_(absl::StrCat(Name(pushes_[slot - 1]), " was answered as applied by shard ", shard.value(),
+                           ", and the copy that takes over lacks it"));
+  }
+}
+
+void Ledger::Answers(LifeId server, const Sender& sender, const wire::PushAnswer& answer) {
+  Push* const push = Find(sender, Sequence(answer.sequence()));
+  if (!replicated() || push == nullptr || answer.outcome() != wire::OUTCOME_APPLIED) return;
+  const auto slot = static_cast<size_t>(push - pushes_.data()) + 1;
+  const uint64_t lost_by = LostBy(ShardId(answer.shard()), slot, TurnOf(server), UINT64_MAX);
+  if (lost_by == 0) return;
+  violated_(absl::StrCat("a server that is none any more answers ", Name(*push), " as applied by shard ",
+                         answer.shard(), ", and who has its place lacks it"));
 }
 
 void Ledger::Changed(LifeId server, ShardId shard, const Version& version, absl::Span<const float> weights) {
@@ -231,6 +272,12 @@ bool Ledger::Settled(const Push& push, ShardId shard, const Version& version, ab
 void Ledger::Serves(LifeId server, ShardId shard, const Sender& sender, Clock64 clock, const Version& version,
                     absl::Span<const float> weights) {
   const job::Consistency::Mode mode = job_.consistency().mode();
+  uint64_t& last = served_[shard];
+  if (replicated() && last > TurnOf(server)) {
+    violated_(absl::StrCat("a server that is none any more serves ", NameOf(sender), " shard ", shard.value(),
+                           " at version ", ToString(version), "; who has its place serves, too"));
+  }
+  last = std::max(last, TurnOf(server));
   if (mode == job::Consistency::SOFTSYNC || mode == job::Consistency::QUORUM) return;
   const auto lacks = [&](const Push& push) {
     violated_(absl::StrCat("shard ", shard.value(), " serves ", NameOf(sender), " at clock ", clock.value(),
@@ -293,6 +340,8 @@ void Ledger::Final(LifeId server, ShardId shard, absl::Span<const float> weights
     if (lost_by == 0) {
       // What softsync has accepted is applied when its group is full, or when all workers are gone.
       if (!soft || deserted) violated_(absl::StrCat(what, " and is not there, though nothing was restored since"));
+    } else if (replicated()) {
+      violated_(absl::StrCat(what, " and is not there, though there was a copy"));
     } else if (greeted != greeted_.end() && greeted->second.contains(lost_by)) {
       // Who never heard of that life may not be told by a later one: that knows of what it has lost itself.
       violated_(absl::StrCat(what, ", a restore has lost it, and its worker, which went on, was not told"));

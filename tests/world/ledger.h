@@ -71,6 +71,8 @@ class Ledger {
   // It answers a worker's pull at `clock` from these weights, in this moment.
   void Serves(LifeId server, ShardId shard, const Sender& sender, Clock64 clock, const Version& version,
               absl::Span<const float> weights);
+  // It tells a worker this in this moment.
+  void Answers(LifeId server, const Sender& sender, const wire::PushAnswer& answer);
   // The job is done, and this is what is left of the shard.
   void Final(LifeId server, ShardId shard, absl::Span<const float> weights, bool deserted);
 
@@ -116,6 +118,11 @@ class Ledger {
   void CheckStep(ShardId shard, const Held& before, const Version& version, absl::Span<const float> weights);
   void CheckFenced(const Sender& holder, const wire::RangeTask& range, uint64_t scheduler_life,
                    absl::Span<const LifeId> servers);
+  bool replicated() const { return job_.durability().mode() == job::Durability::REPLICATED; }
+  // Whether the shard was this at some time under an earlier lineage, as far as it was looked at.
+  bool WasOnce(ShardId shard, const Version& version, size_t hash) const;
+  // A copy that takes over has all that was answered.
+  void CheckKept(ShardId shard, absl::Span<const float> weights);
   // In which turn a server's life got its shards: one that began earlier may be the later one.
   uint64_t TurnOf(LifeId server) const;
   // The turn, up to `last`, in which a restore has lost this push, which an earlier one had; 0: none.
@@ -139,6 +146,8 @@ class Ledger {
   std::set<Sender> put_out_;
   // What each version was.
   std::map<ShardId, std::map<std::pair<uint32_t, uint64_t>, size_t>> history_;
+  // The last turn that has served a pull.
+  std::map<ShardId, uint64_t> served_;
   // The turns of servers that have greeted the worker for the shard.
   std::map<std::pair<Sender, ShardId>, std::set<uint64_t>> greeted_;
   std::map<uint64_t, Range> ranges_;

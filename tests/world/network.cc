@@ -92,7 +92,7 @@ void Network::Fail(uint64_t call, const absl::Status& status) {
 
 // --- Streams ----------------------------------------------------------------------------------------------------
 
-StreamId Network::Open(const Host& from, const std::string& to, StreamEnd& end) {
+StreamId Network::Open(const Host& from, const std::string& to, StreamEnd& end, Method method) {
   const StreamId id = ++last_stream_;
   ++counts_.streams;
   Stream& stream = streams_[id];
@@ -105,10 +105,10 @@ StreamId Network::Open(const Host& from, const std::string& to, StreamEnd& end) 
   }
   Host* const host = found->second;
   stream.sides[1] = {host->life, host->name, nullptr, events_.Now() + Delay(from.name, host->name)};
-  events_.At(stream.sides[1].last, host->life, [this, id, host] {
+  events_.At(stream.sides[1].last, host->life, [this, id, host, method] {
     const auto opened = streams_.find(id);
     if (opened == streams_.end() || opened->second.broken || opened->second.sides[0].end == nullptr) return;
-    opened->second.sides[1].end = host->Accept(id);
+    opened->second.sides[1].end = host->Accept(id, method);
     if (opened->second.sides[1].end == nullptr) TellClosed(id, 0, events_.Now(), Reset());
   });
   return id;
@@ -167,10 +167,23 @@ void Network::Break(StreamId id, Stream& stream) {
   }
 }
 
-void Network::BreakOne(uint64_t which) {
-  if (streams_.empty()) return;
+bool Network::Whole(StreamId id) const {
+  const auto found = streams_.find(id);
+  return found != streams_.end() && !found->second.broken && found->second.sides[0].end != nullptr &&
+         found->second.sides[1].end != nullptr;
+}
+
+bool Network::Quiet(StreamId id) const {
+  if (!Whole(id)) return false;
+  const auto& sides = streams_.at(id).sides;
+  return std::max(sides[0].last, sides[1].last) + absl::Milliseconds(10) < events_.Now();
+}
+
+std::pair<LifeId, LifeId> Network::BreakOne(uint64_t which) {
+  if (streams_.empty()) return {};
   const auto at = std::next(streams_.begin(), static_cast<std::ptrdiff_t>(which % streams_.size()));
   Break(at->first, at->second);
+  return {at->second.sides[0].life, at->second.sides[1].life};
 }
 
 void Network::Partition(const std::string& a, const std::string& b, absl::Time until) {
@@ -188,6 +201,11 @@ void Network::Slow(const std::string& name, absl::Time until) {
   slow_[name] = until;
 }
 
+bool Network::IsSlow(const std::string& name) const {
+  const auto found = slow_.find(name);
+  return found != slow_.end() && events_.Now() < found->second;
+}
+
 absl::Time Network::Cut(const std::string& a, const std::string& b) const {
   const auto found = partitions_.find(std::minmax(a, b));
   return found == partitions_.end() ? absl::InfinitePast() : found->second;
@@ -196,8 +214,7 @@ absl::Time Network::Cut(const std::string& a, const std::string& b) const {
 absl::Duration Network::Delay(const std::string& a, const std::string& b) {
   absl::Duration most = random_.Chance(0.05) ? absl::Milliseconds(20) : absl::Milliseconds(2);
   for (const std::string& name : {a, b}) {
-    const auto slow = slow_.find(name);
-    if (slow != slow_.end() && events_.Now() < slow->second) most = absl::Milliseconds(400);
+    if (IsSlow(name)) most = absl::Milliseconds(400);
   }
   return random_.Between(absl::Microseconds(100), most);
 }

@@ -27,6 +27,9 @@ namespace slackline::world {
 
 using StreamId = uint64_t;
 
+// What a stream is opened for.
+enum class Method { kExchange, kReplicate };
+
 // One end of a stream.
 class StreamEnd {
  public:
@@ -41,7 +44,7 @@ class Host {
  public:
   virtual ~Host() = default;
   // Somebody opens a stream to it. Null: it takes none.
-  virtual StreamEnd* Accept(StreamId /*stream*/) { return nullptr; }
+  virtual StreamEnd* Accept(StreamId /*stream*/, Method /*method*/) { return nullptr; }
 
   LifeId life = 0;
   std::string name;
@@ -76,7 +79,11 @@ class Network {
   // --- Streams ---
 
   // `end` hears of it when it could not be opened, too.
-  StreamId Open(const Host& from, const std::string& to, StreamEnd& end);
+  StreamId Open(const Host& from, const std::string& to, StreamEnd& end, Method method);
+  // Both ends have it, and it carries what they send; ...
+  bool Whole(StreamId stream) const;
+  // ... and all that they have sent has arrived, for a little while.
+  bool Quiet(StreamId stream) const;
   // From the end that is `from`'s. Nothing once it was closed.
   void Send(StreamId stream, LifeId from, std::any what);
   // This end is through; the other one learns of it after all that was sent.
@@ -84,12 +91,19 @@ class Network {
 
   // --- Faults ---
 
-  void BreakOne(uint64_t which);
+  // The lives of its two ends; 0 where there is none.
+  std::pair<LifeId, LifeId> BreakOne(uint64_t which);
   void Partition(const std::string& a, const std::string& b, absl::Time until);
   void Slow(const std::string& name, absl::Time until);
   void LoseCalls(double share, absl::Time until) { lost_ = {share, until}; }
   void RepeatCalls(double share, absl::Time until) { repeated_ = {share, until}; }
   size_t streams() const { return streams_.size(); }
+  // Calls of everybody are lost now, ...
+  bool Losing() const { return events_.Now() < lost_.until; }
+  // ... this one's links are slow, ...
+  bool IsSlow(const std::string& name) const;
+  // ... nothing passes between these.
+  bool Separated(const std::string& a, const std::string& b) const { return Cut(a, b) > events_.Now(); }
 
  private:
   using Answer = std::function<void()>;

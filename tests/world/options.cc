@@ -15,7 +15,9 @@ struct Counter {
 };
 constexpr Counter kCounters[] = {
     {"worlds", &Counts::worlds},
-    {"jobs that failed before their shards were on disk", &Counts::failed_early},
+    {"with backups", &Counts::replicated},
+    {"jobs that failed before their shards were safe", &Counts::failed_early},
+    {"jobs that failed when a server and its backup were hit", &Counts::failed_twice},
     {"events", &Counts::events},
     {"pushes", &Counts::pushes},
     {"sub-pushes applied", &Counts::applied},
@@ -26,6 +28,9 @@ constexpr Counter kCounters[] = {
     {"snapshots that failed", &Counts::snapshots_failed},
     {"snapshots torn", &Counts::torn},
     {"shards restored", &Counts::restores},
+    {"failovers", &Counts::failovers},
+    {"failovers in time", &Counts::failovers_timed},
+    {"copies compared", &Counts::copies},
     {"crashes of servers", &Counts::server_crashes},
     {"crashes of workers", &Counts::worker_crashes},
     {"crashes of the scheduler", &Counts::scheduler_crashes},

@@ -29,6 +29,9 @@ inline constexpr uint32_t kAllFaults = (1 << kFaults) - 1;
 
 std::string NamesOf(uint32_t faults);
 
+// What keeps a server's shards beyond its death.
+enum class Keeps { kDrawn, kSnapshots, kBackups };
+
 struct Bugs {
   ps::ShardTable::Bugs table;
   // The database hands out what is broken on its disk as if it were not.
@@ -41,6 +44,7 @@ struct Options {
   // Faults happen in so much time after all shards are on disk for the first time; then everything must come to its
   // end.
   absl::Duration faults_for = absl::Seconds(8);
+  Keeps keeps = Keeps::kDrawn;
   Bugs bugs;
   // Keep the last events as text.
   bool trace = false;
@@ -49,7 +53,9 @@ struct Options {
 // How much of what is interesting happened.
 struct Counts {
   uint64_t worlds = 0;
-  uint64_t failed_early = 0;  // jobs, before their shards were on disk
+  uint64_t replicated = 0;    // worlds
+  uint64_t failed_early = 0;  // jobs, before their shards were on disk or in a copy
+  uint64_t failed_twice = 0;  // jobs, when a server and its backup were hit
   uint64_t events = 0;
   uint64_t pushes = 0;
   uint64_t applied = 0;    // of sub-pushes
@@ -59,7 +65,10 @@ struct Counts {
   uint64_t snapshots = 0;
   uint64_t snapshots_failed = 0;
   uint64_t torn = 0;
-  uint64_t restores = 0;  // of shards
+  uint64_t restores = 0;         // of shards
+  uint64_t failovers = 0;        // servers that have taken over
+  uint64_t failovers_timed = 0;  // where nothing else went wrong
+  uint64_t copies = 0;           // of servers, compared at the end
   uint64_t server_crashes = 0;
   uint64_t worker_crashes = 0;
   uint64_t scheduler_crashes = 0;

@@ -52,6 +52,8 @@ struct Scene {
   Random random;
   // Where the scheduler is now, as its address file says.
   std::function<std::string()> scheduler;
+  // A server process, which is about to end since all is done, stands there as the others know it.
+  std::function<void(Host& server)> parting;
   // The process has ended by itself. It is destroyed later.
   std::function<void(Host& host, const absl::Status& status)> ended;
   std::function<void(const std::string& what)> violated;
@@ -67,6 +69,8 @@ struct Scene {
   bool done = false;
   // What the scheduler has saved last.
   std::optional<state::Scheduler> saved = std::nullopt;
+  // Ticks of the scheduler at which it could not save.
+  uint64_t saves_missed = 0;
 
   template <typename... Parts>
   void Tell(const Parts&... parts) const {

@@ -20,7 +20,7 @@ scheduler::Controller::Config ConfigOf(const Scene& scene) {
   config.fingerprint = kFingerprint;
   config.id = kJob;
   config.run_folder = "/run";
-  config.snapshot_folder = "/run/snapshots";
+  if (scene.job.durability().mode() == job::Durability::SNAPSHOT) config.snapshot_folder = "/run/snapshots";
   config.keeps_state = true;
   config.timeouts = scene.timeouts;
   return config;
@@ -100,26 +100,26 @@ std::vector<Incarnation> SchedulerProcess::servers() const {
 }
 
 SchedulerProcess::LinkPtr SchedulerProcess::Find(scheduler::ServerRef server) const {
-  const auto found = links_.find(server.server);
-  return found != links_.end() && found->second->server == server ? found->second : nullptr;
+  const auto found = links_.find({server.server, server.incarnation});
+  return found != links_.end() ? found->second : nullptr;
 }
 
 void SchedulerProcess::Connect(scheduler::ServerRef server, const std::string& /*name*/, const std::string& at,
                                scheduler::ServerObserver& observer) {
-  if (const auto before = links_.find(server.server); before != links_.end()) before->second->closed = true;
+  if (const LinkPtr before = Find(server); before != nullptr) before->closed = true;
   auto link = std::make_shared<Link>();
   link->server = server;
   link->address = at;
   link->observer = &observer;
   link->back_off = kLinkBackOffMin;
-  links_[server.server] = std::move(link);
+  links_[{server.server, server.incarnation}] = std::move(link);
 }
 
 void SchedulerProcess::Disconnect(scheduler::ServerRef server) {
   const LinkPtr link = Find(server);
   if (link == nullptr) return;
   link->closed = true;
-  links_.erase(server.server);
+  links_.erase({server.server, server.incarnation});
 }
 
 void SchedulerProcess::Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) {
@@ -172,10 +172,11 @@ void SchedulerProcess::TryNext(const LinkPtr& link) {
           if (absl::Status status = ServerAt(server).Install(request); !status.ok()) return status;
           return wire::InstallShardsReply();
         },
-        [this, link](const auto& reply) {
-          Tried(link, reply.status(), [link] {
+        [this, link, told = link->install->SerializeAsString()](const auto& reply) {
+          Tried(link, reply.status(), [link, &told] {
             link->installed = true;
-            link->install.reset();
+            // It may have been told meanwhile to be something else.
+            if (link->install && link->install->SerializeAsString() == told) link->install.reset();
             link->observer->Installed(link->server);
           });
         });
@@ -217,6 +218,8 @@ void SchedulerProcess::Tick() {
   if (scene_.random.Chance(kSaves) || !scene_.saved) {
     scene_.saved = controller_.Save(Wall(scene_));
     controller_.StateKept(*scene_.saved);
+  } else {
+    ++scene_.saves_missed;
   }
   Tell();
   const wire::JobState state = controller_.state();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/controller.h"
@@ -41,7 +42,7 @@ class SchedulerProcess : public Host, public scheduler::ServerCalls {
 
   const scheduler::Controller& controller() const { return controller_; }
   wire::GetStatusReply Status() { return controller_.GetStatus(); }
-  // The lives of the servers that it takes for alive.
+  // The lives of servers and backups that it takes for alive.
   std::vector<Incarnation> servers() const;
   // Who tells which life of a process has an incarnation; 0: nobody.
   std::function<LifeId(Incarnation)> life_of;
@@ -70,7 +71,7 @@ class SchedulerProcess : public Host, public scheduler::ServerCalls {
   void Tell();
 
   Scene& scene_;
-  std::map<ServerId, LinkPtr> links_;
+  std::map<std::pair<ServerId, Incarnation>, LinkPtr> links_;
   scheduler::Controller controller_;
   bool ended_ = false;
 };

@@ -1,6 +1,7 @@
 #include "tests/world/server.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -17,6 +18,7 @@ class ServerProcess::Stream : public ps::Peer, public StreamEnd {
   // --- ps::Peer ---
   void Send(const wire::ServerItem& item) override {
     if (ended_) return owner_.scene_.violated("a server writes to a stream that has ended");
+    if (item.answer().sequence() > 0 && worker_) owner_.scene_.ledger.Answers(owner_.life, *worker_, item.answer());
     queue_.push_back({item, std::nullopt, 0});
     Pump();
   }
@@ -161,12 +163,14 @@ ServerProcess::ServerProcess(Scene& scene, std::string its_name, std::string its
     : scene_(scene),
       began_(scene.events.Now()),
       back_off_(scene.timeouts.heartbeat / 3),
+      replication_(scene, *this, table_, [this] { Look(); }),
       table_(
           scene.job, scene.timeouts, scene.metrics, scene.events.time(),
           {.on_unpinned = [flag = unpinned_] { *flag = true; },
            .on_seeded =
                [this] {
                  seeded_ = true;
+                 if (table_.log() != nullptr) table_.log()->Seeded();
                  Keep();
                },
            .on_stores =
@@ -177,6 +181,7 @@ ServerProcess::ServerProcess(Scene& scene, std::string its_name, std::string its
                  }
                },
            .on_cut = nullptr,
+           .on_backup = [this](const wire::ReplicationSource* source) { replication_.OnBackup(source); },
            .open_database = [this](const std::filesystem::path& folder) { return scene_.disk.Open(folder, life); }}) {
   life = scene.events.Begin();
   name = std::move(its_name);
@@ -233,15 +238,21 @@ void ServerProcess::Beat() {
   progress.set_version_max(now.version_max);
   progress.set_seeded(now.seeded);
   progress.set_durable(now.durable);
+  const bool soon = now.backup.in_step() || now.follows;
+  if (now.backup.attachment() != 0) *progress.mutable_backup() = now.backup;
   scene_.network.Call<wire::HeartbeatReply>(
-      *this, scene_.scheduler(), scene_.timeouts.server_dead(),
+      *this, scene_.scheduler(), soon ? scene_.timeouts.heartbeat : scene_.timeouts.server_dead(),
       [request](Host& scheduler) { return SchedulerAt(scheduler).Heartbeat(request); },
-      [this](const auto& reply) { Beaten(reply); });
+      [this, begin = scene_.events.Now()](const auto& reply) { Beaten(reply, begin); });
 }
 
-void ServerProcess::Beaten(const absl::StatusOr<wire::HeartbeatReply>& reply) {
+void ServerProcess::Beaten(const absl::StatusOr<wire::HeartbeatReply>& reply, absl::Time begin) {
   if (ended_) return;
   if (reply.ok()) {
+    if (reply->backup_released() != 0 && table_.log() != nullptr) {
+      table_.log()->Released(reply->backup_released());
+      Look();
+    }
     if (reply->leave()) return End(absl::OkStatus());
     heard_ = scene_.events.Now();
   } else if (!absl::IsUnavailable(reply.status()) && !absl::IsDeadlineExceeded(reply.status())) {
@@ -249,17 +260,24 @@ void ServerProcess::Beaten(const absl::StatusOr<wire::HeartbeatReply>& reply) {
   } else if (scene_.events.Now() - heard_ >= absl::Seconds(scene_.job.durability().scheduler_return_s())) {
     return End(reply.status());
   }
-  scene_.events.After(scene_.timeouts.heartbeat, life, [this] { Beat(); });
+  const absl::Duration took = reply.ok() ? absl::ZeroDuration() : scene_.events.Now() - begin;
+  scene_.events.After(std::max(absl::ZeroDuration(), scene_.timeouts.heartbeat - took), life, [this] { Beat(); });
 }
 
 absl::Status ServerProcess::Install(const wire::InstallShardsRequest& request) {
   if (ended_) return absl::UnavailableError("the server is stopping");
-  const bool first = shards_.empty();
+  const bool followed = table_.feed() != nullptr;
   const absl::Status status = table_.Install(request);
-  if (!status.ok() || !first) return status;
+  if (!status.ok()) return status;
+  if (table_.feed() != nullptr) {
+    follows_ = request;
+    return status;
+  }
   generation_ = Generation(request.generation());
-  scene_.Tell(name, " installs ", request.shards_size(), " shards of generation ", request.generation(), ", lineage ",
-              request.restore_lineage());
+  if (!shards_.empty()) return status;
+  scene_.counts.failovers += followed;
+  scene_.Tell(name, followed ? " takes over " : " installs ", request.shards_size(), " shards of generation ",
+              request.generation(), ", lineage ", request.restore_lineage());
   for (const wire::ShardSpec& spec : request.shards()) shards_.push_back(ShardId(spec.shard()));
   seeded_ = true;
   Look();
@@ -293,7 +311,11 @@ void ServerProcess::Stop(const wire::StopRequest& /*request*/) { End(absl::OkSta
 void ServerProcess::End(const absl::Status& status) {
   if (std::exchange(ended_, true)) return;
   scene_.Tell(name, " ends: ", status.ok() ? "told to" : std::string(status.message()));
-  if (status.ok() && scene_.done) Final();
+  if (status.ok() && scene_.done) {
+    scene_.parting(*this);
+    Final();
+  }
+  replication_.Close();
   scene_.ended(*this, status);
 }
 
@@ -308,17 +330,79 @@ void ServerProcess::Final() {
   }
 }
 
+// --- Copies -----------------------------------------------------------------------------------------------------
+
+bool ServerProcess::IsFollowedBy(const ServerProcess& copy) const {
+  const wire::BackupProgress state = backup();
+  const StreamId stream = copy.replication_.followed();
+  return serves() && state.in_step() && !state.lost() && copy.table_.feed() != nullptr &&
+         copy.table_.feed()->in_step() && replication_.Serves(stream) && scene_.network.Whole(stream);
+}
+
+std::optional<std::string> ServerProcess::CompareWith(ServerProcess& copy) {
+  const bool stopped = scene_.events.Stopped(life) || scene_.events.Stopped(copy.life);
+  if (stopped || !IsFollowedBy(copy) || !scene_.network.Quiet(copy.replication_.followed())) return std::nullopt;
+  const ps::ShardTable::Progress here = table_.progress(), there = copy.table_.progress();
+  if (here.version_min != there.version_min || here.version_max != there.version_max) {
+    return absl::StrCat("is at versions ", here.version_min, " to ", here.version_max, ", and its copy in ", copy.name,
+                        " at ", there.version_min, " to ", there.version_max, " though nothing is on its way");
+  }
+  wire::InstallShardsRequest promote = copy.follows_;
+  promote.clear_backup_of();
+  promote.set_promote(true);
+  promote.set_generation(promote.generation() + 1);
+  promote.set_restore_lineage(static_cast<uint32_t>(promote.generation()));
+  if (const absl::Status taken = copy.table_.Install(promote); !taken.ok()) {
+    return absl::StrCat("has a copy in ", copy.name, " that cannot take over: ", taken.message());
+  }
+  for (const ShardId shard : shards_) {
+    if (std::string different = Difference(shard, copy); !different.empty()) {
+      return absl::StrCat("has another shard ", shard.value(), " than its copy in ", copy.name, ": ", different);
+    }
+  }
+  ++scene_.counts.copies;
+  return "";
+}
+
+std::string ServerProcess::Difference(ShardId shard, const ServerProcess& copy) const {
+  const std::optional<ps::ShardSnapshot> here = table_.TakeSnapshot(shard), there = copy.table_.TakeSnapshot(shard);
+  if (!here || !there) return "one has no weights";
+  if (here->engine.version.number != there->engine.version.number) return "its version";
+  if (here->engine.samples_applied != there->engine.samples_applied) return "its samples";
+  const auto same = [](const ps::SliceView& a, const ps::SliceView& b) {
+    std::vector<float> one(a.elements()), other(b.elements());
+    a.CopyTo(absl::MakeSpan(one));
+    b.CopyTo(absl::MakeSpan(other));
+    return one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0;
+  };
+  if (!same(here->numbers.weights, there->numbers.weights)) return "its weights";
+  for (size_t i = 0; i < here->numbers.arrays.size(); ++i) {
+    if (!same(here->numbers.arrays[i], there->numbers.arrays[i])) return "what its optimizer keeps";
+  }
+  for (const ps::WorkerClock& worker : here->engine.workers) {
+    const auto known = std::find_if(there->engine.workers.begin(), there->engine.workers.end(),
+                                    [&](const ps::WorkerClock& other) { return other.sender == worker.sender; });
+    const bool heard = known != there->engine.workers.end();
+    if (heard && known->clock == worker.clock) continue;
+    return absl::StrCat("worker ", worker.sender.worker.value(), " is at clock ", worker.clock.value(), " and ",
+                        heard ? absl::StrCat("at ", known->clock.value()) : "unknown");
+  }
+  return "";
+}
+
 // --- Time -------------------------------------------------------------------------------------------------------
 
 void ServerProcess::Tick() {
   if (ended_) return;
   table_.Tick();
+  replication_.Tick();
   *unpinned_ = false;
   Look();
   scene_.events.After(scene_.timeouts.heartbeat, life, [this] { Tick(); });
 }
 
 void ServerProcess::Look() {
+  if (table_.feed() != nullptr) return;  // what it has is another's
   const ps::ShardTable::Progress now = table_.progress();
   // With two shards at most, every step of one is seen in these.
   if (now.version_min == seen_min_ && now.version_max == seen_max_ && !seeded_) return;
@@ -339,8 +423,9 @@ void ServerProcess::Look() {
   }
 }
 
-StreamEnd* ServerProcess::Accept(StreamId stream) {
+StreamEnd* ServerProcess::Accept(StreamId stream, Method method) {
   if (ended_) return nullptr;
+  if (method == Method::kReplicate) return replication_.Accept(stream);
   return (streams_[stream] = std::make_unique<Stream>(*this, stream)).get();
 }
 

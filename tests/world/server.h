@@ -1,6 +1,6 @@
 // A server process: the real ShardTable, with what is around it in slackline-ps played in virtual time: its
-// registration and heartbeats (ps/service/registration.h), its streams (ps/service/stream.h), the thread that keeps
-// snapshots (ps/service/snapshot_keeper.h), and the calls of the scheduler (ps/service/control.h).
+// registration and heartbeats (ps/service/registration.h), its streams (ps/service/stream.h, replication.h), the thread
+// that keeps snapshots (ps/service/snapshot_keeper.h), and the calls of the scheduler (ps/service/control.h).
 #pragma once
 
 #include <deque>
@@ -12,6 +12,7 @@
 
 #include "ps/service/shard_table.h"
 #include "scheduler.pb.h"
+#include "tests/world/replication.h"
 #include "tests/world/scene.h"
 
 namespace slackline::world {
@@ -25,7 +26,7 @@ class ServerProcess : public Host {
   ServerProcess(Scene& scene, std::string name, std::string address);
   ~ServerProcess() override;
 
-  StreamEnd* Accept(StreamId stream) override;
+  StreamEnd* Accept(StreamId stream, Method method) override;
   absl::Status Install(const wire::InstallShardsRequest& request);
   absl::StatusOr<wire::SetMembersReply> SetMembers(const wire::SetMembersRequest& request);
   void Stop(const wire::StopRequest& request);
@@ -34,6 +35,17 @@ class ServerProcess : public Host {
   void DieWriting(uint64_t steps);
   bool durable() const { return table_.progress().durable; }
   Incarnation incarnation() const { return identity_.incarnation; }
+  // Whose shards it has, or follows; 0 before it was told.
+  ServerId server() const { return identity_.server; }
+  // It has shards of its own, from the beginning or because it has taken over.
+  bool serves() const { return !shards_.empty(); }
+  // As its log has it.
+  wire::BackupProgress backup() const { return table_.progress().backup; }
+  // That one is its backup, has all, and their stream carries what happens.
+  bool IsFollowedBy(const ServerProcess& copy) const;
+  // Compares all that the two have, where nothing is on its way between them, and this one is at its end: the backup is
+  // made to take over for that. Empty: all is equal; nullopt: they cannot be compared.
+  std::optional<std::string> CompareWith(ServerProcess& backup);
   // Of its shards; empty before it has any.
   const std::vector<std::string>& folders() const { return folders_; }
 
@@ -51,7 +63,7 @@ class ServerProcess : public Host {
   void Register();
   void Registered(const absl::StatusOr<wire::RegisterServerReply>& reply);
   void Beat();
-  void Beaten(const absl::StatusOr<wire::HeartbeatReply>& reply);
+  void Beaten(const absl::StatusOr<wire::HeartbeatReply>& reply, absl::Time begin);
   void Tick();
   void Keep();
   void Written();
@@ -59,6 +71,8 @@ class ServerProcess : public Host {
   void Look();
   void End(const absl::Status& status);
   void Final();
+  // What is different in that copy of a shard; empty: nothing.
+  std::string Difference(ShardId shard, const ServerProcess& copy) const;
 
   Scene& scene_;
   bool ended_ = false;
@@ -78,6 +92,8 @@ class ServerProcess : public Host {
   std::optional<Writing> writing_;
   uint64_t keeping_ = 0;  // of the last alarm of the keeper
   std::map<StreamId, std::unique_ptr<Stream>> streams_;
+  wire::InstallShardsRequest follows_;  // as a backup
+  Replication replication_;
   ps::ShardTable table_;
 };
 

@@ -1,6 +1,7 @@
 // Plays very many worlds and says what happened in them; the soak of tests/world. bench/README.md says how it is used.
 //
-//   simulate [--seeds=N] [--first=S] [--jobs=J] [--faults=BITS] [--faults_ms=MS] [--trace]
+//   simulate [--seeds=N] [--first=S] [--jobs=J] [--faults=BITS] [--faults_ms=MS] [--keeps=snapshots|backups]
+//            [--trace]
 //
 // Exit codes: 0 all was true in all of them; 1 otherwise; 2 wrong use.
 #include <sys/wait.h>
@@ -31,6 +32,7 @@ struct Part {
 struct Flags {
   uint64_t seeds = 10000, first = 1;
   uint32_t jobs = 1, faults = kAllFaults, faults_ms = 8000;
+  Keeps keeps = Keeps::kDrawn;
   bool trace = false;
 };
 
@@ -39,6 +41,7 @@ Options OptionsOf(const Flags& flags, uint64_t seed) {
   options.seed = seed;
   options.faults = flags.faults;
   options.faults_for = absl::Milliseconds(flags.faults_ms);
+  options.keeps = flags.keeps;
   options.trace = flags.trace;
   return options;
 }
@@ -88,7 +91,10 @@ bool Read(absl::string_view argument, Flags& flags) {
     return absl::ConsumePrefix(&text, name) && absl::SimpleAtoi(text, &value);
   };
   flags.trace = flags.trace || argument == "--trace";
-  return argument == "--trace" || number("--seeds=", flags.seeds) || number("--first=", flags.first) ||
+  if (argument == "--keeps=snapshots") flags.keeps = Keeps::kSnapshots;
+  if (argument == "--keeps=backups") flags.keeps = Keeps::kBackups;
+  return argument == "--trace" || argument == "--keeps=snapshots" || argument == "--keeps=backups" ||
+         number("--seeds=", flags.seeds) || number("--first=", flags.first) ||
          (number("--jobs=", flags.jobs) && flags.jobs >= 1 && flags.jobs <= 1024) ||
          number("--faults=", flags.faults) || number("--faults_ms=", flags.faults_ms);
 }
@@ -97,9 +103,10 @@ int Main(int argc, char** argv) {
   Flags flags;
   for (int i = 1; i < argc; ++i) {
     if (Read(argv[i], flags)) continue;
-    std::fprintf(
-        stderr, "found '%s'; allowed are --seeds=N, --first=N, --jobs=1..1024, --faults=BITS, --faults_ms=N, --trace\n",
-        argv[i]);
+    std::fprintf(stderr,
+                 "found '%s'; allowed are --seeds=N, --first=N, --jobs=1..1024, --faults=BITS, --faults_ms=N, "
+                 "--keeps=snapshots|backups, --trace\n",
+                 argv[i]);
     return 2;
   }
   log::Initialise("simulate", log::Least::kNothing);

@@ -15,13 +15,22 @@ constexpr absl::Duration kT = absl::Milliseconds(200);
 constexpr uint64_t kEventsMax = 500'000;
 constexpr size_t kTraceMax = 120;
 constexpr double kEarly = 0.1;
+constexpr double kBacked = 0.4;
+constexpr uint64_t kSoftsync = 3;  // of the modes below
 
 constexpr const char* kFaultNames[kFaults] = {
     "broken streams", "slow links",         "lost calls",         "repeated calls",
     "partitions",     "crashes of servers", "crashes of workers", "crashes of the scheduler",
     "pauses",         "failing disks",      "torn snapshots",     "coming and going"};
 
-job::Job JobOf(uint64_t seed, Random& random) {
+// Softsync has no backups.
+bool Replicated(const Options& options) {
+  if (options.keeps == Keeps::kDrawn) return options.seed % 5 != kSoftsync && Random(options.seed, 7).Chance(kBacked);
+  return options.keeps == Keeps::kBackups;
+}
+
+job::Job JobOf(const Options& options, Random& random) {
+  const uint64_t seed = options.seed;
   constexpr job::Consistency::Mode kModes[] = {job::Consistency::SSP, job::Consistency::BSP, job::Consistency::ASYNC,
                                                job::Consistency::SOFTSYNC, job::Consistency::QUORUM};
   constexpr double kQuorums[] = {0.5, 0.75, 1};
@@ -29,7 +38,8 @@ job::Job JobOf(uint64_t seed, Random& random) {
   job.set_name("world");
   job.mutable_optimizer()->set_lr(1);
   job::Consistency& consistency = *job.mutable_consistency();
-  consistency.set_mode(kModes[seed % 5]);
+  const bool replicated = Replicated(options);
+  consistency.set_mode(kModes[replicated && seed % 5 == kSoftsync ? 0 : seed % 5]);
   consistency.set_weighting(job::Consistency::UNIFORM);
   consistency.set_staleness_max(static_cast<uint32_t>(random.Below(4)));
   consistency.set_softsync_n(static_cast<uint32_t>(random.Between(1, 2)));
@@ -48,6 +58,7 @@ job::Job JobOf(uint64_t seed, Random& random) {
   const uint64_t pushes = random.Between(60, 110) / job.training().epochs();
   job.mutable_data()->set_train_images_max(static_cast<uint32_t>(4 * pushes - random.Below(4)));
   job.mutable_durability()->set_snapshot_every_s(0.3 + static_cast<double>(random.Below(10)) / 10);
+  if (replicated) job.mutable_durability()->set_mode(job::Durability::REPLICATED);
   job.mutable_durability()->set_server_return_s(60);
   job.mutable_durability()->set_scheduler_return_s(30);
   job.mutable_timeouts()->set_heartbeat_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(kT)));
@@ -82,7 +93,7 @@ World::World(const Options& options)
       network_(events_, outcome_.counts, options.seed),
       disk_(options.bugs.no_checksums),
       metrics_(metrics_registry_),
-      job_(JobOf(options.seed, setup_)),
+      job_(JobOf(options, setup_)),
       ledger_(job_, job_.cluster().servers() * job_.cluster().shards_per_server(), outcome_.counts,
               [this](const std::string& what) { Violate(what); }),
       scene_{.options = options_,
@@ -96,12 +107,14 @@ World::World(const Options& options)
              .metrics = metrics_,
              .random = Random(options_.seed, 5),
              .scheduler = [this] { return scheduler_address_; },
+             .parting = [this](Host& host) { Part(host); },
              .ended = [this](Host& host, const absl::Status& status) { Ended(host, status); },
              .violated = [this](const std::string& what) { Violate(what); },
              .failed = [this](const std::string& reason) { Failed(reason); },
              .live = [this](const Sender& sender) { return Live(sender); },
              .tell = [this](const std::string& line) { Note(line); },
              .calm = [this] { return events_.Now() > faults_end_ + kCalmAfter; }},
+      replicated_(Replicated(options)),
       early_(Random(options.seed, 6).Chance(kEarly)) {
   supervisor_.name = "supervisor";
 }
@@ -122,14 +135,18 @@ bool World::Live(const Sender& sender) {
   });
 }
 
-void World::Failed(const std::string& reason) {
+bool World::MayFail(const std::string& reason) {
   for (const char* const allowed : {"its shards were not on disk yet", "there is no snapshot to go on from",
                                     "the shard is to begin anew", "could not start within"}) {
-    failed_ = failed_ || (early_ && absl::StrContains(reason, allowed));
+    if (early_ && absl::StrContains(reason, allowed)) return ++outcome_.counts.failed_early > 0;
   }
+  return replicated_ && MayFailTwice(reason);
+}
+
+void World::Failed(const std::string& reason) {
+  failed_ = failed_ || MayFail(reason);
   if (!failed_) return Violate(absl::StrCat("the job has failed: ", reason));
-  scene_.Tell("the job may fail so early: ", reason);
-  ++outcome_.counts.failed_early;
+  scene_.Tell("the job may fail of that: ", reason);
 }
 
 void World::Violate(const std::string& what) {
@@ -142,10 +159,10 @@ void World::Violate(const std::string& what) {
 Outcome World::Run() {
   const job::Consistency& consistency = job_.consistency();
   outcome_.description = absl::StrFormat(
-      "%d servers x %d shards, %d workers, window %d, %s (bound %d, softsync_n %d, quorum %g, deadline %d ms)",
-      job_.cluster().servers(), job_.cluster().shards_per_server(), job_.cluster().workers(), job_.wire().window(),
-      job::Consistency::Mode_Name(consistency.mode()), consistency.staleness_max(), consistency.softsync_n(),
-      consistency.quorum(), consistency.quorum_deadline_ms());
+      "%d servers%s x %d shards, %d workers, window %d, %s (bound %d, softsync_n %d, quorum %g, deadline %d ms)",
+      job_.cluster().servers(), replicated_ ? " and their backups" : "", job_.cluster().shards_per_server(),
+      job_.cluster().workers(), job_.wire().window(), job::Consistency::Mode_Name(consistency.mode()),
+      consistency.staleness_max(), consistency.softsync_n(), consistency.quorum(), consistency.quorum_deadline_ms());
   Begin();
   while (outcome_.violation.empty() && !failed_ && events_.Next()) {
     if (scheduler_ == nullptr && scene_.done && servers_.empty() && workers_.empty()) break;
@@ -153,6 +170,7 @@ Outcome World::Run() {
     if (events_.played() > kEventsMax) Violate("there is no end of events");
   }
   outcome_.counts.worlds = 1;
+  outcome_.counts.replicated = replicated_;
   outcome_.counts.events = events_.played();
   outcome_.counts.virtual_ms = static_cast<uint64_t>(absl::ToInt64Milliseconds(events_.Now() - absl::UnixEpoch()));
   absl::StrAppend(&outcome_.description, "; ", early_ ? "from the beginning: " : "", NamesOf(drawn_));
@@ -163,7 +181,7 @@ Outcome World::Run() {
 void World::Begin() {
   moved_ = events_.Now();
   StartScheduler();
-  for (uint32_t i = 1; i <= job_.cluster().servers(); ++i) {
+  for (uint32_t i = 1; i <= (replicated_ ? 2 : 1) * job_.cluster().servers(); ++i) {
     events_.After(setup_.Between(absl::ZeroDuration(), absl::Milliseconds(400)), 0,
                   [this, i] { StartServer(absl::StrCat("ps-", i), NewAddress()); });
   }
@@ -177,7 +195,7 @@ void World::Begin() {
 bool World::Ready() {
   if (scheduler_ == nullptr || !scene_.saved || scene_.saved->job_state() != wire::JOB_TRAINING) return false;
   for (const state::Server& server : scene_.saved->members().servers()) {
-    if (!server.durable()) return false;
+    if (replicated_ ? !pairs_[ServerId(server.server())].ever : !server.durable()) return false;
   }
   return true;
 }
@@ -185,6 +203,8 @@ bool World::Ready() {
 void World::CheckDeadlines() {
   const absl::Time now = events_.Now();
   const job::Consistency::Mode mode = job_.consistency().mode();
+  WatchPairs();
+  CheckFailover();
   if (!faulty_ && (early_ || Ready())) {
     faulty_ = true;
     faults_end_ = now + options_.faults_for;

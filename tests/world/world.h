@@ -8,6 +8,10 @@
 //               `slackline train` does it; whoever is stopped for long is killed and replaced, or replaced elsewhere
 //   calm        nothing more goes wrong: all must find each other and the job must be done
 //
+// In a share of the worlds each server has a backup (durability.mode replicated): twice as many processes. There,
+// whatever was answered as applied is there at the end; the job may fail, with a message, only where a server and its
+// backup were hit before the two were whole again (world_pairs.cc).
+//
 // How long anything may take
 //   kBegin      until training begins and all shards are on disk: nothing is wrong yet
 //   kCalmAfter  from the end of the faults until nobody suffers from them: a death is noticed after 16 T (3.2 s), after
@@ -21,6 +25,9 @@
 //   kEnd        from there until all processes have ended: the farewell waits 5 s for somebody to ask for the status,
 //   and
 //               who comes too late looks for the scheduler for timeouts.startup (60 s)
+//   kFailover   until a backup has taken over from a server that dies or is stopped while nothing else is wrong: 6 T,
+//   and
+//               the ticks at which the scheduler cannot save
 // Beside these, in the calm, whoever awaits something of a server hears from it every 2 x 3 T (exchange.cc).
 #pragma once
 
@@ -28,6 +35,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -45,6 +53,7 @@ inline constexpr absl::Duration kStuck = absl::Seconds(20);
 inline constexpr absl::Duration kFinish = absl::Seconds(120);
 inline constexpr absl::Duration kFinishQuorum = absl::Seconds(600);
 inline constexpr absl::Duration kEnd = absl::Seconds(70);
+inline constexpr int kFailover = 6;  // T
 
 // Thread-safety: none; used once.
 class World {
@@ -61,6 +70,7 @@ class World {
   void CheckDeadlines();
   // A job that cannot come back from what has happened to it ends as failed; before its shards are on disk that may be.
   void Failed(const std::string& reason);
+  bool MayFail(const std::string& reason);
   bool Live(const Sender& sender);
   void Violate(const std::string& what);
   void Note(const std::string& line);
@@ -85,6 +95,31 @@ class World {
   absl::Time Until(absl::Duration wait) const { return std::min(events_.Now() + wait, faults_end_); }
   Host* Anybody(Random& random);
   ServerProcess* AnyServer(Random& random);
+
+  // --- world_pairs.cc: servers and their backups ---
+  struct Pair {
+    bool ever = false;   // it was whole
+    uint64_t blows = 0;  // since it was whole last
+  };
+  struct Failover {
+    ServerId server;
+    Incarnation dead;
+    absl::Time since;
+    uint64_t saves_missed = 0;
+  };
+  void WatchPairs();
+  bool IsWhole(const state::Backup& saved, const wire::GetStatusReply& status) const;
+  ServerProcess* Find(uint64_t incarnation) const;
+  const ServerProcess* ServerOf(const Host* host) const;
+  // Something goes wrong for this server or its backup.
+  void Blow(ServerId server);
+  void BlowAll();
+  void BlowBetween(const Host* a, const Host* b);
+  // This server dies, or is stopped for long: its backup is to take over.
+  void ExpectFailover(const ServerProcess& server);
+  void CheckFailover();
+  bool MayFailTwice(const std::string& reason);
+  void Part(Host& host);
 
   // --- lives ---
   void StartScheduler();
@@ -121,6 +156,11 @@ class World {
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   uint32_t last_pid_ = 0;
   uint64_t last_address_ = 0;
+
+  const bool replicated_;
+  std::map<ServerId, Pair> pairs_;
+  std::optional<Failover> failover_;
+  std::set<LifeId> compared_;
 
   const bool early_;     // nobody waits until all is well
   bool failed_ = false;  // as it may

@@ -39,7 +39,10 @@ void World::Plan(Fault fault, uint64_t most, void (World::*what)(Random& random)
     if (!drawn || (options_.faults & fault) == 0 || wait > options_.faults_for) continue;
     drawn_ |= fault;
     events_.After(wait, 0, [this, what, own] {
-      if (!scene_.done) (this->*what)(*own);
+      if (scene_.done) return;
+      WatchPairs();
+      failover_.reset();
+      (this->*what)(*own);
     });
   }
 }
@@ -60,18 +63,25 @@ ServerProcess* World::AnyServer(Random& random) {
 
 void World::BreakStream(Random& random) {
   scene_.Tell("FAULT a stream breaks");
-  network_.BreakOne(random.Below(1000));
+  const auto [one, other] = network_.BreakOne(random.Below(1000));
+  const auto life = [](LifeId id) { return [id](const auto& server) { return server->life == id; }; };
+  const auto a = std::find_if(servers_.begin(), servers_.end(), life(one));
+  const auto b = std::find_if(servers_.begin(), servers_.end(), life(other));
+  if (a != servers_.end() && b != servers_.end()) Blow((*a)->server());
 }
 
 void World::SlowDown(Random& random) {
   const Host* const host = Anybody(random);
   if (host == nullptr) return;
   scene_.Tell("FAULT slow links of ", host->name);
+  if (const ServerProcess* const server = ServerOf(host); server != nullptr) Blow(server->server());
+  if (host == scheduler_.get()) BlowAll();
   network_.Slow(host->name, Until(random.Between(absl::Milliseconds(300), absl::Seconds(3))));
 }
 
 void World::LoseCalls(Random& random) {
   scene_.Tell("FAULT calls are lost");
+  BlowAll();
   network_.LoseCalls(0.1 * static_cast<double>(random.Between(1, 4)),
                      Until(random.Between(absl::Milliseconds(500), absl::Seconds(3))));
 }
@@ -89,6 +99,7 @@ void World::Separate(Random& random) {
   const absl::Time until = Until(random.Between(absl::Milliseconds(200), absl::Seconds(5)));
   scene_.Tell("FAULT partition between ", a->name, " and ", b->name, " for ",
               absl::FormatDuration(until - events_.Now()));
+  BlowBetween(a, b);
   network_.Partition(a->name, b->name, until);
 }
 
@@ -110,6 +121,8 @@ void World::Crash(ServerProcess& server, bool tear, Random& random) {
   scene_.Tell("FAULT ", server.name, " is killed", tear ? ", and its disk loses something" : "");
   const std::string name = server.name, address = server.address;
   const std::vector<std::string> folders = server.folders();
+  ExpectFailover(server);
+  Blow(server.server());
   server.DieWriting(random.Below(4));
   Bury(server, random.Chance(0.2));
   for (const std::string& folder : folders) {
@@ -156,16 +169,23 @@ void World::PauseOne(Random& random) {
   ++outcome_.counts.pauses;
   const absl::Time until = Until(random.Between(absl::Milliseconds(100), absl::Seconds(8)));
   scene_.Tell("FAULT ", host->name, " is stopped for ", absl::FormatDuration(until - events_.Now()));
+  const ServerProcess* const server = ServerOf(host);
+  const bool long_enough = until > events_.Now() + 2 * kFailover * scene_.timeouts.heartbeat;
+  if (server != nullptr && long_enough) ExpectFailover(*server);
   events_.Stop(host->life);
   events_.At(until, 0, [this, life = host->life, name = host->name] {
     if (!events_.Alive(life)) return;
     scene_.Tell(name, " goes on");
     events_.GoOn(life);
   });
-  const bool server = std::any_of(servers_.begin(), servers_.end(), [&](const auto& p) { return p.get() == host; });
-  if (!server) return;
+  if (server == nullptr) return;
+  Blow(server->server());
+  // Of those who have backups some are let alone, and go on when others have their places.
+  if (replicated_ && random.Chance(0.4)) return;
   // When the scheduler has given it up: it is killed and replaced, or replaced by another machine's.
-  const absl::Duration dead = scene_.timeouts.worker_dead() + 2 * scene_.timeouts.heartbeat;
+  const bool soon = replicated_ && random.Chance(0.5);
+  const absl::Duration dead =
+      (soon ? scene_.timeouts.server_dead() : scene_.timeouts.worker_dead()) + 2 * scene_.timeouts.heartbeat;
   events_.After(dead, 0, [this, life = host->life, name = host->name, kill = random.Chance(0.5)] {
     if (!events_.Alive(life) || !events_.Stopped(life) || scene_.done) return;
     if (!kill) return StartServer(name, NewAddress());

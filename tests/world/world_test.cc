@@ -42,6 +42,12 @@ TEST(World, AllIsTrueInEveryWorld) {
   EXPECT_GT(sum.discarded, worlds);
   EXPECT_GT(sum.lost, worlds);
   EXPECT_GT(sum.restores, worlds / 2);
+  EXPECT_GT(sum.replicated, worlds / 4);
+  EXPECT_GT(sum.failovers, worlds / 10);
+  EXPECT_GT(sum.failovers_timed, worlds / 40);
+  EXPECT_GT(sum.copies, worlds / 4);
+  EXPECT_GT(sum.failed_twice, worlds / 100);
+  EXPECT_LT(sum.failed_twice, worlds / 10);
   EXPECT_GT(sum.torn, worlds / 10);
   EXPECT_GT(sum.snapshots_failed, worlds / 4);
   EXPECT_GT(sum.server_crashes, worlds / 4);
@@ -67,16 +73,19 @@ TEST(World, TheSameSeedGivesTheSameWorld) {
 TEST(World, WithoutFaultsNothingIsLostOrDoneTwice) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Options options = OptionsOf(seed);
+    options.keeps = seed % 2 == 0 ? Keeps::kSnapshots : Keeps::kBackups;
     options.faults = 0;
     const Outcome outcome = Play(options);
     EXPECT_EQ(outcome.violation, "");
     EXPECT_EQ(outcome.counts.lost + outcome.counts.rejoins + outcome.counts.ranges_twice + outcome.counts.restores, 0u);
+    EXPECT_EQ(outcome.counts.copies > 0, options.keeps == Keeps::kBackups);
   }
 }
 
 struct Failed {
   uint64_t seed;
   const char* why;
+  Keeps keeps = Keeps::kSnapshots;
 };
 // Each of them fails where what it shows is not mended.
 constexpr Failed kFailedOnce[] = {
@@ -86,28 +95,40 @@ constexpr Failed kFailedOnce[] = {
     {4176, "the same"},
     {4704, "a scheduler died again before it had saved: the next one gave the same numbers, and a server refused them"},
     {5798, "the Welcome that said what a restore had lost got lost"},
+    {1409, "a copy did not know a member that had not come yet, and refused it when it had taken over",
+     Keeps::kBackups},
+    {9965, "the same in bsp: others ran ahead of it", Keeps::kBackups},
+    {2776, "the scheduler slept for 3.5 T, and gave up a backup whose server was dead", Keeps::kBackups},
 };
 
 TEST(World, WorldsThatOnceFailedDoNot) {
-  for (const Failed& failed : kFailedOnce) EXPECT_EQ(Play(OptionsOf(failed.seed)).violation, "") << failed.why;
+  for (const Failed& failed : kFailedOnce) {
+    Options options = OptionsOf(failed.seed);
+    options.keeps = failed.keeps;
+    EXPECT_EQ(Play(options).violation, "") << failed.why;
+  }
 }
 
 // --- Bugs that must be found ------------------------------------------------------------------------------------
 
 // The first violation with these words within so many worlds; else the last other one, or nothing.
-Outcome FirstViolation(const Bugs& bugs, uint64_t limit, const std::string& words) {
+Outcome FirstViolation(Options options, uint64_t limit, const std::string& words) {
   Outcome other;
-  for (uint64_t seed = 1; seed <= limit; ++seed) {
-    Options options = OptionsOf(seed);
-    options.bugs = bugs;
+  for (options.seed = 1; options.seed <= limit; ++options.seed) {
     Outcome outcome = Play(options);
-    if (outcome.violation.find(words) != std::string::npos) {
-      std::printf("found in world %lu: %s\n", seed, outcome.violation.c_str());
+    if (!outcome.violation.empty() && outcome.violation.find(words) != std::string::npos) {
+      std::printf("found in world %lu: %s\n", options.seed, outcome.violation.c_str());
       return outcome;
     }
     if (!outcome.violation.empty()) other = std::move(outcome);
   }
   return other;
+}
+
+Outcome FirstViolation(const Bugs& bugs, uint64_t limit, const std::string& words) {
+  Options options;
+  options.bugs = bugs;
+  return FirstViolation(options, limit, words);
 }
 
 // Seeds in which each of these bugs must show.
@@ -160,6 +181,23 @@ TEST(World, FindsAQuorumThatTakesLatePushes) {
   Bugs bugs;
   bugs.table.engine.take_late = true;
   EXPECT_THAT(FirstViolation(bugs, kFound, "which is late").violation, testing::HasSubstr("which is late"));
+}
+
+// Worlds with backups in which each of these bugs must show.
+constexpr uint64_t kFoundBacked = 100;
+
+TEST(World, FindsAServerThatAnswersBeforeItsBackupHasIt) {
+  Options options;
+  options.keeps = Keeps::kBackups;
+  options.bugs.table.log.tell_at_once = true;
+  EXPECT_THAT(FirstViolation(options, kFoundBacked, "lacks it").violation, testing::HasSubstr("lacks it"));
+}
+
+TEST(World, FindsAServerThatGoesOnWhenAnotherHasItsPlace) {
+  Options options;
+  options.keeps = Keeps::kBackups;
+  options.bugs.table.log.no_fencing = true;
+  EXPECT_THAT(FirstViolation(options, kFoundBacked, "none any more").violation, testing::HasSubstr("none any more"));
 }
 
 TEST(World, ShrinksToTheFaultThatMatters) {
