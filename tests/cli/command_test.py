@@ -76,7 +76,7 @@ class Command(unittest.TestCase):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "slackline: found 'dance'; allowed is train, check, status, resume, checkpoint, checkpoints, "
-                             "export, credentials, experiment, simulate\n"))
+                             "export, credentials, servers, experiment, simulate\n"))
 
     def test_help_has_examples(self):
         for command in ("train", "check", "status", "resume", "checkpoint", "checkpoints", "export", "credentials",

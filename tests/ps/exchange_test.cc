@@ -146,7 +146,7 @@ class ExchangeTest : public testing::Test {
   ExchangeTest() {
     ExchangeOptions options;
     options.job = PlainJob();
-    options.job.mutable_limits()->set_streams_max(4);
+    options.job.mutable_limits()->set_streams_max(12);  // with those that are just ending
     options.timeouts.heartbeat = absl::Milliseconds(50);
     options.on_stop = [this](const std::string& reason) { stopped_.Give(reason); };
     exchange_ = *Exchange::Start(options, metrics_, time_);
@@ -454,15 +454,15 @@ TEST_F(ExchangeTest, FloodByOneWhoDoesNotReadStopsNobodyAndIsNotReadEither) {
 
 TEST_F(ExchangeTest, StreamsAreLimited) {
   std::vector<std::unique_ptr<TestWorker>> readers;
-  for (int count = 0; count < 3; ++count) {
+  for (int count = 0; count < 11; ++count) {
     readers.push_back(std::make_unique<TestWorker>(address_, 0, 0, wire::ROLE_READER));
     ASSERT_EQ(readers.back()->SayHello().shards_size(), 2);
   }
-  TestWorker fifth(address_, 0, 0, wire::ROLE_READER);
-  fifth.SayHello();
-  const grpc::Status status = fifth.Finish();
+  TestWorker last(address_, 0, 0, wire::ROLE_READER);
+  last.SayHello();
+  const grpc::Status status = last.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(status.error_message(), HasSubstr("allowed are 4"));
+  EXPECT_THAT(status.error_message(), HasSubstr("allowed are 12"));
 }
 
 TEST_F(ExchangeTest, StreamWithoutHelloIsEnded) {
