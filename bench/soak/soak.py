@@ -2,7 +2,7 @@
 """Kills and stops the processes of a job at random, and counts afterwards what became of every push.
 
     bench/soak/soak.py [--programs BIN_FOLDER] [--seconds N] [--workers N] [--servers N] [--mode async|ssp] [--seed N]
-                       [--durability snapshot|replicated] [--heartbeat-ms N] [--elastic]
+                       [--durability snapshot|replicated] [--heartbeat-ms N] [--step-ms N] [--elastic]
                        [--kill ROLE,ROLE | --kill-at ROLE:POINT:N] [--keep FOLDER]
 
 The workers are ledger-worker: each of a worker's pushes adds 1 to elements of its own, so that the final weights say which shards
@@ -46,7 +46,6 @@ SHARDS = 4
 NEEDED = ("slackline", "slackline-scheduler", "slackline-ps", "ledger-worker")
 IMAGES = 6000
 BATCH = 10
-STEP_S = 0.006  # of a worker that nobody disturbs, about
 
 # In the place of a program.
 STARTS_WITH_KILL_AT = 6
@@ -82,6 +81,8 @@ def parse():
     parser.add_argument("--durability", choices=("snapshot", "replicated"), default="snapshot",
                         help="replicated: each server has a backup, and nothing may be lost")
     parser.add_argument("--heartbeat-ms", type=int, default=100, help="timeouts.heartbeat_ms; a job's default is 300")
+    parser.add_argument("--step-ms", type=float, default=6,
+                        help="of a worker, about: the job has as many steps as fit into the seconds; a worker that nobody disturbs needs 6")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kill", default="ps,worker,scheduler", help="roles that die")
     parser.add_argument("--elastic", action="store_true", help="servers are added and drained all the while")
@@ -131,7 +132,7 @@ class Run:
             else:
                 (programs / name).symlink_to(real)
         (programs / "slackline-worker").symlink_to((options.programs / "ledger-worker").resolve())
-        steps = options.seconds * options.workers / STEP_S
+        steps = options.seconds * options.workers * 1000 / options.step_ms
         job = folder / "job.yaml"
         job.write_text(JOB.format(images=IMAGES, batch=BATCH, epochs=max(2, round(steps * BATCH / IMAGES)), mode=options.mode, each=SHARDS // options.servers,
                                   durability=options.durability, heartbeat_ms=options.heartbeat_ms,
