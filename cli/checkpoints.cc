@@ -11,8 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "cli/complain.h"
 #include "cli/scheduler_client.h"
-#include "cli/train.h"
 #include "common/checkpoint/model_reader.h"
 #include "common/job_file.h"
 #include "worker/model/safetensors.h"
@@ -27,12 +27,6 @@ constexpr absl::Duration kTooEarlyMax = absl::Seconds(5);
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 // The scheduler gives a checkpoint up by itself; one that does not answer for so long is gone.
 constexpr absl::Duration kNoAnswerMax = absl::Seconds(30);
-
-int Complain(const absl::Status& status) {
-  std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
-  const bool wrong_use = absl::IsNotFound(status) || absl::IsInvalidArgument(status);
-  return wrong_use ? kExitWrongUse : kExitFailed;
-}
 
 // A run that has just begun, or waits for a server, is waited for a little.
 absl::StatusOr<uint64_t> BeginCheckpoint(SchedulerClient& scheduler) {

@@ -8,6 +8,10 @@ constexpr absl::Duration kOrderTimeout = absl::Seconds(2);
 
 }  // namespace
 
+bool HasEnded(const wire::GetStatusReply& status) {
+  return status.state() == wire::JOB_DONE || status.state() == wire::JOB_FAILED || status.state() == wire::JOB_STOPPED;
+}
+
 SchedulerClient::SchedulerClient(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection)
     : channel_(address, protection) {}
 

@@ -12,6 +12,9 @@
 
 namespace slackline::cli {
 
+// The job is done, failed or stopped.
+bool HasEnded(const wire::GetStatusReply& status);
+
 // Thread-safety: safe.
 class SchedulerClient {
  public:

@@ -6,24 +6,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "cli/complain.h"
 #include "cli/scheduler_client.h"
-#include "cli/train.h"
 
 namespace slackline::cli {
 namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(100);
-constexpr absl::Duration kCallTimeout = absl::Seconds(5);
-
-int Complain(const absl::Status& status) {
-  std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
-  const bool wrong_use = absl::IsNotFound(status) || absl::IsInvalidArgument(status);
-  return wrong_use ? kExitWrongUse : kExitFailed;
-}
-
-bool Ended(const wire::GetStatusReply& status) {
-  return status.state() != wire::JOB_STARTING && status.state() != wire::JOB_TRAINING;
-}
+constexpr absl::Duration kServersCallTimeout = absl::Seconds(5);
 
 // "ps-1 (5 shards), ps-2 (6 shards)", and who is on the way in or out.
 std::string Describe(const wire::GetStatusReply& status) {
@@ -51,14 +41,14 @@ int Await(SchedulerClient& scheduler, absl::Duration wait) {
   std::string said;
   absl::Status last = absl::OkStatus();
   while (absl::Now() < deadline) {
-    const absl::StatusOr<wire::GetStatusReply> status = scheduler.GetStatus(kCallTimeout);
+    const absl::StatusOr<wire::GetStatusReply> status = scheduler.GetStatus(kServersCallTimeout);
     last = status.status();
     if (status.ok()) {
       if (!status->servers_change()) {
         std::printf("the servers are %s\n", Describe(*status).c_str());
         return kExitDone;
       }
-      if (Ended(*status)) {
+      if (HasEnded(*status)) {
         return Complain(absl::AbortedError(absl::StrCat("the job has ended meanwhile: ", status->reason())));
       }
       // Once for each move, not for each of its states.

@@ -37,10 +37,6 @@ constexpr absl::Duration kBrokenLeaveMax = absl::Seconds(30);
 // For servers to hear that the job is done, and to remove their snapshots.
 constexpr absl::Duration kTidyMax = absl::Seconds(10);
 
-bool Ended(const wire::GetStatusReply& status) {
-  return status.state() == wire::JOB_DONE || status.state() == wire::JOB_FAILED || status.state() == wire::JOB_STOPPED;
-}
-
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
   return code;
@@ -98,7 +94,7 @@ class Run {
         status_ = *status;
         begun_ = begun_ || status_.state() == wire::JOB_TRAINING || status_.state() == wire::JOB_DONE;
         progress_.Show(status_, now);
-        if (Ended(status_)) return Finish();
+        if (HasEnded(status_)) return Finish();
       } else if (now - last_answer > silence_max()) {
         return Broken(absl::StrCat("the scheduler has not answered for ", absl::FormatDuration(silence_max()), ": ",
                                    std::string(status.status().message())));

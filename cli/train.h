@@ -4,12 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace slackline::cli {
+#include "cli/complain.h"
 
-// Exit codes of all programs.
-inline constexpr int kExitDone = 0;
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitWrongUse = 2;
+namespace slackline::cli {
 
 struct TrainOptions {
   // As the user called this program; for the commands that are proposed at the end.

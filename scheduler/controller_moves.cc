@@ -17,10 +17,6 @@
 namespace slackline::scheduler {
 namespace {
 
-std::string Readable(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
-}
-
 std::string Count(size_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }

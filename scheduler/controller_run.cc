@@ -21,10 +21,6 @@ constexpr int kSleepHeartbeatsReplicated = 1;
 // Names in one message.
 constexpr size_t kNamesMax = 10;
 
-std::string Readable(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
-}
-
 absl::Duration ServerReturn(const job::Job& job) { return absl::Seconds(job.durability().server_return_s()); }
 
 absl::Duration FromMilliseconds(double milliseconds) { return absl::Milliseconds(std::clamp(milliseconds, 0.0, 1e12)); }

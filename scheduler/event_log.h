@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/logging.h"
 
 namespace slackline::scheduler {
@@ -17,6 +18,11 @@ namespace slackline::scheduler {
 // "worker w-2", but not "worker worker-2": many names say themselves what they name.
 inline std::string Called(absl::string_view role, absl::string_view name) {
   return absl::StartsWith(name, role) ? std::string(name) : absl::StrCat(role, " ", name);
+}
+
+// "1.25s"
+inline std::string Readable(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
 
 // Whom an event is for: people who follow the job, or only the record of it (they have been told otherwise).

@@ -1,0 +1,16 @@
+// How a command ends.
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace slackline::cli {
+
+// Exit codes of all programs.
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitWrongUse = 2;
+
+// Says what is wrong, and returns the exit code: wrong use where what was named is not there or not allowed.
+int Complain(const absl::Status& status);
+
+}  // namespace slackline::cli
