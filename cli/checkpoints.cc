@@ -131,12 +131,11 @@ int MakeCheckpoint(const StatusOptions& run) {
   const absl::StatusOr<std::string> address = FindAddress(run.target);
   if (!address.ok()) return Complain(address.status());
   const auto protection = FindProtection(run);
-  if (!protection.ok()) return Complain(protection.status());
+  if (!protection.ok()) return ComplainOfWrongUse(protection.status());
   SchedulerClient scheduler(*address, *protection);
   const absl::StatusOr<uint64_t> number = BeginCheckpoint(scheduler);
   if (!number.ok()) {
-    return Complain(absl::UnavailableError(
-        absl::StrCat("no checkpoint: the scheduler at ", *address, " says: ", number.status().message())));
+    return Complain(absl::UnavailableError(absl::StrCat("no checkpoint: ", WhoSays(*address, number.status()))));
   }
   const absl::StatusOr<std::string> folder = AwaitCheckpoint(scheduler, *number);
   if (!folder.ok()) {
@@ -149,7 +148,8 @@ int MakeCheckpoint(const StatusOptions& run) {
 int ListCheckpoints(const std::string& target, bool verify) {
   std::error_code error;
   fs::path folder = target;
-  if (fs::exists(folder / "job.yaml", error)) {
+  const bool is_run = fs::exists(folder / "job.yaml", error);
+  if (is_run) {
     const absl::StatusOr<fs::path> of_run = CheckpointsOfRun(folder);
     if (!of_run.ok()) return Complain(of_run.status());
     folder = *of_run;
@@ -158,6 +158,11 @@ int ListCheckpoints(const std::string& target, bool verify) {
         absl::StrCat("found no folder ", target, "; allowed is a run folder, or a folder of checkpoints")));
   }
   const std::vector<checkpoint::Found> list = checkpoint::List(folder);
+  if (list.empty() && !is_run) {
+    return Complain(
+        absl::NotFoundError(absl::StrCat("found no run in ", target, " (job.yaml), and no checkpoints; allowed is a ",
+                                         "run folder, or a folder of checkpoints")));
+  }
   if (list.empty()) {
     std::printf("There are no checkpoints in %s.\n", folder.c_str());
     return kExitDone;

@@ -16,9 +16,10 @@ namespace fs = std::filesystem;
 
 // Between two looks for the address file; the end of a child wakes us at once.
 constexpr absl::Duration kAddressPoll = absl::Milliseconds(10);
-// Before a server that has died more than once is started again.
+// Before one that has died young more than once is started again.
 constexpr absl::Duration kBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kBackOffMax = absl::Seconds(10);
+constexpr absl::Duration kYoung = absl::Seconds(10);
 constexpr absl::Duration kNewestStatusTimeout = absl::Seconds(2);
 
 // Or is the backup of one that has.
@@ -46,12 +47,13 @@ absl::StatusOr<Programs> Programs::BesideThisProgram() {
 }
 
 Cluster::Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection,
-                 const RunFolder& folder, std::string checkpoint, SignalQueue& signals)
+                 const RunFolder& folder, std::string checkpoint, Share share, SignalQueue& signals)
     : job_(std::move(job)),
       programs_(std::move(programs)),
       protection_(std::move(protection)),
       folder_(folder),
       checkpoint_(std::move(checkpoint)),
+      share_(std::move(share)),
       place_(std::filesystem::absolute(folder.address_file())),
       signals_(signals),
       crew_(folder, signals) {}
@@ -61,16 +63,38 @@ uint32_t ServerProcesses(const job::Job& job) {
   return job.durability().mode() == job::Durability::REPLICATED ? 2 * servers : servers;
 }
 
+std::vector<std::string> ListenAt(const std::string& host, const job::Network& network) {
+  std::vector<std::string> arguments;
+  if (network.listen() == job::Network().listen()) {
+    arguments.insert(arguments.end(), {"--set", absl::StrCat("network.listen=", host)});
+  }
+  if (network.advertise().empty()) {
+    arguments.insert(arguments.end(), {"--set", absl::StrCat("network.advertise=", host)});
+  }
+  return arguments;
+}
+
+Share WholeJob(const job::Job& job) {
+  Share all;
+  for (uint32_t number = 1; number <= ServerProcesses(job); ++number)
+    all.servers.push_back(absl::StrCat("ps-", number));
+  for (uint32_t number = 1; number <= job.cluster().workers(); ++number)
+    all.workers.push_back(absl::StrCat("worker-", number));
+  return all;
+}
+
 absl::Status Cluster::Start() {
-  if (absl::Status status = StartScheduler(); !status.ok()) return status;
+  if (share_.scheduler) {
+    if (absl::Status status = StartScheduler(); !status.ok()) return status;
+  }
   absl::StatusOr<std::string> address = WaitForAddress();
   if (!address.ok()) return address.status();
   Follow(*address);
-  for (uint32_t number = 1; number <= ServerProcesses(job_); ++number) {
-    if (absl::Status status = StartServer(absl::StrCat("ps-", number)); !status.ok()) return status;
+  for (const std::string& name : share_.servers) {
+    if (absl::Status status = StartServer(name); !status.ok()) return status;
   }
-  for (uint32_t number = 1; number <= job_.cluster().workers(); ++number) {
-    if (absl::Status status = StartWorker(absl::StrCat("worker-", number)); !status.ok()) return status;
+  for (const std::string& name : share_.workers) {
+    if (absl::Status status = StartWorker(name); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -88,20 +112,42 @@ absl::Status Cluster::StartScheduler() {
   } else if (!checkpoint_.empty()) {
     command.insert(command.end(), {"--from-checkpoint", checkpoint_});
   }
+  command.insert(command.end(), share_.scheduler_arguments.begin(), share_.scheduler_arguments.end());
   return crew_.Start(Role::kScheduler, "scheduler", std::move(command));
 }
 
 absl::Status Cluster::StartServer(const std::string& name) {
+  restarts_[name].role = Role::kServer;
+  restarts_[name].started = absl::Now();
   // One port can serve one process: the one in the job file is the scheduler's.
-  return crew_.Start(
-      Role::kServer, name,
-      {programs_.server, folder_.job_file(), "--scheduler", place_, "--name", name, "--set", "network.metrics_port=0"});
+  std::vector<std::string> command = {programs_.server, folder_.job_file(),      "--scheduler", place_, "--name", name,
+                                      "--set",          "network.metrics_port=0"};
+  command.insert(command.end(), share_.server_arguments.begin(), share_.server_arguments.end());
+  return crew_.Start(Role::kServer, name, std::move(command));
 }
 
 absl::Status Cluster::StartWorker(const std::string& name) {
-  return crew_.Start(
-      Role::kWorker, name,
-      {programs_.worker, folder_.job_file(), "--scheduler", place_, "--name", name, "--set", "network.metrics_port=0"});
+  restarts_[name].role = Role::kWorker;
+  restarts_[name].started = absl::Now();
+  std::vector<std::string> command = {programs_.worker, folder_.job_file(),      "--scheduler", place_, "--name", name,
+                                      "--set",          "network.metrics_port=0"};
+  command.insert(command.end(), share_.worker_arguments.begin(), share_.worker_arguments.end());
+  return crew_.Start(Role::kWorker, name, std::move(command));
+}
+
+absl::Status Cluster::TakeServer(const std::string& name) {
+  share_.servers.push_back(name);
+  return StartServer(name);
+}
+
+void Cluster::GiveUpServer(const std::string& name) {
+  std::erase(share_.servers, name);
+  restarts_.erase(name);
+  crew_.Kill(name);
+}
+
+bool Cluster::IsMine(const std::string& server) const {
+  return std::find(share_.servers.begin(), share_.servers.end(), server) != share_.servers.end();
 }
 
 absl::StatusOr<std::string> Cluster::WaitForAddress() {
@@ -130,10 +176,13 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
       SchedulerEnded(end, status, news);
     }
   }
-  StartDueServers(news);
-  StartAddedServers(status, news);
+  StartDue(news);
+  if (share_.whole) StartAddedServers(status, news);
   if (const absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) Follow(*address);
-  if (news.trouble.empty() && crew_.Watched(Role::kWorker) == 0) {
+  const bool somebody_comes = std::any_of(restarts_.begin(), restarts_.end(), [](const auto& entry) {
+    return entry.second.role == Role::kWorker && entry.second.due != absl::InfiniteFuture();
+  });
+  if (news.trouble.empty() && share_.whole && !somebody_comes && crew_.Watched(Role::kWorker) == 0) {
     news.trouble = "no worker is left";
     news.maybe_done = !worker_died_;
   }
@@ -160,9 +209,11 @@ void Cluster::SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& s
 }
 
 void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
+  // It was given to another machine.
+  if (!IsMine(end.name)) return;
   absl::StatusOr<wire::GetStatusReply> newest = status;
   // Somebody may have told one server to stop, for another machine or another version of it.
-  if (crew_.Running(Role::kScheduler) > 0 && (!end.how.ok() || status.state() == wire::JOB_TRAINING)) {
+  if (scheduler_runs() && (!end.how.ok() || status.state() == wire::JOB_TRAINING)) {
     client_->ReportExit(status.job(), wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe()).IgnoreError();
     // Training may have begun since, or the job may have failed by this.
     newest = client_->GetStatus(kNewestStatusTimeout);
@@ -209,13 +260,19 @@ void Cluster::IdleServerEnded(const Crew::End& end, const wire::GetStatusReply& 
   news.lines.push_back(absl::StrCat(end.name, " had no shards, and is not started again"));
 }
 
+absl::Time Cluster::NextStart(const std::string& name) {
+  Restarts& restarts = restarts_[name];
+  const absl::Time now = absl::Now();
+  restarts.count = now - restarts.started < kYoung ? restarts.count + 1 : 0;
+  // One that dies again and again is given time.
+  if (restarts.count <= 1) return now;
+  return now + std::min(kBackOffMax, kBackOff * std::pow(2, restarts.count - 1));
+}
+
 void Cluster::StartAgainSoon(const Crew::End& end, const wire::GetStatusReply& status) {
   ++server_restarts_;
-  Restarts& restarts = servers_[end.name];
-  // One that dies again and again is given time.
-  restarts.due = absl::Now() + (restarts.count == 0 ? absl::ZeroDuration()
-                                                    : std::min(kBackOffMax, kBackOff * std::pow(2, restarts.count)));
-  ++restarts.count;
+  Restarts& restarts = restarts_[end.name];
+  restarts.due = NextStart(end.name);
   for (const wire::MemberStatus& member : status.members()) {
     if (member.role() == wire::MEMBER_ROLE_SERVER && member.name() == end.name) {
       restarts.incarnation = std::max(restarts.incarnation, member.incarnation());
@@ -226,8 +283,8 @@ void Cluster::StartAgainSoon(const Crew::End& end, const wire::GetStatusReply& s
 void Cluster::KillGivenUpServers(const wire::GetStatusReply& status, News& news) {
   if (status.state() != wire::JOB_TRAINING) return;
   for (const wire::MemberStatus& member : status.members()) {
-    if (member.role() != wire::MEMBER_ROLE_SERVER || member.state() != "dead") continue;
-    Restarts& restarts = servers_[member.name()];
+    if (member.role() != wire::MEMBER_ROLE_SERVER || member.state() != "dead" || !IsMine(member.name())) continue;
+    Restarts& restarts = restarts_[member.name()];
     if (member.incarnation() <= restarts.incarnation) continue;
     restarts.incarnation = member.incarnation();
     news.lines.push_back(
@@ -236,22 +293,25 @@ void Cluster::KillGivenUpServers(const wire::GetStatusReply& status, News& news)
   }
 }
 
-void Cluster::StartDueServers(News& news) {
-  for (auto& [name, restarts] : servers_) {
+void Cluster::StartDue(News& news) {
+  for (auto& [name, restarts] : restarts_) {
     if (absl::Now() < restarts.due) continue;
     restarts.due = absl::InfiniteFuture();
-    const absl::Status status = StartServer(name);
-    news.lines.push_back(status.ok()
-                             ? absl::StrCat(name, " is started again (restart ", server_restarts_, " of ",
-                                            job_.cluster().server_restarts_max(), ", cluster.server_restarts_max)")
-                             : absl::StrCat(name, " cannot be started again: ", status.message()));
+    const bool server = restarts.role == Role::kServer;
+    const absl::Status status = server ? StartServer(name) : StartWorker(name);
+    news.lines.push_back(
+        status.ok()
+            ? absl::StrCat(name, " is started again (restart ", server ? server_restarts_ : worker_restarts_, " of ",
+                           server ? job_.cluster().server_restarts_max() : job_.cluster().worker_restarts_max(),
+                           ", cluster.", server ? "server" : "worker", "_restarts_max)")
+            : absl::StrCat(name, " cannot be started again: ", status.message()));
   }
 }
 
 void Cluster::StartAddedServers(const wire::GetStatusReply& status, News& news) {
   for (; servers_added_ < status.servers_added() && status.state() == wire::JOB_TRAINING; ++servers_added_) {
     const std::string name = absl::StrCat("ps-", ServerProcesses(job_) + servers_added_ + 1);
-    const absl::Status started = StartServer(name);
+    const absl::Status started = TakeServer(name);
     news.lines.push_back(started.ok() ? absl::StrCat(name, " is started, to join the run")
                                       : absl::StrCat(name, " cannot be started: ", started.message()));
   }
@@ -263,13 +323,9 @@ void Cluster::WorkerEnded(const Crew::End& end, uint64_t job, News& news) {
   worker_died_ = true;
   news.lines.push_back(end.Describe());
   client_->ReportExit(job, wire::MEMBER_ROLE_WORKER, end.name, end.how.Describe()).IgnoreError();
-  const uint32_t most = job_.cluster().worker_restarts_max();
-  if (worker_restarts_ >= most) return;
+  if (worker_restarts_ >= job_.cluster().worker_restarts_max()) return;
   ++worker_restarts_;
-  const absl::Status status = StartWorker(end.name);
-  news.lines.push_back(status.ok() ? absl::StrCat(end.name, " is started again (restart ", worker_restarts_, " of ",
-                                                  most, ", cluster.worker_restarts_max)")
-                                   : absl::StrCat(end.name, " cannot be started again: ", status.message()));
+  restarts_[end.name].due = NextStart(end.name);
 }
 
 }  // namespace slackline::cli

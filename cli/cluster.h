@@ -1,4 +1,4 @@
-// The whole job as processes on this machine: a scheduler, servers and workers, each with its part of the job.
+// A job's processes on this machine: a scheduler, servers and workers, each with its part of the job.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "cli/crew.h"
 #include "cli/run_folder.h"
+#include "cli/run_processes.h"
 #include "cli/scheduler_client.h"
 #include "cli/signals.h"
 #include "job.pb.h"
@@ -35,41 +36,53 @@ struct Programs {
 // With their backups, where they have some.
 uint32_t ServerProcesses(const job::Job& job);
 
+// Which of a job's processes are this machine's.
+struct Share {
+  // All are: servers that `slackline servers add` asks for are started here, and the run is at its end when no worker
+  // is left.
+  bool whole = true;
+  bool scheduler = true;
+  std::vector<std::string> servers;
+  std::vector<std::string> workers;
+  // More arguments for each process of a role.
+  std::vector<std::string> scheduler_arguments;
+  std::vector<std::string> server_arguments;
+  std::vector<std::string> worker_arguments;
+};
+// What has a process listen on `host`, and say so, unless its job says what it listens on.
+std::vector<std::string> ListenAt(const std::string& host, const job::Network& network);
+// All of them.
+Share WholeJob(const job::Job& job);
+
 // Thread-safety: none.
 // Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
-class Cluster {
+class Cluster : public RunProcesses {
  public:
   // `protection`: of calls to the scheduler; null for plain text. `checkpoint`: the folder of the one that the run goes
   // on from; empty: it begins.
   Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection, const RunFolder& folder,
-          std::string checkpoint, SignalQueue& signals);
+          std::string checkpoint, Share share, SignalQueue& signals);
 
   // Starts the scheduler, waits for its address, then starts the others.
-  //   kDeadlineExceeded  the scheduler gave no address in time
-  //   kAborted           it died; its last words are in the message
-  //   kCancelled         a stop signal came
-  absl::Status Start();
+  absl::Status Start() override;
 
-  // Once the scheduler has given its address, which it has when Start() was OK.
-  bool has_scheduler() const { return client_ != nullptr; }
-  SchedulerClient& scheduler() { return *client_; }
-  bool scheduler_runs() { return crew_.Running(Role::kScheduler) > 0; }
+  bool has_scheduler() const override { return client_ != nullptr; }
+  SchedulerClient& scheduler() override { return *client_; }
+  // Always, where it is another machine's.
+  bool scheduler_runs() override { return !share_.scheduler || crew_.Running(Role::kScheduler) > 0; }
 
-  struct News {
-    // Deaths and restarts, for people.
-    std::vector<std::string> lines;
-    // Why the run cannot go on, unless the job has ended meanwhile: empty while it can.
-    std::string trouble;
-    // The trouble may just be the end of the job that was seen early: nobody has failed.
-    bool maybe_done = false;
-  };
-  // Looks after the processes: reports deaths to the scheduler, and starts workers and servers again as the job allows.
-  // Servers that the scheduler has given up are killed first. `status` is the last that the scheduler said, empty
-  // before.
-  News Watch(const wire::GetStatusReply& status);
+  // Starts workers and servers again as the job allows, those that die young after a while. Servers that the scheduler
+  // has given up are killed first.
+  News Watch(const wire::GetStatusReply& status) override;
 
-  // Ends all; see Crew::Stop().
-  std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) { return crew_.Stop(deadlines); }
+  // See Crew::Stop().
+  std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) override { return crew_.Stop(deadlines); }
+
+  // A server that was another machine's. Starts it.
+  absl::Status TakeServer(const std::string& name);
+  // It is another machine's now, and ends here at once.
+  void GiveUpServer(const std::string& name);
+  size_t Running() { return crew_.Running(); }
 
  private:
   // The first time anew, later where the one before has left off.
@@ -85,9 +98,12 @@ class Cluster {
   // One that was to get shards, and had none.
   void IdleServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void StartAgainSoon(const Crew::End& end, const wire::GetStatusReply& status);
+  // When one that has just ended is to be started again.
+  absl::Time NextStart(const std::string& name);
   // One that was given up may still run (stopped, or cut off), and stands in the way of its successor.
   void KillGivenUpServers(const wire::GetStatusReply& status, News& news);
-  void StartDueServers(News& news);
+  void StartDue(News& news);
+  bool IsMine(const std::string& server) const;
   // Those that `slackline servers add` has asked for.
   void StartAddedServers(const wire::GetStatusReply& status, News& news);
 
@@ -96,6 +112,7 @@ class Cluster {
   const std::shared_ptr<const rpc::Protection> protection_;
   const RunFolder& folder_;
   const std::string checkpoint_;
+  Share share_;
   const std::string place_;  // where the scheduler writes its address
   SignalQueue& signals_;
   Crew crew_;
@@ -106,12 +123,15 @@ class Cluster {
   uint32_t servers_added_ = 0;
   uint32_t scheduler_restarts_ = 0;
   struct Restarts {
+    Role role = Role::kServer;
+    // In a row, of which none has lived long.
     uint32_t count = 0;
+    absl::Time started = absl::InfinitePast();
     absl::Time due = absl::InfiniteFuture();
-    // Up to this one, its processes are looked after: they have ended or were killed.
+    // Up to this one, its processes are looked after: they have ended or were killed. Of a server.
     uint64_t incarnation = 0;
   };
-  std::map<std::string, Restarts> servers_;
+  std::map<std::string, Restarts> restarts_;
   bool worker_died_ = false;
 };
 

@@ -12,5 +12,7 @@ inline constexpr int kExitWrongUse = 2;
 
 // Says what is wrong, and returns the exit code: wrong use where what was named is not there or not allowed.
 int Complain(const absl::Status& status);
+// The same for what is wrong use whatever its code is: a file that was named and cannot be used.
+int ComplainOfWrongUse(const absl::Status& status);
 
 }  // namespace slackline::cli

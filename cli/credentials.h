@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace slackline::cli {
@@ -10,7 +11,8 @@ struct CredentialsOptions {
   // Where certificates and keys go, and of which job they are; empty for none.
   std::string folder;
   std::string job;
-  uint32_t days = 365;
+  // Of the certificates; absent: a year, or, to be renewed, as those that are there.
+  std::optional<uint32_t> days;
   // Where a token goes; empty for none.
   std::string token_file;
   bool force = false;

@@ -13,6 +13,7 @@
 #include "cli/experiment.h"
 #include "cli/servers.h"
 #include "cli/sibling.h"
+#include "cli/slurm/command.h"
 #include "cli/status.h"
 #include "cli/train.h"
 #include "common/job_file.h"
@@ -130,15 +131,18 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   return kExitDone;
 }
 
-// Empty if the first word is a flag or one of `app`'s subcommands, else what is wrong with it.
-std::string SubcommandMistake(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return "";
+// Empty if word `index` is a flag or one of `app`'s subcommands, and so on for the words behind it; else what is wrong.
+std::string SubcommandMistake(const CLI::App& app, int index, int argc, char** argv) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (commands.empty() || (index < argc && argv[index][0] == '-')) return "";
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == argv[1]) return "";
+  for (const CLI::App* command : commands) {
     names.push_back(command->get_name());
+    if (index < argc && command->get_name() == argv[index]) return SubcommandMistake(*command, index + 1, argc, argv);
   }
-  return absl::StrCat("found '", argv[1], "'; allowed is ", absl::StrJoin(names, ", "));
+  const std::string before = index > 1 ? absl::StrCat(" after '", argv[index - 1], "'") : "";
+  const std::string found = index < argc ? absl::StrCat("'", argv[index], "'") : "no command";
+  return absl::StrCat("found ", found, before, "; allowed is ", absl::StrJoin(names, ", "));
 }
 
 // The program beside this one does it all, its help included.
@@ -178,8 +182,7 @@ CLI::App* AddCredentials(CLI::App& app, CredentialsOptions& options) {
   CLI::App* command = app.add_subcommand("credentials", "Make certificates and keys for a job, or a token");
   command->add_option("DIR", options.folder, "Folder for certificates and keys, new or only yours");
   command->add_option("--job", options.job, "Name of the job, as in its file")->type_name("NAME");
-  command->add_option("--days", options.days, "How long the certificates are valid")
-      ->capture_default_str()
+  command->add_option("--days", options.days, "How long the certificates are valid [365, or as those that are renewed]")
       ->check(CLI::Range(1, 36500));
   command->add_option("--token", options.token_file, "Make a token instead, in this file")->type_name("FILE");
   command->add_flag("--renew", options.renew,
@@ -259,8 +262,9 @@ int Main(int argc, char** argv) {
   experiment_command->allow_extras();
   experiment_command->add_option("--python", experiment.python, "Python interpreter")->type_name("PROGRAM");
   app.add_subcommand("simulate", "Play a job in virtual time, in one process");
+  slurm::Command slurm(app, argv[0]);
 
-  if (const std::string mistake = SubcommandMistake(app, argc, argv); !mistake.empty()) {
+  if (const std::string mistake = SubcommandMistake(app, 1, argc, argv); !mistake.empty()) {
     std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
     return kExitWrongUse;
   }
@@ -285,6 +289,7 @@ int Main(int argc, char** argv) {
     return ChangeServers(servers);
   }
   if (credentials_command->parsed()) return Credentials(credentials);
+  if (slurm.parsed()) return slurm.Run();
   return Status(status);
 }
 

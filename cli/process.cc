@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <fstream>
@@ -82,6 +83,7 @@ std::string ProcessEnd::Describe() const {
 absl::StatusOr<Process> Process::Start(ProcessSpec spec) {
   const FileDescriptor log(::open(spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (log.get() < 0) return SystemError(absl::StrCat("cannot write ", spec.log.string()), errno);
+  const off_t log_begin = ::lseek(log.get(), 0, SEEK_END);
   int pipe[2];
   if (::pipe2(pipe, O_CLOEXEC) != 0) return SystemError("cannot make a pipe", errno);
   const FileDescriptor read_end(pipe[0]);
@@ -101,7 +103,7 @@ absl::StatusOr<Process> Process::Start(ProcessSpec spec) {
   ssize_t size;
   while ((size = ::read(read_end.get(), &error, sizeof(error))) < 0 && errno == EINTR) {
   }
-  Process process(std::move(spec), pid);
+  Process process(std::move(spec), std::max<int64_t>(0, log_begin), pid);
   if (size == static_cast<ssize_t>(sizeof(error))) {
     process.KillAndReap();
     return SystemError(absl::StrCat("cannot start ", process.spec_.command.front()), error);
@@ -110,12 +112,16 @@ absl::StatusOr<Process> Process::Start(ProcessSpec spec) {
 }
 
 Process::Process(Process&& other) noexcept
-    : spec_(std::move(other.spec_)), pid_(std::exchange(other.pid_, 0)), end_(other.end_) {}
+    : spec_(std::move(other.spec_)),
+      log_begin_(other.log_begin_),
+      pid_(std::exchange(other.pid_, 0)),
+      end_(other.end_) {}
 
 Process& Process::operator=(Process&& other) noexcept {
   if (this != &other) {
     KillAndReap();
     spec_ = std::move(other.spec_);
+    log_begin_ = other.log_begin_;
     pid_ = std::exchange(other.pid_, 0);
     end_ = other.end_;
   }
@@ -162,8 +168,7 @@ std::string Process::LastWords(size_t lines_max) const {
   std::ifstream in(spec_.log, std::ios::binary);
   in.seekg(0, std::ios::end);
   const std::streamoff size = in.tellg();
-  const bool cut = size > static_cast<std::streamoff>(kLastWordsBytesMax);
-  in.seekg(cut ? size - static_cast<std::streamoff>(kLastWordsBytesMax) : 0);
+  in.seekg(std::max<std::streamoff>(log_begin_, size - static_cast<std::streamoff>(kLastWordsBytesMax)));
   std::deque<std::string> lines;
   for (std::string line; std::getline(in, line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;

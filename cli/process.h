@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@ struct ProcessSpec {
   std::string name;
   // Program (a path) and its arguments.
   std::vector<std::string> command;
-  // Takes standard output and standard error; written on at its end if it exists.
+  // Takes standard output and standard error; written on at its end if it exists, as that of an earlier life does.
   std::filesystem::path log;
 };
 
@@ -60,13 +61,16 @@ class Process {
   void Signal(int signal);
 
   // The last lines of its log that hold anything, oldest first, joined by newlines; cut to a size that fits a message.
+  // Only what was written since it was started.
   std::string LastWords(size_t lines_max = 5) const;
 
  private:
-  Process(ProcessSpec spec, pid_t pid) : spec_(std::move(spec)), pid_(pid) {}
+  Process(ProcessSpec spec, int64_t log_begin, pid_t pid) : spec_(std::move(spec)), log_begin_(log_begin), pid_(pid) {}
   void KillAndReap();
 
   ProcessSpec spec_;
+  // Bytes that were in its log before.
+  int64_t log_begin_ = 0;
   // 0 after a move.
   pid_t pid_ = 0;
   std::optional<ProcessEnd> end_;

@@ -1,11 +1,14 @@
 #include "cli/report.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/progress.h"
 
 namespace slackline::cli {
@@ -78,7 +81,67 @@ std::string NextConsistency(const job::Job& job) {
   return "mode=bsp  # everybody waits for everybody";
 }
 
+bool IsServer(const wire::MemberStatus& member) {
+  return member.role() == wire::MEMBER_ROLE_SERVER && !member.backup() && member.state() != "left";
+}
+
+// The names of those in that state.
+std::vector<std::string> ServersThatAre(const wire::GetStatusReply& status, const std::string& state) {
+  std::vector<std::string> names;
+  for (const wire::MemberStatus& member : status.members()) {
+    if (IsServer(member) && member.state() == state) names.push_back(member.name());
+  }
+  return names;
+}
+
+// How many servers are to leave. One that is dead does not say so itself.
+int64_t LeavingServers(const wire::GetStatusReply& status) {
+  if (status.state() != wire::JOB_TRAINING) return 0;
+  const auto there = std::count_if(status.members().begin(), status.members().end(), IsServer);
+  return there + status.servers_to_come() - status.servers_wanted();
+}
+
+// With backups, the servers that were replaced have the number of those that took over.
+bool IsReplicated(const wire::GetStatusReply& status) {
+  std::set<uint32_t> servers;
+  for (const wire::MemberStatus& member : status.members()) {
+    if (member.role() != wire::MEMBER_ROLE_SERVER) continue;
+    if (member.backup() || !servers.insert(member.member()).second) return true;
+  }
+  return false;
+}
+
+// Who backs it up, or whom it backs up, where that is anybody's business; begins with a comma.
+std::string BackupText(const wire::GetStatusReply& status, const wire::MemberStatus& member) {
+  if (member.role() != wire::MEMBER_ROLE_SERVER) return "";
+  for (const wire::MemberStatus& other : status.members()) {
+    if (other.role() != wire::MEMBER_ROLE_SERVER || other.member() != member.member()) continue;
+    if (other.backup() == member.backup()) continue;
+    return member.backup() ? absl::StrCat(", backup of ", other.name()) : "";
+  }
+  const bool lacks = !member.backup() && member.state() == "live" && IsReplicated(status);
+  return lacks ? ", without a backup" : "";
+}
+
 }  // namespace
+
+std::vector<std::string> PendingServers(const wire::GetStatusReply& status) {
+  std::vector<std::string> pending;
+  if (!status.servers_change()) return pending;
+  const std::vector<std::string> dead = ServersThatAre(status, "dead"), draining = ServersThatAre(status, "draining");
+  const int64_t dead_leaving = LeavingServers(status) - static_cast<int64_t>(draining.size());
+  // Of several that are dead it is not said which.
+  const bool all_leave = dead_leaving == static_cast<int64_t>(dead.size());
+  for (const std::string& name : dead) {
+    pending.push_back(
+        absl::StrCat(name, all_leave ? " is to leave, and" : "", " is dead: nothing moves until it is started again"));
+  }
+  for (const std::string& name : draining) pending.push_back(absl::StrCat(name, " is to leave"));
+  if (const uint32_t more = status.servers_to_come(); more > 0) {
+    pending.push_back(absl::StrCat(more, " more server", more == 1 ? "" : "s", " may join"));
+  }
+  return pending;
+}
 
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
   std::string out =
@@ -136,16 +199,19 @@ std::string RenderStatus(const wire::GetStatusReply& status) {
     absl::StrAppendFormat(&out, "test accuracy %.2f %%\n", 100 * status.test_accuracy());
   }
   if (!status.moving().empty()) absl::StrAppend(&out, "moving ", status.moving(), "\n");
+  if (const std::vector<std::string> pending = PendingServers(status); !pending.empty()) {
+    absl::StrAppend(&out, "servers: ", absl::StrJoin(pending, "; "), "\n");
+  }
   absl::StrAppendFormat(&out, "\n  %-16s %-11s %10s %12s %10s %8s  %s\n", "member", "state", "clock", "samples",
                         "samples/s", "silent", "address");
   for (const wire::MemberStatus& member : status.members()) {
     const bool worker = member.role() == wire::MEMBER_ROLE_WORKER;
     absl::StrAppendFormat(
-        &out, "  %-16s %-11s %10s %12s %10s %6.1f s  %s%s%s\n", member.name(), member.state(),
+        &out, "  %-16s %-11s %10s %12s %10s %6.1f s  %s%s%s%s\n", member.name(), member.state(),
         worker ? absl::StrCat(member.clock()) : "-", worker ? RenderCount(static_cast<double>(member.samples())) : "-",
         worker ? RenderCount(member.samples_per_second()) : "-", static_cast<double>(member.silent_ms()) / 1000,
         member.address(), member.shards() == 0 ? "" : absl::StrCat(", ", member.shards(), " shards"),
-        member.reason().empty() ? "" : absl::StrCat(" (", member.reason(), ")"));
+        BackupText(status, member), member.reason().empty() ? "" : absl::StrCat(" (", member.reason(), ")"));
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "job.pb.h"
 #include "scheduler.pb.h"
@@ -16,6 +17,8 @@ std::string RenderResults(const std::filesystem::path& folder);
 // Commands that change one thing about this job, ready to paste. `train` is how this run was started, up to its job
 // file.
 std::string RenderNext(const job::Job& job, const std::string& train, const std::filesystem::path& folder);
+// What is still to happen to the servers: who may join, who is to leave, who is dead and so holds the others up.
+std::vector<std::string> PendingServers(const wire::GetStatusReply& status);
 // State, progress and a table of the members.
 std::string RenderStatus(const wire::GetStatusReply& status);
 

@@ -5,24 +5,14 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/replace_file.h"
 
 namespace slackline::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Writes beside `path`, then renames over it.
-absl::Status WriteAtomically(const fs::path& path, const std::string& text) {
-  const fs::path draft = path.string() + ".tmp";
-  std::ofstream out(draft, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  std::error_code error;
-  if (out) fs::rename(draft, path, error);
-  if (!out || error) return absl::UnavailableError(absl::StrCat("cannot write ", path.string()));
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -37,6 +27,34 @@ absl::StatusOr<RunFolder> RunFolder::Create(const fs::path& path) {
           absl::StrCat("run folder ", path.string(), ": found files in it; allowed is a new or an empty folder"));
     }
   }
+  return Make(path);
+}
+
+absl::StatusOr<RunFolder> RunFolder::CreateSubmitted(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return Create(path);
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (!MayPrecede(entry.path().filename())) return Create(path);
+  }
+  return Make(path);
+}
+
+bool RunFolder::MayPrecede(const std::string& name) {
+  return name == "lock" || name == "submit" || name == "nodes" || absl::StartsWith(name, "attempt-");
+}
+
+absl::StatusOr<RunFolder> RunFolder::Join(const fs::path& path, const std::string& node) {
+  RunFolder folder(fs::absolute(path).lexically_normal());
+  std::error_code error;
+  if (!fs::exists(folder.job_file(), error)) {
+    return absl::NotFoundError(absl::StrCat("found no run in ", path.string(), " (job.yaml)"));
+  }
+  folder.processes_ = absl::StrCat("processes-", node, ".json");
+  return folder;
+}
+
+absl::StatusOr<RunFolder> RunFolder::Make(const fs::path& path) {
+  std::error_code error;
   const fs::path absolute = fs::absolute(path).lexically_normal();
   fs::create_directories(absolute / "logs", error);
   if (error) {
@@ -71,7 +89,7 @@ absl::StatusOr<RunFolder> RunFolder::Reopen(const fs::path& path) {
   return folder;
 }
 
-absl::Status RunFolder::WriteJob(const std::string& yaml) const { return WriteAtomically(job_file(), yaml); }
+absl::Status RunFolder::WriteJob(const std::string& yaml) const { return ReplaceFile(job_file(), yaml); }
 
 absl::Status RunFolder::WriteProcesses(const std::vector<ProcessRecord>& processes) const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -82,7 +100,7 @@ absl::Status RunFolder::WriteProcesses(const std::vector<ProcessRecord>& process
                     {"restarts", process.restarts},
                     {"state", process.state}});
   }
-  return WriteAtomically(path_ / "processes.json", list.dump(2) + "\n");
+  return ReplaceFile(path_ / processes_, list.dump(2) + "\n");
 }
 
 absl::StatusOr<std::string> RunFolder::ReadAddressFile(const fs::path& run) {

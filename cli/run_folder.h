@@ -38,6 +38,15 @@ class RunFolder {
   // The same for `path` itself, or for the first of PATH-2, PATH-3 ... that nobody has: two runs never get one folder.
   static absl::StatusOr<RunFolder> CreateUnused(const std::filesystem::path& path);
 
+  // The same for `path` itself, where what a batch system has made of it before the run may be in it.
+  static absl::StatusOr<RunFolder> CreateSubmitted(const std::filesystem::path& path);
+  // Whether that of this name is: "lock", "submit", "nodes", or an earlier attempt.
+  static bool MayPrecede(const std::string& name);
+
+  // The folder of a run that somebody else has begun, and whose processes are here, too. Its processes are recorded in
+  // processes-NODE.json.
+  static absl::StatusOr<RunFolder> Join(const std::filesystem::path& path, const std::string& node);
+
   // The folder of a run that goes on. Nobody answers at the address that is in it any more, which is removed.
   //   kNotFound     there is no run
   //   kUnavailable  the system refused
@@ -60,8 +69,10 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  static absl::StatusOr<RunFolder> Make(const std::filesystem::path& path);
 
   std::filesystem::path path_;
+  std::string processes_ = "processes.json";
 };
 
 // runs/NAME-YYYYmmdd-HHMMSS in local time.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,9 @@ namespace slackline::cli {
 
 // The job is done, failed or stopped.
 bool HasEnded(const wire::GetStatusReply& status);
+
+// Who a call's failure is from, and its words: the scheduler has refused, or the connection to it has failed.
+std::string WhoSays(const std::string& address, const absl::Status& failed);
 
 // Thread-safety: safe.
 class SchedulerClient {
@@ -33,7 +37,9 @@ class SchedulerClient {
 
  private:
   std::unique_ptr<wire::Scheduler::Stub> stub() const { return wire::Scheduler::NewStub(channel_.channel()); }
-  // For the next call, after this one.
+  // Makes a call, and again while no connection was made in time, which happens on a machine that is very busy.
+  absl::Status Call(absl::Duration timeout, const std::function<grpc::Status(grpc::ClientContext*)>& call);
+  // For the next call, after this one; marks for WhoSays() what the connection says.
   absl::Status Ended(const grpc::Status& status);
 
   rpc::FollowedChannel channel_;

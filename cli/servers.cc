@@ -7,6 +7,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "cli/complain.h"
+#include "cli/report.h"
 #include "cli/scheduler_client.h"
 
 namespace slackline::cli {
@@ -26,13 +27,18 @@ std::string Describe(const wire::GetStatusReply& status) {
   return absl::StrJoin(servers, ", ");
 }
 
+// Of a move which shards, not in which of its states.
 std::string Awaited(const wire::GetStatusReply& status) {
-  if (status.servers_to_come() > 0) {
-    return absl::StrCat(status.servers_to_come(),
-                        " more may join. `slackline train` starts them by itself; elsewhere: ",
-                        "slackline-ps JOB.yaml --scheduler RUN/scheduler.address --name NAME");
+  std::vector<std::string> awaited = PendingServers(status);
+  if (!status.moving().empty()) {
+    awaited.push_back(absl::StrCat("moving ", status.moving().substr(0, status.moving().find(','))));
   }
-  return status.moving().empty() ? "" : absl::StrCat("moving ", status.moving());
+  if (status.servers_to_come() > 0) {
+    awaited.push_back(
+        "`slackline train` starts servers by itself; elsewhere: slackline-ps JOB.yaml --scheduler "
+        "RUN/scheduler.address --name NAME");
+  }
+  return absl::StrJoin(awaited, "; ");
 }
 
 // Until nothing moves any more.
@@ -51,14 +57,12 @@ int Await(SchedulerClient& scheduler, absl::Duration wait) {
       if (HasEnded(*status)) {
         return Complain(absl::AbortedError(absl::StrCat("the job has ended meanwhile: ", status->reason())));
       }
-      // Once for each move, not for each of its states.
-      const std::string now = Awaited(*status);
-      const std::string what = now.substr(0, now.find(','));
+      const std::string what = Awaited(*status);
       if (!what.empty() && what != said) {
-        std::printf("%s\n", now.c_str());
+        std::printf("%s\n", what.c_str());
         std::fflush(stdout);
-        said = what;
       }
+      if (!what.empty()) said = what;
     }
     absl::Notification().WaitForNotificationWithTimeout(kPoll);
   }
@@ -76,15 +80,14 @@ int ChangeServers(const ServersOptions& options) {
   const absl::StatusOr<std::string> address = FindAddress(options.run.target);
   if (!address.ok()) return Complain(address.status());
   const auto protection = FindProtection(options.run);
-  if (!protection.ok()) return Complain(protection.status());
+  if (!protection.ok()) return ComplainOfWrongUse(protection.status());
   SchedulerClient scheduler(*address, *protection);
   wire::ChangeServersRequest request;
   request.set_add(options.add);
   for (const std::string& name : options.drain) request.add_drain(name);
   const absl::StatusOr<uint32_t> servers = scheduler.ChangeServers(request);
   if (!servers.ok()) {
-    return Complain(absl::Status(servers.status().code(),
-                                 absl::StrCat("the scheduler at ", *address, " says: ", servers.status().message())));
+    return Complain(absl::Status(servers.status().code(), WhoSays(*address, servers.status())));
   }
   std::printf("the run is to have %d server%s\n", *servers, *servers == 1 ? "" : "s");
   std::fflush(stdout);

@@ -1,5 +1,6 @@
 #include "cli/status.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/complain.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
@@ -28,6 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr size_t kLastEvents = 5;
+// Each event stands behind its time.
+constexpr size_t kEventTimeLength = sizeof("2025-01-31 12:00:00.000 ") - 1;
 
 std::string LastEvents(const fs::path& run) {
   std::ifstream in(run / "events.log");
@@ -49,8 +53,33 @@ std::optional<double> TestAccuracy(const fs::path& run) {
   return accuracy->get<double>();
 }
 
+// A run that was not ended keeps its scheduler's state, to go on from. One that has failed does, too, and says so.
+bool MayGoOn(const fs::path& run) {
+  std::error_code error;
+  if (!fs::is_directory(run / "scheduler", error)) return false;
+  bool ended = false;
+  std::ifstream in(run / "events.log");
+  for (std::string line; std::getline(in, line);) {
+    const absl::string_view event = absl::string_view(line).substr(std::min(line.size(), kEventTimeLength));
+    if (absl::StartsWith(event, "the job is ")) ended = true;
+    if (absl::StartsWith(event, "the scheduler goes on ") || absl::StartsWith(event, "goes on from checkpoint ")) {
+      ended = false;
+    }
+  }
+  return !ended;
+}
+
+int ShowAway(const fs::path& run, const std::string& no_answer) {
+  std::printf(
+      "%s; the run is not over: `slackline train` starts the scheduler again by itself; started by hand, start it "
+      "again with --resume; when all is gone, `slackline resume %s`.\n%s",
+      no_answer.c_str(), run.c_str(), LastEvents(run).c_str());
+  return kExitFailed;
+}
+
 // For a run that no scheduler answers for; `no_answer` says where it was looked for.
 int ShowEnd(const fs::path& run, const std::string& no_answer) {
+  if (MayGoOn(run)) return ShowAway(run, no_answer);
   const std::string events = LastEvents(run);
   const std::optional<double> accuracy = TestAccuracy(run);
   if (events.empty() && !accuracy) {
@@ -97,7 +126,12 @@ int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& p
 
 absl::StatusOr<std::string> FindAddress(const std::string& target) {
   std::error_code error;
-  if (fs::is_directory(target, error)) return RunFolder::ReadAddressFile(target);
+  if (fs::is_directory(target, error)) {
+    absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(target);
+    if (address.ok()) return address;
+    return absl::Status(address.status().code(),
+                        absl::StrCat(address.status().message(), "; allowed is the folder of a run, or HOST:PORT"));
+  }
   if (AddressMistake(target).empty()) return target;
   return absl::InvalidArgumentError(absl::StrCat("found '", target, "'; allowed is a run folder or HOST:PORT"));
 }
@@ -117,7 +151,7 @@ absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const Stat
 
 int Status(const StatusOptions& options) {
   const auto protection = FindProtection(options);
-  if (!protection.ok()) return Complain(std::string(protection.status().message()), kExitFailed);
+  if (!protection.ok()) return ComplainOfWrongUse(protection.status());
   std::error_code error;
   if (fs::is_directory(options.target, error)) return ShowRun(options.target, *protection);
   if (!AddressMistake(options.target).empty()) {

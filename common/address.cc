@@ -1,5 +1,7 @@
 #include "common/address.h"
 
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -40,6 +42,11 @@ std::string AddressMistake(const std::string& text) {
 }
 
 std::string PlaceMistake(const std::string& text) {
+  std::error_code error;
+  if (std::filesystem::is_directory(text, error)) {
+    return absl::StrCat("found the folder '", absl::Utf8SafeCEscape(text),
+                        "'; allowed is HOST:PORT, or a file that holds one");
+  }
   if (absl::StrContains(text, '/')) return "";
   const std::string mistake = AddressMistake(text);
   return mistake.empty() ? "" : absl::StrCat(mistake, ", or a file that holds one, with a '/' in its path");

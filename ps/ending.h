@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 namespace slackline::ps {
 
@@ -22,6 +23,7 @@ class Ending {
 
   void End(Result result) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
+    result.by_signal ? ++signals_ : ++orders_;
     if (ended_) return;
     ended_ = true;
     result_ = std::move(result);
@@ -34,10 +36,22 @@ class Ending {
     return result_;
   }
 
+  // After a signal: waits until there is another reason to end, too. False where there is none within `timeout`, or
+  // where a second signal came.
+  bool AwaitAnother(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(
+                                +[](Ending* ending) { return ending->orders_ > 0 || ending->signals_ > 1; }, this),
+                            timeout);
+    return orders_ > 0;
+  }
+
  private:
   absl::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   Result result_ ABSL_GUARDED_BY(mutex_);
+  int signals_ ABSL_GUARDED_BY(mutex_) = 0;
+  int orders_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Turns SIGINT and SIGTERM into an ending with exit code 0; SIGUSR1 and SIGUSR2 are ignored.

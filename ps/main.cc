@@ -13,6 +13,7 @@
 #include "common/job_file.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
+#include "common/member_name.h"
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
@@ -33,6 +34,7 @@ struct Flags {
   std::string scheduler;
   std::string listen;
   std::string name = absl::StrCat("ps-", getpid());
+  std::string topology;
 };
 
 Timeouts MakeTimeouts(const job::Timeouts& from) {
@@ -59,17 +61,25 @@ absl::Status ServeMetrics(const job::Network& network, Metrics& metrics) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Ending& ending) {
+// Whoever ends the job may tell all its processes at once: the last checkpoint needs this one.
+void AwaitLastCheckpoint(Ending& ending, const Registration& registered, const job::Job& job,
+                         const Timeouts& timeouts) {
+  // In this time a heartbeat says so.
+  if (ending.AwaitAnother(timeouts.notice()) || !registered.job_ended()) return;
+  log::Info("told to stop, and the job has ended: waits for its last checkpoint");
+  ending.AwaitAnother(timeouts.worker_dead() + absl::Seconds(job.checkpoint().timeout_s()));
+}
+
+absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const security::Security& security,
+                                  Ending& ending) {
   Metrics metrics({{"job", job.name()}, {"process", flags.name}});
   if (absl::Status status = ServeMetrics(job.network(), metrics); !status.ok()) return status;
   const SteadyTime time;
   const Timeouts timeouts = MakeTimeouts(job.timeouts());
 
-  const absl::StatusOr<security::Security> security = security::Security::Open(job, security::Role::kServer);
-  if (!security.ok()) return security.status();
   ExchangeOptions options;
   options.listen = ListenAddress(flags, job);
-  options.security = *security;
+  options.security = security;
   options.job = job;
   options.timeouts = timeouts;
   options.on_stop = [&](const std::string& reason) { ending.End({0, reason}); };
@@ -83,11 +93,12 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Endin
 
   RegistrationOptions registration;
   registration.scheduler = flags.scheduler;
-  registration.protection = security->To(security::Role::kScheduler);
+  registration.protection = security.To(security::Role::kScheduler);
   registration.name = flags.name;
   registration.address = absl::StrCat(
       job.network().advertise().empty() ? HostOf(options.listen) : job.network().advertise(), ":", (*exchange)->port());
   registration.local = (*exchange)->local();
+  registration.local.set_topology(flags.topology);
   registration.job_fingerprint = Fingerprint(job);
   registration.timeouts = timeouts;
   registration.scheduler_silence_max = SchedulerSilenceMax(job, timeouts);
@@ -96,7 +107,10 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, Endin
   };
   const Registration registered(registration, **exchange);
   const Ending::Result result = ending.Wait();
-  if (result.by_signal) (*exchange)->SnapshotAtEnd();
+  if (result.by_signal) {
+    AwaitLastCheckpoint(ending, registered, job, timeouts);
+    (*exchange)->SnapshotAtEnd();
+  }
   if (result.exit_code != 0) return absl::UnavailableError(result.reason);
   return result.reason;
 }
@@ -117,7 +131,11 @@ int Main(int argc, char** argv) {
   app.add_option("--listen", flags.listen, "Address to listen on; port 0 lets the system choose")
       ->type_name("HOST:PORT")
       ->check(AddressMistake);
-  app.add_option("--name", flags.name, "Name in logs and messages; unique among servers");
+  app.add_option("--name", flags.name, "Name in logs and messages; unique among servers")->check(MemberNameMistake);
+  app.add_option(
+         "--topology", flags.topology,
+         "Where this is in the network: switches from the top down and the node, as SLURM_TOPOLOGY_ADDR has them")
+      ->type_name("SWITCH.NODE");
 #ifdef SLACKLINE_KILL_POINTS
   std::string kill_at;
   app.add_option("--kill-at", kill_at, "For tests: kill this process at the Nth pass of a point")->type_name("POINT:N");
@@ -146,9 +164,13 @@ int Main(int argc, char** argv) {
   log::Initialise(flags.name);
   Ending ending;
   const SignalWatch signals(ending);
-  const absl::StatusOr<std::string> served = Serve(flags, *job, ending);
+  // After the signals: it may have a thread.
+  const absl::StatusOr<security::Security> security = security::Security::Open(*job, security::Role::kServer);
+  const absl::StatusOr<std::string> served =
+      security.ok() ? Serve(flags, *job, *security, ending) : absl::StatusOr<std::string>(security.status());
   served.ok() ? log::Info("ends: ", *served) : log::Error("ends: ", served.status().message());
   log::Flush();
+  if (!security.ok()) return kExitUsage;
   return served.ok() ? 0 : kExitFailed;
 }
 

@@ -134,6 +134,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
 
   absl::MutexLock lock(&mutex_);
   if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
+  if (absl::Status alone = CheckNoNamesake(request.name()); !alone.ok()) return alone;
   deposed_.erase(request.name());
   MembershipActions actions;
   for (const auto& [id, server] : membership_.servers()) {
@@ -178,6 +179,24 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   reply.set_server(registered->id);
   reply.set_incarnation(registered->incarnation.value());
   return reply;
+}
+
+absl::Status Controller::CheckNoNamesake(const std::string& name) const {
+  const absl::Time now = time_.Now();
+  const auto check = [&](const std::string& there, const std::string& address, absl::Time heard) {
+    if (there != name || now - heard > config_.timeouts.server_dead()) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat(
+        Called("server", name), " is there already, at ", address, ": its last heartbeat came ", Readable(now - heard),
+        " ago; allowed is another name, or this one when nothing was heard of it for ",
+        Readable(config_.timeouts.server_dead())));
+  };
+  absl::Status status;
+  for (const auto& [id, server] : membership_.servers()) {
+    if (server.state == ServerState::kLive) status.Update(check(server.name, server.address, server.heard));
+  }
+  for (const auto& [id, backup] : backups_) status.Update(check(backup.name, backup.address, backup.heard));
+  for (const auto& [id, joining] : joining_) status.Update(check(joining.name, joining.address, joining.heard));
+  return status;
 }
 
 absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) {
@@ -293,6 +312,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
     }
     return alive;
   }
+  HearSnapshots(id, request.server());
   server_progress_[id] = request.server();
   if (request.server().durable() && durable_.insert(id).second && durable_.size() == membership_.places()) {
     events_.Add("all shards are on disk: from now on a server that dies can come back");
@@ -313,6 +333,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   // missed.
   reply.set_leave(now - stopping_ >= config_.timeouts.server_dead());
   if (reply.leave()) reply.set_leave_reason(reason_);
+  reply.set_job_ended(Ended());
   return reply;
 }
 

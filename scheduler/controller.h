@@ -102,6 +102,9 @@ class Controller : public ServerObserver {
   // The job has ended and everybody has left, or had time enough to.
   bool finished() const;
   wire::JobState state() const;
+  // The job was stopped, and its servers' own snapshots are newer than the last checkpoint: with the saved state a
+  // scheduler that is started again goes on from them.
+  bool StoppedUnsaved() const;
 
   // What a scheduler that is started again needs to go on from here.
   state::Scheduler Save(absl::Time wall_time) const;
@@ -139,6 +142,8 @@ class Controller : public ServerObserver {
   // --- controller.cc: requests ---
   absl::Status CheckJob(uint64_t job) const;
   absl::Status CheckFingerprint(const std::string& who, uint64_t fingerprint) const;
+  // Whether no server of this name lives, or may soon be found dead.
+  absl::Status CheckNoNamesake(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LearnModel(const wire::RegisterWorkerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The number that this request of a known process comes from, if any.
   std::optional<WorkerId> PreviousOf(const wire::RegisterWorkerRequest& request) const
@@ -201,8 +206,10 @@ class Controller : public ServerObserver {
   // A process that is to be a server's backup.
   absl::StatusOr<wire::RegisterServerReply> RegisterBackup(const wire::RegisterServerRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The server that most needs one, not on `host` if that can be; nullopt where all have theirs.
-  std::optional<ServerId> ServerWithoutBackup(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The server whose backup this could be, on another switch or at least another machine if that can be; nullopt where
+  // all have theirs.
+  std::optional<ServerId> ServerWithoutBackup(const wire::LocalAddress& backup) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendBackupInstall(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsBackup(ServerRef server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<wire::HeartbeatReply> BackupHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
@@ -306,6 +313,10 @@ class Controller : public ServerObserver {
   // What is left of a run that diverges: "the last evaluation ...; no checkpoint was made".
   std::string LastGoodState() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchBound(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Says when a server begins to fail to write snapshots, and when it writes them again.
+  void HearSnapshots(ServerId id, const wire::ServerProgress& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Says once that shards are not on disk long after training began.
+  void WatchSnapshots(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells people and servers, if there is a change.
   void ChangeBound(const std::optional<StalenessBound::Change>& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -349,6 +360,7 @@ class Controller : public ServerObserver {
   std::map<ServerId, Generation> server_generations_ ABSL_GUARDED_BY(mutex_);
   // Whose shards have all been on disk.
   std::set<ServerId> durable_ ABSL_GUARDED_BY(mutex_);
+  bool warned_not_durable_ ABSL_GUARDED_BY(mutex_) = false;
   // That died in the middle of training and whose shards are not back yet.
   std::map<ServerId, absl::Time> lost_since_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> stopped_ ABSL_GUARDED_BY(mutex_);

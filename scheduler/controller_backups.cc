@@ -7,6 +7,20 @@
 #include "scheduler/controller.h"
 
 namespace slackline::scheduler {
+namespace {
+
+absl::string_view SwitchOf(const wire::LocalAddress& address) {
+  return absl::string_view(address.topology()).substr(0, address.topology().rfind('.'));
+}
+
+// How little can take both: 0 one machine, 1 one switch, 2 more.
+int DistanceOf(const wire::LocalAddress& one, const wire::LocalAddress& other) {
+  const bool topology = !one.topology().empty() && !other.topology().empty();
+  if (topology) return one.topology() == other.topology() ? 0 : SwitchOf(one) == SwitchOf(other) ? 1 : 2;
+  return !one.host().empty() && one.host() == other.host() ? 0 : 2;
+}
+
+}  // namespace
 
 bool Controller::IsBackup(ServerRef server) const {
   const auto found = backups_.find(server.server);
@@ -15,16 +29,17 @@ bool Controller::IsBackup(ServerRef server) const {
 
 // --- Joining ----------------------------------------------------------------------------------------------------
 
-std::optional<ServerId> Controller::ServerWithoutBackup(const std::string& host) const {
-  std::optional<ServerId> near;
+std::optional<ServerId> Controller::ServerWithoutBackup(const wire::LocalAddress& backup) const {
+  std::optional<ServerId> best;
+  int best_distance = -1;
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state != ServerState::kLive || backups_.contains(id)) continue;
     const auto local = local_addresses_.find(id);
-    const bool same_host = local != local_addresses_.end() && !host.empty() && local->second.host() == host;
-    if (!same_host) return id;
-    if (!near) near = id;
+    const int distance = local == local_addresses_.end() ? 2 : DistanceOf(local->second, backup);
+    if (distance > best_distance) best = id;
+    best_distance = std::max(best_distance, distance);
   }
-  return near;
+  return best;
 }
 
 absl::StatusOr<wire::RegisterServerReply> Controller::RegisterBackup(const wire::RegisterServerRequest& request) {
@@ -40,7 +55,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterBackup(const wire:
     deposed_.erase(request.name());
     break;
   }
-  const std::optional<ServerId> server = ServerWithoutBackup(request.local().host());
+  const std::optional<ServerId> server = ServerWithoutBackup(request.local());
   if (!server) {
     return absl::ResourceExhaustedError(absl::StrCat("server ", request.name(), " is one too many: the job has ",
                                                      config_.job.cluster().servers(),
@@ -105,6 +120,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::BackupHeartbeat(const wire::Hea
   reply.set_generation(PublicGeneration());
   reply.set_leave(now - stopping_ >= config_.timeouts.server_dead());
   if (reply.leave()) reply.set_leave_reason(reason_);
+  reply.set_job_ended(Ended());
   if (request.leaving()) DropBackup(id, absl::StrCat("left: ", request.leaving_reason()));
   return reply;
 }

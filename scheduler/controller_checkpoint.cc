@@ -110,6 +110,13 @@ bool Controller::AwaitsLastCheckpoint(absl::Time now) {
   return checkpoint_.round || checkpoint_.to_commit;
 }
 
+bool Controller::StoppedUnsaved() const {
+  absl::MutexLock lock(&mutex_);
+  const bool trained = began_ != absl::InfiniteFuture() && progress_.totals().samples != checkpoint_.samples;
+  return state_ == wire::JOB_STOPPED && config_.keeps_state && !config_.snapshot_folder.empty() &&
+         config_.job.checkpoint().at_end() && trained;
+}
+
 // --- What becomes of it -----------------------------------------------------------------------------------------
 
 void Controller::CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
@@ -235,6 +242,8 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   work.mutable_members()->clear_workers();
   work.mutable_members()->clear_servers();
   work.clear_placement();
+  work.clear_backups();
+  work.clear_promoted();
   if (absl::Status sense = CheckState(work, config_.job); !sense.ok()) return sense;
   absl::MutexLock lock(&mutex_);
   SLACKLINE_CHECK(state_ == wire::JOB_STARTING && membership_.servers().empty());

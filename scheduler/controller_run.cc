@@ -239,6 +239,7 @@ void Controller::Tick() {
   WatchDivergence();
   if (Ended()) return;
   WatchBound(now);
+  WatchSnapshots(now);
   WatchCheckpoints(now);
   if (now - last_report_ >= absl::Milliseconds(config_.job.output().report_every_ms())) AddReport(now);
 }

@@ -11,6 +11,8 @@ namespace {
 // The bound of ssp is decided on no less than this: time, and steps of each live worker.
 constexpr absl::Duration kBoundInterval = absl::Seconds(2);
 constexpr uint64_t kBoundSteps = 8;
+// The first snapshot of a shard is made as soon as it has weights; in so long a slow disk takes a large one.
+constexpr absl::Duration kFirstSnapshotMax = absl::Seconds(60);
 
 }  // namespace
 
@@ -39,6 +41,30 @@ std::string Controller::LastGoodState() const {
   const EvaluationSummary& last = evaluations_.back();
   return absl::StrFormat("the last evaluation was after epoch %d (test accuracy %.2f %%, loss %.4f), %s", last.epoch,
                          100 * last.accuracy, last.loss, kept);
+}
+
+void Controller::HearSnapshots(ServerId id, const wire::ServerProgress& now) {
+  const auto before = server_progress_.find(id);
+  const bool failed = before != server_progress_.end() && !before->second.snapshot_error().empty();
+  const std::string who = Called("server", membership_.servers().at(id).name);
+  if (!failed && !now.snapshot_error().empty()) {
+    events_.Add(absl::StrCat(
+        "warning: ", who,
+        " writes no snapshots, and training goes on without: when it dies, more is lost: ", now.snapshot_error()));
+  } else if (failed && now.snapshot_error().empty()) {
+    events_.Add(absl::StrCat(who, " writes snapshots again"));
+  }
+}
+
+void Controller::WatchSnapshots(absl::Time now) {
+  if (config_.snapshot_folder.empty() || warned_not_durable_ || now - began_ < kFirstSnapshotMax) return;
+  warned_not_durable_ = true;
+  for (const auto& [id, server] : membership_.servers()) {
+    if (server.state != ServerState::kLive || durable_.contains(id)) continue;
+    events_.Add(absl::StrCat("warning: ", Called("server", server.name), " has no snapshot on disk ",
+                             Readable(now - began_), " after training began, in ", config_.snapshot_folder,
+                             ": when it dies the job fails; its log says why"));
+  }
 }
 
 void Controller::WatchBound(absl::Time now) {

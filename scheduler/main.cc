@@ -119,6 +119,20 @@ absl::Status ServeMetrics(Metrics& metrics, const job::Network& network) {
   return absl::OkStatus();
 }
 
+// The state of a job that was stopped without a last checkpoint, as if this process had died instead.
+void LeaveToGoOn(const Controller& controller, StateStore& store, const std::string& run_folder) {
+  state::Scheduler state = controller.Save(absl::Now());
+  state.set_job_state(wire::JOB_TRAINING);
+  state.clear_reason();
+  if (const absl::Status kept = store.Save(state); !kept.ok()) {
+    return log::Error("the scheduler's state is not saved: ", std::string(kept.message()));
+  }
+  log::Warning(
+      "no checkpoint could be made at the end; what the servers have saved themselves is still there: to go on, start "
+      "the scheduler with --resume --run-folder ",
+      run_folder, ", and the servers under their names");
+}
+
 int Run(const Options& options) {
   absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Complain(read.status(), kWrongUse);
@@ -128,7 +142,7 @@ int Run(const Options& options) {
     return Complain(allowed, kWrongUse);
   }
   const absl::StatusOr<security::Security> security = security::Security::Open(job, security::Role::kScheduler);
-  if (!security.ok()) return Complain(security.status(), kFailed);
+  if (!security.ok()) return Complain(security.status(), kWrongUse);
   const std::string path = RunFolderPath(options, job);
   std::optional<checkpoint::Manifest> checkpoint;
   if (!options.from_checkpoint.empty()) {
@@ -212,10 +226,12 @@ int Run(const Options& options) {
   // Both call the controller: they end before it does.
   server->reset();
   links.Close();
+  const bool unsaved = store != nullptr && controller.StoppedUnsaved();
+  if (unsaved) LeaveToGoOn(controller, *store, (*folder)->path());
   store.reset();
   // Of what has ended in good order there is nothing to go on with.
   std::error_code ignored;
-  if (controller.state() != wire::JOB_FAILED) std::filesystem::remove_all(state_folder, ignored);
+  if (controller.state() != wire::JOB_FAILED && !unsaved) std::filesystem::remove_all(state_folder, ignored);
   log::Flush();
   return controller.state() == wire::JOB_FAILED ? kFailed : 0;
 }

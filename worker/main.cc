@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/job_file.h"
 #include "common/logging.h"
+#include "common/member_name.h"
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
@@ -62,7 +63,7 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
 int Work(const Flags& flags, const job::Job& job) {
   WorkerConfig config = MakeWorkerConfig(job, flags.name, std::thread::hardware_concurrency());
   const auto security = security::Security::Open(job, security::Role::kWorker);
-  if (!security.ok()) return Fail(security.status(), kFailed);
+  if (!security.ok()) return Fail(security.status(), kWrongUse);
   config.trainer.protection = security->To(security::Role::kServer);
   const auto train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
   if (!train.ok()) return Fail(train.status(), kFailed);
@@ -145,7 +146,7 @@ int Main(int argc, char** argv) {
   app.add_option("--set", flags.overrides, "KEY=VALUE: overrides a field of the job file; may be repeated")
       ->take_all()
       ->allow_extra_args(false);
-  app.add_option("--name", flags.name, "Name in logs, metrics and the status page");
+  app.add_option("--name", flags.name, "Name in logs, metrics and the status page")->check(MemberNameMistake);
   app.set_version_flag("--version", VersionText("slackline-worker"));
   try {
     app.parse(argc, argv);

@@ -184,10 +184,10 @@ class GrpcSchedulerLink : public SchedulerLink {
       const bool stranger = rpc::IsMistrust(status) && life().worker == WorkerId();
       if (!rpc::IsRetryable(status) || stranger || time_.Now() + wait >= end) {
         return absl::Status(status.code(), absl::StrCat("could not ", what, " at the scheduler (", options_.address,
-                                                        "): ", status.message()));
+                                                        "): ", channel_.Why(status)));
       }
       channel_.Failed();
-      notice.NoAnswer(time_.Now(), status.message());
+      notice.NoAnswer(time_.Now(), channel_.Why(status));
       const absl::Status pause = Pause(wait);
       if (!pause.ok()) return pause;
     }

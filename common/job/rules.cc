@@ -220,7 +220,9 @@ class Rules {
     }
     const double most = durability.server_return_s() / 2;
     if (durability.mode() == job::Durability::NONE || durability.scheduler_return_s() <= most) return;
-    Refuse("durability.scheduler_return_s", NumberText(durability.scheduler_return_s()),
+    Refuse("durability.scheduler_return_s",
+           absl::StrCat(NumberText(durability.scheduler_return_s()),
+                        durability.has_scheduler_return_s() ? "" : ", the default"),
            absl::StrCat("at most half of durability.server_return_s (", NumberText(most), ")"),
            "durability.server_return_s");
   }

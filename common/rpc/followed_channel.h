@@ -11,6 +11,8 @@
 
 namespace slackline::rpc {
 
+// What is wrong with a place says it in the log, once.
+//
 // Thread-safety: safe.
 class FollowedChannel {
  public:
@@ -23,12 +25,16 @@ class FollowedChannel {
   // A call has failed in a way that may pass: looks whether the place says something else now.
   void Failed() ABSL_LOCKS_EXCLUDED(mutex_);
   const std::string& place() const { return place_; }
+  // What to say of a call that has failed: of one to no address why there is none, else what the call says.
+  std::string Why(const absl::Status& status) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const std::string place_;
   const std::shared_ptr<const Protection> protection_;
   mutable absl::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
+  // Why there is no address now; empty while there is one.
+  std::string mistake_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -12,24 +12,8 @@
 namespace slackline::security {
 namespace {
 
-using NamesPtr = std::unique_ptr<GENERAL_NAMES, FreedBy<GENERAL_NAMES_free>>;
 using StorePtr = std::unique_ptr<X509_STORE, FreedBy<X509_STORE_free>>;
 using ContextPtr = std::unique_ptr<X509_STORE_CTX, FreedBy<X509_STORE_CTX_free>>;
-
-// The URIs among its alternative names.
-std::vector<std::string> UrisOf(const X509& certificate) {
-  std::vector<std::string> uris;
-  const NamesPtr names(
-      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));
-  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
-    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
-    if (name->type != GEN_URI) continue;
-    const ASN1_STRING* uri = name->d.uniformResourceIdentifier;
-    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
-                      static_cast<size_t>(ASN1_STRING_length(uri)));
-  }
-  return uris;
-}
 
 absl::Status Refuse(const std::string& path, const std::string& found, const std::string& allowed) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": found ", found, "; allowed is ", allowed));

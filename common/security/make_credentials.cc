@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -150,6 +151,31 @@ absl::Status CheckJobName(const std::string& job) {
                    kJobNameMax, " letters, digits, '-', '_' and '.'"));
 }
 
+absl::StatusOr<Made> ReadOne(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadPublic(path);
+  if (!text.ok()) return text.status();
+  const absl::StatusOr<CertificatePtr> certificate = ParseCertificate(*text, path);
+  if (!certificate.ok()) return certificate.status();
+  const std::vector<std::string> uris = UrisOf(**certificate);
+  const std::optional<Identity> identity = uris.size() == 1 ? Identity::FromUri(uris.front()) : std::nullopt;
+  int days = 0, seconds = 0;
+  const X509* const from = certificate->get();
+  if (!identity || ASN1_TIME_diff(&days, &seconds, X509_get0_notBefore(from), X509_get0_notAfter(from)) != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": found a certificate that is not of a job"));
+  }
+  return Made{identity->job, absl::Hours(24) * days + absl::Seconds(seconds)};
+}
+
+// What is renewed stays what it was.
+absl::Status CheckSameJob(const MakeOptions& options) {
+  const absl::StatusOr<Made> made = ReadMade(options.folder);
+  // Where only the authority is kept.
+  if (absl::IsNotFound(made.status())) return absl::OkStatus();
+  if (!made.ok() || made->job == options.job) return made.status();
+  return absl::InvalidArgumentError(absl::StrCat("found the job name '", options.job, "'; allowed is '", made->job,
+                                                 "', which the certificates in ", options.folder, " are of"));
+}
+
 absl::Status PrepareFolder(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0700) == 0) return absl::OkStatus();
   if (errno != EEXIST) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the folder ", folder));
@@ -194,8 +220,26 @@ absl::Status Write(const std::vector<File>& files, bool replace) {
 
 }  // namespace
 
+absl::StatusOr<Made> ReadMade(const std::string& folder) {
+  std::optional<Made> all;
+  for (const Role role : kRoles) {
+    const std::string path = PathsOf(folder, role).certificate;
+    if (::access(path.c_str(), F_OK) != 0) continue;
+    const absl::StatusOr<Made> one = ReadOne(path);
+    if (!one.ok()) return one;
+    if (all && all->job != one->job) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": found a certificate of job '", one->job,
+                                                     "'; allowed is one of '", all->job, "', as the others are"));
+    }
+    all = Made{one->job, std::min(one->life, all ? all->life : absl::InfiniteDuration())};
+  }
+  if (all) return *std::move(all);
+  return absl::NotFoundError(absl::StrCat(folder, ": found no certificate of any role"));
+}
+
 absl::Status MakeCredentials(const MakeOptions& options) {
   if (absl::Status status = CheckJobName(options.job); !status.ok()) return status;
+  if (absl::Status status = options.renew ? CheckSameJob(options) : absl::OkStatus(); !status.ok()) return status;
   if (absl::Status status = PrepareFolder(options.folder); !status.ok()) return status;
   absl::StatusOr<Signed> authority = options.renew ? ReadAuthority(options.folder) : MakeAuthority(options);
   if (!authority.ok()) return authority.status();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/security/role.h"
 
@@ -24,10 +25,22 @@ struct MakeOptions {
 
 // EC keys on P-256. Servers and schedulers get certificates for both ends of a connection, workers and operators for
 // the calling end only.
-//   kInvalidArgument   no name for a job
+//   kInvalidArgument   no name for a job; or, to be renewed, another one than that of the certificates that are there
 //   kAlreadyExists     a file is there, and neither force nor renew allows to replace it; nothing is written
 //   kPermissionDenied  the folder is there, and others may look into it
 absl::Status MakeCredentials(const MakeOptions& options);
+
+// What the roles' certificates in a folder say.
+struct Made {
+  std::string job;
+  // From their beginning to their end; of several the shortest.
+  absl::Duration life = absl::InfiniteDuration();
+};
+
+//   kNotFound          there is none
+//   kInvalidArgument   one is not of a job, or they are of several
+//   kPermissionDenied  others may write one
+absl::StatusOr<Made> ReadMade(const std::string& folder);
 
 // A file with a token of 256 random bits.
 //   kAlreadyExists  it is there, and not to be replaced

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,5 +33,8 @@ absl::Status OpenSslError(const std::string& what);
 //   kInvalidArgument  names the path
 absl::StatusOr<CertificatePtr> ParseCertificate(const std::string& pem, const std::string& path);
 absl::StatusOr<KeyPtr> ParseKey(const std::string& pem, const std::string& path);
+
+// The URIs among a certificate's alternative names.
+std::vector<std::string> UrisOf(const X509& certificate);
 
 }  // namespace slackline::security

@@ -138,7 +138,7 @@ void ShardTable::MakeBudget(const wire::InstallShardsRequest& request) {
 }
 
 absl::StatusOr<BackupFeed::Hosts> ShardTable::MakeHosts(const wire::InstallShardsRequest& request,
-                                                        std::vector<StoredShard>& stores) const {
+                                                        std::vector<StoredShard>& stores) {
   const bool shared_memory = job_.wire().same_host() == job::Wire::SHARED_MEMORY && DescriptorsSuffice(job_, request);
   BackupFeed::Hosts hosts;
   for (const wire::ShardSpec& spec : request.shards()) {
@@ -179,7 +179,7 @@ absl::Status ShardTable::InstallBackup(const wire::InstallShardsRequest& request
 
 absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::InstallShardsRequest& request,
                                                                 const wire::ShardSpec& spec, bool shared_memory,
-                                                                std::vector<StoredShard>& stores) const {
+                                                                std::vector<StoredShard>& stores) {
   ShardConfig config = MakeConfig(request, spec);
   config.shared_memory = shared_memory;
   const bool stored = hooks_.on_stores != nullptr && !request.snapshot_folder().empty();
@@ -197,6 +197,7 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
     log::Error("shard ", spec.shard(), " keeps no snapshots, and this server cannot be replaced when it dies: ",
                std::string(store.status().message()));
     metrics_.snapshots_failed.Add();
+    snapshot_errors_[ShardId(spec.shard())] = std::string(store.status().message());
     host->FirstSnapshotTried();
     return host;
   }

@@ -42,7 +42,7 @@ absl::Status Registration::Register() {
   request.set_name(options_.name);
   request.set_address(options_.address);
   request.set_job_fingerprint(options_.job_fingerprint);
-  if (!options_.local.host().empty()) *request.mutable_local() = options_.local;
+  if (!options_.local.host().empty() || !options_.local.topology().empty()) *request.mutable_local() = options_.local;
   const absl::Time give_up = absl::Now() + options_.timeouts.startup;
   SilenceNotice notice(absl::StrCat("the scheduler at ", options_.scheduler), absl::Now(), options_.timeouts.startup);
   absl::Duration back_off = options_.timeouts.heartbeat / 3;
@@ -106,6 +106,7 @@ absl::StatusOr<bool> Registration::Beat() {
   progress.set_version_max(progress_.version_max);
   progress.set_seeded(progress_.seeded);
   progress.set_durable(progress_.durable);
+  progress.set_snapshot_error(progress_.snapshot_error);
   progress.set_staging_bytes(progress_.staging_bytes);
   progress.set_resident_bytes(ResidentBytes());
   if (progress_.checkpoint.checkpoint() != 0) *progress.mutable_checkpoint() = progress_.checkpoint;
@@ -118,6 +119,7 @@ absl::StatusOr<bool> Registration::Beat() {
   if (!status.ok()) return status;
   if (reply.checkpoint_heard() != 0) exchange_.CheckpointHeard(reply.checkpoint_heard());
   if (reply.backup_released() != 0) exchange_.BackupReleased(reply.backup_released());
+  if (reply.job_ended()) job_ended_ = true;
   leave_reason_ = reply.leave_reason();
   return reply.leave();
 }

@@ -1,6 +1,7 @@
 // The server's tie to its scheduler: registers, sends heartbeats, and ends the process when the tie breaks.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,7 +37,7 @@ struct RegistrationOptions {
   std::function<void(const absl::Status& status)> on_end;
 };
 
-// Thread-safety: none needed; it has no methods.
+// Thread-safety: safe.
 // Threads:       one, born in the constructor, joined in the destructor (which waits for a call in flight: its
 //                deadline is three heartbeats).
 // Ownership:     borrows the exchange.
@@ -44,6 +45,9 @@ class Registration {
  public:
   Registration(RegistrationOptions options, Exchange& exchange);
   ~Registration();
+
+  // The scheduler has said that the job has ended.
+  bool job_ended() const { return job_ended_; }
 
  private:
   void Run();
@@ -60,6 +64,7 @@ class Registration {
   Exchange& exchange_;
   rpc::FollowedChannel scheduler_;
   absl::Notification stop_;
+  std::atomic<bool> job_ended_ = false;
   // The thread's.
   wire::RegisterServerReply self_;
   ShardTable::Progress progress_;

@@ -219,6 +219,7 @@ void ShardTable::GiveUp(const std::set<uint32_t>& wanted) {
   for (const ShardId shard : gone) {
     hosts_.erase(shard.value());
     kept_.erase(shard);
+    snapshot_errors_.erase(shard);
   }
   if (hooks_.on_stores_gone != nullptr) hooks_.on_stores_gone(gone);
 }

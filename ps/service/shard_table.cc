@@ -279,8 +279,10 @@ void ShardTable::SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>&
   if (host == hosts_.end()) return;  // it has moved meanwhile
   if (kept.ok()) {
     kept_[shard] = *kept;
+    snapshot_errors_.erase(shard);
     metrics_.snapshots.Add();
   } else {
+    snapshot_errors_[shard] = std::string(kept.status().message());
     metrics_.snapshots_failed.Add();
   }
   host->second->FirstSnapshotTried();
@@ -335,6 +337,7 @@ ShardTable::Progress ShardTable::progress() const {
     progress.seeded = progress.seeded && host->seeded();
   }
   progress.durable = !hosts_.empty() && kept_.size() == hosts_.size();
+  if (!snapshot_errors_.empty()) progress.snapshot_error = snapshot_errors_.begin()->second;
   if (budget_ != nullptr) progress.staging_bytes = budget_->used();
   progress.checkpoint = checkpoint();
   if (log_ != nullptr) progress.backup = log_->progress();

@@ -50,6 +50,8 @@ class ShardTable {
     bool seeded = false;
     // Every shard has a snapshot on disk.
     bool durable = false;
+    // Why the last snapshot of some shard failed; empty where none did.
+    std::string snapshot_error = {};
     uint64_t staging_bytes = 0;
     // As checkpoint() has it.
     wire::CheckpointProgress checkpoint = {};
@@ -196,7 +198,7 @@ class ShardTable {
   StoredShard StoreOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec,
                       const ShardHost& host) const;
   absl::StatusOr<std::map<uint32_t, std::unique_ptr<ShardHost>>> MakeHosts(const wire::InstallShardsRequest& request,
-                                                                           std::vector<StoredShard>& stores) const;
+                                                                           std::vector<StoredShard>& stores);
   // Whether the scheduler means this life of the server.
   absl::Status CheckLife(uint64_t incarnation) const;
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
@@ -207,7 +209,7 @@ class ShardTable {
   // With what it goes on from, where the request says so; and its store in `stores`, where it has one.
   absl::StatusOr<std::unique_ptr<ShardHost>> MakeHost(const wire::InstallShardsRequest& request,
                                                       const wire::ShardSpec& spec, bool shared_memory,
-                                                      std::vector<StoredShard>& stores) const;
+                                                      std::vector<StoredShard>& stores);
   // The newest snapshot that can be read.
   absl::StatusOr<std::unique_ptr<ShardHost>> RestoreHost(const ShardConfig& config, const SnapshotStore& store,
                                                          Lineage lineage) const;
@@ -282,7 +284,8 @@ class ShardTable {
   uint64_t attachments_ = 0;              // of logs that are closed
   bool begins_ = false;                   // a stream has brought nothing yet: feed_ is of the one before it
   std::map<ShardId, KeptSnapshot> kept_;  // the newest of each shard
-  wire::CheckpointProgress checkpoint_;   // the last one; number 0 before
+  std::map<ShardId, std::string> snapshot_errors_;
+  wire::CheckpointProgress checkpoint_;  // the last one; number 0 before
   uint64_t checkpoint_heard_ = 0;
   CheckpointCut cut_;  // of checkpoint_, until all shards are in it
   std::map<const Peer*, Caller> callers_;

@@ -4,6 +4,7 @@
 """
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -76,7 +77,46 @@ class Command(unittest.TestCase):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "slackline: found 'dance'; allowed is train, check, status, resume, checkpoint, checkpoints, "
-                             "export, credentials, servers, experiment, simulate\n"))
+                             "export, credentials, servers, experiment, simulate, slurm, placement\n"))
+
+    def test_unknown_words_after_a_command_are_named_with_those_that_exist(self):
+        for arguments, words in ((("servers", "ad", "r1"), "found 'ad' after 'servers'; allowed is add, drain"),
+                                 (("servers",), "found no command after 'servers'; allowed is add, drain"),
+                                 (("slurm", "sub"), "found 'sub' after 'slurm'; allowed is submit, run, node"),
+                                 ((), "found no command; allowed is train, check, ")):
+            with self.subTest(arguments):
+                result = run(*arguments)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn(f"slackline: {words}", result.stderr)
+        self.assertEqual(run("servers", "--help").returncode, 0)
+
+    def test_what_is_no_run_is_wrong_use_everywhere(self):
+        job = self.write("name: first\nsecurity: {mode: tls, folder: made}\n")
+        run("credentials", self.folder / "made", "--job", "first")
+        (self.folder / "made" / "operator.crt").unlink()
+        for command in ("status", "checkpoint"):
+            missing = run(command, "127.0.0.1:1", "--job", job)
+            self.assertEqual(missing.returncode, 2)
+            self.assertIn("operator.crt: found no such file", missing.stderr)
+            self.assertEqual(run(command, "127.0.0.1:1", "--job", self.folder / "nofile.yaml").returncode, 2)
+        empty = self.folder / "empty"
+        empty.mkdir()
+        listed = run("checkpoints", empty)
+        self.assertEqual(listed.returncode, 2)
+        self.assertIn(f"found no run in {empty} (job.yaml), and no checkpoints; allowed is", listed.stderr)
+        self.assertEqual(run("checkpoint", empty).stderr,
+                         f"slackline: found no {empty}/scheduler.address; allowed is the folder of a run, or HOST:PORT\n")
+        self.assertEqual(run("checkpoint", empty).returncode, 2)
+        self.write("{}\n")
+        none = run("checkpoints", self.folder)
+        self.assertEqual((none.returncode, none.stdout), (0, f"There are no checkpoints in {self.folder}/checkpoints.\n"))
+
+    def test_nobody_is_said_to_have_said_what_the_connection_says(self):
+        for arguments in (("servers", "add", "127.0.0.1:1"), ("checkpoint", "127.0.0.1:1")):
+            result = run(*arguments)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("no answer from the scheduler at 127.0.0.1:1: ", result.stderr)
+            self.assertNotIn("says", result.stderr)
 
     def test_help_has_examples(self):
         for command in ("train", "check", "status", "resume", "checkpoint", "checkpoints", "export", "credentials",
@@ -116,6 +156,19 @@ class Command(unittest.TestCase):
         missing = run("train", job, "--set", f"data.path={self.folder}")
         self.assertEqual(missing.returncode, 1)
         self.assertIn(f"{folder}/worker.crt: found no such file", missing.stderr)
+
+    def test_credentials_are_renewed_for_the_same_job_and_as_long(self):
+        folder = self.folder / "made"
+        self.assertIn("valid for 30 days", run("credentials", folder, "--job", "first", "--days", "30").stdout)
+        wrong = run("credentials", folder, "--job", "wrong", "--renew")
+        self.assertEqual((wrong.returncode, wrong.stderr),
+                         (2, "slackline credentials: found the job name 'wrong'; allowed is 'first', which the "
+                             f"certificates in {folder} are of\n"))
+        for days, words in (((), "valid for 30 days"), (("--days", "7"), "valid for 7 days"), ((), "valid for 7 days")):
+            renewed = run("credentials", folder, "--job", "first", "--renew", *days)
+            self.assertEqual((renewed.returncode, renewed.stderr), (0, ""))
+            self.assertIn(words, renewed.stdout)
+        self.assertIn("valid for 365 days", run("credentials", self.folder / "other", "--job", "first").stdout)
 
     def test_a_token_is_made_once_and_checked(self):
         token = self.folder / "token"
@@ -199,6 +252,30 @@ class Command(unittest.TestCase):
                 self.assertEqual(result.returncode, 1)
                 self.assertIn("server ps-1 died", result.stdout)
                 self.assertNotIn("accuracy", result.stdout)
+
+    def test_status_of_a_run_whose_scheduler_is_away(self):
+        for last in ("epoch 1 of 3 is complete", "the scheduler goes on with 2 workers"):
+            self.end_a_run("2025-01-31 12:00:00.000 the job is failed: once before", "2025-01-31 12:00:01.000 goes on from "
+                           "checkpoint 1: 5 samples", f"2025-01-31 12:00:02.000 {last}")
+            (self.folder / "scheduler").mkdir(exist_ok=True)
+            result = run("status", self.folder)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("no scheduler answers at 127.0.0.1:1; the run is not over: `slackline train` starts", result.stdout)
+            self.assertIn(f"--resume; when all is gone, `slackline resume {self.folder}`", result.stdout)
+            self.assertNotIn("has ended", result.stdout)
+        # It leaves its state, too.
+        self.end_a_run("2025-01-31 12:00:00.000 the job is failed: server ps-1 died")
+        result = run("status", self.folder)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("The run has ended: no scheduler answers", result.stdout)
+
+    def test_a_connection_that_is_not_made_in_time_is_tried_again(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            result = run("status", f"127.0.0.1:{silent.getsockname()[1]}")
+            self.assertEqual(result.returncode, 1)
+            silent.setblocking(False)
+            for _ in range(2):
+                silent.accept()[0].close()
 
     def test_status_where_nobody_listens(self):
         result = run("status", "127.0.0.1:1")

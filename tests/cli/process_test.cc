@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "absl/strings/str_cat.h"
 
 namespace slackline::cli {
 namespace {
@@ -64,6 +65,19 @@ TEST_F(ProcessTest, LastWordsAreTheLastLinesOfBothStreams) {
   ASSERT_TRUE(process->WaitFor(kPatience).has_value());
   EXPECT_EQ(process->LastWords(2), "line 3\nbad end");
   EXPECT_EQ(process->LastWords(100), "line 1\nline 2\nline 3\nbad end");
+}
+
+TEST_F(ProcessTest, LastWordsAreNotThoseOfAnEarlierLife) {
+  for (const char* const words : {"first", "second"}) {
+    absl::StatusOr<Process> process = Shell(absl::StrCat("echo ", words));
+    ASSERT_TRUE(process.ok()) << process.status();
+    ASSERT_TRUE(process->WaitFor(kPatience).has_value());
+    EXPECT_EQ(process->LastWords(), words);
+  }
+  absl::StatusOr<Process> silent = Shell("exit 1");
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  ASSERT_TRUE(silent->WaitFor(kPatience).has_value());
+  EXPECT_EQ(silent->LastWords(), "");
 }
 
 TEST_F(ProcessTest, LastWordsOfAHugeLogAreShort) {

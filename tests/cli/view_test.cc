@@ -12,7 +12,11 @@
 namespace slackline::cli {
 namespace {
 
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 wire::GetStatusReply Training() {
   wire::GetStatusReply status;
@@ -200,6 +204,55 @@ TEST(Report, StatusNamesEveryMember) {
             "\n"
             "  member           state            clock      samples  samples/s   silent  address\n"
             "  worker-2         dead                17        1,088          0    5.1 s   (killed by signal 9)\n");
+}
+
+wire::MemberStatus& AddServer(wire::GetStatusReply& status, uint32_t number, const std::string& name,
+                              const std::string& state) {
+  wire::MemberStatus& member = *status.add_members();
+  member.set_role(wire::MEMBER_ROLE_SERVER);
+  member.set_member(number);
+  member.set_name(name);
+  member.set_state(state);
+  return member;
+}
+
+TEST(Report, StatusSaysWhatIsStillToHappenToTheServers) {
+  wire::GetStatusReply status = Training();
+  AddServer(status, 1, "s1", "live");
+  AddServer(status, 2, "s2", "live");
+  status.set_servers_wanted(3);
+  status.set_servers_to_come(1);
+  status.set_servers_change(true);
+  EXPECT_THAT(RenderStatus(status), HasSubstr("\nservers: 1 more server may join\n"));
+  // One of both is drained meanwhile, and dead.
+  status.set_servers_wanted(2);
+  status.mutable_members(1)->set_state("dead");
+  EXPECT_THAT(
+      PendingServers(status),
+      ElementsAre("s2 is to leave, and is dead: nothing moves until it is started again", "1 more server may join"));
+  status.mutable_members(0)->set_state("draining");
+  EXPECT_THAT(PendingServers(status), ElementsAre("s2 is dead: nothing moves until it is started again",
+                                                  "s1 is to leave", "1 more server may join"));
+  status.set_servers_change(false);
+  EXPECT_THAT(PendingServers(status), IsEmpty());
+}
+
+TEST(Report, StatusSaysWhoBacksUpWhom) {
+  wire::GetStatusReply status = Training();
+  AddServer(status, 1, "s1", "live");
+  AddServer(status, 2, "s2", "live");
+  EXPECT_THAT(RenderStatus(status), Not(HasSubstr("backup"))) << "nobody has asked for any";
+  wire::MemberStatus& backup = AddServer(status, 1, "s3", "in step");
+  backup.set_backup(true);
+  backup.set_address("node:1");
+  EXPECT_THAT(RenderStatus(status), ContainsRegex("s3 +in step [^\n]* node:1, backup of s1\n"));
+  EXPECT_THAT(RenderStatus(status), ContainsRegex("s2 +live [^\n]*, without a backup\n"));
+  EXPECT_THAT(RenderStatus(status), Not(ContainsRegex("s1 +live [^\n]*backup")));
+  // The backup has died: it was the only one.
+  backup.set_backup(false);
+  backup.set_state("dead");
+  EXPECT_THAT(RenderStatus(status), ContainsRegex("s1 +live [^\n]*, without a backup\n"));
+  EXPECT_THAT(RenderStatus(status), Not(ContainsRegex("s3 +dead [^\n]*backup")));
 }
 
 TEST(Report, NextStepsChangeOneThing) {

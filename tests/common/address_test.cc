@@ -40,6 +40,7 @@ TEST(PlaceMistake, FilesAreAllowedToo) {
   }
   EXPECT_EQ(PlaceMistake("address"),
             "found 'address'; allowed is HOST:PORT, or a file that holds one, with a '/' in its path");
+  EXPECT_EQ(PlaceMistake("/tmp"), "found the folder '/tmp'; allowed is HOST:PORT, or a file that holds one");
 }
 
 }  // namespace

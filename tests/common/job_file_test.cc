@@ -372,8 +372,9 @@ TEST(JobFileOverride, ReplacesWhatTheFileSays) {
 TEST(JobFile, ServerIsWaitedForTwiceAsLongAsTheScheduler) {
   EXPECT_EQ(MessageOf("durability: {server_return_s: 20, scheduler_return_s: 10}"), "OK");
   EXPECT_THAT(MessageOf("durability:\n  server_return_s: 20\n"),
-              HasSubstr(":2: durability.scheduler_return_s: found 60; allowed is at most half of "
+              HasSubstr(":2: durability.scheduler_return_s: found 60, the default; allowed is at most half of "
                         "durability.server_return_s (10)"));
+  EXPECT_THAT(MessageOf("durability: {server_return_s: 20, scheduler_return_s: 11}"), HasSubstr("found 11; allowed"));
   EXPECT_EQ(MessageOf("durability: {mode: none, server_return_s: 20}"), "OK");
 }
 

@@ -162,8 +162,8 @@ cluster: {workers: 1, servers: 2}
         self.assertIn("allowed is a run folder or HOST:PORT", self.slackline("checkpoint", "nowhere", code=2))
         self.assertIn("found no folder", self.slackline("checkpoints", self.root / "nowhere", code=2))
         other = self.resume(run, "--set", "training.epochs=2", "--set", "model.hidden=[8]")
-        self.finish(other, 1)
-        self.assertIn("fc1", other.diagnosis())
+        self.finish(other, 2)
+        self.assertIn("model.hidden", other.diagnosis())
         other = self.resume(run, "--set", "training.epochs=2", "--set", "optimizer={kind: adam, lr: 0.001}")
         self.finish(other, 1)
         self.assertIn("this job's optimizer needs weights", other.diagnosis())
@@ -171,12 +171,92 @@ cluster: {workers: 1, servers: 2}
         self.finish(self.resume(run, "--set", "training.epochs=2"))
 
     def test_a_run_that_still_runs_is_not_gone_on_with(self):
-        run = self.start("run", SMALL, "checkpoint.every_s=0.2")
+        run = self.start("run", SMALL, "checkpoint.every_s=0.2", "training.epochs=10000")
         self.programs.wait_for("a checkpoint", lambda: "checkpoint 1 is on disk" in run.events(), 60, run.process)
+        self.assertRegex(self.slackline("resume", run.folder, code=1), rf"still runs: process {run.process.pid} on ")
+        # Also where its scheduler does not answer.
+        run.kill("scheduler", signal.SIGSTOP)
         self.assertIn("still runs", self.slackline("resume", run.folder, code=1))
+        run.kill("scheduler", signal.SIGCONT)
         run.process.send_signal(signal.SIGTERM)
         self.finish(run, 1)
+        self.finish(self.resume(run, "--set", f"training.epochs={self.epochs(run) + 1}"))
 
+    def epochs(self, run):
+        return int(run.rows()[-1]["epoch"])
+
+    def test_a_stop_waits_for_a_scheduler_that_does_not_answer(self):
+        run = self.start("run", SMALL, "training.epochs=10000")
+        run.wait_for_training()
+        run.kill("scheduler", signal.SIGSTOP)
+        run.process.send_signal(signal.SIGTERM)
+        # Longer than a call to the scheduler waits.
+        with self.assertRaises(subprocess.TimeoutExpired):
+            run.process.wait(7)
+        run.kill("scheduler", signal.SIGCONT)
+        self.finish(run, 1)
+        self.assertEqual(self.folders(run), ["checkpoint-000001"], run.diagnosis())
+
+    def test_a_last_checkpoint_that_fails_is_said(self):
+        run = self.start("run", SMALL, "training.epochs=10000")
+        run.wait_for_training()
+        # Where no folder can be made.
+        (run.folder / "checkpoints").write_text("")
+        run.process.send_signal(signal.SIGTERM)
+        self.finish(run, 1)
+        self.assertIn("No checkpoint could be made at the end: ", run.stdout())
+
+    def test_a_replicated_run_goes_on(self):
+        run = self.start("run", SMALL, "training.epochs=10000", "durability.mode=replicated", "cluster.servers=1")
+        self.programs.wait_for("a backup", lambda: "in step" in run.events(), 60, run.process)
+        run.wait_for_training()
+        run.process.send_signal(signal.SIGTERM)
+        self.finish(run, 1)
+        last = self.epochs(run)
+        self.finish(self.resume(run, "--set", f"training.epochs={last + 1}"))
+        self.finish(self.resume(run, "--set", f"training.epochs={last + 2}", "--set", "durability.mode=snapshot"))
+
+    def test_all_that_was_started_by_hand_is_told_to_stop_at_once(self):
+        """The servers are gone before the scheduler can have a checkpoint made."""
+        job = self.root / "job.yaml"
+        job.write_text(SMALL.replace("epochs: 40", "epochs: 10000"))
+        folder = self.root / "run"
+
+        def start(*arguments):
+            log = open(self.root / "log", "ab")
+            self.addCleanup(log.close)
+            process = subprocess.Popen([self.programs.path(arguments[0]), *map(str, arguments[1:])], stdout=log, stderr=log,
+                                       stdin=subprocess.DEVNULL)
+            self.addCleanup(lambda: (process.kill(), process.wait()))
+            return process
+
+        def start_all(*arguments):
+            processes = [start("slackline-scheduler", job, "--run-folder", folder, *arguments)]
+            for program, name in (("ps", "a"), ("ps", "b"), ("worker", "c"), ("worker", "d")):
+                processes.append(start(f"slackline-{program}", job, "--scheduler", folder / "scheduler.address", "--name", name))
+            return processes
+
+        def samples():
+            path = folder / "metrics.csv"
+            rows = path.read_text().splitlines()[1:] if path.exists() else []
+            return [int(row.split(",")[3]) for row in rows if row.count(",") > 5]
+
+        def said():
+            return (self.root / "log").read_text(errors="replace")[-4000:] + (folder / "events.log").read_text()[-2000:]
+
+        processes = start_all()
+        self.programs.wait_for("training", lambda: max(samples(), default=0) > 6000, 120, processes[0])
+        self.programs.wait_for("snapshots", lambda: "all shards are on disk" in (folder / "events.log").read_text(), 60)
+        scheduler, *servers = processes[:3]
+        for process in (*servers, scheduler, *processes[3:]):
+            process.terminate()
+            process.wait(120 * OPTIONS.patience)
+        before = max(samples())
+        self.assertEqual(list(folder.glob("checkpoints/checkpoint-000001")), [], said())
+        self.assertIn("start the scheduler with --resume", said())
+        processes = start_all("--resume")
+        self.programs.wait_for(f"more training than {before}\n{said()}", lambda: max(samples()) > before + 6000, 120,
+                               processes[0])
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

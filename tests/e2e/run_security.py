@@ -94,8 +94,40 @@ class Secured(unittest.TestCase):
                 (self.root / "credentials" / f"worker.{end}").read_bytes())
             (self.root / "credentials" / f"operator.{end}").chmod(0o600)
         self.refuses(["found a certificate for spiffe://slackline/first/worker",
-                      "allowed is one for spiffe://slackline/first/operator"], "status", run.folder)
+                      "allowed is one for spiffe://slackline/first/operator"], "status", run.folder, code=2)
         self.goes_on(run)
+
+    def test_processes_without_their_credentials_are_wrong_use(self):
+        self.make(self.root / "credentials", "--job", "first")
+        job = self.job("job.yaml", "security: {mode: tls, folder: credentials}\n")
+        for role, program, arguments in (("scheduler", "slackline-scheduler", ["--run-folder", self.root / "run"]),
+                                         ("server", "slackline-ps", ["--scheduler", "127.0.0.1:1"]),
+                                         ("worker", "slackline-worker", ["--scheduler", "127.0.0.1:1"])):
+            key = self.root / "credentials" / f"{role}.key"
+            key.chmod(0o644)
+            self.refuses([f"{key}: found mode 0644"], job, *arguments, program=program, code=2)
+            key.unlink()
+            self.refuses([f"{key}: found no such file"], job, *arguments, program=program, code=2)
+        self.assertFalse((self.root / "run").exists())
+
+    def test_names_and_places_that_cannot_be_are_wrong_use(self):
+        job = self.job("job.yaml", "")
+        for program in ("slackline-ps", "slackline-worker"):
+            self.refuses(["found the name 'a b/../c'; allowed are 1 to 64 letters"], job, "--scheduler", "127.0.0.1:1",
+                         "--name", "a b/../c", program=program, code=2)
+            self.refuses([f"found the folder '{self.root}'; allowed is HOST:PORT, or a file"], job, "--scheduler", self.root,
+                         program=program, code=2)
+
+    def test_an_address_file_that_is_not_there_is_said_at_once(self):
+        job = self.job("job.yaml", "")
+        missing = self.root / "nofolder" / "scheduler.address"
+        settings = [job, "--scheduler", missing, "--set", "timeouts.startup_ms=2000", "--set", "timeouts.heartbeat_ms=100"]
+        for program in ("slackline-ps", "slackline-worker"):
+            result = self.slackline(*settings, program=program)
+            self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+            self.assertIn(f"no such file yet: {missing}", result.stdout + result.stderr)
+        # A worker does not speak of an address that nobody has given it.
+        self.assertNotIn("127.0.0.1:0", result.stdout + result.stderr)
 
     def test_token(self):
         self.make("--token", self.root / "token")

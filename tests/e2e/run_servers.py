@@ -122,6 +122,42 @@ class Servers(unittest.TestCase):
         self.assertIn("`slackline servers add` makes room for more", refused.stdout + refused.stderr)
         self.stop(run)
 
+    def start_by_hand(self):
+        """The processes of a run, by name, and its folder."""
+        job = self.root / "job.yaml"
+        job.write_text(LONG.replace("workers: 2", "workers: 1"))
+        folder = self.root / "run"
+        processes = {}
+
+        def start(name, program, *arguments):
+            log = open(self.root / f"{name}.log", "wb")
+            self.addCleanup(log.close)
+            processes[name] = subprocess.Popen([self.programs.path(program), job, *arguments], stdout=log, stderr=log,
+                                               stdin=subprocess.DEVNULL)
+            self.addCleanup(processes[name].wait)
+            self.addCleanup(processes[name].kill)
+
+        start("scheduler", "slackline-scheduler", "--run-folder", folder)
+        for name, program in (("s1", "slackline-ps"), ("s2", "slackline-ps"), ("w1", "slackline-worker")):
+            start(name, program, "--scheduler", folder / "scheduler.address", "--name", name)
+        self.programs.wait_for("training", lambda: (folder / "metrics.csv").exists()
+                               and len((folder / "metrics.csv").read_text().splitlines()) > 1, 60, processes["scheduler"])
+        return processes, folder
+
+    def test_by_hand_what_is_pending_is_shown_and_the_scheduler_is_stopped_first(self):
+        processes, folder = self.start_by_hand()
+        out = self.slackline("servers", "add", folder, "--wait", "1", code=1)
+        self.assertIn("1 more server may join", out)
+        self.assertIn("servers: 1 more server may join\n", self.slackline("status", folder))
+        processes["s2"].kill()
+        self.programs.wait_for("the death of s2", lambda: re.search("s2 +dead", self.slackline("status", folder)), 30)
+        out = self.slackline("servers", "drain", folder, "s2", "--wait", "1", code=1)
+        self.assertIn("s2 is to leave, and is dead: nothing moves until it is started again; 1 more server may join", out)
+        self.assertIn("servers: s2 is to leave, and is dead", self.slackline("status", folder))
+        processes["scheduler"].terminate()
+        for name in ("scheduler", "s1", "w1"):
+            self.assertEqual(processes[name].wait(60 * self.programs.patience), 0, (self.root / f"{name}.log").read_text())
+
     def test_what_cannot_be_is_said(self):
         run = self.start()
         self.assertIn("no server is called ps-7; there are ps-1, ps-2",

@@ -94,6 +94,19 @@ TEST(ControllerEnd, ServerWhoseExitIsReportedFailsTheJobAtOnce) {
   EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("killed by signal 9"));
 }
 
+TEST(ControllerEnd, NamesakeOfALivingServerIsRefusedAndChangesNothing) {
+  FakeCluster cluster;
+  cluster.Start();
+  wire::RegisterServerRequest again;
+  again.set_name("ps-1");
+  again.set_address("ps-1:2");
+  again.set_job_fingerprint(FakeCluster::kFingerprint);
+  const auto refused = cluster.controller().RegisterServer(again);
+  EXPECT_TRUE(absl::IsUnavailable(refused.status())) << refused.status();
+  EXPECT_THAT(refused.status().message(), HasSubstr("ps-1 is there already, at ps-1:1"));
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+}
+
 TEST(ControllerEnd, ServerStartedAgainDuringTrainingFailsTheJob) {
   FakeCluster cluster;
   cluster.Start();
@@ -101,6 +114,7 @@ TEST(ControllerEnd, ServerStartedAgainDuringTrainingFailsTheJob) {
   again.set_name("ps-1");
   again.set_address("ps-1:2");
   again.set_job_fingerprint(FakeCluster::kFingerprint);
+  cluster.Advance(absl::Milliseconds(301));
   EXPECT_FALSE(cluster.controller().RegisterServer(again).ok());
   EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("was started again in the middle of training"));
 }

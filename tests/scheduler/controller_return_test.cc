@@ -100,6 +100,7 @@ TEST_F(ControllerReturn, DeathsDuringOneRestoreAreOneAbsence) {
 }
 
 TEST_F(ControllerReturn, ServerMayBeStartedAgainBeforeItsDeathIsNoticed) {
+  cluster_.Advance(absl::Milliseconds(301));  // of its silence
   cluster_.AddServer("ps-1");
   EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
   EXPECT_EQ(cluster_.servers().told()[ServerId(1)].install->restore_lineage(), 2u);

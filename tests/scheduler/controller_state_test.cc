@@ -169,6 +169,7 @@ TEST_F(ControllerState, ServerThatDiedMeanwhileIsFoundOut) {
 
 TEST_F(ControllerState, NewestMapIsNewerThanAnyBefore) {
   const state::Scheduler saved = before_.Save();
+  before_.Advance(absl::Milliseconds(301));
   before_.AddServer("ps-2");
   const uint64_t generation = before_.Beat("w-1")->generation();
   TakeOver(saved);

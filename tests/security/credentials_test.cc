@@ -118,6 +118,30 @@ TEST_F(CredentialsTest, AreRenewedByTheSameAuthority) {
   ExpectRefused(MakeCredentials(options), absl::StatusCode::kNotFound, {AuthorityKeyPath(folder_)});
 }
 
+TEST_F(CredentialsTest, AreNotRenewedForAnotherJob) {
+  const auto before = TextsIn(folder_);
+  MakeOptions options = MakeFor(folder_);
+  options.renew = true;
+  options.job = "second";
+  ExpectRefused(MakeCredentials(options), absl::StatusCode::kInvalidArgument,
+                {"found the job name 'second'", "allowed is 'first'", folder_});
+  EXPECT_EQ(TextsIn(folder_), before);
+  // Where only the authority is kept, there is nothing to compare it with.
+  for (const Role role : kRoles) std::filesystem::remove(Certificate(role));
+  EXPECT_TRUE(MakeCredentials(options).ok());
+}
+
+TEST_F(CredentialsTest, SayOfWhichJobTheyAreAndForHowLong) {
+  const absl::StatusOr<Made> made = ReadMade(folder_);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->job, "first");
+  const MakeOptions options = MakeFor(folder_);
+  EXPECT_LE(absl::AbsDuration(made->life - (options.not_after - options.not_before)), absl::Seconds(1));
+  ExpectRefused(ReadMade(temporary_.path()).status(), absl::StatusCode::kNotFound, {"found no certificate"});
+  Write(Certificate(Role::kWorker), TextsIn(folder_).at("ca.crt"));
+  ExpectRefused(ReadMade(folder_).status(), absl::StatusCode::kInvalidArgument, {"worker.crt", "not of a job"});
+}
+
 TEST_F(CredentialsTest, FoldersThatOthersSeeAreRefused) {
   const std::string open = temporary_.path() + "/open";
   std::filesystem::create_directory(open);

@@ -20,8 +20,8 @@ HOST = re.compile(r"\bhttps?://([\w.-]+)|(?<![\w@/])((?:[a-z0-9-]+\.)+(?:org|com
 HOSTS_ALLOWED = re.compile(r"^(www\.apache\.org|www\.w3\.org|yaml\.org|localhost|127\.0\.0\.1|(\w+\.)*example\.(org|com))$")
 # The environment is no API.
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
-# The last hands the sanitizers' settings on to a process that a test starts.
-ENVIRONMENT_ALLOWED = ["tests/.*\\.py", "bench/.*\\.py", "scripts/.*", "tests/exchange/peer\\.cc"]
+# The first reads what SLURM sets; the last hands the sanitizers' settings on to a process that a test starts.
+ENVIRONMENT_ALLOWED = ["cli/slurm/allocation\\.cc", "tests/.*\\.py", "bench/.*\\.py", "scripts/.*", "tests/exchange/peer\\.cc"]
 # Tests wait for events, with a deadline; programs wait on conditions that something can break.
 SLEEP = re.compile(r"\bsleep_(?:for|until)\b|\bSleepFor\b|\bu?sleep\s*\(|\bnanosleep\b|\btime\.sleep\b")
 # Looks at processes from outside, again and again until a deadline, in one function.

@@ -1,0 +1,221 @@
+#include "cli/run.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cluster.h"
+#include "cli/complain.h"
+#include "cli/report.h"
+#include "common/checkpoint/folder.h"
+
+namespace slackline::cli {
+namespace {
+
+// Between two questions to the scheduler; signals and deaths wake us at once.
+constexpr absl::Duration kPollEvery = absl::Milliseconds(200);
+constexpr absl::Duration kStatusTimeout = absl::Seconds(2);
+// A scheduler that answers nothing for so long will not come back.
+constexpr absl::Duration kSilenceMax = absl::Seconds(30);
+// A server that leaves in good order has been told that the job is over; the news reaches us within this.
+constexpr absl::Duration kEndGrace = absl::Seconds(5);
+// For members to leave by themselves when the job was stopped.
+constexpr absl::Duration kLeaveMax = absl::Seconds(10);
+// The same where something is broken: the servers may still save what they have.
+constexpr absl::Duration kBrokenLeaveMax = absl::Seconds(30);
+// For a scheduler that does not answer just now, or is being started again, to hear that the run is to stop.
+constexpr absl::Duration kTellMax = absl::Seconds(60);
+// For servers to hear that the job is done, and to remove their snapshots.
+constexpr absl::Duration kTidyMax = absl::Seconds(10);
+
+}  // namespace
+
+Run::Run(const RunOptions& options, job::Job job, const RunFolder& folder, SignalQueue& signals,
+         RunProcesses& processes)
+    : options_(options),
+      job_(std::move(job)),
+      folder_(folder),
+      signals_(signals),
+      processes_(processes),
+      progress_(stdout, ::isatty(STDOUT_FILENO) != 0, options.quiet) {}
+
+int Run::Execute() {
+  if (!options_.quiet) Announce();
+  const absl::Status started = processes_.Start();
+  if (absl::IsCancelled(started)) return Interrupted(absl::StrCat("stopped by a signal to ", options_.command));
+  if (!started.ok()) return Broken(std::string(started.message()));
+  return Follow();
+}
+
+void Run::Announce() {
+  const job::Cluster& cluster = job_.cluster();
+  const auto plural = [](uint32_t count, const char* noun) {
+    return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+  };
+  progress_.Say(absl::StrCat("Training ", job_.name(), ": ", plural(cluster.servers(), "server"),
+                             ServerProcesses(job_) > cluster.servers() ? " with backups, " : ", ",
+                             plural(cluster.workers(), "worker"), ", run folder ", folder_.path().string()));
+}
+
+int Run::Follow() {
+  absl::Time last_answer = absl::Now();
+  while (true) {
+    const std::optional<int> signal = signals_.Wait(kPollEvery);
+    if (options_.leave) {
+      if (const std::string reason = options_.leave(signal); !reason.empty()) return Leave(reason);
+    }
+    if (signal && IsStop(*signal)) return Interrupted(absl::StrCat("stopped by a signal to ", options_.command));
+    if (signal && *signal == SIGUSR1) MakeCheckpoint();
+    Watch();
+    const absl::StatusOr<wire::GetStatusReply> status = processes_.scheduler().GetStatus(kStatusTimeout);
+    const absl::Time now = absl::Now();
+    if (status.ok()) {
+      last_answer = now;
+      status_ = *status;
+      begun_ = begun_ || status_.state() == wire::JOB_TRAINING || status_.state() == wire::JOB_DONE;
+      progress_.Show(status_, now);
+      if (HasEnded(status_)) return Finish();
+    } else if (now - last_answer > silence_max()) {
+      return Broken(absl::StrCat("the scheduler has not answered for ", absl::FormatDuration(silence_max()), ": ",
+                                 std::string(status.status().message())));
+    }
+    // What may be the end of the job is none before the scheduler has said so since.
+    const bool heard = !trouble_maybe_done_ || last_answer > trouble_since_ || !processes_.scheduler_runs();
+    if (!trouble_.empty() && now >= trouble_deadline_ && heard) return Broken(trouble_);
+  }
+}
+
+absl::Duration Run::silence_max() const {
+  if (job_.durability().mode() == job::Durability::NONE) return kSilenceMax;
+  return std::max(kSilenceMax, absl::Seconds(job_.durability().scheduler_return_s()));
+}
+
+void Run::Watch() {
+  const RunProcesses::News news = processes_.Watch(status_);
+  for (const std::string& line : news.lines) progress_.Say(line);
+  if (news.trouble.empty()) return;
+  const absl::Time deadline = absl::Now() + (news.maybe_done ? kEndGrace : absl::ZeroDuration());
+  if (trouble_.empty()) {
+    trouble_ = news.trouble;
+    trouble_since_ = absl::Now();
+  }
+  trouble_maybe_done_ = trouble_maybe_done_ && news.maybe_done;
+  trouble_deadline_ = std::min(trouble_deadline_, deadline);
+}
+
+int Run::Finish() {
+  progress_.Clear();
+  const bool tidies = status_.state() == wire::JOB_DONE && job_.durability().mode() != job::Durability::NONE;
+  const bool failed = status_.state() == wire::JOB_FAILED;
+  StopAll({.leave = failed ? kBrokenLeaveMax : (tidies ? kTidyMax : absl::ZeroDuration()) + last_checkpoint_max(),
+           .impatient_at = 2});
+  if (status_.state() == wire::JOB_DONE) {
+    std::printf("\n%s\n%s\n%s", RenderEvaluation(status_.evaluation()).c_str(), RenderResults(folder_.path()).c_str(),
+                RenderNext(job_, absl::StrCat(options_.program, " train ", options_.job_file), folder_.path()).c_str());
+    return kExitDone;
+  }
+  const bool stopped = status_.state() == wire::JOB_STOPPED;
+  const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;
+  std::fprintf(stderr, "slackline: %s: %s\n", stopped ? "stopped" : "failed", reason.c_str());
+  PointToCheckpoint();
+  PointToLogs();
+  return kExitFailed;
+}
+
+int Run::Broken(const std::string& reason) {
+  progress_.Clear();
+  std::fprintf(stderr, "slackline: failed: %s\n", reason.c_str());
+  std::fflush(stderr);
+  if (processes_.has_scheduler()) {
+    processes_.scheduler().StopJob(reason.substr(0, reason.find('\n')), /*failed=*/true).IgnoreError();
+  }
+  StopAll({.leave = kBrokenLeaveMax, .impatient_at = 2});
+  PointToCheckpoint();
+  PointToLogs();
+  return kExitFailed;
+}
+
+int Run::Interrupted(const std::string& reason) {
+  progress_.Say("Stopping; once more to kill at once.");
+  StopInOrder(reason, /*impatient_at=*/1);
+  std::fprintf(stderr, "slackline: stopped\n");
+  PointToCheckpoint();
+  PointToLogs();
+  return kExitFailed;
+}
+
+int Run::Leave(const std::string& reason) {
+  left_ = true;
+  progress_.Clear();
+  progress_.Say(absl::StrCat("Saving the run, and stopping: ", reason));
+  // Signals that say the same again do not hurry the last checkpoint.
+  StopInOrder(reason, /*impatient_at=*/3);
+  PointToCheckpoint();
+  return kExitFailed;
+}
+
+void Run::StopInOrder(const std::string& reason, int impatient_at) {
+  signals_left_ = impatient_at;
+  if (!TellToStop(reason)) {
+    if (signals_left_ > 0) progress_.Say("The scheduler did not answer: nothing was saved at the end.");
+    return StopAll({.leave = absl::ZeroDuration(), .impatient_at = signals_left_});
+  }
+  const absl::Time deadline = absl::Now() + kLeaveMax + last_checkpoint_max();
+  // It answers until it has seen to everybody's end.
+  while (signals_left_ > 0 && absl::Now() < deadline && processes_.scheduler_runs()) {
+    const absl::StatusOr<wire::GetStatusReply> status = processes_.scheduler().GetStatus(kStatusTimeout);
+    if (status.ok()) status_ = *status;
+    if (!status.ok() && HasEnded(status_)) break;
+    WaitForSignal();
+  }
+  StopAll({.leave = signals_left_ > 0 ? kLeaveMax : absl::ZeroDuration(), .impatient_at = signals_left_});
+  if (status_.checkpoint_failed() > status_.checkpoint()) {
+    progress_.Say(absl::StrCat("No checkpoint could be made at the end: ", status_.checkpoint_error()));
+  }
+}
+
+bool Run::TellToStop(const std::string& reason) {
+  const absl::Time deadline = absl::Now() + kTellMax;
+  while (processes_.has_scheduler() && signals_left_ > 0 && absl::Now() < deadline) {
+    if (processes_.scheduler().StopJob(reason, /*failed=*/false).ok()) return true;
+    WaitForSignal();
+    // One that has died is started again, and told then.
+    Watch();
+  }
+  return false;
+}
+
+void Run::WaitForSignal() {
+  const std::optional<int> signal = signals_.Wait(kPollEvery);
+  if (signal && IsStop(*signal)) --signals_left_;
+}
+
+absl::Duration Run::last_checkpoint_max() const {
+  const job::Checkpoint& checkpoint = job_.checkpoint();
+  return checkpoint.at_end() ? absl::Seconds(checkpoint.timeout_s()) : absl::ZeroDuration();
+}
+
+void Run::MakeCheckpoint() {
+  const absl::StatusOr<uint64_t> number =
+      processes_.scheduler().Checkpoint(absl::StrCat("SIGUSR1 to ", options_.command));
+  progress_.Say(number.ok() ? absl::StrCat("SIGUSR1: checkpoint ", *number, " is being made")
+                            : absl::StrCat("SIGUSR1: no checkpoint: ", number.status().message()));
+}
+
+void Run::PointToCheckpoint() {
+  const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
+  if (list.empty()) return;
+  std::fprintf(stderr, "slackline: the last checkpoint is %s; to go on: %s resume %s\n",
+               list.front().path.filename().c_str(), options_.program.c_str(), folder_.path().c_str());
+}
+
+void Run::StopAll(const Crew::StopDeadlines& deadlines) {
+  for (const std::string& line : processes_.Stop(deadlines)) progress_.Say(line);
+}
+
+void Run::PointToLogs() { std::fprintf(stderr, "slackline: the logs are in %s\n", (folder_.path() / "logs").c_str()); }
+
+}  // namespace slackline::cli

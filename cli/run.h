@@ -1,0 +1,87 @@
+// One run, from the first process to the report.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cli/progress.h"
+#include "cli/run_folder.h"
+#include "cli/run_processes.h"
+#include "cli/signals.h"
+#include "job.pb.h"
+#include "scheduler.pb.h"
+
+namespace slackline::cli {
+
+struct RunOptions {
+  // As the user called this program; for the commands that are proposed at the end.
+  std::string program = "slackline";
+  std::string job_file;
+  bool quiet = false;
+  // Asked a few times a second, with the signal that has come, if one has; what it says, if anything, is why the run
+  // ends now, in good order. A signal that it makes nothing of is taken as ever.
+  std::function<std::string(std::optional<int> signal)> leave = nullptr;
+  // Who stops it, for messages.
+  std::string command = "`slackline train`";
+};
+
+// Thread-safety: none.
+// Ownership:     borrows all but the job while it lives.
+class Run {
+ public:
+  Run(const RunOptions& options, job::Job job, const RunFolder& folder, SignalQueue& signals, RunProcesses& processes);
+
+  // Starts the processes, shows the progress, ends all, and reports. Returns the exit code.
+  int Execute();
+
+  // Training has begun.
+  bool begun() const { return begun_; }
+  // It has ended because options.leave said so; the job was neither done nor failed before.
+  bool left() const { return left_; }
+
+ private:
+  void Announce();
+  // Until the job has ended, something has broken, or somebody stops it.
+  int Follow();
+  absl::Duration silence_max() const;
+  // Notes what happened to the processes. The first trouble stays: what follows is its consequence.
+  void Watch();
+  // All that the job leaves behind is written, and its end is known: nobody needs to be waited for, but servers that
+  // have snapshots to remove.
+  int Finish();
+  int Broken(const std::string& reason);
+  int Interrupted(const std::string& reason);
+  int Leave(const std::string& reason);
+  // How long a run that ends in good order may take for its last checkpoint.
+  absl::Duration last_checkpoint_max() const;
+  void MakeCheckpoint();
+  void PointToCheckpoint();
+  // Has the scheduler save the run and end it, then ends what is left.
+  void StopInOrder(const std::string& reason, int impatient_at);
+  // Until the scheduler has heard it; false where it does not.
+  bool TellToStop(const std::string& reason);
+  // For a moment. A stop signal says that somebody is impatient.
+  void WaitForSignal();
+  void StopAll(const Crew::StopDeadlines& deadlines);
+  void PointToLogs();
+
+  const RunOptions& options_;
+  const job::Job job_;
+  const RunFolder& folder_;
+  SignalQueue& signals_;
+  RunProcesses& processes_;
+  Progress progress_;
+  bool begun_ = false;
+  bool left_ = false;
+  int signals_left_ = 1;  // until nobody is waited for
+  wire::GetStatusReply status_;
+  std::string trouble_;
+  absl::Time trouble_since_;
+  absl::Time trouble_deadline_ = absl::InfiniteFuture();
+  bool trouble_maybe_done_ = true;  // all of it
+};
+
+}  // namespace slackline::cli

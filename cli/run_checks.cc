@@ -1,0 +1,73 @@
+#include "cli/run_checks.h"
+
+#include <cstdio>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/run_folder.h"
+#include "cli/scheduler_client.h"
+#include "common/rpc/channel.h"
+#include "common/security/check_credentials.h"
+
+namespace slackline::cli {
+namespace {
+
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
+
+}  // namespace
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+absl::Status CheckData(const job::Job& job) {
+  std::error_code error;
+  if (std::filesystem::is_directory(job.data().path(), error)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("data.path: found no folder ", job.data().path(),
+                                          "; allowed is the folder of the images (Debian's dataset-fashion-mnist "
+                                          "is the default's)"));
+}
+
+absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security) {
+  const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
+  if (!address.ok()) return absl::OkStatus();
+  SchedulerClient scheduler(*address, security.To(security::Role::kScheduler));
+  const absl::Status answer = scheduler.GetStatus(kAnswerTimeout).status();
+  // Nobody is there. Whoever refuses us, or does not answer in time, is somebody.
+  if (absl::IsUnavailable(answer) && !rpc::IsMistrust(answer)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the run in ", run.string(), " still runs: its scheduler is at ", *address,
+                   answer.ok() ? "" : absl::StrCat(" (", WhoSays(*address, answer), ")"),
+                   "; if that is somebody else, remove ", RunFolder::AddressFile(run).string()));
+}
+
+absl::Status CheckUnused(const job::Job& job, const std::filesystem::path& run) {
+  const std::filesystem::path folder = checkpoint::FolderOfRun(job.checkpoint().folder(), run);
+  if (checkpoint::List(folder).empty()) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(folder.string(), " has checkpoints of another run in ", run.string(),
+                                               ": remove them, or choose another run folder"));
+}
+
+absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job) {
+  const state::Tasks& tasks = from.manifest.scheduler().tasks();
+  const uint32_t epochs = job.training().epochs();
+  if (!tasks.complete() || tasks.ranges().epochs_done() < epochs) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "all ", tasks.ranges().epochs_done(), " epochs are done in ", from.path.string(), ", and training.epochs is ",
+      epochs, "; to train on: --set training.epochs=", tasks.ranges().epochs_done() + 1));
+}
+
+absl::StatusOr<security::Security> OpenSecurity(const job::Job& job) {
+  if (job.security().mode() == job::Security::TLS) {
+    for (const security::Role role : security::kRoles) {
+      const absl::Status status = security::CheckPair(job.security().folder(), {job.name(), role}, absl::Now());
+      if (!status.ok()) return status;
+    }
+  }
+  return security::Security::Open(job, security::Role::kOperator);
+}
+
+}  // namespace slackline::cli

@@ -1,0 +1,32 @@
+// What can be known to be wrong before a run starts.
+#pragma once
+
+#include <filesystem>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/checkpoint/folder.h"
+#include "common/security/security.h"
+#include "job.pb.h"
+
+namespace slackline::cli {
+
+// Prints, and returns `code`.
+int Fail(const absl::Status& status, int code);
+
+// What a worker would find out only after everything has started.
+absl::Status CheckData(const job::Job& job);
+
+// Two schedulers must not write into one folder.
+absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security);
+
+// A run of the same folder that was deleted may have left checkpoints in checkpoint.folder: they would be taken for
+// this one's.
+absl::Status CheckUnused(const job::Job& job, const std::filesystem::path& run);
+
+absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job);
+
+// All roles are on this machine; the command itself is an operator.
+absl::StatusOr<security::Security> OpenSecurity(const job::Job& job);
+
+}  // namespace slackline::cli

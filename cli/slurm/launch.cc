@@ -1,0 +1,354 @@
+#include "cli/slurm/launch.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "cli/checkpoints.h"
+#include "cli/cluster.h"
+#include "cli/complain.h"
+#include "cli/run.h"
+#include "cli/run_checks.h"
+#include "cli/run_folder.h"
+#include "cli/run_lock.h"
+#include "cli/sibling.h"
+#include "cli/signals.h"
+#include "cli/slurm/addresses.h"
+#include "cli/slurm/allocation.h"
+#include "cli/slurm/commands.h"
+#include "cli/slurm/meeting.h"
+#include "cli/slurm/node_cluster.h"
+#include "common/address.h"
+#include "common/job_file.h"
+#include "common/security/make_credentials.h"
+
+namespace slackline::cli::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::Duration kPoll = absl::Milliseconds(200);
+// `scancel` tells the batch script and the nodes at once, preemption the nodes only: so long after a node has said that
+// it must stop, the batch script would have been told, too.
+constexpr absl::Duration kTellTogether = absl::Seconds(1);
+constexpr int kRequeueTries = 3;
+// A supervisor has what an operator at a terminal has not: it starts again what dies.
+constexpr uint32_t kWorkerRestarts = 10;
+// Clocks of nodes differ.
+constexpr absl::Duration kCertifiedBefore = absl::Minutes(10);
+constexpr absl::Duration kCertifiedFor = absl::Hours(365 * 24);
+
+// One attempt of the allocation to run the job.
+//
+// Thread-safety: none.
+class Attempt {
+ public:
+  Attempt(const LaunchOptions& options, const Allocation& allocation, SignalQueue& signals)
+      : options_(options), allocation_(allocation), signals_(signals) {}
+
+  int Execute() {
+    if (absl::Status status = ReadJob(); !status.ok()) return Complain(status);
+    if (done_) return kExitDone;
+    if (absl::Status status = CheckData(job_); !status.ok()) return Fail(status, kExitFailed);
+    absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
+    if (!programs.ok()) return Fail(programs.status(), kExitFailed);
+    Meeting meeting(folder_path_, allocation_.restarts);
+    if (absl::Status status = meeting.Open(); !status.ok()) return Fail(status, kExitFailed);
+    absl::StatusOr<Process> launcher = StartNodes(meeting);
+    if (!launcher.ok()) return Fail(launcher.status(), kExitFailed);
+    if (absl::Status status = WaitForNodes(meeting, *launcher); !status.ok()) return Fail(status, kExitFailed);
+    if (absl::Status status = Adapt(); !status.ok()) return Fail(status, kExitFailed);
+    return Train(*std::move(programs), meeting, *launcher);
+  }
+
+ private:
+  fs::path FolderPath(const job::Job& job) const {
+    if (!options_.run_folder.empty()) return options_.run_folder;
+    if (!job.output().folder().empty()) return job.output().folder();
+    return fs::path("runs") / absl::StrCat(job.name(), "-slurm-", allocation_.name);
+  }
+
+  // The job of the file, or of the run that goes on; and its folder.
+  absl::Status ReadJob() {
+    if (options_.resume) {
+      folder_path_ = options_.run_folder;
+    } else {
+      absl::StatusOr<job::Job> read = ReadJobFile(options_.job_file, options_.overrides);
+      if (!read.ok()) return absl::InvalidArgumentError(read.status().message());
+      job_ = *std::move(read);
+      folder_path_ = FolderPath(job_);
+    }
+    folder_path_ = fs::absolute(folder_path_).lexically_normal();
+    std::error_code error;
+    const bool begun = fs::exists(folder_path_ / "job.yaml", error);
+    if (options_.resume && !begun) {
+      return absl::NotFoundError(absl::StrCat("found no run in ", folder_path_.string(), " (job.yaml)"));
+    }
+    if (!options_.resume && (!begun || allocation_.restarts == 0)) return absl::OkStatus();
+    return GoOn();
+  }
+
+  absl::Status GoOn() {
+    absl::StatusOr<job::Job> read = ReadJobFile(folder_path_ / "job.yaml", options_.overrides);
+    if (!read.ok()) return absl::InvalidArgumentError(read.status().message());
+    const job::Job run = Resolve(*read);
+    absl::StatusOr<checkpoint::Choice> choice =
+        ChooseCheckpoint(checkpoint::FolderOfRun(run.checkpoint().folder(), folder_path_), "");
+    if (absl::IsNotFound(choice.status()) && !options_.resume) return PutAside();
+    if (!choice.ok()) return choice.status();
+    for (const std::string& broken : choice->passed_over) Say(absl::StrCat("passed over ", broken));
+    if (absl::Status left = CheckWorkIsLeft(*choice, run); !left.ok()) {
+      if (options_.resume) return left;
+      Say(std::string(left.message()));
+      done_ = true;
+      return absl::OkStatus();
+    }
+    job_ = run;
+    checkpoint_ = choice->path;
+    Say(absl::StrCat("Going on from ", checkpoint_));
+    return absl::OkStatus();
+  }
+
+  // An earlier attempt ended before its first checkpoint: this one begins anew.
+  absl::Status PutAside() {
+    const fs::path aside = folder_path_ / absl::StrCat("attempt-", allocation_.restarts, "-before");
+    std::error_code error;
+    fs::create_directory(aside, error);
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_path_, error)) {
+      if (!RunFolder::MayPrecede(entry.path().filename()))
+        fs::rename(entry.path(), aside / entry.path().filename(), error);
+      if (error) break;
+    }
+    if (error)
+      return absl::UnavailableError(
+          absl::StrCat("cannot put aside what is in ", folder_path_.string(), ": ", error.message()));
+    Say(absl::StrCat("No checkpoint was made yet: begins anew; what was there is in ", aside.string()));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Process> StartNodes(const Meeting& meeting) {
+    const absl::StatusOr<std::string> self = Sibling("slackline");
+    if (!self.ok()) return self.status();
+    std::vector<std::string> command = {"/usr/bin/env", "srun",    "--no-kill",      "--kill-on-bad-exit=0",
+                                        "--wait=0",     "--mem=0", "--cpu-bind=none"};
+    if (allocation_.components > 1) {
+      command.push_back(absl::StrCat("--het-group=0-", allocation_.components - 1));
+    } else {
+      command.insert(command.end(), {absl::StrCat("--nodes=", allocation_.nodes),
+                                     absl::StrCat("--ntasks=", allocation_.nodes), "--ntasks-per-node=1"});
+    }
+    const double patience = 2e-3 * job_.timeouts().startup_ms();
+    command.insert(command.end(),
+                   {*self, "slurm", "node", "--meeting", meeting.folder(), "--patience", absl::StrCat(patience)});
+    if (!options_.interface.empty()) command.insert(command.end(), {"--interface", options_.interface});
+    return Process::Start({"srun", std::move(command), meeting.folder() / "srun.log"});
+  }
+
+  // All of them, or those that are there when the time is over.
+  absl::Status WaitForNodes(const Meeting& meeting, Process& launcher) {
+    const absl::Duration patience = absl::Milliseconds(job_.timeouts().startup_ms());
+    const absl::Time deadline = absl::Now() + patience;
+    std::map<std::string, NodeFacts> arrived;
+    while (arrived.size() < allocation_.nodes) {
+      const std::optional<int> signal = signals_.Wait(kPoll);
+      if (signal && IsStop(*signal)) return absl::CancelledError("stopped while the nodes were starting");
+      arrived = meeting.Arrived();
+      if (const std::optional<ProcessEnd> end = launcher.Poll(); end && arrived.size() < allocation_.nodes) {
+        return absl::AbortedError(absl::StrCat("srun has ended, ", end->Describe(),
+                                               ", before the nodes were there; its last words:\n",
+                                               launcher.LastWords()));
+      }
+      if (absl::Now() > deadline) break;
+    }
+    if (arrived.empty()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("waited ", absl::FormatDuration(patience),
+                       " (timeouts.startup_ms) for the nodes, and none is there; srun says:\n", launcher.LastWords()));
+    }
+    if (arrived.size() < allocation_.nodes) {
+      Say(absl::StrCat("goes on with ", arrived.size(), " nodes of ", allocation_.nodes,
+                       ": the others were not there within ", absl::FormatDuration(patience),
+                       " (timeouts.startup_ms)"));
+    }
+    for (auto& [name, facts] : arrived) nodes_.push_back(std::move(facts));
+    // The scheduler is where this runs.
+    const std::string here = ProcessEnvironment()("SLURMD_NODENAME");
+    std::sort(nodes_.begin(), nodes_.end(), [&](const NodeFacts& a, const NodeFacts& b) {
+      const auto key = [&](const NodeFacts& facts) {
+        return std::make_tuple(facts.node.name != here, facts.node.component, facts.node.name.size(), facts.node.name);
+      };
+      return key(a) < key(b);
+    });
+    if (nodes_.front().node.name != here) {
+      return absl::UnavailableError(absl::StrCat("the node of the batch script, ", here, ", was not there in time"));
+    }
+    return CheckAddresses();
+  }
+
+  absl::Status CheckAddresses() const {
+    std::set<std::string> machines;
+    for (const NodeFacts& facts : nodes_) machines.insert(facts.machine);
+    for (const NodeFacts& facts : nodes_) {
+      if (machines.size() == 1 || !IsLoopback(facts.address)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(facts.node.name, " has only the address ", facts.address,
+                                                     ", at which the other nodes do not reach it; allowed is "
+                                                     "--interface with the name of a network interface, or a "
+                                                     "network such as 10.1.0.0/16"));
+    }
+    return absl::OkStatus();
+  }
+
+  // The numbers of the job are those of the allocation; and connections over a network are protected.
+  absl::Status Adapt() {
+    job::Cluster& cluster = *job_.mutable_cluster();
+    std::vector<scheduler::Node> nodes;
+    for (const NodeFacts& facts : nodes_) nodes.push_back(facts.node);
+    const std::vector<scheduler::Uses> uses = scheduler::UsesOf(nodes);
+    const auto count = [&](auto member) {
+      return static_cast<uint32_t>(std::count_if(uses.begin(), uses.end(), member));
+    };
+    cluster.set_workers(count([](const scheduler::Uses& use) { return use.worker; }));
+    if (!cluster.has_worker_restarts_max()) cluster.set_worker_restarts_max(kWorkerRestarts);
+    job_ = Resolve(job_);
+    const bool local =
+        std::all_of(nodes_.begin(), nodes_.end(), [](const NodeFacts& f) { return IsLoopback(f.address); });
+    job::Security& security = *job_.mutable_security();
+    if (local || security.mode() != job::Security::NONE || security.insecure()) return absl::OkStatus();
+    security.set_mode(job::Security::TLS);
+    security.set_folder(folder_path_ / "submit" / "credentials");
+    std::error_code error;
+    if (fs::exists(security.folder(), error)) return absl::OkStatus();
+    fs::create_directories(folder_path_ / "submit", error);
+    Say(absl::StrCat("makes certificates for the connections between the nodes, in ", security.folder()));
+    const absl::Time now = absl::Now();
+    return security::MakeCredentials({.folder = security.folder(),
+                                      .job = job_.name(),
+                                      .not_before = now - kCertifiedBefore,
+                                      .not_after = now + kCertifiedFor});
+  }
+
+  int Train(Programs programs, const Meeting& meeting, Process& launcher) {
+    const absl::StatusOr<security::Security> security = OpenSecurity(job_);
+    if (!security.ok()) return Fail(security.status(), kExitFailed);
+    absl::StatusOr<RunFolder> folder =
+        checkpoint_.empty() ? RunFolder::CreateSubmitted(folder_path_) : RunFolder::Reopen(folder_path_);
+    if (!folder.ok())
+      return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
+    if (absl::Status status = folder->WriteJob(ToYaml(job_)); !status.ok()) return Fail(status, kExitFailed);
+    std::vector<scheduler::Node> nodes;
+    for (const NodeFacts& facts : nodes_) nodes.push_back(facts.node);
+    const std::vector<scheduler::NodeRoles> roles = scheduler::PlanNodes(nodes, ServerProcesses(job_));
+    Announce(roles);
+    Share share;
+    share.whole = false;
+    share.scheduler_arguments = ListenAt(nodes_.front().address, job_.network());
+    Cluster scheduler(job_, std::move(programs), security->To(security::Role::kScheduler), *folder, checkpoint_, share,
+                      signals_);
+    NodeCluster cluster(job_, scheduler, meeting, launcher, nodes, roles, signals_);
+    TimeLimit limit(allocation_.job, meeting.folder() / "squeue.log");
+    RunOptions run_options{.program = options_.program, .job_file = folder->job_file(), .quiet = false};
+    run_options.command = "`slackline slurm run`";
+    run_options.leave = [&](std::optional<int> signal) { return ReasonToLeave(signal, meeting, limit); };
+    Run run(run_options, job_, *folder, signals_, cluster);
+    const int code = run.Execute();
+    return run.left() ? GoToQueue(run, meeting) : code;
+  }
+
+  void Announce(const std::vector<scheduler::NodeRoles>& roles) const {
+    for (const scheduler::NodeRoles& node : roles) {
+      std::vector<std::string> all = node.servers;
+      all.insert(all.end(), node.workers.begin(), node.workers.end());
+      if (node.scheduler) all.insert(all.begin(), "scheduler");
+      Say(absl::StrCat(node.node, ": ", all.empty() ? "nothing" : absl::StrJoin(all, ", ")));
+    }
+  }
+
+  std::string ReasonToLeave(std::optional<int> signal, const Meeting& meeting, TimeLimit& limit) {
+    // Whoever ends the job itself does not want it back.
+    if (signal && IsStop(*signal)) return "";
+    if (signal && *signal == SIGUSR1) return "SIGUSR1 says that the time is nearly over";
+    const absl::Time now = absl::Now();
+    if (const absl::Time end = limit.End(); now >= end - options_.stop_before) {
+      return absl::StrCat("the time of the job will be over in ",
+                          absl::FormatDuration(absl::Floor(end - now, absl::Seconds(1))));
+    }
+    if (now < look_) return "";
+    look_ = now + kTellTogether;
+    const std::map<std::string, std::string> leaving = meeting.Leaving();
+    if (leaving.empty()) return "";
+    if (!told_) {
+      told_ = now;
+      return "";
+    }
+    return absl::StrCat(leaving.begin()->first, ": ", leaving.begin()->second);
+  }
+
+  int GoToQueue(const Run& run, const Meeting& meeting) {
+    if (!options_.requeue) {
+      Say("stopped; to go on: submit it again with --resume");
+      return kExitFailed;
+    }
+    if (!run.begun()) {
+      Say("not requeued: training had not begun before it had to stop; allowed is a longer time for the job, or a "
+          "shorter "
+          "--stop-before");
+      return kExitFailed;
+    }
+    absl::Status status;
+    for (int tries = 0; tries < kRequeueTries; ++tries) {
+      status = Requeue(allocation_.job, meeting.folder() / "requeue.log");
+      if (!status.ok()) continue;
+      Say("requeued: it goes on when SLURM starts it again");
+      return kExitDone;
+    }
+    return Fail(absl::UnavailableError(absl::StrCat("cannot be requeued: ", status.message(),
+                                                    "; to go on: submit it again with --resume")),
+                kExitFailed);
+  }
+
+  static void Say(const std::string& line) {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+
+  const LaunchOptions& options_;
+  const Allocation& allocation_;
+  SignalQueue& signals_;
+  job::Job job_;
+  fs::path folder_path_;
+  // Empty: it begins.
+  std::string checkpoint_;
+  bool done_ = false;
+  std::vector<NodeFacts> nodes_;
+  absl::Time look_ = absl::InfinitePast();
+  std::optional<absl::Time> told_;
+};
+
+}  // namespace
+
+int Launch(const LaunchOptions& options) {
+  // First of all: threads that start later must not take our signals.
+  SignalQueue signals;
+  if (options.resume == !options.job_file.empty()) {
+    return Complain(absl::InvalidArgumentError("found a job file and --resume, or neither; allowed is one of them"));
+  }
+  if (options.resume && options.run_folder.empty()) {
+    return Complain(
+        absl::InvalidArgumentError("found --resume without --run-folder; allowed is the folder of the run"));
+  }
+  const absl::StatusOr<Allocation> allocation = ReadAllocation(ProcessEnvironment());
+  if (!allocation.ok()) return Fail(allocation.status(), kExitWrongUse);
+  return Attempt(options, *allocation, signals).Execute();
+}
+
+}  // namespace slackline::cli::slurm

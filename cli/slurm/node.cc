@@ -1,0 +1,242 @@
+#include "cli/slurm/node.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/cluster.h"
+#include "cli/complain.h"
+#include "cli/slurm/addresses.h"
+#include "cli/slurm/allocation.h"
+#include "cli/slurm/commands.h"
+#include "cli/slurm/meeting.h"
+#include "common/job_file.h"
+#include "common/security/security.h"
+
+namespace slackline::cli::slurm {
+namespace {
+
+// Between two looks at the plan and at the processes; the end of a process wakes us at once.
+constexpr absl::Duration kLook = absl::Milliseconds(500);
+// Between two questions to the scheduler, for each node that asks: it answers so many a second.
+constexpr absl::Duration kStatusShare = absl::Milliseconds(10);
+constexpr absl::Duration kStatusEvery = absl::Seconds(1);
+constexpr absl::Duration kStatusTimeout = absl::Seconds(2);
+// A launcher of which nothing was heard for so long is lost, with its node. The nodes act one after the other.
+constexpr absl::Duration kLauncherLost = absl::Seconds(45);
+constexpr absl::Duration kOneAfterTheOther = absl::Seconds(10);
+// After SIGTERM, twice: SLURM says it again before it kills.
+constexpr int kImpatientAt = 3;
+
+std::string Machine() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(in, id);
+  return id;
+}
+
+std::optional<scheduler::NodeRoles> RolesOf(const Plan& plan, const std::string& node) {
+  for (const scheduler::NodeRoles& roles : plan.roles) {
+    if (roles.node == node) return roles;
+  }
+  return std::nullopt;
+}
+
+Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const job::Job& job) {
+  Share share;
+  share.whole = share.scheduler = false;
+  share.servers = roles.servers;
+  share.workers = roles.workers;
+  share.server_arguments = ListenAt(facts.address, job.network());
+  share.worker_arguments = share.server_arguments;
+  if (!facts.node.topology.empty()) {
+    share.server_arguments.insert(share.server_arguments.end(), {"--topology", facts.node.topology});
+  }
+  if (job.worker().threads() == 0) {
+    const uint32_t taken = std::min<uint32_t>(facts.node.cpus - 1, static_cast<uint32_t>(roles.servers.size()));
+    share.worker_arguments.insert(share.worker_arguments.end(),
+                                  {"--set", absl::StrCat("worker.threads=", facts.node.cpus - taken)});
+  }
+  return share;
+}
+
+// One node.
+//
+// Thread-safety: none.
+class NodeKeeper {
+ public:
+  NodeKeeper(const NodeOptions& options, Allocation allocation, NodeFacts facts, SignalQueue& signals)
+      : options_(options),
+        allocation_(std::move(allocation)),
+        meeting_(options.meeting),
+        facts_(std::move(facts)),
+        signals_(signals) {}
+
+  absl::Status Serve() {
+    if (absl::Status status = meeting_.Arrive(facts_); !status.ok()) return status;
+    if (absl::Status status = WaitForPlan(); !status.ok()) return status;
+    const std::optional<scheduler::NodeRoles> roles = RolesOf(plan_, facts_.node.name);
+    if (plan_.end_within) return absl::OkStatus();
+    if (!roles) return absl::AbortedError("the others have begun without this node: it came too late");
+    const absl::StatusOr<RunFolder> folder = RunFolder::Join(meeting_.run_folder(), facts_.node.name);
+    if (!folder.ok()) return folder.status();
+    const absl::StatusOr<job::Job> job = ReadJobFile(folder->job_file(), {});
+    if (!job.ok()) return job.status();
+    const absl::StatusOr<security::Security> security = security::Security::Open(*job, security::Role::kOperator);
+    if (!security.ok()) return security.status();
+    absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
+    if (!programs.ok()) return programs.status();
+    servers_.insert(roles->servers.begin(), roles->servers.end());
+    Cluster cluster(*job, *std::move(programs), security->To(security::Role::kScheduler), *folder, /*checkpoint=*/"",
+                    ShareOf(*roles, facts_, *job), signals_);
+    const absl::Status started = cluster.Start();
+    if (!started.ok()) return started;
+    Keep(cluster);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status WaitForPlan() {
+    const absl::Time deadline = absl::Now() + options_.patience;
+    while (true) {
+      if (std::optional<Plan> plan = meeting_.ReadPlan(); plan && plan->number > 0) {
+        plan_ = *std::move(plan);
+        return absl::OkStatus();
+      }
+      if (absl::Now() > deadline) {
+        return absl::DeadlineExceededError(absl::StrCat("waited ", absl::FormatDuration(options_.patience), " for ",
+                                                        (meeting_.folder() / "plan.json").string()));
+      }
+      Heed(signals_.Wait(kLook));
+    }
+  }
+
+  // SLURM takes the node away, or ends the job; who launched us decides what becomes of the run.
+  void Heed(std::optional<int> signal) {
+    if (!signal || !IsStop(*signal) || leaving_) return;
+    leaving_ = true;
+    Say("SLURM has sent a signal to stop");
+    if (absl::Status status = meeting_.Leave(facts_.node.name, "SLURM tells it to stop"); !status.ok()) {
+      Say(std::string(status.message()));
+    }
+  }
+
+  void Keep(Cluster& cluster) {
+    wire::GetStatusReply status;
+    absl::Time ask = absl::InfinitePast();
+    while (true) {
+      Heed(signals_.Wait(kLook));
+      if (std::optional<Plan> plan = meeting_.ReadPlan(); plan && plan->number > plan_.number) {
+        plan_ = *std::move(plan);
+        Adopt(cluster);
+      }
+      if (plan_.end_within) break;
+      WatchLauncher();
+      if (absl::Now() >= ask) {
+        if (absl::StatusOr<wire::GetStatusReply> answer = cluster.scheduler().GetStatus(kStatusTimeout); answer.ok()) {
+          status = *std::move(answer);
+        }
+        ask = absl::Now() + std::max(kStatusEvery, kStatusShare * plan_.roles.size());
+      }
+      const RunProcesses::News news = cluster.Watch(status);
+      for (const std::string& line : news.lines) Say(line);
+      if (!news.trouble.empty() && !news.maybe_done) Complain(news.trouble);
+    }
+    for (const std::string& line : cluster.Stop({.leave = *plan_.end_within, .impatient_at = kImpatientAt})) Say(line);
+  }
+
+  // With `--no-kill` SLURM lets a job run on that has lost the node of its batch script, and with it the scheduler.
+  void WatchLauncher() {
+    const absl::Time now = absl::Now();
+    if (now < look_at_launcher_) return;
+    look_at_launcher_ = now + kStatusEvery;
+    if (const uint64_t beat = meeting_.LastBeat(); beat != beat_ || leaving_) {
+      beat_ = beat;
+      beat_seen_ = now;
+    }
+    size_t rank = 0;
+    while (rank < plan_.roles.size() && plan_.roles[rank].node != facts_.node.name) ++rank;
+    if (now - beat_seen_ < kLauncherLost + static_cast<double>(rank) * kOneAfterTheOther) return;
+    beat_seen_ = now;
+    const absl::Status requeued = RequeueOnce(allocation_.job, allocation_.restarts,
+                                              meeting_.folder() / absl::StrCat("requeue-", facts_.node.name, ".log"));
+    Say(absl::StrCat("nothing was heard of the launcher for ", absl::FormatDuration(kLauncherLost), ": ",
+                     requeued.ok() ? "the job is requeued" : std::string(requeued.message())));
+  }
+
+  // Servers that were given to this node, or taken from it.
+  void Adopt(Cluster& cluster) {
+    const std::optional<scheduler::NodeRoles> roles = RolesOf(plan_, facts_.node.name);
+    std::set<std::string> servers;
+    if (roles) servers.insert(roles->servers.begin(), roles->servers.end());
+    for (const std::string& name : servers_) {
+      if (servers.contains(name)) continue;
+      Say(absl::StrCat(name, " is another node's now"));
+      cluster.GiveUpServer(name);
+    }
+    for (const std::string& name : servers) {
+      if (servers_.contains(name)) continue;
+      const absl::Status taken = cluster.TakeServer(name);
+      Say(taken.ok() ? absl::StrCat(name, " is started here")
+                     : absl::StrCat(name, " cannot be started: ", taken.message()));
+    }
+    servers_ = std::move(servers);
+  }
+
+  void Complain(const std::string& trouble) {
+    if (complained_) return;
+    complained_ = true;
+    Say(trouble);
+    if (absl::Status status = meeting_.Trouble(facts_.node.name, trouble); !status.ok()) {
+      Say(std::string(status.message()));
+    }
+  }
+
+  void Say(const std::string& line) const {
+    std::printf("%s: %s\n", facts_.node.name.c_str(), line.c_str());
+    std::fflush(stdout);
+  }
+
+  const NodeOptions& options_;
+  const Allocation allocation_;
+  const Meeting meeting_;
+  const NodeFacts facts_;
+  SignalQueue& signals_;
+  Plan plan_;
+  std::set<std::string> servers_;
+  uint64_t beat_ = 0;
+  absl::Time beat_seen_ = absl::Now();
+  absl::Time look_at_launcher_ = absl::InfinitePast();
+  bool leaving_ = false;
+  bool complained_ = false;
+};
+
+}  // namespace
+
+int ServeNode(const NodeOptions& options) {
+  SignalQueue signals;
+  const absl::StatusOr<TaskPlace> place = ReadTaskPlace(ProcessEnvironment());
+  if (!place.ok()) return Complain(place.status());
+  const absl::StatusOr<Allocation> allocation = ReadAllocation(ProcessEnvironment());
+  if (!allocation.ok()) return Complain(allocation.status());
+  // One a node is enough, however many tasks the job has there.
+  if (place->local_rank > 0) return kExitDone;
+  const absl::StatusOr<std::string> address = AddressOfNode(place->node, options.interface);
+  if (!address.ok())
+    return Complain(absl::UnavailableError(absl::StrCat(place->node, ": ", address.status().message())));
+  NodeFacts facts;
+  facts.node = {place->node, place->topology, std::max(1u, place->cpus), place->gpus, place->component};
+  facts.address = *address;
+  facts.machine = Machine();
+  const absl::Status served = NodeKeeper(options, *allocation, facts, signals).Serve();
+  if (served.ok()) return kExitDone;
+  return Complain(absl::UnavailableError(absl::StrCat(place->node, ": ", served.message())));
+}
+
+}  // namespace slackline::cli::slurm

@@ -1,0 +1,124 @@
+#include "cli/slurm/submit.h"
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "cli/complain.h"
+#include "cli/replace_file.h"
+#include "cli/run_checks.h"
+#include "cli/run_folder.h"
+#include "cli/sibling.h"
+#include "cli/slurm/commands.h"
+#include "common/job_file.h"
+
+namespace slackline::cli::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::Duration kSubmitMax = absl::Seconds(60);
+
+// For a shell.
+std::string Quoted(const std::string& text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+bool IsGiven(const std::vector<std::string>& sbatch, const std::string& option) {
+  for (const std::string& argument : sbatch) {
+    if (argument == option || absl::StartsWith(argument, absl::StrCat(option, "="))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string BatchScript(const SubmitOptions& options, const std::string& name, const std::string& program,
+                        const std::string& folder) {
+  std::vector<std::string> run = {Quoted(program), "slurm", "run"};
+  run.push_back(options.resume ? "--resume" : Quoted(absl::StrCat(folder, "/submit/job.yaml")));
+  // A task of an array has a folder of its own.
+  const bool array = IsGiven(options.sbatch, "--array") || IsGiven(options.sbatch, "-a");
+  run.insert(run.end(),
+             {"--run-folder", array ? absl::StrCat(Quoted(folder + "/"), "\"$SLURM_ARRAY_TASK_ID\"") : Quoted(folder)});
+  for (const std::string& setting : options.overrides) run.insert(run.end(), {"--set", Quoted(setting)});
+  if (!options.interface.empty()) run.insert(run.end(), {"--interface", Quoted(options.interface)});
+  run.insert(run.end(), {"--stop-before", absl::StrCat(options.stop_before_s)});
+  if (!options.requeue) run.push_back("--no-requeue");
+  std::string script = "#!/bin/bash\n";
+  absl::StrAppend(&script, "#SBATCH --job-name=", name, "\n");
+  absl::StrAppend(&script, "#SBATCH --ntasks-per-node=1\n");
+  absl::StrAppend(&script, "#SBATCH --no-kill\n");
+  absl::StrAppend(&script, options.requeue ? "#SBATCH --requeue\n" : "#SBATCH --no-requeue\n");
+  absl::StrAppend(&script, "#SBATCH --open-mode=append\n");
+  absl::StrAppend(&script, "#SBATCH --output=", absl::StrReplaceAll(folder, {{"%", "%%"}}), "/submit/",
+                  array ? "slurm-%A_%a.out" : "slurm-%j.out", "\n");
+  absl::StrAppend(&script, "#SBATCH --signal=B:USR1@", static_cast<int64_t>(std::ceil(options.stop_before_s)), "\n");
+  absl::StrAppend(&script, "exec ", absl::StrJoin(run, " "), "\n");
+  return script;
+}
+
+int Submit(const SubmitOptions& options) {
+  if (options.resume == !options.job_file.empty()) {
+    return Complain(absl::InvalidArgumentError(
+        options.resume ? "found a job file and --resume; allowed is --resume with --run-folder, which has its job"
+                       : "found no job file; allowed is one, or --resume with --run-folder"));
+  }
+  if (options.resume && options.run_folder.empty()) {
+    return Complain(
+        absl::InvalidArgumentError("found --resume without --run-folder; allowed is the folder of the run"));
+  }
+  const absl::StatusOr<job::Job> job =
+      ReadJobFile(options.resume ? options.run_folder + "/job.yaml" : options.job_file, options.overrides);
+  if (!job.ok()) return Complain(absl::InvalidArgumentError(job.status().message()));
+  const absl::StatusOr<std::filesystem::path> program = Sibling("slackline");
+  if (!program.ok()) return Complain(program.status());
+  std::string wanted = options.run_folder.empty() ? job->output().folder() : options.run_folder;
+  if (options.dry_run) {
+    if (wanted.empty()) wanted = DefaultRunFolder(job->name(), absl::Now());
+    std::fputs(BatchScript(options, job->name(), *program, fs::absolute(wanted).lexically_normal()).c_str(), stdout);
+    return kExitDone;
+  }
+  fs::path folder = wanted;
+  std::error_code error;
+  if (!options.resume) {
+    const absl::StatusOr<RunFolder> made = wanted.empty()
+                                               ? RunFolder::CreateUnused(DefaultRunFolder(job->name(), absl::Now()))
+                                               : RunFolder::Create(wanted);
+    if (!made.ok()) return Fail(made.status(), absl::IsAlreadyExists(made.status()) ? kExitWrongUse : kExitFailed);
+    folder = made->path();
+    // The run itself makes it; this was to know that nobody else has it.
+    fs::remove(folder / "logs", error);
+  }
+  folder = fs::absolute(folder).lexically_normal();
+  const fs::path submit = folder / "submit";
+  fs::create_directories(submit, error);
+  if (error)
+    return Fail(absl::UnavailableError(absl::StrCat("cannot make ", submit.string(), ": ", error.message())),
+                kExitFailed);
+  if (!options.resume) {
+    fs::copy_file(options.job_file, submit / "job.yaml", error);
+    if (error)
+      return Fail(absl::UnavailableError(absl::StrCat("cannot copy ", options.job_file, ": ", error.message())),
+                  kExitFailed);
+  }
+  const absl::Status written =
+      ReplaceFile(submit / "slackline.sbatch", BatchScript(options, job->name(), *program, folder));
+  if (!written.ok()) return Fail(written, kExitFailed);
+  std::vector<std::string> command = {"sbatch", "--parsable"};
+  command.insert(command.end(), options.sbatch.begin(), options.sbatch.end());
+  command.push_back(submit / "slackline.sbatch");
+  const absl::StatusOr<std::string> number = Ask(command, submit / "sbatch.log", kSubmitMax);
+  if (!number.ok()) return Fail(number.status(), kExitFailed);
+  std::printf("Submitted job %s; run folder %s\nIts output: %s\n", number->c_str(), folder.c_str(),
+              (submit / "slurm-*.out").c_str());
+  return kExitDone;
+}
+
+}  // namespace slackline::cli::slurm

@@ -1,0 +1,11 @@
+// Names of workers and servers, which people write on a command line and read in logs, metrics and names of files.
+#pragma once
+
+#include <string>
+
+namespace slackline {
+
+// Empty if `name` may be one, else what is wrong with it. For CLI11's check().
+std::string MemberNameMistake(const std::string& name);
+
+}  // namespace slackline

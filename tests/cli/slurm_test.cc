@@ -1,0 +1,235 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "cli/slurm/addresses.h"
+#include "cli/slurm/allocation.h"
+#include "cli/slurm/commands.h"
+#include "cli/slurm/meeting.h"
+#include "cli/slurm/placement.h"
+#include "cli/slurm/submit.h"
+
+namespace slackline::cli::slurm {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Environment From(const std::map<std::string, std::string>& variables) {
+  return [variables](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::string() : found->second;
+  };
+}
+
+TEST(Allocation, IsReadFromWhatSlurmSets) {
+  const auto plain =
+      ReadAllocation(From({{"SLURM_JOB_ID", "17"}, {"SLURM_JOB_NUM_NODES", "4"}, {"SLURM_RESTART_COUNT", "2"}}));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->job, 17u);
+  EXPECT_EQ(plain->name, "17");
+  EXPECT_EQ(plain->nodes, 4u);
+  EXPECT_EQ(plain->restarts, 2u);
+  EXPECT_EQ(plain->components, 1u);
+  const auto array = ReadAllocation(From({{"SLURM_JOB_ID", "18"},
+                                          {"SLURM_JOB_NUM_NODES", "1"},
+                                          {"SLURM_ARRAY_JOB_ID", "17"},
+                                          {"SLURM_ARRAY_TASK_ID", "3"}}));
+  EXPECT_EQ(array->name, "17_3");
+}
+
+TEST(Allocation, OfSeveralComponentsCountsAllNodes) {
+  const auto both = ReadAllocation(From({{"SLURM_JOB_ID", "4"},
+                                         {"SLURM_HET_SIZE", "2"},
+                                         {"SLURM_JOB_NUM_NODES", "1"},
+                                         {"SLURM_JOB_NUM_NODES_HET_GROUP_0", "1"},
+                                         {"SLURM_JOB_NUM_NODES_HET_GROUP_1", "2"}}));
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->nodes, 3u);
+  EXPECT_EQ(both->components, 2u);
+}
+
+TEST(Allocation, OutsideOfOneSaysWhatToDo) {
+  const auto outside = ReadAllocation(From({}));
+  EXPECT_TRUE(absl::IsFailedPrecondition(outside.status()));
+  EXPECT_THAT(outside.status().message(), HasSubstr("slackline slurm submit"));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadAllocation(From({{"SLURM_JOB_ID", "four"}})).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadAllocation(From({{"SLURM_JOB_ID", "4"}})).status()));
+}
+
+TEST(TaskPlace, KnowsItsSwitchAndItsComponent) {
+  std::map<std::string, std::string> variables = {{"SLURMD_NODENAME", "n3"},
+                                                  {"SLURM_TOPOLOGY_ADDR", "spine.leaf2.n3"},
+                                                  {"SLURM_TOPOLOGY_ADDR_PATTERN", "switch.switch.node"},
+                                                  {"SLURM_CPUS_ON_NODE", "16"},
+                                                  {"SLURM_GPUS_ON_NODE", "4"},
+                                                  {"SLURM_HET_SIZE", "2"},
+                                                  {"SLURM_NTASKS_HET_GROUP_0", "1"},
+                                                  {"SLURM_NTASKS_HET_GROUP_1", "2"},
+                                                  {"SLURM_PROCID", "1"}};
+  auto place = ReadTaskPlace(From(variables));
+  ASSERT_TRUE(place.ok()) << place.status();
+  EXPECT_EQ(place->topology, "spine.leaf2.n3");
+  EXPECT_EQ(place->cpus, 16u);
+  EXPECT_EQ(place->gpus, 4u);
+  EXPECT_EQ(place->component, 1u);
+  variables["SLURM_PROCID"] = "0";
+  EXPECT_EQ(ReadTaskPlace(From(variables))->component, 0u);
+  // A cluster without a plugin for its topology tells the node alone.
+  variables["SLURM_TOPOLOGY_ADDR_PATTERN"] = "node";
+  variables["SLURM_TOPOLOGY_ADDR"] = "n3";
+  EXPECT_EQ(ReadTaskPlace(From(variables))->topology, "");
+  EXPECT_FALSE(ReadTaskPlace(From({})).ok());
+}
+
+TEST(TimeLeft, IsReadAsSqueueWritesIt) {
+  EXPECT_EQ(ParseTimeLeft("1-02:03:04"), absl::Hours(26) + absl::Minutes(3) + absl::Seconds(4));
+  EXPECT_EQ(ParseTimeLeft("02:03:04"), absl::Hours(2) + absl::Minutes(3) + absl::Seconds(4));
+  EXPECT_EQ(ParseTimeLeft("3:04"), absl::Minutes(3) + absl::Seconds(4));
+  EXPECT_EQ(ParseTimeLeft("0:00"), absl::ZeroDuration());
+  for (const char* text : {"UNLIMITED", "INVALID", "NOT_SET", "", "1-", ":"})
+    EXPECT_EQ(ParseTimeLeft(text), std::nullopt) << text;
+}
+
+TEST(Restarts, AreReadAsScontrolWritesThem) {
+  EXPECT_EQ(ParseRestarts("JobId=3 Requeue=1 Restarts=2 BatchFlag=1"), 2u);
+  EXPECT_EQ(ParseRestarts("Restarts=0"), 0u);
+  EXPECT_EQ(ParseRestarts("JobId=3"), std::nullopt);
+}
+
+const std::vector<InterfaceAddress> kHere = {
+    {"lo", "127.0.0.1"}, {"eth0", "10.1.2.3"}, {"ib0", "10.20.0.7"}, {"eth0", "[fd00::2]"}};
+
+TEST(Addresses, AreChosenByInterfaceOrByNetwork) {
+  EXPECT_EQ(*Choose(kHere, "ib0"), "10.20.0.7");
+  EXPECT_EQ(*Choose(kHere, "10.20.0.0/16"), "10.20.0.7");
+  EXPECT_EQ(*Choose(kHere, "10.1.2.0/23"), "10.1.2.3");
+  EXPECT_EQ(*Choose(kHere, "0.0.0.0/0"), "127.0.0.1");
+  EXPECT_EQ(*Choose(kHere, "fd00::/8"), "[fd00::2]");
+}
+
+TEST(Addresses, OthersAreRefusedByName) {
+  const auto unknown = Choose(kHere, "ib1");
+  EXPECT_TRUE(absl::IsNotFound(unknown.status()));
+  EXPECT_THAT(unknown.status().message(),
+              HasSubstr("found no network interface ib1; here are lo (127.0.0.1), eth0 (10.1.2.3)"));
+  EXPECT_TRUE(absl::IsNotFound(Choose(kHere, "192.168.0.0/16").status()));
+  for (const char* wrong : {"10.1.2.0/33", "10.1.2/8", "/8", "10.1.2.0/", "10.1.2.0/8/8", "fd00::/129"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(Choose(kHere, wrong).status())) << wrong;
+  }
+}
+
+TEST(Addresses, ThisMachineHasLoopback) {
+  const auto here = InterfaceAddresses();
+  ASSERT_TRUE(here.ok()) << here.status();
+  EXPECT_EQ(*Choose(*here, "127.0.0.0/8"), "127.0.0.1");
+  EXPECT_EQ(*AddressOfNode("no-such-node", "127.0.0.0/8"), "127.0.0.1");
+}
+
+class MeetingTest : public ::testing::Test {
+ protected:
+  MeetingTest() : folder_(std::filesystem::temp_directory_path() / ("slackline-meeting-" + std::to_string(getpid()))) {}
+  ~MeetingTest() override { std::filesystem::remove_all(folder_); }
+
+  const std::filesystem::path folder_;
+};
+
+TEST_F(MeetingTest, TellsWhatWasSaid) {
+  const Meeting meeting(folder_, 1);
+  ASSERT_TRUE(meeting.Open().ok());
+  EXPECT_EQ(meeting.run_folder(), folder_);
+  EXPECT_TRUE(meeting.Arrived().empty());
+  EXPECT_EQ(meeting.ReadPlan(), std::nullopt);
+  NodeFacts facts;
+  facts.node = {"n1", "spine.leaf1.n1", 8, 2, 1};
+  facts.address = "10.1.2.3";
+  facts.machine = "abc";
+  ASSERT_TRUE(meeting.Arrive(facts).ok());
+  const NodeFacts read = meeting.Arrived().at("n1");
+  EXPECT_EQ(read.node.topology, "spine.leaf1.n1");
+  EXPECT_EQ(read.node.cpus, 8u);
+  EXPECT_EQ(read.node.gpus, 2u);
+  EXPECT_EQ(read.node.component, 1u);
+  EXPECT_EQ(read.address, "10.1.2.3");
+  EXPECT_EQ(read.machine, "abc");
+
+  Plan plan;
+  plan.number = 3;
+  plan.roles = {{"n1", true, {"ps-1"}, {"worker-n1"}}, {"n2", false, {}, {}}};
+  ASSERT_TRUE(meeting.WritePlan(plan).ok());
+  EXPECT_EQ(meeting.ReadPlan()->number, 3u);
+  EXPECT_EQ(meeting.ReadPlan()->roles, plan.roles);
+  EXPECT_EQ(meeting.ReadPlan()->end_within, std::nullopt);
+  plan.end_within = absl::Seconds(2.5);
+  ASSERT_TRUE(meeting.WritePlan(plan).ok());
+  EXPECT_EQ(meeting.ReadPlan()->end_within, absl::Seconds(2.5));
+
+  EXPECT_EQ(meeting.LastBeat(), 0u);
+  ASSERT_TRUE(meeting.Beat(7).ok());
+  EXPECT_EQ(meeting.LastBeat(), 7u);
+
+  ASSERT_TRUE(meeting.Leave("n2", "SLURM tells it to stop").ok());
+  ASSERT_TRUE(meeting.Trouble("n1", "two\nlines").ok());
+  EXPECT_EQ(meeting.Leaving(), (std::map<std::string, std::string>{{"n2", "SLURM tells it to stop"}}));
+  EXPECT_EQ(meeting.InTrouble(), (std::map<std::string, std::string>{{"n1", "two\nlines"}}));
+  // Another attempt knows nothing of it.
+  EXPECT_TRUE(Meeting(folder_, 2).Leaving().empty());
+}
+
+TEST_F(MeetingTest, WhatIsHalfWrittenIsNotThereYet) {
+  const Meeting meeting(folder_, 0);
+  ASSERT_TRUE(meeting.Open().ok());
+  for (const char* text : {"", "{", "[]", "{\"number\": \"x\"}", "{\"nodes\": 3}", "null"}) {
+    std::ofstream(meeting.folder() / "plan.json") << text;
+    std::ofstream(meeting.folder() / "n1.here") << text;
+    const std::optional<Plan> plan = meeting.ReadPlan();
+    EXPECT_TRUE(!plan || plan->number == 0) << text;
+    EXPECT_FALSE(meeting.Arrived().contains("n1")) << text;
+  }
+}
+
+TEST(Placement, ReadsWhatSlurmWrites) {
+  const std::vector<scheduler::Node> nodes =
+      ParseNodes("n1 4 (null)\nn1 4 (null)\nn2 128 gpu:a100:4(S:0-1),tmp:5\nn3 x gpu\n\n");
+  ASSERT_EQ(nodes.size(), 3u);
+  EXPECT_EQ(nodes[0].cpus, 4u);
+  EXPECT_EQ(nodes[0].gpus, 0u);
+  EXPECT_EQ(nodes[1].name, "n2");
+  EXPECT_EQ(nodes[1].gpus, 4u);
+  EXPECT_EQ(nodes[2].cpus, 1u);
+  EXPECT_EQ(nodes[2].gpus, 1u);
+  EXPECT_EQ(ParseLeafSwitches("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2] Switches=\n"
+                              "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=leaf[1-2]\n\n"),
+            (std::map<std::string, std::string>{{"leaf1", "n[1-2]"}}));
+}
+
+TEST(BatchScript, SaysAllThatSbatchMustKnow) {
+  SubmitOptions options;
+  options.overrides = {"name=it's"};
+  options.stop_before_s = 90.5;
+  options.interface = "ib0";
+  const std::string script = BatchScript(options, "job", "/opt/slackline", "/runs/100%");
+  EXPECT_THAT(script, HasSubstr("#SBATCH --signal=B:USR1@91\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --requeue\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --output=/runs/100%%/submit/slurm-%j.out\n"));
+  EXPECT_THAT(script,
+              HasSubstr("exec '/opt/slackline' slurm run '/runs/100%/submit/job.yaml' --run-folder '/runs/100%' --set "
+                        "'name=it'\\''s' --interface 'ib0' --stop-before 90.5\n"));
+  options.requeue = false;
+  options.resume = true;
+  options.sbatch = {"--array=1-3"};
+  const std::string array = BatchScript(options, "job", "/opt/slackline", "/runs/a");
+  EXPECT_THAT(array, HasSubstr("--run-folder '/runs/a/'\"$SLURM_ARRAY_TASK_ID\""));
+  EXPECT_THAT(array, HasSubstr("slurm-%A_%a.out"));
+  EXPECT_THAT(array, HasSubstr("run --resume --run-folder"));
+  EXPECT_THAT(array, HasSubstr("--no-requeue\n"));
+  EXPECT_THAT(array, Not(HasSubstr("#SBATCH --requeue\n")));
+}
+
+}  // namespace
+}  // namespace slackline::cli::slurm

@@ -1,0 +1,298 @@
+"""Runs in allocations of a real SLURM of four nodes, which this starts on this machine.
+
+    run_slurm.py --programs BIN_FOLDER [--patience FACTOR] [TEST...]
+
+Exits with 77 (skipped) where SLURM, the programs or the data are not there.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+
+from run_e2e import DATA, MLP, NEEDED  # noqa: E402
+from slackline_run import Programs, processes_with  # noqa: E402
+from slurm_cluster import SlurmCluster, missing  # noqa: E402
+
+OPTIONS = argparse.Namespace()
+CLUSTER = None
+
+SMALL = MLP + """
+data: {train_images_max: 6000}
+training: {epochs: 4, evaluate_every_epochs: 0}
+cluster: {servers: 2, shards_per_server: 2}
+durability: {snapshot_every_s: 1}
+"""
+
+
+def setUpModule():
+    global CLUSTER
+    folder = tempfile.TemporaryDirectory(prefix="slackline-slurm-")
+    CLUSTER = SlurmCluster(folder.name)
+
+    def stop():
+        CLUSTER.stop()
+        folder.cleanup()
+
+    unittest.addModuleCleanup(stop)
+    CLUSTER.start()
+    programs = Programs(OPTIONS.programs, OPTIONS.patience)
+    try:
+        programs.wait_for("four idle nodes", lambda: len(CLUSTER.idle()) == 4, 60)
+    except AssertionError as error:
+        raise AssertionError(CLUSTER.log()) from error
+
+
+class Submitted:
+    """A job of SLURM and its run."""
+
+    def __init__(self, number, folder):
+        self.number = number
+        self.folder = folder
+
+    def said(self):
+        return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("submit/slurm-*.out")))
+
+    def events(self):
+        path = self.folder / "events.log"
+        return path.read_text() if path.exists() else ""
+
+    def rows(self):
+        path = self.folder / "metrics.csv"
+        text = path.read_text() if path.exists() else ""
+        return [int(row.split(",")[3]) for row in text[:text.rfind("\n") + 1].splitlines()[1:]]
+
+    def plan(self, attempt=0):
+        path = self.folder / f"nodes/attempt-{attempt}/plan.json"
+        return {node["node"]: node for node in json.loads(path.read_text())["nodes"]} if path.exists() else {}
+
+    def processes(self, node):
+        path = self.folder / f"processes-{node}.json"
+        return {entry["name"]: entry for entry in json.loads(path.read_text())} if path.exists() else {}
+
+    def diagnosis(self):
+        parts = [self.said()[-4000:], self.events()[-3000:]]
+        for log in (*sorted(self.folder.glob("nodes/*/srun.log")), *sorted(self.folder.glob("logs/*.log"))):
+            parts.append(f"--- {log.name}\n{log.read_text(errors='replace')[-1500:]}")
+        return "\n".join(parts)
+
+
+class Slurm(unittest.TestCase):
+    def setUp(self):
+        root = tempfile.TemporaryDirectory(prefix="slackline-slurm-run-")
+        self.addCleanup(root.cleanup)
+        self.root = pathlib.Path(root.name)
+        self.programs = Programs(OPTIONS.programs, OPTIONS.patience)
+        self.wait_for("idle nodes", lambda: len(CLUSTER.idle()) == 4, 90)
+
+    def tearDown(self):
+        CLUSTER.run("scancel", "--user=root", check=False)
+        self.wait_for("an empty queue", lambda: not CLUSTER.run("squeue", "-h").strip(), 90)
+        self.wait_for("the end of all processes", lambda: not processes_with(str(self.root)), 30)
+
+    def wait_for(self, what, condition, seconds, job=None):
+        try:
+            return self.programs.wait_for(what, condition, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{job.diagnosis() if job else CLUSTER.log()}") from error
+
+    def slackline(self, *arguments, code=0):
+        done = subprocess.run([self.programs.path("slackline"), *map(str, arguments)], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=120 * OPTIONS.patience, env=CLUSTER.environment, cwd=self.root)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def submit(self, *arguments, yaml=SMALL, sbatch=("--nodes=4", "--time=10")):
+        (self.root / "job.yaml").write_text(yaml)
+        job = () if "--resume" in arguments else (self.root / "job.yaml",)
+        out = self.slackline("slurm", "submit", *job, "--run-folder", self.root / "run", *arguments, "--", *sbatch)
+        return Submitted(int(re.search(r"Submitted job (\d+)", out).group(1)), self.root / "run")
+
+    def finish(self, job, state="COMPLETED", seconds=240):
+        done = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "")
+        self.wait_for("the end of the job", lambda: CLUSTER.state(job.number) in done, seconds, job)
+        self.assertEqual(CLUSTER.state(job.number), state, job.diagnosis())
+
+    def trains(self, job, samples=1):
+        self.wait_for("training", lambda: max(job.rows(), default=0) >= samples, 120, job)
+
+    def of_node(self, node):
+        """Processes of this test on the node: the daemons of their steps first."""
+        tasks, daemons = [], []
+        for pid in processes_with(str(self.root)):
+            try:
+                if f"SLURMD_NODENAME={node}\0" not in pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace"):
+                    continue
+                parent = int(re.search(r"PPid:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
+                if pathlib.Path(f"/proc/{parent}/comm").read_text().startswith("slurmstepd"):
+                    daemons.append(parent)
+                tasks.append(pid)
+            except OSError:
+                pass
+        return [*dict.fromkeys(daemons), *tasks]
+
+    def epochs(self, count):
+        return SMALL.replace("epochs: 4", f"epochs: {count}")
+
+    def test_four_nodes_train_together(self):
+        job = self.submit()
+        self.finish(job)
+        plan = job.plan()
+        self.assertEqual([node["workers"] for node in plan.values()], [[f"worker-n{n}"] for n in range(1, 5)], plan)
+        # One on each leaf switch.
+        self.assertEqual((plan["n1"]["servers"], plan["n3"]["servers"]), (["ps-1"], ["ps-2"]))
+        self.assertTrue(plan["n1"]["scheduler"])
+        self.assertTrue((job.folder / "model.safetensors").exists())
+        self.assertIn("Test accuracy", job.said())
+        self.assertEqual(json.loads((job.folder / "summary.json").read_text())["state"], "done")
+
+    def test_the_script_of_the_tree(self):
+        (self.root / "job.yaml").write_text(SMALL)
+        environment = dict(CLUSTER.environment, PATH=f"{self.programs.folder}:{CLUSTER.environment['PATH']}")
+        done = subprocess.run(["sbatch", "--parsable", "--nodes=2", "--time=10", "--output=out.log", ROOT / "slurm/slackline.sbatch",
+                               "job.yaml", "--set", "training.epochs=1"], env=environment, capture_output=True, text=True,
+                              cwd=self.root, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        number = int(done.stdout)
+        job = Submitted(number, self.root / f"runs/e2e-slurm-{number}")
+        self.finish(job)
+        self.assertTrue((job.folder / "model.safetensors").exists(), (self.root / "out.log").read_text())
+
+    def test_before_the_wall_limit_it_is_requeued_and_goes_on(self):
+        """The limit is 2 minutes, and all but 15 s of that are for saving."""
+        job = self.submit("--stop-before", "105", yaml=self.epochs(100000), sbatch=("--nodes=4", "--time=2"))
+        self.wait_for("the second attempt", lambda: "Going on from " in job.said(), 240, job)
+        said = job.said()
+        self.assertIn("Saving the run, and stopping: the time of the job will be over in", said)
+        self.assertIn("requeued", said)
+        before = int(re.search(r"goes on from checkpoint \d+: (\d+) samples", self.wait_for(
+            "the second attempt's events", lambda: "goes on from checkpoint" in job.events() and job.events(), 60, job)).group(1))
+        self.assertGreater(before, 0)
+        self.wait_for("more training", lambda: job.rows()[-1] > before, 120, job)
+        self.assertEqual(sorted(job.plan(1)), ["n1", "n2", "n3", "n4"])
+
+    def test_another_number_of_nodes_goes_on(self):
+        job = self.submit("--no-requeue", yaml=self.epochs(100000))
+        self.trains(job, 6000)
+        CLUSTER.run("scancel", "--batch", "--signal=USR1", str(job.number))
+        self.finish(job, "FAILED")
+        self.assertIn("to go on: submit it again with --resume", job.said())
+        last = int((job.folder / "metrics.csv").read_text().splitlines()[-1].split(",")[1])
+        again = self.submit("--resume", "--set", f"training.epochs={last + 1}", sbatch=("--nodes=2", "--time=10"))
+        self.finish(again)
+        self.assertIn("Going on from", again.said())
+        self.assertEqual(len(again.plan()), 2)
+
+    def test_a_preempted_run_goes_on_afterwards(self):
+        job = self.submit(yaml=self.epochs(100000))
+        self.trains(job)
+        urgent = CLUSTER.run("sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive", "--output=/dev/null", "--wrap",
+                             "true").strip()
+        self.wait_for("the urgent job", lambda: CLUSTER.state(urgent) == "COMPLETED", 120, job)
+        self.assertIn("SLURM tells it to stop", job.said())
+        self.wait_for("the second attempt", lambda: "Going on from " in job.said(), 240, job)
+
+    def test_cancelled_it_saves_itself_and_stays_away(self):
+        job = self.submit(yaml=self.epochs(100000))
+        self.trains(job)
+        CLUSTER.run("scancel", str(job.number))
+        self.finish(job, "CANCELLED")
+        self.assertTrue(list(job.folder.glob("checkpoints/checkpoint-000001")), job.diagnosis())
+        self.assertNotIn("requeued", job.said())
+
+    def test_a_lost_node_costs_its_processes(self):
+        job = self.submit(yaml=self.epochs(100000))
+        self.wait_for("snapshots", lambda: "all shards are on disk" in job.events(), 120, job)
+        # The supervisor of the node with ps-2, and with it all that it looks after.
+        victim = next(node for node, roles in job.plan().items() if "ps-2" in roles["servers"])
+        self.assertNotEqual(victim, "n1")
+        child = job.processes(victim)["ps-2"]["pid"]
+        supervisor = int(re.search(r"PPid:\s+(\d+)", pathlib.Path(f"/proc/{child}/status").read_text()).group(1))
+        os.kill(supervisor, signal.SIGKILL)
+        self.wait_for("another node for ps-2", lambda: f"ps-2 does not come back on {victim}: it is started on" in job.said(), 120, job)
+        trained = self.wait_for("its return", lambda: "goes on from its snapshots" in job.events() and job.rows()[-1], 120, job)
+        self.trains(job, trained + 6000)
+        plan = job.plan()
+        self.assertEqual(plan[victim]["servers"], [])
+
+    def test_a_lost_batch_node_requeues_the_job(self):
+        job = self.submit("--set", "checkpoint.every_s=1", yaml=self.epochs(100000))
+        self.wait_for("a checkpoint", lambda: "checkpoint 1 is on disk" in job.events(), 120, job)
+        # A node that is gone takes its processes along, and says nothing.
+        for pid in (CLUSTER.pid("n1"), *self.of_node("n1")):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it went with another
+        try:
+            self.wait_for("the second attempt", lambda: "Going on from " in job.said(), 240, job)
+        finally:
+            CLUSTER.run("slurmd", "-N", "n1")
+        self.assertNotIn("n1", job.plan(1))
+
+    def test_a_heterogeneous_job_has_its_servers_in_the_first_component(self):
+        job = self.submit(sbatch=("--nodes=1", "--time=10", ":", "--nodes=2", "--time=10", "--ntasks-per-node=1"))
+        self.finish(job)
+        plan = job.plan()
+        first, *others = plan.values()
+        self.assertEqual((first["servers"], first["workers"]), (["ps-1", "ps-2"], []), plan)
+        self.assertEqual([len(node["workers"]) for node in others], [1, 1])
+
+    def test_tasks_of_an_array_have_folders_of_their_own(self):
+        job = self.submit("--set", "training.epochs=1", sbatch=("--nodes=2", "--time=10", "--array=3,5"))
+        self.wait_for("both", lambda: all((job.folder / task / "model.safetensors").exists() for task in "35"), 240, job)
+
+    def test_servers_are_added_and_drained(self):
+        job = self.submit(yaml=self.epochs(100000))
+        self.trains(job)
+        self.assertIn("the run is to have 3 servers", self.slackline("servers", "add", job.folder))
+        self.assertIn("ps-3 was added: it is started on", job.said())
+        self.slackline("servers", "drain", job.folder, "ps-1")
+        self.trains(job, job.rows()[-1] + 1000)
+
+    def test_the_placement_is_shown(self):
+        (self.root / "job.yaml").write_text(SMALL)
+        out = self.slackline("placement", "job.yaml", "--nodes", "n[1-4]")
+        self.assertRegex(out, r"(?m)^n1 +leaf1 +4 +0  scheduler, ps-1, worker-n1$")
+        self.assertRegex(out, r"(?m)^n3 +leaf2 +4 +0  ps-2, worker-n3$")
+        self.assertIn("4 shards, 2 a server", out)
+        self.assertIn("node2", self.slackline("placement", "job.yaml", "--count", "2"))
+        self.assertIn("found no nodes", self.slackline("placement", "job.yaml", code=2))
+
+    def test_wrong_use_is_named(self):
+        (self.root / "job.yaml").write_text(SMALL)
+        self.assertIn("SLURM_JOB_ID is not set: not inside a SLURM allocation; allowed is",
+                      self.slackline("slurm", "run", "job.yaml", code=2))
+        self.assertIn("found no job file; allowed is one", self.slackline("slurm", "submit", code=2))
+        self.assertIn("found --resume without --run-folder", self.slackline("slurm", "submit", "--resume", code=2))
+        self.assertIn("lr: found 'x'", self.slackline("slurm", "submit", "job.yaml", "--set", "optimizer.lr=x", code=2))
+        self.assertIn("sbatch: ", self.slackline("slurm", "submit", "job.yaml", "--", "--nodes=99", code=1))
+        self.assertIn("#SBATCH --signal=B:USR1@60", self.slackline("slurm", "submit", "job.yaml", "--stop-before", "60", "--dry-run"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", required=True, type=pathlib.Path)
+    parser.add_argument("--patience", type=float, default=1.0)
+    parser.add_argument("tests", nargs="*")
+    parser.parse_args(namespace=OPTIONS)
+    absent = [name for name in NEEDED if not (OPTIONS.programs / name).exists()]
+    why = missing() or (f"found no {', '.join(absent)}" if absent else "") or ("" if DATA.exists() else f"found no {DATA}")
+    if why:
+        print("SKIP:", why)
+        return 77
+    tests = [f"Slurm.{name}" for name in OPTIONS.tests]
+    program = unittest.main(argv=[sys.argv[0], "-v", *tests], exit=False)
+    return 0 if program.result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
