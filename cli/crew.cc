@@ -89,7 +89,7 @@ std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave, Told::kByScheduler);
   // In the order in which they need one another.
   for (const Role role : {Role::kWorker, Role::kServer, Role::kScheduler}) {
-    SignalAll(role, SIGTERM);
+    SignalAll(role, deadlines.signal);
     WaitForEnd({role}, deadlines.terminate, Told::kBySignal);
   }
   for (Member& member : members_) {

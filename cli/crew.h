@@ -1,6 +1,8 @@
 // The processes of one run: started by name, reaped, counted, and ended together.
 #pragma once
 
+#include <signal.h>
+
 #include <initializer_list>
 #include <list>
 #include <string>
@@ -54,6 +56,8 @@ class Crew {
     absl::Duration leave = absl::Seconds(10);
     // ... and those of each role after SIGTERM; then SIGKILL.
     absl::Duration terminate = absl::Seconds(5);
+    // What they are sent.
+    int signal = SIGTERM;
     // The stop signal, counted from this call on, that ends all waiting.
     int impatient_at = 1;
   };

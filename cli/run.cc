@@ -190,10 +190,15 @@ bool Run::TellToStop(const std::string& reason) {
 
 void Run::WaitForSignal() {
   const std::optional<int> signal = signals_.Wait(kPollEvery);
-  if (signal && IsStop(*signal)) --signals_left_;
+  if (signal && IsStop(*signal)) {
+    --signals_left_;
+    hurried_ = true;
+  }
+  processes_.StillHere();
 }
 
 absl::Duration Run::last_checkpoint_max() const {
+  if (left_ && options_.leave_within) return std::max(absl::ZeroDuration(), *options_.leave_within - kLeaveMax);
   const job::Checkpoint& checkpoint = job_.checkpoint();
   return checkpoint.at_end() ? absl::Seconds(checkpoint.timeout_s()) : absl::ZeroDuration();
 }
@@ -208,8 +213,8 @@ void Run::MakeCheckpoint() {
 void Run::PointToCheckpoint() {
   const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
   if (list.empty()) return;
-  std::fprintf(stderr, "slackline: the last checkpoint is %s; to go on: %s resume %s\n",
-               list.front().path.filename().c_str(), options_.program.c_str(), folder_.path().c_str());
+  std::fprintf(stderr, "slackline: the last checkpoint is %s; to go on: %s %s\n", list.front().path.filename().c_str(),
+               options_.resume.c_str(), folder_.path().c_str());
 }
 
 void Run::StopAll(const Crew::StopDeadlines& deadlines) {

@@ -24,6 +24,10 @@ struct RunOptions {
   // Asked a few times a second, with the signal that has come, if one has; what it says, if anything, is why the run
   // ends now, in good order. A signal that it makes nothing of is taken as ever.
   std::function<std::string(std::optional<int> signal)> leave = nullptr;
+  // How long it may take where `leave` ends it, last checkpoint included; as the job says where there is none.
+  std::optional<absl::Duration> leave_within = std::nullopt;
+  // How it is gone on with, but for its folder: for messages.
+  std::string resume = "slackline resume";
   // Who stops it, for messages.
   std::string command = "`slackline train`";
 };
@@ -41,6 +45,8 @@ class Run {
   bool begun() const { return begun_; }
   // It has ended because options.leave said so; the job was neither done nor failed before.
   bool left() const { return left_; }
+  // A stop signal came while it ended.
+  bool hurried() const { return hurried_; }
 
  private:
   void Announce();
@@ -76,6 +82,7 @@ class Run {
   Progress progress_;
   bool begun_ = false;
   bool left_ = false;
+  bool hurried_ = false;
   int signals_left_ = 1;  // until nobody is waited for
   wire::GetStatusReply status_;
   std::string trouble_;

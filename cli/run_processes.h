@@ -40,6 +40,9 @@ class RunProcesses {
   // before.
   virtual News Watch(const wire::GetStatusReply& status) = 0;
 
+  // Called a few times a second while the run lives, also when it is being stopped.
+  virtual void StillHere() {}
+
   // Ends all. Returns what had to be said.
   virtual std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) = 0;
 };

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "cli/checkpoints.h"
 #include "cli/cluster.h"
 #include "cli/resume_checks.h"
@@ -33,7 +34,7 @@ int Train(const TrainOptions& options) {
   const job::Job job = Resolve(*read);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
-  if (!security.ok()) return Fail(security.status(), kExitFailed);
+  if (!security.ok()) return Fail(security.status(), kExitWrongUse);
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
   if (!programs.ok()) return Fail(programs.status(), kExitFailed);
   absl::StatusOr<RunFolder> folder = MakeRunFolder(options, job);
@@ -45,7 +46,10 @@ int Train(const TrainOptions& options) {
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, /*checkpoint=*/"",
                   WholeJob(job), signals);
-  const RunOptions run{.program = options.program, .job_file = options.job_file, .quiet = options.quiet};
+  const RunOptions run{.program = options.program,
+                       .job_file = options.job_file,
+                       .quiet = options.quiet,
+                       .resume = absl::StrCat(options.program, " resume")};
   return Run(run, job, *folder, signals, cluster).Execute();
 }
 
@@ -60,7 +64,7 @@ int Resume(const ResumeOptions& options) {
   const job::Job job = Resolve(*read);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
-  if (!security.ok()) return Fail(security.status(), kExitFailed);
+  if (!security.ok()) return Fail(security.status(), kExitWrongUse);
   const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml", {});
   if (!before.ok()) return Fail(before.status(), kExitFailed);
   if (absl::Status kept = CheckModelKept(Resolve(*before), job); !kept.ok()) return Fail(kept, kExitWrongUse);
@@ -82,7 +86,10 @@ int Resume(const ResumeOptions& options) {
   if (!options.quiet) std::printf("Going on from %s\n", choice->path.c_str());
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, choice->path,
                   WholeJob(job), signals);
-  const RunOptions again{.program = options.program, .job_file = folder->job_file(), .quiet = options.quiet};
+  const RunOptions again{.program = options.program,
+                         .job_file = folder->job_file(),
+                         .quiet = options.quiet,
+                         .resume = absl::StrCat(options.program, " resume")};
   Run next(again, job, *folder, signals, cluster);
   const int code = next.Execute();
   // What could not go on leaves the run as it was.

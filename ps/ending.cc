@@ -20,13 +20,13 @@ sigset_t Watched() {
 
 }  // namespace
 
-SignalWatch::SignalWatch(Ending& ending) {
+SignalWatch::SignalWatch(Ending& ending, bool supervised) {
   const sigset_t set = Watched();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  thread_ = std::thread([&ending, set] {
+  thread_ = std::thread([&ending, set, supervised] {
     int signal = 0;
     while (sigwait(&set, &signal) == 0 && signal != StopWatching()) {
-      if (signal == SIGUSR1 || signal == SIGUSR2) continue;
+      if (signal == SIGUSR1 || signal == SIGUSR2 || (supervised && signal == SIGTERM)) continue;
       ending.End({0, absl::StrCat("told to stop by ", signal == SIGINT ? "SIGINT" : "SIGTERM"),
                   /*by_signal=*/true});
     }

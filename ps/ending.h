@@ -61,7 +61,8 @@ class Ending {
 // Ownership: borrows `ending`.
 class SignalWatch {
  public:
-  explicit SignalWatch(Ending& ending);
+  // `supervised`: SIGTERM is for whoever has started this process, who sends SIGINT.
+  SignalWatch(Ending& ending, bool supervised);
   ~SignalWatch();
 
  private:

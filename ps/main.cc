@@ -35,6 +35,7 @@ struct Flags {
   std::string listen;
   std::string name = absl::StrCat("ps-", getpid());
   std::string topology;
+  bool supervised = false;
 };
 
 Timeouts MakeTimeouts(const job::Timeouts& from) {
@@ -136,6 +137,7 @@ int Main(int argc, char** argv) {
          "--topology", flags.topology,
          "Where this is in the network: switches from the top down and the node, as SLURM_TOPOLOGY_ADDR has them")
       ->type_name("SWITCH.NODE");
+  app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
 #ifdef SLACKLINE_KILL_POINTS
   std::string kill_at;
   app.add_option("--kill-at", kill_at, "For tests: kill this process at the Nth pass of a point")->type_name("POINT:N");
@@ -163,7 +165,7 @@ int Main(int argc, char** argv) {
   }
   log::Initialise(flags.name);
   Ending ending;
-  const SignalWatch signals(ending);
+  const SignalWatch signals(ending, flags.supervised);
   // After the signals: it may have a thread.
   const absl::StatusOr<security::Security> security = security::Security::Open(*job, security::Role::kServer);
   const absl::StatusOr<std::string> served =

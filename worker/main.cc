@@ -30,6 +30,7 @@ struct Flags {
   std::string scheduler;
   std::string name;
   std::vector<std::string> overrides;
+  bool supervised = false;
 };
 
 constexpr int kFailed = 1;
@@ -122,8 +123,10 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .parameter_memory = parameter_memory.parts(),
                                    .push_segment = push_memory.segment(),
                                    .device_time = alone_on_cpu ? &thread_time : nullptr});
-  const StopSignals signals(
-      [&trainer](const std::string& name) { trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name)); });
+  const StopSignals signals([&trainer, supervised = flags.supervised](const std::string& name) {
+    if (supervised && name == "SIGTERM") return;
+    trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name));
+  });
   const absl::Status status = trainer.Run();
   if (!status.ok()) return Fail(status, kFailed);
   log::Info("done");
@@ -147,6 +150,7 @@ int Main(int argc, char** argv) {
       ->take_all()
       ->allow_extra_args(false);
   app.add_option("--name", flags.name, "Name in logs, metrics and the status page")->check(MemberNameMistake);
+  app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
   app.set_version_flag("--version", VersionText("slackline-worker"));
   try {
     app.parse(argc, argv);

@@ -12,7 +12,7 @@ itself, goes back into the queue, and goes on when SLURM starts it again, on ano
 
 Examples
   slackline slurm submit job.yaml -- --nodes=4 --cpus-per-task=16 --time=48:00:00 --account=abc
-  slackline slurm submit job.yaml --interface ib0 -- --nodes=2 --time=1:00:00 : --nodes=8 --gpus-per-node=4 --ntasks-per-node=1
+  slackline slurm submit job.yaml --interface ib0 -- --nodes=2 --time=1:00:00 : --nodes=8 --gpus-per-node=4
   sbatch --nodes=4 --time=48:00:00 slurm/slackline.sbatch job.yaml)";
 
 constexpr char kPlacementHelp[] = R"(
@@ -73,6 +73,7 @@ Command::Command(CLI::App& app, const std::string& program) {
       slurm_->add_subcommand("node", "Look after the processes of one node: started by `slackline slurm run`");
   node_command_->add_option("--meeting", node_.meeting, "Folder of the attempt, in the run folder")->required();
   node_command_->add_option("--interface", node_.interface, kInterfaceHelp)->type_name("NAME|NETWORK");
+  node_command_->add_flag("!--no-requeue", node_.requeue, "Do not go back into the queue when the launcher is lost");
   node_command_
       ->add_option_function<double>(
           "--patience", [this](double seconds) { node_.patience = absl::Seconds(seconds); },

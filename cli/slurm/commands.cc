@@ -33,6 +33,22 @@ std::string ReadText(const std::filesystem::path& path) {
   return std::string(absl::StripAsciiWhitespace(std::string(std::istreambuf_iterator<char>(in), {})));
 }
 
+std::optional<absl::Duration> ParseOneTime(absl::string_view text) {
+  absl::string_view rest = text;
+  uint32_t days = 0;
+  if (const size_t dash = rest.find('-'); dash != absl::string_view::npos) {
+    if (!absl::SimpleAtoi(rest.substr(0, dash), &days)) return std::nullopt;
+    rest = rest.substr(dash + 1);
+  }
+  absl::Duration left;
+  for (const absl::string_view part : absl::StrSplit(rest, ':')) {
+    uint32_t number = 0;
+    if (!absl::SimpleAtoi(part, &number)) return std::nullopt;
+    left = 60 * left + absl::Seconds(number);
+  }
+  return left + days * absl::Hours(24);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Ask(const std::vector<std::string>& command, const std::filesystem::path& log,
@@ -49,19 +65,12 @@ absl::StatusOr<std::string> Ask(const std::vector<std::string>& command, const s
 }
 
 std::optional<absl::Duration> ParseTimeLeft(const std::string& text) {
-  std::string rest = text;
-  uint32_t days = 0;
-  if (const size_t dash = rest.find('-'); dash != std::string::npos) {
-    if (!absl::SimpleAtoi(rest.substr(0, dash), &days)) return std::nullopt;
-    rest = rest.substr(dash + 1);
+  std::optional<absl::Duration> smallest;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::optional<absl::Duration> left = ParseOneTime(absl::StripAsciiWhitespace(line));
+    if (left && (!smallest || *left < *smallest)) smallest = left;
   }
-  absl::Duration left;
-  for (const absl::string_view part : absl::StrSplit(rest, ':')) {
-    uint32_t number = 0;
-    if (!absl::SimpleAtoi(part, &number)) return std::nullopt;
-    left = 60 * left + absl::Seconds(number);
-  }
-  return left + days * absl::Hours(24);
+  return smallest;
 }
 
 std::optional<uint32_t> ParseRestarts(const std::string& text) {
@@ -96,13 +105,12 @@ absl::Time TimeLimit::End() {
   return end_;
 }
 
-absl::Status Requeue(uint64_t job, const std::filesystem::path& log) {
-  return Ask({"scontrol", "requeue", absl::StrCat(job)}, log, kRequeueMax).status();
+absl::Status Requeue(const std::string& job, const std::filesystem::path& log) {
+  return Ask({"scontrol", "requeue", job}, log, kRequeueMax).status();
 }
 
-absl::Status RequeueOnce(uint64_t job, uint32_t restarts, const std::filesystem::path& log) {
-  const absl::StatusOr<std::string> known =
-      Ask({"scontrol", "show", "job", "--oneliner", absl::StrCat(job)}, log, kRequeueMax);
+absl::Status RequeueOnce(const std::string& job, uint32_t restarts, const std::filesystem::path& log) {
+  const absl::StatusOr<std::string> known = Ask({"scontrol", "show", "job", "--oneliner", job}, log, kRequeueMax);
   if (!known.ok()) return known.status();
   const std::optional<uint32_t> now = ParseRestarts(*known);
   if (now != restarts || !absl::StrContains(*known, "JobState=RUNNING")) {

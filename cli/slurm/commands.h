@@ -20,7 +20,8 @@ namespace slackline::cli::slurm {
 absl::StatusOr<std::string> Ask(const std::vector<std::string>& command, const std::filesystem::path& log,
                                 absl::Duration timeout);
 
-// "1-02:03:04", "02:03:04", "03:04"; nullopt for UNLIMITED and whatever else SLURM says of a job without a limit.
+// "1-02:03:04", "02:03:04", "03:04"; of several lines, for the components of a job, the smallest; nullopt for UNLIMITED
+// and whatever else SLURM says of a job without a limit.
 std::optional<absl::Duration> ParseTimeLeft(const std::string& text);
 
 // When the time of a job will be over, asked again and again, since the limit may be changed.
@@ -29,13 +30,13 @@ std::optional<absl::Duration> ParseTimeLeft(const std::string& text);
 class TimeLimit {
  public:
   // `log`: of the questions.
-  TimeLimit(uint64_t job, std::filesystem::path log) : job_(job), log_(std::move(log)) {}
+  TimeLimit(std::string job, std::filesystem::path log) : job_(std::move(job)), log_(std::move(log)) {}
 
   // As last heard; InfiniteFuture() where there is no limit, or before the first answer. Does not wait.
   absl::Time End();
 
  private:
-  const uint64_t job_;
+  const std::string job_;
   const std::filesystem::path log_;
   std::optional<Process> question_;
   absl::Time asked_;
@@ -47,10 +48,10 @@ class TimeLimit {
 std::optional<uint32_t> ParseRestarts(const std::string& text);
 
 // Puts the job back into the queue, from which it starts again with the same number.
-absl::Status Requeue(uint64_t job, const std::filesystem::path& log);
+absl::Status Requeue(const std::string& job, const std::filesystem::path& log);
 
 // The same, if that was not done since the job was requeued for the `restarts`th time.
 //   kFailedPrecondition  it was
-absl::Status RequeueOnce(uint64_t job, uint32_t restarts, const std::filesystem::path& log);
+absl::Status RequeueOnce(const std::string& job, uint32_t restarts, const std::filesystem::path& log);
 
 }  // namespace slackline::cli::slurm

@@ -17,6 +17,7 @@
 #include "cli/checkpoints.h"
 #include "cli/cluster.h"
 #include "cli/complain.h"
+#include "cli/resume_checks.h"
 #include "cli/run.h"
 #include "cli/run_checks.h"
 #include "cli/run_folder.h"
@@ -42,8 +43,8 @@ constexpr absl::Duration kPoll = absl::Milliseconds(200);
 // it must stop, the batch script would have been told, too.
 constexpr absl::Duration kTellTogether = absl::Seconds(1);
 constexpr int kRequeueTries = 3;
-// A supervisor has what an operator at a terminal has not: it starts again what dies.
-constexpr uint32_t kWorkerRestarts = 10;
+// Of the time before the end of the job, what the requeue needs.
+constexpr absl::Duration kRequeueTakes = absl::Seconds(20);
 // Clocks of nodes differ.
 constexpr absl::Duration kCertifiedBefore = absl::Minutes(10);
 constexpr absl::Duration kCertifiedFor = absl::Hours(365 * 24);
@@ -62,7 +63,7 @@ class Attempt {
     if (absl::Status status = CheckData(job_); !status.ok()) return Fail(status, kExitFailed);
     absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
     if (!programs.ok()) return Fail(programs.status(), kExitFailed);
-    Meeting meeting(folder_path_, allocation_.restarts);
+    Meeting meeting(folder_path_, absl::StrCat(allocation_.name, "-", allocation_.restarts));
     if (absl::Status status = meeting.Open(); !status.ok()) return Fail(status, kExitFailed);
     absl::StatusOr<Process> launcher = StartNodes(meeting);
     if (!launcher.ok()) return Fail(launcher.status(), kExitFailed);
@@ -94,7 +95,11 @@ class Attempt {
     if (options_.resume && !begun) {
       return absl::NotFoundError(absl::StrCat("found no run in ", folder_path_.string(), " (job.yaml)"));
     }
-    if (!options_.resume && (!begun || allocation_.restarts == 0)) return absl::OkStatus();
+    fs::create_directories(folder_path_, error);
+    absl::StatusOr<RunLock> lock = RunLock::Take(folder_path_);
+    if (!lock.ok()) return lock.status();
+    lock_.emplace(*std::move(lock));
+    if (!options_.resume && (!begun || allocation_.restarts == 0)) return CheckUnused(Resolve(job_), folder_path_);
     return GoOn();
   }
 
@@ -104,8 +109,13 @@ class Attempt {
     const job::Job run = Resolve(*read);
     absl::StatusOr<checkpoint::Choice> choice =
         ChooseCheckpoint(checkpoint::FolderOfRun(run.checkpoint().folder(), folder_path_), "");
-    if (absl::IsNotFound(choice.status()) && !options_.resume) return PutAside();
+    const fs::path checkpoints = checkpoint::FolderOfRun(run.checkpoint().folder(), folder_path_);
+    if (absl::IsNotFound(choice.status()) && !options_.resume && checkpoint::List(checkpoints).empty())
+      return PutAside();
     if (!choice.ok()) return choice.status();
+    const absl::StatusOr<job::Job> before = ReadJobFile(folder_path_ / "job.yaml", {});
+    if (!before.ok()) return before.status();
+    if (absl::Status kept = CheckModelKept(Resolve(*before), run); !kept.ok()) return kept;
     for (const std::string& broken : choice->passed_over) Say(absl::StrCat("passed over ", broken));
     if (absl::Status left = CheckWorkIsLeft(*choice, run); !left.ok()) {
       if (options_.resume) return left;
@@ -115,13 +125,15 @@ class Attempt {
     }
     job_ = run;
     checkpoint_ = choice->path;
+    checkpoint_number_ = choice->manifest.number();
     Say(absl::StrCat("Going on from ", checkpoint_));
     return absl::OkStatus();
   }
 
   // An earlier attempt ended before its first checkpoint: this one begins anew.
   absl::Status PutAside() {
-    const fs::path aside = folder_path_ / absl::StrCat("attempt-", allocation_.restarts, "-before");
+    const fs::path aside =
+        folder_path_ / absl::StrCat("attempt-", allocation_.name, "-", allocation_.restarts, "-before");
     std::error_code error;
     fs::create_directory(aside, error);
     for (const fs::directory_entry& entry : fs::directory_iterator(folder_path_, error)) {
@@ -139,8 +151,14 @@ class Attempt {
   absl::StatusOr<Process> StartNodes(const Meeting& meeting) {
     const absl::StatusOr<std::string> self = Sibling("slackline");
     if (!self.ok()) return self.status();
-    std::vector<std::string> command = {"/usr/bin/env", "srun",    "--no-kill",      "--kill-on-bad-exit=0",
-                                        "--wait=0",     "--mem=0", "--cpu-bind=none"};
+    // What an allocation was asked for must not make the step smaller.
+    std::vector<std::string> command = {"/usr/bin/env"};
+    for (const char* name : {"SLURM_HINT", "SLURM_THREADS_PER_CORE", "SLURM_CPUS_PER_TASK", "SLURM_NTASKS_PER_NODE",
+                             "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_EXPORT_ENV"}) {
+      command.insert(command.end(), {"-u", name});
+    }
+    command.insert(command.end(), {"srun", "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--mem=0",
+                                   "--cpu-bind=none", "--export=ALL", "--mpi=none"});
     if (allocation_.components > 1) {
       command.push_back(absl::StrCat("--het-group=0-", allocation_.components - 1));
     } else {
@@ -151,6 +169,7 @@ class Attempt {
     command.insert(command.end(),
                    {*self, "slurm", "node", "--meeting", meeting.folder(), "--patience", absl::StrCat(patience)});
     if (!options_.interface.empty()) command.insert(command.end(), {"--interface", options_.interface});
+    if (!options_.requeue) command.push_back("--no-requeue");
     return Process::Start({"srun", std::move(command), meeting.folder() / "srun.log"});
   }
 
@@ -180,7 +199,10 @@ class Attempt {
                        ": the others were not there within ", absl::FormatDuration(patience),
                        " (timeouts.startup_ms)"));
     }
-    for (auto& [name, facts] : arrived) nodes_.push_back(std::move(facts));
+    for (auto& [name, facts] : arrived) {
+      names_.push_back(name);
+      nodes_.push_back(std::move(facts));
+    }
     // The scheduler is where this runs.
     const std::string here = ProcessEnvironment()("SLURMD_NODENAME");
     std::sort(nodes_.begin(), nodes_.end(), [&](const NodeFacts& a, const NodeFacts& b) {
@@ -228,13 +250,21 @@ class Attempt {
     security.set_folder(folder_path_ / "submit" / "credentials");
     std::error_code error;
     if (fs::exists(security.folder(), error)) return absl::OkStatus();
-    fs::create_directories(folder_path_ / "submit", error);
     Say(absl::StrCat("makes certificates for the connections between the nodes, in ", security.folder()));
+    // Whole or not at all.
+    const std::string draft = security.folder() + ".new";
+    fs::create_directories(folder_path_ / "submit", error);
+    fs::remove_all(draft, error);
     const absl::Time now = absl::Now();
-    return security::MakeCredentials({.folder = security.folder(),
-                                      .job = job_.name(),
-                                      .not_before = now - kCertifiedBefore,
-                                      .not_after = now + kCertifiedFor});
+    security::MakeOptions make;
+    make.folder = draft;
+    make.job = job_.name();
+    make.not_before = now - kCertifiedBefore;
+    make.not_after = now + kCertifiedFor;
+    if (absl::Status made = security::MakeCredentials(make); !made.ok()) return made;
+    fs::rename(draft, security.folder(), error);
+    if (!error) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat("cannot make ", security.folder(), ": ", error.message()));
   }
 
   int Train(Programs programs, const Meeting& meeting, Process& launcher) {
@@ -255,9 +285,11 @@ class Attempt {
     Cluster scheduler(job_, std::move(programs), security->To(security::Role::kScheduler), *folder, checkpoint_, share,
                       signals_);
     NodeCluster cluster(job_, scheduler, meeting, launcher, nodes, roles, signals_);
-    TimeLimit limit(allocation_.job, meeting.folder() / "squeue.log");
+    TimeLimit limit(allocation_.name, meeting.folder() / "squeue.log");
     RunOptions run_options{.program = options_.program, .job_file = folder->job_file(), .quiet = false};
     run_options.command = "`slackline slurm run`";
+    run_options.resume = absl::StrCat(options_.program, " slurm submit --resume --run-folder");
+    run_options.leave_within = std::max(options_.stop_before - kRequeueTakes, kRequeueTakes);
     run_options.leave = [&](std::optional<int> signal) { return ReasonToLeave(signal, meeting, limit); };
     Run run(run_options, job_, *folder, signals_, cluster);
     const int code = run.Execute();
@@ -284,7 +316,7 @@ class Attempt {
     }
     if (now < look_) return "";
     look_ = now + kTellTogether;
-    const std::map<std::string, std::string> leaving = meeting.Leaving();
+    const std::map<std::string, std::string> leaving = meeting.Leaving(names_);
     if (leaving.empty()) return "";
     if (!told_) {
       told_ = now;
@@ -298,15 +330,25 @@ class Attempt {
       Say("stopped; to go on: submit it again with --resume");
       return kExitFailed;
     }
+    if (run.hurried()) {
+      Say("stopped by a signal; not requeued");
+      return kExitFailed;
+    }
     if (!run.begun()) {
       Say("not requeued: training had not begun before it had to stop; allowed is a longer time for the job, or a "
           "shorter "
           "--stop-before");
       return kExitFailed;
     }
+    const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_path_));
+    if (list.empty() || list.front().number <= checkpoint_number_) {
+      Say("not requeued: there is no checkpoint newer than what this attempt began with, and the next would do the "
+          "same again");
+      return kExitFailed;
+    }
     absl::Status status;
     for (int tries = 0; tries < kRequeueTries; ++tries) {
-      status = Requeue(allocation_.job, meeting.folder() / "requeue.log");
+      status = Requeue(allocation_.name, meeting.folder() / "requeue.log");
       if (!status.ok()) continue;
       Say("requeued: it goes on when SLURM starts it again");
       return kExitDone;
@@ -328,8 +370,11 @@ class Attempt {
   fs::path folder_path_;
   // Empty: it begins.
   std::string checkpoint_;
+  uint64_t checkpoint_number_ = 0;
+  std::optional<RunLock> lock_;
   bool done_ = false;
   std::vector<NodeFacts> nodes_;
+  std::vector<std::string> names_;  // of them
   absl::Time look_ = absl::InfinitePast();
   std::optional<absl::Time> told_;
 };

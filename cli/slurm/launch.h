@@ -1,12 +1,16 @@
 // `slackline slurm run`: the whole run inside an allocation, from its batch script.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 
 namespace slackline::cli::slurm {
+
+// A supervisor has what an operator at a terminal has not: it starts again what dies.
+inline constexpr uint32_t kWorkerRestarts = 10;
 
 struct LaunchOptions {
   // As the user called this program.

@@ -66,13 +66,14 @@ json ToJson(const Plan& plan) {
 
 }  // namespace
 
-Meeting::Meeting(const fs::path& run_folder, uint32_t attempt)
-    : folder_(run_folder / "nodes" / absl::StrCat("attempt-", attempt)) {}
+Meeting::Meeting(const fs::path& run_folder, const std::string& attempt) : folder_(run_folder / "nodes" / attempt) {}
 
 absl::Status Meeting::Open() const {
   std::error_code error;
-  fs::create_directories(folder_, error);
-  if (!error) return absl::OkStatus();
+  fs::create_directories(folder_.parent_path(), error);
+  if (!error && fs::create_directory(folder_, error)) return absl::OkStatus();
+  if (!error)
+    return absl::AlreadyExistsError(absl::StrCat("found ", folder_.string(), ": this attempt was made before"));
   return absl::UnavailableError(absl::StrCat("cannot make ", folder_.string(), ": ", error.message()));
 }
 
@@ -137,15 +138,15 @@ std::optional<Plan> Meeting::ReadPlan() const {
   return plan;
 }
 
-std::map<std::string, std::string> Meeting::Notes(const std::string& ending) const {
+std::map<std::string, std::string> Meeting::Notes(const std::vector<std::string>& nodes,
+                                                  const std::string& ending) const {
   std::map<std::string, std::string> notes;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
-    if (entry.path().extension() != ending) continue;
-    std::ifstream in(entry.path());
+  for (const std::string& node : nodes) {
+    std::ifstream in(folder_ / (node + ending));
+    if (!in) continue;
     std::string text(std::istreambuf_iterator<char>(in), {});
     while (!text.empty() && text.back() == '\n') text.pop_back();
-    notes[entry.path().stem()] = text;
+    notes[node] = text;
   }
   return notes;
 }

@@ -40,14 +40,15 @@ struct Plan {
 // Thread-safety: none.
 class Meeting {
  public:
-  // One for each attempt to run the job: what an earlier one has left says nothing about this one.
-  Meeting(const std::filesystem::path& run_folder, uint32_t attempt);
+  // One for each attempt to run the job ("17-0" is the first of job 17): what an earlier one has left says nothing
+  // about this one.
+  Meeting(const std::filesystem::path& run_folder, const std::string& attempt);
   explicit Meeting(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path run_folder() const { return folder_.parent_path().parent_path(); }
 
-  // Makes the folder.
+  // Makes the folder, which must be new.
   absl::Status Open() const;
   absl::Status Arrive(const NodeFacts& facts) const;
   absl::Status WritePlan(const Plan& plan) const;
@@ -62,12 +63,17 @@ class Meeting {
   std::optional<Plan> ReadPlan() const;
   // 0 before the first.
   uint64_t LastBeat() const;
-  // Reasons by node.
-  std::map<std::string, std::string> Leaving() const { return Notes(".leaving"); }
-  std::map<std::string, std::string> InTrouble() const { return Notes(".trouble"); }
+  // Reasons by node, of these.
+  std::map<std::string, std::string> Leaving(const std::vector<std::string>& nodes) const {
+    return Notes(nodes, ".leaving");
+  }
+  std::map<std::string, std::string> InTrouble(const std::vector<std::string>& nodes) const {
+    return Notes(nodes, ".trouble");
+  }
 
  private:
-  std::map<std::string, std::string> Notes(const std::string& ending) const;
+  // By name: a network file system shows a new file sooner than a new listing.
+  std::map<std::string, std::string> Notes(const std::vector<std::string>& nodes, const std::string& ending) const;
 
   std::filesystem::path folder_;
 };

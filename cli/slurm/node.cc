@@ -1,5 +1,7 @@
 #include "cli/slurm/node.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -28,9 +30,10 @@ constexpr absl::Duration kLook = absl::Milliseconds(500);
 constexpr absl::Duration kStatusShare = absl::Milliseconds(10);
 constexpr absl::Duration kStatusEvery = absl::Seconds(1);
 constexpr absl::Duration kStatusTimeout = absl::Seconds(2);
-// A launcher of which nothing was heard for so long is lost, with its node. The nodes act one after the other.
-constexpr absl::Duration kLauncherLost = absl::Seconds(45);
-constexpr absl::Duration kOneAfterTheOther = absl::Seconds(10);
+// A launcher that has not beaten in so many looks, one a second, is lost, with its node, if the scheduler does not
+// answer either. The nodes act one after the other.
+constexpr size_t kLauncherLost = 45;
+constexpr size_t kOneAfterTheOther = 10;
 // After SIGTERM, twice: SLURM says it again before it kills.
 constexpr int kImpatientAt = 3;
 
@@ -54,6 +57,8 @@ Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const j
   share.servers = roles.servers;
   share.workers = roles.workers;
   share.server_arguments = ListenAt(facts.address, job.network());
+  // SLURM signals all that runs in the job; what becomes of it is decided by the launcher.
+  share.server_arguments.push_back("--supervised");
   share.worker_arguments = share.server_arguments;
   if (!facts.node.topology.empty()) {
     share.server_arguments.insert(share.server_arguments.end(), {"--topology", facts.node.topology});
@@ -76,7 +81,8 @@ class NodeKeeper {
         allocation_(std::move(allocation)),
         meeting_(options.meeting),
         facts_(std::move(facts)),
-        signals_(signals) {}
+        signals_(signals),
+        log_(meeting_.folder() / absl::StrCat(facts_.node.name, ".log"), std::ios::app) {}
 
   absl::Status Serve() {
     if (absl::Status status = meeting_.Arrive(facts_); !status.ok()) return status;
@@ -141,6 +147,7 @@ class NodeKeeper {
       if (absl::Now() >= ask) {
         if (absl::StatusOr<wire::GetStatusReply> answer = cluster.scheduler().GetStatus(kStatusTimeout); answer.ok()) {
           status = *std::move(answer);
+          answered_ = true;
         }
         ask = absl::Now() + std::max(kStatusEvery, kStatusShare * plan_.roles.size());
       }
@@ -148,26 +155,29 @@ class NodeKeeper {
       for (const std::string& line : news.lines) Say(line);
       if (!news.trouble.empty() && !news.maybe_done) Complain(news.trouble);
     }
-    for (const std::string& line : cluster.Stop({.leave = *plan_.end_within, .impatient_at = kImpatientAt})) Say(line);
+    for (const std::string& line :
+         cluster.Stop({.leave = *plan_.end_within, .signal = SIGINT, .impatient_at = kImpatientAt}))
+      Say(line);
   }
 
   // With `--no-kill` SLURM lets a job run on that has lost the node of its batch script, and with it the scheduler.
+  // Looks are counted, and not time: a node that slept has missed nothing.
   void WatchLauncher() {
     const absl::Time now = absl::Now();
-    if (now < look_at_launcher_) return;
+    if (now < look_at_launcher_ || !options_.requeue) return;
     look_at_launcher_ = now + kStatusEvery;
-    if (const uint64_t beat = meeting_.LastBeat(); beat != beat_ || leaving_) {
-      beat_ = beat;
-      beat_seen_ = now;
-    }
+    const uint64_t beat = meeting_.LastBeat();
+    silent_looks_ = beat != beat_ || leaving_ || answered_ ? 0 : silent_looks_ + 1;
+    beat_ = beat;
+    answered_ = false;
     size_t rank = 0;
     while (rank < plan_.roles.size() && plan_.roles[rank].node != facts_.node.name) ++rank;
-    if (now - beat_seen_ < kLauncherLost + static_cast<double>(rank) * kOneAfterTheOther) return;
-    beat_seen_ = now;
-    const absl::Status requeued = RequeueOnce(allocation_.job, allocation_.restarts,
+    if (silent_looks_ < kLauncherLost + rank * kOneAfterTheOther) return;
+    silent_looks_ = 0;
+    const absl::Status requeued = RequeueOnce(allocation_.name, allocation_.restarts,
                                               meeting_.folder() / absl::StrCat("requeue-", facts_.node.name, ".log"));
-    Say(absl::StrCat("nothing was heard of the launcher for ", absl::FormatDuration(kLauncherLost), ": ",
-                     requeued.ok() ? "the job is requeued" : std::string(requeued.message())));
+    Say(absl::StrCat("nothing was heard of the launcher, nor of the scheduler, in ", kLauncherLost,
+                     " looks: ", requeued.ok() ? "the job is requeued" : std::string(requeued.message())));
   }
 
   // Servers that were given to this node, or taken from it.
@@ -198,9 +208,11 @@ class NodeKeeper {
     }
   }
 
-  void Say(const std::string& line) const {
+  // The file is there for what is said when srun is gone.
+  void Say(const std::string& line) {
     std::printf("%s: %s\n", facts_.node.name.c_str(), line.c_str());
     std::fflush(stdout);
+    log_ << absl::FormatTime("%Y-%m-%d %H:%M:%S ", absl::Now(), absl::LocalTimeZone()) << line << std::endl;
   }
 
   const NodeOptions& options_;
@@ -208,10 +220,12 @@ class NodeKeeper {
   const Meeting meeting_;
   const NodeFacts facts_;
   SignalQueue& signals_;
+  std::ofstream log_;
   Plan plan_;
   std::set<std::string> servers_;
   uint64_t beat_ = 0;
-  absl::Time beat_seen_ = absl::Now();
+  size_t silent_looks_ = 0;
+  bool answered_ = false;  // the scheduler, since the last look
   absl::Time look_at_launcher_ = absl::InfinitePast();
   bool leaving_ = false;
   bool complained_ = false;
@@ -221,6 +235,8 @@ class NodeKeeper {
 
 int ServeNode(const NodeOptions& options) {
   SignalQueue signals;
+  // The srun that takes what is said here may be gone before this ends.
+  ::signal(SIGPIPE, SIG_IGN);
   const absl::StatusOr<TaskPlace> place = ReadTaskPlace(ProcessEnvironment());
   if (!place.ok()) return Complain(place.status());
   const absl::StatusOr<Allocation> allocation = ReadAllocation(ProcessEnvironment());

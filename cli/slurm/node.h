@@ -12,6 +12,8 @@ struct NodeOptions {
   std::string meeting;
   // As AddressOfNode() has it.
   std::string interface;
+  // Where the launcher is lost, the job goes back into the queue.
+  bool requeue = true;
   // How long it waits for the plan.
   absl::Duration patience = absl::Minutes(10);
 };

@@ -30,6 +30,7 @@ NodeCluster::NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meetin
       nodes_(std::move(nodes)),
       signals_(signals) {
   plan_.roles = std::move(roles);
+  for (const scheduler::Node& node : nodes_) names_.push_back(node.name);
 }
 
 absl::Status NodeCluster::Start() {
@@ -42,7 +43,15 @@ absl::Status NodeCluster::Publish() {
   return meeting_.WritePlan(plan_);
 }
 
+void NodeCluster::StillHere() {
+  if (absl::Now() < beat_due_) return;
+  beat_due_ = absl::Now() + kLookEvery;
+  // A disk that is full is said by others; the nodes ask the scheduler, too.
+  meeting_.Beat(++beat_).IgnoreError();
+}
+
 RunProcesses::News NodeCluster::Watch(const wire::GetStatusReply& status) {
+  StillHere();
   News news = scheduler_.Watch(status);
   if (const std::optional<ProcessEnd> end = launcher_.Poll(); end && news.trouble.empty()) {
     news.trouble = absl::StrCat("srun has ended, ", end->Describe(), ", and no node is left; its last words:\n",
@@ -51,13 +60,12 @@ RunProcesses::News NodeCluster::Watch(const wire::GetStatusReply& status) {
   }
   if (absl::Now() < look_) return news;
   look_ = absl::Now() + kLookEvery;
-  if (absl::Status beat = meeting_.Beat(++beat_); !beat.ok()) news.lines.push_back(std::string(beat.message()));
   WatchNodes(status, news);
   return news;
 }
 
 void NodeCluster::WatchNodes(const wire::GetStatusReply& status, News& news) {
-  for (const auto& [node, reason] : meeting_.InTrouble()) {
+  for (const auto& [node, reason] : meeting_.InTrouble(names_)) {
     if (news.trouble.empty()) news.trouble = absl::StrCat(node, ": ", reason);
   }
   if (status.state() != wire::JOB_TRAINING) return;
@@ -130,8 +138,7 @@ std::vector<std::string> NodeCluster::Stop(const Crew::StopDeadlines& deadlines)
   while (!launcher_.Poll() && signals_left > 0 && absl::Now() < deadline) {
     const std::optional<int> signal = signals_.Wait(absl::Milliseconds(200));
     if (signal && IsStop(*signal)) --signals_left;
-    // Nobody is to think that this one is lost.
-    if (absl::Now() >= look_ && meeting_.Beat(++beat_).ok()) look_ = absl::Now() + kLookEvery;
+    StillHere();
   }
   if (!launcher_.Poll()) {
     said.push_back("the nodes have not ended in time: srun is killed");

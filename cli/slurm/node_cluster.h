@@ -32,6 +32,7 @@ class NodeCluster : public RunProcesses {
   SchedulerClient& scheduler() override { return scheduler_.scheduler(); }
   bool scheduler_runs() override { return scheduler_.scheduler_runs(); }
   News Watch(const wire::GetStatusReply& status) override;
+  void StillHere() override;
   std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) override;
 
  private:
@@ -50,7 +51,9 @@ class NodeCluster : public RunProcesses {
   SignalQueue& signals_;
   Plan plan_;
   absl::Time look_ = absl::InfinitePast();
+  std::vector<std::string> names_;  // of the nodes
   uint64_t beat_ = 0;
+  absl::Time beat_due_ = absl::InfinitePast();
   // Servers that are dead: which incarnation, since when, and that a node was found for it.
   struct Death {
     uint64_t incarnation = 0;

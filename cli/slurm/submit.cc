@@ -16,6 +16,7 @@
 #include "cli/run_folder.h"
 #include "cli/sibling.h"
 #include "cli/slurm/commands.h"
+#include "cli/slurm/launch.h"
 #include "common/job_file.h"
 
 namespace slackline::cli::slurm {
@@ -30,11 +31,22 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-bool IsGiven(const std::vector<std::string>& sbatch, const std::string& option) {
+bool IsArray(const std::vector<std::string>& sbatch) {
   for (const std::string& argument : sbatch) {
-    if (argument == option || absl::StartsWith(argument, absl::StrCat(option, "="))) return true;
+    if (argument == ":") return false;
+    if (absl::StartsWith(argument, "--array") || absl::StartsWith(argument, "-a")) return true;
   }
   return false;
+}
+
+// The components after the first get no #SBATCH lines of the script.
+std::vector<std::string> ForAllComponents(const std::vector<std::string>& sbatch) {
+  std::vector<std::string> options;
+  for (const std::string& argument : sbatch) {
+    options.push_back(argument);
+    if (argument == ":") options.insert(options.end(), {"--no-kill", "--ntasks-per-node=1"});
+  }
+  return options;
 }
 
 }  // namespace
@@ -44,7 +56,7 @@ std::string BatchScript(const SubmitOptions& options, const std::string& name, c
   std::vector<std::string> run = {Quoted(program), "slurm", "run"};
   run.push_back(options.resume ? "--resume" : Quoted(absl::StrCat(folder, "/submit/job.yaml")));
   // A task of an array has a folder of its own.
-  const bool array = IsGiven(options.sbatch, "--array") || IsGiven(options.sbatch, "-a");
+  const bool array = IsArray(options.sbatch);
   run.insert(run.end(),
              {"--run-folder", array ? absl::StrCat(Quoted(folder + "/"), "\"$SLURM_ARRAY_TASK_ID\"") : Quoted(folder)});
   for (const std::string& setting : options.overrides) run.insert(run.end(), {"--set", Quoted(setting)});
@@ -57,8 +69,8 @@ std::string BatchScript(const SubmitOptions& options, const std::string& name, c
   absl::StrAppend(&script, "#SBATCH --no-kill\n");
   absl::StrAppend(&script, options.requeue ? "#SBATCH --requeue\n" : "#SBATCH --no-requeue\n");
   absl::StrAppend(&script, "#SBATCH --open-mode=append\n");
-  absl::StrAppend(&script, "#SBATCH --output=", absl::StrReplaceAll(folder, {{"%", "%%"}}), "/submit/",
-                  array ? "slurm-%A_%a.out" : "slurm-%j.out", "\n");
+  absl::StrAppend(&script, "#SBATCH --output=\"", absl::StrReplaceAll(folder, {{"%", "%%"}}), "/submit/",
+                  array ? "slurm-%A_%a.out" : "slurm-%j.out", "\"\n");
   absl::StrAppend(&script, "#SBATCH --signal=B:USR1@", static_cast<int64_t>(std::ceil(options.stop_before_s)), "\n");
   absl::StrAppend(&script, "exec ", absl::StrJoin(run, " "), "\n");
   return script;
@@ -73,6 +85,10 @@ int Submit(const SubmitOptions& options) {
   if (options.resume && options.run_folder.empty()) {
     return Complain(
         absl::InvalidArgumentError("found --resume without --run-folder; allowed is the folder of the run"));
+  }
+  if (options.resume && IsArray(options.sbatch)) {
+    return Complain(
+        absl::InvalidArgumentError("found --resume with an array; allowed is the folder of one of its tasks"));
   }
   const absl::StatusOr<job::Job> job =
       ReadJobFile(options.resume ? options.run_folder + "/job.yaml" : options.job_file, options.overrides);
@@ -103,19 +119,26 @@ int Submit(const SubmitOptions& options) {
     return Fail(absl::UnavailableError(absl::StrCat("cannot make ", submit.string(), ": ", error.message())),
                 kExitFailed);
   if (!options.resume) {
-    fs::copy_file(options.job_file, submit / "job.yaml", error);
-    if (error)
-      return Fail(absl::UnavailableError(absl::StrCat("cannot copy ", options.job_file, ": ", error.message())),
-                  kExitFailed);
+    // With the paths that are meant from here; and what only `slackline slurm run` knows to be the default stays so.
+    job::Job resolved = *job;
+    if (!resolved.cluster().has_worker_restarts_max())
+      resolved.mutable_cluster()->set_worker_restarts_max(kWorkerRestarts);
+    if (absl::Status copied = ReplaceFile(submit / "job.yaml", ToYaml(resolved)); !copied.ok())
+      return Fail(copied, kExitFailed);
   }
   const absl::Status written =
       ReplaceFile(submit / "slackline.sbatch", BatchScript(options, job->name(), *program, folder));
   if (!written.ok()) return Fail(written, kExitFailed);
   std::vector<std::string> command = {"sbatch", "--parsable"};
-  command.insert(command.end(), options.sbatch.begin(), options.sbatch.end());
+  const std::vector<std::string> more = ForAllComponents(options.sbatch);
+  command.insert(command.end(), more.begin(), more.end());
   command.push_back(submit / "slackline.sbatch");
   const absl::StatusOr<std::string> number = Ask(command, submit / "sbatch.log", kSubmitMax);
-  if (!number.ok()) return Fail(number.status(), kExitFailed);
+  if (!number.ok()) {
+    // The folder may be used again.
+    if (!options.resume) fs::remove_all(folder, error);
+    return Fail(number.status(), kExitFailed);
+  }
   std::printf("Submitted job %s; run folder %s\nIts output: %s\n", number->c_str(), folder.c_str(),
               (submit / "slurm-*.out").c_str());
   return kExitDone;

@@ -53,10 +53,10 @@ absl::Status Registration::Register() {
     // Somebody else's scheduler stays that.
     if (!MayComeBack(status) || rpc::IsMistrust(status) || absl::Now() >= give_up) {
       return absl::Status(status.code(), absl::StrCat("the scheduler at ", options_.scheduler,
-                                                      " did not take this server: ", status.message()));
+                                                      " did not take this server: ", scheduler_.Why(status)));
     }
     scheduler_.Failed();
-    notice.NoAnswer(absl::Now(), status.message());
+    notice.NoAnswer(absl::Now(), scheduler_.Why(status));
     if (Stopped(back_off)) return absl::CancelledError("stopped");
     back_off = std::min(2 * back_off, options_.timeouts.notice());
   }

@@ -154,7 +154,7 @@ class Command(unittest.TestCase):
             path.unlink()
         self.assertEqual(run("check", job).returncode, 0)
         missing = run("train", job, "--set", f"data.path={self.folder}")
-        self.assertEqual(missing.returncode, 1)
+        self.assertEqual(missing.returncode, 2)
         self.assertIn(f"{folder}/worker.crt: found no such file", missing.stderr)
 
     def test_credentials_are_renewed_for_the_same_job_and_as_long(self):

@@ -92,6 +92,7 @@ TEST(TimeLeft, IsReadAsSqueueWritesIt) {
   EXPECT_EQ(ParseTimeLeft("02:03:04"), absl::Hours(2) + absl::Minutes(3) + absl::Seconds(4));
   EXPECT_EQ(ParseTimeLeft("3:04"), absl::Minutes(3) + absl::Seconds(4));
   EXPECT_EQ(ParseTimeLeft("0:00"), absl::ZeroDuration());
+  EXPECT_EQ(ParseTimeLeft("5:00\n3:00\nUNLIMITED"), absl::Minutes(3));
   for (const char* text : {"UNLIMITED", "INVALID", "NOT_SET", "", "1-", ":"})
     EXPECT_EQ(ParseTimeLeft(text), std::nullopt) << text;
 }
@@ -140,7 +141,7 @@ class MeetingTest : public ::testing::Test {
 };
 
 TEST_F(MeetingTest, TellsWhatWasSaid) {
-  const Meeting meeting(folder_, 1);
+  const Meeting meeting(folder_, "17-1");
   ASSERT_TRUE(meeting.Open().ok());
   EXPECT_EQ(meeting.run_folder(), folder_);
   EXPECT_TRUE(meeting.Arrived().empty());
@@ -175,14 +176,16 @@ TEST_F(MeetingTest, TellsWhatWasSaid) {
 
   ASSERT_TRUE(meeting.Leave("n2", "SLURM tells it to stop").ok());
   ASSERT_TRUE(meeting.Trouble("n1", "two\nlines").ok());
-  EXPECT_EQ(meeting.Leaving(), (std::map<std::string, std::string>{{"n2", "SLURM tells it to stop"}}));
-  EXPECT_EQ(meeting.InTrouble(), (std::map<std::string, std::string>{{"n1", "two\nlines"}}));
+  const std::vector<std::string> both = {"n1", "n2"};
+  EXPECT_EQ(meeting.Leaving(both), (std::map<std::string, std::string>{{"n2", "SLURM tells it to stop"}}));
+  EXPECT_EQ(meeting.InTrouble(both), (std::map<std::string, std::string>{{"n1", "two\nlines"}}));
   // Another attempt knows nothing of it.
-  EXPECT_TRUE(Meeting(folder_, 2).Leaving().empty());
+  EXPECT_TRUE(Meeting(folder_, "17-2").Leaving(both).empty());
+  EXPECT_TRUE(absl::IsAlreadyExists(meeting.Open()));
 }
 
 TEST_F(MeetingTest, WhatIsHalfWrittenIsNotThereYet) {
-  const Meeting meeting(folder_, 0);
+  const Meeting meeting(folder_, "17-0");
   ASSERT_TRUE(meeting.Open().ok());
   for (const char* text : {"", "{", "[]", "{\"number\": \"x\"}", "{\"nodes\": 3}", "null"}) {
     std::ofstream(meeting.folder() / "plan.json") << text;
@@ -216,7 +219,7 @@ TEST(BatchScript, SaysAllThatSbatchMustKnow) {
   const std::string script = BatchScript(options, "job", "/opt/slackline", "/runs/100%");
   EXPECT_THAT(script, HasSubstr("#SBATCH --signal=B:USR1@91\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --requeue\n"));
-  EXPECT_THAT(script, HasSubstr("#SBATCH --output=/runs/100%%/submit/slurm-%j.out\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --output=\"/runs/100%%/submit/slurm-%j.out\"\n"));
   EXPECT_THAT(script,
               HasSubstr("exec '/opt/slackline' slurm run '/runs/100%/submit/job.yaml' --run-folder '/runs/100%' --set "
                         "'name=it'\\''s' --interface 'ib0' --stop-before 90.5\n"));

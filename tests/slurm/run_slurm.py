@@ -71,7 +71,7 @@ class Submitted:
         return [int(row.split(",")[3]) for row in text[:text.rfind("\n") + 1].splitlines()[1:]]
 
     def plan(self, attempt=0):
-        path = self.folder / f"nodes/attempt-{attempt}/plan.json"
+        path = self.folder / f"nodes/{self.number}-{attempt}/plan.json"
         return {node["node"]: node for node in json.loads(path.read_text())["nodes"]} if path.exists() else {}
 
     def processes(self, node):
@@ -80,7 +80,7 @@ class Submitted:
 
     def diagnosis(self):
         parts = [self.said()[-4000:], self.events()[-3000:]]
-        for log in (*sorted(self.folder.glob("nodes/*/srun.log")), *sorted(self.folder.glob("logs/*.log"))):
+        for log in (*sorted(self.folder.glob("nodes/*/*.log")), *sorted(self.folder.glob("logs/*.log"))):
             parts.append(f"--- {log.name}\n{log.read_text(errors='replace')[-1500:]}")
         return "\n".join(parts)
 
@@ -171,7 +171,7 @@ class Slurm(unittest.TestCase):
         job = self.submit("--stop-before", "105", yaml=self.epochs(100000), sbatch=("--nodes=4", "--time=2"))
         self.wait_for("the second attempt", lambda: "Going on from " in job.said(), 240, job)
         said = job.said()
-        self.assertIn("Saving the run, and stopping: the time of the job will be over in", said)
+        self.assertRegex(said, r"Saving the run, and stopping: (the time of the job will be over in|SIGUSR1 says)")
         self.assertIn("requeued", said)
         before = int(re.search(r"goes on from checkpoint \d+: (\d+) samples", self.wait_for(
             "the second attempt's events", lambda: "goes on from checkpoint" in job.events() and job.events(), 60, job)).group(1))
@@ -224,7 +224,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual(plan[victim]["servers"], [])
 
     def test_a_lost_batch_node_requeues_the_job(self):
-        job = self.submit("--set", "checkpoint.every_s=1", yaml=self.epochs(100000))
+        job = self.submit("--set", "checkpoint.every_s=1", yaml=self.epochs(100000), sbatch=("--nodes=3", "--time=10"))
         self.wait_for("a checkpoint", lambda: "checkpoint 1 is on disk" in job.events(), 120, job)
         # A node that is gone takes its processes along, and says nothing.
         for pid in (CLUSTER.pid("n1"), *self.of_node("n1")):
@@ -274,7 +274,8 @@ class Slurm(unittest.TestCase):
         self.assertIn("found no job file; allowed is one", self.slackline("slurm", "submit", code=2))
         self.assertIn("found --resume without --run-folder", self.slackline("slurm", "submit", "--resume", code=2))
         self.assertIn("lr: found 'x'", self.slackline("slurm", "submit", "job.yaml", "--set", "optimizer.lr=x", code=2))
-        self.assertIn("sbatch: ", self.slackline("slurm", "submit", "job.yaml", "--", "--nodes=99", code=1))
+        self.assertIn("sbatch: ", self.slackline("slurm", "submit", "job.yaml", "--run-folder", "r", "--", "--partition=none", code=1))
+        self.assertFalse((self.root / "r").exists(), "nothing is left of what was not submitted")
         self.assertIn("#SBATCH --signal=B:USR1@60", self.slackline("slurm", "submit", "job.yaml", "--stop-before", "60", "--dry-run"))
 
 
