@@ -1,6 +1,7 @@
 #include "cli/slurm/command.h"
 
 #include <CLI/CLI.hpp>
+#include <utility>
 
 namespace slackline::cli::slurm {
 namespace {
@@ -97,7 +98,13 @@ bool Command::parsed() const { return slurm_->parsed() || placement_command_->pa
 
 int Command::Run() {
   if (placement_command_->parsed()) return ShowPlacement(placement_);
-  if (submit_command_->parsed()) return Submit(submit_);
+  if (submit_command_->parsed()) {
+    // With --resume the first of the options for sbatch takes the place of the job file.
+    if (submit_.resume && submit_.job_file.starts_with("-")) {
+      submit_.sbatch.insert(submit_.sbatch.begin(), std::exchange(submit_.job_file, ""));
+    }
+    return Submit(submit_);
+  }
   if (node_command_->parsed()) return ServeNode(node_);
   return Launch(run_);
 }

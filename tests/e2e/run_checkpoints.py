@@ -180,7 +180,7 @@ cluster: {workers: 1, servers: 2}
         run.kill("scheduler", signal.SIGCONT)
         run.process.send_signal(signal.SIGTERM)
         self.finish(run, 1)
-        self.finish(self.resume(run, "--set", f"training.epochs={self.epochs(run) + 1}"))
+        self.finish(self.resume(run, "--set", f"training.epochs={self.epochs(run) + 8}"))
 
     def epochs(self, run):
         return int(run.rows()[-1]["epoch"])
@@ -213,8 +213,8 @@ cluster: {workers: 1, servers: 2}
         run.process.send_signal(signal.SIGTERM)
         self.finish(run, 1)
         last = self.epochs(run)
-        self.finish(self.resume(run, "--set", f"training.epochs={last + 1}"))
-        self.finish(self.resume(run, "--set", f"training.epochs={last + 2}", "--set", "durability.mode=snapshot"))
+        self.finish(self.resume(run, "--set", f"training.epochs={last + 8}"))
+        self.finish(self.resume(run, "--set", f"training.epochs={last + 16}", "--set", "durability.mode=snapshot"))
 
     def test_all_that_was_started_by_hand_is_told_to_stop_at_once(self):
         """The servers are gone before the scheduler can have a checkpoint made."""

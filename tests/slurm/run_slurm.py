@@ -186,7 +186,7 @@ class Slurm(unittest.TestCase):
         self.finish(job, "FAILED")
         self.assertIn("to go on: submit it again with --resume", job.said())
         last = int((job.folder / "metrics.csv").read_text().splitlines()[-1].split(",")[1])
-        again = self.submit("--resume", "--set", f"training.epochs={last + 1}", sbatch=("--nodes=2", "--time=10"))
+        again = self.submit("--resume", "--set", f"training.epochs={last + 8}", sbatch=("--nodes=2", "--time=10"))
         self.finish(again)
         self.assertIn("Going on from", again.said())
         self.assertEqual(len(again.plan()), 2)
