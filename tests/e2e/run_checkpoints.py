@@ -158,7 +158,7 @@ cluster: {workers: 1, servers: 2}
         run = self.finish(self.start("run", SMALL, "training.epochs=1"))
         self.assertIn("found no run in", self.slackline("resume", self.root, code=2))
         self.assertIn("found no checkpoint in", self.slackline("resume", run.folder, "--checkpoint", "nothing", code=1))
-        self.assertIn("no checkpoint: the scheduler at", self.slackline("checkpoint", run.folder, code=1))
+        self.assertIn("no checkpoint: no answer from the scheduler at", self.slackline("checkpoint", run.folder, code=1))
         self.assertIn("allowed is a run folder or HOST:PORT", self.slackline("checkpoint", "nowhere", code=2))
         self.assertIn("found no folder", self.slackline("checkpoints", self.root / "nowhere", code=2))
         other = self.resume(run, "--set", "training.epochs=2", "--set", "model.hidden=[8]")
