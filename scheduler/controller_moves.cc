@@ -232,7 +232,8 @@ void Controller::PlanMove(absl::Time now) {
     if (joining_.empty()) rebalances_ = false;
     return;
   }
-  Move& move = move_.emplace();
+  move_ = Move();
+  Move& move = *move_;
   move.number = ++last_move_;
   move.from = next->from;
   move.to = next->to;
@@ -504,7 +505,8 @@ void Controller::RestoreMoves(const state::Scheduler& state, absl::Time now) {
     SendNothingToTake({id, joining.incarnation});
   }
   if (!placement.has_move()) return;
-  Move& move = move_.emplace();
+  move_ = Move();
+  Move& move = *move_;
   move.number = placement.move().number();
   move.from = ServerId(placement.move().from());
   move.to = ServerId(placement.move().to());

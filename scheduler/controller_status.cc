@@ -192,8 +192,8 @@ void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const 
   for (const auto& [id, server] : membership_.servers()) {
     wire::MemberStatus& status = *add(wire::MEMBER_ROLE_SERVER, id.value(), server);
     status.set_address(server.address);
-    status.set_shards(static_cast<uint32_t>(
-        std::count_if(places_.begin(), places_.end(), [&](const ShardPlace& place) { return place.server == id; })));
+    status.set_shards(static_cast<uint32_t>(std::count_if(
+        places_.begin(), places_.end(), [holder = id](const ShardPlace& place) { return place.server == holder; })));
     if (draining_.contains(id) && server.state == ServerState::kLive) status.set_state("draining");
   }
   FillBackups(now, reply);
