@@ -226,12 +226,15 @@ class Slurm(unittest.TestCase):
     def test_a_lost_batch_node_requeues_the_job(self):
         job = self.submit("--set", "checkpoint.every_s=1", yaml=self.epochs(100000), sbatch=("--nodes=3", "--time=10"))
         self.wait_for("a checkpoint", lambda: "checkpoint 1 is on disk" in job.events(), 120, job)
-        # A node that is gone takes its processes along, and says nothing.
-        for pid in (CLUSTER.pid("n1"), *self.of_node("n1")):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # it went with another
+        # A node that is gone takes its processes along at once, and says nothing: what is still there when srun is gone
+        # would end the step.
+        gone = (CLUSTER.pid("n1"), *self.of_node("n1"))
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in gone:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass  # it went with another
         try:
             self.wait_for("the second attempt", lambda: "Going on from " in job.said(), 240, job)
         finally:
