@@ -1,18 +1,17 @@
 #include "common/metrics.h"
 
-#include <exception>
 #include <utility>
 
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/http_waker.h"
+#include "common/http_server.h"
 
 namespace slackline {
 namespace {
@@ -46,22 +45,10 @@ class PrometheusHistogram : public Histogram {
   prometheus::Histogram& histogram_;
 };
 
-// host:port as the HTTP server wants it; IPv6 addresses go into brackets.
-std::string Endpoint(const std::string& address, uint16_t port) {
-  const bool bare_ipv6 = absl::StrContains(address, ':') && !absl::StartsWith(address, "[");
-  return bare_ipv6 ? absl::StrCat("[", address, "]:", port) : absl::StrCat(address, ":", port);
-}
-
 }  // namespace
 
 struct Metrics::Impl {
   explicit Impl(Labels common) : common(std::move(common)) {}
-
-  ~Impl() {
-    if (exposer == nullptr) return;
-    const HttpWaker waker(address, port);
-    exposer.reset();
-  }
 
   // The wrapper of `series`, made on first use. Two calls with the same name and labels get the same series from
   // the registry, hence the same wrapper.
@@ -79,9 +66,7 @@ struct Metrics::Impl {
   std::map<prometheus::Gauge*, std::unique_ptr<Gauge>> gauges ABSL_GUARDED_BY(mutex);
   std::map<prometheus::Histogram*, std::unique_ptr<Histogram>> histograms ABSL_GUARDED_BY(mutex);
   // Last: its threads read the registry.
-  std::unique_ptr<prometheus::Exposer> exposer ABSL_GUARDED_BY(mutex);
-  std::string address ABSL_GUARDED_BY(mutex);
-  uint16_t port ABSL_GUARDED_BY(mutex) = 0;
+  std::unique_ptr<HttpServer> server ABSL_GUARDED_BY(mutex);
 };
 
 Metrics::Metrics(Labels common) : impl_(std::make_unique<Impl>(std::move(common))) {}
@@ -106,22 +91,28 @@ Histogram& Metrics::histogram(const std::string& name, const std::string& help, 
   return impl_->Wrap<Histogram, PrometheusHistogram>(impl_->histograms, family.Add(labels, bounds));
 }
 
-absl::StatusOr<uint16_t> Metrics::Serve(const std::string& address, uint16_t port) {
-  const std::string endpoint = Endpoint(address, port);
+std::string Metrics::Text() const { return prometheus::TextSerializer().Serialize(impl_->registry->Collect()); }
+
+absl::StatusOr<uint16_t> Metrics::Serve(const std::string& address, uint16_t port, const Health& health) {
+  HttpServer::Options options;
+  options.address = address;
+  options.port = port;
+  options.handlers["/metrics"] = [this](const HttpRequest&) {
+    return HttpResponse{.type = "text/plain; version=0.0.4; charset=utf-8", .body = Text()};
+  };
+  // A process that answers lives.
+  options.handlers["/healthz"] = [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; };
+  options.handlers["/readyz"] = [health](const HttpRequest&) {
+    const std::string missing = health ? health() : "";
+    if (missing.empty()) return HttpResponse{.body = "ok\n"};
+    return HttpResponse{.code = 503, .body = missing + "\n"};
+  };
   absl::MutexLock lock(&impl_->mutex);
-  if (impl_->exposer != nullptr) return absl::FailedPreconditionError("metrics are being served already");
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(endpoint, /*num_threads=*/1);
-    exposer->RegisterCollectable(impl_->registry);
-    const std::vector<int> ports = exposer->GetListeningPorts();
-    if (ports.empty()) return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", endpoint));
-    impl_->exposer = std::move(exposer);
-    impl_->address = address;
-    impl_->port = static_cast<uint16_t>(ports.front());
-    return impl_->port;
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", endpoint, ": ", error.what()));
-  }
+  if (impl_->server != nullptr) return absl::FailedPreconditionError("metrics are being served already");
+  absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Start(std::move(options));
+  if (!server.ok()) return server.status();
+  impl_->server = *std::move(server);
+  return impl_->server->port();
 }
 
 }  // namespace slackline

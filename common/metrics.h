@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,9 +56,14 @@ class Metrics {
   Histogram& histogram(const std::string& name, const std::string& help, const std::vector<double>& bounds,
                        const Labels& labels = {});
 
-  // Serves /metrics on address:port; port 0 lets the system choose. Returns the port.
+  // All series, in Prometheus' text format.
+  std::string Text() const;
+
+  // What the process waits for before it can be used; empty where nothing. Called on the HTTP endpoint's threads.
+  using Health = std::function<std::string()>;
+  // Serves /metrics, /healthz and /readyz on address:port; port 0 lets the system choose. Returns the port.
   //   kUnavailable  the port is taken
-  absl::StatusOr<uint16_t> Serve(const std::string& address, uint16_t port);
+  absl::StatusOr<uint16_t> Serve(const std::string& address, uint16_t port, const Health& health = nullptr);
 
  private:
   struct Impl;

@@ -1,0 +1,80 @@
+// A small HTTP server for people and tools that watch a process: probes, metrics, pages. Never on the data path.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace slackline {
+
+struct HttpRequest {
+  // Without the query, as it was decoded.
+  std::string path;
+  std::string query;
+  // The value of a header; empty where it is not there.
+  std::function<std::string(const std::string& name)> header;
+};
+
+// A body that is sent piece by piece.
+class HttpStream {
+ public:
+  virtual ~HttpStream() = default;
+  // False once the client or the server is gone.
+  virtual bool Send(const std::string& piece) = 0;
+};
+
+struct HttpResponse {
+  int code = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body;
+  // Headers besides Content-Type and Content-Length.
+  std::map<std::string, std::string> headers = {};
+  // Instead of a body: returns at the end of it. Keeps one of the server's threads as long as it runs.
+  std::function<void(HttpStream& stream)> stream = nullptr;
+};
+
+// Answers GET and HEAD; other methods get 405, unknown paths 404. Nothing received changes anything.
+//
+// Thread-safety: Start() and the destructor: none; handlers are called on the server's threads, several at a time.
+// Threads:       `threads` and one that accepts, from Start() on, joined in the destructor, which waits for handlers.
+class HttpServer {
+ public:
+  using Handler = std::function<HttpResponse(const HttpRequest& request)>;
+
+  struct Options {
+    // Numeric, IPv6 with or without brackets.
+    std::string address = "127.0.0.1";
+    // 0: the system chooses.
+    uint16_t port = 0;
+    int threads = 1;
+    // By path, exactly.
+    std::map<std::string, Handler> handlers;
+  };
+
+  //   kUnavailable  the address cannot be listened on
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(Options options);
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+  ~HttpServer();
+
+  uint16_t port() const { return port_; }
+  // The destructor has begun: streams end.
+  bool stopping() const { return stopping_; }
+
+ private:
+  struct Impl;
+  explicit HttpServer(Options options);
+
+  const Options options_;
+  std::atomic<bool> stopping_ = false;
+  uint16_t port_ = 0;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace slackline

@@ -1,0 +1,124 @@
+#include "common/http_server.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+
+namespace slackline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+int Connect(uint16_t port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return socket;
+}
+
+// Until the other end closes, or has sent `enough`.
+std::string ReadAll(int socket, const std::string& enough = "\n\n\n") {
+  std::string text;
+  char buffer[4096];
+  ssize_t size;
+  while (text.find(enough) == std::string::npos && (size = ::read(socket, buffer, sizeof(buffer))) > 0) {
+    text.append(buffer, static_cast<size_t>(size));
+  }
+  return text;
+}
+
+std::string Fetch(uint16_t port, const std::string& request) {
+  const int socket = Connect(port);
+  EXPECT_EQ(::write(socket, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  const std::string text = ReadAll(socket);
+  ::close(socket);
+  return text;
+}
+
+std::unique_ptr<HttpServer> Serve(std::map<std::string, HttpServer::Handler> handlers, int threads = 2) {
+  HttpServer::Options options;
+  options.threads = threads;
+  options.handlers = std::move(handlers);
+  auto server = HttpServer::Start(options);
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+TEST(HttpServer, AnswersWhatIsThere) {
+  const auto server = Serve({{"/hello", [](const HttpRequest& request) {
+                                return HttpResponse{.type = "text/html",
+                                                    .body = "hello " + request.query + request.header("Accept") + "\n",
+                                                    .headers = {{"Cache-Control", "no-store"}}};
+                              }}});
+  const std::string text = Fetch(server->port(), "GET /hello?x=1 HTTP/1.1\r\nHost: a\r\nAccept: b\r\n\r\n");
+  EXPECT_THAT(text, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(text, HasSubstr("\r\nContent-Type: text/html\r\n"));
+  EXPECT_THAT(text, HasSubstr("\r\nCache-Control: no-store\r\n"));
+  EXPECT_THAT(text, HasSubstr("\r\nContent-Length: 11\r\n"));
+  EXPECT_THAT(text, HasSubstr("\r\n\r\nhello x=1b\n"));
+  const std::string head = Fetch(server->port(), "HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_THAT(head, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(head, ::testing::EndsWith("\r\n\r\n"));
+}
+
+TEST(HttpServer, RefusesTheRest) {
+  const auto server = Serve({{"/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; }}});
+  EXPECT_THAT(Fetch(server->port(), "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n"),
+              ::testing::AllOf(StartsWith("HTTP/1.1 404 "), HasSubstr("there are /healthz")));
+  EXPECT_THAT(Fetch(server->port(), "GET /healthz/more HTTP/1.1\r\nHost: a\r\n\r\n"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Fetch(server->port(), "POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"),
+              StartsWith("HTTP/1.1 405 "));
+  Fetch(server->port(), "\x16\x03\x01 garbage\r\n\r\n");
+  EXPECT_THAT(Fetch(server->port(), "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"), HasSubstr("ok\n"));
+}
+
+TEST(HttpServer, TakenPortIsRefused) {
+  const auto first = Serve({});
+  HttpServer::Options options;
+  options.port = first->port();
+  const auto second = HttpServer::Start(options);
+  EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
+}
+
+TEST(HttpServer, StreamsEndWithTheServerAndWithTheClient) {
+  absl::Notification sent, ended;
+  auto server = Serve({{"/events", [&](const HttpRequest&) {
+                          HttpResponse response;
+                          response.type = "text/event-stream";
+                          response.stream = [&](HttpStream& stream) {
+                            while (stream.Send("data: x\n\n")) {
+                              if (!sent.HasBeenNotified()) sent.Notify();
+                              absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(1));
+                            }
+                            if (!ended.HasBeenNotified()) ended.Notify();
+                          };
+                          return response;
+                        }}});
+  const int leaver = Connect(server->port());
+  const std::string request = "GET /events HTTP/1.1\r\nHost: a\r\n\r\n";
+  ASSERT_GT(::write(leaver, request.data(), request.size()), 0);
+  EXPECT_THAT(ReadAll(leaver, "data: x"), HasSubstr("text/event-stream"));
+  ::close(leaver);
+  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  const int stayer = Connect(server->port());
+  ASSERT_GT(::write(stayer, request.data(), request.size()), 0);
+  ReadAll(stayer, "data: x");
+  server.reset();
+  ReadAll(stayer, "never");
+  ::close(stayer);
+}
+
+}  // namespace
+}  // namespace slackline
