@@ -9,8 +9,8 @@
 
 namespace slackline {
 
-// The HTTP server of prometheus-cpp looks at its stop flag every 2 s, or when somebody connects. While this lives,
-// somebody does: hold it while the server is destroyed.
+// civetweb looks at its stop flag every 2 s, or when somebody connects. While this lives, somebody does: hold it while
+// the server is destroyed.
 //
 // Threads: one, until the destructor.
 class HttpWaker {

@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/http_server.h"
 
 namespace slackline {
 namespace {
@@ -65,7 +64,10 @@ struct Metrics::Impl {
   std::map<prometheus::Counter*, std::unique_ptr<Counter>> counters ABSL_GUARDED_BY(mutex);
   std::map<prometheus::Gauge*, std::unique_ptr<Gauge>> gauges ABSL_GUARDED_BY(mutex);
   std::map<prometheus::Histogram*, std::unique_ptr<Histogram>> histograms ABSL_GUARDED_BY(mutex);
-  // Last: its threads read the registry.
+  // Its own: the server is destroyed under the other one, and waits for handlers.
+  absl::Mutex missing_mutex;
+  std::string missing ABSL_GUARDED_BY(missing_mutex) = "starts";
+  // Last: its threads read the others.
   std::unique_ptr<HttpServer> server ABSL_GUARDED_BY(mutex);
 };
 
@@ -93,19 +95,26 @@ Histogram& Metrics::histogram(const std::string& name, const std::string& help, 
 
 std::string Metrics::Text() const { return prometheus::TextSerializer().Serialize(impl_->registry->Collect()); }
 
-absl::StatusOr<uint16_t> Metrics::Serve(const std::string& address, uint16_t port, const Health& health) {
+void Metrics::SetMissing(const std::string& what) {
+  absl::MutexLock lock(&impl_->missing_mutex);
+  impl_->missing = what;
+}
+
+absl::StatusOr<uint16_t> Metrics::Serve(const std::string& address, uint16_t port,
+                                        std::map<std::string, HttpServer::Handler> pages) {
   HttpServer::Options options;
   options.address = address;
   options.port = port;
+  options.handlers = std::move(pages);
   options.handlers["/metrics"] = [this](const HttpRequest&) {
     return HttpResponse{.type = "text/plain; version=0.0.4; charset=utf-8", .body = Text()};
   };
   // A process that answers lives.
   options.handlers["/healthz"] = [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; };
-  options.handlers["/readyz"] = [health](const HttpRequest&) {
-    const std::string missing = health ? health() : "";
-    if (missing.empty()) return HttpResponse{.body = "ok\n"};
-    return HttpResponse{.code = 503, .body = missing + "\n"};
+  options.handlers["/readyz"] = [impl = impl_.get()](const HttpRequest&) {
+    absl::MutexLock lock(&impl->missing_mutex);
+    if (impl->missing.empty()) return HttpResponse{.body = "ok\n"};
+    return HttpResponse{.code = 503, .body = impl->missing + "\n"};
   };
   absl::MutexLock lock(&impl_->mutex);
   if (impl_->server != nullptr) return absl::FailedPreconditionError("metrics are being served already");

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/http_server.h"
 
 namespace slackline {
 
@@ -59,11 +59,16 @@ class Metrics {
   // All series, in Prometheus' text format.
   std::string Text() const;
 
-  // What the process waits for before it can be used; empty where nothing. Called on the HTTP endpoint's threads.
-  using Health = std::function<std::string()>;
-  // Serves /metrics, /healthz and /readyz on address:port; port 0 lets the system choose. Returns the port.
-  //   kUnavailable  the port is taken
-  absl::StatusOr<uint16_t> Serve(const std::string& address, uint16_t port, const Health& health = nullptr);
+  // What the process waits for before it can be used, as /readyz says; empty: it is ready. "starts" until the first
+  // call.
+  void SetMissing(const std::string& what);
+
+  // Serves /metrics, /healthz, /readyz and `pages` on address:port; port 0 lets the system choose. Returns the port.
+  // Handlers of pages are called on the server's threads until this ends.
+  //   kUnavailable         the port is taken
+  //   kFailedPrecondition  it serves already
+  absl::StatusOr<uint16_t> Serve(const std::string& address, uint16_t port,
+                                 std::map<std::string, HttpServer::Handler> pages = {});
 
  private:
   struct Impl;

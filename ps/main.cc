@@ -17,6 +17,7 @@
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
+#include "common/serve_metrics.h"
 #include "common/version_text.h"
 #include "ps/ending.h"
 #include "ps/service/exchange.h"
@@ -54,14 +55,6 @@ std::string ListenAddress(const Flags& flags, const job::Job& job) {
   return flags.listen.empty() ? absl::StrCat(job.network().listen(), ":0") : flags.listen;
 }
 
-absl::Status ServeMetrics(const job::Network& network, Metrics& metrics) {
-  if (!network.metrics()) return absl::OkStatus();
-  const absl::StatusOr<uint16_t> port = metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()));
-  if (!port.ok()) return port.status();
-  log::Info("metrics at http://", network.listen(), ":", *port, "/metrics");
-  return absl::OkStatus();
-}
-
 // Whoever ends the job may tell all its processes at once: the last checkpoint needs this one.
 void AwaitLastCheckpoint(Ending& ending, const Registration& registered, const job::Job& job,
                          const Timeouts& timeouts) {
@@ -74,7 +67,9 @@ void AwaitLastCheckpoint(Ending& ending, const Registration& registered, const j
 absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const security::Security& security,
                                   Ending& ending) {
   Metrics metrics({{"job", job.name()}, {"process", flags.name}});
-  if (absl::Status status = ServeMetrics(job.network(), metrics); !status.ok()) return status;
+  const absl::StatusOr<std::string> served = ServeMetrics(job.network(), metrics);
+  if (!served.ok()) return served.status();
+  metrics.SetMissing("has not registered with the scheduler yet");
   const SteadyTime time;
   const Timeouts timeouts = MakeTimeouts(job.timeouts());
 
@@ -103,6 +98,8 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const
   registration.job_fingerprint = Fingerprint(job);
   registration.timeouts = timeouts;
   registration.scheduler_silence_max = SchedulerSilenceMax(job, timeouts);
+  registration.metrics_address = *served;
+  registration.on_registered = [&] { metrics.SetMissing(""); };
   registration.on_end = [&](const absl::Status& status) {
     ending.End({status.ok() ? 0 : kExitFailed, std::string(status.message())});
   };

@@ -21,6 +21,7 @@
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
+#include "common/serve_metrics.h"
 #include "scheduler/address.h"
 #include "scheduler/controller.h"
 #include "scheduler/options.h"
@@ -111,14 +112,6 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder,
   }
 }
 
-absl::Status ServeMetrics(Metrics& metrics, const job::Network& network) {
-  if (!network.metrics()) return absl::OkStatus();
-  absl::StatusOr<uint16_t> port = metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()));
-  if (!port.ok()) return port.status();
-  log::Info("metrics at http://", network.listen(), ":", *port, "/metrics");
-  return absl::OkStatus();
-}
-
 // The state of a job that was stopped without a last checkpoint, as if this process had died instead.
 void LeaveToGoOn(const Controller& controller, StateStore& store, const std::string& run_folder) {
   state::Scheduler state = controller.Save(absl::Now());
@@ -173,7 +166,8 @@ int Run(const Options& options) {
   const Timeouts timeouts = TimeoutsOf(job);
   Metrics metrics({{"job", job.name()}, {"process", "scheduler"}});
   SchedulerMetrics series(metrics);
-  if (absl::Status served = ServeMetrics(metrics, job.network()); !served.ok()) return Complain(served, kFailed);
+  const absl::StatusOr<std::string> served = ServeMetrics(job.network(), metrics);
+  if (!served.ok()) return Complain(served.status(), kFailed);
   ServerLinks links(timeouts, security->To(security::Role::kServer));
   const std::string checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), (*folder)->path());
   const JobId id = saved ? JobId(saved->job()) : NewJobId();
@@ -214,6 +208,7 @@ int Run(const Options& options) {
     if (absl::Status written = WriteAddressFile(file, address); !written.ok()) return Complain(written, kFailed);
   }
 
+  metrics.SetMissing("");
   const absl::Duration report_every = absl::Milliseconds(job.output().report_every_ms());
   RunUntilFinished(controller,
                    {.folder = **folder,

@@ -16,6 +16,7 @@
 #include "common/metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
+#include "common/serve_metrics.h"
 #include "common/version_text.h"
 #include "worker/data/class_names.h"
 #include "worker/job_config.h"
@@ -40,14 +41,6 @@ int Fail(const absl::Status& status, int code) {
   log::Error(status.message());
   log::Flush();
   return code;
-}
-
-absl::Status ServeMetrics(const job::Network& network, slackline::Metrics& metrics) {
-  if (!network.metrics()) return absl::OkStatus();
-  const absl::StatusOr<uint16_t> port = metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()));
-  if (!port.ok()) return port.status();
-  log::Info("metrics at http://", network.listen(), ":", *port, "/metrics");
-  return absl::OkStatus();
 }
 
 SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, const WorkerConfig& config) {
@@ -89,12 +82,15 @@ int Work(const Flags& flags, const job::Job& job) {
 
   slackline::Metrics metrics({{"job", job.name()}, {"process", flags.name}});
   TrainerMetrics trainer_metrics(metrics);
-  const absl::Status served = ServeMetrics(job.network(), metrics);
-  if (!served.ok()) return Fail(served, kFailed);
+  const absl::StatusOr<std::string> served = ServeMetrics(job.network(), metrics);
+  if (!served.ok()) return Fail(served.status(), kFailed);
+  metrics.SetMissing("does not train yet: waits for the scheduler, the servers, or other workers");
 
   SchedulerLink::Options link_options = LinkOptions(flags, job, config);
   link_options.protection = security->To(security::Role::kScheduler);
   link_options.tensors = (*group)->model().tensors();
+  link_options.metrics_address = *served;
+  link_options.on_live = [&metrics] { metrics.SetMissing(""); };
   link_options.train_samples = train->size();
   link_options.test_samples = test->size();
   const auto link = SchedulerLink::Create(link_options);

@@ -71,7 +71,9 @@ class GrpcSchedulerLink : public SchedulerLink {
     ended_.reset();
     heard_ = time_.Now();
     beating_ = true;
-    return AwaitLive();
+    absl::StatusOr<Membership> life = AwaitLive();
+    if (life.ok() && options_.on_live) options_.on_live();
+    return life;
   }
 
   absl::StatusOr<ShardMap> GetShardMap() override {

@@ -75,6 +75,11 @@ class SchedulerLink {
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
+    // host:port of the Prometheus endpoint; empty for none.
+    std::string metrics_address = "";
+    // Called each time the worker has joined and may train, on the thread that joins; must not call the link. May be
+    // null.
+    std::function<void()> on_live = nullptr;
     Timeouts timeouts;
     // How long the scheduler may give no answer; less than timeouts.out_of_reach() counts as that.
     absl::Duration silence_max = absl::ZeroDuration();

@@ -11,6 +11,7 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   request.set_train_samples(options.train_samples);
   request.set_test_samples(options.test_samples);
   request.set_pid(pid);
+  request.set_metrics_address(options.metrics_address);
   for (const TensorInfo& tensor : options.tensors) {
     wire::TensorSpec& spec = *request.add_tensors();
     spec.set_name(tensor.name);

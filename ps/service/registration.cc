@@ -42,6 +42,7 @@ absl::Status Registration::Register() {
   request.set_name(options_.name);
   request.set_address(options_.address);
   request.set_job_fingerprint(options_.job_fingerprint);
+  request.set_metrics_address(options_.metrics_address);
   if (!options_.local.host().empty() || !options_.local.topology().empty()) *request.mutable_local() = options_.local;
   const absl::Time give_up = absl::Now() + options_.timeouts.startup;
   SilenceNotice notice(absl::StrCat("the scheduler at ", options_.scheduler), absl::Now(), options_.timeouts.startup);
@@ -61,7 +62,10 @@ absl::Status Registration::Register() {
     back_off = std::min(2 * back_off, options_.timeouts.notice());
   }
   log::Info("is server ", self_.server(), " (incarnation ", self_.incarnation(), ") at ", options_.address);
-  return exchange_.SetIdentity({JobId(self_.job()), ServerId(self_.server()), Incarnation(self_.incarnation())});
+  absl::Status known =
+      exchange_.SetIdentity({JobId(self_.job()), ServerId(self_.server()), Incarnation(self_.incarnation())});
+  if (known.ok() && options_.on_registered) options_.on_registered();
+  return known;
 }
 
 absl::Status Registration::BeatUntilEnd() {

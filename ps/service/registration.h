@@ -29,9 +29,13 @@ struct RegistrationOptions {
   uint64_t job_fingerprint = 0;
   // As Exchange::local().
   wire::LocalAddress local;
+  // host:port of the Prometheus endpoint; empty for none.
+  std::string metrics_address = "";
   Timeouts timeouts;
   // Silence of the scheduler after which the tie is broken.
   absl::Duration scheduler_silence_max = absl::Seconds(5);
+  // Called once, on the registration's thread, when the scheduler has taken this server. May be null.
+  std::function<void()> on_registered = nullptr;
   // Called once, on the registration's thread, when there is no more reason to serve: OK when the scheduler said
   // leave, else what broke. Must not block.
   std::function<void(const absl::Status& status)> on_end;

@@ -14,10 +14,11 @@
 namespace slackline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What a scrape of 127.0.0.1:port/metrics gets, headers included.
-std::string Scrape(uint16_t port) {
+// What 127.0.0.1:port answers for a path, headers included.
+std::string Get(uint16_t port, const std::string& path) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -25,7 +26,7 @@ std::string Scrape(uint16_t port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   std::string reply;
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-    const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+    const std::string request = "GET " + path + " HTTP/1.0\r\n\r\n";
     if (::send(socket, request.data(), request.size(), 0) == static_cast<ssize_t>(request.size())) {
       char piece[4096];
       for (ssize_t size; (size = ::recv(socket, piece, sizeof(piece), 0)) > 0;) {
@@ -54,10 +55,24 @@ TEST(Metrics, AScrapeSeesEverySeries) {
   metrics.counter("slackline_test_steps_total", "Steps.").Add(4);
   metrics.gauge("slackline_test_slack_steps", "Slack.", {{"worker", "w"}}).Set(2.5);
   metrics.histogram("slackline_test_wait_seconds", "Waits.", {0.1, 1}).Observe(0.5);
-  const std::string text = Scrape(*port);
+  const std::string text = Get(*port, "/metrics");
   EXPECT_THAT(text, HasSubstr("slackline_test_steps_total{job=\"trial\"} 4"));
   EXPECT_THAT(text, HasSubstr("slackline_test_slack_steps{job=\"trial\",worker=\"w\"} 2.5"));
   EXPECT_THAT(text, HasSubstr("slackline_test_wait_seconds_bucket{job=\"trial\",le=\"1\"} 1"));
+}
+
+TEST(Metrics, AProbeLearnsWhatAProcessWaitsFor) {
+  Metrics metrics;
+  const absl::StatusOr<uint16_t> port =
+      metrics.Serve("127.0.0.1", 0, {{"/page", [](const HttpRequest&) { return HttpResponse{.body = "a page"}; }}});
+  ASSERT_TRUE(port.ok()) << port.status();
+  EXPECT_THAT(Get(*port, "/healthz"), HasSubstr(" 200 "));
+  EXPECT_THAT(Get(*port, "/readyz"), AllOf(HasSubstr(" 503 "), HasSubstr("starts")));
+  metrics.SetMissing("waits for servers");
+  EXPECT_THAT(Get(*port, "/readyz"), AllOf(HasSubstr(" 503 "), HasSubstr("waits for servers")));
+  metrics.SetMissing("");
+  EXPECT_THAT(Get(*port, "/readyz"), HasSubstr(" 200 "));
+  EXPECT_THAT(Get(*port, "/page"), HasSubstr("a page"));
 }
 
 TEST(Metrics, TheEndpointEndsAtOnce) {

@@ -1,0 +1,19 @@
+// The HTTP endpoint of a process of a job, as the job file has it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/metrics.h"
+#include "job.pb.h"
+
+namespace slackline {
+
+// Serves `metrics` and `pages` as network.metrics, listen and metrics_port say, logs where, and returns host:port for
+// others (network.advertise, else the address listened on); empty where the job wants none.
+//   kUnavailable  the port is taken
+absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
+                                         std::map<std::string, HttpServer::Handler> pages = {});
+
+}  // namespace slackline
