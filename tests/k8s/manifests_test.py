@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""usage: manifests_test.py [TEST...]: what k8s/ renders to would be taken by Kubernetes, and fits together."""
+
+import copy
+import sys
+import unittest
+
+import render
+from render import RenderError, helm, kustomize, skip
+
+try:
+    import rules
+except ImportError as missing:
+    skip(f"no Python module {missing.name}")
+
+REPLICATED = {"cluster": {"servers": 3}, "durability": {"mode": "replicated"}}
+SETS = {
+    "cpu": lambda: kustomize("cpu"),
+    "gpu": lambda: kustomize("gpu"),
+    "service": lambda: kustomize("service"),
+    "service with all": lambda: kustomize("service", ["monitoring", "autoscaling"]),
+    "cpu, monitored": lambda: kustomize("cpu", ["monitoring"]),
+    "helm": lambda: helm(),
+    "helm, service": lambda: helm({"mode": "service"}),
+    "helm, service with all": lambda: helm({"mode": "service", "autoscaling": {"enabled": True}, "podMonitor": {"enabled": True}}),
+    "helm, replicated": lambda: helm({"job": REPLICATED}),
+    "helm, replicated service": lambda: helm({"mode": "service", "job": REPLICATED}),
+    "helm, token": lambda: helm({"job": {"security": {"mode": "token"}}}),
+    "helm, insecure": lambda: helm({"job": {"security": {"mode": "none", "insecure": True}}}),
+    "helm, data and gpu": lambda: helm({
+        "data": {"claimName": "images"}, "imagePullSecrets": [{"name": "pull"}],
+        "workers": {"resources": {"limits": {"nvidia.com/gpu": "1"}}, "nodeSelector": {"a": "b"},
+                    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+                    "affinity": {"nodeAffinity": {}}}}),
+}
+
+
+def role(objects, name):
+    return next(pods for pods in rules.pods_of(objects) if pods.role == name)
+
+
+def kind(objects, name):
+    return next(thing for thing in objects if thing["kind"] == name)
+
+
+def worker_args(objects):
+    return role(objects, "worker").container["args"]
+
+
+def jobset(objects, index):
+    return kind(objects, "JobSet")["spec"]["replicatedJobs"][index]
+
+
+def server_secret(objects):
+    return next(volume for volume in role(objects, "server").spec["volumes"] if "secret" in volume)["secret"]
+
+
+def swap(arguments, old, new):
+    arguments[:] = [new if argument == old else argument for argument in arguments]
+    assert new in arguments
+
+
+# What is broken, in which set, and a word of what must be said about it.
+BREAKAGES = {
+    "a field that a pod does not have": ("service", lambda o: role(o, "server").spec.update(restartPolice="Always"), "restartPolice"),
+    "a field of a Job that it does not have": ("cpu", lambda o: jobset(o, 1)["template"]["spec"].update(backofLimit=1), "backofLimit"),
+    "a field that a JobSet does not have": ("cpu", lambda o: kind(o, "JobSet")["spec"].update(sucessPolicy={}), "sucessPolicy"),
+    "a field deep in a JobSet": ("cpu", lambda o: kind(o, "JobSet")["spec"]["network"].update(subDomain="a"), "subDomain"),
+    "a number that is a text": ("service", lambda o: kind(o, "StatefulSet")["spec"].update(replicas="1"), "replicas"),
+    "a maximum that is a text in a JobSet": ("cpu", lambda o: kind(o, "JobSet")["spec"]["failurePolicy"].update(maxRestarts="3"),
+                                             "max"),
+    "a strategy that there is not": ("cpu", lambda o: kind(o, "JobSet")["spec"]["failurePolicy"].update(restartStrategy="Fast"),
+                                     "restartStrategy"),
+    "servers that wait for workers": ("cpu", lambda o: jobset(o, 1)["dependsOn"][0].update(name="worker"), "not before it"),
+    "success by nobody": ("cpu", lambda o: kind(o, "JobSet")["spec"]["successPolicy"].update(targetReplicatedJobs=["chief"]),
+                          "none of"),
+    "two of one name": ("cpu", lambda o: jobset(o, 1)["template"]["spec"].pop("podReplacementPolicy"), "one name"),
+    "an api that is gone": ("cpu", lambda o: kind(o, "PodDisruptionBudget").update(apiVersion="policy/v1beta1"), "policy/v1beta1"),
+    "a monitor with a typing mistake": ("cpu, monitored", lambda o: kind(o, "PodMonitor")["spec"]["podMetricsEndpoints"][0].update(
+        intervall="1s"), "intervall"),
+    "a monitor of another port": ("cpu, monitored", lambda o: kind(o, "PodMonitor")["spec"]["podMetricsEndpoints"][0].update(
+        port="grpc"), "metrics"),
+    "a service that selects nobody": ("cpu", lambda o: kind(o, "Service")["spec"]["selector"].update(a="b"), "selects []"),
+    "labels that the selector has not": ("service", lambda o: role(o, "worker").labels.update(
+        {"app.kubernetes.io/instance": "other"}), "own pods"),
+    "a budget for the wrong pods": ("service", lambda o: kind(o, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].update(
+        {"app.kubernetes.io/component": "worker"}), "PodDisruptionBudget"),
+    "a budget that lets nothing be drained": ("cpu", lambda o: kind(o, "PodDisruptionBudget")["spec"].update(minAvailable=2),
+                                              "drained"),
+    "a budget that a Job has no scale for": ("cpu", lambda o: kind(o, "PodDisruptionBudget").update(spec={
+        **kind(o, "PodDisruptionBudget")["spec"], "minAvailable": "50%"}), "drained"),
+    "a ConfigMap that is not there": ("service", lambda o: o.remove(kind(o, "ConfigMap")), "no ConfigMap"),
+    "a claim that is not there": ("cpu", lambda o: o.remove(kind(o, "PersistentVolumeClaim")), "no PersistentVolumeClaim"),
+    "another Secret": ("cpu", lambda o: server_secret(o).update(secretName="keys"), "no Secret"),
+    "keys of another role": ("cpu", lambda o: server_secret(o)["items"].append({"key": "ca.key", "path": "ca.key"}), "ca.key"),
+    "keys that others may read": ("cpu", lambda o: server_secret(o).update(defaultMode=0o444), "0440"),
+    "a volume that nobody mounts": ("cpu", lambda o: role(o, "server").container["volumeMounts"].pop(), "mounts"),
+    "a headless address of the scheduler": ("service", lambda o: [
+        swap(pods.container["args"], "--scheduler=slackline-scheduler:7000", "--scheduler=slackline:9090")
+        for pods in rules.pods_of(o) if pods.role == "server"], "headless"),
+    "an address that no Service has": ("cpu", lambda o: swap(
+        worker_args(o), "--scheduler=slackline-scheduler:7000", "--scheduler=scheduler:7000"), "no Service"),
+    "a port that nobody listens on": ("cpu", lambda o: role(o, "server").container["ports"][0].update(containerPort=7002), "ports"),
+    "a server that listens elsewhere": ("cpu", lambda o: swap(
+        role(o, "server").container["args"], "--listen=0.0.0.0:7001", "--listen=0.0.0.0:7002"), "listens on"),
+    "metrics elsewhere": ("cpu", lambda o: swap(
+        worker_args(o), "--set=network.metrics_port=9090", "--set=network.metrics_port=9091"), "metrics at"),
+    "liveness by readiness": ("service", lambda o: role(o, "worker").container["livenessProbe"]["httpGet"].update(path="/readyz"),
+                              "killed"),
+    "an order that waits for itself": ("cpu", lambda o: role(o, "server").container["readinessProbe"]["httpGet"].update(
+        path="/readyz"), "depend on it"),
+    "a policy that closes a port": ("cpu", lambda o: kind(o, "NetworkPolicy")["spec"]["ingress"][0]["ports"].pop(), "lets in"),
+    "an argument without a value": ("cpu", lambda o: role(o, "server").container["env"].pop(), "arguments want"),
+    "one name for all": ("service", lambda o: swap(worker_args(o), "--name=$(POD_NAME)", "--name=worker"), "the name worker"),
+    "a program under another name": ("service", lambda o: role(o, "worker").container.update(command=["slackline-ps"]), "starts"),
+    "snapshots that only servers know of": ("service", lambda o: worker_args(o).remove("--set=durability.folder=/snapshots"),
+                                            "durability.folder differs"),
+    "fewer pods than the job has": ("cpu", lambda o: jobset(o, 2)["template"]["spec"].update(completions=1, parallelism=1),
+                                    "the job has 2"),
+    "root": ("cpu", lambda o: role(o, "worker").spec["securityContext"].update(runAsUser=0), "runAsUser"),
+    "a root that can be written": ("cpu", lambda o: role(o, "worker").container["securityContext"].pop("readOnlyRootFilesystem"),
+                                   "read-only root"),
+    "capabilities": ("service", lambda o: role(o, "server").container["securityContext"].pop("capabilities"), "capabilities"),
+    "a token of the API": ("cpu", lambda o: role(o, "worker").spec.pop("automountServiceAccountToken"), "no token"),
+    "no limit of memory": ("cpu", lambda o: role(o, "server").container["resources"]["limits"].pop("memory"), "memory limit"),
+    "replicas beside a scaler": ("service with all", lambda o: kind(o, "Deployment")["spec"].update(replicas=2), "contradict"),
+    "a scaler below the job's workers": ("service with all", lambda o: kind(o, "HorizontalPodAutoscaler")["spec"].update(
+        minReplicas=1), "begins with"),
+}
+
+REFUSED_VALUES = {
+    "a value that there is not": ({"worker": {}}, "worker"),
+    "another mode": ({"mode": "daemon"}, "mode"),
+    "what the pod decides": ({"job": {"network": {"listen": "0.0.0.0"}}}, "network"),
+    "a folder of keys": ({"job": {"security": {"folder": "/keys"}}}, "folder"),
+    "no security": ({"job": {"security": {"mode": "none"}}}, "insecure"),
+    "a scaler in a batch": ({"autoscaling": {"enabled": True}}, "mode: service"),
+    "a scaler below the job": ({"mode": "service", "job": {"cluster": {"workers": 9}}, "autoscaling": {"enabled": True}}, "never begin"),
+    "workers without processors": ({"workers": {"resources": {"limits": {"cpu": None}}}}, "cpu"),
+    "a size that is none": ({"storage": {"runs": {"size": "many"}}}, "size"),
+    "a digest that is none": ({"image": {"digest": "sha256:1"}}, "digest"),
+}
+
+
+def without_marks(objects):
+    """By kind and name, without what helm adds to say that it was it."""
+    result = {}
+    for thing in copy.deepcopy(objects):
+        labels = thing["metadata"]["labels"]
+        for mark in ("app.kubernetes.io/managed-by", "helm.sh/chart"):
+            labels.pop(mark, None)
+        thing["metadata"].pop("namespace", None)
+        thing["metadata"].pop("annotations", None)
+        if thing["kind"] == "ConfigMap":
+            thing["data"] = {key: render.yaml.safe_load(text) for key, text in thing["data"].items()}
+        for pods in rules.pods_of([thing]):
+            pods.container.pop("imagePullPolicy", None)
+            for part in ("requests", "limits"):
+                values = pods.container["resources"][part]
+                values.update({key: str(value) for key, value in values.items()})
+        result[rules.name_of(thing)] = thing
+    return result
+
+
+class ManifestsTest(unittest.TestCase):
+    maxDiff = 4000
+
+    def test_everything_would_be_taken_and_fits_together(self):
+        for name, make in SETS.items():
+            with self.subTest(name):
+                self.assertEqual(rules.problems(make()), [])
+
+    def test_what_is_broken_is_noticed(self):
+        whole = {name: SETS[name]() for name in {entry[0] for entry in BREAKAGES.values()}}
+        for name, (where, spoil, word) in BREAKAGES.items():
+            with self.subTest(name):
+                objects = copy.deepcopy(whole[where])
+                spoil(objects)
+                try:
+                    found = "\n".join(rules.problems(objects))
+                except Exception as error:  # a schema that is not there at all
+                    found = str(error)
+                self.assertIn(word, found)
+
+    def test_helm_and_kustomize_render_the_same(self):
+        endless = {"training": {"epochs": 1000000}, "optimizer": {"schedule": None}}
+        pairs = {
+            "batch": (kustomize("cpu"), helm()),
+            "batch with GPUs": (kustomize("gpu"), helm({"workers": {
+                "resources": {"limits": {"nvidia.com/gpu": "1"}}, "nodeSelector": {"nvidia.com/gpu.present": "true"},
+                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}})),
+            "service": (kustomize("service"), helm({"mode": "service", "job": endless})),
+            "service with all": (kustomize("service", ["monitoring", "autoscaling"]), helm({
+                "mode": "service", "job": endless, "autoscaling": {"enabled": True}, "podMonitor": {"enabled": True}})),
+        }
+        for name, (one, other) in pairs.items():
+            with self.subTest(name):
+                self.assertEqual(without_marks(one), without_marks(other))
+
+    def test_the_chart_passes_helms_own_checks(self):
+        self.assertIn("0 chart(s) failed", render.helm_lint())
+
+    def test_values_that_cannot_work_are_refused_with_their_name(self):
+        for name, (values, word) in REFUSED_VALUES.items():
+            with self.subTest(name):
+                with self.assertRaises(RenderError) as refused:
+                    helm(values)
+                self.assertIn(word, str(refused.exception))
+
+    def test_a_name_that_makes_names_too_long_is_refused(self):
+        self.assertTrue(helm(name="a" * 40))
+        with self.assertRaises(RenderError) as refused:
+            helm(name="a" * 41)
+        self.assertIn("allowed are 40", str(refused.exception))
+
+    def test_names_follow_the_release(self):
+        objects = helm({"mode": "service"}, name="second")
+        self.assertEqual([thing["metadata"]["name"] for thing in objects if not thing["metadata"]["name"].startswith("second")], [])
+        self.assertEqual(list(rules.references(objects, secrets=["second-credentials"])), [])
+
+    def test_replicated_servers_are_twice_as_many_on_nodes_of_their_own(self):
+        server = role(helm({"mode": "service", "job": REPLICATED}), "server")
+        self.assertEqual(server.count, 6)
+        self.assertEqual(server.spec["topologySpreadConstraints"][0]["whenUnsatisfiable"], "DoNotSchedule")
+
+    def test_resized_servers_do_not_change_the_job(self):
+        before, after = helm({"mode": "service"}), helm({"mode": "service", "servers": {"replicas": 5}})
+        self.assertEqual(role(after, "server").count, 5)
+        self.assertEqual(kind(before, "ConfigMap"), kind(after, "ConfigMap"))
+        self.assertEqual(role(before, "server").container, role(after, "server").container)
+
+
+if __name__ == "__main__":
+    render.need_tools()
+    unittest.main(argv=sys.argv)
