@@ -102,8 +102,8 @@ class PodTest(unittest.TestCase):
                         "--listen=127.0.0.1:0", *options)
 
     def member(self, role, name, *options):
-        return self.pod(LAUNCHER, role, str(self.folder / "job.yaml"), f"--scheduler={self.run_folder}/scheduler.address",
-                        f"--name={name}", *options)
+        return self.pod(LAUNCHER, role, str(self.run_folder), str(self.folder / "job.yaml"),
+                        f"--scheduler={self.run_folder}/scheduler.address", f"--name={name}", *options)
 
     def members(self, *options):
         return [self.member("ps", "ps-0", *options), self.member("ps", "ps-1", *options),
@@ -156,6 +156,24 @@ class PodTest(unittest.TestCase):
         server.tell(signal.SIGTERM)
         self.assertEqual(server.end(), 143, server.said())
         self.assertIn("told to stop by SIGTERM", server.said())
+
+    def test_members_of_a_run_that_failed_have_not_ended_well_and_it_goes_on_from_its_checkpoint(self):
+        self.job(ENDLESS)
+        wait_little = ["--set=durability.server_return_s=3", "--set=durability.scheduler_return_s=1"]
+        first = self.scheduler(*wait_little)
+        server, other, worker = self.members(*wait_little)
+        self.await_training()
+        self.checkpoint()
+        server.tell(signal.SIGTERM)
+        self.assertEqual(server.end(), 143)
+        self.assertEqual(first.end(), 1)
+        self.assertEqual(self.summary()["state"], "failed")
+        self.assertEqual([other.end(), worker.end()], [1, 1])
+        self.assertIn("the run is failed", other.said())
+        second = self.scheduler(*wait_little)
+        second.wait_said("goes on from checkpoint-")
+        self.members(*wait_little)
+        self.checkpoint()
 
     def test_sigint_ends_the_run_with_a_checkpoint_from_which_the_next_one_goes_on(self):
         self.job(ENDLESS)
@@ -210,7 +228,7 @@ class PodTest(unittest.TestCase):
         self.assertEqual(self.summary()["state"], "failed")
 
     def test_wrong_use_is_said(self):
-        for arguments in ([], ["sleep", "1"], ["scheduler", "folder"], ["ps"]):
+        for arguments in ([], ["sleep", "1", "2"], ["scheduler", "folder"], ["ps", "folder"]):
             pod = self.pod(LAUNCHER, *arguments)
             self.assertEqual(pod.end(), 2, arguments)
             self.assertIn("allowed are", pod.said())

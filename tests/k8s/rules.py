@@ -252,8 +252,9 @@ def arguments(objects):
         word = program.removeprefix("slackline-")
         if one.container["command"] != ["slackline-pod" if launched else program]:
             yield f"{one.where}: starts {one.container['command']}"
-        if launched and one.container["args"][0] != word:
-            yield f"{one.where}: slackline-pod starts {one.container['args'][0]}, wanted is {word}"
+        name = next(iter(by_kind(objects, "Service"))).removesuffix("-scheduler")
+        if launched and one.container["args"][:2] != [word, f"/runs/{name}"]:
+            yield f"{one.where}: slackline-pod starts {one.container['args'][:2]}, wanted is {word} with /runs/{name}"
         if one.role != "scheduler" and "$(" not in (one.flag("name") or ""):
             yield f"{one.where}: all pods have the name {one.flag('name')}"
 

@@ -57,8 +57,6 @@ containers:
     args:
       {{- if $launched }}
       - {{ $program }}
-      {{- end }}
-      {{- if eq $role "scheduler" }}
       - /runs/{{ $name }}
       {{- end }}
       - /etc/slackline/job/job.yaml
