@@ -24,7 +24,9 @@ LAUNCHER = str(ROOT / "k8s" / "image" / "slackline-pod")
 UNSHARE = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--kill-child"]
 JOB = """
 name: pods
-data: {train_images_max: 6000}
+data: {train_images_max: 4000}
+output: {report_every_ms: 100}
+worker: {threads: 1}
 training: {epochs: EPOCHS, evaluate_every_epochs: 0}
 cluster: {servers: 2, workers: 1, shards_per_server: 2}
 durability: {mode: snapshot, snapshot_every_s: 0.5}
@@ -65,7 +67,10 @@ class Pod:
         os.kill(self.first_process(), number)
 
     def end(self):
-        return self.process.wait(timeout=90 * PROGRAMS.patience)
+        try:
+            return self.process.wait(timeout=180 * PROGRAMS.patience)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"waited in vain for the end of\n{self.said()}") from None
 
     def close(self):
         # The namespace goes with its first process.
@@ -122,7 +127,7 @@ class PodTest(unittest.TestCase):
                           (self.run_folder / "metrics.csv").read_text().count("\n") > 2)
 
     def test_a_scheduler_that_is_evicted_goes_on_and_the_run_is_done(self):
-        self.job(epochs=12)
+        self.job(epochs=6)
         first = self.scheduler()
         members = self.members()
         self.await_training()
@@ -132,19 +137,19 @@ class PodTest(unittest.TestCase):
         second.wait_said("goes on with the run")
         self.assertEqual(second.end(), 0, second.said())
         self.assertEqual([pod.end() for pod in members], [0, 0, 0])
-        self.assertEqual((self.summary()["state"], self.summary()["epochs_done"]), ("done", 12))
+        self.assertEqual((self.summary()["state"], self.summary()["epochs_done"]), ("done", 6))
         # Kubernetes may start it once more: nothing is to be done, and nothing is changed.
         again = self.scheduler()
         self.assertEqual(again.end(), 0)
-        self.assertIn("is done, with 12 epochs", again.said())
+        self.assertIn("is done, with 6 epochs", again.said())
         # With more epochs there is.
-        self.job(epochs=13)
+        self.job(epochs=7)
         more = self.scheduler()
         more.wait_said("goes on from checkpoint-")
         members = self.members()
         self.assertEqual(more.end(), 0, more.said())
         self.assertEqual([pod.end() for pod in members], [0, 0, 0])
-        self.assertEqual(self.summary()["epochs_done"], 13)
+        self.assertEqual(self.summary()["epochs_done"], 7)
 
     def test_members_that_are_told_to_stop_have_not_ended_well(self):
         self.job(ENDLESS)
