@@ -55,7 +55,10 @@ class Pod:
         return self.log.read_text(errors="replace")
 
     def wait_said(self, text):
-        PROGRAMS.wait_for(f"'{text}' in\n{self.said()}", lambda: text in self.said(), alive=self.process)
+        try:
+            PROGRAMS.wait_for(repr(text), lambda: text in self.said(), alive=self.process)
+        except AssertionError as error:
+            raise AssertionError(f"{error} in\n{self.said()}") from None
 
     def first_process(self):
         if not self.apart:
@@ -184,13 +187,14 @@ class PodTest(unittest.TestCase):
         self.job(ENDLESS)
         first = self.scheduler()
         members = self.members()
-        self.await_training()
+        # One that the last one follows: it is begun only when every shard is on disk.
+        self.checkpoint()
         first.tell(signal.SIGINT)
         self.assertEqual(first.end(), 0, first.said())
         self.assertEqual([pod.end() for pod in members], [0, 0, 0])
         self.assertEqual(self.summary()["state"], "stopped")
         second = self.scheduler()
-        second.wait_said("goes on from checkpoint-000001")
+        second.wait_said("goes on from checkpoint-000002")
         self.members()
         # Training for real: it makes checkpoints.
         self.checkpoint()
