@@ -67,6 +67,16 @@ uint64_t BytesOf(const checkpoint::Manifest& manifest) {
   return bytes;
 }
 
+// Of one that was made for an evaluation.
+std::string BestNote(const checkpoint::Manifest& manifest) {
+  if (!manifest.has_best()) return "";
+  const state::MeasuredAccuracy& evaluation = manifest.best().evaluation();
+  const std::string value = manifest.best().by_loss()
+                                ? absl::StrFormat("test loss %.4f", evaluation.loss())
+                                : absl::StrFormat("test accuracy %.2f %%", 100 * evaluation.accuracy());
+  return absl::StrCat("; best: ", value, " after epoch ", evaluation.epoch());
+}
+
 std::string Row(const checkpoint::Found& found, const absl::StatusOr<checkpoint::Manifest>& manifest,
                 const absl::Status& state) {
   const std::string name = found.path.filename();
@@ -77,7 +87,7 @@ std::string Row(const checkpoint::Found& found, const absl::StatusOr<checkpoint:
       absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMicros(manifest->created_unix_us()), absl::LocalTimeZone()),
       scheduler.tasks().ranges().epochs_done(), scheduler.progress().totals().samples(),
       static_cast<double>(BytesOf(*manifest)) / 1e6, manifest->files_size(),
-      state.ok() ? "whole" : absl::StrCat("broken: ", state.message()), manifest->reason());
+      state.ok() ? "whole" : absl::StrCat("broken: ", state.message()), manifest->reason() + BestNote(*manifest));
 }
 
 absl::StatusOr<checkpoint::Choice> ChooseNamed(const fs::path& path) {
@@ -88,11 +98,11 @@ absl::StatusOr<checkpoint::Choice> ChooseNamed(const fs::path& path) {
   return checkpoint::Choice{fs::absolute(path).lexically_normal(), *std::move(manifest), {}};
 }
 
-absl::StatusOr<checkpoint::Choice> ChooseFor(const std::string& target) {
-  if (IsCheckpoint(target)) return ChooseNamed(target);
+absl::StatusOr<checkpoint::Choice> ChooseFor(const std::string& target, const std::string& name) {
+  if (IsCheckpoint(target) && name.empty()) return ChooseNamed(target);
   const absl::StatusOr<fs::path> folder = CheckpointsOfRun(target);
   if (!folder.ok()) return folder.status();
-  return ChooseCheckpoint(*folder, "");
+  return ChooseCheckpoint(*folder, name);
 }
 
 // As the first worker said it.
@@ -124,6 +134,7 @@ absl::StatusOr<fs::path> CheckpointsOfRun(const fs::path& run) {
 
 absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const fs::path& folder, const std::string& name) {
   if (name.empty()) return checkpoint::ChooseNewest(folder);
+  if (name == "best") return checkpoint::ChooseBest(folder);
   return ChooseNamed(absl::StrContains(name, '/') ? fs::path(name) : folder / name);
 }
 
@@ -178,8 +189,8 @@ int ListCheckpoints(const std::string& target, bool verify) {
   return all_whole ? kExitDone : kExitFailed;
 }
 
-int ExportCheckpoint(const std::string& target, const std::string& file) {
-  const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target);
+int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file) {
+  const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target, name);
   if (!choice.ok()) return Complain(choice.status());
   for (const std::string& broken : choice->passed_over)
     std::fprintf(stderr, "slackline: passed over %s\n", broken.c_str());

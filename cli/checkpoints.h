@@ -19,7 +19,7 @@ int MakeCheckpoint(const StatusOptions& run);
 int ListCheckpoints(const std::string& target, bool verify);
 
 // Writes the weights of a checkpoint, or of a run's newest one, as safetensors with the model's own names.
-int ExportCheckpoint(const std::string& target, const std::string& file);
+int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file);
 
 // Where the checkpoints of the run are, as its job.yaml says.
 //   kNotFound  no run folder

@@ -70,7 +70,8 @@ such as the numbers of servers and workers, or training.epochs to train for long
 Examples
   slackline resume runs/first
   slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4
-  slackline resume runs/first --checkpoint checkpoint-000003)";
+  slackline resume runs/first --checkpoint checkpoint-000003
+  slackline resume runs/first --checkpoint best)";
 
 constexpr char kCheckpointHelp[] = R"(
 Training goes on meanwhile. Prints the folder of the checkpoint once it is whole; exits with 1 where there is none.
@@ -90,6 +91,7 @@ The file has the model's own names: safetensors.torch.load_file() and load_state
 
 Examples
   slackline export runs/first model.safetensors
+  slackline export runs/first model.safetensors --checkpoint best
   slackline export runs/first/checkpoints/checkpoint-000003 model.safetensors)";
 
 constexpr char kServersHelp[] = R"(
@@ -224,8 +226,9 @@ int Main(int argc, char** argv) {
   resume.program = argv[0];
   CLI::App* resume_command = app.add_subcommand("resume", "Go on with a run from a checkpoint");
   resume_command->add_option("RUN", resume.run_folder, "Run folder")->required();
-  resume_command->add_option("--checkpoint", resume.checkpoint,
-                             "Name of a checkpoint of the run, or its path; default: the newest that is whole");
+  resume_command->add_option(
+      "--checkpoint", resume.checkpoint,
+      "Name of a checkpoint of the run, its path, or `best` (checkpoint.keep_best); default: the newest that is whole");
   resume_command->add_option("--set", resume.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   resume_command->add_flag("--quiet", resume.quiet, "Show only the result");
   resume_command->footer(kResumeHelp);
@@ -247,6 +250,8 @@ int Main(int argc, char** argv) {
   export_command->add_option("CHECKPOINT", target, "Folder of a checkpoint, or a run folder for its newest one")
       ->required();
   export_command->add_option("FILE", weights, "File to write")->required();
+  export_command->add_option("--checkpoint", resume.checkpoint,
+                             "With a run folder: name of a checkpoint of it, or `best` (checkpoint.keep_best)");
   export_command->footer(kExportHelp);
   CredentialsOptions credentials;
   CLI::App* credentials_command = AddCredentials(app, credentials);
@@ -279,7 +284,7 @@ int Main(int argc, char** argv) {
   if (resume_command->parsed()) return Resume(resume);
   if (checkpoint_command->parsed()) return MakeCheckpoint(status);
   if (checkpoints_command->parsed()) return ListCheckpoints(target, verify);
-  if (export_command->parsed()) return ExportCheckpoint(target, weights);
+  if (export_command->parsed()) return ExportCheckpoint(target, resume.checkpoint, weights);
   if (experiment_command->parsed()) {
     experiment.arguments = experiment_command->remaining();
     return Experiment(experiment);

@@ -502,7 +502,7 @@ absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request)
   if (!*is_new || Ended()) return absl::OkStatus();
   if (request.samples() > 0) NoteEvaluation(request, holder, now);
   AddReport(now);
-  if (tasks_->Complete()) End(wire::JOB_DONE, "training is complete");
+  if (tasks_->Complete()) End(wire::JOB_DONE, WhyComplete());
   return absl::OkStatus();
 }
 
@@ -520,6 +520,7 @@ void Controller::NoteEvaluation(const wire::EvaluationReport& request, const Hol
                           .loss = request.loss()});
   events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (%s)", request.epoch(),
                               100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
+  JudgeEvaluation(request.final());
 }
 
 // --- Endings ----------------------------------------------------------------------------------------------------

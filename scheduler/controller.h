@@ -163,6 +163,9 @@ class Controller : public ServerObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   wire::NextTaskReply Hand(const Holder& holder, const Work& work, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether it was the best so far, and whether training is to end.
+  void JudgeEvaluation(bool final) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string WhyComplete() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteEvaluation(const wire::EvaluationReport& request, const Holder& holder, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Until then every live worker sends its initial weights: whoever dies over it leaves nobody waiting.
@@ -292,6 +295,9 @@ class Controller : public ServerObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes the calls that the round wants, and ends it when it is over. Requires: there is one.
   void FollowCheckpoint(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the round up, but not what it was for.
+  void DropRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BestIsDueAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CheckpointFailed(uint64_t number, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillCheckpoint(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -492,6 +498,9 @@ class Controller : public ServerObserver {
     uint32_t epochs = 0;
     std::optional<uint64_t> samples;
     bool last_tried = false;  // that at the end of the run
+    // The best one so far, and that of `round`.
+    std::optional<EvaluationSummary> best_due;
+    std::optional<EvaluationSummary> best_of_round;
     std::optional<absl::Time> last_since;
     // The last one that is whole.
     uint64_t whole = 0;

@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/checkpoint/folder.h"
 #include "scheduler/controller.h"
+#include "scheduler/early_stopping.h"
 #include "scheduler/state_check.h"
 
 namespace slackline::scheduler {
@@ -62,7 +63,10 @@ void Controller::WatchCheckpoints(absl::Time now) {
   std::string reason;
   // One that fails is tried again, but not at once.
   const bool just_failed = now - checkpoint_.failed_at < kRetryAfter;
-  if (job.every_epochs() > 0 && epochs >= checkpoint_.epochs + job.every_epochs() && !just_failed) {
+  if (checkpoint_.best_due && !just_failed) {
+    reason = absl::StrCat("best ", Described(job.metric(), *checkpoint_.best_due), " after epoch ",
+                          checkpoint_.best_due->epoch);
+  } else if (job.every_epochs() > 0 && epochs >= checkpoint_.epochs + job.every_epochs() && !just_failed) {
     reason = absl::StrCat("every ", job.every_epochs(), " epochs");
   } else if (job.every_s() > 0 && now - checkpoint_.last_begun >= absl::Seconds(job.every_s())) {
     reason = absl::StrCat("every ", job.every_s(), " s");
@@ -83,22 +87,26 @@ void Controller::BeginCheckpoint(const std::string& reason, absl::Time now) {
   for (const auto& [id, server] : membership_.servers()) config.servers[id] = server.name;
   config.begun = now;
   config.timeout = absl::Seconds(config_.job.checkpoint().timeout_s());
+  checkpoint_.best_of_round = std::exchange(checkpoint_.best_due, std::nullopt);
   checkpoint_.round.emplace(std::move(config));
   FollowCheckpoint(now);
 }
 
 bool Controller::AwaitsLastCheckpoint(absl::Time now) {
   // Also of a job that has failed: where the servers are all there, the last worker may have gone.
-  if (config_.checkpoint_folder.empty() || !config_.job.checkpoint().at_end()) return false;
+  if (config_.checkpoint_folder.empty()) return false;
+  const bool wanted = config_.job.checkpoint().at_end() || checkpoint_.best_due || checkpoint_.best_of_round;
+  if (!wanted) return false;
   if (!checkpoint_.last_tried && !checkpoint_.to_commit) {
     // One that waits for a step may wait for workers that have left.
-    checkpoint_.round.reset();
+    if (checkpoint_.round) DropRound();
     checkpoint_.last_tried = true;
     // One of what was kept before would only take the place of an earlier one.
-    if (began_ == absl::InfiniteFuture() || progress_.totals().samples == checkpoint_.samples) return false;
+    const bool kept = progress_.totals().samples == checkpoint_.samples && !checkpoint_.best_due;
+    if (began_ == absl::InfiniteFuture() || kept) return false;
     if (!checkpoint_.last_since) checkpoint_.last_since = now;
     if (const absl::Status can = CanCheckpoint(); can.ok()) {
-      BeginCheckpoint(state_ == wire::JOB_DONE ? "training is complete" : reason_, now);
+      BeginCheckpoint(state_ == wire::JOB_DONE ? WhyComplete() : reason_, now);
     } else if (now - *checkpoint_.last_since <= config_.timeouts.server_dead()) {
       // Of a run that was very short, the servers' heartbeats have not said yet that there are weights.
       checkpoint_.last_tried = false;
@@ -155,8 +163,11 @@ void Controller::FollowCheckpoint(absl::Time now) {
   }
   if (!checkpoint_.round->over()) return;
   const CheckpointRound round = *checkpoint_.round;
+  if (!round.error().empty()) {
+    DropRound();
+    return CheckpointFailed(round.config().number, round.error());
+  }
   checkpoint_.round.reset();
-  if (!round.error().empty()) return CheckpointFailed(round.config().number, round.error());
   checkpoint_.took = now - round.config().begun;
   checkpoint::Manifest manifest;
   manifest.set_number(round.config().number);
@@ -167,7 +178,21 @@ void Controller::FollowCheckpoint(absl::Time now) {
   manifest.set_trained_elements(layout_.trained_elements);
   for (const wire::CheckpointFile& file : round.Files()) *manifest.add_files() = file;
   *manifest.mutable_scheduler() = std::exchange(checkpoint_.state, {});
+  if (checkpoint_.best_of_round) {
+    *manifest.mutable_best()->mutable_evaluation() = ToState(*checkpoint_.best_of_round);
+    manifest.mutable_best()->set_by_loss(config_.job.checkpoint().metric() == job::Metric::TEST_LOSS);
+  }
   checkpoint_.to_commit = std::move(manifest);
+}
+
+void Controller::DropRound() {
+  checkpoint_.round.reset();
+  BestIsDueAgain();
+}
+
+void Controller::BestIsDueAgain() {
+  if (!checkpoint_.best_due) checkpoint_.best_due = checkpoint_.best_of_round;
+  checkpoint_.best_of_round.reset();
 }
 
 void Controller::CheckpointFailed(uint64_t number, const std::string& why) {
@@ -197,7 +222,11 @@ void Controller::CheckpointCommitted(const absl::StatusOr<std::string>& folder) 
   absl::MutexLock lock(&mutex_);
   SLACKLINE_CHECK(checkpoint_.to_commit.has_value());
   const checkpoint::Manifest manifest = *std::exchange(checkpoint_.to_commit, std::nullopt);
-  if (!folder.ok()) return CheckpointFailed(manifest.number(), std::string(folder.status().message()));
+  if (!folder.ok()) {
+    BestIsDueAgain();
+    return CheckpointFailed(manifest.number(), std::string(folder.status().message()));
+  }
+  checkpoint_.best_of_round.reset();
   ++checkpoint_.made;
   checkpoint_.whole = manifest.number();
   checkpoint_.whole_at = time_.Now();

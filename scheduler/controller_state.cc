@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "scheduler/controller.h"
+#include "scheduler/early_stopping.h"
 #include "scheduler/state_check.h"
 
 namespace slackline::scheduler {
@@ -112,14 +113,10 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   }
   if (tasks_) tasks_->Save(*state.mutable_tasks());
   progress_.Save(*state.mutable_progress());
-  for (const EvaluationSummary& evaluation : evaluations_) {
-    state::MeasuredAccuracy& out = *state.add_evaluations();
-    out.set_epoch(evaluation.epoch);
-    out.set_time_s(evaluation.time_s);
-    out.set_samples(evaluation.samples);
-    out.set_accuracy(evaluation.accuracy);
-    out.set_loss(evaluation.loss);
-  }
+  for (const EvaluationSummary& evaluation : evaluations_) *state.add_evaluations() = ToState(evaluation);
+  // That of a checkpoint under way is due again: the next scheduler does not know of it.
+  const auto& best_due = checkpoint_.best_due ? checkpoint_.best_due : checkpoint_.best_of_round;
+  if (best_due) *state.mutable_best_due() = ToState(*best_due);
   if (evaluation_) *state.mutable_evaluation() = *evaluation_;
   if (bound_) state.set_staleness_bound(bound_->bound());
   state.set_staleness_bound_changes(bound_changes_);
@@ -184,6 +181,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   goes_on_from_ = state.checkpoint_folder();
   elapsed_before_ = absl::Seconds(state.elapsed_s());
   checkpoint_.epochs = state.checkpoint_epochs();
+  if (state.has_best_due()) checkpoint_.best_due = FromState(state.best_due());
   checkpoint_.last_begun = now;
   checkpoint_.whole = state.checkpoint_whole();
   checkpoint_.whole_at = now;
@@ -215,7 +213,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
 
 void Controller::RestoreEvaluations(const state::Scheduler& state) {
   for (const state::MeasuredAccuracy& from : state.evaluations()) {
-    evaluations_.push_back({from.epoch(), from.time_s(), from.samples(), from.accuracy(), from.loss()});
+    evaluations_.push_back(FromState(from));
   }
   if (state.has_evaluation()) evaluation_ = state.evaluation();
 }

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "scheduler/controller.h"
+#include "scheduler/early_stopping.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -32,6 +33,24 @@ void Controller::WatchDivergence() {
     checkpoint_.last_tried = true;  // nobody wants to go on from here
     End(wire::JOB_FAILED, absl::StrCat("training diverges: ", *alarm, "; ", LastGoodState()));
   }
+}
+
+void Controller::JudgeEvaluation(bool final) {
+  const job::Job& job = config_.job;
+  if (job.checkpoint().keep_best() > 0 && LastIsBest(job.checkpoint().metric(), evaluations_)) {
+    checkpoint_.best_due = evaluations_.back();
+  }
+  if (final || tasks_->ranges().cut_short()) return;
+  const std::optional<std::string> why = WhyEarly(job.training().early_stopping(), evaluations_);
+  if (!why) return;
+  events_.Add(absl::StrCat("training ends early, after what is under way: ", *why));
+  tasks_->EndEarly();
+}
+
+std::string Controller::WhyComplete() const {
+  if (!tasks_->ranges().cut_short()) return "training is complete";
+  return absl::StrCat("training has ended early, after ", tasks_->ranges().epochs_done(), " of ",
+                      config_.job.training().epochs(), " epochs");
 }
 
 std::string Controller::LastGoodState() const {

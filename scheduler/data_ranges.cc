@@ -25,6 +25,7 @@ DataRanges::DataRanges(const Config& config) : config_(config) {
 
 std::optional<DataRange> DataRanges::Lease(const Holder& holder, double samples_per_second, uint32_t batch_size) {
   if (auto held = leased_.find(holder); held != leased_.end()) return held->second.range;
+  if (cut_short_) return std::nullopt;
   if (free_.empty()) {
     if (next_epoch_ == config_.epochs) return std::nullopt;
     free_.insert({next_epoch_++, 0, config_.samples_per_epoch});
@@ -144,6 +145,7 @@ void DataRanges::Save(state::Ranges& state) const {
   state.set_samples_done(samples_done_);
   state.set_samples_leased(samples_leased_);
   state.set_samples_given_twice(samples_given_twice_);
+  state.set_cut_short(cut_short_);
 }
 
 void DataRanges::Restore(const state::Ranges& state) {
@@ -164,6 +166,7 @@ void DataRanges::Restore(const state::Ranges& state) {
   samples_done_ = state.samples_done();
   samples_leased_ = state.samples_leased();
   samples_given_twice_ = state.samples_given_twice();
+  cut_short_ = state.cut_short();
 }
 
 }  // namespace slackline::scheduler

@@ -77,6 +77,10 @@ class DataRanges {
   //   kInvalidArgument  such a range was never leased, or this holder never had it
   absl::StatusOr<uint32_t> Done(const Holder& holder, RangeId range);
 
+  // Nothing more is given out; what is leased is still to be done.
+  void CutShort() { cut_short_ = true; }
+  bool cut_short() const { return cut_short_; }
+
   // Gives an unfinished range of a fenced holder back.
   // Returns its samples, 0 for none.
   uint64_t Release(const Holder& holder);
@@ -87,10 +91,10 @@ class DataRanges {
   void Restore(const state::Ranges& state);
   std::vector<Holder> Holders() const;
 
-  bool HasFree() const { return !free_.empty() || next_epoch_ < config_.epochs; }
+  bool HasFree() const { return !cut_short_ && (!free_.empty() || next_epoch_ < config_.epochs); }
   bool Holds(const Holder& holder) const { return leased_.contains(holder); }
-  // All samples of all epochs are done.
-  bool Finished() const { return epochs_done_ == config_.epochs; }
+  // All samples of all epochs are done, or, after CutShort(), all that were leased.
+  bool Finished() const { return epochs_done_ == config_.epochs || (cut_short_ && leased_.empty()); }
 
   // Epochs of which every sample, and every sample of earlier ones, is done.
   uint32_t epochs_done() const { return epochs_done_; }
@@ -132,6 +136,7 @@ class DataRanges {
   uint64_t samples_done_ = 0;
   uint64_t samples_leased_ = 0;
   uint64_t samples_given_twice_ = 0;
+  bool cut_short_ = false;
 };
 
 }  // namespace slackline::scheduler

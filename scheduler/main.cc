@@ -215,7 +215,7 @@ int Run(const Options& options) {
                     .metrics = series,
                     .store = store.get(),
                     .checkpoints = checkpoints,
-                    .checkpoints_kept = job.checkpoint().keep(),
+                    .checkpoints_kept = {.newest = job.checkpoint().keep(), .best = job.checkpoint().keep_best()},
                     .on_begin = GoesOn(checkpoint, **folder, checkpoints, snapshots)},
                    std::min(timeouts.heartbeat / 2, report_every));
   // Both call the controller: they end before it does.

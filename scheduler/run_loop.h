@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/folder.h"
 #include "scheduler/controller.h"
 #include "scheduler/run_folder.h"
 #include "scheduler/scheduler_metrics.h"
@@ -26,7 +27,7 @@ struct RunRecord {
   StateStore* store = nullptr;
   // Where checkpoints are, and how many stay.
   std::string checkpoints = {};
-  size_t checkpoints_kept = 1;
+  checkpoint::Kept checkpoints_kept = {};
   // Called once, when training has begun, before anything of it is written down. May be null.
   std::function<absl::Status()> on_begin = nullptr;
 };

@@ -29,9 +29,14 @@ Work Tasks::Final(const Asker& asker) {
   // begun to measure it.
   due_.reset();
   if (!assigned_.empty() || !asker.swift) return StandbyWork{};
-  const EvaluationWork work = {config_.ranges.epochs, /*final=*/true};
+  const EvaluationWork work = {ranges_.epochs_done(), /*final=*/true};
   assigned_[asker.holder] = work;
   return work;
+}
+
+void Tasks::EndEarly() {
+  ranges_.CutShort();
+  due_.reset();
 }
 
 absl::StatusOr<uint32_t> Tasks::FinishRange(const Holder& holder, RangeId range) {
@@ -39,7 +44,8 @@ absl::StatusOr<uint32_t> Tasks::FinishRange(const Holder& holder, RangeId range)
   if (!completed.ok() || *completed == 0 || config_.evaluate_every_epochs == 0) return completed;
   const uint32_t done = ranges_.epochs_done();
   for (uint32_t epoch = done - *completed + 1; epoch <= done; ++epoch) {
-    if (epoch % config_.evaluate_every_epochs == 0 && epoch < config_.ranges.epochs) due_ = EvaluationWork{epoch};
+    if (epoch % config_.evaluate_every_epochs == 0 && epoch < config_.ranges.epochs && !ranges_.cut_short())
+      due_ = EvaluationWork{epoch};
   }
   return completed;
 }
@@ -99,7 +105,9 @@ void Tasks::Restore(const state::Tasks& state) {
 }
 
 void Tasks::GoOnFrom(const state::Tasks& state) {
-  Restore(state);
+  state::Tasks goes_on = state;
+  goes_on.mutable_ranges()->clear_cut_short();
+  Restore(goes_on);
   for (const Holder& holder : Holders()) {
     Gone(holder);
     Fenced(holder);

@@ -74,13 +74,16 @@ class Tasks {
   // Nothing of this life can arrive any more. Returns the samples that are given out again.
   uint64_t Fenced(const Holder& holder) { return ranges_.Release(holder); }
 
+  // Training ends when what is given out is done: the final evaluation follows.
+  void EndEarly();
+
   // Somebody is to evaluate, and nobody does yet.
   bool EvaluationDue() const { return !complete_ && (due_ || (ranges_.Finished() && assigned_.empty())); }
   void Save(state::Tasks& state) const;
   // As DataRanges::Restore().
   void Restore(const state::Tasks& state);
   // Of a run that goes on with other workers, for tasks that are still as they were made: what was leased is given out
-  // again. Epochs that were added since are still to be done.
+  // again. Epochs that were added since are still to be done, and those that an early end has left out.
   void GoOnFrom(const state::Tasks& state);
   // Who has something to do.
   std::vector<Holder> Holders() const;

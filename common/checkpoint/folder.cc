@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -242,11 +245,39 @@ absl::StatusOr<fs::path> Commit(const fs::path& folder, Manifest manifest) {
   return whole;
 }
 
-absl::StatusOr<std::vector<std::string>> Prune(const fs::path& folder, size_t keep, const fs::path& spared) {
+namespace {
+
+// Those that were made for an evaluation, the best first, by what the newest of them goes by; where two are equally
+// good the newer one.
+std::vector<Found> BestFirst(const std::vector<Found>& newest_first) {
+  std::vector<std::pair<double, Found>> ranked;
+  std::optional<bool> by_loss;
+  for (const Found& found : newest_first) {
+    const absl::StatusOr<Manifest> manifest = ReadManifest(found.path);
+    if (!manifest.ok() || !manifest->has_best()) continue;
+    const Best& best = manifest->best();
+    if (!by_loss) by_loss = best.by_loss();
+    const double value = *by_loss ? best.evaluation().loss() : -best.evaluation().accuracy();
+    if (std::isfinite(value)) ranked.emplace_back(value, found);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Found> best;
+  for (auto& [value, found] : ranked) best.push_back(std::move(found));
+  return best;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> Prune(const fs::path& folder, const Kept& kept, const fs::path& spared) {
   std::vector<std::string> names;
   const std::vector<Found> whole = List(folder);
-  for (size_t i = keep; i < whole.size(); ++i) {
-    if (whole[i].path == spared) continue;
+  std::set<fs::path> stay = {spared};
+  if (kept.best > 0) {
+    const std::vector<Found> best = BestFirst(whole);
+    for (size_t i = 0; i < std::min(kept.best, best.size()); ++i) stay.insert(best[i].path);
+  }
+  for (size_t i = kept.newest; i < whole.size(); ++i) {
+    if (stay.contains(whole[i].path)) continue;
     if (absl::Status removed = Remove(whole[i].path); !removed.ok()) return removed;
     names.push_back(whole[i].path.filename());
   }
@@ -273,12 +304,15 @@ absl::Status PutAsideAfter(const fs::path& folder, uint64_t number) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Choice> ChooseNewest(const fs::path& folder) {
+namespace {
+
+// The first that is whole. `what`: they are.
+absl::StatusOr<Choice> ChooseFirst(const fs::path& folder, const std::vector<Found>& candidates, const char* what) {
   std::vector<std::string> passed_over;
   std::error_code error;
   fs::directory_iterator readable(folder, error);
   if (error && error != std::errc::no_such_file_or_directory) return Unavailable("list", folder, error);
-  for (const Found& found : List(folder)) {
+  for (const Found& found : candidates) {
     absl::StatusOr<Manifest> manifest = ReadManifest(found.path);
     const absl::Status status = manifest.ok() ? Verify(found.path, *manifest, /*thorough=*/true) : manifest.status();
     if (status.ok()) return Choice{found.path, *std::move(manifest), std::move(passed_over)};
@@ -286,8 +320,16 @@ absl::StatusOr<Choice> ChooseNewest(const fs::path& folder) {
     passed_over.push_back(absl::StrCat(NameOf(found.number), ": ", status.message()));
   }
   return absl::NotFoundError(
-      absl::StrCat("found no whole checkpoint in ", folder.string(),
+      absl::StrCat("found no whole checkpoint ", what, "in ", folder.string(),
                    passed_over.empty() ? "" : "; passed over: ", absl::StrJoin(passed_over, "; ")));
+}
+
+}  // namespace
+
+absl::StatusOr<Choice> ChooseNewest(const fs::path& folder) { return ChooseFirst(folder, List(folder), ""); }
+
+absl::StatusOr<Choice> ChooseBest(const fs::path& folder) {
+  return ChooseFirst(folder, BestFirst(List(folder)), "of a best evaluation (checkpoint.keep_best) ");
 }
 
 }  // namespace slackline::checkpoint

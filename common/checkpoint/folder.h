@@ -57,8 +57,15 @@ absl::Status Verify(const std::filesystem::path& path, const Manifest& manifest,
 //   kResourceExhausted, kUnavailable  as DurableFile has them
 absl::StatusOr<std::filesystem::path> Commit(const std::filesystem::path& folder, Manifest manifest);
 
-// Removes all but the newest `keep`, but not `spared`. Returns their names.
-absl::StatusOr<std::vector<std::string>> Prune(const std::filesystem::path& folder, size_t keep,
+// Which stay: the newest ones, and of those that were made for an evaluation the best ones.
+struct Kept {
+  size_t newest = 1;
+  size_t best = 0;
+};
+
+// Removes all but those, and not `spared`. Returns their names. One whose manifest cannot be read is not among the
+// best.
+absl::StatusOr<std::vector<std::string>> Prune(const std::filesystem::path& folder, const Kept& kept,
                                                const std::filesystem::path& spared = {});
 // Removes what is left of those up to `number` that were not finished.
 absl::Status PrunePartial(const std::filesystem::path& folder, uint64_t number);
@@ -74,5 +81,7 @@ struct Choice {
 //   kNotFound     there is none; names what was passed over
 //   kUnavailable  the file system refuses: there may be a newer one
 absl::StatusOr<Choice> ChooseNewest(const std::filesystem::path& folder);
+// The same for the best of those that were made for an evaluation, by what the newest of them goes by.
+absl::StatusOr<Choice> ChooseBest(const std::filesystem::path& folder);
 
 }  // namespace slackline::checkpoint

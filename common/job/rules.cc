@@ -188,6 +188,25 @@ class Rules {
     }
   }
 
+  // What evaluations decide needs some.
+  void Evaluations(const job::Training& training, const job::Checkpoint& checkpoint) {
+    const job::EarlyStopping& early = training.early_stopping();
+    const std::string needs_some = "with training.evaluate_every_epochs above 0";
+    if (early.patience() == 0) {
+      for (const char* key : {"metric", "min_delta", "start_epoch"}) {
+        NeedsOther(early, absl::StrCat("training.early_stopping.", key), "training.early_stopping.patience above 0",
+                   "patience: 0");
+      }
+    } else if (training.evaluate_every_epochs() == 0) {
+      Refuse("training.early_stopping.patience", absl::StrCat(early.patience()), needs_some);
+    }
+    if (checkpoint.keep_best() == 0) {
+      NeedsOther(checkpoint, "checkpoint.metric", "checkpoint.keep_best above 0", "keep_best: 0");
+    } else if (training.evaluate_every_epochs() == 0) {
+      Refuse("checkpoint.keep_best", absl::StrCat(checkpoint.keep_best()), needs_some);
+    }
+  }
+
   void Worker(const job::Worker& worker, const job::Training& training) {
     for (int i = 0; i < worker.devices_size(); ++i) {
       if (worker.devices(i) == "cpu") continue;
@@ -384,6 +403,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Consistency(job.consistency(), job.guard().action());
   rules.Guard(job.guard(), job.consistency().mode());
   rules.Training(job.training());
+  rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);
   rules.Worker(job.worker(), job.training());
   rules.Timeouts(job.timeouts());

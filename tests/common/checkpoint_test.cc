@@ -5,7 +5,9 @@
 #include <fstream>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/checkpoint/folder.h"
@@ -82,6 +84,11 @@ class CheckpointTest : public testing::Test {
   }
 
   // A checkpoint of this number whose shards end at `ends`.
+  fs::path MakeBest(uint64_t number, double accuracy) {
+    best_.emplace().mutable_evaluation()->set_accuracy(accuracy);
+    return Make(number);
+  }
+
   fs::path Make(uint64_t number, const std::vector<uint64_t>& ends = {300, 950, kElements}) {
     const fs::path partial = root_ / PartialNameOf(number, kJob);
     fs::create_directories(partial);
@@ -90,6 +97,7 @@ class CheckpointTest : public testing::Test {
     *manifest.mutable_scheduler() = state_;
     manifest.set_elements(kElements);
     manifest.set_trained_elements(kTrained);
+    if (best_) *manifest.mutable_best() = *std::exchange(best_, std::nullopt);
     uint64_t begin = 0;
     for (uint32_t shard = 0; shard < ends.size(); ++shard) {
       *manifest.add_files() = WriteShard(partial, shard, begin, ends[shard]);
@@ -122,6 +130,7 @@ class CheckpointTest : public testing::Test {
 
   fs::path root_;
   state::Scheduler state_;
+  std::optional<Best> best_;  // of the next one
 };
 
 TEST_F(CheckpointTest, AnyRangeIsReadBackWhateverItsShardsWere) {
@@ -207,10 +216,34 @@ TEST_F(CheckpointTest, BrokenOnesArePassedOverAndNamed) {
 TEST_F(CheckpointTest, OnlyTheNewestStay) {
   for (const uint64_t number : {1, 2, 3, 4}) Make(number);
   fs::create_directories(root_ / "something-else");
-  const auto pruned = Prune(root_, 2, root_ / NameOf(1));
+  const auto pruned = Prune(root_, {.newest = 2}, root_ / NameOf(1));
   ASSERT_TRUE(pruned.ok()) << pruned.status();
   EXPECT_THAT(*pruned, ElementsAre("checkpoint-000002"));
   EXPECT_THAT(Names(), ElementsAre("checkpoint-000001", "checkpoint-000003", "checkpoint-000004", "something-else"));
+}
+
+TEST_F(CheckpointTest, TheBestOnesStayBesideTheNewest) {
+  uint64_t number = 0;
+  for (const double accuracy : {0.5, 0.9, 0.7, 0.9, 0.6}) MakeBest(++number, accuracy);
+  Make(6);
+  auto best = ChooseBest(root_);
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->manifest.number(), 4) << "as good as 2, and newer";
+  const auto pruned = Prune(root_, {.newest = 1, .best = 2});
+  ASSERT_TRUE(pruned.ok()) << pruned.status();
+  EXPECT_THAT(Names(), ElementsAre("checkpoint-000002", "checkpoint-000004", "checkpoint-000006"));
+  fs::remove(root_ / NameOf(4) / "manifest.json");
+  best = ChooseBest(root_);
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->manifest.number(), 2);
+  EXPECT_THAT(best->passed_over, IsEmpty()) << "nobody can say that it was one of the best";
+}
+
+TEST_F(CheckpointTest, WithoutEvaluationsNoneIsTheBest) {
+  Make(1);
+  const absl::Status none = ChooseBest(root_).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(none.message(), HasSubstr("checkpoint.keep_best"));
 }
 
 TEST_F(CheckpointTest, WhatWasNotFinishedGoesAndItsNumberIsNotGivenAgain) {

@@ -99,6 +99,15 @@ const Refusal kRefusals[] = {
      "(add --set training.batch_size_min=1 to take the default back)"},
     {"SmallestBatchAboveTheMean", "training: {batch: balance, batch_size_min: 65}\n",
      "j.yaml:1: training.batch_size_min: found 65; allowed is at most training.batch_size (64)"},
+    {"EarlyStoppingWithoutPatience", "training: {early_stopping: {min_delta: 0.1}}\n",
+     "j.yaml:1: training.early_stopping.min_delta: found a value together with patience: 0; allowed is only with "
+     "training.early_stopping.patience above 0 (add --set training.early_stopping.min_delta=0 to take the default "
+     "back)"},
+    {"EarlyStoppingWithoutEvaluations", "training: {evaluate_every_epochs: 0, early_stopping: {patience: 2}}\n",
+     "j.yaml:1: training.early_stopping.patience: found 2; allowed is with training.evaluate_every_epochs above 0"},
+    {"BestMetricOfNone", "checkpoint: {metric: test_loss}\n",
+     "j.yaml:1: checkpoint.metric: found a value together with keep_best: 0; allowed is only with checkpoint.keep_best "
+     "above 0 (add --set checkpoint.metric=test_accuracy to take the default back)"},
     {"MapWithBadKey", "worker: {slowdown: {one: 2}}\n",
      "j.yaml:1: a key of worker.slowdown: found 'one'; allowed is a whole number from 0 to 4294967295"},
     {"MapWithBadValue", "worker:\n  slowdown:\n    1: 2\n    2: slow\n",
@@ -141,13 +150,13 @@ const Refusal kRefusals[] = {
     {"NothingForNumber", "seed:\nname: x\n", "j.yaml:1: seed: found nothing; allowed is a whole number, at least 0"},
     {"NumberForSection", "training: 5\n",
      "j.yaml:1: training: found '5'; allowed is a section of keys: epochs, batch_size, evaluation_batch_size, "
-     "evaluate_every_epochs, accumulate, batch, batch_size_min"},
+     "evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping"},
     {"NearKey", "training:\n  epoch: 5\n",
      "j.yaml:2: found the unknown key 'training.epoch'; did you mean 'training.epochs'? Allowed are epochs, "
-     "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min"},
+     "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping"},
     {"KeyOfAnotherSection", "training:\n  lr: 5\n",
      "j.yaml:2: found the unknown key 'training.lr'; did you mean 'optimizer.lr'? Allowed are epochs, batch_size, "
-     "evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min"},
+     "evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
      "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max, "

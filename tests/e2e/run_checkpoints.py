@@ -60,6 +60,27 @@ class Checkpoints(unittest.TestCase):
     def summary(self, run):
         return json.loads((run.folder / "summary.json").read_text())
 
+    def test_training_ends_early_and_its_best_checkpoint_stays(self):
+        run = self.start("early", MLP + "data: {train_images_max: 2000}\n", "training.epochs=50",
+                         "training.early_stopping.patience=3", "training.early_stopping.min_delta=0.5",
+                         "checkpoint.keep=1", "checkpoint.keep_best=1")
+        self.finish(run)
+        events = (run.folder / "events.log").read_text()
+        self.assertRegex(events, "training ends early.*: 3 evaluations in a row did not better it")
+        self.assertRegex(self.summary(run)["reason"], "training has ended early, after [4-9] of 50 epochs")
+        names = self.folders(run)
+        self.assertLessEqual(len(names), 2, names)
+        self.assertIn("best test accuracy", events)
+        listed = self.slackline("checkpoints", run.folder)
+        self.assertRegex(listed, r"best: test accuracy \d\d\.\d\d % after epoch \d")
+        self.slackline("export", run.folder, self.root / "best.safetensors", "--checkpoint", "best")
+        self.assertTrue((self.root / "best.safetensors").exists())
+        # What was left out is trained when the run goes on.
+        resumed = self.resume(run, "--checkpoint", "best", "--set", "training.epochs=9", "--set",
+                              "training.early_stopping.patience=0", "--set", "training.early_stopping.min_delta=0")
+        self.finish(resumed)
+        self.assertGreaterEqual(self.summary(run)["samples"], 18000)
+
     def test_more_epochs_are_as_if_they_had_been_there_from_the_start(self):
         """Weights, momentum and the order of the images: to the bit, in other shards on another number of servers."""
         yaml = MLP.replace("schedule: {kind: cosine}", "momentum: 0.9").replace("lr: 0.1", "lr: 0.05") + """

@@ -358,6 +358,74 @@ TEST_F(ControllerCheckpoint, RunThatIsDoneGoesOnOnlyForMoreEpochs) {
   EXPECT_NE(longer.Range("w-1"), 0);
 }
 
+job::Job JobThatKeepsTheBest(uint32_t patience) {
+  job::Job job = JobWith(0, 0, job::Consistency::ASYNC, 9);
+  job.mutable_training()->set_evaluate_every_epochs(1);
+  job.mutable_training()->mutable_early_stopping()->set_patience(patience);
+  job.mutable_checkpoint()->set_keep_best(1);
+  return job;
+}
+
+TEST_F(ControllerCheckpoint, OneIsMadeOfEachBestEvaluation) {
+  Start(JobThatKeepsTheBest(/*patience=*/0));
+  uint32_t epoch = 0;
+  uint64_t range = cluster_->Range("w-1");
+  const auto evaluate = [&](double accuracy) {
+    const auto work = cluster_->Next("w-1", range);
+    ASSERT_TRUE(work.ok() && work->has_evaluate()) << work.status();
+    ASSERT_TRUE(cluster_->Evaluated("w-1", ++epoch, false, accuracy).ok());
+    range = cluster_->Range("w-1");
+    cluster_->Pass(absl::Milliseconds(100));
+  };
+  evaluate(0.6);
+  ServersWrite();
+  const checkpoint::Manifest first = Commit();
+  EXPECT_EQ(first.reason(), "best test accuracy 60.00 % after epoch 1");
+  EXPECT_EQ(first.best().evaluation().accuracy(), 0.6);
+  EXPECT_FALSE(first.best().by_loss());
+  evaluate(0.5);
+  EXPECT_FALSE(Asked()) << "no better";
+  evaluate(0.7);
+  EXPECT_TRUE(Asked());
+  EXPECT_EQ(controller().Save(absl::UnixEpoch()).best_due().accuracy(), 0.7) << "the next scheduler makes it";
+  // One that fails is made up for.
+  for (auto& [id, told] : cluster_->servers().told()) {
+    const wire::BeginCheckpointRequest request = *std::exchange(told.checkpoint, std::nullopt);
+    controller().CheckpointBegun(told.server, request, absl::ResourceExhaustedError("disk full"));
+  }
+  cluster_->Pass(absl::Seconds(31));
+  ASSERT_TRUE(Asked());
+  ServersWrite();
+  EXPECT_EQ(Commit().best().evaluation().accuracy(), 0.7);
+  EXPECT_FALSE(controller().Save(absl::UnixEpoch()).has_best_due());
+}
+
+TEST_F(ControllerCheckpoint, EarlyEndIsDoneAndItsBestIsKeptWithoutALastOne) {
+  job::Job job = JobThatKeepsTheBest(/*patience=*/1);
+  job.mutable_checkpoint()->set_at_end(false);
+  Start(job);
+  uint64_t range = cluster_->Range("w-1");
+  ASSERT_TRUE(cluster_->Next("w-1", range)->has_evaluate());
+  ASSERT_TRUE(cluster_->Evaluated("w-1", 1, false, 0.5).ok());
+  range = cluster_->Range("w-1");
+  cluster_->Pass(absl::Milliseconds(100));
+  ServersWrite();
+  Commit();
+  ASSERT_TRUE(cluster_->Next("w-1", range)->has_evaluate());
+  ASSERT_TRUE(cluster_->Evaluated("w-1", 2, false, 0.4).ok());
+  const auto final = cluster_->Next("w-1");
+  ASSERT_TRUE(final.ok() && final->has_evaluate()) << "nothing more to train";
+  EXPECT_TRUE(final->evaluate().final());
+  ASSERT_TRUE(cluster_->Evaluated("w-1", 2, true, 0.6).ok());
+  EXPECT_EQ(controller().state(), wire::JOB_DONE);
+  EXPECT_EQ(controller().GetStatus().reason(), "training has ended early, after 2 of 9 epochs");
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Seconds(3));
+  ServersWrite();
+  EXPECT_EQ(Commit().best().evaluation().accuracy(), 0.6) << "the final evaluation was the best";
+}
+
 TEST_F(ControllerCheckpoint, FewerEpochsThanWereBegunAreRefused) {
   Start(JobWith(0, 0, job::Consistency::ASYNC, 4));
   uint64_t range = cluster_->Range("w-1");

@@ -243,7 +243,7 @@ class FakeCluster {
     EXPECT_TRUE(reply.ok() && reply->has_range()) << reply.status() << (reply.ok() ? reply->DebugString() : "");
     return reply.ok() ? reply->range().range() : 0;
   }
-  absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final) {
+  absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final, double accuracy = 0.9) {
     wire::EvaluationReport report;
     report.set_job(kJob);
     report.set_worker(members_.at(name).id);
@@ -251,7 +251,7 @@ class FakeCluster {
     report.set_epoch(epoch);
     report.set_final(final);
     report.set_samples(10);
-    report.set_accuracy(0.9);
+    report.set_accuracy(accuracy);
     return controller_.ReportEvaluation(report);
   }
 

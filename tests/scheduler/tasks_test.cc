@@ -166,5 +166,53 @@ TEST(Tasks, RepeatedResultChangesNothing) {
   EXPECT_FALSE(*tasks.FinishEvaluation(kFirstHolder, {1, false}));
 }
 
+TEST(Tasks, AnEarlyEndWaitsForWhatIsUnderWay) {
+  Tasks tasks(Config(9));
+  Train(tasks, kFirstHolder);
+  const Work evaluation = Ask(tasks, kSecondHolder);
+  const Work range = Ask(tasks, kFirstHolder);
+  ASSERT_TRUE(Is<DataRange>(range));
+  ASSERT_TRUE(tasks.FinishEvaluation(kSecondHolder, Evaluation(evaluation)).ok());
+  tasks.EndEarly();
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecondHolder))) << "a range is still under way";
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kThird, /*live=*/false))) << "nobody is called for";
+  state::Tasks saved;
+  tasks.Save(saved);
+  Tasks restored(Config(9));
+  restored.Restore(saved);
+  EXPECT_TRUE(Is<StandbyWork>(Ask(restored, kSecondHolder))) << "the next scheduler knows";
+  ASSERT_TRUE(tasks.FinishRange(kFirstHolder, std::get<DataRange>(range).id).ok());
+  const EvaluationWork final = Evaluation(Ask(tasks, kFirstHolder));
+  EXPECT_EQ(final, (EvaluationWork{2, true})) << "the epochs that were done, and none in between";
+  ASSERT_TRUE(tasks.FinishEvaluation(kFirstHolder, final).ok());
+  EXPECT_TRUE(tasks.Complete());
+  EXPECT_TRUE(Is<LeaveWork>(Ask(tasks, kSecondHolder)));
+}
+
+TEST(Tasks, AnEarlyEndDoesNotWaitForTheDead) {
+  Tasks tasks(Config(9, 0));
+  Train(tasks, kFirstHolder);
+  ASSERT_TRUE(Is<DataRange>(Ask(tasks, kFirstHolder)));
+  tasks.EndEarly();
+  tasks.Gone(kFirstHolder);
+  EXPECT_TRUE(Is<StandbyWork>(Ask(tasks, kSecondHolder))) << "its pushes may still arrive";
+  tasks.Fenced(kFirstHolder);
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecondHolder)), (EvaluationWork{1, true}));
+}
+
+TEST(Tasks, ARunThatGoesOnFromAnEarlyEndTrainsOn) {
+  Tasks tasks(Config(3));
+  Train(tasks, kFirstHolder);
+  tasks.EndEarly();
+  const EvaluationWork final = Evaluation(Ask(tasks, kFirstHolder));
+  ASSERT_TRUE(tasks.FinishEvaluation(kFirstHolder, final).ok());
+  state::Tasks saved;
+  tasks.Save(saved);
+  Tasks next(Config(3));
+  next.GoOnFrom(saved);
+  EXPECT_FALSE(next.Complete());
+  EXPECT_TRUE(Is<DataRange>(Ask(next, kFirstHolder)));
+}
+
 }  // namespace
 }  // namespace slackline::scheduler
