@@ -5,23 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/kill_point.h"
 #include "scheduler/controller.h"
+#include "scheduler/pairing.h"
 
 namespace slackline::scheduler {
-namespace {
-
-absl::string_view SwitchOf(const wire::LocalAddress& address) {
-  return absl::string_view(address.topology()).substr(0, address.topology().rfind('.'));
-}
-
-// How little can take both: 0 one machine, 1 one switch, 2 more.
-int DistanceOf(const wire::LocalAddress& one, const wire::LocalAddress& other) {
-  const bool topology = !one.topology().empty() && !other.topology().empty();
-  if (topology) return one.topology() == other.topology() ? 0 : SwitchOf(one) == SwitchOf(other) ? 1 : 2;
-  return !one.host().empty() && one.host() == other.host() ? 0 : 2;
-}
-
-}  // namespace
-
 bool Controller::IsBackup(ServerRef server) const {
   const auto found = backups_.find(server.server);
   return found != backups_.end() && found->second.incarnation == server.incarnation;
@@ -30,16 +16,18 @@ bool Controller::IsBackup(ServerRef server) const {
 // --- Joining ----------------------------------------------------------------------------------------------------
 
 std::optional<ServerId> Controller::ServerWithoutBackup(const wire::LocalAddress& backup) const {
-  std::optional<ServerId> best;
-  int best_distance = -1;
+  const auto address_of = [this](ServerId id) {
+    const auto found = local_addresses_.find(id);
+    return found == local_addresses_.end() ? wire::LocalAddress() : found->second;
+  };
+  std::map<ServerId, wire::LocalAddress> open;
+  std::vector<wire::LocalAddress> seen = {backup};
   for (const auto& [id, server] : membership_.servers()) {
-    if (server.state != ServerState::kLive || backups_.contains(id)) continue;
-    const auto local = local_addresses_.find(id);
-    const int distance = local == local_addresses_.end() ? 2 : DistanceOf(local->second, backup);
-    if (distance > best_distance) best = id;
-    best_distance = std::max(best_distance, distance);
+    seen.push_back(address_of(id));
+    if (server.state == ServerState::kLive && !backups_.contains(id)) open[id] = address_of(id);
   }
-  return best;
+  for (const auto& [id, other] : backups_) seen.push_back(other.local.value_or(wire::LocalAddress()));
+  return ChooseServer(backup, open, seen);
 }
 
 absl::StatusOr<wire::RegisterServerReply> Controller::RegisterBackup(const wire::RegisterServerRequest& request) {
