@@ -12,8 +12,7 @@ absl::StatusOr<wire::BeginCheckpointReply> ShardTable::BeginCheckpoint(const wir
   if (installed_.empty() || feed_ != nullptr) {
     return absl::UnavailableError("a checkpoint before shards: install the shards first");
   }
-  if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
-  if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
+  if (absl::Status status = CheckCallee(request.job(), request.server_incarnation()); !status.ok()) return status;
   if (Generation(request.generation()) != generation_) {
     return absl::FailedPreconditionError(absl::StrCat("checkpoint of shard map generation ", request.generation(),
                                                       "; the server is at ", generation_.value()));

@@ -272,12 +272,11 @@ absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request)
   if (identity_.server == ServerId()) {
     return absl::UnavailableError("the server has not heard its own number yet; try again");
   }
-  if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
+  if (absl::Status status = CheckCallee(request.job(), request.server_incarnation()); !status.ok()) return status;
   if (ServerId(request.server()) != identity_.server) {
     return absl::FailedPreconditionError(
         absl::StrCat("shards for server ", request.server(), "; this is server ", identity_.server.value()));
   }
-  if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
   const bool replaces = IsPromotion(request) || IsMove(request) || (feed_ != nullptr && request.has_backup_of());
   if (!installed_.empty() && installed_ != WhatIsInstalled(request) && !replaces) {
     return absl::FailedPreconditionError(absl::StrCat("other shards are installed, under generation ",
@@ -287,10 +286,15 @@ absl::Status ShardTable::CheckInstall(const wire::InstallShardsRequest& request)
   return absl::OkStatus();
 }
 
-absl::Status ShardTable::CheckLife(uint64_t incarnation) const {
+absl::Status ShardTable::CheckCallee(uint64_t job, uint64_t incarnation) const {
+  if (JobId(job) != identity_.job) {
+    // Before the life: each job counts by itself.
+    return incarnation == 0 ? CheckJob(JobId(job)) : absl::UnavailableError(CheckJob(JobId(job)).message());
+  }
   if (incarnation == 0 || Incarnation(incarnation) == identity_.incarnation) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("a call for incarnation ", incarnation, " of this server; this is ", identity_.incarnation.value()));
+  return absl::UnavailableError(absl::StrCat("a call for incarnation ", incarnation, "; this is server ",
+                                             identity_.server.value(), ", incarnation ",
+                                             identity_.incarnation.value()));
 }
 
 absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request) const {
@@ -357,8 +361,7 @@ absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMemb
   if (installed_.empty() || feed_ != nullptr) {
     return absl::UnavailableError("members before shards: install the shards first");
   }
-  if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
-  if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
+  if (absl::Status status = CheckCallee(request.job(), request.server_incarnation()); !status.ok()) return status;
   if (Generation(request.generation()) > generation_) {
     return absl::UnavailableError(absl::StrCat("members of shard map generation ", request.generation(),
                                                "; the server is still at ", generation_.value(), "; try again"));

@@ -62,12 +62,11 @@ absl::Status ShardTable::Take(const wire::TakeShardsRequest& request) {
   if (identity_.server == ServerId()) {
     return absl::UnavailableError("the server has not heard its own number yet; try again");
   }
-  if (absl::Status status = CheckJob(JobId(request.job())); !status.ok()) return status;
+  if (absl::Status status = CheckCallee(request.job(), request.server_incarnation()); !status.ok()) return status;
   if (ServerId(request.server()) != identity_.server) {
     return absl::FailedPreconditionError(
         absl::StrCat("shards for server ", request.server(), "; this is server ", identity_.server.value()));
   }
-  if (absl::Status status = CheckLife(request.server_incarnation()); !status.ok()) return status;
   if (feed_ != nullptr) return absl::FailedPreconditionError("a backup takes no shards");
   if (hooks_.on_backup == nullptr) return absl::UnimplementedError("this server can take no shards");
   if (request.move() == 0) return absl::InvalidArgumentError("a move has number 0; allowed is at least 1");

@@ -199,8 +199,9 @@ class ShardTable {
                       const ShardHost& host) const;
   absl::StatusOr<std::map<uint32_t, std::unique_ptr<ShardHost>>> MakeHosts(const wire::InstallShardsRequest& request,
                                                                            std::vector<StoredShard>& stores);
-  // Whether the scheduler means this life of the server.
-  absl::Status CheckLife(uint64_t incarnation) const;
+  // Whether the scheduler means this process. Another may have got the address of one that is dead, and the scheduler
+  // not know yet: it is told to try again, until it does.
+  absl::Status CheckCallee(uint64_t job, uint64_t incarnation) const;
   absl::Status CheckInstall(const wire::InstallShardsRequest& request) const;
   // More workers than the job has asked for may come.
   void MakeRoomFor(uint64_t workers);

@@ -84,6 +84,45 @@ TEST(Install, RefusesMoreWeightsThanTheMachineHasMemoryFor) {
   EXPECT_TRUE(table.Install(Request()).ok()) << "nothing is left of those";
 }
 
+// It is for the scheduler to find out that the one that it means is dead.
+TEST(Install, CallsForAProcessThatHadThisAddressBeforeAreToBeTriedAgain) {
+  Metrics metrics;
+  ServiceMetrics service_metrics(metrics);
+  ManualTime time;
+  ShardTable table(PlainJob(), Timeouts(absl::Milliseconds(100)), service_metrics, time, {});
+  table.SetIdentity({JobId(7), ServerId(1), Incarnation(5)});
+  wire::InstallShardsRequest own = Request();
+  own.set_server_incarnation(5);
+  ASSERT_TRUE(table.Install(own).ok());
+
+  for (const uint64_t job : {7, 8}) {
+    SCOPED_TRACE(job);
+    const uint64_t meant = job == 7 ? 4 : 5;
+    wire::InstallShardsRequest install = Request();
+    install.set_job(job);
+    install.set_server(2);
+    install.set_server_incarnation(meant);
+    EXPECT_TRUE(absl::IsUnavailable(table.Install(install))) << table.Install(install);
+    wire::TakeShardsRequest take;
+    take.set_job(job);
+    take.set_server(2);
+    take.set_server_incarnation(meant);
+    EXPECT_TRUE(absl::IsUnavailable(table.Take(take))) << table.Take(take);
+    wire::SetMembersRequest members;
+    members.set_job(job);
+    members.set_generation(1);
+    members.set_server_incarnation(meant);
+    EXPECT_TRUE(absl::IsUnavailable(table.SetMembers(members).status()));
+    wire::BeginCheckpointRequest checkpoint;
+    checkpoint.set_job(job);
+    checkpoint.set_generation(1);
+    checkpoint.set_server_incarnation(meant);
+    EXPECT_TRUE(absl::IsUnavailable(table.BeginCheckpoint(checkpoint).status()));
+  }
+  own.set_server(2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(table.Install(own))) << "this process is meant, and that makes no sense";
+}
+
 class RestoreTest : public testing::Test {
  protected:
   // One life of a server.
