@@ -15,17 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kPackage[] = "slackline_experiment";
-
-// Where the package may lie, the installed one first.
-std::vector<fs::path> PackageFolders(const fs::path& program) {
-  return {program.parent_path().parent_path() / "share" / "slackline" / "python" / kPackage,
-          fs::path(SLACKLINE_PYTHON_FOLDER) / kPackage};
-}
-
-std::string Interpreter(const std::string& wanted) {
+std::string Interpreter(const std::string& wanted, const fs::path& shared) {
   if (!wanted.empty()) return wanted;
-  return ::access(SLACKLINE_VENV_PYTHON, X_OK) == 0 ? SLACKLINE_VENV_PYTHON : "python3";
+  const fs::path own = shared / "venv" / "bin" / "python";
+  return ::access(own.c_str(), X_OK) == 0 ? own.string() : "python3";
 }
 
 // Returns only on failure.
@@ -48,16 +41,16 @@ int Experiment(const ExperimentOptions& options) {
     std::fprintf(stderr, "slackline: cannot tell where this program is: /proc/self/exe is not readable\n");
     return kExitFailed;
   }
-  const std::vector<fs::path> folders = PackageFolders(program);
-  for (const fs::path& folder : folders) {
-    if (!fs::exists(folder / "__main__.py", error)) continue;
-    std::vector<std::string> command = {Interpreter(options.python), folder, "--slackline", program};
-    command.insert(command.end(), options.arguments.begin(), options.arguments.end());
-    return Become(std::move(command));
+  const fs::path shared = program.parent_path().parent_path() / "share" / "slackline";
+  const fs::path package = shared / "python" / "slackline_experiment";
+  if (!fs::exists(package / "__main__.py", error)) {
+    std::fprintf(stderr, "slackline: there is no Python package %s; install all of Slackline under one prefix\n",
+                 package.c_str());
+    return kExitFailed;
   }
-  std::fprintf(stderr, "slackline: found no Python package %s; looked in %s and %s\n", kPackage,
-               folders[0].parent_path().c_str(), folders[1].parent_path().c_str());
-  return kExitFailed;
+  std::vector<std::string> command = {Interpreter(options.python, shared), package, "--slackline", program};
+  command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+  return Become(std::move(command));
 }
 
 }  // namespace slackline::cli

@@ -7,15 +7,15 @@
 namespace slackline::cli {
 
 struct ExperimentOptions {
-  // Interpreter, as a path or a name on PATH; empty: that of the build's private environment if it is there, else
-  // python3.
+  // Interpreter, as a path or a name on PATH; empty: that of the environment `venv` beside the package if there is one,
+  // else python3.
   std::string python;
   // What the package reads: the experiment file and its options.
   std::vector<std::string> arguments;
 };
 
 // Becomes the Python program: returns only where that fails, with the exit code. The package lies in
-// ../share/slackline/python beside the folder of this program, else in the source tree that it was built from.
+// ../share/slackline/python beside the folder of this program; in a build folder there are links.
 int Experiment(const ExperimentOptions& options);
 
 }  // namespace slackline::cli

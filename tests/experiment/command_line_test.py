@@ -62,16 +62,41 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("cannot start the Python interpreter 'no-such-python': No such file", result.stderr)
 
-    def test_an_installed_package_comes_first_and_gets_all_arguments(self):
+    def install(self):
+        """Only what is under test: the program, and a package that tells how it was called."""
         program = self.root / "bin" / "slackline"
         package = self.root / "share" / "slackline" / "python" / "slackline_experiment"
         program.parent.mkdir()
         package.mkdir(parents=True)
         shutil.copy(SLACKLINE, program)
         (package / "__main__.py").write_text(TELL)
+        return program
+
+    def test_the_installed_package_gets_all_arguments(self):
+        program = self.install()
         result = self.run_slackline("a.yaml", "--jobs", "2", "--python", sys.executable, "--report", program=program)
         self.assertEqual(
             result.stdout, f"{[sys.executable, '--slackline', str(program), 'a.yaml', '--jobs', '2', '--report']}\n")
+
+    def test_it_is_found_through_a_link_to_the_program(self):
+        link = self.root / "link"
+        link.symlink_to(self.install())
+        self.assertIn("a.yaml", self.run_slackline("a.yaml", "--python", sys.executable, program=link).stdout)
+
+    def test_the_environment_beside_the_package_comes_before_python3(self):
+        program = self.install()
+        own = self.root / "share" / "slackline" / "venv" / "bin" / "python"
+        own.parent.mkdir(parents=True)
+        own.write_text("#!/bin/sh\necho own\n")
+        own.chmod(0o755)
+        self.assertEqual(self.run_slackline("a.yaml", program=program).stdout, "own\n")
+
+    def test_a_program_without_its_package_says_where_it_looked(self):
+        program = self.install()
+        shutil.rmtree(self.root / "share")
+        result = self.run_slackline("a.yaml", program=program)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn(f"{self.root}/share/slackline/python/slackline_experiment; install all", result.stderr)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+# What `cmake --install BUILD --prefix P` puts where. One tree that can be moved: programs find each other, the Python
+# package and their libraries from where they lie themselves.
+#
+#   component   to                                  holds
+#   programs    bin/                                the programs
+#   torch       lib/slackline/                      LibTorch's libraries, which no distribution packages as we need them
+#   libraries   lib/slackline/                      all other libraries but glibc's; a Debian package leaves them out
+#   python      share/slackline/python/             what `slackline experiment` runs
+#   data        share/slackline/{examples,slurm}/   job files and the batch script
+#   docs        share/doc/slackline/                documents and licences; those of libraries go with the libraries
+
+set(programs slackline slackline-scheduler slackline-ps)
+if(SLACKLINE_TORCH)
+  list(APPEND programs slackline-worker slackline-simulator)
+endif()
+add_custom_target(slackline_programs DEPENDS ${programs})
+
+set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/slackline" BUILD_WITH_INSTALL_RPATH ON)
+foreach(program ${programs})
+  # RPATH and not RUNPATH: it also counts for what the libraries need, and before LD_LIBRARY_PATH, in which modules of
+  # clusters put libraries of the same names.
+  target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+endforeach()
+
+# To its programs a build folder is such a tree, with links; nothing in them names the machine that they were built on.
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lib ${CMAKE_BINARY_DIR}/share/slackline)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python ${CMAKE_BINARY_DIR}/share/slackline/python SYMBOLIC)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/.cache/venv ${CMAKE_BINARY_DIR}/share/slackline/venv SYMBOLIC)
+if(SLACKLINE_TORCH)
+  file(CREATE_LINK ${torch_package}/lib ${CMAKE_BINARY_DIR}/lib/slackline SYMBOLIC)
+endif()
+
+install(TARGETS ${programs} RUNTIME DESTINATION bin COMPONENT programs)
+
+# install_libraries(COMPONENT): what the programs load, by what the loader of this machine finds.
+set(program_files)
+foreach(program ${programs})
+  list(APPEND program_files $<TARGET_FILE:${program}>)
+endforeach()
+function(install_libraries component)
+  install(CODE "set(SLACKLINE_PART ${component})
+set(SLACKLINE_PROGRAMS \"${program_files}\")
+set(SLACKLINE_TORCH_PACKAGE \"${torch_package}\")" COMPONENT ${component})
+  install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/install_libraries.cmake COMPONENT ${component})
+endfunction()
+install_libraries(libraries)
+if(SLACKLINE_TORCH)
+  install_libraries(torch)
+endif()
+
+install(DIRECTORY python/ DESTINATION share/slackline/python COMPONENT python PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY examples DESTINATION share/slackline COMPONENT data)
+install(DIRECTORY slurm DESTINATION share/slackline COMPONENT data)
+install(FILES README.md LICENSE packaging/copyright DESTINATION share/doc/slackline COMPONENT docs)
+install(DIRECTORY docs DESTINATION share/doc/slackline COMPONENT docs)
