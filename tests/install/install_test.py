@@ -23,8 +23,8 @@ from slackline_run import Programs, TrainRun, processes_with  # noqa: E402
 
 OPTIONS = argparse.Namespace()
 PROGRAMS = ("slackline", "slackline-scheduler", "slackline-ps", "slackline-worker", "slackline-simulator")
-# Of a training on 6000 images that takes seconds: long enough to look at its processes.
-SETTINGS = ("training.epochs=30", "training.evaluate_every_epochs=0")
+# Of a training on 6000 images that takes a second or two: long enough to look at its processes.
+SETTINGS = ("training.epochs=10", "training.evaluate_every_epochs=0")
 PACKING_S = 600
 PACKAGES = None
 
@@ -100,10 +100,10 @@ class Installed(unittest.TestCase):
             paths = libraries_and_programs(pid)
             seen |= paths
             programs |= {pathlib.Path(path).name for path in paths} & set(PROGRAMS)
-        self.finish(run)
         self.assertEqual(programs, set(PROGRAMS) - {"slackline-simulator"}, run.diagnosis())
         self.assertEqual(strangers(seen, self.tree, of_the_system), [], "loaded from outside of the installed tree")
         self.assertIn(str(self.tree / "lib/slackline/libtorch_cpu.so"), seen)
+        self.finish(run)
 
     def check_programs(self):
         for name in PROGRAMS:
