@@ -43,8 +43,9 @@ std::vector<ScrapeTarget> Controller::ScrapeTargets() const {
   const auto add = [&targets](const std::string& address, const std::string& process, const char* role) {
     if (!address.empty() && AddressMistake(address).empty()) targets.push_back({address, process, role});
   };
-  const auto add_server = [&add, &addresses = server_metrics_](const std::string& name) {
-    if (const auto known = addresses.find(name); known != addresses.end()) add(known->second, name, "server");
+  const auto add_server = [&](const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto known = server_metrics_.find(name);
+    if (known != server_metrics_.end()) add(known->second, name, "server");
   };
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state == ServerState::kLive) add_server(server.name);
