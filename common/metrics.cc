@@ -64,6 +64,8 @@ struct Metrics::Impl {
   std::map<prometheus::Counter*, std::unique_ptr<Counter>> counters ABSL_GUARDED_BY(mutex);
   std::map<prometheus::Gauge*, std::unique_ptr<Gauge>> gauges ABSL_GUARDED_BY(mutex);
   std::map<prometheus::Histogram*, std::unique_ptr<Histogram>> histograms ABSL_GUARDED_BY(mutex);
+  absl::Mutex refresh_mutex;
+  std::vector<std::function<void()>> refresh ABSL_GUARDED_BY(refresh_mutex);
   // Its own: the server is destroyed under the other one, and waits for handlers.
   absl::Mutex missing_mutex;
   std::string missing ABSL_GUARDED_BY(missing_mutex) = "starts";
@@ -86,6 +88,14 @@ Gauge& Metrics::gauge(const std::string& name, const std::string& help, const La
   return impl_->Wrap<Gauge, PrometheusGauge>(impl_->gauges, family.Add(labels));
 }
 
+void Metrics::RemoveGauge(const std::string& name, const Labels& labels) {
+  absl::MutexLock lock(&impl_->mutex);
+  auto& family = prometheus::BuildGauge().Name(name).Labels(impl_->common).Register(*impl_->registry);
+  prometheus::Gauge& gauge = family.Add(labels);
+  impl_->gauges.erase(&gauge);
+  family.Remove(&gauge);
+}
+
 Histogram& Metrics::histogram(const std::string& name, const std::string& help, const std::vector<double>& bounds,
                               const Labels& labels) {
   absl::MutexLock lock(&impl_->mutex);
@@ -93,7 +103,18 @@ Histogram& Metrics::histogram(const std::string& name, const std::string& help, 
   return impl_->Wrap<Histogram, PrometheusHistogram>(impl_->histograms, family.Add(labels, bounds));
 }
 
-std::string Metrics::Text() const { return prometheus::TextSerializer().Serialize(impl_->registry->Collect()); }
+void Metrics::BeforeText(std::function<void()> refresh) {
+  absl::MutexLock lock(&impl_->refresh_mutex);
+  impl_->refresh.push_back(std::move(refresh));
+}
+
+std::string Metrics::Text() const {
+  {
+    absl::MutexLock lock(&impl_->refresh_mutex);
+    for (const std::function<void()>& refresh : impl_->refresh) refresh();
+  }
+  return prometheus::TextSerializer().Serialize(impl_->registry->Collect());
+}
 
 void Metrics::SetMissing(const std::string& what) {
   absl::MutexLock lock(&impl_->missing_mutex);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,6 +56,13 @@ class Metrics {
   Gauge& gauge(const std::string& name, const std::string& help, const Labels& labels = {});
   Histogram& histogram(const std::string& name, const std::string& help, const std::vector<double>& bounds,
                        const Labels& labels = {});
+
+  // The series is gone, and so is the reference to it; where there is none, nothing happens.
+  void RemoveGauge(const std::string& name, const Labels& labels);
+
+  // Called before each Text(), on its thread, to set what is only looked up when somebody asks. Must not block for
+  // long, nor add another. As long as this lives.
+  void BeforeText(std::function<void()> refresh);
 
   // All series, in Prometheus' text format.
   std::string Text() const;

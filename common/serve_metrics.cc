@@ -4,12 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
+#include "common/process_metrics.h"
 
 namespace slackline {
 
 absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
                                          std::map<std::string, HttpServer::Handler> pages) {
   if (!network.metrics()) return "";
+  AddProcessSeries(metrics);
   const absl::StatusOr<uint16_t> port =
       metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()), std::move(pages));
   if (!port.ok()) return port.status();

@@ -9,4 +9,6 @@ std::string VersionText(absl::string_view program) {
   return absl::StrCat(program, " ", kVersion, " (", kCommit, ", ", kCompiler, ", ", kBuildType, ")");
 }
 
+std::string VersionNumber() { return std::string(kVersion); }
+
 }  // namespace slackline

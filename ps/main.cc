@@ -15,6 +15,7 @@
 #include "common/logging.h"
 #include "common/member_name.h"
 #include "common/metrics.h"
+#include "common/process_metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
 #include "common/serve_metrics.h"
@@ -66,7 +67,7 @@ void AwaitLastCheckpoint(Ending& ending, const Registration& registered, const j
 
 absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const security::Security& security,
                                   Ending& ending) {
-  Metrics metrics({{"job", job.name()}, {"process", flags.name}});
+  Metrics metrics(ProcessLabels(job.name(), flags.name, "server"));
   const absl::StatusOr<std::string> served = ServeMetrics(job.network(), metrics);
   if (!served.ok()) return served.status();
   metrics.SetMissing("has not registered with the scheduler yet");

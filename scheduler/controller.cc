@@ -136,6 +136,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
   if (absl::Status alone = CheckNoNamesake(request.name()); !alone.ok()) return alone;
   deposed_.erase(request.name());
+  NoteServerMetrics(request);
   MembershipActions actions;
   for (const auto& [id, server] : membership_.servers()) {
     if (server.name != request.name() || state_ != wire::JOB_TRAINING) continue;
@@ -240,6 +241,7 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
       membership_.RegisterWorker(request.name(), previous, time_.Now(), actions);
   if (!registered.ok()) return registered.status();
   pids_[WorkerId(registered->id)] = request.pid();
+  worker_metrics_[WorkerId(registered->id)] = request.metrics_address();
   events_.Add(absl::StrCat(who, previous ? " comes back" : " is there"));
   Place();
   Apply(actions);

@@ -31,6 +31,7 @@
 #include "scheduler/checkpoint_round.h"
 #include "scheduler/divergence_guard.h"
 #include "scheduler/event_log.h"
+#include "scheduler/members_view.h"
 #include "scheduler/membership.h"
 #include "scheduler/model_layout.h"
 #include "scheduler/placement.h"
@@ -137,6 +138,9 @@ class Controller : public ServerObserver {
   bool HasEvents() const;
   // The run up to now.
   RunSummary Summary();
+  // The members now; and where their metrics are, sorted, of those that are there.
+  MembersView Members() const;
+  std::vector<ScrapeTarget> ScrapeTargets() const;
 
  private:
   // --- controller.cc: requests ---
@@ -333,6 +337,11 @@ class Controller : public ServerObserver {
   // Who must be fenced before others get what they had.
   std::vector<std::pair<WorkerId, Incarnation>> Holders() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // --- controller_members.cc ---
+  void NoteServerMetrics(const wire::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SaveMetrics(state::Scheduler& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RestoreMetrics(const state::Scheduler& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // --- controller_summary.cc ---
   // In the order in which their names were first heard of.
   std::vector<WorkerSummary> SummariseWorkers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -358,6 +367,9 @@ class Controller : public ServerObserver {
   // The members.
   Membership membership_ ABSL_GUARDED_BY(mutex_);
   std::map<WorkerId, uint32_t> pids_ ABSL_GUARDED_BY(mutex_);
+  // Where their metrics are; of servers and backups by name.
+  std::map<std::string, std::string> server_metrics_ ABSL_GUARDED_BY(mutex_);
+  std::map<WorkerId, std::string> worker_metrics_ ABSL_GUARDED_BY(mutex_);
   std::map<ServerId, wire::ServerProgress> server_progress_ ABSL_GUARDED_BY(mutex_);
   std::map<ServerId, wire::LocalAddress> local_addresses_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> installed_ ABSL_GUARDED_BY(mutex_);

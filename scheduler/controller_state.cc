@@ -131,6 +131,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_checkpoint_epochs(checkpoint_.epochs);
   SaveBackups(state);
   SaveMoves(state);
+  SaveMetrics(state);
   return state;
 }
 
@@ -190,6 +191,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   checkpoint_.last_number = std::max(checkpoint_.last_number, state.checkpoint_begun()) + kForgottenCheckpoints;
   for (const state::Worker& worker : state.members().workers()) pids_[WorkerId(worker.worker())] = worker.pid();
   for (const uint32_t server : state.promoted()) promoted_.insert(ServerId(server));
+  RestoreMetrics(state);
 
   // Who hangs is found out from now on.
   if (tasks_) {

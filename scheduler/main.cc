@@ -19,6 +19,7 @@
 #include "common/job_file.h"
 #include "common/logging.h"
 #include "common/metrics.h"
+#include "common/process_metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
 #include "common/serve_metrics.h"
@@ -164,10 +165,12 @@ int Run(const Options& options) {
 
   const SteadyTime time;
   const Timeouts timeouts = TimeoutsOf(job);
-  Metrics metrics({{"job", job.name()}, {"process", "scheduler"}});
+  Metrics metrics(ProcessLabels(job.name(), "scheduler", "scheduler"));
   SchedulerMetrics series(metrics);
+  series.SetIntervals(job);
   const absl::StatusOr<std::string> served = ServeMetrics(job.network(), metrics);
   if (!served.ok()) return Complain(served.status(), kFailed);
+  ScrapeTargets targets((*folder)->path(), job.name(), *served);
   ServerLinks links(timeouts, security->To(security::Role::kServer));
   const std::string checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), (*folder)->path());
   const JobId id = saved ? JobId(saved->job()) : NewJobId();
@@ -213,6 +216,8 @@ int Run(const Options& options) {
   RunUntilFinished(controller,
                    {.folder = **folder,
                     .metrics = series,
+                    .targets = &targets,
+                    .path = (*folder)->path(),
                     .store = store.get(),
                     .checkpoints = checkpoints,
                     .checkpoints_kept = {.newest = job.checkpoint().keep(), .best = job.checkpoint().keep_best()},

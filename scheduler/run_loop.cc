@@ -104,6 +104,42 @@ void TakeSignal(Controller& controller, int signal) {
   if (!begun.ok()) log::Error("no checkpoint on SIGUSR1: ", std::string(begun.status().message()));
 }
 
+// Shows the members to those who watch the run.
+class Onlookers {
+ public:
+  Onlookers(Controller& controller, const RunRecord& record) : controller_(controller), record_(record) {}
+
+  void Look() {
+    const absl::Time now = time_.Now();
+    if (now < due_) return;
+    due_ = now + kEvery;
+    record_.metrics.Publish(controller_.Members());
+    record_.metrics.run_disk.Look(record_.path);
+    record_.metrics.checkpoint_disk.Look(record_.checkpoints);
+    if (record_.targets != nullptr) Note(record_.targets->Write(controller_.ScrapeTargets()));
+  }
+
+  void End() {
+    record_.metrics.Publish(controller_.Members());
+    if (record_.targets != nullptr) Note(record_.targets->Clear());
+  }
+
+ private:
+  static constexpr absl::Duration kEvery = absl::Seconds(1);
+
+  // Once is enough.
+  void Note(const absl::Status& status) {
+    if (!status.ok() && failed_.ok()) log::Error("Prometheus does not find this run: ", std::string(status.message()));
+    failed_ = status;
+  }
+
+  Controller& controller_;
+  const RunRecord& record_;
+  const SteadyTime time_;
+  absl::Time due_ = absl::InfinitePast();
+  absl::Status failed_;
+};
+
 // Saves the controller's state now and then.
 class Saver {
  public:
@@ -148,6 +184,7 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
   RunFolder& folder = record.folder;
   SchedulerMetrics& metrics = record.metrics;
   Saver saver(controller, record.store);
+  Onlookers onlookers(controller, record);
   CheckpointFolder checkpoints(controller, record);
   bool begun = false;
   bool asked = false;
@@ -167,6 +204,7 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
     news = controller.HasEvents() || news;
     if (saver.Save(news)) news = false;
     WriteDown(controller, folder, metrics);
+    onlookers.Look();
     // What hangs or dies over this has at least said all that was before.
     checkpoints.Look();
     if (!summarised && HasEnded(controller)) {
@@ -175,6 +213,7 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
     }
   }
   WriteDown(controller, folder, metrics);
+  onlookers.End();
   // Again, with the last words of the workers.
   Complain(folder.WriteSummary(controller.Summary()));
 }

@@ -11,6 +11,7 @@
 #include "scheduler/controller.h"
 #include "scheduler/run_folder.h"
 #include "scheduler/scheduler_metrics.h"
+#include "scheduler/scrape_targets.h"
 #include "scheduler/state_store.h"
 
 namespace slackline::scheduler {
@@ -23,6 +24,10 @@ void BlockStopSignals();
 struct RunRecord {
   RunFolder& folder;
   SchedulerMetrics& metrics;
+  // For Prometheus. Null: nobody is to find the processes of this run.
+  ScrapeTargets* targets = nullptr;
+  // Where it lies, for the disk's free bytes; empty: they are not looked at.
+  std::string path = {};
   // Null: the scheduler's state is not kept.
   StateStore* store = nullptr;
   // Where checkpoints are, and how many stay.

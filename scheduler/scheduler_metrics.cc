@@ -3,6 +3,9 @@
 namespace slackline::scheduler {
 namespace {
 
+constexpr char kClock[] = "slackline_scheduler_worker_clock_steps";
+constexpr const char* kJobStates[] = {"starting", "training", "done", "failed", "stopped"};
+
 // Reports carry totals.
 void RaiseTo(Counter& counter, uint64_t total) {
   const double rise = static_cast<double>(total) - counter.value();
@@ -12,7 +15,10 @@ void RaiseTo(Counter& counter, uint64_t total) {
 }  // namespace
 
 SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
-    : live_workers_(metrics.gauge("slackline_scheduler_live_workers", "Workers that hold a clock and train")),
+    : run_disk(metrics, "scheduler", "run"),
+      checkpoint_disk(metrics, "scheduler", "checkpoints"),
+      metrics_(metrics),
+      live_workers_(metrics.gauge("slackline_scheduler_live_workers", "Workers that hold a clock and train")),
       live_servers_(metrics.gauge("slackline_scheduler_live_servers", "Servers that hold shards")),
       shard_moves_(metrics.counter("slackline_scheduler_shard_moves_total",
                                    "How often some shards of a server have changed hands")),
@@ -32,7 +38,8 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
           metrics.gauge("slackline_scheduler_gradient_norm_max", "Largest norm of a gradient since the last report")),
       divergences_(metrics.counter("slackline_scheduler_divergence_total",
                                    "How often the loss or a gradient has left the band of the job's guard")),
-      staleness_bound_(metrics.gauge("slackline_scheduler_staleness_bound", "Bound of ssp in clocks")),
+      staleness_bound_(
+          metrics.gauge("slackline_scheduler_staleness_bound_clocks", "Bound of ssp; 0 also in other modes")),
       staleness_bound_changes_(metrics.counter("slackline_scheduler_staleness_bound_changes_total",
                                                "Changes that the scheduler has made to the bound of ssp")),
       steps_(metrics.counter("slackline_scheduler_steps_total", "Steps of all workers")),
@@ -44,7 +51,23 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
       checkpoints_failed_(metrics.counter("slackline_scheduler_checkpoints_failed_total",
                                           "Checkpoints of the job that could not be made")),
       checkpoint_age_(metrics.gauge("slackline_scheduler_checkpoint_age_seconds",
-                                    "Since the last checkpoint that is whole, at the last report; 0: there is none")) {}
+                                    "Since the last checkpoint that is whole, at the last report; 0: there is none")),
+      checkpoint_interval_(metrics.gauge("slackline_scheduler_checkpoint_interval_seconds",
+                                         "From one checkpoint to the next, as the job has it; 0: none by time")),
+      workers_wanted_(metrics.gauge("slackline_scheduler_wanted_workers", "Workers that the job begins with")),
+      servers_wanted_(metrics.gauge("slackline_scheduler_wanted_servers", "Servers that the job is to have now")),
+      backups_wanted_(metrics.gauge("slackline_scheduler_wanted_backups",
+                                    "Backups of servers that the job is to have; 0 unless it is replicated")),
+      samples_done_(metrics.gauge("slackline_scheduler_done_samples",
+                                  "Images of all epochs that are done; falls where ranges are given out again")),
+      samples_wanted_(metrics.gauge("slackline_scheduler_wanted_samples", "Images of all epochs")),
+      events_(metrics.counter("slackline_scheduler_events_total", "Lines of events.log")) {
+  MembersView none;
+  none.job_state = "starting";
+  for (const char* state : {"joining", "live", "standby", "left", "dead"}) none.workers[state] = 0;
+  for (const char* state : {"live", "dead", "left", "joining", "backup", "catching_up"}) none.servers[state] = 0;
+  Publish(none);
+}
 
 void SchedulerMetrics::Publish(const Report& report) {
   live_workers_.Set(static_cast<double>(report.live_workers));
@@ -70,5 +93,46 @@ void SchedulerMetrics::Publish(const Report& report) {
   RaiseTo(checkpoints_failed_, report.checkpoints_failed);
   checkpoint_age_.Set(report.checkpoint_age_s.value_or(0));
 }
+
+void SchedulerMetrics::Publish(const MembersView& members) {
+  for (const char* state : kJobStates) {
+    metrics_.gauge("slackline_scheduler_job_state_info", "1 for the state that the job is in", {{"state", state}})
+        .Set(members.job_state == state ? 1 : 0);
+  }
+  for (const auto& [state, count] : members.workers) {
+    metrics_
+        .gauge("slackline_scheduler_workers", "Workers by state; dead and left ones since the beginning",
+               {{"state", state}})
+        .Set(static_cast<double>(count));
+  }
+  for (const auto& [state, count] : members.servers) {
+    metrics_
+        .gauge("slackline_scheduler_servers",
+               "Servers by state: with shards (live, dead, left), joining, backup (in step), catching_up (a backup)",
+               {{"state", state}})
+        .Set(static_cast<double>(count));
+  }
+  workers_wanted_.Set(static_cast<double>(members.workers_wanted));
+  servers_wanted_.Set(static_cast<double>(members.servers_wanted));
+  backups_wanted_.Set(static_cast<double>(members.backups_wanted));
+  samples_done_.Set(static_cast<double>(members.samples_done));
+  samples_wanted_.Set(static_cast<double>(members.samples_total));
+  RaiseTo(events_, members.events);
+  PublishClocks(members.clocks);
+}
+
+void SchedulerMetrics::PublishClocks(const std::map<std::string, uint64_t>& clocks) {
+  for (const std::string& name : clocks_) {
+    if (!clocks.contains(name)) metrics_.RemoveGauge(kClock, {{"worker", name}});
+  }
+  clocks_.clear();
+  for (const auto& [name, clock] : clocks) {
+    metrics_.gauge(kClock, "Clock of a live worker, of the first 64 by number", {{"worker", name}})
+        .Set(static_cast<double>(clock));
+    clocks_.insert(name);
+  }
+}
+
+void SchedulerMetrics::SetIntervals(const job::Job& job) { checkpoint_interval_.Set(job.checkpoint().every_s()); }
 
 }  // namespace slackline::scheduler

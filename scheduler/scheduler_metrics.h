@@ -1,7 +1,15 @@
 // The scheduler's Prometheus series.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
 #include "common/metrics.h"
+#include "common/process_metrics.h"
+#include "job.pb.h"
+#include "scheduler/members_view.h"
 #include "scheduler/report.h"
 
 namespace slackline::scheduler {
@@ -13,8 +21,17 @@ class SchedulerMetrics {
   explicit SchedulerMetrics(Metrics& metrics);
 
   void Publish(const Report& report);
+  void Publish(const MembersView& members);
+  // How often checkpoints and snapshots are made.
+  void SetIntervals(const job::Job& job);
+
+  DiskSeries run_disk;
+  DiskSeries checkpoint_disk;
 
  private:
+  void PublishClocks(const std::map<std::string, uint64_t>& clocks);
+
+  Metrics& metrics_;
   Gauge& live_workers_;
   Gauge& live_servers_;
   Counter& shard_moves_;
@@ -37,6 +54,14 @@ class SchedulerMetrics {
   Counter& checkpoints_;
   Counter& checkpoints_failed_;
   Gauge& checkpoint_age_;
+  Gauge& checkpoint_interval_;
+  Gauge& workers_wanted_;
+  Gauge& servers_wanted_;
+  Gauge& backups_wanted_;
+  Gauge& samples_done_;
+  Gauge& samples_wanted_;
+  Counter& events_;
+  std::set<std::string> clocks_;  // that have a series
 };
 
 }  // namespace slackline::scheduler

@@ -14,6 +14,7 @@
 #include "common/logging.h"
 #include "common/member_name.h"
 #include "common/metrics.h"
+#include "common/process_metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
 #include "common/serve_metrics.h"
@@ -80,7 +81,7 @@ int Work(const Flags& flags, const job::Job& job) {
   if (!push_runs.ok()) return Fail(push_runs.status(), kWrongUse);
   config.trainer.push_runs = *std::move(push_runs);
 
-  slackline::Metrics metrics({{"job", job.name()}, {"process", flags.name}});
+  slackline::Metrics metrics(ProcessLabels(job.name(), flags.name, "worker"));
   TrainerMetrics trainer_metrics(metrics);
   const absl::StatusOr<std::string> served = ServeMetrics(job.network(), metrics);
   if (!served.ok()) return Fail(served.status(), kFailed);

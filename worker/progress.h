@@ -19,7 +19,11 @@ struct StepFacts {
   double loss = 0;  // mean over the samples
   uint64_t correct = 0;
   absl::Duration compute;
-  absl::Duration wait;  // for servers
+  absl::Duration data_wait;  // of compute: for batches
+  absl::Duration wait;       // for servers
+  // From the commit until all shards had answered, and until the weights were there.
+  absl::Duration push;
+  absl::Duration pull;
   // Over the shards of the step.
   uint64_t applied = 0;
   uint64_t discarded = 0;

@@ -187,6 +187,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   facts.gradient_norm = norm;
   facts.correct = result->correct;
   facts.compute = parts_.time.Now() - begin.time;
+  facts.data_wait = std::exchange(data_wait_, absl::ZeroDuration());
   const absl::Status finished = FinishSteps(options_.window - 1);
   if (!finished.ok()) return finished;
   return result->samples;
@@ -233,8 +234,10 @@ absl::StatusOr<StepResult> Trainer::ComputeRound(uint64_t samples_left) {
 }
 
 absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
+  const absl::Time begin = parts_.time.Now();
   absl::StatusOr<std::unique_ptr<Batch>> batch = parts_.prefetcher.Next(options_.timeouts.stall);
   if (!batch.ok()) return batch.status();
+  data_wait_ += parts_.time.Now() - begin;
   SLACKLINE_CHECK(*batch != nullptr);  // the range has more samples
   absl::StatusOr<StepResult> result =
       parts_.group.Step({.images = (*batch)->images, .labels = (*batch)->labels}, [this, early](uint64_t from) {
@@ -296,6 +299,8 @@ absl::Status Trainer::FinishSteps(size_t left) {
     facts.staleness_max = report->staleness_max;
     facts.staleness = report->staleness;
     facts.slack = report->slack;
+    facts.push = report->pushed;
+    facts.pull = report->pulled;
     parts_.link.progress().Record(facts, end);
     parts_.metrics.Record(facts);
   }
@@ -332,7 +337,7 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   });
   if (!result.ok()) return result.status();
   if (const absl::Status dawdled = Dawdle(begin); !dawdled.ok()) return dawdled;
-  parts_.metrics.RecordEvaluation(result->metrics.accuracy);
+  parts_.metrics.RecordEvaluation(result->metrics.accuracy, parts_.time.Now() - begin.time);
   log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": test accuracy ",
             result->metrics.accuracy, ", loss ", result->loss);
   if (work.final) {

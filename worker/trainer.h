@@ -170,6 +170,7 @@ class Trainer {
   Membership life_;
   ShardMap map_;
   uint64_t steps_ = 0;           // over all lives
+  absl::Duration data_wait_;     // for batches, of the step that is being computed
   std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
   size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
   PushMean push_mean_;

@@ -1,6 +1,7 @@
 // The trainer's series for Prometheus.
 #pragma once
 
+#include "absl/time/time.h"
 #include "common/metrics.h"
 #include "worker/progress.h"
 
@@ -13,18 +14,27 @@ class TrainerMetrics {
   explicit TrainerMetrics(slackline::Metrics& metrics);
 
   void Record(const StepFacts& step);
-  void RecordEvaluation(double accuracy);
+  void RecordEvaluation(double accuracy, absl::Duration took);
 
  private:
   Counter& steps_;
   Counter& samples_;
+  Counter& pushed_bytes_;
+  Counter& pulled_bytes_;
   Histogram& compute_seconds_;
+  Histogram& data_wait_seconds_;
   Histogram& wait_seconds_;
+  Histogram& push_seconds_;
+  Histogram& pull_seconds_;
+  Histogram& evaluation_seconds_;
   Counter& applied_;
   Counter& discarded_;
+  Counter& quarantined_;
   Counter& lost_;
   Gauge& slack_;
   Gauge& staleness_;
+  Gauge& clock_;
+  Gauge& gradient_norm_;
   Gauge& loss_;
   Gauge& accuracy_;
 };

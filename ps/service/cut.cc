@@ -48,6 +48,7 @@ absl::StatusOr<wire::BeginCheckpointReply> ShardTable::BeginCheckpoint(const wir
 
 void ShardTable::BeginCut(const wire::BeginCheckpointRequest& request) {
   checkpoint_.Clear();
+  cut_begun_ = time_.Now();
   checkpoint_.set_checkpoint(request.checkpoint());
   checkpoint_.set_attempt(request.attempt());
   cut_ = {JobId(request.job()), request.checkpoint(), request.attempt(), request.folder(), {}};
@@ -67,6 +68,7 @@ void ShardTable::CheckpointDone(uint64_t checkpoint, uint32_t attempt, const Che
   if (written.ok()) {
     checkpoint_.mutable_files()->Assign(written->begin(), written->end());
     metrics_.checkpoints.Add();
+    metrics_.checkpoint_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - cut_begun_));
     return;
   }
   log::Error("checkpoint ", checkpoint,

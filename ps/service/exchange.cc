@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -68,7 +69,9 @@ void Exchange::WriteCheckpoint(CheckpointCut cut) {
   if (stopping_) return;
   if (writer_ == nullptr) {
     writer_ = std::make_unique<CheckpointWriter>(
-        [this](uint64_t checkpoint, uint32_t attempt, const CheckpointWriter::Written& written) {
+        [this, folder = std::filesystem::path(cut.folder).parent_path().string()](
+            uint64_t checkpoint, uint32_t attempt, const CheckpointWriter::Written& written) {
+          metrics_.checkpoint_disk.Look(folder);
           mailbox_->Post([this, checkpoint, attempt, written] { table_.CheckpointDone(checkpoint, attempt, written); });
         });
   }
@@ -90,6 +93,7 @@ void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
   if (keeper_ != nullptr) return keeper_->Add(std::move(stores));
   SnapshotKeeper::Options options;
   options.interval = absl::Seconds(options_.job.durability().snapshot_every_s());
+  metrics_.snapshot_interval_seconds.Set(absl::ToDoubleSeconds(options.interval));
   options.timeout = options_.timeouts.worker_dead();
   options.take = [this](ShardId shard) { return table_.TakeSnapshot(shard); };
   options.done = [this](ShardId shard, const absl::StatusOr<KeptSnapshot>& kept) { table_.SnapshotDone(shard, kept); };

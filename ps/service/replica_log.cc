@@ -391,6 +391,7 @@ void ReplicaLog::Check(absl::Time now) {
 
 void ReplicaLog::Tick() {
   const absl::Time now = time_.Now();
+  ShowLag(now);
   if (sink_ == nullptr) {
     for (Waiting& waiting : withheld_) {
       Notify(waiting, now, "the scheduler to say that the backup, which is lost, will not take over");
@@ -426,6 +427,19 @@ wire::BackupProgress ReplicaLog::progress() const {
 
 void ReplicaLog::ShowState() {
   if (options_.move == 0) metrics_.backup_in_step.Set(state_ == State::kInStep ? 1 : 0);
+}
+
+void ReplicaLog::ShowLag(absl::Time now) {
+  if (options_.move != 0) return;
+  absl::Time since = now;
+  const auto look = [&since](const Waiting& waiting) {
+    if (waiting.tell != nullptr) since = std::min(since, waiting.since);
+  };
+  for (const Unhandled& unhandled : unhandled_) look(unhandled.waiting);
+  for (const Entry& entry : queue_) look(entry.waiting);
+  for (const Waiting& waiting : withheld_) look(waiting);
+  metrics_.replication_lag_items.Set(static_cast<double>(unhandled_.size() + queue_.size() + withheld_.size()));
+  metrics_.replication_lag_seconds.Set(absl::ToDoubleSeconds(now - since));
 }
 
 }  // namespace slackline::ps

@@ -168,6 +168,7 @@ class ReplicaLog : public ShardJournal {
   void Check(absl::Time now);
   void Detach(const absl::Status& why);
   void ShowState();
+  void ShowLag(absl::Time now);
   // "backup 7".
   std::string Follower() const;
 

@@ -3,13 +3,15 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/metrics.h"
+#include "common/process_metrics.h"
+#include "ps/consistency/events.h"
 
 namespace slackline::ps {
 
@@ -24,22 +26,29 @@ class ServiceMetrics {
   static constexpr char kOtherWorkers[] = "(others)";
 
   void Refused(absl::StatusCode code);
-  // A sub-push of this worker was discarded because its step was closed.
-  void Late(const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Because its norm was far above the others'.
-  void Quarantined(const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  // For good; of those that were late or outliers the worker is counted, too.
+  void Discarded(DiscardReason reason, const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A pull that waited for so long is served.
+  void Served(absl::Duration waited);
+  // A pull of another worker has waited so long, and this one's push let it go.
+  void Awaited(const std::string& worker, absl::Duration waited) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Counter& pushes_applied;
-  Counter& pushes_discarded;
   Counter& pushes_lost;
   Counter& pushes_uncompensated;
   Counter& bytes_received;
   Counter& bytes_sent;
+  Counter& pulls;
+  Histogram& pull_wait_seconds;
   Histogram& staleness;
   Histogram& apply_seconds;
   Gauge& version_min;
   Gauge& version_max;
+  Gauge& shards;
+  Gauge& weight_bytes;
+  Gauge& optimizer_bytes;
   Gauge& staging_bytes;
+  Gauge& staging_bytes_max;
   Gauge& waiting_pulls;
   Gauge& pinned_versions;
   Gauge& reference_versions;
@@ -54,15 +63,28 @@ class ServiceMetrics {
   Histogram& snapshot_seconds;
   Gauge& snapshot_taken;
   Gauge& snapshot_bytes;
+  Gauge& snapshot_interval_seconds;
+  Histogram& checkpoint_seconds;
+  DiskSeries snapshot_disk;
+  DiskSeries checkpoint_disk;
   Gauge& backup_in_step;
+  Gauge& replication_lag_items;
+  Gauge& replication_lag_seconds;
 
  private:
-  void CountByWorker(const char* name, const char* help, const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A worker's own series.
+  struct OfWorker {
+    Counter& late;
+    Counter& quarantined;
+    Counter& awaited_seconds;
+  };
+  OfWorker& Of(const std::string& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Metrics& metrics_;
   absl::Mutex mutex_;
-  std::set<std::string> named_ ABSL_GUARDED_BY(mutex_);  // have a series of their own
+  std::map<std::string, OfWorker> workers_ ABSL_GUARDED_BY(mutex_);
   std::map<absl::StatusCode, Counter*> refused_;
+  std::map<DiscardReason, Counter*> discarded_;
 };
 
 // Resident memory of this process, in bytes; 0 where the system does not say.

@@ -135,10 +135,8 @@ void ShardHost::Execute(const AnswerAction& action) {
   const Answer& answer = action.answer;
   const bool applied = answer.outcome == Outcome::kApplied;
   if (!action.repeated) {
-    (applied ? metrics_.pushes_applied : metrics_.pushes_discarded).Add();
-    const std::string name(engine_.name(action.sender.worker));
-    if (answer.reason == DiscardReason::kLate) metrics_.Late(name);
-    if (answer.reason == DiscardReason::kOutlier) metrics_.Quarantined(name);
+    if (applied) metrics_.pushes_applied.Add();
+    if (!applied) metrics_.Discarded(answer.reason, std::string(engine_.name(action.sender.worker)));
     Keep({action.sender, answer.sequence});
     SLACKLINE_KILL_POINT("ack");
   }
@@ -204,8 +202,8 @@ void ShardHost::Execute(const LostAction& lost) {
 
 void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known) {
   ForgetOldest(caller);
-  Asked asked{caller.peer,          std::nullopt,        pull.id, pull.clock, known, caller.window,
-              caller.shared_memory, caller.pull_encoding};
+  Asked asked{caller.peer,          std::nullopt,         pull.id,    pull.clock, known, caller.window,
+              caller.shared_memory, caller.pull_encoding, time_.Now()};
   if (!caller.reader) asked.sender = caller.sender;
   if (caller.reader) return Serve(asked);
   const auto member = members_.find(caller.sender);
@@ -217,7 +215,7 @@ void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::opt
     caller.peer->Wasted();
   }
   Actions actions;
-  engine_.Pull(pull, time_.Now(), actions);
+  engine_.Pull(pull, asked.since, actions);
   Execute(actions);
 }
 
@@ -230,6 +228,9 @@ void ShardHost::Execute(const ServeAction& serve) {
   if (found == waiting.end()) return;
   const Asked asked = *found;
   waiting.erase(found);
+  if (pushing_ && *pushing_ != serve.sender.worker) {
+    metrics_.Awaited(std::string(engine_.name(*pushing_)), time_.Now() - asked.since);
+  }
   Serve(asked);
 }
 
@@ -262,6 +263,7 @@ bool ShardHost::TryServe(const Asked& asked) {
     references_.Sent(*asked.sender, asked.queued_max, version_, state_.View());
   }
   asked.peer->Serve(std::move(reply));
+  metrics_.Served(time_.Now() - asked.since);
   return true;
 }
 

@@ -278,7 +278,9 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
   engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples(), time_.Now(),
                 commit.gradient_norm()},
                actions);
+  pushing_ = caller.sender.worker;
   Execute(actions);
+  pushing_.reset();
 }
 
 // --- Initial weights --------------------------------------------------------------------------------------------

@@ -170,6 +170,7 @@ class ShardHost {
     uint32_t queued_max = 1;
     bool shared_memory = false;
     codec::Encoding encoding = codec::Encoding::kFp32;
+    absl::Time since = {};
   };
   struct Blocked {
     Asked asked;
@@ -256,7 +257,8 @@ class ShardHost {
   std::map<Sender, Member> members_;  // with an open stream
   References references_;             // before held_, whose uses it counts
   std::map<const Peer*, Arriving> arriving_;
-  std::map<PushRef, Held> held_;  // complete and checked
+  std::map<PushRef, Held> held_;     // complete and checked
+  std::optional<WorkerId> pushing_;  // whose push the engine's actions follow from
   std::vector<Blocked> blocked_;
   std::vector<Pinned> pinned_;  // oldest first
   std::map<Sender, Gap> lost_;  // what each of the members must be told

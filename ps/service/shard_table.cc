@@ -293,6 +293,7 @@ void ShardTable::SnapshotDone(ShardId shard, const absl::StatusOr<KeptSnapshot>&
 void ShardTable::Tick() {
   ForgetOldGrants();
   size_t waiting = 0, held = 0, live = 0, pinned = 0, references = 0;
+  uint64_t elements = 0, optimizer_elements = 0;
   for (const auto& [id, host] : hosts_) {
     host->Tick();
     waiting += host->waiting_pulls();
@@ -300,11 +301,17 @@ void ShardTable::Tick() {
     references += host->reference_versions();
     held += host->engine().held_pushes();
     live = std::max(live, host->engine().live_workers());
+    elements += host->config().extent.size();
+    optimizer_elements += host->config().extent.trained * host->optimizer().arrays().size();
   }
   const Progress now = progress();
   metrics_.version_min.Set(static_cast<double>(now.version_min));
   metrics_.version_max.Set(static_cast<double>(now.version_max));
+  metrics_.shards.Set(static_cast<double>(hosts_.size()));
+  metrics_.weight_bytes.Set(static_cast<double>(elements * sizeof(float)));
+  metrics_.optimizer_bytes.Set(static_cast<double>(optimizer_elements * sizeof(float)));
   metrics_.staging_bytes.Set(static_cast<double>(now.staging_bytes));
+  if (budget_ != nullptr) metrics_.staging_bytes_max.Set(static_cast<double>(budget_->bytes_max()));
   metrics_.waiting_pulls.Set(static_cast<double>(waiting));
   metrics_.pinned_versions.Set(static_cast<double>(pinned));
   metrics_.reference_versions.Set(static_cast<double>(references));

@@ -167,6 +167,7 @@ absl::StatusOr<KeptSnapshot> SnapshotKeeper::Write(Kept& kept, const ShardSnapsh
   const absl::Time begin = time_.Now();
   absl::StatusOr<KeptSnapshot> written = kept.stored.store->Write(snapshot);
   metrics_.snapshot_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
+  metrics_.snapshot_disk.Look(kept.stored.folder);
   // A full disk stays full for long: once is enough.
   if (written.ok() && kept.failed) {
     log::Info("shard ", kept.stored.shard.value(), ": snapshots are written again");

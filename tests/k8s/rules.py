@@ -28,6 +28,10 @@ POD_MONITOR = {
             "podMetricsEndpoints": {"type": "array", "minItems": 1, "items": {
                 "type": "object", "additionalProperties": False, "required": ["port"], "properties": {
                     "port": {"type": "string"}, "path": {"type": "string", "pattern": "^/"}, "honorLabels": {"type": "boolean"},
+                    "relabelings": {"type": "array", "items": {
+                        "type": "object", "additionalProperties": False, "required": ["sourceLabels", "targetLabel"],
+                        "properties": {"sourceLabels": {"type": "array", "items": {"type": "string", "pattern": "^__meta_"}},
+                                       "targetLabel": {"type": "string"}}}},
                     "interval": {"type": "string", "pattern": "^[0-9]+(ms|s|m)$"}}}}}}}}
 
 

@@ -198,11 +198,45 @@ TEST_F(ShardModesTest, WhoIsMissingForAQuorumIsNamed) {
 }
 
 TEST_F(ShardModesTest, SomeWorkersAreCountedByNameAndTheOthersTogether) {
-  for (size_t i = 0; i < ServiceMetrics::kNamedWorkersMax + 5; ++i) service_metrics_.Late(std::to_string(i));
-  service_metrics_.Late("0");
+  for (size_t i = 0; i < ServiceMetrics::kNamedWorkersMax + 5; ++i)
+    service_metrics_.Discarded(DiscardReason::kLate, std::to_string(i));
+  service_metrics_.Discarded(DiscardReason::kLate, "0");
   EXPECT_EQ(Late("0"), 2);
   EXPECT_EQ(Late(std::to_string(ServiceMetrics::kNamedWorkersMax - 1)), 1);
   EXPECT_EQ(Late(ServiceMetrics::kOtherWorkers), 5);
+}
+
+TEST_F(ShardModesTest, WhoLetsAPullGoIsCountedWithTheTimeItWaited) {
+  const auto awaited = [this](const char* name) {
+    return metrics_.counter("slackline_ps_awaited_seconds_total", "", {{"worker", name}}).value();
+  };
+  Start(Quorum(1));
+  Push(alice_, 1);
+  host_->Pull(alice_.caller, {alice_.caller.sender, PullId(1), Clock64(1)}, std::nullopt);
+  time_.Advance(absl::Seconds(2));
+  Push(bob_, 1);
+  host_->Pull(bob_.caller, {bob_.caller.sender, PullId(1), Clock64(1)}, std::nullopt);
+  EXPECT_EQ(service_metrics_.pulls.value(), 0);
+  time_.Advance(absl::Seconds(3));
+  Push(carol_, 1);
+  EXPECT_EQ(service_metrics_.pulls.value(), 2);
+  EXPECT_EQ(awaited("carol"), 5 + 3);
+  EXPECT_EQ(awaited("alice"), 0);
+  EXPECT_EQ(awaited("bob"), 0);
+  EXPECT_THAT(metrics_.Text(), HasSubstr("slackline_ps_pull_wait_seconds_sum 8"));
+}
+
+TEST_F(ShardModesTest, DiscardsAreCountedByReason) {
+  const auto discarded = [this](const char* reason) {
+    return metrics_.counter("slackline_ps_pushes_discarded_total", "", {{"reason", reason}}).value();
+  };
+  service_metrics_.Discarded(DiscardReason::kLineage, "alice");
+  service_metrics_.Discarded(DiscardReason::kLate, "alice");
+  service_metrics_.Discarded(DiscardReason::kLate, "bob");
+  EXPECT_EQ(discarded("restored"), 1);
+  EXPECT_EQ(discarded("late"), 2);
+  EXPECT_EQ(discarded("outlier"), 0);
+  EXPECT_EQ(Late("alice"), 1);
 }
 
 TEST_F(ShardModesTest, OutliersAreDiscardedWithAReasonAndCountedByName) {

@@ -112,6 +112,7 @@ class FakeCluster {
     wire::RegisterServerRequest request;
     request.set_name(name);
     request.set_address(name + ":1");
+    request.set_metrics_address(name + ":9");
     request.set_job_fingerprint(kFingerprint);
     const auto reply = controller_.RegisterServer(request);
     EXPECT_TRUE(reply.ok()) << reply.status();
@@ -136,6 +137,7 @@ class FakeCluster {
     wire::RegisterWorkerRequest request;
     request.set_name(name);
     request.set_job_fingerprint(kFingerprint);
+    request.set_metrics_address(name + ":9");
     request.set_train_samples(100);
     request.set_test_samples(10);
     wire::TensorSpec& tensor = *request.add_tensors();

@@ -113,6 +113,9 @@ struct StepReport {
   uint64_t pushed_bytes = 0;
   uint64_t pulled_bytes = 0;
   absl::Duration waited;
+  // From its commit until the last shard had answered, and until the weights after it were there.
+  absl::Duration pushed;
+  absl::Duration pulled;
 };
 
 // Thread-safety: one trainer thread.

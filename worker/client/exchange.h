@@ -124,6 +124,7 @@ class Exchange : private Stream::Owner {
     absl::Span<float> parameters = {};
     StepReport report = {};
     std::vector<SentPush> sent;  // by shard
+    absl::Time committed = {};
   };
 
   // Stream::Owner
@@ -181,6 +182,8 @@ class Exchange : private Stream::Owner {
   absl::Span<float> Destination(const Shard& shard, Clock64 pull_clock);
   // The pull has been written, or all is as it was: makes it so in every memory that awaited it.
   void Deliver(Shard& shard, const Session::Clocks& clocks, bool unchanged);
+  // Of steps that are finished: when that was.
+  void NoteFinished();
   bool RequestDone() const;
   std::vector<std::vector<ShardId>> Awaited() const;
   void CompleteIfDone();

@@ -218,6 +218,8 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
   ForgetPush(id, *step, /*settled=*/applied || outlier);
   ++(applied ? report.shards_applied : report.shards_discarded);
   if (outlier) ++report.shards_quarantined;
+  if (report.shards_applied + report.shards_discarded == shards_.size()) report.pushed = time_.Now() - step->committed;
+  NoteFinished();
   if (!applied) {
     std::deque<uint64_t>& discarded = shards_[id.value()].discarded;
     discarded.push_back(answer.sequence());
@@ -303,7 +305,15 @@ absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
   if (step != nullptr && *clock > Clock64(done.clock_min())) {
     step->report.slack = std::max(step->report.slack, clock->value() - done.clock_min());
   }
+  NoteFinished();
   return absl::OkStatus();
+}
+
+void Exchange::NoteFinished() {
+  for (InFlight& step : steps_) {
+    if (step.sequence > session_.finished()) return;
+    if (step.report.pulled == absl::ZeroDuration()) step.report.pulled = time_.Now() - step.committed;
+  }
 }
 
 absl::Span<float> Exchange::Destination(const Shard& shard, Clock64 pull_clock) {

@@ -43,6 +43,7 @@ void Exchange::CommitStep(const PushInfo& info, absl::Span<float> parameters) {
   const std::vector<Session::Send> sends = session_.BeginStep();
   open_->info = info;
   open_->parameters = parameters;
+  open_->committed = time_.Now();
   steps_.push_back(*std::exchange(open_, std::nullopt));
   SendAll(sends);
 }

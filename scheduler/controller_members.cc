@@ -1,0 +1,105 @@
+// What monitoring sees of the members: how many there are, how far they are, and where to ask them.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/address.h"
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+namespace {
+
+std::string NameOfState(wire::JobState state) {
+  switch (state) {
+    case wire::JOB_TRAINING:
+      return "training";
+    case wire::JOB_DONE:
+      return "done";
+    case wire::JOB_FAILED:
+      return "failed";
+    case wire::JOB_STOPPED:
+      return "stopped";
+    default:
+      return "starting";
+  }
+}
+
+}  // namespace
+
+void Controller::NoteServerMetrics(const wire::RegisterServerRequest& request) {
+  std::set<std::string> names = {request.name()};
+  for (const auto& [id, server] : membership_.servers()) names.insert(server.name);
+  for (const auto& [id, backup] : backups_) names.insert(backup.name);
+  for (const auto& [id, joining] : joining_) names.insert(joining.name);
+  std::erase_if(server_metrics_, [&](const auto& entry) { return !names.contains(entry.first); });
+  server_metrics_[request.name()] = request.metrics_address();
+}
+
+std::vector<ScrapeTarget> Controller::ScrapeTargets() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<ScrapeTarget> targets;
+  const auto add = [&targets](const std::string& address, const std::string& process, const char* role) {
+    if (!address.empty() && AddressMistake(address).empty()) targets.push_back({address, process, role});
+  };
+  const auto add_server = [&](const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto known = server_metrics_.find(name);
+    if (known != server_metrics_.end()) add(known->second, name, "server");
+  };
+  for (const auto& [id, server] : membership_.servers()) {
+    if (server.state == ServerState::kLive) add_server(server.name);
+  }
+  for (const auto& [id, backup] : backups_) add_server(backup.name);
+  for (const auto& [id, joining] : joining_) add_server(joining.name);
+  for (const auto& [id, worker] : membership_.workers()) {
+    if (worker.state == WorkerState::kLeft || worker.state == WorkerState::kDead) continue;
+    if (const auto known = worker_metrics_.find(id); known != worker_metrics_.end()) {
+      add(known->second, worker.name, "worker");
+    }
+  }
+  std::sort(targets.begin(), targets.end());
+  return targets;
+}
+
+MembersView Controller::Members() const {
+  absl::MutexLock lock(&mutex_);
+  MembersView view;
+  view.job_state = NameOfState(state_);
+  for (size_t state = 0; state < kWorkerStates; ++state) {
+    const auto which = static_cast<WorkerState>(state);
+    view.workers[std::string(ToString(which))] = membership_.CountIn(which);
+  }
+  view.servers = {{"live", 0}, {"dead", 0}, {"left", 0}, {"joining", joining_.size()}, {"backup", 0}};
+  for (const auto& [id, server] : membership_.servers()) ++view.servers[std::string(ToString(server.state))];
+  for (const auto& [id, backup] : backups_) {
+    const auto pairing = pairings_.find(id);
+    view.servers["backup"] += pairing != pairings_.end() && pairing->second.in_step > 0;
+  }
+  view.servers["catching_up"] = backups_.size() - view.servers["backup"];
+  view.workers_wanted = config_.job.cluster().workers();
+  view.servers_wanted = ServersWanted();
+  view.backups_wanted = Replicated() ? membership_.places() : 0;
+  view.samples_done = SamplesDone();
+  view.samples_total = tasks_ ? tasks_->ranges().samples_total() : 0;
+  view.events = events_.count();
+  for (const auto& [id, worker] : membership_.workers()) {
+    if (view.clocks.size() == MembersView::kNamedClocksMax) break;
+    if (worker.state != WorkerState::kLive) continue;
+    const wire::WorkerProgress* const progress = progress_.Of({id, worker.incarnation});
+    view.clocks[worker.name] = progress != nullptr ? progress->clock() : worker.first_clock.value();
+  }
+  return view;
+}
+
+void Controller::SaveMetrics(state::Scheduler& state) const {
+  state.mutable_server_metrics()->insert(server_metrics_.begin(), server_metrics_.end());
+  for (const auto& [id, address] : worker_metrics_) (*state.mutable_worker_metrics())[id.value()] = address;
+}
+
+void Controller::RestoreMetrics(const state::Scheduler& state) {
+  server_metrics_.insert(state.server_metrics().begin(), state.server_metrics().end());
+  for (const auto& [id, address] : state.worker_metrics()) worker_metrics_[WorkerId(id)] = address;
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,56 @@
+// Prints what a scheduler, a server and a worker serve at /metrics, each behind a line "# ROOM NAME"; for
+// scripts/make_metrics_reference.
+#include <iostream>
+#include <string>
+
+#include "common/metrics.h"
+#include "common/process_metrics.h"
+#include "ps/service/service_metrics.h"
+#include "scheduler/scheduler_metrics.h"
+#include "worker/trainer_metrics.h"
+
+namespace slackline {
+namespace {
+
+void Print(const std::string& room, const Metrics& metrics) {
+  std::cout << "# ROOM " << room << '\n' << metrics.Text();
+}
+
+void PrintProcess() {
+  Metrics metrics(ProcessLabels("job", "name", "role"));
+  AddProcessSeries(metrics);
+  Print("process", metrics);
+}
+
+void PrintScheduler() {
+  Metrics metrics;
+  scheduler::SchedulerMetrics series(metrics);
+  // Those that come with a member.
+  scheduler::MembersView members;
+  members.clocks["name"] = 1;
+  series.Publish(members);
+  Print("scheduler", metrics);
+}
+
+void PrintServer() {
+  Metrics metrics;
+  ps::ServiceMetrics series(metrics);
+  series.Awaited("name", absl::Seconds(1));
+  Print("server", metrics);
+}
+
+void PrintWorker() {
+  Metrics metrics;
+  const worker::TrainerMetrics series(metrics);
+  Print("worker", metrics);
+}
+
+}  // namespace
+}  // namespace slackline
+
+int main() {
+  slackline::PrintProcess();
+  slackline::PrintScheduler();
+  slackline::PrintServer();
+  slackline::PrintWorker();
+}

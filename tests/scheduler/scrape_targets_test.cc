@@ -1,0 +1,86 @@
+#include "scheduler/scrape_targets.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include "scheduler/scheduler_metrics.h"
+
+namespace slackline::scheduler {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class ScrapeTargetsTest : public testing::Test {
+ protected:
+  ScrapeTargetsTest() { std::filesystem::remove_all(run_); }
+  ~ScrapeTargetsTest() override { std::filesystem::remove_all(run_); }
+
+  nlohmann::json Read() const {
+    std::ifstream in(run_ + "/prometheus/targets.json");
+    return nlohmann::json::parse(in);
+  }
+
+  const std::string run_ = testing::TempDir() + "/scrape-targets-" + std::to_string(getpid());
+};
+
+TEST_F(ScrapeTargetsTest, TheFileIsWhatPrometheusReads) {
+  ScrapeTargets targets(run_, "fashion", "host:1");
+  ASSERT_TRUE(targets.Write({{"host:2", "ps-1", "server"}}).ok());
+  const nlohmann::json expected = nlohmann::json::parse(R"([
+    {"targets": ["host:1"], "labels": {"slackline_job": "fashion", "process": "scheduler", "role": "scheduler"}},
+    {"targets": ["host:2"], "labels": {"slackline_job": "fashion", "process": "ps-1", "role": "server"}}])");
+  EXPECT_EQ(Read(), expected);
+}
+
+TEST_F(ScrapeTargetsTest, WhoIsGoneVanishesAndAtTheEndAllAre) {
+  ScrapeTargets targets(run_, "fashion", "");
+  ASSERT_TRUE(targets.Write({{"host:2", "ps-1", "server"}, {"host:3", "w-1", "worker"}}).ok());
+  ASSERT_TRUE(targets.Write({{"host:3", "w-1", "worker"}}).ok());
+  EXPECT_EQ(Read().size(), 1u);
+  ASSERT_TRUE(targets.Clear().ok());
+  EXPECT_EQ(Read(), nlohmann::json::array());
+}
+
+TEST_F(ScrapeTargetsTest, OnlyAChangeIsWritten) {
+  ScrapeTargets targets(run_, "fashion", "host:1");
+  ASSERT_TRUE(targets.Write({}).ok());
+  std::filesystem::remove_all(run_);
+  ASSERT_TRUE(targets.Write({}).ok());
+  EXPECT_FALSE(std::filesystem::exists(run_));
+}
+
+TEST_F(ScrapeTargetsTest, AFolderThatCannotBeWrittenIsUnavailable) {
+  std::ofstream(run_) << "a file";
+  ScrapeTargets targets(run_, "fashion", "host:1");
+  EXPECT_TRUE(absl::IsUnavailable(targets.Write({})));
+}
+
+TEST(SchedulerMetricsTest, AWorkerThatIsGoneHasNoClock) {
+  Metrics metrics;
+  SchedulerMetrics series(metrics);
+  MembersView view;
+  view.job_state = "training";
+  view.clocks = {{"w-1", 3}, {"w-2", 4}};
+  series.Publish(view);
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_worker_clock_steps{worker=\"w-1\"} 3"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_job_state_info{state=\"training\"} 1"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_job_state_info{state=\"starting\"} 0"));
+  view.clocks = {{"w-2", 5}};
+  series.Publish(view);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("w-1")));
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_worker_clock_steps{worker=\"w-2\"} 5"));
+  view.clocks = {{"w-1", 6}};
+  series.Publish(view);
+  EXPECT_THAT(metrics.Text(), HasSubstr("slackline_scheduler_worker_clock_steps{worker=\"w-1\"} 6"));
+}
+
+}  // namespace
+}  // namespace slackline::scheduler
