@@ -33,6 +33,7 @@ int Train(const TrainOptions& options) {
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return Fail(security.status(), kExitWrongUse);
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
@@ -63,6 +64,7 @@ int Resume(const ResumeOptions& options) {
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return Fail(security.status(), kExitWrongUse);
   const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml", {});

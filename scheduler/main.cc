@@ -19,6 +19,8 @@
 #include "common/job_file.h"
 #include "common/logging.h"
 #include "common/metrics.h"
+#include "common/network/on_this_machine.h"
+#include "common/network/ports.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
 #include "common/serve_metrics.h"
@@ -130,10 +132,12 @@ int Run(const Options& options) {
   absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Complain(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
-  const std::string listen = ListenAddress(options.listen, job.network());
-  if (absl::Status allowed = security::CheckListening(HostOf(listen), job.security()); !allowed.ok()) {
-    return Complain(allowed, kWrongUse);
-  }
+  const absl::StatusOr<job::Network> network = network::OnThisMachine(job.network());
+  if (!network.ok()) return Complain(network.status(), kWrongUse);
+  const std::string listen = ListenAddress(options.listen, *network);
+  absl::Status allowed = security::CheckListening(HostOf(listen), job.security());
+  if (network->metrics()) allowed.Update(security::CheckListening(network->listen(), job.security()));
+  if (!allowed.ok()) return Complain(allowed, kWrongUse);
   const absl::StatusOr<security::Security> security = security::Security::Open(job, security::Role::kScheduler);
   if (!security.ok()) return Complain(security.status(), kWrongUse);
   const std::string path = RunFolderPath(options, job);
@@ -166,7 +170,7 @@ int Run(const Options& options) {
   const Timeouts timeouts = TimeoutsOf(job);
   Metrics metrics({{"job", job.name()}, {"process", "scheduler"}});
   SchedulerMetrics series(metrics);
-  const absl::StatusOr<std::string> served = ServeMetrics(job.network(), metrics);
+  const absl::StatusOr<std::string> served = ServeMetrics(*network, metrics);
   if (!served.ok()) return Complain(served.status(), kFailed);
   ServerLinks links(timeouts, security->To(security::Role::kServer));
   const std::string checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), (*folder)->path());
@@ -196,9 +200,11 @@ int Run(const Options& options) {
     absl::Status going_on = controller.GoOnFrom(*checkpoint, std::filesystem::absolute(options.from_checkpoint));
     if (!going_on.ok()) return Complain(going_on, kFailed);
   }
-  absl::StatusOr<std::unique_ptr<SchedulerServer>> server = SchedulerServer::Start(listen, controller, *security);
+  absl::StatusOr<std::unique_ptr<SchedulerServer>> server = network::StartServer<SchedulerServer>(
+      listen, network->ports(),
+      [&](const std::string& at) { return SchedulerServer::Start(at, controller, *security); });
   if (!server.ok()) return Complain(server.status(), kFailed);
-  const std::string address = AdvertisedAddress(listen, job.network(), (*server)->port());
+  const std::string address = AdvertisedAddress(listen, *network, (*server)->port());
   if (const std::string warning = security::ListeningWarning(HostOf(listen), job.security()); !warning.empty()) {
     log::Warning(warning);
   }

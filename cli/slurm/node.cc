@@ -14,11 +14,11 @@
 #include "absl/time/clock.h"
 #include "cli/cluster.h"
 #include "cli/complain.h"
-#include "cli/slurm/addresses.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
 #include "common/job_file.h"
+#include "common/network/interfaces.h"
 #include "common/security/security.h"
 
 namespace slackline::cli::slurm {
@@ -243,7 +243,7 @@ int ServeNode(const NodeOptions& options) {
   if (!allocation.ok()) return Complain(allocation.status());
   // One a node is enough, however many tasks the job has there.
   if (place->local_rank > 0) return kExitDone;
-  const absl::StatusOr<std::string> address = AddressOfNode(place->node, options.interface);
+  const absl::StatusOr<std::string> address = network::AddressOfNode(place->node, options.interface);
   if (!address.ok())
     return Complain(absl::UnavailableError(absl::StrCat(place->node, ": ", address.status().message())));
   NodeFacts facts;
