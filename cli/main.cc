@@ -17,6 +17,7 @@
 #include "cli/status.h"
 #include "cli/train.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
 #include "common/version_text.h"
@@ -303,5 +304,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   slackline::rpc::SilenceGrpcLog();
+  slackline::log::InitialiseCommand("slackline");
   return slackline::cli::Main(argc, argv);
 }

@@ -1,6 +1,5 @@
 #include "cli/run_checks.h"
 
-#include <cstdio>
 #include <string>
 #include <system_error>
 
@@ -9,6 +8,7 @@
 #include "cli/cluster.h"
 #include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
+#include "common/logging.h"
 #include "common/network/on_this_machine.h"
 #include "common/network/ports.h"
 #include "common/rpc/channel.h"
@@ -22,7 +22,7 @@ constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 }  // namespace
 
 int Fail(const absl::Status& status, int code) {
-  std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
+  log::Error(status.message());
   return code;
 }
 

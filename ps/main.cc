@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/job_file.h"
 #include "common/kill_point.h"
+#include "common/log_format.h"
 #include "common/logging.h"
 #include "common/member_name.h"
 #include "common/metrics.h"
@@ -181,6 +182,7 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   log::Initialise(flags.name);
+  if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
   Ending ending;
   const SignalWatch signals(ending, flags.supervised);
   // After the signals: it may have a thread.

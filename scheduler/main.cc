@@ -17,6 +17,7 @@
 #include "common/checkpoint/folder.h"
 #include "common/clock.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
 #include "common/logging.h"
 #include "common/metrics.h"
 #include "common/network/on_this_machine.h"
@@ -132,6 +133,7 @@ int Run(const Options& options) {
   absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Complain(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
+  if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   const absl::StatusOr<job::Network> network = network::OnThisMachine(job.network());
   if (!network.ok()) return Complain(network.status(), kWrongUse);
   const std::string listen = ListenAddress(options.listen, *network);

@@ -11,6 +11,7 @@
 #include "common/address.h"
 #include "common/clock.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
 #include "common/logging.h"
 #include "common/member_name.h"
 #include "common/metrics.h"
@@ -157,6 +158,7 @@ int Main(int argc, char** argv) {
   log::Initialise(flags.name);
   const absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
   if (!job.ok()) return Fail(job.status(), kWrongUse);
+  if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
   job::Job resolved = Resolve(*job);
   const absl::StatusOr<job::Network> network = network::OnThisMachine(resolved.network());
   if (!network.ok()) return Fail(network.status(), kWrongUse);

@@ -30,6 +30,8 @@
 #include "cli/slurm/node_cluster.h"
 #include "common/address.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
+#include "common/logging.h"
 #include "common/security/make_credentials.h"
 
 namespace slackline::cli::slurm {
@@ -89,6 +91,7 @@ class Attempt {
       folder_path_ = FolderPath(job_);
     }
     folder_path_ = fs::absolute(folder_path_).lexically_normal();
+    SpeakAsItSays();
     std::error_code error;
     const bool begun = fs::exists(folder_path_ / "job.yaml", error);
     if (options_.resume && !begun) {
@@ -100,6 +103,10 @@ class Attempt {
     lock_.emplace(*std::move(lock));
     if (!options_.resume && (!begun || allocation_.restarts == 0)) return CheckUnused(Resolve(job_), folder_path_);
     return GoOn();
+  }
+
+  void SpeakAsItSays() const {
+    if (job_.output().log_format() == job::Output::JSON) log::WriteJson(job_.name());
   }
 
   absl::Status GoOn() {
@@ -123,6 +130,7 @@ class Attempt {
       return absl::OkStatus();
     }
     job_ = run;
+    SpeakAsItSays();
     checkpoint_ = choice->path;
     checkpoint_number_ = choice->manifest.number();
     Say(absl::StrCat("Going on from ", checkpoint_));
@@ -373,7 +381,8 @@ class Attempt {
                 kExitFailed);
   }
 
-  static void Say(const std::string& line) {
+  void Say(const std::string& line) const {
+    if (job_.output().log_format() == job::Output::JSON) return log::Info(line);
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   }
