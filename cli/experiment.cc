@@ -15,12 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kPackage[] = "slackline_experiment";
-
 // Where the package may lie, the installed one first.
-std::vector<fs::path> PackageFolders(const fs::path& program) {
-  return {program.parent_path().parent_path() / "share" / "slackline" / "python" / kPackage,
-          fs::path(SLACKLINE_PYTHON_FOLDER) / kPackage};
+std::vector<fs::path> PackageFolders(const fs::path& program, const std::string& package) {
+  return {program.parent_path().parent_path() / "share" / "slackline" / "python" / package,
+          fs::path(SLACKLINE_PYTHON_FOLDER) / package};
 }
 
 std::string Interpreter(const std::string& wanted) {
@@ -39,25 +37,28 @@ int Become(std::vector<std::string> command) {
   return kExitWrongUse;
 }
 
-}  // namespace
-
-int Experiment(const ExperimentOptions& options) {
+int RunPackage(const std::string& package, const ExperimentOptions& options) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) {
     std::fprintf(stderr, "slackline: cannot tell where this program is: /proc/self/exe is not readable\n");
     return kExitFailed;
   }
-  const std::vector<fs::path> folders = PackageFolders(program);
+  const std::vector<fs::path> folders = PackageFolders(program, package);
   for (const fs::path& folder : folders) {
     if (!fs::exists(folder / "__main__.py", error)) continue;
     std::vector<std::string> command = {Interpreter(options.python), folder, "--slackline", program};
     command.insert(command.end(), options.arguments.begin(), options.arguments.end());
     return Become(std::move(command));
   }
-  std::fprintf(stderr, "slackline: found no Python package %s; looked in %s and %s\n", kPackage,
+  std::fprintf(stderr, "slackline: found no Python package %s; looked in %s and %s\n", package.c_str(),
                folders[0].parent_path().c_str(), folders[1].parent_path().c_str());
   return kExitFailed;
 }
+
+}  // namespace
+
+int Experiment(const ExperimentOptions& options) { return RunPackage("slackline_experiment", options); }
+int Plan(const ExperimentOptions& options) { return RunPackage("slackline_plan", options); }
 
 }  // namespace slackline::cli

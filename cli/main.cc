@@ -267,6 +267,11 @@ int Main(int argc, char** argv) {
   experiment_command->set_help_flag();
   experiment_command->allow_extras();
   experiment_command->add_option("--python", experiment.python, "Python interpreter")->type_name("PROGRAM");
+  ExperimentOptions plan;
+  CLI::App* plan_command = app.add_subcommand("plan", "Say how long a job takes by batch size and number of nodes");
+  plan_command->set_help_flag();
+  plan_command->allow_extras();
+  plan_command->add_option("--python", plan.python, "Python interpreter")->type_name("PROGRAM");
   app.add_subcommand("simulate", "Play a job in virtual time, in one process");
   slurm::Command slurm(app, argv[0]);
 
@@ -289,6 +294,10 @@ int Main(int argc, char** argv) {
   if (experiment_command->parsed()) {
     experiment.arguments = experiment_command->remaining();
     return Experiment(experiment);
+  }
+  if (plan_command->parsed()) {
+    plan.arguments = plan_command->remaining();
+    return Plan(plan);
   }
   if (servers_command->parsed()) {
     if (!servers.drain.empty()) servers.add = 0;
