@@ -65,6 +65,7 @@ uint32_t ServerProcesses(const job::Job& job) {
 
 std::vector<std::string> ListenAt(const std::string& host, const job::Network& network) {
   std::vector<std::string> arguments;
+  if (!network.interface().empty()) arguments = {"--set", "network.interface="};
   if (network.listen() == job::Network().listen()) {
     arguments.insert(arguments.end(), {"--set", absl::StrCat("network.listen=", host)});
   }

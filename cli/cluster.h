@@ -49,7 +49,8 @@ struct Share {
   std::vector<std::string> server_arguments;
   std::vector<std::string> worker_arguments;
 };
-// What has a process listen on `host`, and say so, unless its job says what it listens on.
+// What has a process listen on `host`, and say so, unless its job says what it listens on. In the place of
+// network.interface: `host` is its address, or another was asked for.
 std::vector<std::string> ListenAt(const std::string& host, const job::Network& network);
 // All of them.
 Share WholeJob(const job::Job& job);

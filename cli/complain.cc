@@ -1,12 +1,11 @@
 #include "cli/complain.h"
 
-#include <cstdio>
-#include <string>
+#include "common/logging.h"
 
 namespace slackline::cli {
 
 int ComplainOfWrongUse(const absl::Status& status) {
-  std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
+  log::Error(status.message());
   return kExitWrongUse;
 }
 

@@ -32,9 +32,7 @@ int Become(std::vector<std::string> command) {
   return kExitWrongUse;
 }
 
-}  // namespace
-
-int Experiment(const ExperimentOptions& options) {
+int RunPackage(const std::string& package, const ExperimentOptions& options) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) {
@@ -42,15 +40,20 @@ int Experiment(const ExperimentOptions& options) {
     return kExitFailed;
   }
   const fs::path shared = program.parent_path().parent_path() / "share" / "slackline";
-  const fs::path package = shared / "python" / "slackline_experiment";
-  if (!fs::exists(package / "__main__.py", error)) {
+  const fs::path folder = shared / "python" / package;
+  if (!fs::exists(folder / "__main__.py", error)) {
     std::fprintf(stderr, "slackline: there is no Python package %s; install all of Slackline under one prefix\n",
-                 package.c_str());
+                 folder.c_str());
     return kExitFailed;
   }
-  std::vector<std::string> command = {Interpreter(options.python, shared), package, "--slackline", program};
+  std::vector<std::string> command = {Interpreter(options.python, shared), folder, "--slackline", program};
   command.insert(command.end(), options.arguments.begin(), options.arguments.end());
   return Become(std::move(command));
 }
+
+}  // namespace
+
+int Experiment(const ExperimentOptions& options) { return RunPackage("slackline_experiment", options); }
+int Plan(const ExperimentOptions& options) { return RunPackage("slackline_plan", options); }
 
 }  // namespace slackline::cli

@@ -1,4 +1,4 @@
-// `slackline experiment`: hands over to the Python package of experiments.
+// `slackline experiment` and `slackline plan`: hand over to the Python packages of these names.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@ struct ExperimentOptions {
   // Interpreter, as a path or a name on PATH; empty: that of the environment `venv` beside the package if there is one,
   // else python3.
   std::string python;
-  // What the package reads: the experiment file and its options.
+  // What the package reads: its file and its options.
   std::vector<std::string> arguments;
 };
 
 // Becomes the Python program: returns only where that fails, with the exit code. The package lies in
 // ../share/slackline/python beside the folder of this program; in a build folder there are links.
 int Experiment(const ExperimentOptions& options);
+int Plan(const ExperimentOptions& options);
 
 }  // namespace slackline::cli

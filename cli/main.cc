@@ -17,6 +17,7 @@
 #include "cli/status.h"
 #include "cli/train.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
 #include "common/version_text.h"
@@ -266,6 +267,11 @@ int Main(int argc, char** argv) {
   experiment_command->set_help_flag();
   experiment_command->allow_extras();
   experiment_command->add_option("--python", experiment.python, "Python interpreter")->type_name("PROGRAM");
+  ExperimentOptions plan;
+  CLI::App* plan_command = app.add_subcommand("plan", "Say how long a job takes by batch size and number of nodes");
+  plan_command->set_help_flag();
+  plan_command->allow_extras();
+  plan_command->add_option("--python", plan.python, "Python interpreter")->type_name("PROGRAM");
   app.add_subcommand("simulate", "Play a job in virtual time, in one process");
   slurm::Command slurm(app, argv[0]);
 
@@ -289,6 +295,10 @@ int Main(int argc, char** argv) {
     experiment.arguments = experiment_command->remaining();
     return Experiment(experiment);
   }
+  if (plan_command->parsed()) {
+    plan.arguments = plan_command->remaining();
+    return Plan(plan);
+  }
   if (servers_command->parsed()) {
     if (!servers.drain.empty()) servers.add = 0;
     return ChangeServers(servers);
@@ -303,5 +313,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   slackline::rpc::SilenceGrpcLog();
+  slackline::log::InitialiseCommand("slackline");
   return slackline::cli::Main(argc, argv);
 }

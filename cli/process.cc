@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/log_line.h"
 
 namespace slackline::cli {
 namespace {
@@ -175,6 +176,7 @@ std::string Process::LastWords(size_t lines_max) const {
     lines.push_back(line);
     if (lines.size() > lines_max) lines.pop_front();
   }
+  for (std::string& line : lines) line = PlainLogLine(line);
   return absl::StrJoin(lines, "\n");
 }
 

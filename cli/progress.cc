@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/logging.h"
 
 namespace slackline::cli {
 namespace {
@@ -105,7 +106,7 @@ std::string RenderPlain(const wire::GetStatusReply& status) {
 void Progress::Show(const wire::GetStatusReply& status, absl::Time now) {
   ShowEvents(status);
   if (quiet_) return;
-  if (tty_) {
+  if (kind_ == Kind::kLive) {
     std::fprintf(out_, "\r\x1b[K%s", RenderProgress(status, Width() - 1).c_str());
     std::fflush(out_);
     live_ = true;
@@ -132,6 +133,7 @@ void Progress::ShowEvents(const wire::GetStatusReply& status) {
 }
 
 void Progress::Say(absl::string_view line) {
+  if (kind_ == Kind::kLog) return log::Info(line);
   Clear();
   std::fprintf(out_, "%.*s\n", static_cast<int>(line.size()), line.data());
   std::fflush(out_);

@@ -26,8 +26,10 @@ std::string RenderCount(double count);
 // Thread-safety: none.
 class Progress {
  public:
-  // `tty` chooses the live line; `quiet` leaves out all but Say().
-  Progress(std::FILE* out, bool tty, bool quiet) : out_(out), tty_(tty), quiet_(quiet) {}
+  // A line that renews itself; lines; or records of our own log.
+  enum class Kind { kLive, kLines, kLog };
+  // `quiet` leaves out all but Say().
+  Progress(std::FILE* out, Kind kind, bool quiet) : out_(out), kind_(kind), quiet_(quiet) {}
   ~Progress() { Clear(); }
 
   // New events of `status`, then its progress: on a terminal at once, otherwise every few seconds and once for
@@ -43,7 +45,7 @@ class Progress {
   int Width() const;
 
   std::FILE* const out_;
-  const bool tty_;
+  const Kind kind_;
   const bool quiet_;
   bool live_ = false;
   uint64_t events_shown_ = 0;

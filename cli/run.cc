@@ -11,6 +11,7 @@
 #include "cli/complain.h"
 #include "cli/report.h"
 #include "common/checkpoint/folder.h"
+#include "common/logging.h"
 
 namespace slackline::cli {
 namespace {
@@ -40,7 +41,11 @@ Run::Run(const RunOptions& options, job::Job job, const RunFolder& folder, Signa
       folder_(folder),
       signals_(signals),
       processes_(processes),
-      progress_(stdout, ::isatty(STDOUT_FILENO) != 0, options.quiet) {}
+      progress_(stdout,
+                job_.output().log_format() == job::Output::JSON ? Progress::Kind::kLog
+                : ::isatty(STDOUT_FILENO) != 0                  ? Progress::Kind::kLive
+                                                                : Progress::Kind::kLines,
+                options.quiet) {}
 
 int Run::Execute() {
   if (!options_.quiet) Announce();
@@ -119,7 +124,7 @@ int Run::Finish() {
   }
   const bool stopped = status_.state() == wire::JOB_STOPPED;
   const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;
-  std::fprintf(stderr, "slackline: %s: %s\n", stopped ? "stopped" : "failed", reason.c_str());
+  log::Error(stopped ? "stopped" : "failed", ": ", reason);
   PointToCheckpoint();
   PointToLogs();
   return kExitFailed;
@@ -127,8 +132,7 @@ int Run::Finish() {
 
 int Run::Broken(const std::string& reason) {
   progress_.Clear();
-  std::fprintf(stderr, "slackline: failed: %s\n", reason.c_str());
-  std::fflush(stderr);
+  log::Error("failed: ", reason);
   if (processes_.has_scheduler()) {
     processes_.scheduler().StopJob(reason.substr(0, reason.find('\n')), /*failed=*/true).IgnoreError();
   }
@@ -141,7 +145,7 @@ int Run::Broken(const std::string& reason) {
 int Run::Interrupted(const std::string& reason) {
   progress_.Say("Stopping; once more to kill at once.");
   StopInOrder(reason, /*impatient_at=*/1);
-  std::fprintf(stderr, "slackline: stopped\n");
+  log::Error(absl::string_view("stopped"));
   PointToCheckpoint();
   PointToLogs();
   return kExitFailed;
@@ -213,14 +217,14 @@ void Run::MakeCheckpoint() {
 void Run::PointToCheckpoint() {
   const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
   if (list.empty()) return;
-  std::fprintf(stderr, "slackline: the last checkpoint is %s; to go on: %s %s\n", list.front().path.filename().c_str(),
-               options_.resume.c_str(), folder_.path().c_str());
+  log::Info("the last checkpoint is ", list.front().path.filename().string(), "; to go on: ", options_.resume, " ",
+            folder_.path().string());
 }
 
 void Run::StopAll(const Crew::StopDeadlines& deadlines) {
   for (const std::string& line : processes_.Stop(deadlines)) progress_.Say(line);
 }
 
-void Run::PointToLogs() { std::fprintf(stderr, "slackline: the logs are in %s\n", (folder_.path() / "logs").c_str()); }
+void Run::PointToLogs() { log::Info("the logs are in ", (folder_.path() / "logs").string()); }
 
 }  // namespace slackline::cli

@@ -1,13 +1,16 @@
 #include "cli/run_checks.h"
 
-#include <cstdio>
 #include <string>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/cluster.h"
 #include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
+#include "common/logging.h"
+#include "common/network/on_this_machine.h"
+#include "common/network/ports.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
 
@@ -19,7 +22,7 @@ constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 }  // namespace
 
 int Fail(const absl::Status& status, int code) {
-  std::fprintf(stderr, "slackline: %s\n", std::string(status.message()).c_str());
+  log::Error(status.message());
   return code;
 }
 
@@ -29,6 +32,29 @@ absl::Status CheckData(const job::Job& job) {
   return absl::NotFoundError(absl::StrCat("data.path: found no folder ", job.data().path(),
                                           "; allowed is the folder of the images (Debian's dataset-fashion-mnist "
                                           "is the default's)"));
+}
+
+absl::Status CheckPorts(const job::Network& network, const Crowd& crowd, const std::string& where) {
+  if (network.ports().empty()) return absl::OkStatus();
+  const absl::StatusOr<network::PortRange> range = network::ParsePortRange(network.ports());
+  if (!range.ok()) return range.status();
+  // A metrics_port is the scheduler's.
+  const size_t scheduler = !crowd.scheduler ? 0 : network.metrics() && network.metrics_port() == 0 ? 2 : 1;
+  const size_t metrics = network.metrics() ? 1 : 0;
+  const size_t needed = scheduler + crowd.servers * (1 + metrics) + crowd.workers * metrics;
+  if (range->size() >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("network.ports: found ", network.ports(), ", which is ", range->size(),
+                                                 range->size() == 1 ? " port" : " ports", "; allowed are at least ",
+                                                 needed, " for the processes ", where));
+}
+
+absl::Status CheckNetwork(const job::Job& job) {
+  const absl::StatusOr<job::Network> network = network::OnThisMachine(job.network());
+  if (!network.ok()) return network.status();
+  absl::Status status = security::CheckListening(network->listen(), job.security());
+  status.Update(
+      CheckPorts(*network, {true, ServerProcesses(job), job.cluster().workers()}, "of this job on this machine"));
+  return status;
 }
 
 absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,6 +17,19 @@ int Fail(const absl::Status& status, int code);
 
 // What a worker would find out only after everything has started.
 absl::Status CheckData(const job::Job& job);
+
+// What of `network` the processes of a machine would complain about one after the other: its interface is not there, it
+// may not be listened on, or network.ports are too few for all of a job.
+absl::Status CheckNetwork(const job::Job& job);
+
+// How many processes of a job are on one machine.
+struct Crowd {
+  bool scheduler = false;
+  size_t servers = 0;
+  size_t workers = 0;
+};
+// Whether network.ports are enough for them; `where` they are, for the message.
+absl::Status CheckPorts(const job::Network& network, const Crowd& crowd, const std::string& where);
 
 // Two schedulers must not write into one folder.
 absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security);

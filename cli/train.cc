@@ -14,6 +14,8 @@
 #include "cli/signals.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
+#include "common/logging.h"
 
 namespace slackline::cli {
 namespace {
@@ -32,7 +34,9 @@ int Train(const TrainOptions& options) {
   absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
+  if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return Fail(security.status(), kExitWrongUse);
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
@@ -62,7 +66,9 @@ int Resume(const ResumeOptions& options) {
   absl::StatusOr<job::Job> read = ReadJobFile(run / "job.yaml", options.overrides);
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
+  if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return Fail(security.status(), kExitWrongUse);
   const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml", {});
@@ -75,7 +81,7 @@ int Resume(const ResumeOptions& options) {
       ChooseCheckpoint(checkpoint::FolderOfRun(job.checkpoint().folder(), run), options.checkpoint);
   if (!choice.ok()) return Fail(choice.status(), kExitFailed);
   for (const std::string& broken : choice->passed_over) {
-    std::fprintf(stderr, "slackline: passed over %s\n", broken.c_str());
+    log::Warning("passed over ", broken);
   }
   if (absl::Status left = CheckWorkIsLeft(*choice, job); !left.ok()) return Fail(left, kExitWrongUse);
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();

@@ -1,19 +1,31 @@
 #include "common/serve_metrics.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/logging.h"
+#include "common/network/ports.h"
 #include "common/process_metrics.h"
 
 namespace slackline {
+namespace {
+
+absl::StatusOr<uint16_t> Listen(const job::Network& network, Metrics& metrics,
+                                const std::map<std::string, HttpServer::Handler>& pages) {
+  if (network.metrics_port() != 0 || network.ports().empty()) {
+    return metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()), pages);
+  }
+  const absl::StatusOr<network::PortRange> range = network::ParsePortRange(network.ports());
+  if (!range.ok()) return range.status();
+  return network::TakePort(network.listen(), *range, network::AnyFirst(),
+                           [&](uint16_t port) { return metrics.Serve(network.listen(), port, pages).status(); });
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
                                          std::map<std::string, HttpServer::Handler> pages) {
   if (!network.metrics()) return "";
   AddProcessSeries(metrics);
-  const absl::StatusOr<uint16_t> port =
-      metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()), std::move(pages));
+  const absl::StatusOr<uint16_t> port = Listen(network, metrics, pages);
   if (!port.ok()) return port.status();
   const std::string address =
       absl::StrCat(network.advertise().empty() ? network.listen() : network.advertise(), ":", *port);

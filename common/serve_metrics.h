@@ -10,9 +10,11 @@
 
 namespace slackline {
 
-// Serves `metrics`, with those of the process, and `pages` as network.metrics, listen and metrics_port say, logs where,
-// and returns host:port for others (network.advertise, else the address listened on); empty where the job wants none.
-//   kUnavailable  the port is taken
+// Serves `metrics`, with those of the process, and `pages` as network.metrics, listen, metrics_port and ports say (the interface is settled:
+// network::OnThisMachine()), logs where, and returns host:port for others (network.advertise, else the address listened
+// on); empty where the job wants none.
+//   kUnavailable        the port is taken
+//   kResourceExhausted  all of network.ports are
 absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
                                          std::map<std::string, HttpServer::Handler> pages = {});
 

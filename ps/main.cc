@@ -12,9 +12,12 @@
 #include "common/clock.h"
 #include "common/job_file.h"
 #include "common/kill_point.h"
+#include "common/log_format.h"
 #include "common/logging.h"
 #include "common/member_name.h"
 #include "common/metrics.h"
+#include "common/network/on_this_machine.h"
+#include "common/network/ports.h"
 #include "common/process_metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
@@ -56,6 +59,21 @@ std::string ListenAddress(const Flags& flags, const job::Job& job) {
   return flags.listen.empty() ? absl::StrCat(job.network().listen(), ":0") : flags.listen;
 }
 
+absl::Status CheckListening(const Flags& flags, const job::Job& job) {
+  absl::Status status = security::CheckListening(HostOf(ListenAddress(flags, job)), job.security());
+  if (job.network().metrics()) status.Update(security::CheckListening(job.network().listen(), job.security()));
+  return status;
+}
+
+absl::StatusOr<std::unique_ptr<Exchange>> StartExchange(const ExchangeOptions& options, Metrics& metrics,
+                                                        const TimeSource& time) {
+  return network::StartServer<Exchange>(options.listen, options.job.network().ports(), [&](const std::string& address) {
+    ExchangeOptions at = options;
+    at.listen = address;
+    return Exchange::Start(at, metrics, time);
+  });
+}
+
 // Whoever ends the job may tell all its processes at once: the last checkpoint needs this one.
 void AwaitLastCheckpoint(Ending& ending, const Registration& registered, const job::Job& job,
                          const Timeouts& timeouts) {
@@ -80,7 +98,7 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const
   options.job = job;
   options.timeouts = timeouts;
   options.on_stop = [&](const std::string& reason) { ending.End({0, reason}); };
-  auto exchange = Exchange::Start(options, metrics, time);
+  auto exchange = StartExchange(options, metrics, time);
   if (!exchange.ok()) return exchange.status();
 
   if (const std::string warning = security::ListeningWarning(HostOf(options.listen), job.security());
@@ -127,7 +145,8 @@ int Main(int argc, char** argv) {
   app.add_option("--set", flags.overrides, "Overrides a field of the job file; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--listen", flags.listen, "Address to listen on; port 0 lets the system choose")
+  app.add_option("--listen", flags.listen,
+                 "Address to listen on; port 0: the first free one of network.ports, or the system chooses")
       ->type_name("HOST:PORT")
       ->check(AddressMistake);
   app.add_option("--name", flags.name, "Name in logs and messages; unique among servers")->check(MemberNameMistake);
@@ -151,17 +170,20 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
 #endif
-  const absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
+  absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
   if (!job.ok()) {
     std::cerr << job.status().message() << std::endl;
     return kExitUsage;
   }
-  if (const absl::Status allowed = security::CheckListening(HostOf(ListenAddress(flags, *job)), job->security());
-      !allowed.ok()) {
+  const absl::StatusOr<job::Network> network = network::OnThisMachine(job->network());
+  if (network.ok()) *job->mutable_network() = *network;
+  const absl::Status allowed = network.ok() ? CheckListening(flags, *job) : network.status();
+  if (!allowed.ok()) {
     std::cerr << allowed.message() << std::endl;
     return kExitUsage;
   }
   log::Initialise(flags.name);
+  if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
   Ending ending;
   const SignalWatch signals(ending, flags.supervised);
   // After the signals: it may have a thread.

@@ -9,7 +9,8 @@
 
 namespace slackline::scheduler {
 
-// What to listen on: `flag` if it is not empty, else network.listen and a port that the system chooses.
+// What to listen on: `flag` if it is not empty, else network.listen and port 0, for the first free one of network.ports
+// or one that the system chooses.
 std::string ListenAddress(const std::string& flag, const job::Network& network);
 // host:port that others use: network.advertise if it is set, else the host listened on.
 std::string AdvertisedAddress(const std::string& listen, const job::Network& network, uint16_t port);

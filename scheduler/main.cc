@@ -17,8 +17,11 @@
 #include "common/checkpoint/folder.h"
 #include "common/clock.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
 #include "common/logging.h"
 #include "common/metrics.h"
+#include "common/network/on_this_machine.h"
+#include "common/network/ports.h"
 #include "common/process_metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
@@ -131,10 +134,13 @@ int Run(const Options& options) {
   absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Complain(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
-  const std::string listen = ListenAddress(options.listen, job.network());
-  if (absl::Status allowed = security::CheckListening(HostOf(listen), job.security()); !allowed.ok()) {
-    return Complain(allowed, kWrongUse);
-  }
+  if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
+  const absl::StatusOr<job::Network> network = network::OnThisMachine(job.network());
+  if (!network.ok()) return Complain(network.status(), kWrongUse);
+  const std::string listen = ListenAddress(options.listen, *network);
+  absl::Status allowed = security::CheckListening(HostOf(listen), job.security());
+  if (network->metrics()) allowed.Update(security::CheckListening(network->listen(), job.security()));
+  if (!allowed.ok()) return Complain(allowed, kWrongUse);
   const absl::StatusOr<security::Security> security = security::Security::Open(job, security::Role::kScheduler);
   if (!security.ok()) return Complain(security.status(), kWrongUse);
   const std::string path = RunFolderPath(options, job);
@@ -168,7 +174,7 @@ int Run(const Options& options) {
   Metrics metrics(ProcessLabels(job.name(), "scheduler", "scheduler"));
   SchedulerMetrics series(metrics);
   series.SetIntervals(job);
-  const absl::StatusOr<std::string> served = ServeMetrics(job.network(), metrics);
+  const absl::StatusOr<std::string> served = ServeMetrics(*network, metrics);
   if (!served.ok()) return Complain(served.status(), kFailed);
   ScrapeTargets targets((*folder)->path(), job.name(), *served);
   ServerLinks links(timeouts, security->To(security::Role::kServer));
@@ -199,9 +205,11 @@ int Run(const Options& options) {
     absl::Status going_on = controller.GoOnFrom(*checkpoint, std::filesystem::absolute(options.from_checkpoint));
     if (!going_on.ok()) return Complain(going_on, kFailed);
   }
-  absl::StatusOr<std::unique_ptr<SchedulerServer>> server = SchedulerServer::Start(listen, controller, *security);
+  absl::StatusOr<std::unique_ptr<SchedulerServer>> server = network::StartServer<SchedulerServer>(
+      listen, network->ports(),
+      [&](const std::string& at) { return SchedulerServer::Start(at, controller, *security); });
   if (!server.ok()) return Complain(server.status(), kFailed);
-  const std::string address = AdvertisedAddress(listen, job.network(), (*server)->port());
+  const std::string address = AdvertisedAddress(listen, *network, (*server)->port());
   if (const std::string warning = security::ListeningWarning(HostOf(listen), job.security()); !warning.empty()) {
     log::Warning(warning);
   }

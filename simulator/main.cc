@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
 #include "common/version_text.h"
@@ -156,6 +157,7 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<job::Job> read = ReadJobFile(flags.job_file, flags.overrides);
   if (!read.ok()) return Fail(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
+  if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   if (absl::Status fits = CheckSimulation(job); !fits.ok()) return Fail(fits, kWrongUse);
   return flags.check ? 0 : Simulate(flags, job);
 }

@@ -11,9 +11,11 @@
 #include "common/address.h"
 #include "common/clock.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
 #include "common/logging.h"
 #include "common/member_name.h"
 #include "common/metrics.h"
+#include "common/network/on_this_machine.h"
 #include "common/process_metrics.h"
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
@@ -157,7 +159,14 @@ int Main(int argc, char** argv) {
   log::Initialise(flags.name);
   const absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
   if (!job.ok()) return Fail(job.status(), kWrongUse);
-  return Work(flags, Resolve(*job));
+  if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
+  job::Job resolved = Resolve(*job);
+  const absl::StatusOr<job::Network> network = network::OnThisMachine(resolved.network());
+  if (!network.ok()) return Fail(network.status(), kWrongUse);
+  *resolved.mutable_network() = *network;
+  const absl::Status allowed = security::CheckListening(network->listen(), resolved.security());
+  if (network->metrics() && !allowed.ok()) return Fail(allowed, kWrongUse);
+  return Work(flags, resolved);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ Examples
   slackline placement job.yaml --count 4 --set durability.mode=replicated)";
 
 constexpr char kInterfaceHelp[] =
-    "Network interface of the nodes, or their network as ADDRESS/BITS; default: the address of the node's name";
+    "Network interface of the nodes, or their network as ADDRESS/BITS; default: network.interface, or the address of "
+    "the node's name";
 constexpr char kStopHelp[] = "So long before the end of the job's time the run is saved";
 constexpr char kSettingHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1";
 constexpr char kFolderHelp[] = "Run folder, which all nodes see; default: output.folder, or a new one under runs/";

@@ -24,13 +24,14 @@
 #include "cli/run_lock.h"
 #include "cli/sibling.h"
 #include "cli/signals.h"
-#include "cli/slurm/addresses.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
 #include "cli/slurm/node_cluster.h"
 #include "common/address.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
+#include "common/logging.h"
 #include "common/security/make_credentials.h"
 
 namespace slackline::cli::slurm {
@@ -90,6 +91,7 @@ class Attempt {
       folder_path_ = FolderPath(job_);
     }
     folder_path_ = fs::absolute(folder_path_).lexically_normal();
+    SpeakAsItSays();
     std::error_code error;
     const bool begun = fs::exists(folder_path_ / "job.yaml", error);
     if (options_.resume && !begun) {
@@ -101,6 +103,10 @@ class Attempt {
     lock_.emplace(*std::move(lock));
     if (!options_.resume && (!begun || allocation_.restarts == 0)) return CheckUnused(Resolve(job_), folder_path_);
     return GoOn();
+  }
+
+  void SpeakAsItSays() const {
+    if (job_.output().log_format() == job::Output::JSON) log::WriteJson(job_.name());
   }
 
   absl::Status GoOn() {
@@ -124,6 +130,7 @@ class Attempt {
       return absl::OkStatus();
     }
     job_ = run;
+    SpeakAsItSays();
     checkpoint_ = choice->path;
     checkpoint_number_ = choice->manifest.number();
     Say(absl::StrCat("Going on from ", checkpoint_));
@@ -168,7 +175,8 @@ class Attempt {
     const double patience = 2e-3 * job_.timeouts().startup_ms();
     command.insert(command.end(),
                    {*self, "slurm", "node", "--meeting", meeting.folder(), "--patience", absl::StrCat(patience)});
-    if (!options_.interface.empty()) command.insert(command.end(), {"--interface", options_.interface});
+    const std::string& interface = options_.interface.empty() ? job_.network().interface() : options_.interface;
+    if (!interface.empty()) command.insert(command.end(), {"--interface", interface});
     if (!options_.requeue) command.push_back("--no-requeue");
     return Process::Start({"srun", std::move(command), meeting.folder() / "srun.log"});
   }
@@ -224,8 +232,8 @@ class Attempt {
       if (machines.size() == 1 || !IsLoopback(facts.address)) continue;
       return absl::InvalidArgumentError(absl::StrCat(facts.node.name, " has only the address ", facts.address,
                                                      ", at which the other nodes do not reach it; allowed is "
-                                                     "--interface with the name of a network interface, or a "
-                                                     "network such as 10.1.0.0/16"));
+                                                     "network.interface, or --interface, with the name of a network "
+                                                     "interface, or a network such as 10.1.0.0/16"));
     }
     return absl::OkStatus();
   }
@@ -278,6 +286,7 @@ class Attempt {
     std::vector<scheduler::Node> nodes;
     for (const NodeFacts& facts : nodes_) nodes.push_back(facts.node);
     const std::vector<scheduler::NodeRoles> roles = scheduler::PlanNodes(nodes, ServerProcesses(job_));
+    if (absl::Status status = CheckRoom(roles); !status.ok()) return Fail(status, kExitWrongUse);
     Announce(roles);
     Share share;
     share.whole = false;
@@ -294,6 +303,20 @@ class Attempt {
     Run run(run_options, job_, *folder, signals_, cluster);
     const int code = run.Execute();
     return run.left() ? GoToQueue(run, meeting) : code;
+  }
+
+  // Nodes may be one machine.
+  absl::Status CheckRoom(const std::vector<scheduler::NodeRoles>& roles) const {
+    std::map<std::string, Crowd> crowds;
+    for (size_t i = 0; i < roles.size(); ++i) {
+      Crowd& crowd = crowds[nodes_[i].machine];
+      crowd.scheduler = crowd.scheduler || roles[i].scheduler;
+      crowd.servers += roles[i].servers.size();
+      crowd.workers += roles[i].workers.size();
+      if (absl::Status status = CheckPorts(job_.network(), crowd, absl::StrCat("on ", roles[i].node)); !status.ok())
+        return status;
+    }
+    return absl::OkStatus();
   }
 
   void Announce(const std::vector<scheduler::NodeRoles>& roles) const {
@@ -358,7 +381,8 @@ class Attempt {
                 kExitFailed);
   }
 
-  static void Say(const std::string& line) {
+  void Say(const std::string& line) const {
+    if (job_.output().log_format() == job::Output::JSON) return log::Info(line);
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   }

@@ -14,11 +14,13 @@
 #include "absl/time/clock.h"
 #include "cli/cluster.h"
 #include "cli/complain.h"
-#include "cli/slurm/addresses.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
 #include "common/job_file.h"
+#include "common/log_format.h"
+#include "common/logging.h"
+#include "common/network/interfaces.h"
 #include "common/security/security.h"
 
 namespace slackline::cli::slurm {
@@ -94,6 +96,11 @@ class NodeKeeper {
     if (!folder.ok()) return folder.status();
     const absl::StatusOr<job::Job> job = ReadJobFile(folder->job_file(), {});
     if (!job.ok()) return job.status();
+    if (job->output().log_format() == job::Output::JSON) {
+      log::Initialise(facts_.node.name);
+      log::WriteJson(job->name());
+      json_ = true;
+    }
     const absl::StatusOr<security::Security> security = security::Security::Open(*job, security::Role::kOperator);
     if (!security.ok()) return security.status();
     absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
@@ -210,8 +217,12 @@ class NodeKeeper {
 
   // The file is there for what is said when srun is gone.
   void Say(const std::string& line) {
-    std::printf("%s: %s\n", facts_.node.name.c_str(), line.c_str());
-    std::fflush(stdout);
+    if (json_) {
+      log::Info(line);
+    } else {
+      std::printf("%s: %s\n", facts_.node.name.c_str(), line.c_str());
+      std::fflush(stdout);
+    }
     log_ << absl::FormatTime("%Y-%m-%d %H:%M:%S ", absl::Now(), absl::LocalTimeZone()) << line << std::endl;
   }
 
@@ -227,6 +238,7 @@ class NodeKeeper {
   size_t silent_looks_ = 0;
   bool answered_ = false;  // the scheduler, since the last look
   absl::Time look_at_launcher_ = absl::InfinitePast();
+  bool json_ = false;  // says so what it has to say
   bool leaving_ = false;
   bool complained_ = false;
 };
@@ -243,7 +255,7 @@ int ServeNode(const NodeOptions& options) {
   if (!allocation.ok()) return Complain(allocation.status());
   // One a node is enough, however many tasks the job has there.
   if (place->local_rank > 0) return kExitDone;
-  const absl::StatusOr<std::string> address = AddressOfNode(place->node, options.interface);
+  const absl::StatusOr<std::string> address = network::AddressOfNode(place->node, options.interface);
   if (!address.ok())
     return Complain(absl::UnavailableError(absl::StrCat(place->node, ": ", address.status().message())));
   NodeFacts facts;

@@ -3,9 +3,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/address.h"
 #include "common/codec/codec.h"
 #include "common/job/value.h"
+#include "common/network/interfaces.h"
+#include "common/network/ports.h"
 
 namespace slackline::job_file {
 namespace {
@@ -259,6 +262,16 @@ class Rules {
     if (job.network().listen().empty()) Refuse("network.listen", "no text", "an address of this machine");
   }
 
+  // Which interfaces there are is another question: see below.
+  void Network(const job::Network& network) {
+    if (!network.interface().empty()) {
+      NeedsOther(network, "network.listen", "network.interface: \"\"", "network.interface");
+      NeedsOther(network, "network.advertise", "network.interface: \"\"", "network.interface");
+      Understood("network.interface", network::CheckInterface(network.interface()));
+    }
+    if (!network.ports().empty()) Understood("network.ports", network::ParsePortRange(network.ports()).status());
+  }
+
   // Whether the files are there is another question: a job file may be checked anywhere.
   void Security(const job::Security& security, const job::Network& network) {
     const std::string mode = EnumName(*job::Security::Mode_descriptor()->FindValueByNumber(security.mode()));
@@ -376,6 +389,13 @@ class Rules {
     }
   }
 
+  // `read` is OK, or "found X; allowed is Y".
+  void Understood(const std::string& key, const absl::Status& read) {
+    if (read.ok()) return;
+    const std::vector<std::string> parts = absl::StrSplit(read.message(), absl::MaxSplits("; allowed is ", 1));
+    Refuse(key, parts.front().substr(sizeof("found ") - 1), parts.back());
+  }
+
   // `section`: where the mistake is when the key itself is nowhere.
   void Refuse(const std::string& key, const std::string& found, const std::string& allowed,
               const std::string& section = "") {
@@ -410,6 +430,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Durability(job.durability(), job.consistency());
   rules.Wire(job.wire());
   rules.Limits(job.limits(), job.cluster());
+  rules.Network(job.network());
   rules.Security(job.security(), job.network());
 }
 

@@ -1,5 +1,6 @@
 """Runs what is not complete yet, one after the other or a few at a time."""
 
+import json
 import signal
 import time
 from contextlib import contextmanager
@@ -173,4 +174,13 @@ def last_line(log: Path) -> str:
             lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     except OSError:
         return ""
-    return lines[-1] if lines else ""
+    return message_of(lines[-1]) if lines else ""
+
+
+def message_of(line: str) -> str:
+    """What a line of a log says; it may be JSON (output.log_format)."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return line
+    return str(fields["message"]) if isinstance(fields, dict) and "message" in fields else line

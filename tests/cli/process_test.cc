@@ -67,6 +67,18 @@ TEST_F(ProcessTest, LastWordsAreTheLastLinesOfBothStreams) {
   EXPECT_EQ(process->LastWords(100), "line 1\nline 2\nline 3\nbad end");
 }
 
+TEST_F(ProcessTest, LastWordsInJsonAreReadAloud) {
+  absl::StatusOr<Process> process = Shell(R"(cat <<'END'
+{"time":"T","level":"error","process":"ps-1","job":"j","message":"a \"b\"\nc"}
+{"x":1}
+{
+END
+)");
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(process->WaitFor(kPatience).has_value());
+  EXPECT_EQ(process->LastWords(), "T ps-1 error: a \"b\"\nc\n{\"x\":1}\n{");
+}
+
 TEST_F(ProcessTest, LastWordsAreNotThoseOfAnEarlierLife) {
   for (const char* const words : {"first", "second"}) {
     absl::StatusOr<Process> process = Shell(absl::StrCat("echo ", words));

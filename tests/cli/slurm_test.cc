@@ -7,7 +7,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "cli/slurm/addresses.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
@@ -101,35 +100,6 @@ TEST(Restarts, AreReadAsScontrolWritesThem) {
   EXPECT_EQ(ParseRestarts("JobId=3 Requeue=1 Restarts=2 BatchFlag=1"), 2u);
   EXPECT_EQ(ParseRestarts("Restarts=0"), 0u);
   EXPECT_EQ(ParseRestarts("JobId=3"), std::nullopt);
-}
-
-const std::vector<InterfaceAddress> kHere = {
-    {"lo", "127.0.0.1"}, {"eth0", "10.1.2.3"}, {"ib0", "10.20.0.7"}, {"eth0", "[fd00::2]"}};
-
-TEST(Addresses, AreChosenByInterfaceOrByNetwork) {
-  EXPECT_EQ(*Choose(kHere, "ib0"), "10.20.0.7");
-  EXPECT_EQ(*Choose(kHere, "10.20.0.0/16"), "10.20.0.7");
-  EXPECT_EQ(*Choose(kHere, "10.1.2.0/23"), "10.1.2.3");
-  EXPECT_EQ(*Choose(kHere, "0.0.0.0/0"), "127.0.0.1");
-  EXPECT_EQ(*Choose(kHere, "fd00::/8"), "[fd00::2]");
-}
-
-TEST(Addresses, OthersAreRefusedByName) {
-  const auto unknown = Choose(kHere, "ib1");
-  EXPECT_TRUE(absl::IsNotFound(unknown.status()));
-  EXPECT_THAT(unknown.status().message(),
-              HasSubstr("found no network interface ib1; here are lo (127.0.0.1), eth0 (10.1.2.3)"));
-  EXPECT_TRUE(absl::IsNotFound(Choose(kHere, "192.168.0.0/16").status()));
-  for (const char* wrong : {"10.1.2.0/33", "10.1.2/8", "/8", "10.1.2.0/", "10.1.2.0/8/8", "fd00::/129"}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(Choose(kHere, wrong).status())) << wrong;
-  }
-}
-
-TEST(Addresses, ThisMachineHasLoopback) {
-  const auto here = InterfaceAddresses();
-  ASSERT_TRUE(here.ok()) << here.status();
-  EXPECT_EQ(*Choose(*here, "127.0.0.0/8"), "127.0.0.1");
-  EXPECT_EQ(*AddressOfNode("no-such-node", "127.0.0.0/8"), "127.0.0.1");
 }
 
 class MeetingTest : public ::testing::Test {

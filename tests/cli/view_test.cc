@@ -102,7 +102,7 @@ class Written {
 
 TEST(Progress, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
   Written out;
-  Progress progress(out.file(), /*tty=*/false, /*quiet=*/false);
+  Progress progress(out.file(), Progress::Kind::kLines, /*quiet=*/false);
   const absl::Time start = absl::UnixEpoch();
   wire::GetStatusReply status = Training();
   progress.Show(status, start);
@@ -118,7 +118,7 @@ TEST(Progress, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
 
 TEST(Progress, ManyShortEpochsAreNoNews) {
   Written out;
-  Progress progress(out.file(), /*tty=*/false, /*quiet=*/false);
+  Progress progress(out.file(), Progress::Kind::kLines, /*quiet=*/false);
   wire::GetStatusReply status = Training();
   status.set_epochs(4000);
   for (uint32_t epoch = 1; epoch <= 10; ++epoch) {
@@ -133,7 +133,7 @@ TEST(Progress, ManyShortEpochsAreNoNews) {
 
 TEST(Progress, EventsAreShownOnceAboveTheLine) {
   Written out;
-  Progress progress(out.file(), /*tty=*/true, /*quiet=*/false);
+  Progress progress(out.file(), Progress::Kind::kLive, /*quiet=*/false);
   wire::GetStatusReply status = Training();
   status.add_events("worker-2 joined");
   status.set_event_count(7);
@@ -149,7 +149,7 @@ TEST(Progress, EventsAreShownOnceAboveTheLine) {
 
 TEST(Progress, QuietShowsOnlyWhatIsSaid) {
   Written out;
-  Progress progress(out.file(), /*tty=*/true, /*quiet=*/true);
+  Progress progress(out.file(), Progress::Kind::kLive, /*quiet=*/true);
   wire::GetStatusReply status = Training();
   status.add_events("worker-2 joined");
   status.set_event_count(1);

@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
 
 from run_e2e import DATA, MLP, NEEDED  # noqa: E402
+from run_network import free_range, listening  # noqa: E402
 from slackline_run import Programs, processes_with  # noqa: E402
 from slurm_cluster import SlurmCluster, missing  # noqa: E402
 
@@ -153,6 +154,31 @@ class Slurm(unittest.TestCase):
         self.assertTrue((job.folder / "model.safetensors").exists())
         self.assertIn("Test accuracy", job.said())
         self.assertEqual(json.loads((job.folder / "summary.json").read_text())["state"], "done")
+
+    def test_the_network_and_the_log_format_of_the_job_hold(self):
+        # The nodes are one machine: calls and metrics of the scheduler and two servers, metrics of four workers.
+        low, high = free_range(12)
+        job = self.submit("--set", "output.log_format=json", "--set", "network.interface=127.0.0.0/8", "--set",
+                          f"network.ports={low}-{high}", yaml=self.epochs(10000))
+        self.trains(job)
+        sockets = {}
+        for path in job.folder.glob("processes*.json"):
+            for entry in json.loads(path.read_text()):
+                sockets[entry["name"]] = listening(entry["pid"])
+        self.assertEqual(sorted(map(len, sockets.values())), [1, 1, 1, 1, 2, 2, 2], sockets)
+        for name, found in sockets.items():
+            self.assertTrue(all(low <= port <= high for _, port in found), (name, found, low, high))
+        for log in job.folder.glob("logs/*.log"):
+            self.assertTrue(all(json.loads(line)["process"] == log.stem for line in log.read_text().splitlines()), log)
+        self.assertIn('"message":"Training e2e: 2 servers, 4 workers', job.said())
+        CLUSTER.run("scancel", str(job.number))
+        self.finish(job, "CANCELLED")
+
+    def test_too_few_ports_are_refused_before_training(self):
+        job = self.submit("--set", "network.ports=20000-20006")
+        self.finish(job, "FAILED")
+        self.assertIn("found 20000-20006, which is 7 ports; allowed are at least ", job.said())
+        self.assertEqual(job.rows(), [])
 
     def test_the_script_of_the_tree(self):
         (self.root / "job.yaml").write_text(SMALL)

@@ -1,4 +1,4 @@
-#include "cli/slurm/addresses.h"
+#include "common/network/interfaces.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,16 +12,19 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/address.h"
 
-namespace slackline::cli::slurm {
+namespace slackline::network {
 namespace {
+
+constexpr size_t kTextMax = 100;
 
 // Numeric text of an IPv4 or [IPv6] address; empty for others, and for those of one link only.
 std::string Text(const sockaddr* address) {
@@ -73,6 +76,33 @@ std::string LookUp(const std::string& name) {
   return first;
 }
 
+// What an interface is chosen by.
+struct Wanted {
+  // Network byte order; empty: by its name.
+  std::string network;
+  uint32_t bits = 0;
+};
+
+absl::StatusOr<Wanted> ReadWanted(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '/');
+  Wanted wanted;
+  bool fits = !text.empty() && text.size() < kTextMax;
+  for (const char letter : text) fits = fits && absl::ascii_isgraph(letter);
+  if (parts.size() == 1) {
+    // IFNAMSIZ counts the zero at the end.
+    fits = fits && text.size() < IFNAMSIZ;
+  } else {
+    wanted.network = Bytes(parts[0]);
+    fits = fits && parts.size() == 2 && !wanted.network.empty() && !parts[1].empty() &&
+           absl::ascii_isdigit(parts[1].front()) && absl::SimpleAtoi(parts[1], &wanted.bits) &&
+           wanted.bits <= 8 * wanted.network.size();
+  }
+  if (fits) return wanted;
+  return absl::InvalidArgumentError(
+      absl::StrCat("found '", absl::Utf8SafeCEscape(text.substr(0, kTextMax)),
+                   "'; allowed is the name of a network interface (ib0), or a network such as 10.1.0.0/16"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<InterfaceAddress>> InterfaceAddresses() {
@@ -91,19 +121,14 @@ absl::StatusOr<std::vector<InterfaceAddress>> InterfaceAddresses() {
   return addresses;
 }
 
+absl::Status CheckInterface(const std::string& wanted) { return ReadWanted(wanted).status(); }
+
 absl::StatusOr<std::string> Choose(const std::vector<InterfaceAddress>& addresses, const std::string& wanted) {
-  const std::vector<std::string> parts = absl::StrSplit(wanted, '/');
-  std::optional<std::string> network;
-  uint32_t bits = 0;
-  if (parts.size() > 1) {
-    network = Bytes(parts[0]);
-    if (parts.size() != 2 || network->empty() || !absl::SimpleAtoi(parts[1], &bits) || bits > 8 * network->size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "found '", wanted, "'; allowed is the name of a network interface, or a network such as 10.1.0.0/16"));
-    }
-  }
+  const absl::StatusOr<Wanted> read = ReadWanted(wanted);
+  if (!read.ok()) return read.status();
   for (const InterfaceAddress& candidate : addresses) {
-    const bool fits = network ? SamePrefix(*network, Bytes(candidate.address), bits) : candidate.interface == wanted;
+    const bool fits = read->network.empty() ? candidate.interface == wanted
+                                            : SamePrefix(read->network, Bytes(candidate.address), read->bits);
     if (fits) return candidate.address;
   }
   return absl::NotFoundError(
@@ -113,12 +138,14 @@ absl::StatusOr<std::string> Choose(const std::vector<InterfaceAddress>& addresse
                    })));
 }
 
+absl::StatusOr<std::string> AddressOfInterface(const std::string& wanted) {
+  const absl::StatusOr<std::vector<InterfaceAddress>> addresses = InterfaceAddresses();
+  if (!addresses.ok()) return addresses.status();
+  return Choose(*addresses, wanted);
+}
+
 absl::StatusOr<std::string> AddressOfNode(const std::string& node, const std::string& wanted) {
-  if (!wanted.empty()) {
-    const absl::StatusOr<std::vector<InterfaceAddress>> addresses = InterfaceAddresses();
-    if (!addresses.ok()) return addresses.status();
-    return Choose(*addresses, wanted);
-  }
+  if (!wanted.empty()) return AddressOfInterface(wanted);
   char host[HOST_NAME_MAX + 1] = "";
   ::gethostname(host, sizeof(host) - 1);
   for (const std::string& name : {node, std::string(host)}) {
@@ -128,4 +155,4 @@ absl::StatusOr<std::string> AddressOfNode(const std::string& node, const std::st
   return "127.0.0.1";
 }
 
-}  // namespace slackline::cli::slurm
+}  // namespace slackline::network

@@ -1,0 +1,164 @@
+"""What `slackline train` and `slackline simulate` say of a job: how long its steps take, and how long its epochs."""
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from slackline_plan.energy import Meter
+
+# Beside what is measured: starting and ending.
+PATIENCE_S = 300.0
+LOOK_S = 0.05
+STEPS_MIN = 5
+# A simulation that is shorter is its beginning and its end.
+SIMULATED_STEPS_MIN = 50
+EPOCHS_MAX = 100
+
+
+class PlanError(Exception):
+    """Says what was found and what is allowed."""
+
+
+class WrongUse(PlanError):
+    """The same, of the job."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One worker and one server on this machine."""
+    batch: int
+    steps: int
+    compute_s: float  # a step
+    exchange_s: float  # a step: push, apply, pull
+    exchanged_bytes: float  # a step, both ways
+    watts: Optional[float]
+
+
+@dataclass(frozen=True)
+class Simulated:
+    samples_per_second: float
+    epoch_samples: float
+
+
+def measure(slackline: str, job: str, settings: Sequence[str], batch: int, seconds: float, folder: Path) -> Measured:
+    """Trains the job for so long. Its figures count from its first step on."""
+    run = folder / f"measure-{batch}"
+    own = ["cluster.workers=1", "cluster.servers=1", f"training.batch_size={batch}", "training.epochs=10000",
+           "training.evaluate_every_epochs=0", "checkpoint.at_end=false", "checkpoint.folder=", "durability.folder=",
+           "output.report_every_ms=100", "output.tensorboard=false", "output.log_format=text", "wire.same_host=tcp",
+           "network.interface=", "network.ports=", "network.listen=127.0.0.1", "network.advertise=", "worker.slowdown={}"]
+    command = [slackline, "train", job, "--quiet", "--run-folder", str(run), *_sets(settings), *_sets(own)]
+    log = folder / f"measure-{batch}.log"
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        _wait_until(lambda: _has_trained(run / "metrics.csv") or process.poll() is not None, PATIENCE_S)
+        meter, begun = Meter(), time.monotonic()
+        _wait_until(lambda: process.poll() is not None, seconds)
+        joules, took = meter.joules(), time.monotonic() - begun
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired as late:
+            raise PlanError(f"batch {batch}: the measuring run has not ended within {PATIENCE_S:.0f} s") from late
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    summary = _read_summary(run)
+    worker = next(iter(summary.get("worker_list") or []), None)
+    if worker is None:
+        raise PlanError(f"batch {batch}: the measuring run has failed: {_tail(log)}")
+    steps = worker["steps"]
+    if steps < STEPS_MIN:
+        raise PlanError(f"batch {batch}: found {steps} steps in {seconds:.0f} s; allowed are at least {STEPS_MIN}: measure "
+                        "for longer (--measure), or plan a smaller batch")
+    return Measured(batch=batch, steps=steps, compute_s=worker["compute_seconds"] / steps,
+                    exchange_s=max(1e-6, worker["wait_seconds"] / steps),
+                    exchanged_bytes=(worker["pushed_bytes"] + worker["pulled_bytes"]) / steps,
+                    watts=None if joules is None else joules / max(took, 1e-3))
+
+
+def simulate(slackline: str, job: str, settings: Sequence[str], measured: Measured, nodes: int,
+             epochs_max: int, gbit_per_s: Optional[float], folder: Path) -> Simulated:
+    """Plays the job on so many nodes like this one, for as many epochs as it needs to be even, and all at most."""
+    wires = [f"simulation.worker_gbit_per_s={gbit_per_s or 0}", f"simulation.server_gbit_per_s={gbit_per_s or 0}"]
+    if gbit_per_s is None:
+        # It is in what was measured.
+        wires.append("simulation.latency_us=0")
+    own = [f"cluster.workers={nodes}", f"training.batch_size={measured.batch}", "simulation.classes=[]",
+           "worker.slowdown={}", f"simulation.compute_us_per_sample={measured.compute_s * 1e6 / measured.batch:.9g}",
+           "simulation.compute_us_per_step=0", *wires, "output.tensorboard=false",
+           f"simulation.server_gbyte_per_s={measured.exchanged_bytes / measured.exchange_s / 1e9:.9g}"]
+    first = _play(slackline, job, [*settings, *own], 1, folder / f"simulate-{measured.batch}-{nodes}")
+    steps = first["steps"] / nodes
+    epochs = min(epochs_max, EPOCHS_MAX, int(SIMULATED_STEPS_MIN / max(steps, 1)) + 1)
+    last = first if epochs <= 1 else _play(slackline, job, [*settings, *own], epochs,
+                                           folder / f"simulate-{measured.batch}-{nodes}-{epochs}")
+    return Simulated(samples_per_second=last["samples"] / last["time_s"], epoch_samples=first["samples"])
+
+
+def _play(slackline: str, job: str, settings: Sequence[str], epochs: int, run: Path) -> dict[str, Any]:
+    command = [slackline, "simulate", job, "--no-gradients", "--quiet", "--run-folder", str(run), *_sets(settings),
+               *_sets([f"training.epochs={epochs}", "optimizer.schedule.warmup_epochs=0"])]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PlanError(done.stderr.strip() or f"the simulation has ended with exit code {done.returncode}")
+    return _read_summary(run)
+
+
+def job_epochs(slackline: str, job: str, settings: Sequence[str]) -> int:
+    """training.epochs, of a job that is valid."""
+    done = subprocess.run([slackline, "check", job, *_sets(settings)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False)
+    if done.returncode != 0:
+        raise WrongUse(done.stderr.strip())
+    # Every field is there, one a line.
+    section = ""
+    for line in done.stdout.splitlines():
+        if line and not line.startswith(" "):
+            section = line.split(":")[0]
+        if section == "training" and line.startswith("  epochs:"):
+            return int(line.split(":")[1])
+    raise PlanError("`slackline check` names no training.epochs")
+
+
+def _sets(settings: Sequence[str]) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def _read_summary(run: Path) -> dict[str, Any]:
+    try:
+        return json.loads((run / "summary.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _has_trained(metrics: Path) -> bool:
+    try:
+        lines = metrics.read_text().splitlines()
+    except OSError:
+        return False
+    if len(lines) < 2:
+        return False
+    row = dict(zip(lines[0].split(","), lines[-1].split(",")))
+    return row.get("samples", "0").isdigit() and int(row["samples"]) > 0
+
+
+def _wait_until(condition: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition() and time.monotonic() < deadline:
+        # What other processes write sends no event to us.
+        pause.wait(LOOK_S)
+
+
+def _tail(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return "\n".join(lines[-6:]) or "it said nothing"
