@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
+#include "common/job/writer.h"
 
 namespace slackline {
 namespace {
@@ -495,6 +496,18 @@ TEST(Fingerprint, IsTheSameInEveryProcess) {
   EXPECT_NE(first, slow);
   EXPECT_EQ(slow, Fingerprint(*ParseJob("worker: {slowdown: {4: 5, 3: 4, 2: 3, 1: 2}}", "j")));
   EXPECT_NE(first, Fingerprint(*ParseJob("worker: {devices: [cpu, cpu]}", "j")));
+}
+
+TEST(Fingerprint, CountsNoSettingThatHasItsDefault) {
+  job::Job bare = Resolve(*ParseJob("seed: 2", "j"));
+  // As a build had it that knew neither of these sections.
+  bare.clear_guard();
+  bare.mutable_training()->clear_early_stopping();
+  EXPECT_EQ(Fingerprint(bare), Fingerprint(*ParseJob("seed: 2", "j")));
+  job::Job sections = Resolve(bare);
+  job_file::ClearDefaults(sections);
+  EXPECT_TRUE(sections.has_seed());
+  EXPECT_FALSE(sections.has_guard() || sections.has_training() || sections.has_optimizer());
 }
 
 // Random bytes, lines and numbers changed in a valid file: refused or read, never a crash or a hang.
