@@ -77,8 +77,8 @@ TEST_F(Checks, FewDescriptorsCostSharedMemoryAndTooFewTheRun) {
   job_ = JobOf("cluster: {workers: 100, servers: 2}");
   system_.limits.descriptors = 400;
   EXPECT_THAT(Limits(), Contains(AllOf(Is(Level::kWarning, "descriptors", "400 open files"), HasAdvice())));
-  system_.limits.descriptors = 300;
-  EXPECT_THAT(Limits(), Contains(Is(Level::kProblem, "descriptors", "300 open files")));
+  system_.limits.descriptors = 200;
+  EXPECT_THAT(Limits(), Contains(Is(Level::kProblem, "descriptors", "200 open files")));
   system_.limits.descriptors.reset();
   EXPECT_THAT(Limits(), Each(IsFine()));
 }
