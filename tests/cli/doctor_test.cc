@@ -346,6 +346,7 @@ TEST_F(Probes, TheSmallestControlGroupCounts) {
   Write("sys/fs/cgroup/job/memory.max", "1000\n");
   Write("sys/fs/cgroup/job/memory.current", "10\n");
   Write("sys/fs/cgroup/job/step/memory.max", "max\n");
+  Write("sys/fs/cgroup/memory.max", "2000\n");
   Write("sys/fs/cgroup/job/step/cpu.max", "150000 100000\n");
   Write("sys/fs/cgroup/cpu.max", "max 100000\n");
   const GroupLimits limits = ReadGroupLimits(root_);
