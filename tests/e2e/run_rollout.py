@@ -122,8 +122,11 @@ class Rollout(unittest.TestCase):
     def replace_workers_and_scheduler(self):
         for name in ("w1", "w2"):
             self.stop(name)
+            log = self.root / f"{name}.log"
+            lives = log.read_text().count("live as worker")
             self.start(self.new, name)
-            self.status(name, "live")
+            # What it says itself: to the scheduler it is live a moment before.
+            self.wait_for(f"{name} to be live", lambda: log.read_text().count("live as worker") > lives)
             self.trains_on()
         # At once: told to stop, it would end the run.
         self.processes["scheduler"].kill()
