@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "cli/checkpoints.h"
 #include "cli/credentials.h"
+#include "cli/doctor/command.h"
 #include "cli/experiment.h"
 #include "cli/servers.h"
 #include "cli/sibling.h"
@@ -274,6 +275,7 @@ int Main(int argc, char** argv) {
   plan_command->add_option("--python", plan.python, "Python interpreter")->type_name("PROGRAM");
   app.add_subcommand("simulate", "Play a job in virtual time, in one process");
   slurm::Command slurm(app, argv[0]);
+  const doctor::Command doctor(app);
 
   if (const std::string mistake = SubcommandMistake(app, 1, argc, argv); !mistake.empty()) {
     std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
@@ -305,6 +307,7 @@ int Main(int argc, char** argv) {
   }
   if (credentials_command->parsed()) return Credentials(credentials);
   if (slurm.parsed()) return slurm.Run();
+  if (doctor.parsed()) return doctor.Run();
   return Status(status);
 }
 

@@ -103,6 +103,23 @@ void SetDefaults(Message& message) {
   }
 }
 
+void ClearDefaults(Message& message) {
+  const Reflection& reflection = *message.GetReflection();
+  const Message& none = *reflection.GetMessageFactory()->GetPrototype(message.GetDescriptor());
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    // Items and entries are whole.
+    if (field.is_repeated() || !reflection.HasField(message, &field)) continue;
+    if (field.message_type() != nullptr) {
+      Message& section = *reflection.MutableMessage(&message, &field);
+      ClearDefaults(section);
+      if (section.ByteSizeLong() == 0) reflection.ClearField(&message, &field);
+    } else if (ScalarText(message, field) == ScalarText(none, field)) {
+      reflection.ClearField(&message, &field);
+    }
+  }
+}
+
 std::string WriteYaml(const job::Job& job) {
   std::string out;
   WriteSection(job, "", out);

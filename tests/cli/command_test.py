@@ -2,6 +2,7 @@
 
     command_test.py SLACKLINE EXAMPLES_FOLDER
 """
+import json
 import pathlib
 import shutil
 import socket
@@ -77,7 +78,7 @@ class Command(unittest.TestCase):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "slackline: found 'dance'; allowed is train, check, status, resume, checkpoint, checkpoints, "
-                             "export, credentials, servers, experiment, plan, simulate, slurm, placement\n"))
+                             "export, credentials, servers, experiment, plan, simulate, slurm, placement, doctor\n"))
 
     def test_unknown_words_after_a_command_are_named_with_those_that_exist(self):
         for arguments, words in ((("servers", "ad", "r1"), "found 'ad' after 'servers'; allowed is add, drain"),
@@ -120,7 +121,7 @@ class Command(unittest.TestCase):
 
     def test_help_has_examples(self):
         for command in ("train", "check", "status", "resume", "checkpoint", "checkpoints", "export", "credentials",
-                        "simulate"):
+                        "doctor", "simulate"):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertRegex(result.stdout, rf"Examples\n  slackline {command} ")
@@ -224,6 +225,22 @@ class Command(unittest.TestCase):
         self.assertRegex(result.stderr, r"scheduler \(process \d+\) died: exit code 1; its last words:\n"
                                         r"    no memory today\n")
         self.assertIn(f"the logs are in {self.folder}/run/logs", result.stderr)
+
+    def test_the_doctor_says_what_is_missing_and_changes_nothing(self):
+        job = self.write("data: {path: nowhere}\n")
+        result = run("doctor", job, "--run-folder", self.folder / "run", "--json", "--disk-megabytes", "1")
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        [machine] = json.loads(result.stdout)["machines"]
+        data = next(finding for finding in machine["findings"] if finding["check"] == "data")
+        self.assertEqual(data["level"], "problem")
+        self.assertIn(f"found no folder {self.folder}/nowhere", data["found"])
+        self.assertEqual(len({finding["check"] for finding in machine["findings"]} & {
+            "programs", "descriptors", "threads", "memory", "processors", "clock", "gpu", "disk", "ports"}), 9)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"])
+        shown = run("doctor", job, "--run-folder", self.folder / "run", "--disk-megabytes", "1").stdout
+        self.assertRegex(shown, r"problem  data +data\.path: found no folder .*\n +needed: .*\n +to do: ")
+        self.assertEqual(run("doctor", self.folder / "missing.yaml").returncode, 2)
+        self.assertEqual(run("doctor", "--set", "seed=1").returncode, 2)
 
     def test_status_of_a_folder_that_is_no_run(self):
         result = run("status", self.folder)

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
+#include "common/job/writer.h"
 
 namespace slackline {
 namespace {
@@ -495,6 +496,16 @@ TEST(Fingerprint, IsTheSameInEveryProcess) {
   EXPECT_NE(first, slow);
   EXPECT_EQ(slow, Fingerprint(*ParseJob("worker: {slowdown: {4: 5, 3: 4, 2: 3, 1: 2}}", "j")));
   EXPECT_NE(first, Fingerprint(*ParseJob("worker: {devices: [cpu, cpu]}", "j")));
+}
+
+// With a setting more or less in the schema these stay what they are: builds that differ so much may be in one run.
+TEST(Fingerprint, CountsNoSettingThatHasItsDefault) {
+  EXPECT_EQ(Fingerprint(*ParseJob("", "j")), 5573036644915020767u);
+  EXPECT_EQ(Fingerprint(*ParseJob("seed: 2\noptimizer: {lr: 0.1}\ncluster: {workers: 3}", "j")), 15187264932501483515u);
+  job::Job job = Resolve(*ParseJob("seed: 2", "j"));
+  job_file::ClearDefaults(job);
+  EXPECT_EQ(job.seed(), 2);
+  EXPECT_FALSE(job.has_guard() || job.has_training() || job.has_optimizer());
 }
 
 // Random bytes, lines and numbers changed in a valid file: refused or read, never a crash or a hang.

@@ -296,6 +296,25 @@ class Slurm(unittest.TestCase):
         self.assertIn("node2", self.slackline("placement", "job.yaml", "--count", "2"))
         self.assertIn("found no nodes", self.slackline("placement", "job.yaml", code=2))
 
+    def test_the_doctor_looks_at_all_nodes(self):
+        (self.root / "job.yaml").write_text(SMALL)
+        done = subprocess.run(["salloc", "--nodes=4", "--time=5", self.programs.path("slackline"), "doctor", self.root / "job.yaml",
+                               "--run-folder", self.root / "run", "--disk-megabytes", "1", "--json"], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=240 * OPTIONS.patience, env=CLUSTER.environment, cwd=self.root)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        machines = {machine["host"]: {finding["check"]: finding for finding in machine["findings"]}
+                    for machine in json.loads(done.stdout)["machines"]}
+        self.assertEqual(sorted(machines), ["all nodes", "n1", "n2", "n3", "n4"], done.stdout)
+        for node in ("n1", "n2", "n3", "n4"):
+            self.assertLessEqual({"programs", "data", "memory", "disk", "ports", "link with the first node"}, set(machines[node]))
+            self.assertEqual(machines[node]["link with the first node"]["level"], "ok", machines[node])
+        whole = machines["all nodes"]
+        self.assertEqual(whole["nodes"]["found"], "all 4 have answered")
+        # As the cluster of these tests has them.
+        self.assertEqual((whole["slurm KillWait"]["level"], whole["slurm KillWait"]["found"]), ("warning", "KillWait=10 s"))
+        self.assertEqual(whole["slurm process tracking"]["found"], "proctrack/linuxproc")
+        self.assertEqual(whole["slurm preemption"]["level"], "ok")
+
     def test_wrong_use_is_named(self):
         (self.root / "job.yaml").write_text(SMALL)
         self.assertIn("SLURM_JOB_ID is not set: not inside a SLURM allocation; allowed is",

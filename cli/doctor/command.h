@@ -1,0 +1,27 @@
+// `slackline doctor` on the command line.
+#pragma once
+
+#include "cli/doctor/doctor.h"
+
+namespace CLI {
+class App;
+}
+
+namespace slackline::cli::doctor {
+
+// Thread-safety: none.
+class Command {
+ public:
+  // Adds the subcommand to `app`, which must live as long as this.
+  explicit Command(CLI::App& app);
+
+  bool parsed() const;
+  // Returns the exit code.
+  int Run() const { return Doctor(options_); }
+
+ private:
+  CLI::App* command_;
+  DoctorOptions options_;
+};
+
+}  // namespace slackline::cli::doctor

@@ -1,0 +1,54 @@
+#include "cli/doctor/load.h"
+
+#include <algorithm>
+
+#include "cli/cluster.h"
+
+namespace slackline::cli::doctor {
+namespace {
+
+// What a process has before it has a model: more than docs/operations.md has measured.
+constexpr uint64_t kServerBaseBytes = uint64_t{64} << 20;
+constexpr uint64_t kWorkerBaseBytes = uint64_t{256} << 20;
+// Of the allocator.
+constexpr double kWaste = 1.15;
+
+uint64_t OptimizerArrays(const job::Optimizer& optimizer) {
+  if (optimizer.kind() != job::Optimizer::SGD) return 2;
+  return optimizer.momentum() > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+Load WholeLoad(const job::Job& job) {
+  return {.servers = ServerProcesses(job), .workers = job.cluster().workers(), .scheduler = true, .parameters = {}};
+}
+
+Load NodeLoad(const job::Job& job, uint32_t nodes) {
+  const uint32_t servers = ServerProcesses(job);
+  return {.servers = (servers + nodes - 1) / std::max(1u, nodes), .workers = 1, .scheduler = true, .parameters = {}};
+}
+
+uint64_t ServerBytes(const job::Job& job, uint64_t parameters) {
+  const uint64_t part = sizeof(float) * (parameters / std::max(1u, job.cluster().servers()) + 1);
+  uint64_t versions = 1 + job.limits().pinned_versions_max();
+  if (job.consistency().delay_compensation() != job::DelayCompensation::NONE) {
+    versions += job.consistency().dc_references_max();
+  }
+  const uint64_t staged = job.limits().staging_bytes_max() > 0
+                              ? job.limits().staging_bytes_max()
+                              : part * (uint64_t{job.wire().window()} * job.cluster().workers() + 1);
+  return static_cast<uint64_t>(kWaste * static_cast<double>(part * versions)) +
+         part * OptimizerArrays(job.optimizer()) + staged + kServerBaseBytes;
+}
+
+uint64_t WorkerBytes(const job::Job& job, uint64_t parameters) {
+  // Weights and gradient of each step in flight, and one more of each to compute with.
+  return kWorkerBaseBytes + 2 * sizeof(float) * parameters * (uint64_t{job.wire().window()} + 1);
+}
+
+uint64_t StateBytes(const job::Job& job, uint64_t parameters) {
+  return sizeof(float) * parameters * (1 + OptimizerArrays(job.optimizer()));
+}
+
+}  // namespace slackline::cli::doctor

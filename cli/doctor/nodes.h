@@ -1,0 +1,24 @@
+// The nodes of an allocation of SLURM: a doctor on each, started by srun, which reports to the one that was called.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/doctor/doctor.h"
+
+namespace slackline::cli::doctor {
+
+// All nodes, with the links between them and this one, and what matters of SLURM's own settings.
+//   kFailedPrecondition  not in an allocation
+//   kUnavailable         srun has failed; its last words
+absl::StatusOr<std::vector<Examined>> ExamineAllocation(const DoctorOptions& options, const job::Job& job);
+
+// On a node: connects to options.report_to, and answers until it is told that it is the end.
+absl::Status ReportTo(const DoctorOptions& options, const Examined& here);
+
+// Of `scontrol show config`.
+Findings CheckSlurmConfig(const std::string& config, const job::Job& job);
+
+}  // namespace slackline::cli::doctor

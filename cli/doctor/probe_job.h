@@ -1,0 +1,21 @@
+// Tries what a job needs on each machine: programs, data, credentials.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "cli/doctor/checks.h"
+#include "job.pb.h"
+
+namespace slackline::cli::doctor {
+
+struct JobProbe {
+  JobFacts facts;
+  // Of the model that the job trains on its data; nullopt where that cannot be told.
+  std::optional<uint64_t> parameters;
+};
+
+// Reads all images once.
+JobProbe ProbeJob(const job::Job& job);
+
+}  // namespace slackline::cli::doctor
