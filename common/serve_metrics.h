@@ -10,10 +10,10 @@
 
 namespace slackline {
 
-// Serves `metrics` and `pages` as network.metrics, listen and metrics_port say, logs where, and returns host:port for
-// others (network.advertise, else the address listened on); empty where the job wants none.
+// Serves `metrics` and `pages`, with so many threads, as network.metrics, listen and metrics_port say, logs where, and
+// returns host:port for others (network.advertise, else the address listened on); empty where the job wants none.
 //   kUnavailable  the port is taken
 absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
-                                         std::map<std::string, HttpServer::Handler> pages = {});
+                                         std::map<std::string, HttpServer::Handler> pages = {}, int threads = 1);
 
 }  // namespace slackline

@@ -240,6 +240,7 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
       membership_.RegisterWorker(request.name(), previous, time_.Now(), actions);
   if (!registered.ok()) return registered.status();
   pids_[WorkerId(registered->id)] = request.pid();
+  worker_places_[WorkerId(registered->id)] = {request.host(), request.topology(), request.metrics_address()};
   events_.Add(absl::StrCat(who, previous ? " comes back" : " is there"));
   Place();
   Apply(actions);
@@ -313,6 +314,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
     return alive;
   }
   HearSnapshots(id, request.server());
+  HearVersions(id, request.server(), now);
   server_progress_[id] = request.server();
   if (request.server().durable() && durable_.insert(id).second && durable_.size() == membership_.places()) {
     events_.Add("all shards are on disk: from now on a server that dies can come back");

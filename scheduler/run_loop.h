@@ -12,6 +12,7 @@
 #include "scheduler/run_folder.h"
 #include "scheduler/scheduler_metrics.h"
 #include "scheduler/state_store.h"
+#include "scheduler/status_history.h"
 
 namespace slackline::scheduler {
 
@@ -25,6 +26,8 @@ struct RunRecord {
   SchedulerMetrics& metrics;
   // Null: the scheduler's state is not kept.
   StateStore* store = nullptr;
+  // For the status page; null: nobody wants it.
+  StatusHistory* history = nullptr;
   // Where checkpoints are, and how many stay.
   std::string checkpoints = {};
   checkpoint::Kept checkpoints_kept = {};
