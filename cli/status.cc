@@ -116,7 +116,7 @@ bool Refused(const absl::Status& status) {
 }
 
 std::string Render(const wire::GetStatusReply& status) {
-  return RenderStatus(status) + (status.has_full() ? RenderDetails(status.full(), status.page()) : "");
+  return HarmlessLines(RenderStatus(status)) + (status.has_full() ? RenderDetails(status.full(), status.page()) : "");
 }
 
 // OK if a scheduler has answered.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "cli/progress.h"
 
 namespace slackline::cli {
@@ -151,10 +152,19 @@ std::string RenderStorage(const wire::JobStatus& status) {
 
 std::string Harmless(absl::string_view text) {
   std::string out(text);
-  // Bytes of 0x80 and above are UTF-8, or the terminal's to judge.
+  // U+0080 to U+009F: control characters, too.
+  for (size_t i = 0; i + 1 < out.size(); ++i) {
+    if (out[i] == '\xc2' && static_cast<unsigned char>(out[i + 1]) <= 0x9f) out.replace(i, 2, "?");
+  }
   std::replace_if(
       out.begin(), out.end(), [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, '?');
   return out;
+}
+
+std::string HarmlessLines(absl::string_view text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (std::string& line : lines) line = Harmless(line);
+  return absl::StrJoin(lines, "\n");
 }
 
 std::string RenderDetails(const wire::JobStatus& status, absl::string_view page) {

@@ -43,7 +43,7 @@ std::string Some(const std::vector<std::string>& names) {
                       " more");
 }
 
-std::string Ago(double seconds) { return Readable(absl::Seconds(std::llround(seconds))); }
+std::string For(double seconds) { return Readable(absl::Seconds(std::max(1LL, std::llround(seconds)))); }
 
 void OfWorkers(wire::JobStatus& status) {
   std::vector<std::string> lost;
@@ -53,12 +53,12 @@ void OfWorkers(wire::JobStatus& status) {
     if (worker.state() == "live") idle_s = std::min(idle_s, worker.idle_s());
     if (worker.state() != "dead" || worker.silent_s() >= kLostForS) continue;
     lost.push_back(worker.name());
-    why = absl::StrCat(worker.reason(), ", ", Ago(worker.silent_s()), " ago");
+    why = absl::StrCat(worker.reason(), ", ", For(worker.silent_s()), " ago");
   }
   if (status.worker_counts().live() == 0) {
     Add(status, kCritical, "no_workers", "no worker is live: nothing is trained");
   } else if (idle_s > kNoProgressS && std::isfinite(idle_s)) {
-    Add(status, kCritical, "no_progress", absl::StrCat("no worker has finished a step for ", Ago(idle_s)));
+    Add(status, kCritical, "no_progress", absl::StrCat("no worker has finished a step for ", For(idle_s)));
   }
   if (!lost.empty()) {
     Add(status, kWarning, "worker_lost",
@@ -92,7 +92,7 @@ void OfServers(wire::JobStatus& status) {
 void OfTraining(wire::JobStatus& status) {
   const wire::JobProgress& progress = status.progress();
   if (progress.has_diverged_ago_s() && progress.diverged_ago_s() < kLostForS) {
-    Add(status, kCritical, "diverging", absl::StrCat("training diverged ", Ago(progress.diverged_ago_s()), " ago"));
+    Add(status, kCritical, "diverging", absl::StrCat("training diverged ", For(progress.diverged_ago_s()), " ago"));
   } else if (progress.has_loss() && !std::isfinite(progress.loss())) {
     Add(status, kCritical, "diverging", "the loss is not a finite number");
   }
@@ -103,7 +103,7 @@ void OfTraining(wire::JobStatus& status) {
   }
   if (asynchrony.has_at_bound_s() && asynchrony.at_bound_s() >= kAtBoundS && waits >= kWaitsMuch) {
     Add(status, kWarning, "slack_at_bound",
-        absl::StrCat("for ", Ago(asynchrony.at_bound_s()), " the slowest worker has held the others at the bound of ",
+        absl::StrCat("for ", For(asynchrony.at_bound_s()), " the slowest worker has held the others at the bound of ",
                      asynchrony.slack_bound(), " clocks; they wait up to ", std::llround(100 * waits),
                      " % of their time"));
   }

@@ -43,12 +43,11 @@ wire::JobStatus StatusBoard::Status() {
 std::shared_ptr<const std::string> StatusBoard::Json() {
   absl::MutexLock lock(&mutex_);
   if (view_ == nullptr) return nullptr;
-  const absl::Time now = absl::Now();
-  const bool fresh = now >= json_at_ && now - json_at_ <= options_.fresh;
-  if (json_ == nullptr || !fresh) {
-    json_ = std::make_shared<const std::string>(ToJson(Compose()));
-    json_at_ = now;
-  }
+  const absl::Time begin = time_.Now();
+  if (json_ != nullptr && begin < json_until_) return json_;
+  json_ = std::make_shared<const std::string>(ToJson(Compose()));
+  const absl::Time end = time_.Now();
+  json_until_ = end + std::max(options_.fresh, 20 * (end - begin));
   return json_;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "scheduler/status_history.h"
 #include "status.pb.h"
 
@@ -23,7 +24,8 @@ class StatusBoard {
     std::string run_folder;
     // Where checkpoints are; empty: nowhere.
     std::string checkpoints = {};
-    // JSON that is not older is given again: many who look on cost no more than one.
+    // JSON that is not older is given again: many who look on cost no more than one. Of a job so large that it takes
+    // long to make, for twenty times as long as that took.
     absl::Duration fresh = absl::Milliseconds(200);
   };
   using Source = std::function<wire::JobStatus()>;
@@ -55,12 +57,13 @@ class StatusBoard {
   };
 
   const Options options_;
+  const SteadyTime time_;
   StatusHistory history_;
   mutable absl::Mutex mutex_;
   Source view_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const std::string> json_ ABSL_GUARDED_BY(mutex_);
-  absl::Time json_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  absl::Time json_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   // Checkpoints on disk, as of the last one that was made.
   std::vector<Kept> kept_ ABSL_GUARDED_BY(mutex_);
   uint64_t kept_as_of_ ABSL_GUARDED_BY(mutex_) = 0;
