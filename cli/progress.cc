@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/status_view.h"
 #include "common/logging.h"
 
 namespace slackline::cli {
@@ -135,7 +136,8 @@ void Progress::ShowEvents(const wire::GetStatusReply& status) {
 void Progress::Say(absl::string_view line) {
   if (kind_ == Kind::kLog) return log::Info(line);
   Clear();
-  std::fprintf(out_, "%.*s\n", static_cast<int>(line.size()), line.data());
+  // It may have names in it that others have chosen.
+  std::fprintf(out_, "%s\n", HarmlessLines(line).c_str());
   std::fflush(out_);
 }
 

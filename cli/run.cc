@@ -81,6 +81,9 @@ int Run::Follow() {
       last_answer = now;
       status_ = *status;
       begun_ = begun_ || status_.state() == wire::JOB_TRAINING || status_.state() == wire::JOB_DONE;
+      // Again where a scheduler that was started again has another one.
+      if (status_.page() != page_said_) progress_.Say(absl::StrCat("Status page: ", status_.page()));
+      page_said_ = status_.page();
       progress_.Show(status_, now);
       if (HasEnded(status_)) return Finish();
     } else if (now - last_answer > silence_max()) {

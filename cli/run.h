@@ -80,6 +80,7 @@ class Run {
   SignalQueue& signals_;
   RunProcesses& processes_;
   Progress progress_;
+  std::string page_said_;
   bool begun_ = false;
   bool left_ = false;
   bool hurried_ = false;

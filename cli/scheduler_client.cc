@@ -57,10 +57,12 @@ absl::Status SchedulerClient::Call(absl::Duration timeout,
   }
 }
 
-absl::StatusOr<wire::GetStatusReply> SchedulerClient::GetStatus(absl::Duration timeout) {
+absl::StatusOr<wire::GetStatusReply> SchedulerClient::GetStatus(absl::Duration timeout, bool full) {
+  wire::GetStatusRequest request;
+  request.set_full(full);
   wire::GetStatusReply reply;
   const absl::Status status =
-      Call(timeout, [&](grpc::ClientContext* context) { return stub()->GetStatus(context, {}, &reply); });
+      Call(timeout, [&](grpc::ClientContext* context) { return stub()->GetStatus(context, request, &reply); });
   if (!status.ok()) return status;
   return reply;
 }

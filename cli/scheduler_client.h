@@ -25,7 +25,8 @@ class SchedulerClient {
   // `address` is host:port. Connects on first use. `protection`: null for plain text.
   SchedulerClient(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection);
 
-  absl::StatusOr<wire::GetStatusReply> GetStatus(absl::Duration timeout);
+  // `full`: also what the status page shows.
+  absl::StatusOr<wire::GetStatusReply> GetStatus(absl::Duration timeout, bool full = false);
   // Asks for the end of the run in good order.
   absl::Status StopJob(const std::string& reason, bool failed);
   // Has a checkpoint made; returns its number.

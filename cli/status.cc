@@ -1,5 +1,8 @@
 #include "cli/status.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <deque>
@@ -8,20 +11,27 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "cli/complain.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
+#include "cli/signals.h"
+#include "cli/status_view.h"
 #include "cli/train.h"
 #include "common/address.h"
 #include "common/job_file.h"
 #include "common/security/security.h"
+#include "scheduler/message_json.h"
 
 namespace slackline::cli {
 namespace {
@@ -29,6 +39,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::Duration kPatience = absl::Seconds(5);
+// Of --watch: between two looks, and how long a scheduler that has answered may be away.
+constexpr absl::Duration kWatchEvery = absl::Seconds(1);
+constexpr absl::Duration kAwayMax = absl::Seconds(60);
 constexpr size_t kLastEvents = 5;
 // Each event stands behind its time.
 constexpr size_t kEventTimeLength = sizeof("2025-01-31 12:00:00.000 ") - 1;
@@ -102,11 +115,18 @@ bool Refused(const absl::Status& status) {
   return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) || rpc::IsMistrust(status);
 }
 
+std::string Render(const wire::GetStatusReply& status) {
+  return HarmlessLines(RenderStatus(status)) + (status.has_full() ? RenderDetails(status.full(), status.page()) : "");
+}
+
 // OK if a scheduler has answered.
-absl::Status ShowLive(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection) {
-  const absl::StatusOr<wire::GetStatusReply> status = SchedulerClient(address, protection).GetStatus(kPatience);
-  if (status.ok()) std::printf("%s", RenderStatus(*status).c_str());
-  return status.status();
+absl::Status ShowLive(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
+  const absl::StatusOr<wire::GetStatusReply> status =
+      SchedulerClient(address, protection).GetStatus(kPatience, /*full=*/true);
+  if (!status.ok()) return status.status();
+  if (json && !status->has_full()) return absl::UnimplementedError("the scheduler is of an earlier version");
+  std::printf("%s", json ? (scheduler::ToJson(status->full()) + "\n").c_str() : Render(*status).c_str());
+  return absl::OkStatus();
 }
 
 int Complain(const std::string& message, int exit_code) {
@@ -114,12 +134,60 @@ int Complain(const std::string& message, int exit_code) {
   return exit_code;
 }
 
-int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& protection) {
+int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
-  if (!address.ok()) return ShowEnd(run, std::string(address.status().message()));
-  const absl::Status shown = ShowLive(*address, protection);
-  if (Refused(shown)) return Complain(std::string(shown.message()), kExitFailed);
-  return shown.ok() ? kExitDone : ShowEnd(run, NoAnswer(*address));
+  if (!address.ok()) {
+    const std::string why(address.status().message());
+    return json ? Complain(why, kExitFailed) : ShowEnd(run, why);
+  }
+  const absl::Status shown = ShowLive(*address, protection, json);
+  if (shown.ok()) return kExitDone;
+  if (Refused(shown) || absl::IsUnimplemented(shown)) return Complain(std::string(shown.message()), kExitFailed);
+  return json ? Complain(NoAnswer(*address), kExitFailed) : ShowEnd(run, NoAnswer(*address));
+}
+
+// Draws over what was drawn before, as much as there is room for.
+void Redraw(const std::string& text) {
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1;
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  std::string out = "\x1b[H";
+  for (size_t i = 0; i < lines.size() && (!known || i + 1 < size.ws_row); ++i) {
+    absl::StrAppend(&out, known ? lines[i].substr(0, size.ws_col) : lines[i], "\x1b[K\n");
+  }
+  std::printf("%s\x1b[J", out.c_str());
+  std::fflush(stdout);
+}
+
+// Until the job has ended, the user has enough, or nobody has answered for long.
+int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protection>& protection,
+          SignalQueue& signals) {
+  const bool tty = ::isatty(STDOUT_FILENO) != 0;
+  Progress lines(stdout, /*tty=*/false, /*quiet=*/false);
+  std::error_code error;
+  const bool folder = fs::is_directory(options.target, error);
+  absl::Time answered = absl::InfinitePast();
+  if (tty) std::printf("\x1b[2J");
+  while (true) {
+    // A scheduler that comes back may have another address.
+    const absl::StatusOr<std::string> address = FindAddress(options.target);
+    const absl::StatusOr<wire::GetStatusReply> status =
+        address.ok() ? SchedulerClient(*address, protection).GetStatus(kPatience, /*full=*/true) : address.status();
+    if (status.ok()) {
+      answered = absl::Now();
+      tty ? Redraw(Render(*status)) : lines.Show(*status, answered);
+      if (HasEnded(*status)) return status->state() == wire::JOB_FAILED ? kExitFailed : kExitDone;
+    } else if (Refused(status.status())) {
+      return Complain(std::string(status.status().message()), kExitFailed);
+    } else if ((folder && !MayGoOn(options.target)) || absl::Now() - answered > kAwayMax) {
+      const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
+      return folder ? ShowEnd(options.target, why) : Complain(why, kExitFailed);
+    } else {
+      lines.Say(absl::StrCat(NoAnswer(*address), " for ", RenderTime(absl::ToDoubleSeconds(absl::Now() - answered))));
+    }
+    const std::optional<int> signal = signals.Wait(kWatchEvery);
+    if (signal && IsStop(*signal)) return kExitDone;
+  }
 }
 
 }  // namespace
@@ -150,16 +218,21 @@ absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const Stat
 }
 
 int Status(const StatusOptions& options) {
+  // Before gRPC has threads.
+  std::optional<SignalQueue> signals;
+  if (options.watch) signals.emplace();
   const auto protection = FindProtection(options);
   if (!protection.ok()) return ComplainOfWrongUse(protection.status());
   std::error_code error;
-  if (fs::is_directory(options.target, error)) return ShowRun(options.target, *protection);
-  if (!AddressMistake(options.target).empty()) {
+  const bool folder = fs::is_directory(options.target, error);
+  if (folder && !options.watch) return ShowRun(options.target, *protection, options.json);
+  if (!folder && !AddressMistake(options.target).empty()) {
     return Complain(absl::StrCat("found '", options.target, "'; allowed is a run folder or HOST:PORT"), kExitWrongUse);
   }
-  const absl::Status shown = ShowLive(options.target, *protection);
+  if (options.watch) return Watch(options, *protection, *signals);
+  const absl::Status shown = ShowLive(options.target, *protection, options.json);
   if (shown.ok()) return kExitDone;
-  if (Refused(shown)) return Complain(std::string(shown.message()), kExitFailed);
+  if (Refused(shown) || absl::IsUnimplemented(shown)) return Complain(std::string(shown.message()), kExitFailed);
   // Somebody was there.
   const bool closed = *protection == nullptr && absl::StrContains(shown.message(), "Socket closed");
   const char* const hint = closed ? ", or it wants certificates, which --job names" : "";

@@ -14,6 +14,10 @@ struct StatusOptions {
   std::string target;
   // Whose `security` section says how to connect; empty: job.yaml of the run folder, and plain text to a host:port.
   std::string job_file;
+  // Shows it again and again until the job has ended.
+  bool watch = false;
+  // As /api/status of the status page.
+  bool json = false;
 };
 
 // Of the scheduler of the target.

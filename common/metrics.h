@@ -72,11 +72,11 @@ class Metrics {
   void SetMissing(const std::string& what);
 
   // Serves /metrics, /healthz, /readyz and `pages` on address:port; port 0 lets the system choose. Returns the port.
-  // Handlers of pages are called on the server's threads until this ends.
+  // Handlers of pages are called on the server's `threads` until this ends.
   //   kUnavailable         the port is taken
   //   kFailedPrecondition  it serves already
   absl::StatusOr<uint16_t> Serve(const std::string& address, uint16_t port,
-                                 std::map<std::string, HttpServer::Handler> pages = {});
+                                 std::map<std::string, HttpServer::Handler> pages = {}, int threads = 1);
 
  private:
   struct Impl;

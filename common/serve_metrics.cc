@@ -9,23 +9,24 @@ namespace slackline {
 namespace {
 
 absl::StatusOr<uint16_t> Listen(const job::Network& network, Metrics& metrics,
-                                const std::map<std::string, HttpServer::Handler>& pages) {
+                                const std::map<std::string, HttpServer::Handler>& pages, int threads) {
   if (network.metrics_port() != 0 || network.ports().empty()) {
-    return metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()), pages);
+    return metrics.Serve(network.listen(), static_cast<uint16_t>(network.metrics_port()), pages, threads);
   }
   const absl::StatusOr<network::PortRange> range = network::ParsePortRange(network.ports());
   if (!range.ok()) return range.status();
-  return network::TakePort(network.listen(), *range, network::AnyFirst(),
-                           [&](uint16_t port) { return metrics.Serve(network.listen(), port, pages).status(); });
+  return network::TakePort(network.listen(), *range, network::AnyFirst(), [&](uint16_t port) {
+    return metrics.Serve(network.listen(), port, pages, threads).status();
+  });
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
-                                         std::map<std::string, HttpServer::Handler> pages) {
+                                         std::map<std::string, HttpServer::Handler> pages, int threads) {
   if (!network.metrics()) return "";
   AddProcessSeries(metrics);
-  const absl::StatusOr<uint16_t> port = Listen(network, metrics, pages);
+  const absl::StatusOr<uint16_t> port = Listen(network, metrics, pages, threads);
   if (!port.ok()) return port.status();
   const std::string address =
       absl::StrCat(network.advertise().empty() ? network.listen() : network.advertise(), ":", *port);

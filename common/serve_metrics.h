@@ -10,12 +10,12 @@
 
 namespace slackline {
 
-// Serves `metrics`, with those of the process, and `pages` as network.metrics, listen, metrics_port and ports say (the interface is settled:
-// network::OnThisMachine()), logs where, and returns host:port for others (network.advertise, else the address listened
-// on); empty where the job wants none.
+// Serves `metrics`, with those of the process, and `pages`, with so many threads, as network.metrics, listen,
+// metrics_port and ports say (the interface is settled: network::OnThisMachine()), logs where, and returns host:port
+// for others (network.advertise, else the address listened on); empty where the job wants none.
 //   kUnavailable        the port is taken
 //   kResourceExhausted  all of network.ports are
 absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
-                                         std::map<std::string, HttpServer::Handler> pages = {});
+                                         std::map<std::string, HttpServer::Handler> pages = {}, int threads = 1);
 
 }  // namespace slackline

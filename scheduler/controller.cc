@@ -242,6 +242,7 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
   if (!registered.ok()) return registered.status();
   pids_[WorkerId(registered->id)] = request.pid();
   worker_metrics_[WorkerId(registered->id)] = request.metrics_address();
+  worker_places_[WorkerId(registered->id)] = {request.host(), request.topology()};
   events_.Add(absl::StrCat(who, previous ? " comes back" : " is there"));
   Place();
   Apply(actions);
@@ -315,6 +316,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
     return alive;
   }
   HearSnapshots(id, request.server());
+  HearVersions(id, request.server(), now);
   server_progress_[id] = request.server();
   if (request.server().durable() && durable_.insert(id).second && durable_.size() == membership_.places()) {
     events_.Add("all shards are on disk: from now on a server that dies can come back");

@@ -67,6 +67,8 @@ class Controller : public ServerObserver {
     // kept, or a scheduler that is started again would wait for workers that have left.
     bool keeps_state = false;
     Timeouts timeouts = {};
+    // Of the status page; empty where there is none.
+    std::string page = {};
   };
 
   Controller(const Config& config, const TimeSource& time, ServerCalls& servers);
@@ -81,6 +83,9 @@ class Controller : public ServerObserver {
   absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
   absl::Status ReportEvaluation(const wire::EvaluationReport& request);
   wire::GetStatusReply GetStatus();
+  // All that is known here of what the status page shows: without curve, events, alerts, disk, and checkpoints kept.
+  // Not a sign that somebody has heard how the job has ended.
+  wire::JobStatus View() const;
   absl::StatusOr<wire::CheckpointReply> Checkpoint(const wire::CheckpointRequest& request);
   absl::StatusOr<wire::ChangeServersReply> ChangeServers(const wire::ChangeServersRequest& request);
   absl::Status ReportExit(const wire::ReportExitRequest& request);
@@ -318,6 +323,20 @@ class Controller : public ServerObserver {
   void FillProgress(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillMembers(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // --- controller_view.cc: the same for the status page ---
+  void ViewProgress(absl::Time now, wire::JobProgress& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ViewAsynchrony(wire::JobAsynchrony& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ViewWorkers(absl::Time now, wire::JobStatus& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  wire::WorkerView ViewWorker(WorkerId id, const Membership::Worker& worker, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ViewServers(absl::Time now, wire::JobStatus& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ViewServer(ServerId id, const Membership::Server& server, absl::Time now, wire::ServerView& out) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ViewShards(wire::JobStatus& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How fast the versions of a server's shards rise.
+  void HearVersions(ServerId server, const wire::ServerProgress& progress, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // --- controller_watch.cc: what the scheduler makes of how training goes ---
   void WatchDivergence() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What is left of a run that diverges: "the last evaluation ...; no checkpoint was made".
@@ -370,6 +389,18 @@ class Controller : public ServerObserver {
   // Where their metrics are; of servers and backups by name.
   std::map<std::string, std::string> server_metrics_ ABSL_GUARDED_BY(mutex_);
   std::map<WorkerId, std::string> worker_metrics_ ABSL_GUARDED_BY(mutex_);
+  // For whoever looks on.
+  struct WorkerPlace {
+    std::string host;
+    std::string topology;
+  };
+  std::map<WorkerId, WorkerPlace> worker_places_ ABSL_GUARDED_BY(mutex_);
+  struct VersionRate {
+    absl::Time since;
+    uint64_t version = 0;
+    double per_second = 0;
+  };
+  std::map<ServerId, VersionRate> version_rates_ ABSL_GUARDED_BY(mutex_);
   std::map<ServerId, wire::ServerProgress> server_progress_ ABSL_GUARDED_BY(mutex_);
   std::map<ServerId, wire::LocalAddress> local_addresses_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> installed_ ABSL_GUARDED_BY(mutex_);
@@ -487,6 +518,7 @@ class Controller : public ServerObserver {
   DivergenceGuard guard_ ABSL_GUARDED_BY(mutex_);
   ProgressTotals guarded_ ABSL_GUARDED_BY(mutex_);
   uint64_t divergences_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<absl::Time> diverged_at_ ABSL_GUARDED_BY(mutex_);
 
   // The bound of ssp, absent in other modes, and what was known when it was last decided.
   struct Watched {

@@ -96,6 +96,10 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   scheduler::Save(membership_.Save(), now, *state.mutable_members());
   for (state::Worker& worker : *state.mutable_members()->mutable_workers()) {
     if (const auto pid = pids_.find(WorkerId(worker.worker())); pid != pids_.end()) worker.set_pid(pid->second);
+    if (const auto place = worker_places_.find(WorkerId(worker.worker())); place != worker_places_.end()) {
+      worker.set_host(place->second.host);
+      worker.set_topology(place->second.topology);
+    }
   }
   for (state::Server& server : *state.mutable_members()->mutable_servers()) {
     const ServerId id(server.server());
@@ -189,7 +193,10 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   checkpoint_.folder = state.checkpoint_whole_folder();
   // Some may have been begun after the save, and servers know them.
   checkpoint_.last_number = std::max(checkpoint_.last_number, state.checkpoint_begun()) + kForgottenCheckpoints;
-  for (const state::Worker& worker : state.members().workers()) pids_[WorkerId(worker.worker())] = worker.pid();
+  for (const state::Worker& worker : state.members().workers()) {
+    pids_[WorkerId(worker.worker())] = worker.pid();
+    worker_places_[WorkerId(worker.worker())] = {worker.host(), worker.topology()};
+  }
   for (const uint32_t server : state.promoted()) promoted_.insert(ServerId(server));
   RestoreMetrics(state);
 

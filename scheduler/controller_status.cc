@@ -150,6 +150,7 @@ wire::GetStatusReply Controller::GetStatus() {
   for (const std::string& event : events_.recent()) reply.add_events(event);
   reply.set_event_count(events_.count());
   if (evaluation_) *reply.mutable_evaluation() = *evaluation_;
+  reply.set_page(config_.page);
   return reply;
 }
 

@@ -27,6 +27,7 @@ void Controller::WatchDivergence() {
   const std::optional<std::string> alarm = guard_.Observe(seen);
   if (!alarm) return;
   ++divergences_;
+  diverged_at_ = time_.Now();
   events_.Add(absl::StrCat("warning: training diverges: ", *alarm));
   if (config_.job.guard().action() == job::Guard::TIGHTEN && bound_) ChangeBound(bound_->Tighten(*alarm));
   if (config_.job.guard().action() == job::Guard::STOP) {

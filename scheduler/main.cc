@@ -1,6 +1,7 @@
 // slackline-scheduler: one a job. Exits with 0 when the job is done or was stopped, 1 when it failed, 2 on wrong use.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +11,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -35,6 +38,8 @@
 #include "scheduler/server_links.h"
 #include "scheduler/service.h"
 #include "scheduler/state_store.h"
+#include "scheduler/status_board.h"
+#include "scheduler/status_pages.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -95,14 +100,17 @@ void RemoveOldSnapshots(const std::string& run_folder, const std::string& presen
 // What is undone of the run once it goes on from a checkpoint: not before, so that one that cannot leaves all as it
 // was.
 std::function<absl::Status()> GoesOn(const std::optional<checkpoint::Manifest>& from, RunFolder& folder,
-                                     const std::string& checkpoints, const std::string& snapshots) {
+                                     const std::string& checkpoints, const std::string& snapshots,
+                                     StatusHistory& history) {
   if (!from) return nullptr;
-  return [&folder, checkpoints, snapshots, number = from->number(), elapsed_s = from->scheduler().elapsed_s()] {
-    RemoveOldSnapshots(folder.path(), snapshots);
-    absl::Status status = checkpoint::PutAsideAfter(checkpoints, number);
-    status.Update(folder.CutBack(elapsed_s));
-    return status;
-  };
+  return
+      [&folder, &history, checkpoints, snapshots, number = from->number(), elapsed_s = from->scheduler().elapsed_s()] {
+        RemoveOldSnapshots(folder.path(), snapshots);
+        absl::Status status = checkpoint::PutAsideAfter(checkpoints, number);
+        status.Update(folder.CutBack(elapsed_s));
+        history.Load(folder.path());
+        return status;
+      };
 }
 
 // A scheduler that is about to end has the store open a little longer.
@@ -114,6 +122,34 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder,
     log::Warning("the state is not to be had, trying again: ", std::string(store.status().message()));
     absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(200));
   }
+}
+
+// Of the status page: as often as there are reports, but neither all the time nor hardly ever.
+absl::Duration EventsEvery(const job::Job& job) {
+  return std::clamp(absl::Milliseconds(job.output().report_every_ms()), absl::Milliseconds(500), absl::Seconds(5));
+}
+
+// Metrics and the status page. A scheduler that goes on is where it was before, if that is free: people look at it.
+// `network`: as it is on this machine.
+absl::StatusOr<std::string> Serve(const job::Job& job, const job::Network& network, const std::string& run_folder,
+                                  Metrics& metrics, StatusBoard& board) {
+  const StatusPagesOptions options{.every = EventsEvery(job)};
+  const auto serve = [&](const job::Network& where) {
+    return ServeMetrics(where, metrics, StatusPages(board, options), ThreadsFor(options));
+  };
+  const std::string file = run_folder + "/scheduler.page";
+  absl::StatusOr<std::string> served = absl::UnavailableError("not tried");
+  std::string before;
+  uint32_t port = 0;
+  if (std::ifstream(file) >> before && absl::SimpleAtoi(before.substr(before.rfind(':') + 1), &port) && port <= 65535 &&
+      network.metrics_port() == 0) {
+    job::Network same = network;
+    same.set_metrics_port(port);
+    served = serve(same);
+  }
+  if (!served.ok()) served = serve(network);
+  if (served.ok() && !served->empty()) std::ofstream(file) << *served << '\n';
+  return served;
 }
 
 // The state of a job that was stopped without a last checkpoint, as if this process had died instead.
@@ -171,14 +207,16 @@ int Run(const Options& options) {
 
   const SteadyTime time;
   const Timeouts timeouts = TimeoutsOf(job);
+  const std::string checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), (*folder)->path());
+  StatusBoard board({.run_folder = (*folder)->path(), .checkpoints = checkpoints});
+  board.history().Load((*folder)->path());
   Metrics metrics(ProcessLabels(job.name(), "scheduler", "scheduler"));
   SchedulerMetrics series(metrics);
   series.SetIntervals(job);
-  const absl::StatusOr<std::string> served = ServeMetrics(*network, metrics);
+  const absl::StatusOr<std::string> served = Serve(job, *network, (*folder)->path(), metrics, board);
   if (!served.ok()) return Complain(served.status(), kFailed);
   ScrapeTargets targets((*folder)->path(), job.name(), *served);
   ServerLinks links(timeouts, security->To(security::Role::kServer));
-  const std::string checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), (*folder)->path());
   const JobId id = saved ? JobId(saved->job()) : NewJobId();
   const std::string snapshots = saved ? saved->snapshot_folder() : SnapshotFolder(options, job, id, (*folder)->path());
   Controller controller({.job = job,
@@ -189,7 +227,8 @@ int Run(const Options& options) {
                          .checkpoint_folder = checkpoints,
                          .checkpoint_number = checkpoint::LastNumber(checkpoints),
                          .keeps_state = store != nullptr,
-                         .timeouts = timeouts},
+                         .timeouts = timeouts,
+                         .page = served->empty() ? "" : absl::StrCat("http://", *served, "/")},
                         time, links);
   // Its threads call the controller, however this ends.
   const absl::Cleanup close_links = [&links] { links.Close(); };
@@ -205,9 +244,11 @@ int Run(const Options& options) {
     absl::Status going_on = controller.GoOnFrom(*checkpoint, std::filesystem::absolute(options.from_checkpoint));
     if (!going_on.ok()) return Complain(going_on, kFailed);
   }
+  board.Open([&controller] { return controller.View(); });
+  const absl::Cleanup close_board = [&board] { board.Close(); };
   absl::StatusOr<std::unique_ptr<SchedulerServer>> server = network::StartServer<SchedulerServer>(
       listen, network->ports(),
-      [&](const std::string& at) { return SchedulerServer::Start(at, controller, *security); });
+      [&](const std::string& at) { return SchedulerServer::Start(at, controller, *security, &board); });
   if (!server.ok()) return Complain(server.status(), kFailed);
   const std::string address = AdvertisedAddress(listen, *network, (*server)->port());
   if (const std::string warning = security::ListeningWarning(HostOf(listen), job.security()); !warning.empty()) {
@@ -227,9 +268,10 @@ int Run(const Options& options) {
                     .targets = &targets,
                     .path = (*folder)->path(),
                     .store = store.get(),
+                    .history = &board.history(),
                     .checkpoints = checkpoints,
                     .checkpoints_kept = {.newest = job.checkpoint().keep(), .best = job.checkpoint().keep_best()},
-                    .on_begin = GoesOn(checkpoint, **folder, checkpoints, snapshots)},
+                    .on_begin = GoesOn(checkpoint, **folder, checkpoints, snapshots, board.history())},
                    std::min(timeouts.heartbeat / 2, report_every));
   // Both call the controller: they end before it does.
   server->reset();

@@ -44,13 +44,17 @@ void Complain(const absl::Status& status) {
   if (!status.ok()) log::Error("the run folder is incomplete: ", std::string(status.message()));
 }
 
-void WriteDown(Controller& controller, RunFolder& folder, SchedulerMetrics& metrics) {
+void WriteDown(Controller& controller, const RunRecord& record) {
   const absl::Time wall_time = absl::Now();
   absl::Status status;
-  for (const std::string& event : controller.TakeEvents()) status.Update(folder.WriteEvent(event, wall_time));
+  for (const std::string& event : controller.TakeEvents()) {
+    status.Update(record.folder.WriteEvent(event, wall_time));
+    if (record.history != nullptr) record.history->AddEvent(event, wall_time);
+  }
   for (const Report& report : controller.TakeReports()) {
-    status.Update(folder.Write(report, wall_time));
-    metrics.Publish(report);
+    status.Update(record.folder.Write(report, wall_time));
+    record.metrics.Publish(report);
+    if (record.history != nullptr) record.history->Add(report);
   }
   Complain(status);
 }
@@ -182,7 +186,6 @@ void BlockStopSignals() {
 
 void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Duration period) {
   RunFolder& folder = record.folder;
-  SchedulerMetrics& metrics = record.metrics;
   Saver saver(controller, record.store);
   Onlookers onlookers(controller, record);
   CheckpointFolder checkpoints(controller, record);
@@ -203,7 +206,7 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
     }
     news = controller.HasEvents() || news;
     if (saver.Save(news)) news = false;
-    WriteDown(controller, folder, metrics);
+    WriteDown(controller, record);
     onlookers.Look();
     // What hangs or dies over this has at least said all that was before.
     checkpoints.Look();
@@ -212,7 +215,7 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
       Complain(folder.WriteSummary(controller.Summary()));
     }
   }
-  WriteDown(controller, folder, metrics);
+  WriteDown(controller, record);
   onlookers.End();
   // Again, with the last words of the workers.
   Complain(folder.WriteSummary(controller.Summary()));

@@ -13,6 +13,7 @@
 #include "scheduler/scheduler_metrics.h"
 #include "scheduler/scrape_targets.h"
 #include "scheduler/state_store.h"
+#include "scheduler/status_history.h"
 
 namespace slackline::scheduler {
 
@@ -30,6 +31,8 @@ struct RunRecord {
   std::string path = {};
   // Null: the scheduler's state is not kept.
   StateStore* store = nullptr;
+  // For the status page; null: nobody wants it.
+  StatusHistory* history = nullptr;
   // Where checkpoints are, and how many stay.
   std::string checkpoints = {};
   checkpoint::Kept checkpoints_kept = {};

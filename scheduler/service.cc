@@ -68,10 +68,11 @@ grpc::Status SchedulerService::ReportEvaluation(grpc::ServerContext* context, co
   return rpc::ToGrpc(controller_.ReportEvaluation(*request));
 }
 
-grpc::Status SchedulerService::GetStatus(grpc::ServerContext* context, const wire::GetStatusRequest*,
+grpc::Status SchedulerService::GetStatus(grpc::ServerContext* context, const wire::GetStatusRequest* request,
                                          wire::GetStatusReply* reply) {
   if (const auto caller = Admit(*context, "GetStatus"); !caller.ok()) return rpc::ToGrpc(caller.status());
   *reply = controller_.GetStatus();
+  if (request->full() && board_ != nullptr) *reply->mutable_full() = board_->Status();
   return grpc::Status::OK;
 }
 
@@ -102,8 +103,9 @@ grpc::Status SchedulerService::ReportExit(grpc::ServerContext* context, const wi
 
 absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(const std::string& address,
                                                                         Controller& controller,
-                                                                        const security::Security& security) {
-  std::unique_ptr<SchedulerServer> started(new SchedulerServer(controller, security.guard()));
+                                                                        const security::Security& security,
+                                                                        StatusBoard* board) {
+  std::unique_ptr<SchedulerServer> started(new SchedulerServer(controller, security.guard(), board));
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort(address, security.server_credentials(), &port);

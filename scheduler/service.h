@@ -11,14 +11,17 @@
 #include "common/security/security.h"
 #include "scheduler.grpc.pb.h"
 #include "scheduler/controller.h"
+#include "scheduler/status_board.h"
 
 namespace slackline::scheduler {
 
 // Thread-safety: safe.
-// Ownership:     borrows `controller`.
+// Ownership:     borrows `controller` and `board`.
 class SchedulerService final : public wire::Scheduler::Service {
  public:
-  SchedulerService(Controller& controller, security::Guard guard) : controller_(controller), guard_(std::move(guard)) {}
+  // `board`: for who asks for a full status; null: nobody gets it.
+  SchedulerService(Controller& controller, security::Guard guard, StatusBoard* board = nullptr)
+      : controller_(controller), guard_(std::move(guard)), board_(board) {}
 
   grpc::Status RegisterServer(grpc::ServerContext*, const wire::RegisterServerRequest*,
                               wire::RegisterServerReply*) override;
@@ -41,6 +44,7 @@ class SchedulerService final : public wire::Scheduler::Service {
 
   Controller& controller_;
   const security::Guard guard_;
+  StatusBoard* const board_;
 };
 
 // A listening server with that service.
@@ -49,16 +53,18 @@ class SchedulerService final : public wire::Scheduler::Service {
 // Threads:       those of gRPC, until destroyed.
 class SchedulerServer {
  public:
-  // Listens on host:port; port 0 lets the system choose.
+  // Listens on host:port; port 0 lets the system choose. `board`: as SchedulerService has it.
   //   kUnavailable  the address cannot be listened on
   static absl::StatusOr<std::unique_ptr<SchedulerServer>> Start(const std::string& address, Controller& controller,
-                                                                const security::Security& security = {});
+                                                                const security::Security& security = {},
+                                                                StatusBoard* board = nullptr);
   ~SchedulerServer();
 
   uint16_t port() const { return port_; }
 
  private:
-  SchedulerServer(Controller& controller, security::Guard guard) : service_(controller, std::move(guard)) {}
+  SchedulerServer(Controller& controller, security::Guard guard, StatusBoard* board)
+      : service_(controller, std::move(guard), board) {}
 
   SchedulerService service_;
   std::unique_ptr<grpc::Server> server_;

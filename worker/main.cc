@@ -34,6 +34,7 @@ struct Flags {
   std::string scheduler;
   std::string name;
   std::vector<std::string> overrides;
+  std::string topology = {};
   bool supervised = false;
 };
 
@@ -50,6 +51,7 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
   SchedulerLink::Options options;
   options.address = flags.scheduler;
   options.name = flags.name;
+  options.topology = flags.topology;
   options.job_fingerprint = Fingerprint(job);
   options.timeouts = config.trainer.timeouts;
   options.silence_max = config.scheduler_return;
@@ -149,6 +151,10 @@ int Main(int argc, char** argv) {
       ->take_all()
       ->allow_extra_args(false);
   app.add_option("--name", flags.name, "Name in logs, metrics and the status page")->check(MemberNameMistake);
+  app.add_option(
+         "--topology", flags.topology,
+         "Where this is in the network: switches from the top down and the node, as SLURM_TOPOLOGY_ADDR has them")
+      ->type_name("SWITCH.NODE");
   app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
   app.set_version_flag("--version", VersionText("slackline-worker"));
   try {

@@ -77,6 +77,8 @@ class SchedulerLink {
     uint64_t test_samples = 0;
     // host:port of the Prometheus endpoint; empty for none.
     std::string metrics_address = "";
+    // Where this is in the network, as LocalAddress.topology; empty where nobody knows.
+    std::string topology = "";
     // Called each time the worker has joined and may train, on the thread that joins; must not call the link. May be
     // null.
     std::function<void()> on_live = nullptr;

@@ -1,6 +1,7 @@
 #include "worker/scheduler_wire.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/host_name.h"
 
 namespace slackline::worker {
 
@@ -12,6 +13,8 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   request.set_test_samples(options.test_samples);
   request.set_pid(pid);
   request.set_metrics_address(options.metrics_address);
+  request.set_host(HostName());
+  request.set_topology(options.topology);
   for (const TensorInfo& tensor : options.tensors) {
     wire::TensorSpec& spec = *request.add_tensors();
     spec.set_name(tensor.name);

@@ -15,9 +15,9 @@
 #include "cli/doctor/peer.h"
 #include "cli/process.h"
 #include "cli/sibling.h"
-#include "common/network/interfaces.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
+#include "common/network/interfaces.h"
 
 namespace slackline::cli::doctor {
 namespace {

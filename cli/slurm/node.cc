@@ -61,10 +61,10 @@ Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const j
   share.server_arguments = ListenAt(facts.address, job.network());
   // SLURM signals all that runs in the job; what becomes of it is decided by the launcher.
   share.server_arguments.push_back("--supervised");
-  share.worker_arguments = share.server_arguments;
   if (!facts.node.topology.empty()) {
     share.server_arguments.insert(share.server_arguments.end(), {"--topology", facts.node.topology});
   }
+  share.worker_arguments = share.server_arguments;
   if (job.worker().threads() == 0) {
     const uint32_t taken = std::min<uint32_t>(facts.node.cpus - 1, static_cast<uint32_t>(roles.servers.size()));
     share.worker_arguments.insert(share.worker_arguments.end(),

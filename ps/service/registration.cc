@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/host_name.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
 #include "common/silence_notice.h"
@@ -43,7 +44,8 @@ absl::Status Registration::Register() {
   request.set_address(options_.address);
   request.set_job_fingerprint(options_.job_fingerprint);
   request.set_metrics_address(options_.metrics_address);
-  if (!options_.local.host().empty() || !options_.local.topology().empty()) *request.mutable_local() = options_.local;
+  *request.mutable_local() = options_.local;
+  request.mutable_local()->set_machine(HostName());
   const absl::Time give_up = absl::Now() + options_.timeouts.startup;
   SilenceNotice notice(absl::StrCat("the scheduler at ", options_.scheduler), absl::Now(), options_.timeouts.startup);
   absl::Duration back_off = options_.timeouts.heartbeat / 3;

@@ -5,9 +5,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "absl/strings/str_cat.h"
 
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/status_view.h"
 
 namespace slackline::cli {
 namespace {
@@ -279,6 +281,68 @@ TEST(Report, NextStepIsOneThatTheOtherSettingsAllow) {
   job = job::Job();
   job.mutable_optimizer()->set_momentum_correction(job::MomentumCorrection::ASYNCHRONY);
   EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=inverse"));
+}
+
+wire::JobStatus Detailed() {
+  wire::JobStatus status;
+  status.mutable_asynchrony()->set_mode("ssp");
+  status.mutable_asynchrony()->set_slack_bound(4);
+  for (uint64_t i = 0; i < 2; ++i) {
+    wire::WorkerView& worker = *status.add_workers();
+    worker.set_name(i == 0 ? "w-1" : "w-2\x1b[2J\xc2\x9b\nx");
+    worker.set_state("live");
+    worker.set_clock(100 + 4 * i);
+    worker.set_slack(4 * i);
+    worker.set_host("node1");
+  }
+  wire::StalenessBucket& bucket = *status.mutable_asynchrony()->add_staleness();
+  bucket.set_from(1);
+  bucket.set_to(1);
+  bucket.set_answers(1234);
+  wire::ServerView& server = *status.add_servers();
+  server.set_name("ps-1");
+  server.set_shards(3);
+  server.set_bytes(3 << 20);
+  server.mutable_backup()->set_name("ps-2");
+  return status;
+}
+
+TEST(RenderDetails, ShowsClocksStalenessShardsAndWhatIsWrong) {
+  wire::JobStatus status = Detailed();
+  const std::string healthy = RenderDetails(status, "");
+  EXPECT_THAT(healthy, HasSubstr("\nalerts: none\n"));
+  EXPECT_THAT(healthy, HasSubstr("| is the bound (ssp)\n  w-1                                      |      100  +0 "));
+  EXPECT_THAT(healthy, HasSubstr("    1  ############################## 1,234\n"));
+  EXPECT_THAT(healthy, HasSubstr("  3 shards    3.0 MiB "));
+  EXPECT_THAT(healthy, HasSubstr(", replica ps-2 is catching up\n"));
+  EXPECT_THAT(healthy, HasSubstr("no checkpoint yet\n"));
+  wire::Alert& alert = *status.add_alerts();
+  alert.set_severity("critical");
+  alert.set_text("no worker is live");
+  EXPECT_THAT(RenderDetails(status, "http://127.0.0.1:80/"),
+              testing::AllOf(HasSubstr("alerts\n  critical: no worker is live\n"),
+                             HasSubstr("status page http://127.0.0.1:80/\n")));
+}
+
+TEST(RenderDetails, NamesDoNothingToTheTerminal) {
+  const std::string text = RenderDetails(Detailed(), "");
+  EXPECT_THAT(text, HasSubstr("w-2?[2J??x"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(HarmlessLines("a\x07\nb"), "a?\nb");
+}
+
+TEST(RenderDetails, OfAThousandWorkersTheSlowestAreShown) {
+  wire::JobStatus status;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    wire::WorkerView& worker = *status.add_workers();
+    worker.set_name(absl::StrCat("w-", i));
+    worker.set_state("live");
+    worker.set_slack(1000 - i);
+  }
+  const std::string text = RenderDetails(status, "");
+  EXPECT_THAT(text, HasSubstr("  w-999 "));
+  EXPECT_THAT(text, HasSubstr("  and 968 more\n"));
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 60);
 }
 
 }  // namespace

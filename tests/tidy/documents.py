@@ -44,7 +44,19 @@ def names_of(tree):
     return names
 
 
+def check_status_fields(tree):
+    """docs/status.md has every message and field of protos/status.proto."""
+    if "protos/status.proto" not in tree or "docs/status.md" not in tree:
+        return
+    document = tree.text("docs/status.md")
+    for number, line in enumerate(tree.text("protos/status.proto").splitlines(), 1):
+        message, field = re.match(r"message (\w+)", line), re.match(r"  [\w. ]+ (\w+) = \d+;", line)
+        if message and f"### {message.group(1)}\n" not in document or field and f"| `{field.group(1)}` |" not in document:
+            yield Problem("protos/status.proto", number, f"docs/status.md lacks {(message or field).group(1)}")
+
+
 def check(tree):
+    yield from check_status_fields(tree)
     folders = tree.folders()
     names = names_of(tree)
     for path, text in tree.files(".md"):

@@ -1,0 +1,17 @@
+// How much the status page says, whatever the size and the length of the run.
+#pragma once
+
+#include <cstddef>
+
+namespace slackline::scheduler {
+
+inline constexpr size_t kWorkersShown = 1000;
+inline constexpr size_t kShardsShown = 4096;
+inline constexpr size_t kMembersOfNodeShown = 64;
+inline constexpr size_t kCurvePointsMax = 600;
+inline constexpr size_t kEventsShown = 200;
+inline constexpr size_t kCheckpointsShown = 20;
+// A worker that was lost or a divergence stays an alert for so long.
+inline constexpr double kLostForS = 600;
+
+}  // namespace slackline::scheduler
