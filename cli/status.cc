@@ -163,7 +163,7 @@ void Redraw(const std::string& text) {
 int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protection>& protection,
           SignalQueue& signals) {
   const bool tty = ::isatty(STDOUT_FILENO) != 0;
-  Progress lines(stdout, /*tty=*/false, /*quiet=*/false);
+  Progress lines(stdout, Progress::Kind::kLines, /*quiet=*/false);
   std::error_code error;
   const bool folder = fs::is_directory(options.target, error);
   absl::Time answered = absl::InfinitePast();

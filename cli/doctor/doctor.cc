@@ -109,7 +109,7 @@ int Doctor(const DoctorOptions& options) {
   }
   absl::StatusOr<std::vector<Examined>> nodes = ExamineAllocation(options, job);
   if (nodes.ok()) return Show(*nodes, options.json);
-  // Not in an allocation, or in one of a single node.
+  // Not in an allocation, or one task of a step.
   if (!absl::IsFailedPrecondition(nodes.status())) return Complain(nodes.status());
   return Show({ExamineHere(options, job, 1)}, options.json);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/random/random.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/doctor/checks.h"
@@ -147,7 +148,15 @@ Examined AllNodes(uint32_t wanted, size_t came, const std::string& last_words, c
 
 }  // namespace
 
+bool IsTask(const slurm::Environment& environment) {
+  // The largest numbers stand for the batch script and for the shell of an interactive allocation.
+  constexpr uint32_t kNoSteps = 0xfffffff0;
+  uint32_t step = 0;
+  return absl::SimpleAtoi(environment("SLURM_STEP_ID"), &step) && step < kNoSteps;
+}
+
 absl::StatusOr<std::vector<Examined>> ExamineAllocation(const DoctorOptions& options, const job::Job& job) {
+  if (IsTask(slurm::ProcessEnvironment())) return absl::FailedPreconditionError("this is a task of a step");
   const absl::StatusOr<slurm::Allocation> allocation = slurm::ReadAllocation(slurm::ProcessEnvironment());
   if (!allocation.ok()) return allocation.status();
   const std::string name = slurm::ProcessEnvironment()("SLURMD_NODENAME");

@@ -324,6 +324,15 @@ TEST(SlurmConfig, SettingsThatCostARunAreSaid) {
               Contains(AllOf(Is(Level::kWarning, "slurm process tracking", "pgid"), HasAdvice())));
 }
 
+TEST(Nodes, ATaskOfAStepIsToldFromAScriptAndAShell) {
+  const auto step = [](const std::string& id) {
+    return IsTask([=](const std::string& name) { return name == "SLURM_STEP_ID" ? id : ""; });
+  };
+  EXPECT_TRUE(step("0"));
+  EXPECT_FALSE(step(""));
+  EXPECT_FALSE(step("4294967290")) << "the shell of an interactive step";
+}
+
 class Probes : public ::testing::Test {
  protected:
   void SetUp() override {
