@@ -27,7 +27,7 @@ std::string RenderBytes(uint64_t bytes) {
   auto amount = static_cast<double>(bytes);
   size_t unit = 0;
   for (; amount >= 1024 && unit < 4; ++unit) amount /= 1024;
-  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", amount, units[unit]);
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, amount, units[unit]);
 }
 
 std::string RenderAlerts(const wire::JobStatus& status) {

@@ -16,15 +16,13 @@ bool Controller::IsBackup(ServerRef server) const {
 // --- Joining ----------------------------------------------------------------------------------------------------
 
 std::optional<ServerId> Controller::ServerWithoutBackup(const wire::LocalAddress& backup) const {
-  const auto address_of = [this](ServerId id) {
-    const auto found = local_addresses_.find(id);
-    return found == local_addresses_.end() ? wire::LocalAddress() : found->second;
-  };
   std::map<ServerId, wire::LocalAddress> open;
   std::vector<wire::LocalAddress> seen = {backup};
   for (const auto& [id, server] : membership_.servers()) {
-    seen.push_back(address_of(id));
-    if (server.state == ServerState::kLive && !backups_.contains(id)) open[id] = address_of(id);
+    const auto known = local_addresses_.find(id);
+    const wire::LocalAddress address = known == local_addresses_.end() ? wire::LocalAddress() : known->second;
+    seen.push_back(address);
+    if (server.state == ServerState::kLive && !backups_.contains(id)) open[id] = address;
   }
   for (const auto& [id, other] : backups_) seen.push_back(other.local.value_or(wire::LocalAddress()));
   return ChooseServer(backup, open, seen);

@@ -24,7 +24,7 @@
 namespace slackline::cli::slurm {
 namespace {
 
-constexpr absl::Duration kAnswerMax = absl::Seconds(30);
+constexpr absl::Duration kNodesAnswerMax = absl::Seconds(30);
 
 // "gpu:a100:4(S:0-1),tmp:5" has 4.
 uint32_t GpusOf(absl::string_view gres) {
@@ -55,7 +55,7 @@ class Answers {
   }
 
   absl::StatusOr<std::string> Of(const std::vector<std::string>& command) const {
-    return Ask(command, folder_ / "answer", kAnswerMax);
+    return Ask(command, folder_ / "answer", kNodesAnswerMax);
   }
 
  private:
