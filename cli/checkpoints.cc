@@ -69,7 +69,7 @@ uint64_t BytesOf(const checkpoint::Manifest& manifest) {
 
 // Of one that was made for an evaluation.
 std::string BestNote(const checkpoint::Manifest& manifest) {
-  if (!manifest.has_best()) return "";
+  if (!manifest.has_best() || absl::StartsWith(manifest.reason(), "best ")) return "";
   const state::MeasuredAccuracy& evaluation = manifest.best().evaluation();
   const std::string value = manifest.best().by_loss()
                                 ? absl::StrFormat("test loss %.4f", evaluation.loss())

@@ -255,8 +255,13 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
 void Cluster::IdleServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
   news.lines.push_back(end.Describe());
   // The run goes on as it is; another process may have the place that this one was for.
-  if (status.servers_to_come() > 0 && server_restarts_ < job_.cluster().server_restarts_max()) {
-    return StartAgainSoon(end, status);
+  // Its restarts are its own: what never had shards must not use up those of servers that have.
+  uint32_t& restarts = idle_restarts_[end.name];
+  if (status.servers_to_come() > 0 && restarts < job_.cluster().server_restarts_max()) {
+    ++restarts;
+    StartAgainSoon(end, status);
+    --server_restarts_;
+    return;
   }
   news.lines.push_back(absl::StrCat(end.name, " had no shards, and is not started again"));
 }

@@ -121,6 +121,7 @@ class Cluster : public RunProcesses {
   std::unique_ptr<SchedulerClient> client_;
   uint32_t worker_restarts_ = 0;
   uint32_t server_restarts_ = 0;
+  std::map<std::string, uint32_t> idle_restarts_;  // of servers without shards, by name
   uint32_t servers_added_ = 0;
   uint32_t scheduler_restarts_ = 0;
   struct Restarts {

@@ -50,6 +50,6 @@ endif()
 
 install(DIRECTORY python/ DESTINATION share/slackline/python COMPONENT python PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY examples DESTINATION share/slackline COMPONENT data)
-install(DIRECTORY slurm DESTINATION share/slackline COMPONENT data)
+install(DIRECTORY slurm monitoring DESTINATION share/slackline COMPONENT data PATTERN __pycache__ EXCLUDE)
 install(FILES README.md LICENSE packaging/copyright DESTINATION share/doc/slackline COMPONENT docs)
 install(DIRECTORY docs DESTINATION share/doc/slackline COMPONENT docs)

@@ -9,13 +9,15 @@
 #include <civetweb.h>
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/address.h"
 #include "common/http_waker.h"
 
 namespace slackline {
 namespace {
 
 // What a request may take to arrive, and a response to be taken.
-constexpr char kPatienceMs[] = "10000";
+constexpr unsigned kFeatureIpv6 = 8;  // of mg_check_feature()
+constexpr char kPatienceMs[] = "3000";
 
 // host:port as civetweb wants it; IPv6 addresses go into brackets.
 std::string Endpoint(const std::string& address, uint16_t port) {
@@ -27,6 +29,8 @@ const char* Phrase(int code) {
   switch (code) {
     case 200:
       return "OK";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -36,6 +40,15 @@ const char* Phrase(int code) {
     default:
       return "Internal Server Error";
   }
+}
+
+// Of what listens on loopback: whether the request meant that. A page of somebody else's in the user's browser may have
+// a name that it has resolve to 127.0.0.1 (DNS rebinding), and would read everything.
+bool MayCallUs(const std::string& listens_on, const std::string& host) {
+  if (host.empty() || !IsLoopback(listens_on)) return true;
+  const size_t colon = host.rfind(':');
+  const bool port = colon != std::string::npos && host.find(']', colon) == std::string::npos;
+  return IsLoopback(port ? host.substr(0, colon) : host);
 }
 
 bool Write(mg_connection* connection, const std::string& text) {
@@ -83,7 +96,11 @@ struct HttpServer::Impl {
     const bool head_only = method == "HEAD";
     HttpResponse response;
     const auto handler = server.options_.handlers.find(info->local_uri);
-    if (method != "GET" && !head_only) {
+    const char* host = mg_get_header(connection, "Host");
+    if (!MayCallUs(server.options_.address, host == nullptr ? "" : host)) {
+      response = {.code = 403,
+                  .body = "this process listens on loopback; allowed are the hosts localhost and 127.0.0.1\n"};
+    } else if (method != "GET" && !head_only) {
       response = {.code = 405, .body = absl::StrCat("found ", method, "; allowed are GET and HEAD\n")};
     } else if (handler == server.options_.handlers.end()) {
       response = {.code = 404, .body = "found no such page; there are"};
@@ -120,7 +137,11 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(Options options) {
   callbacks.log_message = [](const mg_connection*, const char*) { return 1; };
   server->impl_->context = mg_start(&callbacks, server.get(), settings);
   if (server->impl_->context == nullptr) {
-    return absl::UnavailableError(absl::StrCat("cannot serve HTTP on ", endpoint, ": is the port taken?"));
+    const bool six = absl::StartsWith(endpoint, "[") && mg_check_feature(kFeatureIpv6) == 0;
+    return absl::UnavailableError(absl::StrCat("cannot serve HTTP on ", endpoint, ": ",
+                                               six ? "this build of civetweb has no IPv6; network.metrics: false does "
+                                                     "without"
+                                                   : "is the port taken?"));
   }
   mg_server_port ports[1] = {};
   if (mg_get_server_ports(server->impl_->context, 1, ports) < 1) {

@@ -16,6 +16,6 @@ namespace slackline {
 //   kUnavailable        the port is taken
 //   kResourceExhausted  all of network.ports are
 absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
-                                         std::map<std::string, HttpServer::Handler> pages = {}, int threads = 1);
+                                         std::map<std::string, HttpServer::Handler> pages = {}, int threads = 4);
 
 }  // namespace slackline

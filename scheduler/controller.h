@@ -574,6 +574,7 @@ class Controller : public ServerObserver {
   bool evaluation_reported_ ABSL_GUARDED_BY(mutex_) = true;
   // At most one for each epoch.
   std::vector<EvaluationSummary> evaluations_ ABSL_GUARDED_BY(mutex_);
+  size_t evaluations_before_ ABSL_GUARDED_BY(mutex_) = 0;  // this run went on from a checkpoint
   absl::Time last_report_ ABSL_GUARDED_BY(mutex_);
   std::vector<Report> reports_ ABSL_GUARDED_BY(mutex_);
 };

@@ -295,6 +295,7 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   progress_.Restore(progress);
   guarded_ = progress_.totals();
   RestoreEvaluations(state);
+  evaluations_before_ = evaluations_.size();
   if (bound_ && state.has_staleness_bound()) bound_->Restore(state.staleness_bound());
   bound_changes_ = state.staleness_bound_changes();
   divergences_ = state.divergences();

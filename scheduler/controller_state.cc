@@ -120,6 +120,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   for (const EvaluationSummary& evaluation : evaluations_) *state.add_evaluations() = ToState(evaluation);
   // That of a checkpoint under way is due again: the next scheduler does not know of it.
   const auto& best_due = checkpoint_.best_due ? checkpoint_.best_due : checkpoint_.best_of_round;
+  state.set_evaluations_before(static_cast<uint32_t>(evaluations_before_));
   if (best_due) *state.mutable_best_due() = ToState(*best_due);
   if (evaluation_) *state.mutable_evaluation() = *evaluation_;
   if (bound_) state.set_staleness_bound(bound_->bound());
@@ -186,6 +187,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   goes_on_from_ = state.checkpoint_folder();
   elapsed_before_ = absl::Seconds(state.elapsed_s());
   checkpoint_.epochs = state.checkpoint_epochs();
+  evaluations_before_ = state.evaluations_before();
   if (state.has_best_due()) checkpoint_.best_due = FromState(state.best_due());
   checkpoint_.last_begun = now;
   checkpoint_.whole = state.checkpoint_whole();

@@ -154,8 +154,12 @@ void Controller::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
     }
     workers.push_back(std::move(view));
   }
+  // Clocks come with heartbeats, which are not of one moment; nobody is further ahead than the mode lets it be.
+  uint64_t slack_max = std::numeric_limits<uint64_t>::max();
+  if (bound_) slack_max = bound_->bound();
+  if (config_.job.consistency().mode() == job::Consistency::BSP) slack_max = 0;
   for (wire::WorkerView& view : workers) {
-    if (view.state() == "live") view.set_slack(view.clock() - counts.clock_min());
+    if (view.state() == "live") view.set_slack(std::min(view.clock() - counts.clock_min(), slack_max));
   }
   Keep(std::move(workers), out);
 }

@@ -42,7 +42,7 @@ void Controller::JudgeEvaluation(bool final) {
     checkpoint_.best_due = evaluations_.back();
   }
   if (final || tasks_->ranges().cut_short()) return;
-  const std::optional<std::string> why = WhyEarly(job.training().early_stopping(), evaluations_);
+  const std::optional<std::string> why = WhyEarly(job.training().early_stopping(), evaluations_, evaluations_before_);
   if (!why) return;
   events_.Add(absl::StrCat("training ends early, after what is under way: ", *why));
   tasks_->EndEarly();

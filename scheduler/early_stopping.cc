@@ -54,16 +54,18 @@ bool LastIsBest(job::Metric::Kind metric, absl::Span<const EvaluationSummary> ev
   return last;
 }
 
-std::optional<std::string> WhyEarly(const job::EarlyStopping& early, absl::Span<const EvaluationSummary> evaluations) {
+std::optional<std::string> WhyEarly(const job::EarlyStopping& early, absl::Span<const EvaluationSummary> evaluations,
+                                    size_t before) {
   if (early.patience() == 0) return std::nullopt;
   const EvaluationSummary* best = nullptr;
   uint32_t without = 0;
-  for (const EvaluationSummary& evaluation : evaluations) {
+  for (size_t i = 0; i < evaluations.size(); ++i) {
+    const EvaluationSummary& evaluation = evaluations[i];
     if (evaluation.epoch < early.start_epoch()) continue;
     if (Better(early.metric(), best, evaluation, best == nullptr ? 0 : early.min_delta())) {
       best = &evaluation;
       without = 0;
-    } else {
+    } else if (i >= before) {
       ++without;
     }
   }

@@ -23,7 +23,9 @@ std::string Described(job::Metric::Kind metric, const EvaluationSummary& evaluat
 bool LastIsBest(job::Metric::Kind metric, absl::Span<const EvaluationSummary> evaluations);
 
 // Why training ends after these evaluations; nothing where it goes on. As torch and Keras users know it: `patience`
-// evaluations in a row were not better than the best one before them by more than `min_delta`.
-std::optional<std::string> WhyEarly(const job::EarlyStopping& early, absl::Span<const EvaluationSummary> evaluations);
+// evaluations in a row were not better than the best one before them by more than `min_delta`. The first `before` are
+// of a run that this one goes on from: they say what is best, and do not count.
+std::optional<std::string> WhyEarly(const job::EarlyStopping& early, absl::Span<const EvaluationSummary> evaluations,
+                                    size_t before = 0);
 
 }  // namespace slackline::scheduler

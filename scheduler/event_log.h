@@ -25,6 +25,16 @@ inline std::string Readable(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
 
+// That somebody is dead is also for those who filter by level.
+inline void LogEvent(absl::string_view event) {
+  if (absl::StartsWith(event, "the job is failed")) return log::Error(event);
+  if (absl::StartsWith(event, "warning: ") || absl::StrContains(event, " is dead: ") ||
+      absl::StrContains(event, "no worker is left")) {
+    return log::Warning(event);
+  }
+  log::Info(event);
+}
+
 // Whom an event is for: people who follow the job, or only the record of it (they have been told otherwise).
 enum class Audience { kPeople, kRecord };
 
@@ -38,7 +48,7 @@ class EventLog {
 
   // Notes it and logs it.
   void Add(std::string event, Audience audience = Audience::kPeople) {
-    log::Info(event);
+    LogEvent(event);
     untaken_.push_back(event);
     if (untaken_.size() > kUntakenMax) untaken_.pop_front();
     if (audience == Audience::kRecord) return;

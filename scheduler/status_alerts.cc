@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,9 +50,14 @@ void OfWorkers(wire::JobStatus& status) {
   std::vector<std::string> lost;
   std::string why;
   double idle_s = std::numeric_limits<double>::infinity();
+  std::set<std::string> there;
+  for (const wire::WorkerView& worker : status.workers()) {
+    if (worker.state() == "live") there.insert(worker.name());
+  }
   for (const wire::WorkerView& worker : status.workers()) {
     if (worker.state() == "live") idle_s = std::min(idle_s, worker.idle_s());
-    if (worker.state() != "dead" || worker.silent_s() >= kLostForS) continue;
+    // One that was started again is there.
+    if (worker.state() != "dead" || worker.silent_s() >= kLostForS || there.contains(worker.name())) continue;
     lost.push_back(worker.name());
     why = absl::StrCat(worker.reason(), ", ", For(worker.silent_s()), " ago");
   }

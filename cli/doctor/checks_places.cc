@@ -102,12 +102,16 @@ Findings CheckPorts(const PortFacts& ports, const job::Job& job, const Load& loa
     findings.push_back({Level::kProblem, "metrics port", std::string(ports.metrics_port.message()), "a free port",
                         "another network.metrics_port, or 0: then each process chooses one and its log names it"});
   }
-  const uint32_t wanted = 2 * (load.servers + load.workers + (load.scheduler ? 1 : 0));
+  const uint32_t metrics = job.network().metrics() ? 1 : 0;
+  const uint32_t own_metrics = job.network().metrics_port() == 0 ? metrics : 0;
+  const uint32_t wanted =
+      load.servers * (1 + metrics) + load.workers * metrics + (load.scheduler ? 1 + own_metrics : 0);
   if (!job.network().ports().empty() && ports.range_free < wanted) {
     findings.push_back(
         {Level::kProblem, "port range",
          absl::StrCat(ports.range_free, " of the ", ports.range_size, " ports of network.ports are free"),
-         absl::StrCat(wanted, ": two a process"), "a larger range, or end what listens there (ss -ltnp)"});
+         absl::StrCat(wanted, ": two for each server and the scheduler, one for each worker"),
+         "a larger range, or end what listens there (ss -ltnp)"});
   } else if (!job.network().ports().empty()) {
     findings.push_back(Fine("port range", absl::StrCat("enough of ", job.network().ports(), " are free")));
   }

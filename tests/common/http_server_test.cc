@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace slackline {
@@ -62,26 +63,48 @@ TEST(HttpServer, AnswersWhatIsThere) {
                                                     .body = "hello " + request.query + request.header("Accept") + "\n",
                                                     .headers = {{"Cache-Control", "no-store"}}};
                               }}});
-  const std::string text = Fetch(server->port(), "GET /hello?x=1 HTTP/1.1\r\nHost: a\r\nAccept: b\r\n\r\n");
+  const std::string text = Fetch(server->port(), "GET /hello?x=1 HTTP/1.1\r\nHost: localhost\r\nAccept: b\r\n\r\n");
   EXPECT_THAT(text, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(text, HasSubstr("\r\nContent-Type: text/html\r\n"));
   EXPECT_THAT(text, HasSubstr("\r\nCache-Control: no-store\r\n"));
   EXPECT_THAT(text, HasSubstr("\r\nContent-Length: 11\r\n"));
   EXPECT_THAT(text, HasSubstr("\r\n\r\nhello x=1b\n"));
-  const std::string head = Fetch(server->port(), "HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::string head = Fetch(server->port(), "HEAD /hello HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(head, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(head, ::testing::EndsWith("\r\n\r\n"));
 }
 
+TEST(HttpServer, OnLoopbackOnlyItsOwnNamesAreServed) {
+  const auto server = Serve({{"/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; }}});
+  for (const char* host : {"localhost", "localhost:80", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:80"}) {
+    const std::string request = std::string("GET /healthz HTTP/1.1\r\nHost: ") + host + "\r\n\r\n";
+    EXPECT_THAT(Fetch(server->port(), request), StartsWith("HTTP/1.1 200 ")) << host;
+  }
+  for (const char* host : {"evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1"}) {
+    const std::string request = std::string("GET /healthz HTTP/1.1\r\nHost: ") + host + "\r\n\r\n";
+    EXPECT_THAT(Fetch(server->port(), request), StartsWith("HTTP/1.1 403 ")) << host;
+  }
+}
+
+TEST(HttpServer, OneThatSaysNothingHoldsNobodyUp) {
+  const auto server = Serve({{"/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; }}}, 2);
+  const int silent = Connect(server->port());
+  const absl::Time begin = absl::Now();
+  EXPECT_THAT(Fetch(server->port(), "GET /healthz HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(1));
+  ::close(silent);
+}
+
 TEST(HttpServer, RefusesTheRest) {
   const auto server = Serve({{"/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; }}});
-  EXPECT_THAT(Fetch(server->port(), "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n"),
+  EXPECT_THAT(Fetch(server->port(), "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               ::testing::AllOf(StartsWith("HTTP/1.1 404 "), HasSubstr("there are /healthz")));
-  EXPECT_THAT(Fetch(server->port(), "GET /healthz/more HTTP/1.1\r\nHost: a\r\n\r\n"), StartsWith("HTTP/1.1 404 "));
-  EXPECT_THAT(Fetch(server->port(), "POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"),
+  EXPECT_THAT(Fetch(server->port(), "GET /healthz/more HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+              StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Fetch(server->port(), "POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"),
               StartsWith("HTTP/1.1 405 "));
   Fetch(server->port(), "\x16\x03\x01 garbage\r\n\r\n");
-  EXPECT_THAT(Fetch(server->port(), "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"), HasSubstr("ok\n"));
+  EXPECT_THAT(Fetch(server->port(), "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), HasSubstr("ok\n"));
 }
 
 TEST(HttpServer, TakenPortIsRefused) {
@@ -107,7 +130,7 @@ TEST(HttpServer, StreamsEndWithTheServerAndWithTheClient) {
                           return response;
                         }}});
   const int leaver = Connect(server->port());
-  const std::string request = "GET /events HTTP/1.1\r\nHost: a\r\n\r\n";
+  const std::string request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
   ASSERT_GT(::write(leaver, request.data(), request.size()), 0);
   EXPECT_THAT(ReadAll(leaver, "data: x"), HasSubstr("text/event-stream"));
   ::close(leaver);

@@ -30,6 +30,10 @@ durability: {snapshot_every_s: 1}
 
 
 def copy_programs(source, target):
+    link = target.parent / "lib"
+    if not link.is_symlink():
+        target.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(pathlib.Path(source).resolve().parent / "lib")
     target.mkdir(exist_ok=True)
     for name in NEEDED:
         # Never written into: a running program's file is replaced as a whole.
@@ -44,7 +48,7 @@ class Rollout(unittest.TestCase):
         self.root = pathlib.Path(root.name)
         self.programs = Programs(OPTIONS.programs, OPTIONS.patience)
         self.folder = self.root / "run"
-        self.old, self.new = self.root / "old", self.root / "new"
+        self.old, self.new = self.root / "old" / "bin", self.root / "new" / "bin"
         self.processes = {}
 
     def slackline(self, *arguments, code=0):

@@ -67,8 +67,9 @@ class Prometheus:
         example = yaml.safe_load((root / "monitoring/prometheus.yml").read_text())
         example["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         example["rule_files"] = [str(rules / "*.yml")]
-        example["scrape_configs"][0]["file_sd_configs"] = [
-            {"files": [str(run / "prometheus/targets.json")], "refresh_interval": "1s"}]
+        example["scrape_configs"][0]["file_sd_configs"][0]["refresh_interval"] = "1s"
+        (folder / "targets").mkdir()
+        (folder / "targets" / "run.json").symlink_to(run / "prometheus/targets.json")
         config = folder / "prometheus.yml"
         config.write_text(yaml.safe_dump(example))
         with socket.socket() as free:

@@ -41,6 +41,13 @@ TEST(EarlyStopping, EndsWhenSoManyEvaluationsWereNoBetter) {
   EXPECT_EQ(WhyEarly(Patience(1), {}), std::nullopt);
 }
 
+TEST(EarlyStopping, ARunThatGoesOnHasItsPatienceAnew) {
+  const std::vector<EvaluationSummary> measured = Measured({0.5, 0.6, 0.6, 0.55, 0.6});
+  EXPECT_NE(WhyEarly(Patience(2), measured), std::nullopt);
+  EXPECT_EQ(WhyEarly(Patience(2), measured, 4), std::nullopt) << "one";
+  EXPECT_NE(WhyEarly(Patience(1), measured, 4), std::nullopt) << "no better than before it went on";
+}
+
 TEST(EarlyStopping, SmallGainsAreNone) {
   EXPECT_EQ(WhyEarly(Patience(2, 0.01), Measured({0.5, 0.505, 0.512})), std::nullopt) << "together they are enough";
   EXPECT_NE(WhyEarly(Patience(2, 0.01), Measured({0.5, 0.505, 0.509})), std::nullopt);

@@ -44,7 +44,7 @@ class Served {
     address.sin_port = htons(server->port());
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n");
+    const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_EQ(::write(socket, request.data(), request.size()), static_cast<ssize_t>(request.size()));
     return socket;
   }
