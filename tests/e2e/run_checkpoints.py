@@ -276,7 +276,7 @@ cluster: {workers: 1, servers: 2}
         self.assertEqual(list(folder.glob("checkpoints/checkpoint-000001")), [], said())
         self.assertIn("start the scheduler with --resume", said())
         processes = start_all("--resume")
-        self.programs.wait_for(f"more training than {before}\n{said()}", lambda: max(samples()) > before + 6000, 120,
+        self.programs.wait_for(lambda: f"more training than {before}\n{said()}", lambda: max(samples()) > before + 6000, 120,
                                processes[0])
 
 def main():

@@ -313,11 +313,6 @@ class Failover(EndToEnd):
 
     SETTINGS = ("durability.snapshot_every_s=0.3", "cluster.servers=2")
 
-    def durable(self, run):
-        events = run.folder / "events.log"
-        self.programs.wait_for("snapshots of all shards", lambda: "all shards are on disk" in events.read_text(), 60,
-                               run.process)
-
     def die(self, run, name, number=signal.SIGKILL):
         before = run.members()[name]["pid"]
         run.kill(name, number)
@@ -333,7 +328,7 @@ class ServerDeath(Failover):
     def check_server_death(self, mode):
         run = self.train(SMALL, f"consistency.mode={mode}", *self.SETTINGS)
         run.wait_for_training()
-        self.durable(run)
+        run.wait_for_snapshots()
         self.die(run, "ps-1")
         self.die(run, "ps-2")
         self.finish(run, 0)
@@ -355,7 +350,7 @@ class ServerDeath(Failover):
     def test_a_stopped_server_is_replaced(self):
         run = self.train(SMALL, "timeouts.heartbeat_ms=100", *self.SETTINGS)
         run.wait_for_training()
-        self.durable(run)
+        run.wait_for_snapshots()
         self.die(run, "ps-1", signal.SIGSTOP)
         self.finish(run, 0)
         self.assertIn("ps-1 is killed: the scheduler has given it up", run.stdout())
@@ -364,7 +359,7 @@ class ServerDeath(Failover):
     def test_a_server_that_always_dies_fails_the_run(self):
         run = self.train(SMALL, "cluster.server_restarts_max=1", "training.epochs=4000", *self.SETTINGS)
         run.wait_for_training()
-        self.durable(run)
+        run.wait_for_snapshots()
         self.die(run, "ps-1")
         run.kill("ps-1")
         self.finish(run, 1)
@@ -405,7 +400,7 @@ class SchedulerDeath(Failover):
     def test_in_ssp_and_then_a_server(self):
         run = self.train(SMALL, "consistency.mode=ssp", *self.SETTINGS)
         run.wait_for_training()
-        self.durable(run)
+        run.wait_for_snapshots()
         self.kill_scheduler(run, 1)
         self.die(run, "ps-1")
         self.finished_well(run)
@@ -413,7 +408,7 @@ class SchedulerDeath(Failover):
     def test_with_a_server_at_once(self):
         run = self.train(SMALL, "consistency.mode=async", *self.SETTINGS)
         run.wait_for_training()
-        self.durable(run)
+        run.wait_for_snapshots()
         run.kill("ps-2")
         self.kill_scheduler(run, 1)
         self.finished_well(run)
@@ -541,7 +536,7 @@ class ByHand(EndToEnd):
                               ("worker-b", "slackline-worker")):
             processes[name] = self.start(name, program, job, "--scheduler", address, "--name", name)
         for name, process in processes.items():
-            self.programs.wait_for(f"the end of {name}\n{self.logs()}", lambda p=process: p.poll() is not None, 120)
+            self.programs.wait_for(lambda: f"the end of {name}\n{self.logs()}", lambda p=process: p.poll() is not None, 120)
             self.assertEqual(process.returncode, 0, f"{name}\n{self.logs()}")
         self.assertTrue((self.root / "run" / "model.safetensors").exists())
 
@@ -550,7 +545,7 @@ class ByHand(EndToEnd):
         job.write_text(SMALL)
         _, address = self.scheduler(job)
         worker = self.start("worker", "slackline-worker", job, "--scheduler", address, "--set", "optimizer.lr=0.9")
-        self.programs.wait_for(f"the worker's end\n{self.logs()}", lambda: worker.poll() is not None, 60)
+        self.programs.wait_for(lambda: f"the worker's end\n{self.logs()}", lambda: worker.poll() is not None, 60)
         self.assertIn(worker.returncode, (1, 2))
         self.assertRegex((self.root / "worker.log").read_text(), "job file")
 

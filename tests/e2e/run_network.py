@@ -104,8 +104,10 @@ class Network(unittest.TestCase):
             run = self.start(f"{{interface: {interface}, ports: {low}-{high}}}")
             run.wait_for_training()
             self.check_sockets(run, low, high)
+            run.wait_for_snapshots()
             run.kill("ps-1")
-            self.programs.wait_for("ps-1 to be started again", lambda: "ps-1 is started again" in run.stdout(), 60)
+            self.programs.wait_for(lambda: f"ps-1 to be started again\n{run.diagnosis()}",
+                                   lambda: "ps-1 is started again" in run.stdout(), 60, run.process)
             run.wait_for_training(int(run.rows()[-1]["samples"]) + 20000)
             self.check_sockets(run, low, high)
             run.process.terminate()

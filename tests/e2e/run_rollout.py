@@ -168,6 +168,7 @@ class Rollout(unittest.TestCase):
     def test_servers_by_restart(self):
         """They go on from their snapshots: what was pushed to them since is lost, and training waits for a moment."""
         self.begin(LONG, ("s1", "s2"))
+        self.event("all shards are on disk")
         for name in ("s1", "s2"):
             before = self.events().count("goes on from its snapshots")
             self.stop(name)
@@ -201,11 +202,12 @@ class Rollout(unittest.TestCase):
         run = TrainRun(Programs(self.old, OPTIONS.patience), self.root, job, ("cluster.worker_restarts_max=10",))
         self.addCleanup(run.close)
         run.wait_for_training()
+        run.wait_for_snapshots()
         copy_programs(OPTIONS.new or OPTIONS.programs, self.old)
         for name in ("ps-1", "ps-2", "worker-1", "worker-2", "scheduler"):
             before = run.members()[name]
             run.kill(name, signal.SIGKILL)
-            self.programs.wait_for(f"another {name}\n{run.diagnosis()}",
+            self.programs.wait_for(lambda: f"another {name}\n{run.diagnosis()}",
                                    lambda: run.members()[name]["pid"] != before["pid"] and run.members()[name]["state"] == "running",
                                    60, run.process)
             self.assertNotIn("(deleted)", os.readlink(f"/proc/{run.members()[name]['pid']}/exe"))

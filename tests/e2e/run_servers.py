@@ -85,7 +85,7 @@ class Servers(unittest.TestCase):
         self.assertIn(" whole ", self.slackline("checkpoints", run.folder, "--verify"))
         # The death of a server that has what another one had.
         run.kill("ps-4")
-        self.programs.wait_for(f"the server's return\n{run.diagnosis()}",
+        self.programs.wait_for(lambda: f"the server's return\n{run.diagnosis()}",
                                lambda: "goes on from its snapshots" in run.events(), 60, run.process)
         self.trains_on(run)
         self.stop(run)
@@ -96,7 +96,7 @@ class Servers(unittest.TestCase):
         before = self.shards(run)
         self.assertEqual(len(before), 3)
         run.kill("scheduler")
-        self.programs.wait_for(f"the scheduler's return\n{run.diagnosis()}",
+        self.programs.wait_for(lambda: f"the scheduler's return\n{run.diagnosis()}",
                                lambda: "the scheduler goes on" in run.events(), 60, run.process)
         self.trains_on(run)
         self.assertEqual(self.shards(run), before)

@@ -21,7 +21,8 @@ class Programs:
         return str(self.folder / name)
 
     def wait_for(self, what, condition, seconds=60, alive=None):
-        """The first truthy answer of `condition`. `alive` is a process without which it cannot come true."""
+        """The first truthy answer of `condition`. `alive` is a process without which it cannot come true. What is said
+        when it does not come, `what`, may be a function: then it is asked for when that is known."""
         deadline = time.monotonic() + seconds * self.patience
         while True:
             last_chance = time.monotonic() > deadline or (alive is not None and alive.poll() is not None)
@@ -29,7 +30,7 @@ class Programs:
             if answer:
                 return answer
             if last_chance:
-                raise AssertionError(f"waited in vain for {what}")
+                raise AssertionError(f"waited in vain for {what() if callable(what) else what}")
             # What other processes write sends no event to us: look again soon.
             self.next_look.wait(0.01)
 
@@ -80,15 +81,20 @@ class TrainRun:
 
     def wait_for_training(self, samples=1):
         """Until so many samples were trained."""
-        self.programs.wait_for(f"{samples} trained samples\n{self.diagnosis()}",
+        self.programs.wait_for(lambda: f"{samples} trained samples\n{self.diagnosis()}",
                                lambda: any(int(row["samples"]) >= samples for row in self.rows()), 120, self.process)
+
+    def wait_for_snapshots(self):
+        """Until the scheduler knows that a death of any server costs no run."""
+        self.programs.wait_for(lambda: f"snapshots of all shards\n{self.diagnosis()}",
+                               lambda: "all shards are on disk" in self.events(), 60, self.process)
 
     def kill(self, name, number=signal.SIGKILL):
         os.kill(self.members()[name]["pid"], number)
 
     def wait(self, seconds=400):
         """The exit code."""
-        self.programs.wait_for(f"the end of slackline train\n{self.diagnosis()}",
+        self.programs.wait_for(lambda: f"the end of slackline train\n{self.diagnosis()}",
                                lambda: self.process.poll() is not None, seconds)
         return self.process.returncode
 
