@@ -134,6 +134,7 @@ wire::ShardState ShardHost::Greet() const {
 
 void ShardHost::Disconnected(const Caller& caller) {
   arriving_.erase(caller.peer);
+  to_be_repeated_.erase(caller.peer);
   Forget(caller.peer);
   if (Find(caller.sender) != caller.peer) return;  // a reader, or the worker has a newer stream
   members_.erase(caller.sender);
@@ -220,6 +221,7 @@ void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
   if (!admitted.ok()) {
     Refuse(*caller.peer, chunk, admitted.status());
     const bool later = absl::IsResourceExhausted(admitted.status()) || absl::IsUnavailable(admitted.status());
+    if (later && !chunk.seed()) NoteToBeRepeated(caller, Sequence(chunk.sequence()));
     admitted = Arriving{Sequence(), false, Fate::kSwallow, StagedPush()};
     admitted->to_be_repeated = later;
   }
@@ -227,6 +229,18 @@ void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
   admitted->seed = chunk.seed();
   admitted->shared_memory = chunk.has_segment_offset();
   arriving_[caller.peer] = *std::move(admitted);
+}
+
+void ShardHost::NoteToBeRepeated(const Caller& caller, Sequence sequence) {
+  // Not one that is behind it already.
+  if (engine_.Admit(caller.sender, sequence) == Engine::Admission::kStage) to_be_repeated_[caller.peer] = sequence;
+}
+
+std::optional<Sequence> ShardHost::AwaitedAgain(const Caller& caller, Sequence sequence) const {
+  const auto found = to_be_repeated_.find(caller.peer);
+  if (found == to_be_repeated_.end() || sequence <= found->second) return std::nullopt;
+  if (engine_.Admit(caller.sender, found->second) != Engine::Admission::kStage) return std::nullopt;
+  return found->second;
 }
 
 absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const wire::PushChunk& chunk) {
@@ -237,6 +251,11 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
     case Engine::Admission::kIgnore:
       return Arriving{sequence, false, Fate::kAnswer, StagedPush()};
     case Engine::Admission::kRefuse: {
+      // It was on its way when the one before it was refused for now: no gap that the worker could help.
+      if (const std::optional<Sequence> first = AwaitedAgain(caller, sequence)) {
+        return absl::UnavailableError(absl::StrCat("push ", sequence.value(), " came after push ", first->value(),
+                                                   ", which was refused; repeat both"));
+      }
       // The engine says why itself.
       Actions actions;
       engine_.Push({caller.sender, sequence, version_, 1, time_.Now()}, actions);
@@ -267,6 +286,7 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
   if (absl::Status status = CheckTrailer(commit); !status.ok()) return Refuse(*caller.peer, chunk, status);
   const bool stage = engine_.Admit(caller.sender, arriving.sequence) == Engine::Admission::kStage;
   if (stage && arriving.fate != Fate::kStage) {
+    NoteToBeRepeated(caller, arriving.sequence);
     return Refuse(*caller.peer, chunk, absl::UnavailableError("the shard has changed under this push; repeat it"));
   }
   if (stage) {

@@ -243,6 +243,10 @@ class ShardHost {
   void ForgetOldest(const Caller& caller);
   void NotifyBlocked(Blocked& blocked, absl::Time now);
   Peer* Find(const Sender& sender) const;
+  // A push that is refused for now: those behind it, which are on their way, have to come again too.
+  void NoteToBeRepeated(const Caller& caller, Sequence sequence);
+  // Of a push that is ahead of its turn: the one that has to come again before it. Nothing: a gap of the worker's own.
+  std::optional<Sequence> AwaitedAgain(const Caller& caller, Sequence sequence) const;
   void Refuse(Peer& peer, const wire::PushChunk& chunk, const absl::Status& status);
 
   const ShardConfig config_;
@@ -257,8 +261,9 @@ class ShardHost {
   std::map<Sender, Member> members_;  // with an open stream
   References references_;             // before held_, whose uses it counts
   std::map<const Peer*, Arriving> arriving_;
-  std::map<PushRef, Held> held_;     // complete and checked
-  std::optional<WorkerId> pushing_;  // whose push the engine's actions follow from
+  std::map<const Peer*, Sequence> to_be_repeated_;  // the first push that each was refused for now
+  std::map<PushRef, Held> held_;                    // complete and checked
+  std::optional<WorkerId> pushing_;                 // whose push the engine's actions follow from
   std::vector<Blocked> blocked_;
   std::vector<Pinned> pinned_;  // oldest first
   std::map<Sender, Gap> lost_;  // what each of the members must be told

@@ -254,6 +254,28 @@ TEST_F(ShardHostTest, StagingIsBounded) {
   EXPECT_EQ(Weight(), 10);
 }
 
+TEST_F(ShardHostTest, PushesBehindOneThatIsRefusedForNowAreRefusedForNowToo) {
+  Seed();
+  auto all = budget_.Reserve(budget_.bytes_max() - 100);
+  ASSERT_TRUE(all.ok());
+  alice_peer_.Take();
+  Push(alice_, 1);
+  ExpectRefused(alice_peer_, absl::StatusCode::kResourceExhausted, "staging_bytes_max");
+  *all = StagingBudget::Reservation();
+  // On their way already; the worker has left out nothing.
+  for (const uint64_t sequence : {2, 3}) {
+    Push(alice_, sequence);
+    ExpectRefused(alice_peer_, absl::StatusCode::kUnavailable, "after push 1, which was refused; repeat both");
+  }
+  for (const uint64_t sequence : {1, 2, 3}) {
+    Push(alice_, sequence);
+    EXPECT_TRUE(alice_peer_.Take().has_answer()) << sequence;
+  }
+  EXPECT_EQ(Weight(), 7);
+  Push(alice_, 5);
+  ExpectRefused(alice_peer_, absl::StatusCode::kFailedPrecondition, "expected is 4");
+}
+
 TEST_F(ShardHostTest, UnknownWorkerAndReaderCannotPush) {
   Seed();
   const Caller reader{&bob_peer_, {}, true, 1};

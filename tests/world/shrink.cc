@@ -49,7 +49,7 @@ std::string Explain(const Options& options) {
   const Smallest smallest = Shrink(options);
   return absl::StrCat(outcome.violation, "\n  ", outcome.description, "\nThe smallest of ", smallest.tried,
                       " worlds, with ", NamesOf(smallest.options.faults), " for ",
-                      absl::FormatDuration(smallest.options.faults_for), " (--seed=", smallest.options.seed,
+                      absl::FormatDuration(smallest.options.faults_for), " (--seeds=1 --first=", smallest.options.seed,
                       " --faults=", smallest.options.faults,
                       " --faults_ms=", absl::ToInt64Milliseconds(smallest.options.faults_for), "):\n  ",
                       smallest.outcome.violation, "\n  ", smallest.outcome.description, "\n", smallest.outcome.trace);
