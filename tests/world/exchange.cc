@@ -72,8 +72,7 @@ class Exchange::Peer : public StreamEnd {
     Drop();
     Over(status);
   }
-  void Redirect(const wire::ServerSpec& to) {
-    spec = to;
+  void Redirect() {
     stream_backoff_.Reset();
     if (stream_ != 0) Break(absl::UnavailableError("the server has come back elsewhere"));
     Retry(absl::ZeroDuration());
@@ -88,6 +87,17 @@ class Exchange::Peer : public StreamEnd {
     owner_.scene_.network.Send(stream_, owner_.host_.life, WorkerPackets(std::move(packet)));
   }
   LifeId server() const { return server_; }
+  // Its shards live elsewhere now.
+  void Retire() {
+    retired = true;
+    SayGoodbye();
+    Drop();
+  }
+  void SayGoodbye() {
+    wire::WorkerItem item;
+    item.mutable_goodbye()->set_reason("leaves");
+    if (open) Send(std::move(item));
+  }
   void Drop() {
     if (stream_ != 0) owner_.scene_.network.Close(std::exchange(stream_, 0), owner_.host_.life, absl::OkStatus());
     open = false;
@@ -96,6 +106,8 @@ class Exchange::Peer : public StreamEnd {
   wire::ServerSpec spec;
   std::set<ShardId> shards;
   bool open = false;
+  // Another is made where the server gets shards again.
+  bool retired = false;
   absl::Time heard;
   std::set<ShardId> refused;
   bool retrying = false;
@@ -150,7 +162,7 @@ Exchange::Exchange(Scene& scene, const Host& host, const Who& who, const wire::G
   for (const wire::ShardSpec& spec : map_.shards()) {
     Shard& shard = shards_[spec.shard()];
     shard.spec = spec;
-    while (peers_[shard.peer]->spec.server() != spec.server()) ++shard.peer;
+    shard.peer = PeerOf(spec.server());
     peers_[shard.peer]->shards.insert(ShardId(spec.shard()));
   }
   for (const auto& peer : peers_) peer->Connect();
@@ -162,20 +174,50 @@ Exchange::~Exchange() = default;
 void Exchange::Remap(const wire::GetShardMapReply& map) {
   if (map.generation() <= map_.generation()) return;
   map_ = map;
-  for (int i = 0; i < map_.servers_size(); ++i) {
-    Peer& peer = *peers_[static_cast<size_t>(i)];
-    const wire::ServerSpec& spec = map_.servers(i);
-    if (peer.spec.address() == spec.address() && peer.spec.generation() == spec.generation()) continue;
-    peer.Redirect(spec);
+  std::set<Peer*> changed, had;
+  for (const auto& peer : peers_) {
+    if (!peer->shards.empty()) had.insert(peer.get());
+  }
+  for (const wire::ServerSpec& spec : map_.servers()) {
+    size_t known = PeerOf(spec.server());
+    if (known == peers_.size()) peers_.push_back(std::make_unique<Peer>(*this, spec));
+    Peer& peer = *peers_[known];
+    if (peer.spec.address() != spec.address() || peer.spec.generation() != spec.generation()) changed.insert(&peer);
+    peer.spec = spec;
+  }
+  for (const wire::ShardSpec& spec : map_.shards()) {
+    Shard& shard = shards_[spec.shard()];
+    shard.spec = spec;
+    const size_t to = PeerOf(spec.server());
+    if (to == shard.peer) continue;
+    const ShardId id(spec.shard());
+    changed.insert({peers_[shard.peer].get(), peers_[to].get()});
+    peers_[shard.peer]->shards.erase(id);
+    peers_[shard.peer]->refused.erase(id);
+    peers_[to]->shards.insert(id);
+    shard.peer = to;
+    // As if its stream were broken: the one to its new server says all that is unanswered again.
+    session_.Disconnected(id);
+  }
+  for (Peer* const peer : changed) {
+    if (peer->shards.empty()) {
+      if (had.contains(peer)) peer->Retire();
+    } else if (had.contains(peer)) {
+      peer->Redirect();
+    } else {
+      peer->Connect();
+    }
   }
 }
 
+size_t Exchange::PeerOf(uint32_t server) const {
+  const auto found = std::find_if(peers_.begin(), peers_.end(),
+                                  [&](const auto& peer) { return !peer->retired && peer->spec.server() == server; });
+  return static_cast<size_t>(found - peers_.begin());
+}
+
 void Exchange::Goodbye() {
-  for (const auto& peer : peers_) {
-    wire::WorkerItem item;
-    item.mutable_goodbye()->set_reason("leaves");
-    if (peer->open) peer->Send(std::move(item));
-  }
+  for (const auto& peer : peers_) peer->SayGoodbye();
   done_ = nullptr;
   Shutdown(absl::CancelledError("closed"));
 }

@@ -73,6 +73,8 @@ class Exchange {
   void SendAll(const std::vector<Session::Send>& sends);
   void SendPush(Peer& peer, const Session::Send& send);
   void SendSeed(Peer& peer, ShardId shard);
+  // Where there is none: as many as there are.
+  size_t PeerOf(uint32_t server) const;
   std::set<ShardId> AwaitedFrom(const Peer& peer) const;
   void CompleteIfDone();
   void Complete(const absl::Status& status);

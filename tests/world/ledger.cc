@@ -77,7 +77,7 @@ void Ledger::Answered(const Sender& sender, const wire::PushAnswer& answer, Life
   known.answered = true;
   known.applied = applied;
   known.answer = {Lineage(answer.version().lineage()), answer.version().number()};
-  known.turn = TurnOf(server);
+  known.turn = TurnOf(server, shard);
   if (replicated() && applied && LostBy(shard, slot, known.turn, UINT64_MAX) != 0) {
     violated_(absl::StrCat(Name(*push), " is answered as applied by shard ", shard.value(),
                            ", and a copy has taken over without it"));
@@ -93,7 +93,7 @@ void Ledger::Answered(const Sender& sender, const wire::PushAnswer& answer, Life
 }
 
 void Ledger::Welcomed(const Sender& sender, ShardId shard, uint64_t lost, uint64_t lost_to, LifeId server) {
-  greeted_[{sender, shard}].insert(TurnOf(server));
+  greeted_[{sender, shard}].insert(TurnOf(server, shard));
   for (uint64_t sequence = lost_to - std::min(lost, lost_to) + 1; sequence <= lost_to; ++sequence) {
     Push* const push = Find(sender, Sequence(sequence));
     if (push == nullptr) continue;
@@ -157,27 +157,32 @@ void Ledger::CheckSteps(const std::string& what, const Version& version, absl::S
 }
 
 void Ledger::Installed(LifeId server, ShardId shard, const Version& version, absl::Span<const float> weights,
-                       bool restored) {
+                       From from) {
   ++progress_;
   const size_t hash = HashOf(weights);
-  const std::string what = absl::StrCat("shard ", shard.value(), restored ? ", restored," : "");
+  const bool moved = from == From::kMove;
+  const std::string what = absl::StrCat("shard ", shard.value(),
+                                        moved                    ? ", moved,"
+                                        : from == From::kRestore ? ", restored,"
+                                                                 : "");
   CheckSteps(what, version, weights);
   auto& known = history_[shard];
-  if (restored) {
-    ++counts_.restores;
-    if (!WasOnce(shard, version, hash)) {
+  if (from != From::kNothing) {
+    ++(moved ? counts_.moves : counts_.restores);
+    if (!WasOnce(shard, version, hash, replicated() || moved)) {
       violated_(absl::StrCat(what, " at version ", ToString(version), " is nothing that it ever was"));
     }
     if (replicated()) CheckKept(shard, weights);
+    if (moved) CheckMoved(shard, weights);
   }
   known[KeyOf(version)] = hash;
-  const uint64_t turn = turns_.try_emplace(server, turns_.size() + 1).first->second;
+  const uint64_t turn = turns_[{server, shard}] = ++last_turn_;
   begun_[shard][turn].assign(weights.begin(), weights.end());
   held_[{server, shard}] = {version, {weights.begin(), weights.end()}};
 }
 
-bool Ledger::WasOnce(ShardId shard, const Version& version, size_t hash) const {
-  bool looked = !replicated(), reached = false;
+bool Ledger::WasOnce(ShardId shard, const Version& version, size_t hash, bool copied) const {
+  bool looked = !copied, reached = false;
   for (const auto& [past, was] : history_.at(shard)) {
     if (past.first >= version.lineage.value()) continue;
     if (past.second == version.number && was == hash) return true;
@@ -197,11 +202,23 @@ void Ledger::CheckKept(ShardId shard, absl::Span<const float> weights) {
   }
 }
 
+void Ledger::CheckMoved(ShardId shard, absl::Span<const float> weights) {
+  const auto& turns = begun_.at(shard);
+  const auto& [last, had] = *turns.rbegin();
+  for (size_t slot = 1; slot <= pushes_.size(); ++slot) {
+    const OfShard& known = pushes_[slot - 1].shards[shard.value()];
+    const bool answered = known.answered && known.applied && known.turn == last;
+    if ((!answered && had[slot] == 0) || weights[slot] != 0) continue;
+    violated_(absl::StrCat(Name(pushes_[slot - 1]), answered ? " was answered as applied by" : " was in", " shard ",
+                           shard.value(), ", and the server that it has moved to lacks it"));
+  }
+}
+
 void Ledger::Answers(LifeId server, const Sender& sender, const wire::PushAnswer& answer) {
   Push* const push = Find(sender, Sequence(answer.sequence()));
   if (!replicated() || push == nullptr || answer.outcome() != wire::OUTCOME_APPLIED) return;
   const auto slot = static_cast<size_t>(push - pushes_.data()) + 1;
-  const uint64_t lost_by = LostBy(ShardId(answer.shard()), slot, TurnOf(server), UINT64_MAX);
+  const uint64_t lost_by = LostBy(ShardId(answer.shard()), slot, TurnOf(server, ShardId(answer.shard())), UINT64_MAX);
   if (lost_by == 0) return;
   violated_(absl::StrCat("a server that is none any more answers ", Name(*push), " as applied by shard ",
                          answer.shard(), ", and who has its place lacks it"));
@@ -273,11 +290,11 @@ void Ledger::Serves(LifeId server, ShardId shard, const Sender& sender, Clock64 
                     absl::Span<const float> weights) {
   const job::Consistency::Mode mode = job_.consistency().mode();
   uint64_t& last = served_[shard];
-  if (replicated() && last > TurnOf(server)) {
+  if (replicated() && last > TurnOf(server, shard)) {
     violated_(absl::StrCat("a server that is none any more serves ", NameOf(sender), " shard ", shard.value(),
                            " at version ", ToString(version), "; who has its place serves, too"));
   }
-  last = std::max(last, TurnOf(server));
+  last = std::max(last, TurnOf(server, shard));
   if (mode == job::Consistency::SOFTSYNC || mode == job::Consistency::QUORUM) return;
   const auto lacks = [&](const Push& push) {
     violated_(absl::StrCat("shard ", shard.value(), " serves ", NameOf(sender), " at clock ", clock.value(),
@@ -309,8 +326,8 @@ void Ledger::Serves(LifeId server, ShardId shard, const Sender& sender, Clock64 
   }
 }
 
-uint64_t Ledger::TurnOf(LifeId server) const {
-  const auto found = turns_.find(server);
+uint64_t Ledger::TurnOf(LifeId server, ShardId shard) const {
+  const auto found = turns_.find({server, shard});
   return found == turns_.end() ? 0 : found->second;
 }
 
@@ -336,7 +353,7 @@ void Ledger::Final(LifeId server, ShardId shard, absl::Span<const float> weights
     }
     if (known.lost) continue;
     const auto greeted = greeted_.find({push.sender, shard});
-    const uint64_t lost_by = LostBy(shard, slot, known.turn, TurnOf(server));
+    const uint64_t lost_by = LostBy(shard, slot, known.turn, TurnOf(server, shard));
     if (lost_by == 0) {
       // What softsync has accepted is applied when its group is full, or when all workers are gone.
       if (!soft || deserted) violated_(absl::StrCat(what, " and is not there, though nothing was restored since"));

@@ -60,8 +60,13 @@ class Ledger {
 
   // --- What servers do ---
 
-  // A server's life has the shard, with these weights; `restored` or fresh.
-  void Installed(LifeId server, ShardId shard, const Version& version, absl::Span<const float> weights, bool restored);
+  // Where a server's shard comes from: nowhere, a snapshot or the server that it has followed, or another server that
+  // has given it up.
+  enum class From { kNothing, kRestore, kMove };
+  // A server's life has the shard, with these weights.
+  void Installed(LifeId server, ShardId shard, const Version& version, absl::Span<const float> weights, From from);
+  // It has none any more.
+  void Deserted(LifeId server) { members_.erase(server); }
   // After an event that may have changed it.
   void Changed(LifeId server, ShardId shard, const Version& version, absl::Span<const float> weights);
   void Members(LifeId server, const std::set<Sender>& members);
@@ -120,11 +125,13 @@ class Ledger {
                    absl::Span<const LifeId> servers);
   bool replicated() const { return job_.durability().mode() == job::Durability::REPLICATED; }
   // Whether the shard was this at some time under an earlier lineage, as far as it was looked at.
-  bool WasOnce(ShardId shard, const Version& version, size_t hash) const;
+  bool WasOnce(ShardId shard, const Version& version, size_t hash, bool copied) const;
   // A copy that takes over has all that was answered.
   void CheckKept(ShardId shard, absl::Span<const float> weights);
-  // In which turn a server's life got its shards: one that began earlier may be the later one.
-  uint64_t TurnOf(LifeId server) const;
+  // Who takes a shard from another has all that was answered by that one, and all that it had from the beginning.
+  void CheckMoved(ShardId shard, absl::Span<const float> weights);
+  // In which turn a server's life got the shard: one that began earlier may be the later one.
+  uint64_t TurnOf(LifeId server, ShardId shard) const;
   // The turn, up to `last`, in which a restore has lost this push, which an earlier one had; 0: none.
   uint64_t LostBy(ShardId shard, size_t slot, uint64_t had, uint64_t last) const;
   // Whether weights that may not lack this push have it, or it will never be in them.
@@ -138,7 +145,8 @@ class Ledger {
   std::map<Sender, std::map<Sequence, uint32_t>> slots_;
   std::map<Sender, Clock64> live_;  // where they began
   std::map<std::pair<LifeId, ShardId>, Held> held_;
-  std::map<LifeId, uint64_t> turns_;
+  uint64_t last_turn_ = 0;
+  std::map<std::pair<LifeId, ShardId>, uint64_t> turns_;
   // What each turn began with.
   std::map<ShardId, std::map<uint64_t, std::vector<float>>> begun_;
   std::map<LifeId, std::set<Sender>> members_;

@@ -44,6 +44,9 @@ constexpr Counter kCounters[] = {
     {"calls repeated", &Counts::calls_repeated},
     {"further incarnations of a process", &Counts::rejoins},
     {"workers that came late or left early", &Counts::comings},
+    {"servers added", &Counts::servers_added},
+    {"servers drained", &Counts::servers_drained},
+    {"shards moved", &Counts::moves},
     {"ranges done twice", &Counts::ranges_twice},
     {"virtual ms", &Counts::virtual_ms},
 };

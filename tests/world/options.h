@@ -23,8 +23,9 @@ enum Fault : uint32_t {
   kDiskFails = 1 << 9,
   kTornSnapshots = 1 << 10,
   kComeAndGo = 1 << 11,
+  kChangeServers = 1 << 12,
 };
-inline constexpr int kFaults = 12;
+inline constexpr int kFaults = 13;
 inline constexpr uint32_t kAllFaults = (1 << kFaults) - 1;
 
 std::string NamesOf(uint32_t faults);
@@ -82,6 +83,9 @@ struct Counts {
   uint64_t calls_repeated = 0;
   uint64_t rejoins = 0;  // a process that begins another incarnation
   uint64_t comings = 0;  // workers that came later or left early
+  uint64_t servers_added = 0;
+  uint64_t servers_drained = 0;  // that were told to
+  uint64_t moves = 0;            // of shards
   uint64_t ranges_twice = 0;
   uint64_t virtual_ms = 0;
 

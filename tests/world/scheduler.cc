@@ -91,6 +91,10 @@ absl::StatusOr<wire::ReportExitReply> SchedulerProcess::ReportExit(const wire::R
   return wire::ReportExitReply();
 }
 
+absl::StatusOr<wire::ChangeServersReply> SchedulerProcess::ChangeServers(const wire::ChangeServersRequest& request) {
+  return controller_.ChangeServers(request);
+}
+
 // --- Servers ----------------------------------------------------------------------------------------------------
 
 std::vector<Incarnation> SchedulerProcess::servers() const {
@@ -126,13 +130,25 @@ void SchedulerProcess::Install(scheduler::ServerRef server, const wire::InstallS
   const LinkPtr link = Find(server);
   if (link == nullptr) return;
   link->install = request;
+  // A set is of one shard map.
+  if (link->members && link->members->generation() != request.generation()) link->members.reset();
+  Kick(link);
+}
+
+void SchedulerProcess::TakeShards(scheduler::ServerRef server, const wire::TakeShardsRequest& request) {
+  const LinkPtr link = Find(server);
+  if (link == nullptr) return;
+  link->take = request;
   Kick(link);
 }
 
 void SchedulerProcess::SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) {
   const LinkPtr link = Find(server);
   if (link == nullptr) return;
-  if (!link->members || link->members->epoch() < request.epoch()) link->members = request;
+  const auto order = [](const wire::SetMembersRequest& members) {
+    return std::pair(members.generation(), members.epoch());
+  };
+  if (!link->members || order(*link->members) < order(request)) link->members = request;
   Kick(link);
 }
 
@@ -164,6 +180,22 @@ void SchedulerProcess::TryNext(const LinkPtr& link) {
             link->observer->Stopped(link->server);
           });
         });
+  } else if (link->take) {
+    link->busy = true;
+    scene_.network.Call<wire::TakeShardsReply>(
+        *this, link->address, timeout,
+        [request = *link->take](Host& server) -> absl::StatusOr<wire::TakeShardsReply> {
+          if (absl::Status status = ServerAt(server).Take(request); !status.ok()) return status;
+          return wire::TakeShardsReply();
+        },
+        [this, link, told = *link->take](const auto& reply) {
+          // A refusal is an answer, too.
+          const bool later = !reply.ok() && IsRetryable(reply.status());
+          Tried(link, later ? reply.status() : absl::OkStatus(), [link, &told, &reply] {
+            if (link->take && link->take->move() == told.move()) link->take.reset();
+            if (!reply.ok()) link->observer->TakeRefused(link->server, told, reply.status());
+          });
+        });
   } else if (link->install) {
     link->busy = true;
     scene_.network.Call<wire::InstallShardsReply>(
@@ -185,9 +217,11 @@ void SchedulerProcess::TryNext(const LinkPtr& link) {
     scene_.network.Call<wire::SetMembersReply>(
         *this, link->address, timeout,
         [request = *link->members](Host& server) { return ServerAt(server).SetMembers(request); },
-        [this, link](const absl::StatusOr<wire::SetMembersReply>& reply) {
-          Tried(link, reply.status(), [link, &reply] {
-            if (link->members && link->members->epoch() == reply->epoch()) link->members.reset();
+        [this, link, told = link->members->generation()](const absl::StatusOr<wire::SetMembersReply>& reply) {
+          Tried(link, reply.status(), [link, &reply, told] {
+            const bool same =
+                link->members && link->members->epoch() == reply->epoch() && link->members->generation() == told;
+            if (same) link->members.reset();
             link->observer->MembersInstalled(link->server, *reply);
           });
         });

@@ -29,6 +29,7 @@ class SchedulerProcess : public Host, public scheduler::ServerCalls {
   absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
   absl::StatusOr<wire::EvaluationReply> ReportEvaluation(const wire::EvaluationReport& request);
   absl::StatusOr<wire::ReportExitReply> ReportExit(const wire::ReportExitRequest& request);
+  absl::StatusOr<wire::ChangeServersReply> ChangeServers(const wire::ChangeServersRequest& request);
 
   // --- scheduler::ServerCalls ---
   void Connect(scheduler::ServerRef server, const std::string& name, const std::string& address,
@@ -36,7 +37,7 @@ class SchedulerProcess : public Host, public scheduler::ServerCalls {
   void Disconnect(scheduler::ServerRef server) override;
   void Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) override;
   void SetMembers(scheduler::ServerRef server, const wire::SetMembersRequest& request) override;
-  void TakeShards(scheduler::ServerRef, const wire::TakeShardsRequest&) override {}
+  void TakeShards(scheduler::ServerRef server, const wire::TakeShardsRequest& request) override;
   void BeginCheckpoint(scheduler::ServerRef, const wire::BeginCheckpointRequest&) override {}
   void Stop(scheduler::ServerRef server, const wire::StopRequest& request) override;
 
@@ -56,6 +57,7 @@ class SchedulerProcess : public Host, public scheduler::ServerCalls {
     bool busy = false;
     bool closed = false;
     absl::Duration back_off;
+    std::optional<wire::TakeShardsRequest> take;
     std::optional<wire::InstallShardsRequest> install;
     std::optional<wire::SetMembersRequest> members;
     std::optional<wire::StopRequest> stop;

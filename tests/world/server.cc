@@ -8,6 +8,12 @@
 #include "tests/world/scheduler.h"
 
 namespace slackline::world {
+namespace {
+
+// As ps/service/snapshot_keeper.cc has it.
+constexpr absl::Duration kOpenAgain = absl::Milliseconds(100);
+
+}  // namespace
 
 // One worker's stream, from the server's side. Everything goes out in the order in which it was said, one chunk at a
 // time, so that what a pull holds on to is read while steps go on.
@@ -177,8 +183,17 @@ ServerProcess::ServerProcess(Scene& scene, std::string its_name, std::string its
                [this](std::vector<ps::StoredShard> stores) {
                  for (ps::StoredShard& stored : stores) {
                    folders_.push_back(stored.folder.string());
-                   kept_.push_back({std::move(stored)});
+                   kept_.push_back({.number = ++last_kept_, .stored = std::move(stored)});
                  }
+               },
+           .on_stores_gone =
+               [this](const std::vector<ShardId>& shards) {
+                 for (Kept& kept : kept_) {
+                   if (std::find(shards.begin(), shards.end(), kept.stored.shard) == shards.end()) continue;
+                   kept.gone = true;
+                   std::erase(folders_, kept.stored.folder.string());
+                 }
+                 DropGone();
                },
            .on_cut = nullptr,
            .on_backup = [this](const wire::ReplicationSource* source) { replication_.OnBackup(source); },
@@ -269,16 +284,32 @@ absl::Status ServerProcess::Install(const wire::InstallShardsRequest& request) {
   const bool followed = table_.feed() != nullptr;
   const absl::Status status = table_.Install(request);
   if (!status.ok()) return status;
-  if (table_.feed() != nullptr) {
+  if (request.has_backup_of()) {
     follows_ = request;
     return status;
   }
   generation_ = Generation(request.generation());
-  if (!shards_.empty()) return status;
-  scene_.counts.failovers += followed;
-  scene_.Tell(name, followed ? " takes over " : " installs ", request.shards_size(), " shards of generation ",
-              request.generation(), ", lineage ", request.restore_lineage());
-  for (const wire::ShardSpec& spec : request.shards()) shards_.push_back(ShardId(spec.shard()));
+  std::vector<ShardId> wanted;
+  for (const wire::ShardSpec& spec : request.shards()) wanted.push_back(ShardId(spec.shard()));
+  std::sort(wanted.begin(), wanted.end());
+  if (wanted == shards_) return status;
+  // What it had already does not move; what it has not followed it goes on with from snapshots.
+  const bool moves = request.moves() && (followed || !shards_.empty());
+  scene_.counts.failovers += followed && !moves;
+  scene_.Tell(name,
+              moves      ? " has now "
+              : followed ? " takes over "
+                         : " installs ",
+              request.shards_size(), " shards of generation ", request.generation(), ", lineage ",
+              request.restore_lineage());
+  for (const ShardId shard : shards_) {
+    if (!std::binary_search(wanted.begin(), wanted.end(), shard)) known_.erase(shard);
+  }
+  for (const ShardId shard : wanted) {
+    if (moves && std::find(shards_.begin(), shards_.end(), shard) == shards_.end()) moved_.insert(shard);
+  }
+  shards_ = std::move(wanted);
+  if (shards_.empty()) scene_.ledger.Deserted(life);
   seeded_ = true;
   Look();
   Keep();
@@ -304,6 +335,11 @@ absl::StatusOr<wire::SetMembersReply> ServerProcess::SetMembers(const wire::SetM
   if (reply.ok()) epoch_ = Epoch(request.epoch());
   Look();
   return reply;
+}
+
+absl::Status ServerProcess::Take(const wire::TakeShardsRequest& request) {
+  if (ended_) return absl::UnavailableError("the server is stopping");
+  return table_.Take(request);
 }
 
 void ServerProcess::Stop(const wire::StopRequest& /*request*/) { End(absl::OkStatus()); }
@@ -402,10 +438,11 @@ void ServerProcess::Tick() {
 }
 
 void ServerProcess::Look() {
-  if (table_.feed() != nullptr) return;  // what it has is another's
+  if (shards_.empty()) return;  // what it has is another's
   const ps::ShardTable::Progress now = table_.progress();
   // With two shards at most, every step of one is seen in these.
-  if (now.version_min == seen_min_ && now.version_max == seen_max_ && !seeded_) return;
+  const bool same = shards_.size() <= 2 && now.version_min == seen_min_ && now.version_max == seen_max_;
+  if (same && !seeded_) return;
   seen_min_ = now.version_min;
   seen_max_ = now.version_max;
   seeded_ = false;
@@ -418,7 +455,11 @@ void ServerProcess::Look() {
     if (std::exchange(known_[shard], true)) {
       scene_.ledger.Changed(life, shard, version, weights);
     } else {
-      scene_.ledger.Installed(life, shard, version, weights, version.lineage > Lineage(1));
+      const bool moved = moved_.erase(shard) > 0;
+      scene_.ledger.Installed(life, shard, version, weights,
+                              moved                          ? Ledger::From::kMove
+                              : version.lineage > Lineage(1) ? Ledger::From::kRestore
+                                                             : Ledger::From::kNothing);
     }
   }
 }
@@ -436,9 +477,12 @@ void ServerProcess::Keep() {
   const absl::Duration interval = absl::Seconds(scene_.job.durability().snapshot_every_s());
   const absl::Time now = scene_.events.Now();
   absl::Time next = now + interval;
-  for (size_t i = 0; i < kept_.size(); ++i) {
-    Kept& kept = kept_[i];
+  for (Kept& kept : kept_) {
     if (kept.due > now) {
+      next = std::min(next, kept.due);
+      continue;
+    }
+    if (!Open(kept)) {
       next = std::min(next, kept.due);
       continue;
     }
@@ -447,7 +491,7 @@ void ServerProcess::Keep() {
     kept.due = now + interval;
     const std::vector<ps::KeptSnapshot>& before = kept.stored.store->kept();
     if (!before.empty() && before.front().version == taken->engine.version) continue;
-    writing_ = {i, *std::move(taken)};
+    writing_ = {kept.number, *std::move(taken)};
     const bool slow = scene_.random.Chance(0.1);
     scene_.events.After(scene_.random.Between(absl::Milliseconds(1), absl::Milliseconds(slow ? 900 : 40)), life,
                         [this] { Written(); });
@@ -459,13 +503,40 @@ void ServerProcess::Keep() {
   });
 }
 
+bool ServerProcess::Open(Kept& kept) {
+  if (kept.stored.store != nullptr) return true;
+  absl::StatusOr<std::unique_ptr<ps::SnapshotStore>> store = kept.stored.open();
+  if (store.ok()) {
+    kept.stored.store = *std::move(store);
+    return true;
+  }
+  const bool in_use = absl::IsAborted(store.status());
+  const absl::Duration interval = absl::Seconds(scene_.job.durability().snapshot_every_s());
+  kept.due = scene_.events.Now() + (in_use ? std::min(kOpenAgain, interval) : interval);
+  if (in_use) return false;
+  ++scene_.counts.snapshots_failed;
+  table_.SnapshotDone(kept.stored.shard, store.status());
+  return false;
+}
+
+ServerProcess::Kept& ServerProcess::BeingWritten() {
+  return *std::find_if(kept_.begin(), kept_.end(),
+                       [this](const Kept& kept) { return kept.number == writing_->number; });
+}
+
+void ServerProcess::DropGone() {
+  std::erase_if(kept_,
+                [this](const Kept& kept) { return kept.gone && !(writing_ && writing_->number == kept.number); });
+}
+
 void ServerProcess::Written() {
   if (ended_ || !writing_) return;
+  ps::StoredShard& stored = BeingWritten().stored;
   const Writing writing = *std::exchange(writing_, std::nullopt);
-  ps::StoredShard& stored = kept_[writing.which].stored;
   const absl::StatusOr<ps::KeptSnapshot> kept = stored.store->Write(writing.snapshot);
   ++(kept.ok() ? scene_.counts.snapshots : scene_.counts.snapshots_failed);
   table_.SnapshotDone(stored.shard, kept);
+  DropGone();
   Look();
   Keep();
 }
@@ -473,7 +544,7 @@ void ServerProcess::Written() {
 void ServerProcess::DieWriting(uint64_t steps) {
   if (!writing_) return;
   scene_.disk.StopAfter(life, steps);
-  kept_[writing_->which].stored.store->Write(writing_->snapshot).status().IgnoreError();
+  BeingWritten().stored.store->Write(writing_->snapshot).status().IgnoreError();
 }
 
 }  // namespace slackline::world

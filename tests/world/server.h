@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ class ServerProcess : public Host {
   StreamEnd* Accept(StreamId stream, Method method) override;
   absl::Status Install(const wire::InstallShardsRequest& request);
   absl::StatusOr<wire::SetMembersReply> SetMembers(const wire::SetMembersRequest& request);
+  absl::Status Take(const wire::TakeShardsRequest& request);
   void Stop(const wire::StopRequest& request);
 
   // A snapshot that is being written is written in part: so many of its steps.
@@ -37,7 +39,7 @@ class ServerProcess : public Host {
   Incarnation incarnation() const { return identity_.incarnation; }
   // Whose shards it has, or follows; 0 before it was told.
   ServerId server() const { return identity_.server; }
-  // It has shards of its own, from the beginning or because it has taken over.
+  // It has shards of its own, from the beginning, because it has taken over, or because they have moved here.
   bool serves() const { return !shards_.empty(); }
   // As its log has it.
   wire::BackupProgress backup() const { return table_.progress().backup; }
@@ -52,11 +54,13 @@ class ServerProcess : public Host {
  private:
   class Stream;
   struct Kept {
+    uint64_t number = 0;
     ps::StoredShard stored;
     absl::Time due = absl::InfinitePast();
+    bool gone = false;  // the shard lives elsewhere now
   };
   struct Writing {
-    size_t which = 0;
+    uint64_t number = 0;  // of what is kept
     ps::ShardSnapshot snapshot;
   };
 
@@ -67,6 +71,10 @@ class ServerProcess : public Host {
   void Tick();
   void Keep();
   void Written();
+  bool Open(Kept& kept);
+  Kept& BeingWritten();
+  // Closes what is kept of shards that live elsewhere, once nothing is written there.
+  void DropGone();
   // What an event has changed in the shards.
   void Look();
   void End(const absl::Status& status);
@@ -87,7 +95,9 @@ class ServerProcess : public Host {
   Epoch epoch_;  // of the members
   std::vector<ShardId> shards_;
   std::map<ShardId, bool> known_;  // to the ledger
+  std::set<ShardId> moved_;        // here, and the ledger does not know
   std::vector<std::string> folders_;
+  uint64_t last_kept_ = 0;
   std::vector<Kept> kept_;
   std::optional<Writing> writing_;
   uint64_t keeping_ = 0;  // of the last alarm of the keeper

@@ -21,7 +21,8 @@ constexpr uint64_t kSoftsync = 3;  // of the modes below
 constexpr const char* kFaultNames[kFaults] = {
     "broken streams", "slow links",         "lost calls",         "repeated calls",
     "partitions",     "crashes of servers", "crashes of workers", "crashes of the scheduler",
-    "pauses",         "failing disks",      "torn snapshots",     "coming and going"};
+    "pauses",         "failing disks",      "torn snapshots",     "coming and going",
+    "other servers"};
 
 // Softsync has no backups.
 bool Replicated(const Options& options) {
@@ -280,7 +281,8 @@ void World::Ended(Host& host, const absl::Status& status) {
                       std::any_of(workers_.begin(), workers_.end(), [&](const auto& p) { return p.get() == &host; });
                   if (failed) scene_.Tell(name, " has failed");
                   Bury(host, /*silently=*/false);
-                  if (server && !scene_.done) RestartServer(name, address);
+                  const bool drained = !failed && drained_.contains(name);
+                  if (server && !drained && !scene_.done) RestartServer(name, address);
                   if (worker && failed && !scene_.done) RestartWorker(name);
                 });
 }

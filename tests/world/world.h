@@ -90,6 +90,7 @@ class World {
   void FailDisk(Random& random);
   void CrashAndTear(Random& random);
   void ComeAndGo(Random& random);
+  void ChangeServers(Random& random);
   void Crash(ServerProcess& server, bool tear, Random& random);
   // No fault lasts longer than all of them.
   absl::Time Until(absl::Duration wait) const { return std::min(events_.Now() + wait, faults_end_); }
@@ -156,6 +157,8 @@ class World {
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   uint32_t last_pid_ = 0;
   uint64_t last_address_ = 0;
+  uint64_t servers_added_ = 0;
+  std::set<std::string> drained_;  // were told to leave
 
   const bool replicated_;
   std::map<ServerId, Pair> pairs_;

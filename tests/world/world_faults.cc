@@ -26,6 +26,7 @@ void World::PlanFaults() {
   Plan(kDiskFails, 2, &World::FailDisk);
   Plan(kTornSnapshots, 1, &World::CrashAndTear);
   Plan(kComeAndGo, 2, &World::ComeAndGo);
+  Plan(kChangeServers, 3, &World::ChangeServers);
 }
 
 void World::Plan(Fault fault, uint64_t most, void (World::*what)(Random& random)) {
@@ -218,6 +219,33 @@ void World::ComeAndGo(Random& random) {
   WorkerProcess& worker = *workers_[random.Below(workers_.size())];
   scene_.Tell(worker.name, " is told to stop");
   if (!events_.Stopped(worker.life)) worker.Leave("told to stop");
+}
+
+// Shards move then, if the scheduler allows it.
+void World::ChangeServers(Random& random) {
+  const bool add = random.Chance(0.5);
+  const ServerProcess* const leaves = AnyServer(random);
+  wire::ChangeServersRequest request;
+  if (add) {
+    request.set_add(1);
+  } else if (leaves != nullptr) {
+    request.add_drain(leaves->name);
+  }
+  scene_.Tell(add ? "one more server is wanted"
+                  : absl::StrCat(leaves == nullptr ? "nobody" : leaves->name, " is to be drained"));
+  network_.Call<wire::ChangeServersReply>(
+      supervisor_, scheduler_address_, absl::Seconds(1),
+      [request](Host& host) { return SchedulerAt(host).ChangeServers(request); },
+      [this, request](const absl::StatusOr<wire::ChangeServersReply>& reply) {
+        if (!reply.ok() || scene_.done) return;
+        for (const std::string& name : request.drain()) {
+          ++outcome_.counts.servers_drained;
+          drained_.insert(name);
+        }
+        if (request.add() == 0) return;
+        ++outcome_.counts.servers_added;
+        StartServer(absl::StrCat("ps-", ++servers_added_, "-added"), NewAddress());
+      });
 }
 
 }  // namespace slackline::world

@@ -59,6 +59,7 @@ TEST(World, AllIsTrueInEveryWorld) {
   EXPECT_GT(sum.calls_lost, worlds / 2);
   EXPECT_GT(sum.calls_repeated, worlds / 2);
   EXPECT_GT(sum.rejoins, worlds / 20);
+  EXPECT_GT(sum.moves, worlds / 20);
   EXPECT_GT(sum.ranges_twice, 0u);
 }
 
@@ -86,6 +87,7 @@ struct Failed {
   uint64_t seed;
   const char* why;
   Keeps keeps = Keeps::kSnapshots;
+  uint32_t faults = kAllFaults;
 };
 // Each of them fails where what it shows is not mended.
 constexpr Failed kFailedOnce[] = {
@@ -98,6 +100,8 @@ constexpr Failed kFailedOnce[] = {
     {1409, "a copy did not know a member that had not come yet, and refused it when it had taken over",
      Keeps::kBackups},
     {9965, "the same in bsp: others ran ahead of it", Keeps::kBackups},
+    {2031005, "a push had no room, and the one behind it left a gap for good", Keeps::kBackups,
+     kBreakStreams | kSlowLinks | kRepeatCalls},
     {2776, "the scheduler slept for 3.5 T, and gave up a backup whose server was dead", Keeps::kBackups},
 };
 
@@ -105,6 +109,7 @@ TEST(World, WorldsThatOnceFailedDoNot) {
   for (const Failed& failed : kFailedOnce) {
     Options options = OptionsOf(failed.seed);
     options.keeps = failed.keeps;
+    options.faults = failed.faults;
     EXPECT_EQ(Play(options).violation, "") << failed.why;
   }
 }
@@ -112,9 +117,9 @@ TEST(World, WorldsThatOnceFailedDoNot) {
 // --- Bugs that must be found ------------------------------------------------------------------------------------
 
 // The first violation with these words within so many worlds; else the last other one, or nothing.
-Outcome FirstViolation(Options options, uint64_t limit, const std::string& words) {
+Outcome FirstViolation(Options options, uint64_t limit, const std::string& words, uint64_t first = 1) {
   Outcome other;
-  for (options.seed = 1; options.seed <= limit; ++options.seed) {
+  for (options.seed = first; options.seed < first + limit; ++options.seed) {
     Outcome outcome = Play(options);
     if (!outcome.violation.empty() && outcome.violation.find(words) != std::string::npos) {
       std::printf("found in world %lu: %s\n", options.seed, outcome.violation.c_str());
@@ -198,6 +203,18 @@ TEST(World, FindsAServerThatGoesOnWhenAnotherHasItsPlace) {
   options.keeps = Keeps::kBackups;
   options.bugs.table.log.no_fencing = true;
   EXPECT_THAT(FirstViolation(options, kFoundBacked, "none any more").violation, testing::HasSubstr("none any more"));
+}
+
+// Worlds whose shards move.
+constexpr uint64_t kFoundMoved = 1000;
+
+TEST(World, FindsAServerThatAnswersBeforeWhoeverTakesItsShardsHasIt) {
+  Options options;
+  options.keeps = Keeps::kSnapshots;
+  options.bugs.table.log.tell_at_once = true;
+  // It shows where a stream that is slow breaks in the very moment.
+  EXPECT_THAT(FirstViolation(options, kFoundMoved, "moved to lacks it", /*first=*/700).violation,
+              testing::HasSubstr("the server that it has moved to lacks it"));
 }
 
 TEST(World, ShrinksToTheFaultThatMatters) {
