@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include <grpcpp/resource_quota.h>
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel.h"
 
@@ -13,6 +14,10 @@ namespace {
 constexpr int kRequestBytesMax = 4 << 20;
 // Calls in progress get so long to end.
 constexpr std::chrono::seconds kShutdownTime(1);
+// Each has a thread that waits for calls. One a core, as gRPC would have it, is more than one lock can use.
+constexpr int kQueues = 4;
+
+int Milliseconds(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
 
 template <typename Reply>
 grpc::Status Answer(absl::StatusOr<Reply> result, Reply* reply) {
@@ -104,13 +109,22 @@ grpc::Status SchedulerService::ReportExit(grpc::ServerContext* context, const wi
 absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(const std::string& address,
                                                                         Controller& controller,
                                                                         const security::Security& security,
-                                                                        StatusBoard* board) {
+                                                                        StatusBoard* board,
+                                                                        const ServiceLimits& limits) {
   std::unique_ptr<SchedulerServer> started(new SchedulerServer(controller, security.guard(), board));
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort(address, security.server_credentials(), &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(kRequestBytesMax);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(limits.handshake));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(limits.idle));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.calls_of_connection);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, kQueues);
+  grpc::ResourceQuota quota("scheduler");
+  quota.SetMaxThreads(limits.threads);
+  quota.Resize(limits.bytes);
+  builder.SetResourceQuota(quota);
   builder.RegisterService(&started->service_);
   started->server_ = builder.BuildAndStart();
   if (started->server_ == nullptr || port == 0) {

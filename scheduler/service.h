@@ -1,6 +1,7 @@
 // The Scheduler service of scheduler.proto over gRPC: each call goes to the controller, unchanged.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include <grpcpp/grpcpp.h>
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/security/security.h"
 #include "scheduler.grpc.pb.h"
 #include "scheduler/controller.h"
@@ -47,6 +49,21 @@ class SchedulerService final : public wire::Scheduler::Service {
   StatusBoard* const board_;
 };
 
+// What strangers, and clients gone wrong, can take of the process at most. A call is over in microseconds, so that
+// those who work are far below all of it.
+struct ServiceLimits {
+  // From a connection's beginning until it speaks HTTP/2; who says nothing is cut off then.
+  absl::Duration handshake = absl::Seconds(10);
+  // Without a call.
+  absl::Duration idle = absl::Minutes(30);
+  // Of one connection, in progress together. More wait at the caller.
+  int calls_of_connection = 64;
+  // In which calls are answered, all together; one that finds none is RESOURCE_EXHAUSTED.
+  int threads = 128;
+  // What gRPC may take for requests and replies.
+  size_t bytes = size_t{1} << 30;
+};
+
 // A listening server with that service.
 //
 // Thread-safety: safe.
@@ -57,7 +74,8 @@ class SchedulerServer {
   //   kUnavailable  the address cannot be listened on
   static absl::StatusOr<std::unique_ptr<SchedulerServer>> Start(const std::string& address, Controller& controller,
                                                                 const security::Security& security = {},
-                                                                StatusBoard* board = nullptr);
+                                                                StatusBoard* board = nullptr,
+                                                                const ServiceLimits& limits = {});
   ~SchedulerServer();
 
   uint16_t port() const { return port_; }

@@ -84,7 +84,7 @@ absl::Status Registration::BeatUntilEnd() {
     }
     // What the call has waited is part of it, or one that is lost would be a silence of 3 T.
     wait = std::max(absl::ZeroDuration(), wait - (absl::Now() - begin));
-    if (!MayComeBack(leave.status())) {
+    if (!rpc::IsRetryable(leave.status())) {
       return absl::Status(leave.status().code(),
                           absl::StrCat("the scheduler has put this server out: ", leave.status().message()));
     }

@@ -1,14 +1,24 @@
 // The wires of the scheduler over loopback: its service, and its calls to servers.
 #include "scheduler/service.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -283,6 +293,67 @@ TEST_F(ServiceTest, PortThatIsTakenIsNamed) {
   const absl::Status status = SchedulerServer::Start(address, controller_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
+}
+
+// Of them, each with a connection that says nothing.
+std::vector<int> Strangers(uint16_t port, int count) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  std::vector<int> sockets;
+  for (int i = 0; i < count; ++i) {
+    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << ::strerror(errno);
+    sockets.push_back(socket);
+  }
+  return sockets;
+}
+
+TEST_F(ServiceTest, ConnectionsThatSayNothingAreCutOffAndOthersDoNotWait) {
+  ServiceLimits limits;
+  limits.handshake = absl::Milliseconds(200);
+  server_ = *SchedulerServer::Start("127.0.0.1:0", controller_, {}, nullptr, limits);
+  stub_ = wire::Scheduler::NewStub(rpc::ControlChannel(absl::StrCat("127.0.0.1:", server_->port())));
+  const std::vector<int> strangers = Strangers(server_->port(), 200);
+  wire::GetStatusReply reply;
+  EXPECT_TRUE(stub_->GetStatus(Context().get(), {}, &reply).ok());
+  for (const int stranger : strangers) {
+    const timeval patience = {.tv_sec = absl::ToInt64Seconds(kPatience), .tv_usec = 0};
+    ASSERT_EQ(::setsockopt(stranger, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+    // The server's own first words, then the end.
+    char bytes[256];
+    ssize_t read = 0;
+    do {
+      read = ::recv(stranger, bytes, sizeof(bytes), 0);
+    } while (read > 0);
+    EXPECT_TRUE(read == 0 || errno == ECONNRESET) << ::strerror(errno);
+    ::close(stranger);
+  }
+  EXPECT_TRUE(stub_->GetStatus(Context().get(), {}, &reply).ok());
+}
+
+TEST_F(ServiceTest, MoreCallsThanThereAreThreadsAreRefusedOrAnsweredAndNobodyIsLeftWaiting) {
+  ServiceLimits limits;
+  limits.threads = 8;
+  server_ = *SchedulerServer::Start("127.0.0.1:0", controller_, {}, nullptr, limits);
+  const std::string address = absl::StrCat("127.0.0.1:", server_->port());
+  std::atomic<int> answered = 0, refused = 0, others = 0;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 32; ++i) {
+    callers.emplace_back([&] {
+      const auto stub = wire::Scheduler::NewStub(rpc::ControlChannel(address));
+      for (int call = 0; call < 20; ++call) {
+        wire::GetStatusReply reply;
+        const grpc::Status status = stub->GetStatus(Context().get(), {}, &reply);
+        ++(status.ok() ? answered : status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED ? refused : others);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(others, 0);
+  EXPECT_GT(answered, 0);
+  EXPECT_EQ(answered + refused, 640);
 }
 
 TEST(Address, FlagGoesBeforeTheJobFileAndAdvertisedBeforeBoth) {
