@@ -4,6 +4,12 @@
 add_custom_target(slackline_libraries)
 add_custom_target(core_tests)
 
+# What users run is linked by the compiler's own choice.
+find_program(SLACKLINE_LLD ld.lld)
+if(SLACKLINE_LLD AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_link_options(-fuse-ld=lld)
+endif()
+
 function(slackline_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -Wnon-virtual-dtor -Woverloaded-virtual)
   # Replicas must agree to the bit: no contraction behind our back, and never -ffast-math.
