@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,8 @@
 #include "common/logging.h"
 #include "common/member_name.h"
 #include "common/metrics.h"
+#include "common/network/interfaces.h"
+#include "common/network/link_speed.h"
 #include "common/network/on_this_machine.h"
 #include "common/network/ports.h"
 #include "common/process_metrics.h"
@@ -40,6 +44,7 @@ struct Flags {
   std::string listen;
   std::string name = absl::StrCat("ps-", getpid());
   std::string topology;
+  std::optional<uint32_t> link_mbit;
   bool supervised = false;
 };
 
@@ -53,6 +58,12 @@ Timeouts MakeTimeouts(const job::Timeouts& from) {
 absl::Duration SchedulerSilenceMax(const job::Job& job, const Timeouts& timeouts) {
   if (job.durability().mode() == job::Durability::NONE) return timeouts.worker_dead();
   return std::max(timeouts.worker_dead(), absl::Seconds(job.durability().scheduler_return_s()));
+}
+
+// A machine whose interfaces cannot be listed has a link that is not known.
+uint32_t LinkOf(const std::string& host) {
+  const auto addresses = network::InterfaceAddresses();
+  return addresses.ok() ? network::LinkMbit(host, *addresses) : 0;
 }
 
 std::string ListenAddress(const Flags& flags, const job::Job& job) {
@@ -114,6 +125,7 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const
       job.network().advertise().empty() ? HostOf(options.listen) : job.network().advertise(), ":", (*exchange)->port());
   registration.local = (*exchange)->local();
   registration.local.set_topology(flags.topology);
+  registration.local.set_link_mbit(flags.link_mbit.value_or(LinkOf(HostOf(registration.address))));
   registration.job_fingerprint = Fingerprint(job);
   registration.timeouts = timeouts;
   registration.scheduler_silence_max = SchedulerSilenceMax(job, timeouts);
@@ -154,6 +166,11 @@ int Main(int argc, char** argv) {
          "--topology", flags.topology,
          "Where this is in the network: switches from the top down and the node, as SLURM_TOPOLOGY_ADDR has them")
       ->type_name("SWITCH.NODE");
+  app.add_option(
+         "--link-mbit", flags.link_mbit,
+         "Speed of the network link of this machine, by which servers get shards; 0: not known. Default: what the "
+         "interface of the server's address says")
+      ->type_name("MBIT");
   app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
 #ifdef SLACKLINE_KILL_POINTS
   std::string kill_at;

@@ -31,6 +31,7 @@
 #include "scheduler/checkpoint_round.h"
 #include "scheduler/divergence_guard.h"
 #include "scheduler/event_log.h"
+#include "scheduler/link_shares.h"
 #include "scheduler/members_view.h"
 #include "scheduler/membership.h"
 #include "scheduler/model_layout.h"
@@ -190,6 +191,9 @@ class Controller : public ServerObserver {
   // The worker trains no more, for whatever reason.
   void WorkerGone(const Holder& holder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the servers their shards once they and the model are known.
+  // As PlaceShards() and NextMove() have them.
+  std::map<ServerId, double> Shares() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellShares(const std::map<ServerId, double>& shares) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Place() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendInstall(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of the map in which the server got its shards in its present life.

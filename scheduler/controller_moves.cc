@@ -219,6 +219,8 @@ void Controller::WatchMoves(absl::Time now) {
 
 void Controller::PlanMove(absl::Time now) {
   rebalances_ = rebalances_ || !joining_.empty();
+  // With backups nothing moves, however they were placed.
+  rebalances_ = rebalances_ && !Replicated();
   if ((!rebalances_ && draining_.empty()) || now < move_again_) return;
   std::set<ServerId> servers, leaving = draining_;
   for (const auto& [id, server] : membership_.servers()) {
@@ -227,7 +229,7 @@ void Controller::PlanMove(absl::Time now) {
     servers.insert(id);
   }
   for (const auto& [id, joining] : joining_) servers.insert(id);
-  const std::optional<ShardMove> next = NextMove(places_, servers, leaving);
+  const std::optional<ShardMove> next = NextMove(places_, servers, leaving, Shares());
   if (!next) {
     if (joining_.empty()) rebalances_ = false;
     return;

@@ -137,16 +137,42 @@ std::string Controller::NameOf(WorkerId worker) const {
   return Called("worker", found != membership_.workers().end() ? found->second.name : absl::StrCat(worker.value()));
 }
 
+std::map<ServerId, double> Controller::Shares() const {
+  std::map<ServerId, MachineLink> links;
+  const auto note = [&](ServerId id, const wire::LocalAddress& local) {
+    links[id] = {local.machine(), local.link_mbit()};
+  };
+  for (const auto& [id, server] : membership_.servers()) {
+    const auto local = local_addresses_.find(id);
+    note(id, local == local_addresses_.end() ? wire::LocalAddress() : local->second);
+  }
+  for (const auto& [id, joining] : joining_) note(id, joining.local.value_or(wire::LocalAddress()));
+  return LinkShares(links);
+}
+
 // --- Start ------------------------------------------------------------------------------------------------------
 
 void Controller::Place() {
   if (!places_.empty() || !first_worker_ || !membership_.AllServersPresent()) return;
   const job::Cluster& cluster = config_.job.cluster();
-  places_ = PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()});
+  const std::map<ServerId, double> shares = Shares();
+  places_ = PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()}, shares);
+  placed_ = !shares.empty();
   events_.Add(absl::StrCat("the model has ", layout_.trained_elements, " parameters and ",
                            layout_.elements - layout_.trained_elements, " averaged values, in ", places_.size(),
                            " shards on ", cluster.servers(), " servers"));
+  if (!shares.empty()) TellShares(shares);
   for (const auto& [id, server] : membership_.servers()) SendInstall(id);
+}
+
+void Controller::TellShares(const std::map<ServerId, double>& shares) {
+  std::map<ServerId, size_t> shards;
+  for (const ShardPlace& place : places_) ++shards[place.server];
+  std::vector<std::string> parts;
+  for (const auto& [id, share] : shares) {
+    parts.push_back(absl::StrFormat("%s %d (%g Gbit/s)", membership_.servers().at(id).name, shards[id], share / 1000));
+  }
+  events_.Add(absl::StrCat("shards go by the links of the servers: ", absl::StrJoin(parts, ", ")), Audience::kRecord);
 }
 
 void Controller::SendInstall(ServerId server) {

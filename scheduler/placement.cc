@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "scheduler/link_shares.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -12,15 +13,48 @@ uint64_t Boundary(uint64_t units, uint64_t index, uint64_t shards) {
   return units / shards * index + units % shards * index / shards;
 }
 
+// Deals shards out, one after the other.
+class Dealer {
+ public:
+  Dealer(const ClusterShape& shape, const std::map<ServerId, double>& shares, uint64_t shards)
+      : most_(shares.empty() ? shape.shards_per_server : shards), held_(shape.servers), count_(shape.servers) {
+    for (uint32_t i = 1; i <= shape.servers; ++i) shares_.push_back(ShareOf(shares, ServerId(i)));
+  }
+
+  // The server that has least for its share then; neighbours thus lie on different servers, which spreads a pull's
+  // beginning. `left`: shards that come after this one.
+  ServerId Deal(uint64_t size, uint64_t left) {
+    const auto without = static_cast<uint64_t>(std::count(count_.begin(), count_.end(), 0u));
+    size_t best = held_.size();
+    for (size_t i = 0; i < held_.size(); ++i) {
+      if (count_[i] >= most_ || (left < without && count_[i] > 0)) continue;
+      if (best == held_.size() || Load(i, size) < Load(best, size)) best = i;
+    }
+    held_[best] += size;
+    ++count_[best];
+    return ServerId(static_cast<uint32_t>(best) + 1);
+  }
+
+ private:
+  double Load(size_t server, uint64_t size) const {
+    return static_cast<double>(held_[server] + size) / shares_[server];
+  }
+
+  const uint64_t most_;  // shards of a server
+  std::vector<double> shares_;
+  std::vector<uint64_t> held_;
+  std::vector<uint64_t> count_;
+};
+
 }  // namespace
 
-std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape) {
+std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape,
+                                    const std::map<ServerId, double>& shares) {
   SLACKLINE_CHECK(elements > 0 && shape.servers > 0 && shape.shards_per_server > 0);
   const uint64_t units = elements / kShardAlignment + (elements % kShardAlignment != 0);
   const uint64_t shards = std::min<uint64_t>(uint64_t{shape.servers} * shape.shards_per_server, units);
 
-  std::vector<uint64_t> held(shape.servers, 0);
-  std::vector<uint32_t> count(shape.servers, 0);
+  Dealer dealer(shape, shares, shards);
   std::vector<ShardPlace> places;
   places.reserve(shards);
   for (uint64_t i = 0; i < shards; ++i) {
@@ -28,14 +62,7 @@ std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape
     place.shard = ShardId(static_cast<uint32_t>(i));
     place.begin = Boundary(units, i, shards) * kShardAlignment;
     place.end = std::min(elements, Boundary(units, i + 1, shards) * kShardAlignment);
-    // The server with the least so far; neighbours thus lie on different servers, which spreads a pull's beginning.
-    size_t best = shape.servers;
-    for (size_t s = 0; s < shape.servers; ++s) {
-      if (count[s] < shape.shards_per_server && (best == shape.servers || held[s] < held[best])) best = s;
-    }
-    held[best] += place.size();
-    ++count[best];
-    place.server = ServerId(static_cast<uint32_t>(best) + 1);
+    place.server = dealer.Deal(place.size(), shards - i - 1);
     places.push_back(place);
   }
   return places;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "common/ids.h"
@@ -30,7 +31,11 @@ struct ClusterShape {
 // Cuts `elements` into servers x shards_per_server contiguous shards of nearly equal size, numbered in the order of
 // the elements, and deals them out so that the servers hold nearly equal amounts. A model too small for so many gets
 // fewer shards, never an empty one; a server may then have none. Servers are numbered from 1.
-// Requires: elements, servers and shards_per_server are at least 1.
-std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape);
+//
+// `shares`: of all servers, as LinkShares() has them; amounts are then in proportion to them, as far as whole shards
+// allow, and each server has one at least, if there are enough.
+// Requires: elements, servers and shards_per_server are at least 1; shares are above 0.
+std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape,
+                                    const std::map<ServerId, double>& shares = {});
 
 }  // namespace slackline::scheduler

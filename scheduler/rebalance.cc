@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <map>
 
+#include "scheduler/link_shares.h"
+
 namespace slackline::scheduler {
 namespace {
 
 // One shard after the other, as if all moves were made; the first pair of servers is the next move.
 class Planner {
  public:
-  Planner(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers, const std::set<ServerId>& leaving)
-      : places_(places.begin(), places.end()), leaving_(leaving) {
+  Planner(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers, const std::set<ServerId>& leaving,
+          const std::map<ServerId, double>& shares)
+      : places_(places.begin(), places.end()), leaving_(leaving), shares_(shares) {
     for (const ServerId server : servers) {
       if (!leaving.contains(server)) held_[server] = 0;
     }
@@ -35,19 +38,23 @@ class Planner {
  private:
   using Held = std::map<ServerId, uint64_t>;
 
+  double Load(ServerId server, uint64_t held) const { return static_cast<double>(held) / ShareOf(shares_, server); }
+  bool Lighter(const Held::value_type& a, const Held::value_type& b) const {
+    return Load(a.first, a.second) < Load(b.first, b.second);
+  }
   Held::iterator Least() {
-    return std::min_element(held_.begin(), held_.end(),
-                            [](const auto& a, const auto& b) { return a.second < b.second; });
+    return std::min_element(held_.begin(), held_.end(), [this](const auto& a, const auto& b) { return Lighter(a, b); });
   }
 
   // Moves one shard from the fullest server to the emptiest. False when that would gain nothing.
   bool Level() {
     const auto least = Least();
     const auto most =
-        std::max_element(held_.begin(), held_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+        std::max_element(held_.begin(), held_.end(), [this](const auto& a, const auto& b) { return Lighter(a, b); });
+    const double load = Load(most->first, most->second);
     ShardPlace* best = nullptr;
     for (ShardPlace& place : places_) {
-      if (place.server != most->first || least->second + place.size() >= most->second) continue;
+      if (place.server != most->first || Load(least->first, least->second + place.size()) >= load) continue;
       if (best == nullptr || place.size() > best->size()) best = &place;
     }
     if (best == nullptr) return false;
@@ -65,6 +72,7 @@ class Planner {
 
   std::vector<ShardPlace> places_;
   const std::set<ServerId>& leaving_;
+  const std::map<ServerId, double>& shares_;
   Held held_;  // elements, of those that stay
   std::optional<ShardMove> move_;
 };
@@ -72,8 +80,8 @@ class Planner {
 }  // namespace
 
 std::optional<ShardMove> NextMove(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers,
-                                  const std::set<ServerId>& leaving) {
-  std::optional<ShardMove> move = Planner(places, servers, leaving).Plan();
+                                  const std::set<ServerId>& leaving, const std::map<ServerId, double>& shares) {
+  std::optional<ShardMove> move = Planner(places, servers, leaving, shares).Plan();
   if (move) std::sort(move->shards.begin(), move->shards.end());
   return move;
 }

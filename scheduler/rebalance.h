@@ -1,6 +1,7 @@
 // Which shards move next when a job gets servers or gives some up. Pure.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
@@ -24,8 +25,9 @@ struct ShardMove {
 // no further shard could move from the one that holds most to the one that holds least without making the second the
 // larger one. Leaving ones come first. Shards that need not move stay. Nullopt when all is well.
 //
-// `servers`: all that may hold shards, those in `leaving` included. Nothing moves where all of them leave.
+// `servers`: all that may hold shards, those in `leaving` included. Nothing moves where all of them leave. `shares`: as
+// PlaceShards() has them; what is nearly equal is then what each holds for its share.
 std::optional<ShardMove> NextMove(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers,
-                                  const std::set<ServerId>& leaving);
+                                  const std::set<ServerId>& leaving, const std::map<ServerId, double>& shares = {});
 
 }  // namespace slackline::scheduler

@@ -121,6 +121,8 @@ absl::StatusOr<std::vector<InterfaceAddress>> InterfaceAddresses() {
   return addresses;
 }
 
+std::string Resolved(const std::string& host) { return Bytes(host).empty() ? LookUp(host) : host; }
+
 absl::Status CheckInterface(const std::string& wanted) { return ReadWanted(wanted).status(); }
 
 absl::StatusOr<std::string> Choose(const std::vector<InterfaceAddress>& addresses, const std::string& wanted) {

@@ -23,6 +23,10 @@ absl::Status CheckInterface(const std::string& wanted);
 // Those of this machine that are up, IPv4 first.
 absl::StatusOr<std::vector<InterfaceAddress>> InterfaceAddresses();
 
+// The numeric address that a name stands for, one that is not loopback if there is one; a numeric address itself. Empty
+// for an unknown name.
+std::string Resolved(const std::string& host);
+
 // The first that `wanted` means.
 //   kInvalidArgument  as CheckInterface()
 //   kNotFound         none is; names those that are there

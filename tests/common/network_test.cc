@@ -1,15 +1,19 @@
 // Which address and which ports of a machine a process takes.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/network/interfaces.h"
+#include "common/network/link_speed.h"
 #include "common/network/on_this_machine.h"
 #include "common/network/ports.h"
 #include "gmock/gmock.h"
@@ -49,6 +53,36 @@ TEST(Interfaces, ThisMachineHasLoopback) {
   ASSERT_TRUE(here.ok()) << here.status();
   EXPECT_EQ(*Choose(*here, "127.0.0.0/8"), "127.0.0.1");
   EXPECT_EQ(*AddressOfNode("no-such-node", "127.0.0.0/8"), "127.0.0.1");
+}
+
+class LinkSpeed : public testing::Test {
+ protected:
+  LinkSpeed() {
+    std::string folder = (std::filesystem::temp_directory_path() / "slackline-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+    classes_ = folder;
+  }
+  ~LinkSpeed() override { std::filesystem::remove_all(classes_); }
+
+  uint32_t Speed(const std::string& host, const std::string& said) {
+    std::filesystem::create_directories(classes_ / "ib0");
+    std::ofstream(classes_ / "ib0" / "speed") << said;
+    return LinkMbit(host, {{"lo", "127.0.0.1"}, {"ib0", "10.1.2.3"}}, classes_);
+  }
+
+  std::filesystem::path classes_;
+};
+
+TEST_F(LinkSpeed, IsThatOfTheInterfaceOfTheAddress) {
+  EXPECT_EQ(Speed("10.1.2.3", "100000\n"), 100'000u);
+  EXPECT_EQ(Speed("10.1.2.4", "100000\n"), 0u);
+}
+
+TEST_F(LinkSpeed, IsNotKnownWhereTheInterfaceDoesNotSayOrItIsLoopback) {
+  for (const char* const said : {"-1\n", "", "fast\n", "99999999999999\n"})
+    EXPECT_EQ(Speed("10.1.2.3", said), 0u) << said;
+  EXPECT_EQ(Speed("127.0.0.1", "100000\n"), 0u);
+  EXPECT_EQ(LinkMbit("10.1.2.3", {{"ib1", "10.1.2.3"}}, classes_), 0u);
 }
 
 TEST(OnThisMachine, AnInterfaceBecomesItsAddress) {

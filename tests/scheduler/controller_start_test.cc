@@ -46,6 +46,23 @@ TEST(ControllerStart, ServersGetTheirShardsOnceModelAndServersAreKnown) {
   EXPECT_EQ(map->servers(1).address(), "ps-2:1");
 }
 
+TEST(ControllerStart, ServersGetShardsByTheirLinks) {
+  FakeCluster cluster;
+  cluster.AddServer("ps-1", 25'000);
+  cluster.AddServer("ps-2", 75'000);
+  cluster.AddWorker("w-1");
+  EXPECT_EQ(cluster.servers().told()[ServerId(1)].install->shards_size(), 4);
+  EXPECT_EQ(cluster.servers().told()[ServerId(2)].install->shards_size(), 12);
+}
+
+TEST(ControllerStart, ALinkThatIsNotKnownMakesAllAlike) {
+  FakeCluster cluster;
+  cluster.AddServer("ps-1", 25'000);
+  cluster.AddServer("ps-2");
+  cluster.AddWorker("w-1");
+  EXPECT_EQ(cluster.servers().told()[ServerId(1)].install->shards_size(), 8);
+}
+
 TEST(ControllerStart, EveryLiveWorkerSeedsUntilAllServersHaveWeights) {
   FakeCluster cluster;
   cluster.Start();

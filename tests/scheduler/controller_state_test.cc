@@ -1,4 +1,5 @@
 // A scheduler that is started again goes on where the one before had last saved.
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -227,6 +228,26 @@ TEST_F(ControllerState, StateThatContradictsItselfIsRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << words;
     EXPECT_THAT(std::string(status.message()), HasSubstr(words));
   }
+}
+
+TEST(ControllerStateOfLinks, ShardsStayWhereTheyWerePlacedByLinks) {
+  FakeCluster before, after;
+  before.AddServer("ps-1", 25'000);
+  before.AddServer("ps-2", 75'000);
+  for (const char* const worker : {"w-1", "w-2"}) before.AddWorker(worker);
+  before.Answer();
+  ASSERT_EQ(before.controller().state(), wire::JOB_TRAINING);
+  const absl::Status restored = after.TakeOver(before, before.Save(), absl::Seconds(3));
+  ASSERT_TRUE(restored.ok()) << restored;
+  after.Answer();
+  after.Pass(absl::Seconds(5));
+  wire::GetShardMapRequest request;
+  request.set_job(FakeCluster::kJob);
+  const auto map = after.controller().GetShardMap(request);
+  ASSERT_TRUE(map.ok()) << map.status();
+  EXPECT_EQ(std::count_if(map->shards().begin(), map->shards().end(), [](const auto& s) { return s.server() == 1; }),
+            4);
+  EXPECT_EQ(after.controller().GetStatus().moving(), "");
 }
 
 }  // namespace

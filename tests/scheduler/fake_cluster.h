@@ -108,12 +108,16 @@ class FakeCluster {
   void KeepState() { keeps_ = true; }
 
   // Both abort the test when the registration fails.
-  Member AddServer(const std::string& name) {
+  Member AddServer(const std::string& name, uint32_t link_mbit = 0) {
     wire::RegisterServerRequest request;
     request.set_name(name);
     request.set_address(name + ":1");
     request.set_metrics_address(name + ":9");
     request.set_job_fingerprint(kFingerprint);
+    if (link_mbit > 0) {
+      request.mutable_local()->set_machine(absl::StrCat("machine of ", name));
+      request.mutable_local()->set_link_mbit(link_mbit);
+    }
     const auto reply = controller_.RegisterServer(request);
     EXPECT_TRUE(reply.ok()) << reply.status();
     return members_[name] = {wire::MEMBER_ROLE_SERVER, name, reply->server(), reply->incarnation()};

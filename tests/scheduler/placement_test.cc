@@ -4,6 +4,7 @@
 #include <map>
 
 #include <gtest/gtest.h>
+#include "scheduler/link_shares.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -44,6 +45,37 @@ TEST(Placement, CoversTheModelEvenlyForAllShapes) {
       for (uint32_t shards : {1u, 2u, 8u, 13u}) CheckPlacement(elements, {servers, shards});
     }
   }
+}
+
+std::map<ServerId, size_t> CountShards(const std::vector<ShardPlace>& places) {
+  std::map<ServerId, size_t> counts;
+  for (const ShardPlace& place : places) ++counts[place.server];
+  return counts;
+}
+
+TEST(Placement, FollowsTheSharesOfTheServers) {
+  const std::map<ServerId, double> shares = {{ServerId(1), 100'000}, {ServerId(2), 25'000}, {ServerId(3), 25'000}};
+  const std::map<ServerId, size_t> expected = {{ServerId(1), 16}, {ServerId(2), 4}, {ServerId(3), 4}};
+  EXPECT_EQ(CountShards(PlaceShards(1 << 20, {3, 8}, shares)), expected);
+  // Neighbours lie apart as far as they can.
+  EXPECT_NE(PlaceShards(1 << 20, {3, 8}, shares)[1].server, ServerId(2));
+}
+
+TEST(Placement, WhoHasTheSlowestLinkStillGetsAShard) {
+  const std::map<ServerId, double> shares = {{ServerId(1), 1}, {ServerId(2), 100'000}};
+  const std::map<ServerId, size_t> expected = {{ServerId(1), 1}, {ServerId(2), 15}};
+  EXPECT_EQ(CountShards(PlaceShards(1 << 20, {2, 8}, shares)), expected);
+}
+
+TEST(LinkShares, ServersOfOneMachineDivideItsLink) {
+  const std::map<ServerId, double> expected = {{ServerId(1), 50'000}, {ServerId(2), 50'000}, {ServerId(3), 25'000}};
+  EXPECT_EQ(LinkShares({{ServerId(1), {"a", 100'000}}, {ServerId(2), {"a", 100'000}}, {ServerId(3), {"b", 25'000}}}),
+            expected);
+}
+
+TEST(LinkShares, WhereOneIsNotKnownAllAreAlike) {
+  EXPECT_TRUE(LinkShares({{ServerId(1), {"a", 100'000}}, {ServerId(2), {"b", 0}}}).empty());
+  EXPECT_TRUE(LinkShares({{ServerId(1), {"a", 100'000}}, {ServerId(2), {"", 100'000}}}).empty());
 }
 
 TEST(Placement, TinyModelGetsOneShard) {

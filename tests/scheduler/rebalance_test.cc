@@ -47,6 +47,24 @@ TEST(Rebalance, NothingMovesWhereAllIsWell) {
   EXPECT_EQ(NextMove(places, Servers({1, 2, 3}), {}), std::nullopt);
 }
 
+TEST(Rebalance, SharesSayHowMuchIsEnough) {
+  const std::map<ServerId, double> shares = {{ServerId(1), 100}, {ServerId(2), 25}};
+  const std::vector<ShardPlace> places = PlaceShards(1 << 20, {2, 10}, shares);
+  EXPECT_EQ(NextMove(places, Servers({1, 2}), {}, shares), std::nullopt);
+  EXPECT_NE(NextMove(places, Servers({1, 2}), {}), std::nullopt);
+  // As fast as the first one: all have 20 shards to share, 9 of 25 parts each, 2 for the slow one.
+  std::vector<ShardPlace> more = places;
+  const std::map<ServerId, double> three = {{ServerId(1), 100}, {ServerId(2), 25}, {ServerId(3), 100}};
+  while (const std::optional<ShardMove> move = NextMove(more, Servers({1, 2, 3}), {}, three)) {
+    for (const ShardId shard : move->shards) more[shard.value()].server = move->to;
+  }
+  const uint64_t shard = (1 << 20) / 20;
+  const std::map<ServerId, uint64_t> held = Held(more, Servers({1, 2, 3}));
+  EXPECT_NEAR(held.at(ServerId(1)), 9 * shard, shard);
+  EXPECT_NEAR(held.at(ServerId(2)), 2 * shard, shard);
+  EXPECT_NEAR(held.at(ServerId(3)), 9 * shard, shard);
+}
+
 TEST(Rebalance, ANewServerGetsItsShare) {
   std::vector<ShardPlace> places = PlaceShards(120000, {2, 6});
   // Four of twelve, and no shard moves between the other two.
