@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +58,11 @@ std::string WhoRuns(const std::filesystem::path& run_folder) {
   const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
   return held ? Holder(run_folder) : "";
+}
+
+std::string WhoRan(const std::filesystem::path& run_folder) {
+  std::error_code error;
+  return std::filesystem::exists(LockFile(run_folder), error) ? Holder(run_folder) : "";
 }
 
 }  // namespace slackline::cli

@@ -5,24 +5,20 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <deque>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <system_error>
 #include <vector>
 
-#include <nlohmann/json.hpp>
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "cli/complain.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/run_end.h"
 #include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
 #include "cli/signals.h"
@@ -42,70 +38,28 @@ constexpr absl::Duration kPatience = absl::Seconds(5);
 // Of --watch: between two looks, and how long a scheduler that has answered may be away.
 constexpr absl::Duration kWatchEvery = absl::Seconds(1);
 constexpr absl::Duration kAwayMax = absl::Seconds(60);
-constexpr size_t kLastEvents = 5;
-// Each event stands behind its time.
-constexpr size_t kEventTimeLength = sizeof("2025-01-31 12:00:00.000 ") - 1;
 
-std::string LastEvents(const fs::path& run) {
-  std::ifstream in(run / "events.log");
-  std::deque<std::string> lines;
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(absl::StrCat("  ", line, "\n"));
-    if (lines.size() > kLastEvents) lines.pop_front();
-  }
-  return absl::StrJoin(lines, "");
+int Complain(const std::string& message, int exit_code) {
+  std::fprintf(stderr, "slackline: %s\n", message.c_str());
+  return exit_code;
 }
 
-// Of report.json, which only the final evaluation writes.
-std::optional<double> TestAccuracy(const fs::path& run) {
-  std::ifstream in(run / "report.json");
-  const nlohmann::json report = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  if (!report.is_object()) return std::nullopt;
-  const auto accuracy = report.find("accuracy");
-  if (accuracy == report.end() || !accuracy->is_number()) return std::nullopt;
-  return accuracy->get<double>();
-}
-
-// A run that was not ended keeps its scheduler's state, to go on from. One that has failed does, too, and says so.
-bool MayGoOn(const fs::path& run) {
-  std::error_code error;
-  if (!fs::is_directory(run / "scheduler", error)) return false;
-  bool ended = false;
-  std::ifstream in(run / "events.log");
-  for (std::string line; std::getline(in, line);) {
-    const absl::string_view event = absl::string_view(line).substr(std::min(line.size(), kEventTimeLength));
-    if (absl::StartsWith(event, "the job is ")) ended = true;
-    if (absl::StartsWith(event, "the scheduler goes on ") || absl::StartsWith(event, "goes on from checkpoint ")) {
-      ended = false;
-    }
-  }
-  return !ended;
-}
-
-int ShowAway(const fs::path& run, const std::string& no_answer) {
-  std::printf(
-      "%s; the run is not over: `slackline train` starts the scheduler again by itself; started by hand, start it "
-      "again with --resume; when all is gone, `slackline resume %s`.\n%s",
-      no_answer.c_str(), run.c_str(), LastEvents(run).c_str());
-  return kExitFailed;
+bool MayAnswerYet(const fs::path& run) {
+  const absl::StatusOr<wire::JobStatus> end = ReadEnd(run);
+  return end.ok() && end->state() == kAway;
 }
 
 // For a run that no scheduler answers for; `no_answer` says where it was looked for.
-int ShowEnd(const fs::path& run, const std::string& no_answer) {
-  if (MayGoOn(run)) return ShowAway(run, no_answer);
-  const std::string events = LastEvents(run);
-  const std::optional<double> accuracy = TestAccuracy(run);
-  if (events.empty() && !accuracy) {
-    std::fprintf(stderr, "slackline: %s; is %s a run folder?\n", no_answer.c_str(), run.c_str());
-    return kExitFailed;
+int ShowEnd(const fs::path& run, const std::string& no_answer, bool json) {
+  const absl::StatusOr<wire::JobStatus> end = ReadEnd(run);
+  if (!end.ok()) return Complain(std::string(end.status().message()), kExitWrongUse);
+  if (json) {
+    std::printf("%s\n", scheduler::ToJson(*end).c_str());
+  } else {
+    if (end->state() == kAway || end->state() == kLost) std::printf("%s\n", no_answer.c_str());
+    std::printf("%s", RenderEnd(*end).c_str());
   }
-  std::printf("The run has ended: %s.\n%s", no_answer.c_str(), events.c_str());
-  if (accuracy) {
-    std::printf("test accuracy %.2f %%\n", 100 * *accuracy);
-    return kExitDone;
-  }
-  std::printf("There is no report.json: the run did not come to its end.\n");
-  return kExitFailed;
+  return ExitCodeOf(end->state());
 }
 
 std::string NoAnswer(const std::string& address) { return absl::StrCat("no scheduler answers at ", address); }
@@ -119,31 +73,30 @@ std::string Render(const wire::GetStatusReply& status) {
   return HarmlessLines(RenderStatus(status)) + (status.has_full() ? RenderDetails(status.full(), status.page()) : "");
 }
 
-// OK if a scheduler has answered.
-absl::Status ShowLive(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
+int ExitCodeOfLive(const wire::GetStatusReply& status) {
+  return status.state() == wire::JOB_FAILED || status.state() == wire::JOB_STOPPED ? kExitFailed : kExitDone;
+}
+
+// The exit code, if a scheduler has answered.
+absl::StatusOr<int> ShowLive(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection,
+                             bool json) {
   const absl::StatusOr<wire::GetStatusReply> status =
       SchedulerClient(address, protection).GetStatus(kPatience, /*full=*/true);
   if (!status.ok()) return status.status();
   if (json && !status->has_full()) return absl::UnimplementedError("the scheduler is of an earlier version");
   std::printf("%s", json ? (scheduler::ToJson(status->full()) + "\n").c_str() : Render(*status).c_str());
-  return absl::OkStatus();
-}
-
-int Complain(const std::string& message, int exit_code) {
-  std::fprintf(stderr, "slackline: %s\n", message.c_str());
-  return exit_code;
+  return ExitCodeOfLive(*status);
 }
 
 int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
-  if (!address.ok()) {
-    const std::string why(address.status().message());
-    return json ? Complain(why, kExitFailed) : ShowEnd(run, why);
+  if (!address.ok()) return ShowEnd(run, std::string(address.status().message()), json);
+  const absl::StatusOr<int> shown = ShowLive(*address, protection, json);
+  if (shown.ok()) return *shown;
+  if (Refused(shown.status()) || absl::IsUnimplemented(shown.status())) {
+    return Complain(std::string(shown.status().message()), kExitFailed);
   }
-  const absl::Status shown = ShowLive(*address, protection, json);
-  if (shown.ok()) return kExitDone;
-  if (Refused(shown) || absl::IsUnimplemented(shown)) return Complain(std::string(shown.message()), kExitFailed);
-  return json ? Complain(NoAnswer(*address), kExitFailed) : ShowEnd(run, NoAnswer(*address));
+  return ShowEnd(run, NoAnswer(*address), json);
 }
 
 // Draws over what was drawn before, as much as there is room for.
@@ -176,14 +129,15 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
     if (status.ok()) {
       answered = absl::Now();
       tty ? Redraw(Render(*status)) : lines.Show(*status, answered);
-      if (HasEnded(*status)) return status->state() == wire::JOB_FAILED ? kExitFailed : kExitDone;
+      if (HasEnded(*status)) return ExitCodeOfLive(*status);
     } else if (Refused(status.status())) {
       return Complain(std::string(status.status().message()), kExitFailed);
-    } else if ((folder && !MayGoOn(options.target)) || absl::Now() - answered > kAwayMax) {
-      const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
-      return folder ? ShowEnd(options.target, why) : Complain(why, kExitFailed);
     } else {
-      lines.Say(absl::StrCat(NoAnswer(*address), " for ", RenderTime(absl::ToDoubleSeconds(absl::Now() - answered))));
+      const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
+      const bool long_ago = absl::Now() - answered > kAwayMax;
+      if (folder && (long_ago || !MayAnswerYet(options.target))) return ShowEnd(options.target, why, /*json=*/false);
+      if (long_ago) return Complain(why, kExitFailed);
+      lines.Say(absl::StrCat(why, " for ", RenderTime(absl::ToDoubleSeconds(absl::Now() - answered))));
     }
     const std::optional<int> signal = signals.Wait(kWatchEvery);
     if (signal && IsStop(*signal)) return kExitDone;
@@ -230,8 +184,9 @@ int Status(const StatusOptions& options) {
     return Complain(absl::StrCat("found '", options.target, "'; allowed is a run folder or HOST:PORT"), kExitWrongUse);
   }
   if (options.watch) return Watch(options, *protection, *signals);
-  const absl::Status shown = ShowLive(options.target, *protection, options.json);
-  if (shown.ok()) return kExitDone;
+  const absl::StatusOr<int> answer = ShowLive(options.target, *protection, options.json);
+  if (answer.ok()) return *answer;
+  const absl::Status& shown = answer.status();
   if (Refused(shown) || absl::IsUnimplemented(shown)) return Complain(std::string(shown.message()), kExitFailed);
   // Somebody was there.
   const bool closed = *protection == nullptr && absl::StrContains(shown.message(), "Socket closed");

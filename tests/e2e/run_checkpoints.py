@@ -93,6 +93,9 @@ cluster: {workers: 1, servers: 2}
         self.assertNotEqual(read_floats(half.folder / "model.safetensors"),
                             read_floats(whole.folder / "model.safetensors"))
         self.assertIn("all 2 epochs are done", self.slackline("resume", half.folder, code=2))
+        said = json.loads(self.slackline("status", half.folder, "--json"))
+        self.assertEqual((said["state"], said["progress"]["samples_done"], said["checkpoints"]["epochs"]), ("done", 2000, 2))
+        self.assertEqual(said["go_on"], f"slackline resume {half.folder} --set training.epochs=3")
         self.finish(self.resume(half, "--set", "training.epochs=4", "--set", "cluster.servers=3", "--set",
                                 "cluster.shards_per_server=3"))
         self.assertEqual(read_floats(half.folder / "model.safetensors"),
@@ -108,6 +111,9 @@ cluster: {workers: 1, servers: 2}
         self.assertRegex(run.stderr(), r"the last checkpoint is checkpoint-000001; to go on: \S+ resume ")
         before = self.summary(run)["samples"]
         self.assertGreaterEqual(before, 6000)
+        said = self.slackline("status", run.folder, code=1)
+        self.assertRegex(said, r"^job \S+: stopped at .*\n.*loss.*\nlast checkpoint 1, made .*, \d+ of 40 epochs done\n")
+        self.assertIn(f"to go on: slackline resume {run.folder}\n", said)
         again = self.finish(self.resume(run, "--set", "cluster.workers=3", "--set", "cluster.servers=1"))
         accuracy = re.search(r"Test accuracy ([\d.]+) %", again.stdout())
         self.assertGreater(float(accuracy.group(1)), 80, again.diagnosis())
@@ -126,6 +132,8 @@ cluster: {workers: 1, servers: 2}
         run.process.kill()
         run.process.wait()
         self.programs.wait_for("the end of all processes", lambda: not run.leftovers(), 10)
+        self.assertRegex(self.slackline("status", run.folder, code=1), r"job \S+: lost.*nobody looks after it any more "
+                         rf"\(process {run.process.pid} on .*\n(.*\n)*last checkpoint (.*\n)*to go on: slackline resume ")
         whole = [name for name in self.folders(run) if not name.endswith(".partial")]
         self.assertLessEqual(len(whole), 3, "two, and one that was just named")
         # The newest is broken: the one before it is taken, and that is said.
