@@ -54,7 +54,8 @@ Examples
   slackline status runs/fashion-mnist-mlp-20250131-120000
   slackline status 127.0.0.1:34567 --watch
   slackline status runs/first --json | jq .workers
-  slackline status node1:7000 --job job.yaml)";
+  slackline status node1:7000 --job job.yaml
+  slackline status http://127.0.0.1:8080/ --watch)";
 
 constexpr char kCredentialsHelp[] = R"(
 Certificates and keys for security.mode: tls, in a folder of their own; or a token for security.mode: token. Only you can
@@ -221,7 +222,9 @@ int Main(int argc, char** argv) {
 
   StatusOptions status;
   CLI::App* status_command = app.add_subcommand("status", "Show how a run is doing, and its members");
-  status_command->add_option("RUN", status.target, "Run folder, or the scheduler's HOST:PORT")->required();
+  status_command
+      ->add_option("RUN", status.target, "Run folder, the scheduler's HOST:PORT, or the address of the status page")
+      ->required();
   status_command->add_option("--job", status.job_file, kJobHelp)->type_name("JOB.yaml");
   auto* watch = status_command->add_flag("--watch", status.watch, "Show it every second until the run has ended");
   status_command->add_flag("--json", status.json, "As JSON, as docs/status.md has it")->excludes(watch);

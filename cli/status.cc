@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -16,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "cli/complain.h"
+#include "cli/page_status.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/run_end.h"
@@ -35,6 +37,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::Duration kPatience = absl::Seconds(5);
+// Where no scheduler has answered, and it is only a guess.
+constexpr absl::Duration kPagePatience = absl::Seconds(2);
 // Of --watch: between two looks, and how long a scheduler that has answered may be away.
 constexpr absl::Duration kWatchEvery = absl::Seconds(1);
 constexpr absl::Duration kAwayMax = absl::Seconds(60);
@@ -77,21 +81,48 @@ int ExitCodeOfLive(const wire::GetStatusReply& status) {
   return status.state() == wire::JOB_FAILED || status.state() == wire::JOB_STOPPED ? kExitFailed : kExitDone;
 }
 
-// The exit code, if a scheduler has answered.
-absl::StatusOr<int> ShowLive(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection,
-                             bool json) {
-  const absl::StatusOr<wire::GetStatusReply> status =
+struct Answer {
+  wire::GetStatusReply status;
+  std::string json;
+};
+
+// The status page, where one is named.
+absl::StatusOr<Answer> AskThePage(const std::string& address, absl::Duration patience) {
+  absl::StatusOr<PageStatus> page = AskPage(address, patience);
+  if (!page.ok()) return page.status();
+  return Answer{std::move(page->reply), std::move(page->json)};
+}
+
+absl::StatusOr<Answer> AskTheScheduler(const std::string& address,
+                                       const std::shared_ptr<const rpc::Protection>& protection) {
+  absl::StatusOr<wire::GetStatusReply> status =
       SchedulerClient(address, protection).GetStatus(kPatience, /*full=*/true);
   if (!status.ok()) return status.status();
-  if (json && !status->has_full()) return absl::UnimplementedError("the scheduler is of an earlier version");
-  std::printf("%s", json ? (scheduler::ToJson(status->full()) + "\n").c_str() : Render(*status).c_str());
-  return ExitCodeOfLive(*status);
+  std::string json = status->has_full() ? scheduler::ToJson(status->full()) : "";
+  return Answer{*std::move(status), std::move(json)};
+}
+
+// Of a run that was named by an address of its own: it may be that of the page, too.
+absl::StatusOr<Answer> Ask(const std::string& target, const std::shared_ptr<const rpc::Protection>& protection) {
+  if (const std::string page = PageAddress(target); !page.empty()) return AskThePage(page, kPatience);
+  absl::StatusOr<Answer> answer = AskTheScheduler(target, protection);
+  if (answer.ok() || Refused(answer.status())) return answer;
+  absl::StatusOr<Answer> page = AskThePage(target, kPagePatience);
+  return page.ok() ? page : answer;
+}
+
+// The exit code, if somebody has answered.
+absl::StatusOr<int> ShowLive(const absl::StatusOr<Answer>& answer, bool json) {
+  if (!answer.ok()) return answer.status();
+  if (json && answer->json.empty()) return absl::UnimplementedError("the scheduler is of an earlier version");
+  std::printf("%s", json ? (answer->json + "\n").c_str() : Render(answer->status).c_str());
+  return ExitCodeOfLive(answer->status);
 }
 
 int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
   if (!address.ok()) return ShowEnd(run, std::string(address.status().message()), json);
-  const absl::StatusOr<int> shown = ShowLive(*address, protection, json);
+  const absl::StatusOr<int> shown = ShowLive(AskTheScheduler(*address, protection), json);
   if (shown.ok()) return *shown;
   if (Refused(shown.status()) || absl::IsUnimplemented(shown.status())) {
     return Complain(std::string(shown.status().message()), kExitFailed);
@@ -123,15 +154,17 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
   if (tty) std::printf("\x1b[2J");
   while (true) {
     // A scheduler that comes back may have another address.
-    const absl::StatusOr<std::string> address = FindAddress(options.target);
-    const absl::StatusOr<wire::GetStatusReply> status =
-        address.ok() ? SchedulerClient(*address, protection).GetStatus(kPatience, /*full=*/true) : address.status();
+    const absl::StatusOr<std::string> address = folder ? FindAddress(options.target) : options.target;
+    const absl::StatusOr<Answer> answer = !address.ok() ? address.status()
+                                          : folder      ? AskTheScheduler(*address, protection)
+                                                        : Ask(*address, protection);
+    const absl::Status& status = answer.status();
     if (status.ok()) {
       answered = absl::Now();
-      tty ? Redraw(Render(*status)) : lines.Show(*status, answered);
-      if (HasEnded(*status)) return ExitCodeOfLive(*status);
-    } else if (Refused(status.status())) {
-      return Complain(std::string(status.status().message()), kExitFailed);
+      tty ? Redraw(Render(answer->status)) : lines.Show(answer->status, answered);
+      if (HasEnded(answer->status)) return ExitCodeOfLive(answer->status);
+    } else if (Refused(status)) {
+      return Complain(std::string(status.message()), kExitFailed);
     } else {
       const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
       const bool long_ago = absl::Now() - answered > kAwayMax;
@@ -180,11 +213,14 @@ int Status(const StatusOptions& options) {
   std::error_code error;
   const bool folder = fs::is_directory(options.target, error);
   if (folder && !options.watch) return ShowRun(options.target, *protection, options.json);
-  if (!folder && !AddressMistake(options.target).empty()) {
-    return Complain(absl::StrCat("found '", options.target, "'; allowed is a run folder or HOST:PORT"), kExitWrongUse);
+  if (!folder && !AddressMistake(options.target).empty() && PageAddress(options.target).empty()) {
+    return Complain(
+        absl::StrCat("found '", options.target,
+                     "'; allowed is a run folder, HOST:PORT, or the address of a status page (http:// and HOST:PORT)"),
+        kExitWrongUse);
   }
   if (options.watch) return Watch(options, *protection, *signals);
-  const absl::StatusOr<int> answer = ShowLive(options.target, *protection, options.json);
+  const absl::StatusOr<int> answer = ShowLive(Ask(options.target, *protection), options.json);
   if (answer.ok()) return *answer;
   const absl::Status& shown = answer.status();
   if (Refused(shown) || absl::IsUnimplemented(shown)) return Complain(std::string(shown.message()), kExitFailed);

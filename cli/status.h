@@ -10,7 +10,7 @@
 namespace slackline::cli {
 
 struct StatusOptions {
-  // host:port or a run folder.
+  // host:port, a run folder, or the address of a status page.
   std::string target;
   // Whose `security` section says how to connect; empty: job.yaml of the run folder, and plain text to a host:port.
   std::string job_file;
