@@ -69,12 +69,13 @@ Examples
 constexpr char kResumeHelp[] = R"(
 Goes on with a run that was stopped, has failed, or whose machines are gone, in its own run folder: from the newest
 checkpoint that is whole, or from the one that is named. The job is the run's job.yaml; --set changes it from there on,
-such as the numbers of servers and workers, or training.epochs to train for longer.
+such as the numbers of servers and workers, or training.epochs to train for longer. What cannot be gone on with is
+refused with exit code 2, and nothing of the run is touched.
 
 Examples
   slackline resume runs/first
   slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4
-  slackline resume runs/first --checkpoint checkpoint-000003
+  slackline resume runs/first --checkpoint 3
   slackline resume runs/first --checkpoint best)";
 
 constexpr char kCheckpointHelp[] = R"(
@@ -234,9 +235,10 @@ int Main(int argc, char** argv) {
   resume.program = argv[0];
   CLI::App* resume_command = app.add_subcommand("resume", "Go on with a run from a checkpoint");
   resume_command->add_option("RUN", resume.run_folder, "Run folder")->required();
-  resume_command->add_option(
-      "--checkpoint", resume.checkpoint,
-      "Name of a checkpoint of the run, its path, or `best` (checkpoint.keep_best); default: the newest that is whole");
+  resume_command->add_option("--checkpoint", resume.checkpoint,
+                             "Name or number of a checkpoint of the run, its path, or `best` (checkpoint.keep_best); "
+                             "default: the newest that is "
+                             "whole");
   resume_command->add_option("--set", resume.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   resume_command->add_flag("--quiet", resume.quiet, "Show only the result");
   resume_command->footer(kResumeHelp);
@@ -258,8 +260,9 @@ int Main(int argc, char** argv) {
   export_command->add_option("CHECKPOINT", target, "Folder of a checkpoint, or a run folder for its newest one")
       ->required();
   export_command->add_option("FILE", weights, "File to write")->required();
-  export_command->add_option("--checkpoint", resume.checkpoint,
-                             "With a run folder: name of a checkpoint of it, or `best` (checkpoint.keep_best)");
+  export_command->add_option(
+      "--checkpoint", resume.checkpoint,
+      "With a run folder: name or number of a checkpoint of it, or `best` (checkpoint.keep_best)");
   export_command->footer(kExportHelp);
   CredentialsOptions credentials;
   CLI::App* credentials_command = AddCredentials(app, credentials);

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "cli/cluster.h"
 #include "cli/run_folder.h"
+#include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
 #include "common/logging.h"
 #include "common/network/on_this_machine.h"
@@ -58,6 +59,9 @@ absl::Status CheckNetwork(const job::Job& job) {
 }
 
 absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security) {
+  if (const std::string who = WhoRuns(run); !who.empty()) {
+    return absl::AlreadyExistsError(absl::StrCat("the run in ", run.string(), " still runs: ", who, " looks after it"));
+  }
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
   if (!address.ok()) return absl::OkStatus();
   SchedulerClient scheduler(*address, security.To(security::Role::kScheduler));

@@ -57,6 +57,11 @@ class Checkpoints(unittest.TestCase):
     def folders(self, run):
         return sorted(path.name for path in (run.folder / "checkpoints").glob("*"))
 
+    def everything(self, run):
+        """All files of a run, as they are."""
+        return {path.relative_to(run.folder): (path.stat().st_mtime_ns, path.read_bytes())
+                for path in run.folder.rglob("*") if path.is_file()}
+
     def summary(self, run):
         return json.loads((run.folder / "summary.json").read_text())
 
@@ -186,7 +191,15 @@ cluster: {workers: 1, servers: 2}
     def test_wrong_use_is_named(self):
         run = self.finish(self.start("run", SMALL, "training.epochs=1"))
         self.assertIn("found no run in", self.slackline("resume", self.root, code=2))
-        self.assertIn("found no checkpoint in", self.slackline("resume", run.folder, "--checkpoint", "nothing", code=1))
+        # What is refused leaves no trace.
+        (run.folder / "lock").unlink()
+        before = self.everything(run)
+        for name in ("nothing", "8", "checkpoint-000008"):
+            said = self.slackline("resume", run.folder, "--checkpoint", name, code=2)
+            self.assertRegex(said, r"found no checkpoint in .*; allowed is checkpoint-000001, or its number\n")
+        self.assertIn("found no whole checkpoint", self.slackline("resume", run.folder, "--checkpoint", "best", code=2))
+        self.assertIn("all 1 epochs are done", self.slackline("resume", run.folder, "--checkpoint", "1", code=2))
+        self.assertEqual(self.everything(run), before)
         self.assertIn("no checkpoint: no answer from the scheduler at", self.slackline("checkpoint", run.folder, code=1))
         self.assertIn("allowed is a run folder or HOST:PORT", self.slackline("checkpoint", "nowhere", code=2))
         self.assertIn("found no folder", self.slackline("checkpoints", self.root / "nowhere", code=2))
@@ -202,10 +215,10 @@ cluster: {workers: 1, servers: 2}
     def test_a_run_that_still_runs_is_not_gone_on_with(self):
         run = self.start("run", SMALL, "checkpoint.every_s=0.2", "training.epochs=10000")
         self.programs.wait_for("a checkpoint", lambda: "checkpoint 1 is on disk" in run.events(), 60, run.process)
-        self.assertRegex(self.slackline("resume", run.folder, code=1), rf"still runs: process {run.process.pid} on ")
+        self.assertRegex(self.slackline("resume", run.folder, code=2), rf"still runs: process {run.process.pid} on ")
         # Also where its scheduler does not answer.
         run.kill("scheduler", signal.SIGSTOP)
-        self.assertIn("still runs", self.slackline("resume", run.folder, code=1))
+        self.assertIn("still runs", self.slackline("resume", run.folder, code=2))
         run.kill("scheduler", signal.SIGCONT)
         run.process.send_signal(signal.SIGTERM)
         self.finish(run, 1)
