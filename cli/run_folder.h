@@ -63,6 +63,9 @@ class RunFolder {
   // The scheduler's address, once it is there.
   absl::StatusOr<std::string> ReadAddress() const { return ReadAddressFile(path_); }
 
+  // What processes.json says; none where it says nothing.
+  static std::vector<ProcessRecord> ReadProcesses(const std::filesystem::path& run);
+
   static std::filesystem::path AddressFile(const std::filesystem::path& run) { return run / "scheduler.address"; }
   //   kNotFound  not there yet, or no run folder
   static absl::StatusOr<std::string> ReadAddressFile(const std::filesystem::path& run);

@@ -119,10 +119,27 @@ absl::StatusOr<int> ShowLive(const absl::StatusOr<Answer>& answer, bool json) {
   return ExitCodeOfLive(answer->status);
 }
 
+// Processes that `slackline train` has started, that have ended, and that the scheduler knows nothing of.
+std::string RenderInVain(const fs::path& run, const wire::GetStatusReply& status) {
+  std::string out;
+  for (const ProcessRecord& process : RunFolder::ReadProcesses(run)) {
+    const bool known = process.role == "scheduler" || process.state == "running" || process.state == "exit code 0" ||
+                       std::any_of(status.members().begin(), status.members().end(),
+                                   [&](const wire::MemberStatus& member) { return member.name() == process.name; });
+    if (known) continue;
+    absl::StrAppend(&out, Harmless(process.name), " could not be started: ", Harmless(process.state), ", started ",
+                    process.restarts + 1, process.restarts == 0 ? " time" : " times", "; ",
+                    (run / "logs" / Harmless(process.name)).string(), ".log says why\n");
+  }
+  return out;
+}
+
 int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
   if (!address.ok()) return ShowEnd(run, std::string(address.status().message()), json);
-  const absl::StatusOr<int> shown = ShowLive(AskTheScheduler(*address, protection), json);
+  const absl::StatusOr<Answer> answer = AskTheScheduler(*address, protection);
+  const absl::StatusOr<int> shown = ShowLive(answer, json);
+  if (shown.ok() && !json) std::printf("%s", RenderInVain(run, answer->status).c_str());
   if (shown.ok()) return *shown;
   if (Refused(shown.status()) || absl::IsUnimplemented(shown.status())) {
     return Complain(std::string(shown.status().message()), kExitFailed);
