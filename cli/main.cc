@@ -21,6 +21,7 @@
 #include "common/log_format.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
+#include "common/slowdown.h"
 #include "common/version_text.h"
 
 namespace slackline::cli {
@@ -133,8 +134,9 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
     std::fprintf(stderr, "%s\n", std::string(files.message()).c_str());
     return kExitWrongUse;
   }
-  std::printf("%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
-              job_file.c_str());
+  const std::string doubt = SlowdownDoubt(*job);
+  std::printf("%s%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
+              doubt.empty() ? "" : absl::StrCat("# Warning: ", doubt, ".\n").c_str(), job_file.c_str());
   return kExitDone;
 }
 

@@ -19,7 +19,7 @@ namespace slackline::cli {
 
 struct ProcessRecord {
   std::string name;
-  // "scheduler", "ps" or "worker".
+  // "scheduler", "server" or "worker".
   std::string role;
   pid_t pid = 0;
   unsigned restarts = 0;

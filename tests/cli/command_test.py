@@ -46,6 +46,13 @@ class Command(unittest.TestCase):
         self.assertIn("takes at most 44 bytes for each parameter", run("check", compensated).stdout)
         self.assertNotIn("bytes for each parameter", run("check", self.write("{}\n")).stdout)
 
+    def test_check_doubts_what_slows_down_nobody(self):
+        job = self.write("cluster: {workers: 2}\nworker: {slowdown: {2: 3, 7: 3}}\n")
+        doubted = run("check", job)
+        self.assertEqual(doubted.returncode, 0)
+        self.assertIn("# Warning: worker.slowdown: found 7, the number of no worker; those of the job are 1 to 2", doubted.stdout)
+        self.assertNotIn("Warning", run("check", job, "--set", "cluster.workers=7").stdout)
+
     def test_what_check_prints_is_a_valid_job_that_prints_the_same(self):
         first = run("check", self.write("model: {kind: cnn}\n"), "--set", "optimizer.lr=0.1")
         self.assertIn("  lr: 0.1\n", first.stdout)
