@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "cli/complain.h"
@@ -135,7 +137,16 @@ absl::StatusOr<fs::path> CheckpointsOfRun(const fs::path& run) {
 absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const fs::path& folder, const std::string& name) {
   if (name.empty()) return checkpoint::ChooseNewest(folder);
   if (name == "best") return checkpoint::ChooseBest(folder);
-  return ChooseNamed(absl::StrContains(name, '/') ? fs::path(name) : folder / name);
+  if (absl::StrContains(name, '/')) return ChooseNamed(name);
+  uint64_t number = 0;
+  const bool numbered = name.find_first_not_of("0123456789") == std::string::npos && absl::SimpleAtoi(name, &number);
+  absl::StatusOr<checkpoint::Choice> choice = ChooseNamed(folder / (numbered ? checkpoint::NameOf(number) : name));
+  if (!absl::IsNotFound(choice.status())) return choice;
+  std::vector<std::string> names;
+  for (const checkpoint::Found& found : checkpoint::List(folder)) names.push_back(found.path.filename());
+  return absl::NotFoundError(absl::StrCat(
+      choice.status().message(), "; allowed is ",
+      names.empty() ? "none: there are no checkpoints" : absl::StrCat(absl::StrJoin(names, ", "), ", or its number")));
 }
 
 int MakeCheckpoint(const StatusOptions& run) {

@@ -25,7 +25,7 @@ int ExportCheckpoint(const std::string& target, const std::string& name, const s
 //   kNotFound  no run folder
 absl::StatusOr<std::filesystem::path> CheckpointsOfRun(const std::filesystem::path& run);
 
-// The checkpoint of that name or path, or, where it is empty, the newest one that is whole.
+// The checkpoint of that name, number or path, or, where it is empty, the newest one that is whole.
 //   kNotFound   there is none
 //   kDataLoss   the one that was named is broken
 absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const std::filesystem::path& folder, const std::string& name);

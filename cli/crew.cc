@@ -21,7 +21,7 @@ const char* RoleName(Role role) {
     case Role::kScheduler:
       return "scheduler";
     case Role::kServer:
-      return "ps";
+      return "server";
     case Role::kWorker:
       return "worker";
   }

@@ -17,7 +17,7 @@
 namespace slackline::cli {
 
 enum class Role { kScheduler, kServer, kWorker };
-// "scheduler", "ps", "worker".
+// "scheduler", "server", "worker".
 const char* RoleName(Role role);
 
 // Thread-safety: none.

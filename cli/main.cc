@@ -21,6 +21,7 @@
 #include "common/log_format.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
+#include "common/slowdown.h"
 #include "common/version_text.h"
 
 namespace slackline::cli {
@@ -54,7 +55,8 @@ Examples
   slackline status runs/fashion-mnist-mlp-20250131-120000
   slackline status 127.0.0.1:34567 --watch
   slackline status runs/first --json | jq .workers
-  slackline status node1:7000 --job job.yaml)";
+  slackline status node1:7000 --job job.yaml
+  slackline status http://127.0.0.1:8080/ --watch)";
 
 constexpr char kCredentialsHelp[] = R"(
 Certificates and keys for security.mode: tls, in a folder of their own; or a token for security.mode: token. Only you can
@@ -68,12 +70,13 @@ Examples
 constexpr char kResumeHelp[] = R"(
 Goes on with a run that was stopped, has failed, or whose machines are gone, in its own run folder: from the newest
 checkpoint that is whole, or from the one that is named. The job is the run's job.yaml; --set changes it from there on,
-such as the numbers of servers and workers, or training.epochs to train for longer.
+such as the numbers of servers and workers, or training.epochs to train for longer. What cannot be gone on with is
+refused with exit code 2, and nothing of the run is touched.
 
 Examples
   slackline resume runs/first
   slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4
-  slackline resume runs/first --checkpoint checkpoint-000003
+  slackline resume runs/first --checkpoint 3
   slackline resume runs/first --checkpoint best)";
 
 constexpr char kCheckpointHelp[] = R"(
@@ -131,8 +134,9 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
     std::fprintf(stderr, "%s\n", std::string(files.message()).c_str());
     return kExitWrongUse;
   }
-  std::printf("%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
-              job_file.c_str());
+  const std::string doubt = SlowdownDoubt(*job);
+  std::printf("%s%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
+              doubt.empty() ? "" : absl::StrCat("# Warning: ", doubt, ".\n").c_str(), job_file.c_str());
   return kExitDone;
 }
 
@@ -221,7 +225,9 @@ int Main(int argc, char** argv) {
 
   StatusOptions status;
   CLI::App* status_command = app.add_subcommand("status", "Show how a run is doing, and its members");
-  status_command->add_option("RUN", status.target, "Run folder, or the scheduler's HOST:PORT")->required();
+  status_command
+      ->add_option("RUN", status.target, "Run folder, the scheduler's HOST:PORT, or the address of the status page")
+      ->required();
   status_command->add_option("--job", status.job_file, kJobHelp)->type_name("JOB.yaml");
   auto* watch = status_command->add_flag("--watch", status.watch, "Show it every second until the run has ended");
   status_command->add_flag("--json", status.json, "As JSON, as docs/status.md has it")->excludes(watch);
@@ -231,9 +237,10 @@ int Main(int argc, char** argv) {
   resume.program = argv[0];
   CLI::App* resume_command = app.add_subcommand("resume", "Go on with a run from a checkpoint");
   resume_command->add_option("RUN", resume.run_folder, "Run folder")->required();
-  resume_command->add_option(
-      "--checkpoint", resume.checkpoint,
-      "Name of a checkpoint of the run, its path, or `best` (checkpoint.keep_best); default: the newest that is whole");
+  resume_command->add_option("--checkpoint", resume.checkpoint,
+                             "Name or number of a checkpoint of the run, its path, or `best` (checkpoint.keep_best); "
+                             "default: the newest that is "
+                             "whole");
   resume_command->add_option("--set", resume.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   resume_command->add_flag("--quiet", resume.quiet, "Show only the result");
   resume_command->footer(kResumeHelp);
@@ -255,8 +262,9 @@ int Main(int argc, char** argv) {
   export_command->add_option("CHECKPOINT", target, "Folder of a checkpoint, or a run folder for its newest one")
       ->required();
   export_command->add_option("FILE", weights, "File to write")->required();
-  export_command->add_option("--checkpoint", resume.checkpoint,
-                             "With a run folder: name of a checkpoint of it, or `best` (checkpoint.keep_best)");
+  export_command->add_option(
+      "--checkpoint", resume.checkpoint,
+      "With a run folder: name or number of a checkpoint of it, or `best` (checkpoint.keep_best)");
   export_command->footer(kExportHelp);
   CredentialsOptions credentials;
   CLI::App* credentials_command = AddCredentials(app, credentials);

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "cli/cluster.h"
 #include "cli/run_folder.h"
+#include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
 #include "common/logging.h"
 #include "common/network/on_this_machine.h"
@@ -57,7 +58,25 @@ absl::Status CheckNetwork(const job::Job& job) {
   return status;
 }
 
+absl::Status CheckFreePorts(const job::Job& job, uint32_t servers) {
+  if (job.network().ports().empty()) return absl::OkStatus();
+  const absl::StatusOr<job::Network> network = network::OnThisMachine(job.network());
+  if (!network.ok()) return network.status();
+  const absl::StatusOr<network::PortRange> range = network::ParsePortRange(network->ports());
+  if (!range.ok()) return range.status();
+  const uint32_t needed = servers * (network->metrics() ? 2 : 1);
+  const absl::StatusOr<uint32_t> free = network::CountFreePorts(network->listen(), *range, needed);
+  if (!free.ok()) return free.status();
+  if (*free >= needed) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("network.ports: found ", *free, " free of ", network->ports(),
+                                                    "; allowed are at least ", needed, " for ", servers, " more server",
+                                                    servers == 1 ? "" : "s", " on this machine"));
+}
+
 absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security) {
+  if (const std::string who = WhoRuns(run); !who.empty()) {
+    return absl::AlreadyExistsError(absl::StrCat("the run in ", run.string(), " still runs: ", who, " looks after it"));
+  }
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
   if (!address.ok()) return absl::OkStatus();
   SchedulerClient scheduler(*address, security.To(security::Role::kScheduler));

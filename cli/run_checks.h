@@ -31,6 +31,10 @@ struct Crowd {
 // Whether network.ports are enough for them; `where` they are, for the message.
 absl::Status CheckPorts(const job::Network& network, const Crowd& crowd, const std::string& where);
 
+// Whether `servers` more find ports of network.ports on this machine that nobody listens on.
+//   kFailedPrecondition  they do not
+absl::Status CheckFreePorts(const job::Job& job, uint32_t servers);
+
 // Two schedulers must not write into one folder.
 absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security);
 

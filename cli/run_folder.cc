@@ -103,6 +103,26 @@ absl::Status RunFolder::WriteProcesses(const std::vector<ProcessRecord>& process
   return ReplaceFile(path_ / processes_, list.dump(2) + "\n");
 }
 
+std::vector<ProcessRecord> RunFolder::ReadProcesses(const fs::path& run) {
+  std::ifstream in(run / "processes.json");
+  const nlohmann::json list = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  std::vector<ProcessRecord> processes;
+  if (!list.is_array()) return processes;
+  const auto text = [](const nlohmann::json& entry, const char* key) {
+    const nlohmann::json value = entry.is_object() ? entry.value(key, nlohmann::json()) : nlohmann::json();
+    return value.is_string() ? value.get<std::string>() : "";
+  };
+  const auto number = [](const nlohmann::json& entry, const char* key) {
+    const nlohmann::json value = entry.is_object() ? entry.value(key, nlohmann::json()) : nlohmann::json();
+    return value.is_number_unsigned() ? value.get<uint32_t>() : 0;
+  };
+  for (const nlohmann::json& entry : list) {
+    processes.push_back({text(entry, "name"), text(entry, "role"), static_cast<pid_t>(number(entry, "pid")),
+                         number(entry, "restarts"), text(entry, "state")});
+  }
+  return processes;
+}
+
 absl::StatusOr<std::string> RunFolder::ReadAddressFile(const fs::path& run) {
   std::ifstream in(AddressFile(run));
   std::string address;

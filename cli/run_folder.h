@@ -19,7 +19,7 @@ namespace slackline::cli {
 
 struct ProcessRecord {
   std::string name;
-  // "scheduler", "ps" or "worker".
+  // "scheduler", "server" or "worker".
   std::string role;
   pid_t pid = 0;
   unsigned restarts = 0;
@@ -62,6 +62,9 @@ class RunFolder {
   absl::Status WriteProcesses(const std::vector<ProcessRecord>& processes) const;
   // The scheduler's address, once it is there.
   absl::StatusOr<std::string> ReadAddress() const { return ReadAddressFile(path_); }
+
+  // What processes.json says; none where it says nothing.
+  static std::vector<ProcessRecord> ReadProcesses(const std::filesystem::path& run);
 
   static std::filesystem::path AddressFile(const std::filesystem::path& run) { return run / "scheduler.address"; }
   //   kNotFound  not there yet, or no run folder

@@ -8,14 +8,22 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace slackline::cli {
 namespace {
 
 std::filesystem::path LockFile(const std::filesystem::path& run_folder) { return run_folder / "lock"; }
+
+std::string OnThisHost() {
+  char host[HOST_NAME_MAX + 1] = "";
+  ::gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(" on ", host);
+}
 
 std::string Holder(const std::filesystem::path& run_folder) {
   std::ifstream in(LockFile(run_folder));
@@ -34,9 +42,7 @@ absl::StatusOr<RunLock> RunLock::Take(const std::filesystem::path& run_folder) {
     return absl::AlreadyExistsError(
         absl::StrCat("the run in ", run_folder.string(), " still runs: ", Holder(run_folder), " looks after it"));
   }
-  char host[HOST_NAME_MAX + 1] = "";
-  ::gethostname(host, sizeof(host) - 1);
-  const std::string who = absl::StrCat("process ", ::getpid(), " on ", host, "\n");
+  const std::string who = absl::StrCat("process ", ::getpid(), OnThisHost(), "\n");
   // For people: a run does not depend on it.
   if (::ftruncate(fd, 0) == 0) {
     const ssize_t ignored = ::write(fd, who.data(), who.size());
@@ -57,6 +63,13 @@ std::string WhoRuns(const std::filesystem::path& run_folder) {
   const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
   return held ? Holder(run_folder) : "";
+}
+
+bool RunsHere(const std::filesystem::path& run_folder) { return absl::EndsWith(WhoRuns(run_folder), OnThisHost()); }
+
+std::string WhoRan(const std::filesystem::path& run_folder) {
+  std::error_code error;
+  return std::filesystem::exists(LockFile(run_folder), error) ? Holder(run_folder) : "";
 }
 
 }  // namespace slackline::cli

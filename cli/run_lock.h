@@ -30,5 +30,9 @@ class RunLock {
 
 // Who looks after the run, as "process 123 on node1"; empty where nobody does.
 std::string WhoRuns(const std::filesystem::path& run_folder);
+// `slackline` looks after it on this machine.
+bool RunsHere(const std::filesystem::path& run_folder);
+// Who was the last to do so, whether he still does or not; empty where nobody ever did: it was started by hand.
+std::string WhoRan(const std::filesystem::path& run_folder);
 
 }  // namespace slackline::cli

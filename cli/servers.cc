@@ -1,6 +1,8 @@
 #include "cli/servers.h"
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -8,7 +10,10 @@
 #include "absl/time/clock.h"
 #include "cli/complain.h"
 #include "cli/report.h"
+#include "cli/run_checks.h"
+#include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
+#include "common/job_file.h"
 
 namespace slackline::cli {
 namespace {
@@ -74,6 +79,16 @@ int Await(SchedulerClient& scheduler, absl::Duration wait) {
                                                            said.empty() ? "" : ": ", said)));
 }
 
+// Servers that `slackline train` would start here in vain, again and again.
+absl::Status CheckRoom(const ServersOptions& options) {
+  const std::filesystem::path run = options.run.target;
+  std::error_code error;
+  // Under SLURM they are started by hand, anywhere.
+  if (options.add == 0 || !RunsHere(run) || std::filesystem::exists(run / "nodes", error)) return absl::OkStatus();
+  const absl::StatusOr<job::Job> job = ReadJobFile(run / "job.yaml");
+  return job.ok() ? CheckFreePorts(*job, options.add) : job.status();
+}
+
 }  // namespace
 
 int ChangeServers(const ServersOptions& options) {
@@ -81,6 +96,7 @@ int ChangeServers(const ServersOptions& options) {
   if (!address.ok()) return Complain(address.status());
   const auto protection = FindProtection(options.run);
   if (!protection.ok()) return ComplainOfWrongUse(protection.status());
+  if (absl::Status room = CheckRoom(options); !room.ok()) return Complain(room);
   SchedulerClient scheduler(*address, *protection);
   wire::ChangeServersRequest request;
   request.set_add(options.add);

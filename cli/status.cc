@@ -5,24 +5,22 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <deque>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "cli/complain.h"
+#include "cli/page_status.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/run_end.h"
 #include "cli/run_folder.h"
 #include "cli/scheduler_client.h"
 #include "cli/signals.h"
@@ -39,73 +37,33 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::Duration kPatience = absl::Seconds(5);
+// Where no scheduler has answered, and it is only a guess.
+constexpr absl::Duration kPagePatience = absl::Seconds(2);
 // Of --watch: between two looks, and how long a scheduler that has answered may be away.
 constexpr absl::Duration kWatchEvery = absl::Seconds(1);
 constexpr absl::Duration kAwayMax = absl::Seconds(60);
-constexpr size_t kLastEvents = 5;
-// Each event stands behind its time.
-constexpr size_t kEventTimeLength = sizeof("2025-01-31 12:00:00.000 ") - 1;
 
-std::string LastEvents(const fs::path& run) {
-  std::ifstream in(run / "events.log");
-  std::deque<std::string> lines;
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(absl::StrCat("  ", line, "\n"));
-    if (lines.size() > kLastEvents) lines.pop_front();
-  }
-  return absl::StrJoin(lines, "");
+int Complain(const std::string& message, int exit_code) {
+  std::fprintf(stderr, "slackline: %s\n", message.c_str());
+  return exit_code;
 }
 
-// Of report.json, which only the final evaluation writes.
-std::optional<double> TestAccuracy(const fs::path& run) {
-  std::ifstream in(run / "report.json");
-  const nlohmann::json report = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  if (!report.is_object()) return std::nullopt;
-  const auto accuracy = report.find("accuracy");
-  if (accuracy == report.end() || !accuracy->is_number()) return std::nullopt;
-  return accuracy->get<double>();
-}
-
-// A run that was not ended keeps its scheduler's state, to go on from. One that has failed does, too, and says so.
-bool MayGoOn(const fs::path& run) {
-  std::error_code error;
-  if (!fs::is_directory(run / "scheduler", error)) return false;
-  bool ended = false;
-  std::ifstream in(run / "events.log");
-  for (std::string line; std::getline(in, line);) {
-    const absl::string_view event = absl::string_view(line).substr(std::min(line.size(), kEventTimeLength));
-    if (absl::StartsWith(event, "the job is ")) ended = true;
-    if (absl::StartsWith(event, "the scheduler goes on ") || absl::StartsWith(event, "goes on from checkpoint ")) {
-      ended = false;
-    }
-  }
-  return !ended;
-}
-
-int ShowAway(const fs::path& run, const std::string& no_answer) {
-  std::printf(
-      "%s; the run is not over: `slackline train` starts the scheduler again by itself; started by hand, start it "
-      "again with --resume; when all is gone, `slackline resume %s`.\n%s",
-      no_answer.c_str(), run.c_str(), LastEvents(run).c_str());
-  return kExitFailed;
+bool MayAnswerYet(const fs::path& run) {
+  const absl::StatusOr<wire::JobStatus> end = ReadEnd(run);
+  return end.ok() && end->state() == kAway;
 }
 
 // For a run that no scheduler answers for; `no_answer` says where it was looked for.
-int ShowEnd(const fs::path& run, const std::string& no_answer) {
-  if (MayGoOn(run)) return ShowAway(run, no_answer);
-  const std::string events = LastEvents(run);
-  const std::optional<double> accuracy = TestAccuracy(run);
-  if (events.empty() && !accuracy) {
-    std::fprintf(stderr, "slackline: %s; is %s a run folder?\n", no_answer.c_str(), run.c_str());
-    return kExitFailed;
+int ShowEnd(const fs::path& run, const std::string& no_answer, bool json) {
+  const absl::StatusOr<wire::JobStatus> end = ReadEnd(run);
+  if (!end.ok()) return Complain(std::string(end.status().message()), kExitWrongUse);
+  if (json) {
+    std::printf("%s\n", scheduler::ToJson(*end).c_str());
+  } else {
+    if (end->state() == kAway || end->state() == kLost) std::printf("%s\n", no_answer.c_str());
+    std::printf("%s", RenderEnd(*end).c_str());
   }
-  std::printf("The run has ended: %s.\n%s", no_answer.c_str(), events.c_str());
-  if (accuracy) {
-    std::printf("test accuracy %.2f %%\n", 100 * *accuracy);
-    return kExitDone;
-  }
-  std::printf("There is no report.json: the run did not come to its end.\n");
-  return kExitFailed;
+  return ExitCodeOf(end->state());
 }
 
 std::string NoAnswer(const std::string& address) { return absl::StrCat("no scheduler answers at ", address); }
@@ -119,31 +77,74 @@ std::string Render(const wire::GetStatusReply& status) {
   return HarmlessLines(RenderStatus(status)) + (status.has_full() ? RenderDetails(status.full(), status.page()) : "");
 }
 
-// OK if a scheduler has answered.
-absl::Status ShowLive(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
-  const absl::StatusOr<wire::GetStatusReply> status =
-      SchedulerClient(address, protection).GetStatus(kPatience, /*full=*/true);
-  if (!status.ok()) return status.status();
-  if (json && !status->has_full()) return absl::UnimplementedError("the scheduler is of an earlier version");
-  std::printf("%s", json ? (scheduler::ToJson(status->full()) + "\n").c_str() : Render(*status).c_str());
-  return absl::OkStatus();
+int ExitCodeOfLive(const wire::GetStatusReply& status) {
+  return status.state() == wire::JOB_FAILED || status.state() == wire::JOB_STOPPED ? kExitFailed : kExitDone;
 }
 
-int Complain(const std::string& message, int exit_code) {
-  std::fprintf(stderr, "slackline: %s\n", message.c_str());
-  return exit_code;
+struct Answer {
+  wire::GetStatusReply status;
+  std::string json;
+};
+
+// The status page, where one is named.
+absl::StatusOr<Answer> AskThePage(const std::string& address, absl::Duration patience) {
+  absl::StatusOr<PageStatus> page = AskPage(address, patience);
+  if (!page.ok()) return page.status();
+  return Answer{std::move(page->reply), std::move(page->json)};
+}
+
+absl::StatusOr<Answer> AskTheScheduler(const std::string& address,
+                                       const std::shared_ptr<const rpc::Protection>& protection) {
+  absl::StatusOr<wire::GetStatusReply> status =
+      SchedulerClient(address, protection).GetStatus(kPatience, /*full=*/true);
+  if (!status.ok()) return status.status();
+  std::string json = status->has_full() ? scheduler::ToJson(status->full()) : "";
+  return Answer{*std::move(status), std::move(json)};
+}
+
+// Of a run that was named by an address of its own: it may be that of the page, too.
+absl::StatusOr<Answer> Ask(const std::string& target, const std::shared_ptr<const rpc::Protection>& protection) {
+  if (const std::string page = PageAddress(target); !page.empty()) return AskThePage(page, kPatience);
+  absl::StatusOr<Answer> answer = AskTheScheduler(target, protection);
+  if (answer.ok() || Refused(answer.status())) return answer;
+  absl::StatusOr<Answer> page = AskThePage(target, kPagePatience);
+  return page.ok() ? page : answer;
+}
+
+// The exit code, if somebody has answered.
+absl::StatusOr<int> ShowLive(const absl::StatusOr<Answer>& answer, bool json) {
+  if (!answer.ok()) return answer.status();
+  if (json && answer->json.empty()) return absl::UnimplementedError("the scheduler is of an earlier version");
+  std::printf("%s", json ? (answer->json + "\n").c_str() : Render(answer->status).c_str());
+  return ExitCodeOfLive(answer->status);
+}
+
+// Processes that `slackline train` has started, that have ended, and that the scheduler knows nothing of.
+std::string RenderInVain(const fs::path& run, const wire::GetStatusReply& status) {
+  std::string out;
+  for (const ProcessRecord& process : RunFolder::ReadProcesses(run)) {
+    const bool known = process.role == "scheduler" || process.state == "running" || process.state == "exit code 0" ||
+                       std::any_of(status.members().begin(), status.members().end(),
+                                   [&](const wire::MemberStatus& member) { return member.name() == process.name; });
+    if (known) continue;
+    absl::StrAppend(&out, Harmless(process.name), " could not be started: ", Harmless(process.state), ", started ",
+                    process.restarts + 1, process.restarts == 0 ? " time" : " times", "; ",
+                    (run / "logs" / Harmless(process.name)).string(), ".log says why\n");
+  }
+  return out;
 }
 
 int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
-  if (!address.ok()) {
-    const std::string why(address.status().message());
-    return json ? Complain(why, kExitFailed) : ShowEnd(run, why);
+  if (!address.ok()) return ShowEnd(run, std::string(address.status().message()), json);
+  const absl::StatusOr<Answer> answer = AskTheScheduler(*address, protection);
+  const absl::StatusOr<int> shown = ShowLive(answer, json);
+  if (shown.ok() && !json) std::printf("%s", RenderInVain(run, answer->status).c_str());
+  if (shown.ok()) return *shown;
+  if (Refused(shown.status()) || absl::IsUnimplemented(shown.status())) {
+    return Complain(std::string(shown.status().message()), kExitFailed);
   }
-  const absl::Status shown = ShowLive(*address, protection, json);
-  if (shown.ok()) return kExitDone;
-  if (Refused(shown) || absl::IsUnimplemented(shown)) return Complain(std::string(shown.message()), kExitFailed);
-  return json ? Complain(NoAnswer(*address), kExitFailed) : ShowEnd(run, NoAnswer(*address));
+  return ShowEnd(run, NoAnswer(*address), json);
 }
 
 // Draws over what was drawn before, as much as there is room for.
@@ -170,20 +171,23 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
   if (tty) std::printf("\x1b[2J");
   while (true) {
     // A scheduler that comes back may have another address.
-    const absl::StatusOr<std::string> address = FindAddress(options.target);
-    const absl::StatusOr<wire::GetStatusReply> status =
-        address.ok() ? SchedulerClient(*address, protection).GetStatus(kPatience, /*full=*/true) : address.status();
+    const absl::StatusOr<std::string> address = folder ? FindAddress(options.target) : options.target;
+    const absl::StatusOr<Answer> answer = !address.ok() ? address.status()
+                                          : folder      ? AskTheScheduler(*address, protection)
+                                                        : Ask(*address, protection);
+    const absl::Status& status = answer.status();
     if (status.ok()) {
       answered = absl::Now();
-      tty ? Redraw(Render(*status)) : lines.Show(*status, answered);
-      if (HasEnded(*status)) return status->state() == wire::JOB_FAILED ? kExitFailed : kExitDone;
-    } else if (Refused(status.status())) {
-      return Complain(std::string(status.status().message()), kExitFailed);
-    } else if ((folder && !MayGoOn(options.target)) || absl::Now() - answered > kAwayMax) {
-      const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
-      return folder ? ShowEnd(options.target, why) : Complain(why, kExitFailed);
+      tty ? Redraw(Render(answer->status)) : lines.Show(answer->status, answered);
+      if (HasEnded(answer->status)) return ExitCodeOfLive(answer->status);
+    } else if (Refused(status)) {
+      return Complain(std::string(status.message()), kExitFailed);
     } else {
-      lines.Say(absl::StrCat(NoAnswer(*address), " for ", RenderTime(absl::ToDoubleSeconds(absl::Now() - answered))));
+      const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
+      const bool long_ago = absl::Now() - answered > kAwayMax;
+      if (folder && (long_ago || !MayAnswerYet(options.target))) return ShowEnd(options.target, why, /*json=*/false);
+      if (long_ago) return Complain(why, kExitFailed);
+      lines.Say(absl::StrCat(why, " for ", RenderTime(absl::ToDoubleSeconds(absl::Now() - answered))));
     }
     const std::optional<int> signal = signals.Wait(kWatchEvery);
     if (signal && IsStop(*signal)) return kExitDone;
@@ -226,12 +230,16 @@ int Status(const StatusOptions& options) {
   std::error_code error;
   const bool folder = fs::is_directory(options.target, error);
   if (folder && !options.watch) return ShowRun(options.target, *protection, options.json);
-  if (!folder && !AddressMistake(options.target).empty()) {
-    return Complain(absl::StrCat("found '", options.target, "'; allowed is a run folder or HOST:PORT"), kExitWrongUse);
+  if (!folder && !AddressMistake(options.target).empty() && PageAddress(options.target).empty()) {
+    return Complain(
+        absl::StrCat("found '", options.target,
+                     "'; allowed is a run folder, HOST:PORT, or the address of a status page (http:// and HOST:PORT)"),
+        kExitWrongUse);
   }
   if (options.watch) return Watch(options, *protection, *signals);
-  const absl::Status shown = ShowLive(options.target, *protection, options.json);
-  if (shown.ok()) return kExitDone;
+  const absl::StatusOr<int> answer = ShowLive(Ask(options.target, *protection), options.json);
+  if (answer.ok()) return *answer;
+  const absl::Status& shown = answer.status();
   if (Refused(shown) || absl::IsUnimplemented(shown)) return Complain(std::string(shown.message()), kExitFailed);
   // Somebody was there.
   const bool closed = *protection == nullptr && absl::StrContains(shown.message(), "Socket closed");

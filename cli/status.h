@@ -10,7 +10,7 @@
 namespace slackline::cli {
 
 struct StatusOptions {
-  // host:port or a run folder.
+  // host:port, a run folder, or the address of a status page.
   std::string target;
   // Whose `security` section says how to connect; empty: job.yaml of the run folder, and plain text to a host:port.
   std::string job_file;
@@ -27,7 +27,7 @@ absl::StatusOr<std::string> FindAddress(const std::string& target);
 // How to connect to the scheduler of the target; null: in plain text.
 absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const StatusOptions& options);
 
-// Prints, and returns the exit code: 0 too for a run that ended with a report.
+// Prints, and returns the exit code: kExitDone where the run goes on or is done.
 int Status(const StatusOptions& options);
 
 }  // namespace slackline::cli

@@ -74,18 +74,25 @@ int Resume(const ResumeOptions& options) {
   const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml", {});
   if (!before.ok()) return Fail(before.status(), kExitFailed);
   if (absl::Status kept = CheckModelKept(Resolve(*before), job); !kept.ok()) return Fail(kept, kExitWrongUse);
-  const absl::StatusOr<RunLock> lock = RunLock::Take(run);
-  if (!lock.ok()) return Fail(lock.status(), kExitFailed);
-  if (absl::Status status = CheckNobodyRuns(run, *security); !status.ok()) return Fail(status, kExitFailed);
-  const absl::StatusOr<checkpoint::Choice> choice =
-      ChooseCheckpoint(checkpoint::FolderOfRun(job.checkpoint().folder(), run), options.checkpoint);
-  if (!choice.ok()) return Fail(choice.status(), kExitFailed);
+  absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
+  if (!programs.ok()) return Fail(programs.status(), kExitFailed);
+  // The lock is the first trace in the folder: all that may be refused comes before.
+  if (absl::Status status = CheckNobodyRuns(run, *security); !status.ok()) return Fail(status, kExitWrongUse);
+  const std::filesystem::path checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), run);
+  const uint64_t newest = checkpoint::LastNumber(checkpoints);
+  const absl::StatusOr<checkpoint::Choice> choice = ChooseCheckpoint(checkpoints, options.checkpoint);
+  if (!choice.ok()) return Fail(choice.status(), absl::IsNotFound(choice.status()) ? kExitWrongUse : kExitFailed);
   for (const std::string& broken : choice->passed_over) {
     log::Warning("passed over ", broken);
   }
   if (absl::Status left = CheckWorkIsLeft(*choice, job); !left.ok()) return Fail(left, kExitWrongUse);
-  absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
-  if (!programs.ok()) return Fail(programs.status(), kExitFailed);
+  const absl::StatusOr<RunLock> lock = RunLock::Take(run);
+  if (!lock.ok()) return Fail(lock.status(), absl::IsAlreadyExists(lock.status()) ? kExitWrongUse : kExitFailed);
+  if (checkpoint::LastNumber(checkpoints) != newest) {
+    return Fail(
+        absl::AbortedError(absl::StrCat("somebody else has gone on with the run in ", run.string(), " meanwhile")),
+        kExitFailed);
+  }
   absl::StatusOr<RunFolder> folder = RunFolder::Reopen(run);
   if (!folder.ok()) return Fail(folder.status(), kExitFailed);
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);

@@ -21,7 +21,8 @@ struct TrainOptions {
 struct ResumeOptions {
   std::string program = "slackline";
   std::string run_folder;
-  // Name of one in the run's folder of checkpoints, or a path (with a / in it); empty: the newest that is whole.
+  // Name or number of one in the run's folder of checkpoints, or a path (with a / in it); empty: the newest that is
+  // whole.
   std::string checkpoint;
   std::vector<std::string> overrides;
   bool quiet = false;

@@ -1,11 +1,16 @@
 // Which workers the job makes slower than they are.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "job.pb.h"
 
@@ -27,6 +32,20 @@ inline double SlowdownOf(absl::string_view name, const job::Worker& worker) {
   if (!number) return 1;
   const auto found = worker.slowdown().find(*number);
   return found != worker.slowdown().end() ? found->second : 1;
+}
+
+// Which entries of worker.slowdown are of no worker that the job begins with, for people; empty where all are. Workers
+// that join later may have such numbers.
+inline std::string SlowdownDoubt(const job::Job& job) {
+  std::vector<uint32_t> numbers;
+  for (const auto& [number, factor] : job.worker().slowdown()) {
+    if (number < 1 || number > job.cluster().workers()) numbers.push_back(number);
+  }
+  if (numbers.empty()) return "";
+  std::sort(numbers.begin(), numbers.end());
+  return absl::StrCat("worker.slowdown: found ", absl::StrJoin(numbers, ", "),
+                      ", the number of no worker; those of the ", "job are 1 to ", job.cluster().workers(),
+                      " (cluster.workers), unless more join");
 }
 
 }  // namespace slackline

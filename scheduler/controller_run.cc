@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/slowdown.h"
 #include "scheduler/controller.h"
 
 namespace slackline::scheduler {
@@ -160,8 +161,11 @@ void Controller::Place() {
   placed_ = !shares.empty();
   events_.Add(absl::StrCat("the model has ", layout_.trained_elements, " parameters and ",
                            layout_.elements - layout_.trained_elements, " averaged values, in ", places_.size(),
-                           " shards on ", cluster.servers(), " servers"));
+                           " shards on ", cluster.servers(), cluster.servers() == 1 ? " server" : " servers"));
   if (!shares.empty()) TellShares(shares);
+  if (const std::string doubt = SlowdownDoubt(config_.job); !doubt.empty()) {
+    events_.Add(absl::StrCat("warning: ", doubt));
+  }
   for (const auto& [id, server] : membership_.servers()) SendInstall(id);
 }
 

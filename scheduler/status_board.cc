@@ -5,6 +5,8 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/folder.h"
 #include "scheduler/message_json.h"
@@ -19,6 +21,16 @@ void AddDisk(const std::string& folder, wire::JobStatus& status) {
   if (error) return;
   status.mutable_disk()->set_free_bytes(space.available);
   status.mutable_disk()->set_total_bytes(space.capacity);
+}
+
+// When it ended, by what was written down then.
+void AddEnd(wire::JobStatus& status) {
+  if (status.state() == "starting" || status.state() == "training") return;
+  for (const wire::EventView& event : status.events()) {
+    if (absl::StartsWith(event.text(), absl::StrCat("the job is ", status.state()))) {
+      status.set_ended_unix_ms(event.unix_ms());
+    }
+  }
 }
 
 }  // namespace
@@ -64,6 +76,7 @@ wire::JobStatus StatusBoard::Compose() {
   AddDisk(options_.run_folder, status);
   AddNodes(status);
   AddAlerts(status);
+  AddEnd(status);
   return status;
 }
 

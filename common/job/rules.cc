@@ -202,6 +202,9 @@ class Rules {
       }
     } else if (training.evaluate_every_epochs() == 0) {
       Refuse("training.early_stopping.patience", absl::StrCat(early.patience()), needs_some);
+    } else if (early.start_epoch() > training.epochs()) {
+      Refuse("training.early_stopping.start_epoch", absl::StrCat(early.start_epoch()),
+             absl::StrCat("at most training.epochs (", training.epochs(), ")"));
     }
     if (checkpoint.keep_best() == 0) {
       NeedsOther(checkpoint, "checkpoint.metric", "checkpoint.keep_best above 0", "keep_best: 0");

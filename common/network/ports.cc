@@ -66,6 +66,16 @@ absl::StatusOr<PortRange> ParsePortRange(const std::string& text) {
                    "'; allowed is LOW-HIGH, two ports from 1 to 65535, the lower one first, such as 40000-40199"));
 }
 
+absl::StatusOr<uint32_t> CountFreePorts(const std::string& host, PortRange range, uint32_t enough) {
+  uint32_t free = 0;
+  for (uint32_t port = range.low; port <= range.high && free < enough; ++port) {
+    const absl::StatusOr<Look> look = LookAt(host, static_cast<uint16_t>(port));
+    if (!look.ok()) return look.status();
+    free += *look != Look::kTaken;
+  }
+  return free;
+}
+
 uint32_t AnyFirst() {
   std::random_device random;
   return random();

@@ -32,6 +32,10 @@ absl::StatusOr<PortRange> ParsePortRange(const std::string& text);
 absl::StatusOr<uint16_t> TakePort(const std::string& host, PortRange range, uint32_t first,
                                   const std::function<absl::Status(uint16_t port)>& listen);
 
+// How many of `range` could be listened on just now; counts no further than `enough`.
+//   kUnavailable  as TakePort() has it
+absl::StatusOr<uint32_t> CountFreePorts(const std::string& host, PortRange range, uint32_t enough);
+
 // Where the search in a range begins, so that processes that start together rarely ask for the same ports.
 uint32_t AnyFirst();
 

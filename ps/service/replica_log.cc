@@ -324,13 +324,15 @@ void ReplicaLog::Detach(const absl::Status& why) {
   if (state_ == State::kInStep && !options_.bugs.no_fencing) {
     state_ = State::kLost;
     withheld_ = std::move(tells);
-    if (!stopping_) {
+    if (why.ok()) {
+      log::Info(Follower(), ", has all of them");
+    } else if (!stopping_) {
       log::Warning(Follower(), ", is lost (", reason_,
                    "): nobody is answered until the scheduler says that it will not take over");
     }
   } else {
     state_ = State::kAlone;
-    log::Warning(Follower(), ", is lost while it was catching up: ", reason_);
+    if (!why.ok()) log::Warning(Follower(), ", is lost while it was catching up: ", reason_);
     TellAll(std::move(tells));
   }
   ShowState();

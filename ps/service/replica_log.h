@@ -108,6 +108,7 @@ class ReplicaLog : public ShardJournal {
   // The scheduler says that the backup of this attachment, and earlier ones, will not take over.
   void Released(uint64_t attachment);
   // Nobody is to follow any more. Where a follower was in step, what waits to be told never is; else it is told now.
+  // OK: because the shards live elsewhere now, as they should.
   void Close(const absl::Status& why);
   // Nobody can have taken over.
   bool alone() const { return state_ == State::kAlone || state_ == State::kCatchingUp; }

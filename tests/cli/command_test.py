@@ -2,6 +2,7 @@
 
     command_test.py SLACKLINE EXAMPLES_FOLDER
 """
+import fcntl
 import json
 import pathlib
 import shutil
@@ -44,6 +45,13 @@ class Command(unittest.TestCase):
         compensated = self.write("consistency: {delay_compensation: adaptive, dc_references_max: 10}\n")
         self.assertIn("takes at most 44 bytes for each parameter", run("check", compensated).stdout)
         self.assertNotIn("bytes for each parameter", run("check", self.write("{}\n")).stdout)
+
+    def test_check_doubts_what_slows_down_nobody(self):
+        job = self.write("cluster: {workers: 2}\nworker: {slowdown: {2: 3, 7: 3}}\n")
+        doubted = run("check", job)
+        self.assertEqual(doubted.returncode, 0)
+        self.assertIn("# Warning: worker.slowdown: found 7, the number of no worker; those of the job are 1 to 2", doubted.stdout)
+        self.assertNotIn("Warning", run("check", job, "--set", "cluster.workers=7").stdout)
 
     def test_what_check_prints_is_a_valid_job_that_prints_the_same(self):
         first = run("check", self.write("model: {kind: cnn}\n"), "--set", "optimizer.lr=0.1")
@@ -243,48 +251,91 @@ class Command(unittest.TestCase):
         self.assertEqual(run("doctor", "--set", "seed=1").returncode, 2)
 
     def test_status_of_a_folder_that_is_no_run(self):
-        result = run("status", self.folder)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("a run folder?", result.stderr)
+        for more in ((), ("--json",), ("--watch",)):
+            result = run("status", self.folder, *more)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertIn(f"found no run in {self.folder} (job.yaml); allowed is", result.stderr)
 
     def end_a_run(self, *events):
+        """A folder as runs leave it, one event a second."""
+        self.write("name: first\ntraining: {epochs: 3}\n")
         (self.folder / "scheduler.address").write_text("127.0.0.1:1\n")
-        (self.folder / "events.log").write_text("".join(f"{event}\n" for event in events))
+        (self.folder / "events.log").write_text(
+            "".join(f"2025-01-31 12:00:{second:02}.000 {event}\n" for second, event in enumerate(events)))
+        (self.folder / "metrics.csv").write_text(
+            "time_s,epoch,step,samples,loss,accuracy,test_accuracy\n1.5,1,10,640,0.9,0.5,\n61.5,2,20,1280,0.625,0.75,0.8\n")
 
-    def test_status_of_a_run_that_is_complete(self):
-        self.end_a_run("the first", *["more"] * 5, "the job is done")
-        (self.folder / "report.json").write_text('{"accuracy": 0.9037}')
-        result = run("status", self.folder)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertRegex(result.stdout, r"no scheduler answers at 127.0.0.1:1\.\n(  more\n)+  the job is done\n"
-                                        r"test accuracy 90.37 %\n$")
+    def status(self, code, *more):
+        """As text, and as JSON."""
+        texts = []
+        for more in ((), ("--json",)):
+            result = run("status", self.folder, *more)
+            self.assertEqual((result.returncode, result.stderr), (code, ""))
+            texts.append(result.stdout)
+        watched = run("status", self.folder, "--watch")
+        self.assertEqual(watched.returncode, code)
+        return texts[0], json.loads(texts[1])
 
-    def test_status_of_a_run_that_broke_off(self):
-        self.end_a_run("the job failed: server ps-1 died")
-        for report in (None, '{"accur', '{"accuracy": "high"}'):
-            with self.subTest(report):
-                if report:
-                    (self.folder / "report.json").write_text(report)
-                result = run("status", self.folder)
-                self.assertEqual(result.returncode, 1)
-                self.assertIn("server ps-1 died", result.stdout)
-                self.assertNotIn("accuracy", result.stdout)
+    def test_status_of_a_run_that_is_done(self):
+        self.end_a_run("the first", *["more"] * 7, "the job is to have 3 servers", "the job is done: all is trained")
+        (self.folder / "summary.json").write_text('{"state": "done", "samples": 1920, "loss": 0.5, "test_accuracy": 0.9037}')
+        text, shape = self.status(0)
+        self.assertRegex(text, r"^job first: done at 2025-01-31 12:00:09 \(all is trained\)\n"
+                               r"epoch 2/3, 1:02 trained, loss 0.500, accuracy 75.0 %\ntest accuracy 90.37 %\n"
+                               r"there is no checkpoint\nto begin anew: slackline train \S+job.yaml\nlast events\n"
+                               r"(  2025-\S+ \S+ more\n)+")
+        self.assertEqual(len(text.splitlines()), 11)
+        self.assertEqual((shape["state"], shape["reason"], shape["name"]), ("done", "all is trained", "first"))
+        self.assertEqual((shape["progress"]["samples_done"], shape["progress"]["test_accuracy"]), (1920, 0.9037))
+        self.assertEqual((shape["curve"]["loss"], shape["events_total"]), ([0.9, 0.625], 10))
 
-    def test_status_of_a_run_whose_scheduler_is_away(self):
+    def test_status_of_a_run_that_has_failed(self):
+        self.end_a_run("the job is failed: server ps-1 died")
+        # It keeps its scheduler's state.
+        (self.folder / "scheduler").mkdir()
+        for summary in (None, '{"los', '{"state": "failed", "loss": "high"}', '{"state": "done", "loss": 7}'):
+            with self.subTest(summary):
+                if summary:
+                    (self.folder / "summary.json").write_text(summary)
+                text, shape = self.status(1)
+                self.assertIn("job first: failed at 2025-01-31 12:00:00 (server ps-1 died)\n", text)
+                self.assertIn("loss 0.625, accuracy 75.0 %\ntest accuracy 80.00 %\n", text)
+                self.assertEqual((shape["state"], shape["progress"]["loss"]), ("failed", 0.625))
+                self.assertEqual(shape["alerts"], [{"severity": "critical", "kind": "job_failed", "text": "server ps-1 died"}])
+
+    def test_status_of_a_run_that_was_started_by_hand_and_whose_scheduler_is_away(self):
         for last in ("epoch 1 of 3 is complete", "the scheduler goes on with 2 workers"):
-            self.end_a_run("2025-01-31 12:00:00.000 the job is failed: once before", "2025-01-31 12:00:01.000 goes on from "
-                           "checkpoint 1: 5 samples", f"2025-01-31 12:00:02.000 {last}")
+            self.end_a_run("the job is failed: once before", "goes on from checkpoint 1: 5 samples", last)
             (self.folder / "scheduler").mkdir(exist_ok=True)
             result = run("status", self.folder)
             self.assertEqual(result.returncode, 1)
-            self.assertIn("no scheduler answers at 127.0.0.1:1; the run is not over: `slackline train` starts", result.stdout)
-            self.assertIn(f"--resume; when all is gone, `slackline resume {self.folder}`", result.stdout)
-            self.assertNotIn("has ended", result.stdout)
-        # It leaves its state, too.
-        self.end_a_run("2025-01-31 12:00:00.000 the job is failed: server ps-1 died")
-        result = run("status", self.folder)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("The run has ended: no scheduler answers", result.stdout)
+            self.assertIn("no scheduler answers at 127.0.0.1:1\njob first: away (the run is not over; ", result.stdout)
+            self.assertIn(f"to go on: slackline-scheduler {self.folder}/job.yaml --run-folder {self.folder} --resume\n",
+                          result.stdout)
+
+    def test_status_of_a_run_that_somebody_looks_after(self):
+        self.end_a_run("epoch 1 of 3 is complete")
+        (self.folder / "scheduler").mkdir()
+        with open(self.folder / "lock", "w") as lock:
+            lock.write("process 7 on node1\n")
+            lock.flush()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            shown = run("status", self.folder)
+            self.assertEqual(shown.returncode, 1)
+            self.assertIn("away (process 7 on node1 looks after it, and starts its scheduler (again))\n", shown.stdout)
+            self.assertNotIn("to go on", shown.stdout)
+            # It goes on with a run that had failed.
+            self.end_a_run("the job is failed: once before")
+            self.assertIn("job first: failed", run("status", self.folder).stdout)
+            (self.folder / "scheduler.address").unlink()
+            self.assertIn("job first: away (process 7 on node1", run("status", self.folder).stdout)
+        # Its machine is gone.
+        self.end_a_run("epoch 1 of 3 is complete")
+        text, shape = self.status(1)
+        self.assertRegex(text, r"job first: lost, last heard of at \S+ \S+ \(it has come to no end, and nobody looks after "
+                               r"it any more \(process 7 on node1 did\)\)\n")
+        self.assertEqual(shape["state"], "lost")
+        self.assertNotIn("again", text)
 
     def test_a_connection_that_is_not_made_in_time_is_tried_again(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -115,7 +115,7 @@ TEST_F(CrewTest, ProcessesAreOnRecord) {
   const nlohmann::json records = Records();
   ASSERT_EQ(records.size(), 2);
   EXPECT_EQ(records[1]["name"], "ps-1");
-  EXPECT_EQ(records[1]["role"], "ps");
+  EXPECT_EQ(records[1]["role"], "server");
   EXPECT_EQ(records[1]["state"], "running");
   EXPECT_EQ(::kill(records[1]["pid"].get<pid_t>(), 0), 0);
 }

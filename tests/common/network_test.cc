@@ -170,6 +170,18 @@ TEST(TakePort, PassesOverThoseThatSomebodyListensOn) {
   EXPECT_THAT(asked, ElementsAre());
 }
 
+TEST(CountFreePorts, CountsThoseThatNobodyListensOn) {
+  const Listener taken;
+  ASSERT_TRUE(taken.good());
+  const auto none = CountFreePorts("127.0.0.1", {taken.port(), taken.port()}, 3);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(*none, 0u);
+  const auto enough = CountFreePorts("127.0.0.1", {20000, 60000}, 3);
+  ASSERT_TRUE(enough.ok()) << enough.status();
+  EXPECT_EQ(*enough, 3u);
+  EXPECT_TRUE(absl::IsUnavailable(CountFreePorts("192.0.2.1", {40000, 40009}, 3).status()));
+}
+
 TEST(TakePort, GoesRoundFromWhereItBegins) {
   // Whoever is asked is not free: the one that is asked takes it, and says that somebody else was faster. Other
   // programs of this machine may be in between: then once more, elsewhere.

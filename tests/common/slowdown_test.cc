@@ -22,5 +22,17 @@ TEST(Slowdown, OthersAreAsFastAsTheyAre) {
   EXPECT_EQ(SlowdownOf("alice", worker), 1);
 }
 
+TEST(Slowdown, NumbersOfNoWorkerAreDoubted) {
+  job::Job job;
+  job.mutable_cluster()->set_workers(2);
+  auto& slowdown = *job.mutable_worker()->mutable_slowdown();
+  slowdown[1] = slowdown[2] = 12;
+  EXPECT_EQ(SlowdownDoubt(job), "");
+  slowdown[0] = slowdown[30] = slowdown[4] = 12;
+  EXPECT_EQ(SlowdownDoubt(job),
+            "worker.slowdown: found 0, 4, 30, the number of no worker; those of the job are 1 to 2 (cluster.workers), "
+            "unless more join");
+}
+
 }  // namespace
 }  // namespace slackline

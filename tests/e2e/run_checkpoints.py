@@ -57,6 +57,11 @@ class Checkpoints(unittest.TestCase):
     def folders(self, run):
         return sorted(path.name for path in (run.folder / "checkpoints").glob("*"))
 
+    def everything(self, run):
+        """All files of a run, as they are."""
+        return {path.relative_to(run.folder): (path.stat().st_mtime_ns, path.read_bytes())
+                for path in run.folder.rglob("*") if path.is_file()}
+
     def summary(self, run):
         return json.loads((run.folder / "summary.json").read_text())
 
@@ -93,6 +98,9 @@ cluster: {workers: 1, servers: 2}
         self.assertNotEqual(read_floats(half.folder / "model.safetensors"),
                             read_floats(whole.folder / "model.safetensors"))
         self.assertIn("all 2 epochs are done", self.slackline("resume", half.folder, code=2))
+        said = json.loads(self.slackline("status", half.folder, "--json"))
+        self.assertEqual((said["state"], said["progress"]["samples_done"], said["checkpoints"]["epochs"]), ("done", 2000, 2))
+        self.assertEqual(said["go_on"], f"slackline resume {half.folder} --set training.epochs=3")
         self.finish(self.resume(half, "--set", "training.epochs=4", "--set", "cluster.servers=3", "--set",
                                 "cluster.shards_per_server=3"))
         self.assertEqual(read_floats(half.folder / "model.safetensors"),
@@ -108,6 +116,9 @@ cluster: {workers: 1, servers: 2}
         self.assertRegex(run.stderr(), r"the last checkpoint is checkpoint-000001; to go on: \S+ resume ")
         before = self.summary(run)["samples"]
         self.assertGreaterEqual(before, 6000)
+        said = self.slackline("status", run.folder, code=1)
+        self.assertRegex(said, r"^job \S+: stopped at .*\n.*loss.*\nlast checkpoint 1, made .*, \d+ of 40 epochs done\n")
+        self.assertIn(f"to go on: slackline resume {run.folder}\n", said)
         again = self.finish(self.resume(run, "--set", "cluster.workers=3", "--set", "cluster.servers=1"))
         accuracy = re.search(r"Test accuracy ([\d.]+) %", again.stdout())
         self.assertGreater(float(accuracy.group(1)), 80, again.diagnosis())
@@ -126,6 +137,8 @@ cluster: {workers: 1, servers: 2}
         run.process.kill()
         run.process.wait()
         self.programs.wait_for("the end of all processes", lambda: not run.leftovers(), 10)
+        self.assertRegex(self.slackline("status", run.folder, code=1), r"job \S+: lost.*nobody looks after it any more "
+                         rf"\(process {run.process.pid} on .*\n(.*\n)*last checkpoint (.*\n)*to go on: slackline resume ")
         whole = [name for name in self.folders(run) if not name.endswith(".partial")]
         self.assertLessEqual(len(whole), 3, "two, and one that was just named")
         # The newest is broken: the one before it is taken, and that is said.
@@ -178,7 +191,15 @@ cluster: {workers: 1, servers: 2}
     def test_wrong_use_is_named(self):
         run = self.finish(self.start("run", SMALL, "training.epochs=1"))
         self.assertIn("found no run in", self.slackline("resume", self.root, code=2))
-        self.assertIn("found no checkpoint in", self.slackline("resume", run.folder, "--checkpoint", "nothing", code=1))
+        # What is refused leaves no trace.
+        (run.folder / "lock").unlink()
+        before = self.everything(run)
+        for name in ("nothing", "8", "checkpoint-000008"):
+            said = self.slackline("resume", run.folder, "--checkpoint", name, code=2)
+            self.assertRegex(said, r"found no checkpoint in .*; allowed is checkpoint-000001, or its number\n")
+        self.assertIn("found no whole checkpoint", self.slackline("resume", run.folder, "--checkpoint", "best", code=2))
+        self.assertIn("all 1 epochs are done", self.slackline("resume", run.folder, "--checkpoint", "1", code=2))
+        self.assertEqual(self.everything(run), before)
         self.assertIn("no checkpoint: no answer from the scheduler at", self.slackline("checkpoint", run.folder, code=1))
         self.assertIn("allowed is a run folder or HOST:PORT", self.slackline("checkpoint", "nowhere", code=2))
         self.assertIn("found no folder", self.slackline("checkpoints", self.root / "nowhere", code=2))
@@ -194,10 +215,10 @@ cluster: {workers: 1, servers: 2}
     def test_a_run_that_still_runs_is_not_gone_on_with(self):
         run = self.start("run", SMALL, "checkpoint.every_s=0.2", "training.epochs=10000")
         self.programs.wait_for("a checkpoint", lambda: "checkpoint 1 is on disk" in run.events(), 60, run.process)
-        self.assertRegex(self.slackline("resume", run.folder, code=1), rf"still runs: process {run.process.pid} on ")
+        self.assertRegex(self.slackline("resume", run.folder, code=2), rf"still runs: process {run.process.pid} on ")
         # Also where its scheduler does not answer.
         run.kill("scheduler", signal.SIGSTOP)
-        self.assertIn("still runs", self.slackline("resume", run.folder, code=1))
+        self.assertIn("still runs", self.slackline("resume", run.folder, code=2))
         run.kill("scheduler", signal.SIGCONT)
         run.process.send_signal(signal.SIGTERM)
         self.finish(run, 1)

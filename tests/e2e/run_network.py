@@ -134,6 +134,32 @@ class Network(unittest.TestCase):
                       "this job on this machine", self.refused("{ports: 20000-20006}"))
         self.assertFalse((self.root / "refused").exists())
 
+    def test_servers_that_would_find_no_port_are_refused_and_one_that_found_none_is_shown(self):
+        low, high = free_range(NEEDED_PORTS + 2)
+        # Two servers more than there are ports for, as far as shards go.
+        run = self.start(f"{{ports: {low}-{high}}}")
+        run.wait_for_training()
+        slackline = self.programs.path("slackline")
+
+        def say(*arguments):
+            return subprocess.run([slackline, *map(str, arguments)], capture_output=True, text=True,
+                                  stdin=subprocess.DEVNULL, timeout=100 * OPTIONS.patience)
+
+        refused = say("servers", "add", run.folder, "--count", "2", "--wait", "0")
+        self.assertEqual(refused.returncode, 1, refused.stdout + refused.stderr)
+        self.assertIn(f"network.ports: found 2 free of {low}-{high}; allowed are at least 4 for 2 more servers on this machine",
+                      refused.stderr)
+        # Who asks the scheduler itself is not asked about ports of a machine that may be another one.
+        address = (run.folder / "scheduler.address").read_text().strip()
+        self.assertEqual(say("servers", "add", address, "--count", "2", "--wait", "0").returncode, 0)
+        shown = self.programs.wait_for(
+            "a server that could not be started to be shown",
+            lambda: re.search(r"(ps-[34]) could not be started: exit code \d, started \d times?; \S+/logs/ps-[34].log says why",
+                              say("status", run.folder).stdout), 60, run.process)
+        self.assertIn("no free port", (run.folder / "logs" / f"{shown.group(1)}.log").read_text())
+        run.process.terminate()
+        run.wait()
+
     def test_where_none_is_free_the_range_is_named(self):
         with socket.create_server(("127.0.0.1", 0)) as held:
             port = held.getsockname()[1]

@@ -59,6 +59,11 @@ class Servers(unittest.TestCase):
         now = int(run.rows()[-1]["samples"])
         run.wait_for_training(now + 1000)
 
+    def worries(self, run):
+        """Warnings about servers that follow one another."""
+        return [line for log in run.folder.glob("logs/*.log") for line in log.read_text(errors="replace").splitlines()
+                if re.search(r" warning: .*(is lost|does not follow)", line)]
+
     def stop(self, run):
         run.process.terminate()
         self.assertEqual(run.wait(), 1, run.diagnosis())
@@ -80,6 +85,7 @@ class Servers(unittest.TestCase):
         self.assertIn("ps-1 has left: it was drained", said)
         self.assertNotIn("started again", said)
         self.assertNotIn("lost", run.events())
+        self.assertEqual(self.worries(run), [])
         # A checkpoint is one of all shards, wherever they are.
         self.slackline("checkpoint", run.folder)
         self.assertIn(" whole ", self.slackline("checkpoints", run.folder, "--verify"))

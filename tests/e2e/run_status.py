@@ -154,6 +154,7 @@ class StatusPage(unittest.TestCase):
         self.assertEqual(self.said, [])
         self.scheduler_comes_back(run, page)
         self.terminal(run)
+        self.terminal_from_the_page(url)
 
         run.process.terminate()
         self.until(page, "['stopped', 'done'].includes(status.state)")
@@ -247,6 +248,15 @@ class StatusPage(unittest.TestCase):
         watch.send_signal(signal.SIGINT)
         self.assertEqual(watch.wait(20 * OPTIONS.patience), 0)
         watch.stdout.close()
+
+    def terminal_from_the_page(self, url):
+        """The same, for those who reach only the page."""
+        address = url.removeprefix("http://").rstrip("/")
+        for target in (url, url + "api/status", address):
+            out = self.slackline("status", target)
+            for what in ("job e2e: training", "ps-1", "worker-", "clocks, ahead of the slowest", "status page http"):
+                self.assertIn(what, out)
+            self.assertEqual(json.loads(self.slackline("status", target, "--json"))["state"], "training")
 
 
 def main():

@@ -100,6 +100,7 @@ BREAKAGES = {
         for pods in rules.pods_of(o) if pods.role == "server"], "headless"),
     "an address that no Service has": ("cpu", lambda o: swap(
         worker_args(o), "--scheduler=slackline-scheduler:7000", "--scheduler=scheduler:7000"), "no Service"),
+    "a status page that nobody reaches": ("cpu", lambda o: kind(o, "Service")["spec"]["ports"].pop(), "status page"),
     "a port that nobody listens on": ("cpu", lambda o: role(o, "server").container["ports"][0].update(containerPort=7002), "ports"),
     "a server that listens elsewhere": ("cpu", lambda o: swap(
         role(o, "server").container["args"], "--listen=0.0.0.0:7001", "--listen=0.0.0.0:7002"), "listens on"),

@@ -208,6 +208,8 @@ def references(objects, secrets=("slackline-credentials",)):
             yield f"{one.where}: the scheduler's address is {address}, and no Service has it"
         elif service["spec"].get("clusterIP") == "None":
             yield f"{one.where}: {host} is headless: gRPC would keep an address that is gone"
+        elif PORTS["metrics"]["scheduler"] not in [entry["port"] for entry in service["spec"]["ports"]]:
+            yield f"{name_of(service)}: the status page is at no port of it"
 
 
 def ports(objects):

@@ -47,6 +47,9 @@ CASES = [
     ("600 lines are allowed", {"ps/a.cc": "\n" * 600}, None),
     ("a document's link leads somewhere", {"docs/a.md": "[b](../b.md)\n"}, "docs/a.md"),
     ("and may lead to a folder", {"docs/a.md": "[b](../ps) `ps/a.{h,cc}` `ps/`\n", "ps/a.h": "", "ps/a.cc": ""}, None),
+    ("a link leads to a heading", {"docs/a.md": "[b](b.md#nothing)\n", "docs/b.md": "# Title\n"}, "docs/a.md"),
+    ("of another document or the same", {
+        "docs/a.md": "## It's `all` here\n[b](b.md#a-title) [a](#its-all-here)\n", "docs/b.md": "# A [title](a.md)\n"}, None),
     ("a document names files that exist", {"docs/a.md": "`ps/a.{h,cc}`\n", "ps/a.h": ""}, "docs/a.md"),
     ("and tests and calls that exist", {
         "docs/a.md": "`Slice.IsOne` `Scheduler.Stop`\n", "tests/a.cc": "TEST(Slice, IsTwo) {"}, "docs/a.md"),

@@ -5,7 +5,8 @@ import re
 from tree import Problem
 
 ROOMS = "protos|common|ps|worker|scheduler|simulator|cli|python|k8s|slurm|monitoring|tests|bench|docs|examples|scripts|cmake|packaging"
-LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 # `worker/client/session.h` and `worker/client/session.{h,cc}`; not a pattern such as `tests/<room>/`.
 QUOTED = re.compile(r"`((?:" + ROOMS + r")/[\w./{},-]*)`")
 # `Suite.Name` of a test, or `Service.Call` of a protocol.
@@ -55,17 +56,34 @@ def check_status_fields(tree):
             yield Problem("protos/status.proto", number, f"docs/status.md lacks {(message or field).group(1)}")
 
 
+def places_of(text):
+    """What links to a document may have behind the #: its headings, as those who show it name them."""
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower() for heading in HEADING.findall(text))
+    return {re.sub(r"[^\w -]", "", heading).replace(" ", "-") for heading in plain}
+
+
+def check_links(tree):
+    """Links lead to files and folders of the tree, and to headings of its documents."""
+    folders = tree.folders()
+    for path, text in tree.files(".md"):
+        for match in LINK.finditer(text):
+            link, place = match.groups()
+            if "://" in link:
+                continue
+            target = resolve(path, link) if link else path
+            line = text.count("\n", 0, match.start()) + 1
+            if target is None or (target not in tree and target not in folders):
+                yield Problem(path, line, f"links to {link}: no such file")
+            elif place and target.endswith(".md") and place not in places_of(tree.text(target)):
+                yield Problem(path, line, f"links to {link}#{place}: no such heading")
+
+
 def check(tree):
     yield from check_status_fields(tree)
+    yield from check_links(tree)
     folders = tree.folders()
     names = names_of(tree)
     for path, text in tree.files(".md"):
-        for match in LINK.finditer(text):
-            if "://" in match.group(1):
-                continue
-            target = resolve(path, match.group(1))
-            if target is None or (target not in tree and target not in folders):
-                yield Problem(path, text.count("\n", 0, match.start()) + 1, f"links to {match.group(1)}: no such file")
         for match in QUOTED.finditer(text):
             for name in expand(match.group(1)):
                 if name not in tree and name.rstrip("/") not in folders:

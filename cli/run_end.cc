@@ -1,0 +1,234 @@
+#include "cli/run_end.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cli/complain.h"
+#include "cli/progress.h"
+#include "cli/run_folder.h"
+#include "cli/run_lock.h"
+#include "cli/status_view.h"
+#include "common/checkpoint/folder.h"
+#include "common/job_file.h"
+#include "scheduler/status_alerts.h"
+#include "scheduler/status_history.h"
+#include "scheduler/status_limits.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kEventsToShow = 5;
+
+// The end that the scheduler has written down, unless the run has gone on since.
+void TakeEnd(wire::JobStatus& status) {
+  for (const wire::EventView& event : status.events()) {
+    absl::string_view text = event.text();
+    if (absl::StartsWith(text, "the scheduler goes on ") || absl::StartsWith(text, "goes on from checkpoint ")) {
+      status.clear_state();
+      status.clear_reason();
+      status.clear_ended_unix_ms();
+    }
+    if (!absl::ConsumePrefix(&text, "the job is ")) continue;
+    const std::string state(text.substr(0, text.find(": ")));
+    if (state != "done" && state != "failed" && state != "stopped") continue;
+    status.set_state(state);
+    status.set_reason(std::string(absl::StripPrefix(text.substr(state.size()), ": ")));
+    status.set_ended_unix_ms(event.unix_ms());
+  }
+}
+
+// Of files that grow as long as a run lives; in milliseconds since 1970, 0 where there are none.
+int64_t LastSignOfLife(const fs::path& run) {
+  int64_t last = 0;
+  for (const char* const name : {"metrics.csv", "events.log"}) {
+    struct ::stat file {};
+    if (::stat((run / name).c_str(), &file) == 0) last = std::max<int64_t>(last, file.st_mtim.tv_sec * 1000);
+  }
+  return last;
+}
+
+// Of reports that were written until the end.
+void TakeProgress(wire::JobStatus& status) {
+  wire::JobProgress& progress = *status.mutable_progress();
+  const wire::JobCurve& curve = status.curve();
+  if (const int last = curve.time_s_size() - 1; last >= 0) {
+    progress.set_elapsed_s(curve.time_s(last));
+    progress.set_epoch(static_cast<uint32_t>(std::max(0.0, curve.epoch(last))));
+    if (std::isfinite(curve.loss(last))) progress.set_loss(curve.loss(last));
+    if (std::isfinite(curve.train_accuracy(last))) progress.set_train_accuracy(curve.train_accuracy(last));
+  }
+  if (const int last = curve.test_accuracy_size() - 1; last >= 0) {
+    progress.set_test_accuracy(curve.test_accuracy(last));
+  }
+}
+
+// Of a run that has come to its end; one that goes on from an earlier point may have an older one.
+void TakeSummary(const fs::path& run, wire::JobStatus& status) {
+  std::ifstream in(run / "summary.json");
+  const nlohmann::json summary = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (!summary.is_object() || summary.value("state", nlohmann::json()) != status.state()) return;
+  const auto number = [&](const char* name) { return summary.value(name, nlohmann::json()); };
+  wire::JobProgress& progress = *status.mutable_progress();
+  if (number("samples").is_number()) progress.set_samples_done(number("samples").get<uint64_t>());
+  if (number("steps").is_number()) progress.set_steps(number("steps").get<uint64_t>());
+  if (number("loss").is_number()) progress.set_loss(number("loss").get<double>());
+  if (number("test_accuracy").is_number()) progress.set_test_accuracy(number("test_accuracy").get<double>());
+  if (number("test_loss").is_number()) progress.set_test_loss(number("test_loss").get<double>());
+}
+
+void TakeCheckpoints(const fs::path& folder, wire::JobStatus& status) {
+  const absl::Time now = absl::FromUnixMillis(status.unix_ms());
+  wire::JobCheckpoints& checkpoints = *status.mutable_checkpoints();
+  for (const checkpoint::Found& found : checkpoint::List(folder)) {
+    const absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(found.path);
+    if (!manifest.ok()) continue;
+    if (checkpoints.kept_size() >= static_cast<int>(scheduler::kCheckpointsShown)) break;
+    wire::CheckpointView& view = *checkpoints.add_kept();
+    view.set_number(found.number);
+    view.set_age_s(std::max(0.0, absl::ToDoubleSeconds(now - absl::FromUnixMicros(manifest->created_unix_us()))));
+    for (const wire::CheckpointFile& file : manifest->files()) view.set_bytes(view.bytes() + file.bytes());
+    if (checkpoints.whole() != 0) continue;
+    checkpoints.set_whole(found.number);
+    checkpoints.set_folder(found.path.string());
+    checkpoints.set_age_s(view.age_s());
+    checkpoints.set_epochs(manifest->scheduler().tasks().ranges().epochs_done());
+  }
+  std::reverse(checkpoints.mutable_kept()->begin(), checkpoints.mutable_kept()->end());
+}
+
+// Where no end was written: who is to look after it, and whether anybody does.
+void TakeCare(const fs::path& run, wire::JobStatus& status) {
+  std::error_code error;
+  const std::string who = WhoRuns(run);
+  const std::string before = WhoRan(run);
+  status.clear_ended_unix_ms();
+  if (!who.empty()) {
+    status.set_state(kAway);
+    status.set_reason(absl::StrCat(who, " looks after it, and starts its scheduler (again)"));
+  } else if (before.empty() && fs::is_directory(run / "scheduler", error)) {
+    status.set_state(kAway);
+    status.set_reason("the run is not over; started by hand, its scheduler can be started again");
+  } else {
+    status.set_state(kLost);
+    status.set_reason(
+        before.empty() ? "it has come to no end, and its scheduler has saved nothing to go on from"
+                       : absl::StrCat("it has come to no end, and nobody looks after it any more (", before, " did)"));
+    status.set_ended_unix_ms(LastSignOfLife(run));
+  }
+}
+
+std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus& status) {
+  std::error_code error;
+  if (!WhoRuns(run).empty()) return "";
+  const bool saved = fs::is_directory(run / "scheduler", error);
+  const bool by_hand = WhoRan(run).empty();
+  if (status.state() == kAway || (by_hand && saved && status.state() == "stopped")) {
+    return absl::StrCat("slackline-scheduler ", run.string(), "/job.yaml --run-folder ", run.string(), " --resume");
+  }
+  if (status.checkpoints().whole() == 0) return absl::StrCat("slackline train ", run.string(), "/job.yaml");
+  if (status.state() == "done" && job != nullptr) {
+    return absl::StrCat("slackline resume ", run.string(), " --set training.epochs=", job->training().epochs() + 1);
+  }
+  if (fs::is_directory(run / "submit", error)) {
+    return absl::StrCat("slackline slurm submit --resume --run-folder ", run.string());
+  }
+  return absl::StrCat("slackline resume ", run.string());
+}
+
+std::string TimeText(int64_t unix_ms) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms), absl::LocalTimeZone());
+}
+
+std::string RenderLast(const wire::JobProgress& progress) {
+  if (progress.epoch() == 0) return "nothing was trained\n";
+  std::string out =
+      absl::StrFormat("epoch %d/%d, %s trained", progress.epoch(), progress.epochs(), RenderTime(progress.elapsed_s()));
+  if (progress.has_loss()) absl::StrAppendFormat(&out, ", loss %.3f", progress.loss());
+  if (progress.has_train_accuracy()) absl::StrAppendFormat(&out, ", accuracy %.1f %%", 100 * progress.train_accuracy());
+  out += "\n";
+  if (progress.has_test_accuracy())
+    absl::StrAppendFormat(&out, "test accuracy %.2f %%\n", 100 * progress.test_accuracy());
+  return out;
+}
+
+std::string RenderLastCheckpoint(const wire::JobStatus& status) {
+  const wire::JobCheckpoints& checkpoints = status.checkpoints();
+  if (checkpoints.whole() == 0) return "there is no checkpoint\n";
+  const int64_t made = status.unix_ms() - static_cast<int64_t>(1000 * checkpoints.age_s());
+  return absl::StrFormat("last checkpoint %d, made %s, %d of %d epochs done\n", checkpoints.whole(), TimeText(made),
+                         checkpoints.epochs(), status.progress().epochs());
+}
+
+std::string RenderGoOn(const wire::JobStatus& status) {
+  if (status.go_on().empty()) return "";
+  const char* const what = absl::StartsWith(status.go_on(), "slackline train ") ? "to begin anew"
+                           : status.state() == "done"                           ? "to train on"
+                                                                                : "to go on";
+  return absl::StrCat(what, ": ", status.go_on(), "\n");
+}
+
+}  // namespace
+
+absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run) {
+  std::error_code error;
+  if (!fs::exists(run / "job.yaml", error) && !fs::exists(run / "events.log", error)) {
+    return absl::NotFoundError(
+        absl::StrCat("found no run in ", run.string(), " (job.yaml); allowed is the folder of a run, or HOST:PORT"));
+  }
+  const absl::StatusOr<job::Job> job = ReadJobFile(run / "job.yaml", {});
+  wire::JobStatus status;
+  status.set_run_folder(fs::absolute(run).lexically_normal().string());
+  status.set_unix_ms(absl::ToUnixMillis(absl::Now()));
+  scheduler::StatusHistory history;
+  history.Load(run);
+  history.Fill(status);
+  TakeEnd(status);
+  // Whoever goes on with a run removes the address first of all.
+  const bool begins = !WhoRuns(run).empty() && !fs::exists(RunFolder::AddressFile(run), error);
+  const bool ended = !status.state().empty() && !begins;
+  if (!ended) TakeCare(run, status);
+  TakeProgress(status);
+  if (ended) TakeSummary(run, status);
+  if (job.ok()) {
+    status.set_name(job->name());
+    status.mutable_progress()->set_epochs(job->training().epochs());
+  }
+  TakeCheckpoints(checkpoint::FolderOfRun(job.ok() ? job->checkpoint().folder() : "", run), status);
+  status.set_go_on(GoOn(run, job.ok() ? &*job : nullptr, status));
+  scheduler::AddAlerts(status);
+  return status;
+}
+
+std::string RenderEnd(const wire::JobStatus& status) {
+  const char* const when = status.state() == kLost ? ", last heard of at " : " at ";
+  std::string out =
+      absl::StrCat("job ", Harmless(status.name()), ": ", status.state(),
+                   status.has_ended_unix_ms() ? absl::StrCat(when, TimeText(status.ended_unix_ms())) : "",
+                   status.reason().empty() ? "" : absl::StrCat(" (", Harmless(status.reason()), ")"), "\n");
+  absl::StrAppend(&out, RenderLast(status.progress()), RenderLastCheckpoint(status), RenderGoOn(status));
+  if (status.events_size() > 0) out += "last events\n";
+  for (int i = std::max(0, status.events_size() - kEventsToShow); i < status.events_size(); ++i) {
+    absl::StrAppend(&out, "  ", TimeText(status.events(i).unix_ms()), " ", Harmless(status.events(i).text()), "\n");
+  }
+  return out;
+}
+
+int ExitCodeOf(const std::string& state) {
+  return state == "starting" || state == "training" || state == "done" ? kExitDone : kExitFailed;
+}
+
+}  // namespace slackline::cli

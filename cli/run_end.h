@@ -1,0 +1,27 @@
+// What the folder of a run says of it where no scheduler answers: how it ended, or that nobody looks after it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "status.pb.h"
+
+namespace slackline::cli {
+
+// Besides the states that a scheduler says. Its processes are gone, and it has come to no end.
+inline constexpr char kLost[] = "lost";
+// Its scheduler does not answer, and the run is not over.
+inline constexpr char kAway[] = "away";
+
+// Of members nothing is known. go_on is the command that goes on with the run.
+//   kNotFound  no run folder
+absl::StatusOr<wire::JobStatus> ReadEnd(const std::filesystem::path& run);
+
+// The same for people, with the last events.
+std::string RenderEnd(const wire::JobStatus& status);
+
+// Exit code of `slackline status` for a state: done where the run is done or goes on, else failed.
+int ExitCodeOf(const std::string& state);
+
+}  // namespace slackline::cli
