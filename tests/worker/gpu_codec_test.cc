@@ -10,8 +10,8 @@
 #include "common/codec/kernels_scalar.h"
 #include "common/codec/topk.h"
 #include "tests/hard_floats.h"
+#include "tests/worker/gpu_codec_host.h"
 #include "worker/cuda/codec_element.h"
-#include "worker/cuda/codec_host.h"
 
 namespace slackline::worker::gpu {
 namespace {
