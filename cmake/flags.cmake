@@ -3,6 +3,8 @@
 # All our libraries, and all test programs labelled `core`: what the analysis and the sanitizers build.
 add_custom_target(slackline_libraries)
 add_custom_target(core_tests)
+# And all labelled `cuda`.
+add_custom_target(cuda_tests)
 
 # What users run is linked by the compiler's own choice.
 find_program(SLACKLINE_LLD ld.lld)
@@ -63,6 +65,9 @@ function(slackline_test name)
   endif()
   if("core" IN_LIST ARG_LABELS)
     add_dependencies(core_tests ${name})
+  endif()
+  if("cuda" IN_LIST ARG_LABELS)
+    add_dependencies(cuda_tests ${name})
   endif()
   # 77 from a test says: skipped.
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)

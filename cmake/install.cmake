@@ -16,6 +16,10 @@ endif()
 add_custom_target(slackline_programs DEPENDS ${programs})
 
 set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/slackline" BUILD_WITH_INSTALL_RPATH ON)
+if(SLACKLINE_CUDA AND SLACKLINE_TORCH)
+  # In an installed tree they lie with the others.
+  set_property(TARGET slackline-worker APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../lib/nccl" "$ORIGIN/../lib/cuda")
+endif()
 foreach(program ${programs})
   # RPATH and not RUNPATH: it also counts for what the libraries need, and before LD_LIBRARY_PATH, in which modules of
   # clusters put libraries of the same names.
@@ -28,6 +32,11 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python ${CMAKE_BINARY_DIR}/share/slacklin
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/.cache/venv ${CMAKE_BINARY_DIR}/share/slackline/venv SYMBOLIC)
 if(SLACKLINE_TORCH)
   file(CREATE_LINK ${torch_package}/lib ${CMAKE_BINARY_DIR}/lib/slackline SYMBOLIC)
+endif()
+if(SLACKLINE_CUDA)
+  cmake_path(GET SLACKLINE_NCCL_LIBRARY PARENT_PATH nccl_folder)
+  file(CREATE_LINK ${nccl_folder} ${CMAKE_BINARY_DIR}/lib/nccl SYMBOLIC)
+  file(CREATE_LINK ${CUDAToolkit_LIBRARY_DIR} ${CMAKE_BINARY_DIR}/lib/cuda SYMBOLIC)
 endif()
 
 install(TARGETS ${programs} RUNTIME DESTINATION bin COMPONENT programs)

@@ -4,32 +4,45 @@
 
 if(NOT DEFINED Torch_DIR)
   file(GLOB torch_folders ${PROJECT_SOURCE_DIR}/.cache/venv/lib/python3*/site-packages/torch/share/cmake/Torch)
+  # One that computes on GPUs, where scripts/cuda_toolchain has brought it.
+  set(torch_of_cuda ${PROJECT_SOURCE_DIR}/.cache/cuda/libtorch/torch/share/cmake/Torch)
+  if(SLACKLINE_CUDA AND EXISTS ${torch_of_cuda})
+    set(torch_folders ${torch_of_cuda})
+  endif()
   if(torch_folders)
     list(GET torch_folders 0 torch_folder)
     set(Torch_DIR ${torch_folder} CACHE PATH "LibTorch's CMake files")
   endif()
 endif()
 
-# A CUDA build of the wheel insists on a CUDA toolkit; its CPU half needs none.
+# The CMake files of a CUDA build insist on a whole CUDA toolkit, and look for GPUs; its libraries need neither to be
+# linked.
 cmake_path(SET torch_package NORMALIZE "${Torch_DIR}/../../..")
 set(torch_cuda)
 if(EXISTS ${torch_package}/version.py)
   file(STRINGS ${torch_package}/version.py torch_cuda REGEX "^cuda: .*= '")
 endif()
-find_program(SLACKLINE_NVCC nvcc HINTS /usr/local/cuda/bin)
 
-if(torch_cuda AND NOT SLACKLINE_NVCC)
-  message(STATUS "LibTorch is a CUDA build and there is no nvcc: using its CPU half")
+if(torch_cuda)
   add_library(torch INTERFACE IMPORTED)
   foreach(name torch_cpu c10)
-    add_library(torch_half_${name} SHARED IMPORTED)
-    set_target_properties(torch_half_${name} PROPERTIES IMPORTED_LOCATION ${torch_package}/lib/lib${name}.so)
-    target_link_libraries(torch INTERFACE torch_half_${name})
+    add_library(torch_part_${name} SHARED IMPORTED)
+    set_target_properties(torch_part_${name} PROPERTIES IMPORTED_LOCATION ${torch_package}/lib/lib${name}.so)
+    target_link_libraries(torch INTERFACE torch_part_${name})
   endforeach()
+  if(SLACKLINE_CUDA)
+    # Nobody calls it by name: what it brings, it registers when it is loaded.
+    target_link_libraries(torch INTERFACE "-Wl,--push-state,--no-as-needed,${torch_package}/lib/libtorch_cuda.so,--pop-state")
+  else()
+    message(STATUS "LibTorch is a CUDA build: using its CPU half")
+  endif()
   # Its CUDA libraries lie where only the loader looks.
   target_link_options(torch INTERFACE -Wl,--allow-shlib-undefined)
   target_include_directories(torch SYSTEM INTERFACE ${torch_package}/include
     ${torch_package}/include/torch/csrc/api/include)
 else()
   find_package(Torch REQUIRED)
+  if(SLACKLINE_CUDA)
+    message(STATUS "LibTorch is a CPU build: the code for GPUs is compiled and linked, and finds none")
+  endif()
 endif()

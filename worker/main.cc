@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/address.h"
 #include "common/clock.h"
 #include "common/job_file.h"
@@ -21,7 +22,9 @@
 #include "common/security/security.h"
 #include "common/serve_metrics.h"
 #include "common/version_text.h"
+#include "worker/cuda/gpus.h"
 #include "worker/data/class_names.h"
+#include "worker/devices.h"
 #include "worker/job_config.h"
 #include "worker/step_memory.h"
 #include "worker/stop_signals.h"
@@ -59,6 +62,16 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
   return options;
 }
 
+std::string Names(const std::vector<Device>& devices) {
+  return absl::StrJoin(devices, ", ", [](std::string* out, const Device& device) { *out += ToString(device); });
+}
+
+absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
+                                                      const std::vector<Device>& devices, const Timeouts& timeouts) {
+  if (devices.front().kind == Device::Kind::kCuda) return gpu::MakeGroup(spec, seed, devices, timeouts);
+  return LocalGroup::Create(spec, seed, std::vector<std::string>(devices.size(), ToString(devices.front())));
+}
+
 int Work(const Flags& flags, const job::Job& job) {
   WorkerConfig config = MakeWorkerConfig(job, flags.name, std::thread::hardware_concurrency());
   const auto security = security::Security::Open(job, security::Role::kWorker);
@@ -77,10 +90,12 @@ int Work(const Flags& flags, const job::Job& job) {
   spec.height = train->height();
   spec.width = train->width();
   SetComputeThreads(config.compute_threads);
-  const auto group = LocalGroup::Create(spec, config.seed, config.devices);
+  const auto devices = ResolveDevices(config.devices, gpu::FindGpus());
+  if (!devices.ok()) return Fail(devices.status(), kWrongUse);
+  const auto group = MakeGroup(spec, config.seed, *devices, config.trainer.timeouts);
   if (!group.ok()) return Fail(group.status(), kFailed);
-  log::Info("LibTorch ", LibTorchVersion(), ", ", (*group)->devices(), " device(s) with ", config.compute_threads,
-            " thread(s), ", (*group)->model().elements(), " parameters, ", train->size(), " training images");
+  log::Info("LibTorch ", LibTorchVersion(), ", ", Names(*devices), " with ", config.compute_threads, " thread(s), ",
+            (*group)->model().elements(), " parameters, ", train->size(), " training images");
   auto push_runs = MakeCodecRuns(config.push_codecs, (*group)->model().tensors());
   if (!push_runs.ok()) return Fail(push_runs.status(), kWrongUse);
   config.trainer.push_runs = *std::move(push_runs);
@@ -110,7 +125,7 @@ int Work(const Flags& flags, const job::Job& job) {
   const SteadyTime time;
   // One device, and its computations run on the trainer's thread.
   const ThreadTime thread_time;
-  const bool alone_on_cpu = config.devices.size() == 1 && config.devices.front() == "cpu";
+  const bool alone_on_cpu = *devices == std::vector<Device>{Device{}};
   if (config.trainer.slowdown > 1)
     log::Warning("worker.slowdown makes each step ", config.trainer.slowdown, " times as long");
   Trainer trainer(config.trainer, {.time = time,

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/doctor/checks.h"
 #include "cli/doctor/words.h"
+#include "common/device.h"
 
 namespace slackline::cli::doctor {
 namespace {
@@ -134,10 +136,11 @@ Findings CheckContainer(const SystemFacts& system, const job::Job& job) {
 }
 
 Findings CheckGpu(const GpuFacts& gpu, const MemoryFacts& memory, const job::Job& job) {
-  const bool wants = std::any_of(job.worker().devices().begin(), job.worker().devices().end(),
-                                 [](const std::string& device) { return device != "cpu"; });
+  const bool takes_any = absl::c_linear_search(job.worker().devices(), kAutoDevices);
+  const bool wants = takes_any || absl::c_any_of(job.worker().devices(),
+                                                 [](const std::string& name) { return ParseDevice(name) != Device{}; });
   if (gpu.driver.empty()) {
-    if (!wants) return {Skipped("gpu", "none here, and the job computes on the CPU")};
+    if (!wants || takes_any) return {Skipped("gpu", "none here, and the job computes on the CPU")};
     return {{Level::kProblem, "gpu", "no driver of NVIDIA is loaded", "one, for worker.devices",
              "install the driver, or in a container pass the GPUs through (--nv, --gpus all)"}};
   }

@@ -32,7 +32,9 @@ std::string MapOf(const FieldDescriptor& field) {
 
 std::string ListOf(const FieldDescriptor& field) {
   if (field.message_type() != nullptr) return absl::StrCat(Allowed(field), ": ", KnownKeys(*field.message_type()));
-  return absl::StrCat("a list in [ ], each ", Allowed(field));
+  return absl::StrCat(
+      field.options().GetExtension(job::or_one) ? "one or a list in [ ], each " : "a list in [ ], each ",
+      Allowed(field));
 }
 
 // Walks a tree and a message side by side. `where` turns a line into the start of a message.
@@ -100,6 +102,11 @@ class Reader {
 
   void ReadList(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
                 Message& message) {
+    if (node.kind == YamlNode::Kind::kScalar && field.options().GetExtension(job::or_one)) {
+      message.GetReflection()->ClearField(&message, &field);
+      SetScalar(node, where, key, field, message, mistakes_);
+      return;
+    }
     if (node.kind != YamlNode::Kind::kList) {
       mistakes_.Add(where, key, Found(node), ListOf(field));
       return;

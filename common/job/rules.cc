@@ -1,11 +1,15 @@
 #include "common/job/rules.h"
 
+#include <optional>
+
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/address.h"
 #include "common/codec/codec.h"
+#include "common/device.h"
 #include "common/job/value.h"
 #include "common/network/interfaces.h"
 #include "common/network/ports.h"
@@ -213,11 +217,28 @@ class Rules {
     }
   }
 
-  void Worker(const job::Worker& worker, const job::Training& training) {
-    for (int i = 0; i < worker.devices_size(); ++i) {
-      if (worker.devices(i) == "cpu") continue;
-      Refuse("worker.devices", absl::StrCat("'", absl::Utf8SafeCEscape(worker.devices(i)), "'"), "cpu");
+  // Which GPUs there are, only the machine of a worker knows.
+  void Devices(const job::Worker& worker) {
+    std::vector<Device> devices;
+    for (const std::string& name : worker.devices()) {
+      if (name == kAutoDevices && worker.devices_size() == 1) return;
+      const std::optional<Device> device = ParseDevice(name);
+      if (!device) {
+        return Refuse("worker.devices", absl::StrCat("'", absl::Utf8SafeCEscape(name), "'"),
+                      "cpu, cuda:0, cuda:1 and so on, or auto alone");
+      }
+      if (!devices.empty() && device->kind != devices.front().kind) {
+        return Refuse("worker.devices", "CPUs and GPUs together", "one kind: a group waits for its slowest device");
+      }
+      if (device->kind == Device::Kind::kCuda && absl::c_linear_search(devices, *device)) {
+        return Refuse("worker.devices", absl::StrCat(name, " twice"), "each GPU once");
+      }
+      devices.push_back(*device);
     }
+  }
+
+  void Worker(const job::Worker& worker, const job::Training& training) {
+    Devices(worker);
     const uint32_t devices = static_cast<uint32_t>(worker.devices_size());
     if (devices > training.batch_size()) {
       Refuse("worker.devices", Count(worker.devices_size(), "device"),

@@ -173,6 +173,8 @@ TEST_F(Checks, NoGpuIsAProblemForAJobThatWantsOneOnly) {
   job::Job wants = job_;
   wants.mutable_worker()->set_devices(0, "cuda:0");
   EXPECT_THAT(CheckGpu({}, system_.memory, wants), Each(AllOf(Is(Level::kProblem, "gpu", "no driver"), HasAdvice())));
+  wants.mutable_worker()->set_devices(0, "auto");
+  EXPECT_THAT(CheckGpu({}, system_.memory, wants), Each(Is(Level::kSkipped, "gpu", "none here")));
   const GpuFacts two = {.names = {"H100", "H100"}, .driver = "550.1", .nccl = ""};
   EXPECT_THAT(CheckGpu(two, system_.memory, wants),
               AllOf(Contains(Is(Level::kOk, "gpu", "driver 550.1: H100, H100")),

@@ -279,7 +279,17 @@ const Refusal kRefusals[] = {
     {"BatchNormWithResnet", "model:\n  kind: resnet18\n  batch_norm: true\n",
      "j.yaml:3: model.batch_norm: found a value together with resnet18; allowed is only with model.kind: cnn "
      "(add --set model.batch_norm=false to take the default back)"},
-    {"UnknownDevice", "worker:\n  devices: [cuda]\n", "j.yaml:2: worker.devices: found 'cuda'; allowed is cpu"},
+    {"UnknownDevice", "worker:\n  devices: [cuda]\n",
+     "j.yaml:2: worker.devices: found 'cuda'; allowed is cpu, cuda:0, cuda:1 and so on, or auto alone"},
+    {"AutoBesideOthers", "worker:\n  devices: [cuda:0, auto]\n",
+     "j.yaml:2: worker.devices: found 'auto'; allowed is cpu, cuda:0, cuda:1 and so on, or auto alone"},
+    {"GpuTwice", "worker:\n  devices: [cuda:0, cuda:1, cuda:0]\n",
+     "j.yaml:2: worker.devices: found cuda:0 twice; allowed is each GPU once"},
+    {"GpuAndCpu", "worker:\n  devices: [cuda:0, cpu]\n",
+     "j.yaml:2: worker.devices: found CPUs and GPUs together; allowed is one kind: a group waits for its slowest "
+     "device"},
+    {"MapForDevices", "worker:\n  devices: {cuda: 0}\n",
+     "j.yaml:2: worker.devices: found a section of keys; allowed is one or a list in [ ], each text"},
     {"MoreDevicesThanSamples", "worker:\n  devices: [cpu, cpu]\ntraining: {batch_size: 1}\n",
      "j.yaml:2: worker.devices: found 2 devices; allowed is at most training.batch_size (1), each gets a part of the "
      "batch"},
@@ -341,6 +351,16 @@ TEST(JobFile, ReadsEveryKindOfValue) {
   EXPECT_EQ(job->optimizer().momentum(), 0.9);
   EXPECT_TRUE(job->optimizer().nesterov());
   EXPECT_THAT(job->worker().devices(), ::testing::ElementsAre("cpu", "cpu"));
+}
+
+TEST(JobFile, DevicesAreOneOrAList) {
+  for (const char* text : {"worker:\n  devices: auto\n", "worker: {devices: [auto]}\n"}) {
+    EXPECT_THAT(ParseJob(text, "j.yaml")->worker().devices(), ::testing::ElementsAre("auto")) << text;
+  }
+  EXPECT_THAT(ParseJob("worker: {devices: [cuda:0, cuda:11]}\n", "j.yaml")->worker().devices(),
+              ::testing::ElementsAre("cuda:0", "cuda:11"));
+  EXPECT_THAT(ParseJob("worker:\n  devices:\n  - cuda:1\n", "j.yaml", {"worker.devices=cuda:0"})->worker().devices(),
+              ::testing::ElementsAre("cuda:0"));
 }
 
 TEST(JobFile, LargestSeedIsExact) {

@@ -255,6 +255,22 @@ class Accuracy(EndToEnd):
         self.reach("cnn", 0.91, "bsp")
 
 
+class Devices(EndToEnd):
+    """A worker built with CUDA or without it."""
+
+    def test_auto_computes_on_what_is_there(self):
+        run = self.train(SMALL, "worker.devices=auto", "cluster.workers=1", "training.epochs=2")
+        self.finish(run, 0)
+        self.assertRegex((run.folder / "logs" / "worker-1.log").read_text(),
+                         r"LibTorch [0-9.]+.*, (cpu|cuda:0.*) with \d+ thread")
+
+    def test_a_gpu_that_is_not_there_is_named_with_what_is(self):
+        run = self.train(SMALL, "worker.devices=[cuda:63]", "cluster.workers=1")
+        self.finish(run, 1)
+        self.assertRegex((run.folder / "logs" / "worker-1.log").read_text(),
+                         r"worker\.devices: cuda:63 was asked for; here (is|are) ")
+
+
 class Results(EndToEnd):
     def test_the_run_folder_is_complete_and_the_weights_are_the_reported_ones(self):
         run = self.train(SMALL, "training.epochs=4", "training.evaluate_every_epochs=1")

@@ -24,6 +24,7 @@ MAY_INCLUDE = {
 # How an include names a third party.
 THIRD_PARTIES = {
     "torch": re.compile(r"^(torch|ATen|c10)/"),
+    "cuda": re.compile(r"^(cuda[a-z_]*\.h|nccl\.h|nvtx3/)"),
     "grpc": re.compile(r"^(grpc|grpcpp)/|\.grpc\.pb\.h$"),
     "protobuf": re.compile(r"^google/protobuf/|(?<!\.grpc)\.pb\.h$"),
     "yaml-cpp": re.compile(r"^yaml-cpp/"),
@@ -45,6 +46,7 @@ THIRD_PARTIES = {
 # test or bench of another room may either: they come in by name.
 ALLOWED = {
     "torch": ["worker/model/.*", "tests/worker/.*", "bench/.*"],
+    "cuda": ["worker/cuda/.*", "tests/worker/gpu_.*"],
     "grpc": [
         "common/rpc/.*", "common/security/(guard|security)\\.(h|cc)", "tests/.*", "bench/.*", "cli/.*",
         "ps/service/.*", "ps/main\\.cc",

@@ -286,6 +286,13 @@ TEST(Model, SpecThatCannotBeBuiltIsRefused) {
   EXPECT_EQ(Model::Create(spec, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(Model, DeviceThatIsNotHereIsRefusedInLibTorchsWords) {
+  const Device last = {.kind = Device::Kind::kCuda, .index = 63};
+  const absl::Status status = Model::Create(TinyMlp(), 1, last).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("LibTorch: "));
+}
+
 TEST(Model, LibTorchSaysItsVersion) { EXPECT_THAT(LibTorchVersion(), ::testing::MatchesRegex("2\\.[0-9]+\\..*")); }
 
 }  // namespace

@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-
 #include "common/check.h"
 
 namespace slackline::worker {
@@ -12,15 +10,15 @@ namespace {
 
 at::Tensor View(const at::Tensor& flat, const TensorInfo& tensor) {
   const std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
-  return at::from_blob(flat.data_ptr<float>() + tensor.offset, shape, at::kFloat);
+  return at::from_blob(flat.data_ptr<float>() + tensor.offset, shape, flat.options());
 }
 
 }  // namespace
 
-FlatTensors::FlatTensors(const Layout& layout)
+FlatTensors::FlatTensors(const Layout& layout, at::Device device)
     : trained_elements_(layout.trained_elements),
-      parameters_(at::zeros(static_cast<int64_t>(layout.elements))),
-      push_(at::zeros(static_cast<int64_t>(layout.elements))) {
+      parameters_(at::zeros(static_cast<int64_t>(layout.elements), device)),
+      push_(at::zeros(static_cast<int64_t>(layout.elements), device)) {
   for (const TensorInfo& info : layout.tensors) {
     const at::Tensor agreed = View(parameters_, info);
     (info.trained ? trained_ : averaged_)[info.name] = {.info = info, .tensor = {.agreed = agreed, .pushed = {}}};
@@ -35,10 +33,16 @@ void FlatTensors::PointIntoPush() {
   }
 }
 
+at::Tensor FlatTensors::Lent(absl::Span<float> memory) const {
+  return at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())}, push_.options());
+}
+
+void FlatTensors::CopyParameters(const FlatTensors& from) { parameters_.copy_(from.parameters_); }
+
 void FlatTensors::UsePush(absl::Span<float> memory) {
   SLACKLINE_CHECK(memory.size() == push().size());
   if (memory.data() == push().data()) return;
-  push_ = at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())}, at::kFloat);
+  push_ = Lent(memory);
   PointIntoPush();
 }
 
@@ -46,7 +50,7 @@ void FlatTensors::UsePush(absl::Span<float> memory) {
 void FlatTensors::UseParameters(absl::Span<float> memory) {
   SLACKLINE_CHECK(memory.size() == parameters().size());
   if (memory.data() == parameters().data()) return;
-  parameters_ = at::from_blob(memory.data(), {static_cast<int64_t>(memory.size())}, at::kFloat);
+  parameters_ = Lent(memory);
   for (std::map<std::string, Placed>* tensors : {&trained_, &averaged_}) {
     for (auto& [name, placed] : *tensors) placed.tensor.agreed.set_data(View(parameters_, placed.info));
   }
@@ -54,8 +58,8 @@ void FlatTensors::UseParameters(absl::Span<float> memory) {
 
 void FlatTensors::Begin() {
   for (auto& [name, placed] : trained_) placed.tensor.agreed.mutable_grad().reset();
-  const auto buffers = static_cast<std::ptrdiff_t>(trained_elements_);
-  std::copy(parameters().begin() + buffers, parameters().end(), push().begin() + buffers);
+  const auto trained = static_cast<int64_t>(trained_elements_), buffers = push_.numel() - trained;
+  if (buffers > 0) push_.narrow(0, trained, buffers).copy_(parameters_.narrow(0, trained, buffers));
 }
 
 void FlatTensors::MoveGradient(const std::string& name) {

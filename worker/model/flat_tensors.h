@@ -18,11 +18,13 @@ struct AgreedTensor {
   at::Tensor pushed;
 };
 
+// Both vectors lie in the memory of one device; so does what is lent.
+//
 // Thread-safety: none.
 // Ownership:     owns both vectors until UseParameters() and UsePush() lend others.
 class FlatTensors {
  public:
-  explicit FlatTensors(const Layout& layout);
+  explicit FlatTensors(const Layout& layout, at::Device device = at::kCPU);
   FlatTensors(const FlatTensors&) = delete;
   FlatTensors& operator=(const FlatTensors&) = delete;
 
@@ -37,6 +39,8 @@ class FlatTensors {
   // Requires: as many floats as push() has.
   void UsePush(absl::Span<float> memory);
   void UseParameters(absl::Span<float> memory);
+  // From a device to another. Requires: the same layout.
+  void CopyParameters(const FlatTensors& from);
   // Pushed buffers become what was agreed: the start of a step. What was left of gradients is dropped.
   void Begin();
   // Moves the gradient that backward has made to its place in push(): one pass, where adding to zeros would be two.
@@ -52,6 +56,7 @@ class FlatTensors {
   static absl::Span<float> Flat(const at::Tensor& flat) {
     return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())};
   }
+  at::Tensor Lent(absl::Span<float> memory) const;
   void PointIntoPush();
 
   const uint64_t trained_elements_;

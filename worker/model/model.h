@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/device.h"
 
 namespace slackline::worker {
 
@@ -67,7 +68,10 @@ class Model {
   // Builds the network with the initialisation that PyTorch (torchvision for a resnet) gives it under `seed`: equal
   // specs and seeds give equal weights.
   //   kInvalidArgument  the spec cannot be built (image too small, wrong number of filters)
-  static absl::StatusOr<std::unique_ptr<Model>> Create(const ModelSpec& spec, uint64_t seed);
+  // On a GPU parameters() and push() are its memory, which the host cannot read, and so is what is lent; weights are
+  // those of a CPU.
+  //   kInternal         LibTorch's message: there is no such device, or no memory
+  static absl::StatusOr<std::unique_ptr<Model>> Create(const ModelSpec& spec, uint64_t seed, const Device& device = {});
 
   virtual const std::vector<TensorInfo>& tensors() const = 0;
   virtual uint64_t elements() const = 0;
@@ -84,7 +88,8 @@ class Model {
   // elsewhere meanwhile. Borrows it. Requires: elements() floats, on a cache line.
   virtual void UseParameters(absl::Span<float> memory) = 0;
 
-  // push()[from, elements()) will not change any more in this step. `from` falls while backward goes on.
+  // push()[from, elements()) will not change any more in this step. `from` falls while backward goes on. On a GPU: once
+  // stream() has come to where it is at the call, which comes from a thread of LibTorch while the caller waits.
   using Ready = std::function<void(uint64_t from)>;
 
   // Forward and backward; fills push() with the gradient of the mean loss (replacing the last one). Calls `ready`, in
@@ -97,6 +102,9 @@ class Model {
   }
   // Forward only, in evaluation mode; writes the predicted class of each image to `predictions`.
   virtual absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) = 0;
+
+  // Of a GPU, what steps put their work on: a cudaStream_t.
+  virtual void* stream() const { return nullptr; }
 };
 
 // Threads LibTorch uses inside one operation: for the calling thread, and for every thread whose first operation comes
@@ -105,5 +113,7 @@ class Model {
 void SetComputeThreads(uint32_t threads);
 // "2.13.0".
 std::string LibTorchVersion();
+// Whether LibTorch can compute on a GPU, and has found one.
+bool LibTorchHasCuda();
 
 }  // namespace slackline::worker

@@ -1,10 +1,13 @@
 // Model on LibTorch: memory, steps and scores; the network itself is behind network.h. LibTorch's exceptions end here.
 //
-// Copies: batch -> network: 0 (with one channel); backward -> push(): 1; parameters() -> network: 0.
+// Copies: batch -> network: 0 (with one channel; a GPU: 1); backward -> push(): 1; parameters() -> network: 0.
+// Of GPUs it knows what LibTorch says of all devices, and so compiles with any build of it.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -33,12 +36,18 @@ auto Guarded(Body&& body) -> decltype(body()) {
   }
 }
 
+at::Device ToTorch(const Device& device) {
+  if (device.kind == Device::Kind::kCpu) return at::kCPU;
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
+}
+
 class TorchModel final : public Model {
  public:
-  TorchModel(const ModelSpec& spec, Layout layout)
+  TorchModel(const ModelSpec& spec, Layout layout, at::Device device)
       : spec_(spec),
         layout_(std::move(layout)),
-        tensors_(layout_),
+        device_(device),
+        tensors_(layout_, device_),
         watch_(layout_, tensors_),
         network_(MakeNetwork(spec_, tensors_)) {}
 
@@ -53,15 +62,20 @@ class TorchModel final : public Model {
   void UseParameters(absl::Span<float> memory) override { tensors_.UseParameters(memory); }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override;
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override;
+  void* stream() const override;
 
  private:
   absl::Status Check(const BatchView& batch) const;
+  // While it lives, this thread's device is the model's.
+  c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
+  at::Tensor Loss(const at::Tensor& logits, const BatchView& batch) const;
   StepResult Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
                    absl::Span<int64_t> predictions) const;
 
   const ModelSpec spec_;
   const Layout layout_;
+  const at::Device device_;
   FlatTensors tensors_;
   BackwardWatch watch_;
   const std::unique_ptr<Network> network_;
@@ -70,7 +84,20 @@ class TorchModel final : public Model {
 void TorchModel::Initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  network_->Initialise(generator);
+  if (device_.is_cpu()) return network_->Initialise(generator);
+  // A GPU would draw other numbers.
+  FlatTensors drawn(layout_);
+  MakeNetwork(spec_, drawn)->Initialise(generator);
+  tensors_.CopyParameters(drawn);
+}
+
+c10::OptionalDeviceGuard TorchModel::OnDevice() const {
+  return device_.is_cpu() ? c10::OptionalDeviceGuard() : c10::OptionalDeviceGuard(device_);
+}
+
+void* TorchModel::stream() const {
+  if (device_.is_cpu()) return nullptr;
+  return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
 }
 
 absl::Status TorchModel::Check(const BatchView& batch) const {
@@ -95,14 +122,16 @@ at::Tensor TorchModel::Images(const BatchView& batch) const {
   const int64_t count = batch.labels.size(), channels = spec_.channels, height = spec_.height, width = spec_.width;
   auto* pixels = const_cast<float*>(batch.images.data());
   if (channels == 1) {
-    return at::from_blob(pixels, {count, 1, height, width}, {height * width, 1, width, 1}, at::kFloat);
+    return at::from_blob(pixels, {count, 1, height, width}, {height * width, 1, width, 1}, at::kFloat).to(device_);
   }
-  return at::from_blob(pixels, {count, channels, height, width}, at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
+  return at::from_blob(pixels, {count, channels, height, width}, at::kFloat)
+      .to(device_)
+      .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
                              absl::Span<int64_t> predictions) const {
-  const at::Tensor rows = logits.contiguous();
+  const at::Tensor rows = logits.to(at::kCPU).contiguous();
   const float* row = rows.const_data_ptr<float>();
   StepResult result{.samples = batch.labels.size(), .loss = loss.item<float>(), .correct = 0};
   for (size_t i = 0; i < batch.labels.size(); ++i, row += spec_.classes) {
@@ -113,14 +142,16 @@ StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, c
   return result;
 }
 
-at::Tensor Loss(const at::Tensor& logits, const BatchView& batch) {
+at::Tensor TorchModel::Loss(const at::Tensor& logits, const BatchView& batch) const {
   const auto count = static_cast<int64_t>(batch.labels.size());
-  return at::cross_entropy_loss(logits, at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong));
+  const at::Tensor labels = at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong);
+  return at::cross_entropy_loss(logits, labels.to(device_));
 }
 
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
   if (absl::Status status = Check(batch); !status.ok()) return status;
   return Guarded([&]() -> absl::StatusOr<StepResult> {
+    const c10::OptionalDeviceGuard guard = OnDevice();
     tensors_.Begin();
     const at::Tensor logits = network_->Forward(Images(batch), Mode::kTraining);
     const at::Tensor loss = Loss(logits, batch);
@@ -138,6 +169,7 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
         absl::StrCat("there is room for ", predictions.size(), " predictions of ", batch.labels.size(), " images"));
   }
   return Guarded([&]() -> absl::StatusOr<StepResult> {
+    const c10::OptionalDeviceGuard guard = OnDevice();
     const at::NoGradGuard no_grad;
     const at::Tensor logits = network_->Forward(Images(batch), Mode::kEvaluation);
     return Score(logits, Loss(logits, batch), batch, predictions);
@@ -146,11 +178,11 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelSpec& spec, uint64_t seed) {
+absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelSpec& spec, uint64_t seed, const Device& device) {
   absl::StatusOr<Layout> layout = MakeLayout(spec);
   if (!layout.ok()) return layout.status();
   return Guarded([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
-    auto model = std::make_unique<TorchModel>(spec, *std::move(layout));
+    auto model = std::make_unique<TorchModel>(spec, *std::move(layout), ToTorch(device));
     model->Initialise(seed);
     return model;
   });
@@ -159,5 +191,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelSpec& spec, uint
 void SetComputeThreads(uint32_t threads) { at::set_num_threads(static_cast<int>(std::max(threads, uint32_t{1}))); }
 
 std::string LibTorchVersion() { return TORCH_VERSION; }
+
+bool LibTorchHasCuda() { return at::hasCUDA(); }
 
 }  // namespace slackline::worker

@@ -1,0 +1,80 @@
+// The kernels' algorithms in plain loops over the kernels' own elements: for tests on a machine without a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "worker/cuda/codec_element.h"
+
+namespace slackline::worker::gpu::host {
+
+// `residual` is null for none. All return the bytes that were written, as the wire has them.
+template <typename Half>
+size_t EncodeHalves(size_t elements, const float* in, float* residual, std::byte* out) {
+  for (size_t i = 0; i < elements; ++i) {
+    float left = 0;
+    const uint16_t code = EncodeHalf<Half>(residual == nullptr ? in[i] : in[i] + residual[i], &left);
+    std::memcpy(out + 2 * i, &code, sizeof(code));
+    if (residual != nullptr) residual[i] = left;
+  }
+  return 2 * elements;
+}
+
+inline size_t EncodeInt8Blocks(size_t elements, const float* in, float* residual, std::byte* out) {
+  std::byte* next = out;
+  for (size_t begin = 0; begin < elements; begin += kBlockElements) {
+    const size_t end = begin + kBlockElements < elements ? begin + kBlockElements : elements;
+    const auto value_at = [&](size_t i) { return residual == nullptr ? in[i] : in[i] + residual[i]; };
+    uint32_t largest = 0;
+    for (size_t i = begin; i < end; ++i) {
+      const uint32_t magnitude = MagnitudeOf(value_at(i));
+      if (magnitude > largest) largest = magnitude;
+    }
+    const BlockScale by = ScaleOf(largest);
+    std::memcpy(next, &by.scale, sizeof(by.scale));
+    next += sizeof(by.scale);
+    for (size_t i = begin; i < end; ++i) {
+      float left = 0;
+      *next++ = static_cast<std::byte>(EncodeInt8(value_at(i), by, &left));
+      if (residual != nullptr) residual[i] = left;
+    }
+  }
+  return static_cast<size_t>(next - out);
+}
+
+// Where the device has one thread a value, and sums over blocks of threads, this has loops.
+inline size_t EncodeTopK(uint64_t pairs, size_t elements, const float* in, float* residual, std::byte* out) {
+  if (residual != nullptr) {
+    for (size_t i = 0; i < elements; ++i) residual[i] = in[i] + residual[i];
+  }
+  const float* values = residual == nullptr ? in : residual;
+  Selection at{.left = pairs};
+  while (at.bits_known < 32) {
+    std::vector<uint64_t> histogram(kDigits);
+    for (size_t i = 0; i < elements; ++i) {
+      const uint32_t magnitude = MagnitudeOf(values[i]);
+      if (HasPrefix(magnitude, at)) ++histogram[DigitOf(magnitude, at)];
+    }
+    Narrow(histogram.data(), &at);
+  }
+  std::byte* next = out;
+  uint64_t equals = 0;
+  const auto send = [&](uint32_t index) {
+    std::memcpy(next, &index, sizeof(index));
+    std::memcpy(next + sizeof(index), &values[index], sizeof(float));
+    next += sizeof(index) + sizeof(float);
+    if (residual != nullptr) residual[index] = 0;
+  };
+  for (size_t i = 0; i < elements; ++i) {
+    const uint32_t magnitude = MagnitudeOf(values[i]);
+    if (IsSent(magnitude, equals, at)) send(static_cast<uint32_t>(i));
+    if (magnitude == at.prefix) ++equals;
+  }
+  // Zeros are left out, but for one when there is nothing else.
+  if (next == out && elements > 0) send(0);
+  return static_cast<size_t>(next - out);
+}
+
+}  // namespace slackline::worker::gpu::host

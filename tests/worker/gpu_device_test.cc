@@ -1,0 +1,168 @@
+// On a machine with a GPU: the kernels give the oracle's bits, and a group on GPUs the gradients of one on CPUs. Exits
+// with 77 where there is none.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "common/codec/encode.h"
+#include "common/codec/topk.h"
+#include "tests/hard_floats.h"
+#include "tests/worker/model_fixture.h"
+#include "worker/cuda/codec_kernels.h"
+#include "worker/cuda/gpus.h"
+
+namespace slackline::worker::gpu {
+namespace {
+
+// --- kernels ---------------------------------------------------------------------------------------------------------
+
+// Memory of the current device.
+template <typename T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& values) : size_(values.size()) {
+    EXPECT_EQ(cudaMalloc(&memory_, bytes() + 8), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(memory_, values.data(), bytes(), cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  ~OnDevice() { cudaFree(memory_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  T* get() const { return static_cast<T*>(memory_); }
+  std::vector<T> Read() const {
+    std::vector<T> values(size_);
+    EXPECT_EQ(cudaMemcpy(values.data(), memory_, bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
+    return values;
+  }
+
+ private:
+  size_t bytes() const { return size_ * sizeof(T); }
+
+  const size_t size_;
+  void* memory_ = nullptr;
+};
+
+int EncodeOnDevice(const codec::Codec& codec, const DeviceValues& values, std::byte* out, uint64_t* written) {
+  switch (codec.encoding) {
+    case codec::Encoding::kBf16:
+      return EncodeBf16(values, out, nullptr);
+    case codec::Encoding::kFp16:
+      return EncodeFp16(values, out, nullptr);
+    case codec::Encoding::kInt8:
+      return EncodeInt8(values, out, nullptr);
+    default: {
+      const OnDevice<std::byte> scratch(std::vector<std::byte>(TopKScratchBytes(values.elements)));
+      const int said =
+          EncodeTopK(codec::TopKPairsMax(codec, values.elements), values, scratch.get(), out, written, nullptr);
+      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      return said;
+    }
+  }
+}
+
+void ExpectTheOraclesBits(const codec::Codec& codec, const std::vector<float>& in, const std::vector<float>& before) {
+  for (bool feedback : {false, true}) {
+    std::vector<std::byte> want(codec::EncodedBytesMax(codec, in.size()));
+    std::vector<float> want_residual = before;
+    want.resize(feedback ? codec::EncodeWithFeedback(codec, in, absl::MakeSpan(want_residual), absl::MakeSpan(want))
+                         : codec::Encode(codec, in, absl::MakeSpan(want)));
+    const OnDevice<float> values(in), residual(before);
+    const OnDevice<std::byte> out(std::vector<std::byte>(codec::EncodedBytesMax(codec, in.size())));
+    const OnDevice<uint64_t> written(std::vector<uint64_t>(1));
+    ASSERT_EQ(
+        EncodeOnDevice(codec, {in.size(), values.get(), feedback ? residual.get() : nullptr}, out.get(), written.get()),
+        0);
+    std::vector<std::byte> got = out.Read();
+    if (codec.encoding == codec::Encoding::kTopK) got.resize(written.Read()[0] * sizeof(codec::IndexedValue));
+    ASSERT_EQ(got, want) << "feedback " << feedback;
+    if (feedback) {
+      ASSERT_NO_FATAL_FAILURE(ExpectSameBits(residual.Read(), want_residual));
+    }
+  }
+}
+
+TEST(GpuKernels, GiveTheOraclesBits) {
+  const std::vector<codec::Codec> codecs = {{.encoding = codec::Encoding::kBf16, .fraction = 0},
+                                            {.encoding = codec::Encoding::kFp16, .fraction = 0},
+                                            {.encoding = codec::Encoding::kInt8, .fraction = 0},
+                                            {.encoding = codec::Encoding::kTopK, .fraction = 0.01},
+                                            {.encoding = codec::Encoding::kTopK, .fraction = 1}};
+  for (const codec::Codec& codec : codecs) {
+    for (size_t size : {1, 3, 255, 257, 1023, 1024, 1025, 70001, 1500007}) {
+      SCOPED_TRACE(testing::Message() << codec::ToString(codec) << " of " << size);
+      const auto seed = static_cast<uint32_t>(size);
+      // Which NaN a NaN is, is not promised: values without any.
+      ASSERT_NO_FATAL_FAILURE(
+          ExpectTheOraclesBits(codec, HardFloats(size, seed, Hard::kFinite), std::vector<float>(size, 0.25f)));
+    }
+  }
+}
+
+// --- groups ----------------------------------------------------------------------------------------------------------
+
+std::vector<Device> Gpus(size_t count) {
+  std::vector<Device> devices;
+  for (uint32_t i = 0; i < count; ++i) devices.push_back({.kind = Device::Kind::kCuda, .index = i});
+  return devices;
+}
+
+void ExpectTheGradientsOfACpu(const ModelSpec& spec, size_t gpus, size_t samples) {
+  const auto cpu = MakeModel(spec);
+  const auto group = MakeGroup(spec, 1, Gpus(gpus), {});
+  ASSERT_TRUE(group.ok()) << group.status();
+  const Batch batch = TinyBatch(spec, samples);
+  for (int round = 0; round < 3; ++round) {
+    uint64_t ready = (*group)->model().elements();
+    const auto got = (*group)->Step(View(batch), [&](uint64_t from) {
+      EXPECT_LE(from, ready);
+      ready = from;
+    });
+    const auto want = cpu->Step(View(batch));
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(ready, 0u);
+    EXPECT_EQ(got->samples, want->samples);
+    EXPECT_NEAR(got->loss, want->loss, 1e-4);
+    for (size_t i = 0; i < cpu->elements(); ++i) {
+      ASSERT_NEAR((*group)->model().push()[i], cpu->push()[i], 1e-4) << "element " << i;
+      cpu->parameters()[i] -= 0.5f * cpu->push()[i];
+      (*group)->model().parameters()[i] = cpu->parameters()[i];
+    }
+  }
+}
+
+TEST(GpuGroup, OneGpuHasTheGradientsOfACpu) {
+  ExpectTheGradientsOfACpu(TinyMlp(), 1, 8);
+  ExpectTheGradientsOfACpu(TinyCnn(false), 1, 8);
+  ExpectTheGradientsOfACpu(TinyImagesForResnet(), 1, 8);
+}
+
+TEST(GpuGroup, SeveralHaveTheGradientsOfACpu) {
+  const size_t here = FindGpus().names.size();
+  if (here < 2) GTEST_SKIP() << "one GPU here; needed are two";
+  for (size_t samples : {8, 7, 1}) ExpectTheGradientsOfACpu(TinyCnn(false), here, samples);
+}
+
+TEST(GpuGroup, AWrongLabelEndsTheStepAndNotTheGroup) {
+  const auto group = MakeGroup(TinyMlp(), 1, Gpus(FindGpus().names.size()), {});
+  ASSERT_TRUE(group.ok()) << group.status();
+  Batch batch = TinyBatch(TinyMlp(), 8);
+  batch.labels[7] = 77;
+  EXPECT_EQ((*group)->Step(View(batch)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE((*group)->Step(View(TinyBatch(TinyMlp(), 8))).ok());
+}
+
+}  // namespace
+}  // namespace slackline::worker::gpu
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const slackline::worker::GpusHere here = slackline::worker::gpu::FindGpus();
+  if (here.names.empty()) {
+    std::printf("SKIP: no GPU: %s\n", here.why_none.c_str());
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,35 @@
+#include <cuda_runtime.h>
+
+#include "absl/strings/str_cat.h"
+#include "worker/cuda/gpus.h"
+
+namespace slackline::worker::gpu {
+
+GpusHere FindGpus() {
+  GpusHere here;
+  // Without a driver CUDA says that it is too old.
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    here.why_none = "there is no driver for GPUs";
+    return here;
+  }
+  int count = 0;
+  const cudaError_t said = cudaGetDeviceCount(&count);
+  if (said != cudaSuccess || count == 0) {
+    here.why_none = absl::StrCat("CUDA says ", cudaGetErrorString(said == cudaSuccess ? cudaErrorNoDevice : said));
+    return here;
+  }
+  if (!LibTorchHasCuda()) {
+    here.why_none = absl::StrCat("there are ", count, ", but LibTorch ", LibTorchVersion(),
+                                 " here does not compute on them; see scripts/cuda_toolchain --libtorch");
+    return here;
+  }
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties;
+    const bool known = cudaGetDeviceProperties(&properties, i) == cudaSuccess;
+    here.names.push_back(known ? properties.name : "of no known name");
+  }
+  return here;
+}
+
+}  // namespace slackline::worker::gpu

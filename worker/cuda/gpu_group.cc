@@ -1,0 +1,268 @@
+#include "worker/cuda/gpu_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+
+namespace slackline::worker::gpu {
+namespace {
+
+// How often NCCL is asked whether it is well.
+constexpr int kLooksPerSilence = 16;
+// After an abort, until a thread that has not come back is taken for one that hangs.
+constexpr absl::Duration kLeaveMax = absl::Seconds(5);
+
+BatchView PartOf(const BatchView& batch, size_t device, size_t devices) {
+  const size_t samples = batch.labels.size(), even = samples / devices, longer = samples % devices;
+  const size_t begin = device * even + std::min(device, longer), size = even + (device < longer ? 1 : 0);
+  const size_t pixels = batch.images.size() / samples;
+  return {.images = batch.images.subspan(begin * pixels, size * pixels), .labels = batch.labels.subspan(begin, size)};
+}
+
+}  // namespace
+
+void StepProgress::Begin() {
+  absl::MutexLock lock(&mutex_);
+  seen_ = {};
+}
+
+void StepProgress::BucketArrived() {
+  absl::MutexLock lock(&mutex_);
+  ++seen_.buckets;
+}
+
+void StepProgress::DeviceLeft() {
+  absl::MutexLock lock(&mutex_);
+  ++seen_.devices_left;
+}
+
+StepProgress::Seen StepProgress::Await(const Seen& known, absl::Duration timeout) const {
+  const auto news = [this, &known]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !(seen_ == known); };
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(&news), timeout);
+  return seen_;
+}
+
+DeviceThread::~DeviceThread() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+void DeviceThread::Start(std::function<void()> task) {
+  absl::MutexLock lock(&mutex_);
+  const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return task_ == nullptr; };
+  mutex_.Await(absl::Condition(&idle));
+  task_ = std::move(task);
+}
+
+void DeviceThread::Run() {
+  absl::MutexLock lock(&mutex_);
+  const auto called = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return task_ != nullptr || stop_; };
+  for (;;) {
+    mutex_.Await(absl::Condition(&called));
+    if (stop_) return;
+    const std::function<void()> task = task_;
+    mutex_.Unlock();
+    task();
+    mutex_.Lock();
+    task_ = nullptr;
+  }
+}
+
+// What the trainer sees: parameters and gradients in the host's memory, evaluated on the first device.
+class GpuGroup::HostModel final : public Model {
+ public:
+  explicit HostModel(GpuGroup& group) : group_(group), device_(group.replicas_.front()->model()) {}
+
+  absl::Status Prepare() {
+    for (auto [memory, span] : {std::pair(&own_parameters_, &parameters_), std::pair(&own_push_, &push_)}) {
+      auto made = PinnedFloats::Create(device_.elements());
+      if (!made.ok()) return made.status();
+      *memory = *std::move(made);
+      *span = (*memory)->span();
+    }
+    return group_.replicas_.front()->Download(parameters_.data());
+  }
+
+  const std::vector<TensorInfo>& tensors() const override { return device_.tensors(); }
+  uint64_t elements() const override { return device_.elements(); }
+  uint64_t trained_elements() const override { return device_.trained_elements(); }
+  absl::Span<float> parameters() override { return parameters_; }
+  absl::Span<float> push() override { return push_; }
+  void UsePush(absl::Span<float> memory) override { Use(memory, push_); }
+  void UseParameters(absl::Span<float> memory) override { Use(memory, parameters_); }
+
+  absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override {
+    return group_.Step(batch, ready);
+  }
+  absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override {
+    if (!group_.given_up_.ok()) return group_.given_up_;
+    // Nobody says whether they are others than before.
+    const absl::Status uploaded = group_.replicas_.front()->Upload(parameters_.data());
+    if (!uploaded.ok()) return uploaded;
+    return device_.Evaluate(batch, predictions);
+  }
+
+ private:
+  void Use(absl::Span<float> memory, absl::Span<float>& used) {
+    SLACKLINE_CHECK(memory.size() == elements());
+    if (memory.data() == used.data()) return;
+    lent_.Pin(memory);
+    used = memory;
+  }
+
+  GpuGroup& group_;
+  Model& device_;
+  std::unique_ptr<PinnedFloats> own_parameters_;
+  std::unique_ptr<PinnedFloats> own_push_;
+  LentMemory lent_;
+  absl::Span<float> parameters_;
+  absl::Span<float> push_;
+};
+
+absl::StatusOr<std::unique_ptr<LocalGroup>> GpuGroup::Create(const ModelSpec& spec, uint64_t seed,
+                                                             const std::vector<Device>& devices,
+                                                             absl::Duration silence_max) {
+  SLACKLINE_CHECK(!devices.empty());
+  std::unique_ptr<GpuGroup> group(new GpuGroup(devices, silence_max));
+  const absl::Status status = group->Prepare(spec, seed);
+  if (!status.ok()) return status;
+  return group;
+}
+
+// NCCL's ends meet, so that all devices begin at the same time. None takes longer than it was given.
+absl::Status GpuGroup::Prepare(const ModelSpec& spec, uint64_t seed) {
+  const auto count = static_cast<int>(names_.size());
+  ncclUniqueId id = {};
+  if (count > 1) {
+    const absl::StatusOr<ncclUniqueId> made = Communicator::NewId();
+    if (!made.ok()) return made.status();
+    id = *made;
+  }
+  progress_.Begin();
+  std::vector<absl::Status> statuses(names_.size());
+  replicas_.resize(names_.size());
+  for (int i = 0; i < count; ++i) {
+    threads_.push_back(std::make_unique<DeviceThread>());
+    const Replica::Options options = {.device = names_[static_cast<size_t>(i)],
+                                      .rank = {.number = i, .count = count},
+                                      .id = id,
+                                      .timeout = silence_max_,
+                                      .on_bucket = [this] { progress_.BucketArrived(); }};
+    threads_.back()->Start([this, &spec, seed, options, i, &status = statuses[static_cast<size_t>(i)]] {
+      auto replica = Replica::Create(spec, seed, options);
+      status = replica.status();
+      if (replica.ok()) replicas_[static_cast<size_t>(i)] = *std::move(replica);
+      progress_.DeviceLeft();
+    });
+  }
+  StepProgress::Seen seen;
+  while (seen.devices_left < names_.size()) seen = progress_.Await(seen, silence_max_);
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  auto host = std::make_unique<HostModel>(*this);
+  const absl::Status prepared = host->Prepare();
+  host_ = std::move(host);
+  return prepared;
+}
+
+GpuGroup::~GpuGroup() {
+  if (!hangs_) return;
+  for (auto& thread : threads_) (void)thread.release();
+  for (auto& replica : replicas_) (void)replica.release();
+  (void)host_.release();
+}
+
+absl::StatusOr<StepResult> GpuGroup::Step(const BatchView& batch, const Model::Ready& ready) {
+  if (!given_up_.ok()) return given_up_;
+  const size_t samples = batch.labels.size();
+  if (samples == 0) return absl::InvalidArgumentError("a batch of no labels; it must have at least one");
+  progress_.Begin();
+  for (size_t i = 0; i < devices(); ++i) {
+    const BatchView part = PartOf(batch, i, devices());
+    const Replica::Order order = {
+        .part = part,
+        .weight = static_cast<float>(static_cast<double>(part.labels.size()) / static_cast<double>(samples)),
+        .parameters = i == 0 ? host_->parameters().data() : nullptr,
+        .push = i == 0 ? host_->push().data() : nullptr};
+    threads_[i]->Start([this, i, order] {
+      results_[i] = replicas_[i]->Step(order);
+      progress_.DeviceLeft();
+    });
+  }
+  if (const absl::Status status = Await(ready); !status.ok()) return GiveUp(status);
+  return Total(samples);
+}
+
+// Until all buckets are on the host and all devices are through.
+absl::Status GpuGroup::Await(const Model::Ready& ready) {
+  const uint64_t elements = host_->elements(), buckets = BucketsOf(elements);
+  StepProgress::Seen seen;
+  absl::Time heard = time_.Now();
+  while (seen.buckets < buckets || seen.devices_left < devices()) {
+    const StepProgress::Seen now = progress_.Await(seen, silence_max_ / kLooksPerSilence);
+    if (now.buckets > seen.buckets) ready(BucketBegin(elements, now.buckets - 1));
+    if (now.devices_left > seen.devices_left || now.buckets > seen.buckets) heard = time_.Now();
+    seen = now;
+    if (const absl::Status status = CheckDevices(); !status.ok()) return status;
+    // All are through, and one of them could not put its sums on its stream: they will not come.
+    if (seen.devices_left == devices() && seen.buckets < buckets) {
+      for (const absl::StatusOr<StepResult>& result : results_) {
+        if (absl::IsInternal(result.status()) || absl::IsDeadlineExceeded(result.status())) return result.status();
+      }
+    }
+    if (time_.Now() - heard > silence_max_) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "nothing was heard of ",
+          absl::StrJoin(names_, ", ",
+                        [](std::string* out, const Device& device) { absl::StrAppend(out, ToString(device)); }),
+          " for ", absl::FormatDuration(silence_max_), ": ", seen.devices_left, " of ", devices(),
+          " devices are through backward, ", seen.buckets, " of ", buckets, " buckets of the sum are on the host"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuGroup::CheckDevices() const {
+  for (const auto& replica : replicas_) {
+    if (replica->communicator() == nullptr) continue;
+    if (const absl::Status status = replica->communicator()->Broken(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> GpuGroup::Total(size_t samples) const {
+  StepResult total;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    const absl::StatusOr<StepResult>& result = results_[i];
+    if (!result.ok()) {
+      return absl::Status(result.status().code(),
+                          absl::StrCat(ToString(names_[i]), ": ", std::string(result.status().message())));
+    }
+    total.samples += result->samples;
+    total.correct += result->correct;
+    total.loss += result->loss * static_cast<double>(result->samples) / static_cast<double>(samples);
+  }
+  return total;
+}
+
+absl::Status GpuGroup::GiveUp(const absl::Status& why) {
+  given_up_ = why;
+  for (const auto& replica : replicas_) {
+    if (replica->communicator() != nullptr) replica->communicator()->Abort();
+  }
+  StepProgress::Seen seen = progress_.Await({}, absl::ZeroDuration());
+  const absl::Time deadline = time_.Now() + kLeaveMax;
+  while (seen.devices_left < devices() && time_.Now() < deadline) seen = progress_.Await(seen, deadline - time_.Now());
+  hangs_ = seen.devices_left < devices();
+  return given_up_;
+}
+
+}  // namespace slackline::worker::gpu

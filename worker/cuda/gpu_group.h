@@ -1,0 +1,107 @@
+// The local group on GPUs: a thread a device, NCCL between them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "worker/cuda/host_memory.h"
+#include "worker/cuda/replica.h"
+#include "worker/group/local_group.h"
+
+namespace slackline::worker::gpu {
+
+// What has come to the host of a step.
+//
+// Thread-safety: safe.
+class StepProgress {
+ public:
+  void Begin() ABSL_LOCKS_EXCLUDED(mutex_);
+  void BucketArrived() ABSL_LOCKS_EXCLUDED(mutex_);
+  void DeviceLeft() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  struct Seen {
+    uint64_t buckets = 0;
+    size_t devices_left = 0;
+    bool operator==(const Seen&) const = default;
+  };
+  // Something else than `known`, or what there is when `timeout` is over.
+  Seen Await(const Seen& known, absl::Duration timeout) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  mutable absl::Mutex mutex_;
+  Seen seen_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A device's thread.
+//
+// Thread-safety: one caller.
+// Threads:       one, born in the constructor, joined in the destructor, which waits for what it does.
+class DeviceThread {
+ public:
+  DeviceThread() : thread_(&DeviceThread::Run, this) {}
+  ~DeviceThread();
+  DeviceThread(const DeviceThread&) = delete;
+  DeviceThread& operator=(const DeviceThread&) = delete;
+
+  // Requires: the task before has nothing left to do but to return.
+  void Start(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::Mutex mutex_;
+  std::function<void()> task_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+// The caller hands out what of the sum has come to the host, while the devices compute the rest. A device that fails,
+// or that nothing is heard of, ends the group for good: NCCL cannot go on without it.
+//
+// Thread-safety: none.
+class GpuGroup final : public LocalGroup {
+ public:
+  static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(const ModelSpec& spec, uint64_t seed,
+                                                            const std::vector<Device>& devices,
+                                                            absl::Duration silence_max);
+  // A thread that hangs in its device is left behind, with what it uses.
+  ~GpuGroup() override;
+
+  size_t devices() const override { return names_.size(); }
+  Model& model() override { return *host_; }
+  absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
+
+ private:
+  class HostModel;
+
+  GpuGroup(const std::vector<Device>& devices, absl::Duration silence_max)
+      : names_(devices), silence_max_(silence_max), results_(devices.size(), StepResult{}) {}
+
+  absl::Status Prepare(const ModelSpec& spec, uint64_t seed);
+  absl::Status Await(const Model::Ready& ready);
+  absl::Status CheckDevices() const;
+  absl::StatusOr<StepResult> Total(size_t samples) const;
+  absl::Status GiveUp(const absl::Status& why);
+
+  const std::vector<Device> names_;
+  const absl::Duration silence_max_;
+  const SteadyTime time_;
+  StepProgress progress_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::unique_ptr<Model> host_;
+  // Each is its device's until that has left the step.
+  std::vector<absl::StatusOr<StepResult>> results_;
+  absl::Status given_up_;
+  bool hangs_ = false;
+  std::vector<std::unique_ptr<DeviceThread>> threads_;
+};
+
+}  // namespace slackline::worker::gpu

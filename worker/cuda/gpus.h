@@ -1,0 +1,24 @@
+// The GPUs of this machine. A build without CUDA has the same functions, which say so (none.cc); so nobody else asks
+// how this was built.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/timeouts.h"
+#include "worker/devices.h"
+#include "worker/group/local_group.h"
+
+namespace slackline::worker::gpu {
+
+GpusHere FindGpus();
+
+// A group over one GPU or several. Initial weights are those that Model::Create() gives on a CPU.
+//   kInvalidArgument     the spec cannot be built
+//   kFailedPrecondition  this build has no CUDA
+//   others               what CUDA, NCCL or LibTorch says, with the device's name
+absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
+                                                      const std::vector<Device>& devices, const Timeouts& timeouts);
+
+}  // namespace slackline::worker::gpu

@@ -1,0 +1,40 @@
+// Memory of the host that the devices copy from and to beside everything else: it is pinned.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace slackline::worker::gpu {
+
+// Thread-safety: none.
+class PinnedFloats {
+ public:
+  //   kInternal  CUDA's message
+  static absl::StatusOr<std::unique_ptr<PinnedFloats>> Create(uint64_t elements);
+  ~PinnedFloats();
+  PinnedFloats(const PinnedFloats&) = delete;
+  PinnedFloats& operator=(const PinnedFloats&) = delete;
+
+  absl::Span<float> span() const { return span_; }
+
+ private:
+  explicit PinnedFloats(absl::Span<float> span) : span_(span) {}
+
+  const absl::Span<float> span_;
+};
+
+// Pins memory of others, where the system lets it; where not, copies are slower and wait. It stays pinned: whoever
+// lends it frees it when the process ends.
+class LentMemory {
+ public:
+  void Pin(absl::Span<float> memory);
+
+ private:
+  std::vector<const float*> seen_;
+};
+
+}  // namespace slackline::worker::gpu

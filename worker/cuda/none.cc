@@ -1,0 +1,14 @@
+// Of a build without CUDA.
+#include "worker/cuda/gpus.h"
+
+namespace slackline::worker::gpu {
+
+GpusHere FindGpus() { return {.names = {}, .why_none = "this build has no CUDA (docs/gpu.md)"}; }
+
+absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& /*spec*/, uint64_t /*seed*/,
+                                                      const std::vector<Device>& /*devices*/,
+                                                      const Timeouts& /*timeouts*/) {
+  return absl::FailedPreconditionError(FindGpus().why_none);
+}
+
+}  // namespace slackline::worker::gpu

@@ -1,0 +1,139 @@
+#include "worker/cuda/replica.h"
+
+#include <utility>
+
+#include "worker/cuda/cuda_status.h"
+
+namespace slackline::worker::gpu {
+namespace {
+
+// So many parameters at a time: the first layers are with all devices while the last ones are still on their way.
+constexpr uint64_t kUploadElements = 4 << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const ModelSpec& spec, uint64_t seed, const Options& options) {
+  std::unique_ptr<Replica> made(new Replica(options));
+  const absl::Status status = made->Prepare(spec, seed);
+  if (!status.ok()) return status;
+  return made;
+}
+
+absl::Status Replica::Check(cudaError_t said, const char* doing) const {
+  return CudaStatus(said, options_.device, doing);
+}
+
+absl::Status Replica::Prepare(const ModelSpec& spec, uint64_t seed) {
+  absl::Status status = Check(cudaSetDevice(static_cast<int>(options_.device.index)), "choosing it");
+  if (!status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(spec, seed, options_.device);
+  if (!model.ok()) return model.status();
+  model_ = *std::move(model);
+  for (cudaStream_t* stream : {&sums_, &copies_}) {
+    status = Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream");
+    if (!status.ok()) return status;
+  }
+  status = Check(cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming), "making an event");
+  if (!status.ok() || options_.rank.count == 1) return status;
+  auto communicator = Communicator::Create(options_.device, options_.rank, options_.id, options_.timeout);
+  if (!communicator.ok()) return communicator.status();
+  communicator_ = *std::move(communicator);
+  return absl::OkStatus();
+}
+
+Replica::~Replica() {
+  // What CUDA says to this helps nobody any more.
+  cudaSetDevice(static_cast<int>(options_.device.index));
+  communicator_.reset();
+  if (order_event_ != nullptr) cudaEventDestroy(order_event_);
+  for (cudaStream_t stream : {sums_, copies_}) {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+}
+
+absl::Status Replica::Chain(cudaStream_t before, cudaStream_t after) {
+  absl::Status status = Check(cudaEventRecord(order_event_, before), "recording an event");
+  if (status.ok()) status = Check(cudaStreamWaitEvent(after, order_event_, 0), "ordering streams");
+  return status;
+}
+
+absl::StatusOr<StepResult> Replica::Step(const Order& order) {
+  broken_ = Check(cudaSetDevice(static_cast<int>(options_.device.index)), "choosing it");
+  host_push_ = order.push;
+  sent_ = 0;
+  if (broken_.ok() && communicator_ != nullptr) broken_ = communicator_->SetWeight(order.weight);
+  if (broken_.ok()) broken_ = SendParameters(order);
+  absl::StatusOr<StepResult> result = StepResult{};
+  if (broken_.ok() && !order.part.labels.empty()) {
+    result = model_->Step(order.part, [this](uint64_t from) { Ready(from); });
+  }
+  if (broken_.ok() && (order.part.labels.empty() || !result.ok())) {
+    // Zeros, and not what is left of the last step: 0 times infinity is no 0.
+    const absl::Span<float> push = model_->push();
+    broken_ = Check(cudaMemsetAsync(push.data(), 0, push.size() * sizeof(float), compute()), "clearing gradients");
+  }
+  Ready(0);
+  if (!broken_.ok()) return broken_;
+  return result;
+}
+
+absl::Status Replica::SendParameters(const Order& order) {
+  const absl::Span<float> parameters = model_->parameters();
+  // What the last step computed on, and the last copies of what this step's backward writes, come before.
+  absl::Status status = Chain(compute(), copies_);
+  if (status.ok()) status = Chain(compute(), sums_);
+  if (status.ok()) status = Chain(copies_, sums_);
+  for (uint64_t begin = 0; begin < parameters.size() && status.ok(); begin += kUploadElements) {
+    const absl::Span<float> part = parameters.subspan(begin, kUploadElements);
+    if (first()) {
+      status = Check(cudaMemcpyAsync(part.data(), order.parameters + begin, part.size() * sizeof(float),
+                                     cudaMemcpyHostToDevice, copies_),
+                     "copying parameters to it");
+      if (status.ok()) status = Chain(copies_, sums_);
+    }
+    if (status.ok() && communicator_ != nullptr) status = communicator_->Broadcast(part.data(), part.size(), sums_);
+  }
+  return status.ok() ? Chain(sums_, compute()) : status;
+}
+
+void Replica::Ready(uint64_t from) {
+  const uint64_t elements = model_->elements();
+  while (broken_.ok() && sent_ < BucketsOf(elements) && BucketBegin(elements, sent_) >= from) {
+    broken_ = SendBucket(sent_++);
+  }
+}
+
+absl::Status Replica::SendBucket(uint64_t bucket) {
+  const uint64_t elements = model_->elements(), begin = BucketBegin(elements, bucket);
+  const uint64_t size = (bucket == 0 ? elements : BucketBegin(elements, bucket - 1)) - begin;
+  float* const values = model_->push().data() + begin;
+  absl::Status status = Chain(compute(), sums_);
+  if (status.ok() && communicator_ != nullptr) status = communicator_->Sum(values, size, sums_);
+  if (!status.ok() || !first()) return status;
+  status = Chain(sums_, copies_);
+  if (!status.ok()) return status;
+  status = Check(cudaMemcpyAsync(host_push_ + begin, values, size * sizeof(float), cudaMemcpyDeviceToHost, copies_),
+                 "copying gradients from it");
+  if (!status.ok()) return status;
+  const auto arrived = [](void* self) { static_cast<const Replica*>(self)->options_.on_bucket(); };
+  return Check(cudaLaunchHostFunc(copies_, arrived, this), "announcing gradients");
+}
+
+absl::Status Replica::Upload(const float* parameters) {
+  absl::Status status = Check(cudaSetDevice(static_cast<int>(options_.device.index)), "choosing it");
+  if (!status.ok()) return status;
+  const absl::Span<float> own = model_->parameters();
+  status = Check(cudaMemcpyAsync(own.data(), parameters, own.size() * sizeof(float), cudaMemcpyHostToDevice, copies_),
+                 "copying parameters to it");
+  return status.ok() ? Chain(copies_, compute()) : status;
+}
+
+absl::Status Replica::Download(float* parameters) {
+  absl::Status status = Check(cudaSetDevice(static_cast<int>(options_.device.index)), "choosing it");
+  if (!status.ok()) return status;
+  const absl::Span<float> own = model_->parameters();
+  return Check(cudaMemcpy(parameters, own.data(), own.size() * sizeof(float), cudaMemcpyDeviceToHost),
+               "copying parameters from it");
+}
+
+}  // namespace slackline::worker::gpu

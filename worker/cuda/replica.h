@@ -1,0 +1,95 @@
+// One GPU of a group: its model, its streams, and what it puts on them in a step.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/device.h"
+#include "worker/cuda/communicator.h"
+#include "worker/model/model.h"
+
+namespace slackline::worker::gpu {
+
+// Elements of a bucket: 4 MiB. The first ends where the flat vector ends.
+inline constexpr uint64_t kBucketElements = 1 << 20;
+
+inline uint64_t BucketsOf(uint64_t elements) { return (elements + kBucketElements - 1) / kBucketElements; }
+inline uint64_t BucketBegin(uint64_t elements, uint64_t bucket) {
+  return elements - std::min(elements, (bucket + 1) * kBucketElements);
+}
+
+// Three streams: LibTorch's, on which it computes; one for sums, so that they go on beside backward; one for copies
+// between host and device. Events order them; nobody waits in between.
+//
+// Copies: parameters: host -> first device -> others; gradients: backward -> push: 1, sum: in place; -> host: 1.
+// Thread-safety: one thread, but for communicator().
+class Replica {
+ public:
+  struct Options {
+    Device device;
+    Rank rank;
+    ncclUniqueId id = {};
+    absl::Duration timeout = absl::ZeroDuration();
+    // Of the first device only: a bucket of the sum has come to the host. From a thread of CUDA, which may not call
+    // CUDA.
+    std::function<void()> on_bucket;
+  };
+  struct Order {
+    BatchView part;  // empty: this device adds nothing
+    float weight = 1;
+    // The host's; of the first device only.
+    const float* parameters = nullptr;
+    float* push = nullptr;
+  };
+
+  // Call it for all devices of a group at the same time.
+  static absl::StatusOr<std::unique_ptr<Replica>> Create(const ModelSpec& spec, uint64_t seed, const Options& options);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  Model& model() { return *model_; }
+  // Null of a group of one.
+  Communicator* communicator() { return communicator_.get(); }
+
+  // One step: parameters in, gradients summed, and out. Over when backward is; sums and copies may still be under way.
+  // Where the part is wrong, the other devices still get what they wait for.
+  absl::StatusOr<StepResult> Step(const Order& order);
+  // The same parameters for an evaluation. Requires: no step is under way.
+  absl::Status Upload(const float* parameters);
+  absl::Status Download(float* parameters);
+
+ private:
+  Replica(const Options& options) : options_(options) {}
+
+  absl::Status Prepare(const ModelSpec& spec, uint64_t seed);
+  absl::Status SendParameters(const Order& order);
+  void Ready(uint64_t from);
+  absl::Status SendBucket(uint64_t bucket);
+  // What `before` has now comes before what `after` gets from now on.
+  absl::Status Chain(cudaStream_t before, cudaStream_t after);
+  absl::Status Check(cudaError_t said, const char* doing) const;
+  bool first() const { return options_.rank.number == 0; }
+  cudaStream_t compute() const { return static_cast<cudaStream_t>(model_->stream()); }
+
+  const Options options_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Communicator> communicator_;
+  cudaStream_t sums_ = nullptr;
+  cudaStream_t copies_ = nullptr;
+  cudaEvent_t order_event_ = nullptr;
+
+  // Of the step that is under way.
+  float* host_push_ = nullptr;
+  uint64_t sent_ = 0;  // buckets
+  absl::Status broken_;
+};
+
+}  // namespace slackline::worker::gpu
