@@ -215,7 +215,7 @@ int Run(const Options& options) {
   series.SetIntervals(job);
   const absl::StatusOr<std::string> served = Serve(job, *network, (*folder)->path(), metrics, board);
   if (!served.ok()) return Complain(served.status(), kFailed);
-  ScrapeTargets targets((*folder)->path(), job.name(), *served);
+  ScrapeTargets targets((*folder)->path(), job.name(), *served, job.output().targets_folder());
   ServerLinks links(timeouts, security->To(security::Role::kServer));
   const JobId id = saved ? JobId(saved->job()) : NewJobId();
   const std::string snapshots = saved ? saved->snapshot_folder() : SnapshotFolder(options, job, id, (*folder)->path());

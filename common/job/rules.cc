@@ -283,6 +283,10 @@ class Rules {
              absl::StrCat("1 to ", kNameMax, " letters, digits, '-', '_' and '.'"));
     }
     if (job.data().path().empty()) Refuse("data.path", "no text", "the folder of the images");
+    const std::string& targets = job.output().targets_folder();
+    if (!targets.empty() && targets.front() != '/') {
+      Refuse("output.targets_folder", absl::StrCat("'", absl::Utf8SafeCEscape(targets), "'"), "an absolute path");
+    }
     if (job.network().listen().empty()) Refuse("network.listen", "no text", "an address of this machine");
   }
 

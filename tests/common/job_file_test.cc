@@ -104,6 +104,8 @@ const Refusal kRefusals[] = {
      "j.yaml:1: training.early_stopping.min_delta: found a value together with patience: 0; allowed is only with "
      "training.early_stopping.patience above 0 (add --set training.early_stopping.min_delta=0 to take the default "
      "back)"},
+    {"TargetsInARelativeFolder", "output: {targets_folder: targets}\n",
+     "j.yaml:1: output.targets_folder: found 'targets'; allowed is an absolute path"},
     {"EarlyStoppingAfterTheLastEpoch", "training: {epochs: 3, early_stopping: {patience: 2, start_epoch: 4}}\n",
      "j.yaml:1: training.early_stopping.start_epoch: found 4; allowed is at most training.epochs (3)"},
     {"EarlyStoppingWithoutEvaluations", "training: {evaluate_every_epochs: 0, early_stopping: {patience: 2}}\n",

@@ -57,6 +57,25 @@ TEST_F(ScrapeTargetsTest, OnlyAChangeIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(run_));
 }
 
+TEST_F(ScrapeTargetsTest, AFolderOfAllRunsHasAFileOfThisOneUntilItsEnd) {
+  const std::string shared = run_ + "-shared";
+  const std::string file = SharedTargetsFile(shared, "fashion", run_);
+  EXPECT_THAT(file, testing::MatchesRegex(shared + "/fashion-scrape-targets-[0-9]+-[0-9a-f]{8}.json"));
+  EXPECT_NE(SharedTargetsFile(shared, "fashion", "/a/run"), SharedTargetsFile(shared, "fashion", "/b/run"));
+  EXPECT_THAT(SharedTargetsFile(shared, "fashion", "/a/my run"), HasSubstr("/fashion-my_run-"));
+  ScrapeTargets targets(run_, "fashion", "host:1", shared);
+  ASSERT_TRUE(targets.Write({{"host:2", "ps-1", "server"}}).ok());
+  std::ifstream in(file);
+  EXPECT_EQ(nlohmann::json::parse(in), Read());
+  EXPECT_EQ(Read().size(), 2u);
+  ASSERT_TRUE(targets.Clear().ok());
+  EXPECT_TRUE(std::filesystem::is_empty(shared));
+  EXPECT_EQ(Read(), nlohmann::json::array());
+  // Also where it was removed by somebody.
+  EXPECT_TRUE(targets.Clear().ok());
+  std::filesystem::remove_all(shared);
+}
+
 TEST_F(ScrapeTargetsTest, AFolderThatCannotBeWrittenIsUnavailable) {
   std::ofstream(run_) << "a file";
   ScrapeTargets targets(run_, "fashion", "host:1");
