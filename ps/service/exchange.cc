@@ -55,6 +55,7 @@ ShardTable::Hooks Exchange::MakeHooks() {
               [this] {
                 if (keeper_ != nullptr) keeper_->Wake();
                 if (table_.log() != nullptr) table_.log()->Seeded();
+                LookForNews();
               },
           .on_stores = [this](std::vector<StoredShard> stores) { KeepSnapshots(std::move(stores)); },
           .on_stores_gone =
@@ -96,7 +97,10 @@ void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
   metrics_.snapshot_interval_seconds.Set(absl::ToDoubleSeconds(options.interval));
   options.timeout = options_.timeouts.worker_dead();
   options.take = [this](ShardId shard) { return table_.TakeSnapshot(shard); };
-  options.done = [this](ShardId shard, const absl::StatusOr<KeptSnapshot>& kept) { table_.SnapshotDone(shard, kept); };
+  options.done = [this](ShardId shard, const absl::StatusOr<KeptSnapshot>& kept) {
+    table_.SnapshotDone(shard, kept);
+    LookForNews();
+  };
   keeper_ = std::make_unique<SnapshotKeeper>(std::move(options), std::move(stores), *mailbox_, metrics_, time_);
 }
 
@@ -202,6 +206,14 @@ absl::Status Exchange::SetIdentity(const ServerIdentity& identity) {
 
 absl::StatusOr<ShardTable::Progress> Exchange::progress() {
   return mailbox_->Ask<ShardTable::Progress>([this] { return table_.progress(); }, options_.timeouts.heartbeat / 4);
+}
+
+void Exchange::LookForNews() {
+  const ShardTable::Progress now = table_.progress();
+  if (now.seeded == seeded_ && now.durable == durable_) return;
+  seeded_ = now.seeded;
+  durable_ = now.durable;
+  news_.Give();
 }
 
 // --- The sequencer ----------------------------------------------------------------------------------------------

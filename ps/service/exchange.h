@@ -22,6 +22,7 @@
 #include "ps/service/control.h"
 #include "ps/service/mailbox.h"
 #include "ps/service/memory_desk.h"
+#include "ps/service/news.h"
 #include "ps/service/replica_stream.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/shard_table.h"
@@ -41,7 +42,7 @@ struct ExchangeOptions {
   std::function<void(const std::string& reason)> on_stop;
 };
 
-// Thread-safety: port(), SetIdentity() and progress() are safe.
+// Thread-safety: port(), SetIdentity(), progress(), AwaitNews() and WakeUp() are safe.
 // Threads:       one (the sequencer), born in Start(), joined in the destructor; gRPC's own for control calls.
 // Ownership:     borrows metrics and time.
 class Exchange : private StreamOwner {
@@ -60,6 +61,11 @@ class Exchange : private StreamOwner {
   absl::Status SetIdentity(const ServerIdentity& identity);
   //   kDeadlineExceeded  the sequencer is busy
   absl::StatusOr<ShardTable::Progress> progress();
+  // Waits until `timeout` is over, or there is something that the scheduler should hear at once: all shards have got
+  // their weights, or are on disk, or are so no more. News that came before the call count.
+  void AwaitNews(absl::Duration timeout) { news_.Await(timeout); }
+  // AwaitNews() returns, now or when it is called next.
+  void WakeUp() { news_.Give(); }
   // In the destructor, when nobody can push any more, shards that keep snapshots are written once more.
   void SnapshotAtEnd() { snapshot_at_end_ = true; }
   // The scheduler knows the outcome of this checkpoint.
@@ -101,6 +107,8 @@ class Exchange : private StreamOwner {
   void WriteCheckpoint(CheckpointCut cut);
   // Waits for a snapshot that is being written; gives up a checkpoint.
   void StopWriters();
+  // On the sequencer: whether there are news for AwaitNews().
+  void LookForNews();
 
   const ExchangeOptions options_;
   const int ticks_per_heartbeat_;
@@ -108,6 +116,8 @@ class Exchange : private StreamOwner {
   const TimeSource& time_;
   // Set when a version is let go, on any thread; shared with views that gRPC may hold longest.
   const std::shared_ptr<std::atomic<bool>> unpinned_ = std::make_shared<std::atomic<bool>>(false);
+
+  News news_;
 
   Call tick_event_{this, &Exchange::OnTick};
   Call mail_event_{this, &Exchange::OnMail};
@@ -126,6 +136,7 @@ class Exchange : private StreamOwner {
   std::unique_ptr<SnapshotKeeper> keeper_;    // null: no snapshots
   std::unique_ptr<CheckpointWriter> writer_;  // null before the first checkpoint
   std::set<Stream*> streams_;                 // accepted; owned
+  bool seeded_ = false, durable_ = false;     // as of the last news
   std::unique_ptr<ReplicaStreams> replicas_;
   grpc::Alarm tick_;
   int ticks_ = 0;          // since the last heartbeat

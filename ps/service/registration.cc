@@ -27,6 +27,7 @@ Registration::Registration(RegistrationOptions options, Exchange& exchange)
 
 Registration::~Registration() {
   stop_.Notify();
+  exchange_.WakeUp();
   thread_.join();
 }
 
@@ -73,7 +74,10 @@ absl::Status Registration::Register() {
 absl::Status Registration::BeatUntilEnd() {
   absl::Time heard = absl::Now();
   absl::Duration wait = options_.timeouts.heartbeat;
-  while (!Stopped(wait)) {
+  while (true) {
+    // A death between a first snapshot and the heartbeat that tells of it would cost the run.
+    exchange_.AwaitNews(wait);
+    if (stop_.HasBeenNotified()) break;
     const absl::Time begin = absl::Now();
     const absl::StatusOr<bool> leave = Beat();
     wait = options_.timeouts.heartbeat;

@@ -49,6 +49,23 @@ class ServerReturnTest : public testing::TestWithParam<std::tuple<Path, job::Con
   std::filesystem::path folder_;
 };
 
+// Whoever tells the scheduler needs not ask again and again: a server that dies meanwhile is thought to have nothing.
+TEST_P(ServerReturnTest, ThatAllIsOnDiskIsNewsAtOnce) {
+  ClusterShape shape = Shape();
+  shape.change = [](job::Job& job) { job.mutable_durability()->set_snapshot_every_s(3600); };
+  Cluster cluster(shape);
+  ps::Exchange& server = cluster.server(0);
+  ASSERT_FALSE(cluster.progress().durable);
+  TestTrainer trainer(cluster.ClientOptions(1), cluster.map());
+  const absl::Time begin = absl::Now();
+  trainer.Seed(std::vector<float>(cluster.map().elements, kStart));
+  // Nothing is served before.
+  trainer.Pull();
+  ASSERT_TRUE(cluster.progress().durable);
+  server.AwaitNews(absl::Minutes(10));
+  EXPECT_LT(absl::Now() - begin, absl::Minutes(5));
+}
+
 TEST_P(ServerReturnTest, WhatIsAppliedLostAndDiscardedAddsUp) {
   Cluster cluster(Shape());
   const size_t shards = cluster.map().shards.size();

@@ -86,14 +86,15 @@ class RegistrationTest : public testing::Test {
     exchange_ = *Exchange::Start(options, metrics_, time_);
   }
 
-  void Begin(const std::string& place = "", absl::Duration silence_max = absl::Milliseconds(320)) {
+  void Begin(const std::string& place = "", absl::Duration silence_max = absl::Milliseconds(320),
+             absl::Duration heartbeat = absl::Milliseconds(20)) {
     RegistrationOptions options;
     options.scheduler = place.empty() ? scheduler_.address() : place;
     options.scheduler_silence_max = silence_max;
     options.name = "ps-0";
     options.address = "127.0.0.1:1";
     options.job_fingerprint = 42;
-    options.timeouts.heartbeat = absl::Milliseconds(20);
+    options.timeouts.heartbeat = heartbeat;
     options.on_end = [this](const absl::Status& status) { end_.Give(status); };
     registration_ = std::make_unique<Registration>(options, *exchange_);
   }
@@ -117,6 +118,16 @@ TEST_F(RegistrationTest, BeatsAsTheServerItWasToldToBe) {
   EXPECT_EQ(beat.incarnation(), 8);
   EXPECT_GT(beat.server().resident_bytes(), 0);
   EXPECT_EQ(end_.Wait(absl::ZeroDuration()), std::nullopt);
+}
+
+TEST_F(RegistrationTest, NewsAreToldAtOnceAndNotWithTheNextHeartbeat) {
+  Begin("", absl::Milliseconds(320), /*heartbeat=*/absl::Hours(1));
+  for (int beats = 1; beats <= 3; ++beats) {
+    exchange_->WakeUp();
+    scheduler_.AwaitBeats(beats);
+  }
+  // Its end does not wait for a heartbeat either.
+  registration_.reset();
 }
 
 TEST_F(RegistrationTest, LeavesInGoodOrderWhenTold) {
