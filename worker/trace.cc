@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <tuple>
 #include <utility>
 
@@ -51,40 +52,38 @@ void Trace::Keep(const Event& event) {
   }
 }
 
-std::string Trace::Json() const {
+void Trace::WriteTo(std::ostream& out) {
   absl::MutexLock lock(&mutex_);
-  std::vector<Event> events = events_;
   // What holds others comes before them.
-  std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+  std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
     return std::tie(a.begin, b.length) < std::tie(b.begin, a.length);
   });
-  const absl::Time origin = events.empty() ? absl::Time() : events.front().begin;
-  std::string lines = Label("process_name", 0, process_).dump();
+  out << "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"events_not_kept\": " << dropped_ << "}, \"traceEvents\": [\n"
+      << Label("process_name", 0, process_);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    absl::StrAppend(&lines, ",\n", Label("thread_name", static_cast<uint32_t>(i + 1), rows_[i]).dump());
+    out << ",\n" << Label("thread_name", static_cast<uint32_t>(i + 1), rows_[i]);
   }
-  for (size_t i = 0; i < events.size(); ++i) {
-    const Event& event = events[i];
-    nlohmann::json line = {
-        {"pid", 0}, {"tid", event.row}, {"name", Text(event.name)}, {"ts", Microseconds(event.begin - origin)}};
-    if (event.row != kNoRow) {
-      line["ph"] = "X";
-      line["dur"] = Microseconds(event.length);
-      absl::StrAppend(&lines, ",\n", line.dump());
-      continue;
-    }
-    line.update({{"tid", 0}, {"cat", event.name.text}, {"id", i}, {"ph", "b"}});
-    absl::StrAppend(&lines, ",\n", line.dump());
-    line.update({{"ph", "e"}, {"ts", Microseconds(event.begin + event.length - origin)}});
-    absl::StrAppend(&lines, ",\n", line.dump());
-  }
-  return absl::StrCat("{\"displayTimeUnit\": \"ms\", \"otherData\": {\"events_not_kept\": ", dropped_,
-                      "}, \"traceEvents\": [\n", lines, "\n]}\n");
+  for (size_t i = 0; i < events_.size(); ++i) WriteEvent(events_[i], i, events_.front().begin, out);
+  out << "\n]}\n";
 }
 
-absl::Status Trace::Write(const std::string& path) const {
+void Trace::WriteEvent(const Event& event, size_t id, absl::Time origin, std::ostream& out) {
+  const absl::Duration begin = event.begin - origin;
+  nlohmann::json line = {{"pid", 0}, {"tid", event.row}, {"name", Text(event.name)}, {"ts", Microseconds(begin)}};
+  if (event.row != kNoRow) {
+    line.update({{"ph", "X"}, {"dur", Microseconds(event.length)}});
+    out << ",\n" << line;
+    return;
+  }
+  line.update({{"tid", 0}, {"cat", event.name.text}, {"id", id}, {"ph", "b"}});
+  out << ",\n" << line;
+  line.update({{"ph", "e"}, {"ts", Microseconds(begin + event.length)}});
+  out << ",\n" << line;
+}
+
+absl::Status Trace::Write(const std::string& path) {
   std::ofstream file(path, std::ios::binary);
-  file << Json();
+  WriteTo(file);
   file.close();
   if (file) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("worker.trace: ", path, " cannot be written"));

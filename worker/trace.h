@@ -1,10 +1,11 @@
-// A timeline of what a worker does, for chrome://tracing and ui.perfetto.dev: Chrome's Trace Event Format.
+// A timeline of what a worker does, for chrome://tracing and Perfetto: Chrome's Trace Event Format.
 //
 // Where there is none, whoever would record holds a null pointer, and asks it once.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -39,10 +40,11 @@ class Trace {
   // What goes on beside others of its kind, on a line that the viewer finds. Its times are of SteadyTime.
   void AddOverlapping(TraceName name, absl::Time begin, absl::Time end) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The file as a viewer reads it.
-  std::string Json() const ABSL_LOCKS_EXCLUDED(mutex_);
-  //   kInternal  the file cannot be written
-  absl::Status Write(const std::string& path) const;
+  // As a viewer reads it.
+  void WriteTo(std::ostream& out) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same to a file.
+  //   kInternal  it cannot be written
+  absl::Status Write(const std::string& path);
 
  private:
   static constexpr uint32_t kNoRow = ~uint32_t{0};
@@ -53,13 +55,14 @@ class Trace {
     absl::Duration length;
   };
 
+  static void WriteEvent(const Event& event, size_t id, absl::Time origin, std::ostream& out);
   void Keep(const Event& event) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string process_;
   const size_t events_max_;
   const SteadyTime time_;
 
-  mutable absl::Mutex mutex_;
+  absl::Mutex mutex_;
   std::vector<std::string> rows_ ABSL_GUARDED_BY(mutex_);
   std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;

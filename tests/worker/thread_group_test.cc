@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "worker/group/silence.h"
 
 namespace slackline::worker {
 namespace {
@@ -109,6 +110,14 @@ TEST(BucketSum, WhatIsReadyIsWholeAndStaysAsItIs) {
     EXPECT_EQ(from, 0u);
     for (std::thread& thread : threads) thread.join();
   }
+}
+
+TEST(Silence, IsCountedInLooksAndBrokenByAnyEvent) {
+  Silence silence(absl::Seconds(16), /*events=*/5);
+  EXPECT_EQ(silence.look(), absl::Seconds(2));
+  for (int i = 0; i < 7; ++i) EXPECT_FALSE(silence.IsTooLong(5));
+  for (int i = 0; i < 8; ++i) EXPECT_FALSE(silence.IsTooLong(6));
+  EXPECT_TRUE(silence.IsTooLong(6));
 }
 
 // --- The group --------------------------------------------------------------------------------------------------

@@ -46,8 +46,7 @@ class LocalGroup {
   virtual Model& model() = 0;
   // One step of all devices on the parameters of model(). Calls `ready` as Model::Step() does; with several devices it
   // is their sum that is complete.
-  //   kDeadlineExceeded  a device hangs: it is named, with the bucket that is awaited. It may still read `batch` and
-  //   the
+  //   kDeadlineExceeded  a device hangs: it is named, with the bucket that is awaited. It may still read the batch and
   //                      parameters. The group is given up: later steps get the same status.
   //   others             of the first device that failed, which is named
   virtual absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) = 0;
