@@ -69,6 +69,7 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
     return found.is_absolute() || found.empty() ? found.string() : (folder / found).lexically_normal().string();
   };
   if (job->has_data()) job->mutable_data()->set_path(from_here(job->data().path()));
+  if (job->worker().has_trace()) job->mutable_worker()->set_trace(from_here(job->worker().trace()));
   if (job->has_checkpoint()) job->mutable_checkpoint()->set_folder(from_here(job->checkpoint().folder()));
   if (job->has_security()) {
     job->mutable_security()->set_folder(from_here(job->security().folder()));
@@ -102,6 +103,7 @@ uint64_t Fingerprint(const job::Job& job) {
   same.mutable_security()->clear_token_file();
   same.mutable_security()->clear_insecure();
   same.mutable_worker()->clear_threads();
+  same.mutable_worker()->clear_trace();
   same.mutable_cluster()->clear_worker_restarts_max();
   // A build that knows more settings must find the same while nobody uses them: processes are replaced one by one.
   job_file::ClearDefaults(same);

@@ -107,6 +107,9 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
     config.scheduler_return = absl::Seconds(job.durability().scheduler_return_s());
   }
   config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());
+  config.stages = job.worker().stages();
+  config.micro_batches = job.worker().micro_batches();
+  if (!job.worker().trace().empty()) config.trace = TracePath(job.worker().trace(), name);
   const auto cpus = static_cast<uint32_t>(std::count(config.devices.begin(), config.devices.end(), "cpu"));
   const uint32_t sharers = job.cluster().workers() * std::max<uint32_t>(1, cpus);
   config.compute_threads = job.worker().threads() > 0 ? job.worker().threads() : std::max<uint32_t>(1, cores / sharers);

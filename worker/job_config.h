@@ -26,6 +26,11 @@ struct WorkerConfig {
   Trainer::Options trainer;  // but for the runs of push_codecs, which the model's tensors say
   std::vector<std::string> devices;
   uint32_t compute_threads = 1;
+  // As GroupOptions has them.
+  size_t stages = 1;
+  size_t micro_batches = 0;
+  // Empty: no trace.
+  std::string trace;
   // How long to wait for a scheduler that died.
   absl::Duration scheduler_return = absl::ZeroDuration();
 };

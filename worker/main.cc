@@ -1,6 +1,7 @@
 // slackline-worker: computes gradients for one job. Exit codes: 0 done or told to stop, 1 failed, 2 wrong use.
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -67,9 +68,15 @@ std::string Names(const std::vector<Device>& devices) {
 }
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
-                                                      const std::vector<Device>& devices, const Timeouts& timeouts) {
-  if (devices.front().kind == Device::Kind::kCuda) return gpu::MakeGroup(spec, seed, devices, timeouts);
-  return LocalGroup::Create(spec, seed, std::vector<std::string>(devices.size(), ToString(devices.front())));
+                                                      const std::vector<Device>& devices, const GroupOptions& options) {
+  if (devices.front().kind == Device::Kind::kCuda) return gpu::MakeGroup(spec, seed, devices, options.timeouts);
+  return LocalGroup::Create(spec, seed, std::vector<std::string>(devices.size(), ToString(devices.front())), options);
+}
+
+void WriteTrace(Trace& trace, const std::string& path) {
+  const absl::Status written = trace.Write(path);
+  if (!written.ok()) return log::Error(written.message());
+  log::Info("worker.trace: what this worker did is in ", path);
 }
 
 int Work(const Flags& flags, const job::Job& job) {
@@ -90,9 +97,15 @@ int Work(const Flags& flags, const job::Job& job) {
   spec.height = train->height();
   spec.width = train->width();
   SetComputeThreads(config.compute_threads);
+  const auto trace = config.trace.empty() ? nullptr : std::make_unique<Trace>(flags.name);
   const auto devices = ResolveDevices(config.devices, gpu::FindGpus());
   if (!devices.ok()) return Fail(devices.status(), kWrongUse);
-  const auto group = MakeGroup(spec, config.seed, *devices, config.trainer.timeouts);
+  const auto group = MakeGroup(spec, config.seed, *devices,
+                               {.timeouts = config.trainer.timeouts,
+                                .buckets = {},
+                                .stages = config.stages,
+                                .micro_batches = config.micro_batches,
+                                .trace = trace.get()});
   if (!group.ok()) return Fail(group.status(), kFailed);
   log::Info("LibTorch ", LibTorchVersion(), ", ", Names(*devices), " with ", config.compute_threads, " thread(s), ",
             (*group)->model().elements(), " parameters, ", train->size(), " training images");
@@ -138,12 +151,19 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .push_memory = push_memory.parts(),
                                    .parameter_memory = parameter_memory.parts(),
                                    .push_segment = push_memory.segment(),
-                                   .device_time = alone_on_cpu ? &thread_time : nullptr});
+                                   .device_time = alone_on_cpu ? &thread_time : nullptr,
+                                   .trace = trace.get()});
   const StopSignals signals([&trainer, supervised = flags.supervised](const std::string& name) {
     if (supervised && name == "SIGTERM") return;
     trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name));
   });
   const absl::Status status = trainer.Run();
+  if (trace != nullptr) WriteTrace(*trace, config.trace);
+  if (const absl::Status given_up = (*group)->given_up(); !given_up.ok()) {
+    Fail(given_up, kFailed);
+    // A device hangs, in memory of this function: nothing can be taken down around it. The job has been told.
+    std::_Exit(kFailed);
+  }
   if (!status.ok()) return Fail(status, kFailed);
   log::Info("done");
   log::Flush();

@@ -22,7 +22,12 @@ constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);
 
 }  // namespace
 
-Trainer::Trainer(const Options& options, const Parts& parts) : options_(options), parts_(parts), round_(options.local) {
+Trainer::Trainer(const Options& options, const Parts& parts)
+    : options_(options),
+      parts_(parts),
+      trace_(AddRow(parts.trace, "trainer")),
+      exchange_trace_(AddRow(parts.trace, "exchange")),
+      round_(options.local) {
   SLACKLINE_CHECK(!options_.local.on() || (options_.window == 1 && options_.accumulate == 1));
   SLACKLINE_CHECK(options_.window == 1 || parts_.parameter_memory.size() == options_.window);
   if (!parts_.parameter_memory.empty()) {
@@ -162,6 +167,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   if (!parts_.push_memory.empty()) {
     model.UsePush(parts_.push_memory[(steps_ + begun_.size()) % parts_.push_memory.size()]);
   }
+  const TraceSpan span(trace_, {"step", static_cast<int64_t>(steps_ + begun_.size())});
   const Beginning begin = BeginComputing();
   const absl::Status opened = client_->OpenStep(model.push());
   if (!opened.ok()) return opened;
@@ -235,7 +241,9 @@ absl::StatusOr<StepResult> Trainer::ComputeRound(uint64_t samples_left) {
 
 absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
   const absl::Time begin = parts_.time.Now();
+  TraceSpan waiting(trace_, {"wait for data"});
   absl::StatusOr<std::unique_ptr<Batch>> batch = parts_.prefetcher.Next(options_.timeouts.stall);
+  waiting.End();
   if (!batch.ok()) return batch.status();
   data_wait_ += parts_.time.Now() - begin;
   SLACKLINE_CHECK(*batch != nullptr);  // the range has more samples
@@ -276,6 +284,7 @@ absl::Span<float> Trainer::NextParameters() {
 
 absl::Status Trainer::FinishSteps(size_t left) {
   while (begun_.size() > left) {
+    const TraceSpan span(trace_, {"wait for servers"});
     const absl::Time begin = parts_.time.Now();
     const absl::StatusOr<StepReport> report = Await([&] { return client_->FinishStep(silence_max()); });
     if (!report.ok()) return report.status();
@@ -330,11 +339,13 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
     return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
   }
   Model& model = parts_.group.model();
+  TraceSpan evaluating(trace_, {"evaluate"});
   const Beginning begin = BeginComputing();
   absl::StatusOr<EvaluationResult> result = parts_.evaluator.Evaluate(model, work, [this] {
     parts_.link.progress().Alive(parts_.time.Now());
     return CheckStopped();
   });
+  evaluating.End();
   if (!result.ok()) return result.status();
   if (const absl::Status dawdled = Dawdle(begin); !dawdled.ok()) return dawdled;
   parts_.metrics.RecordEvaluation(result->metrics.accuracy, parts_.time.Now() - begin.time);
@@ -377,6 +388,7 @@ absl::Status Trainer::OpenClient(bool reader) {
     options.push_segment = parts_.push_segment;
   }
   options.timeouts = options_.timeouts;
+  options.trace = exchange_trace_;
   options.on_notice = [](const std::string& message) { log::Info(message); };
   absl::StatusOr<std::unique_ptr<Client>> client = parts_.connect(options, map_);
   if (!client.ok()) return client.status();

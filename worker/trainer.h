@@ -26,6 +26,7 @@
 #include "worker/local/local_round.h"
 #include "worker/push_mean.h"
 #include "worker/scheduler_link.h"
+#include "worker/trace.h"
 #include "worker/trainer_metrics.h"
 
 namespace slackline::worker {
@@ -83,6 +84,8 @@ class Trainer {
     Wait wait = WaitOnClock;
     // What computations take of their device, which a slow worker stretches. Null: `time`.
     const TimeSource* device_time = nullptr;
+    // Of what it and its clients do. May be null.
+    Trace* trace = nullptr;
   };
 
   Trainer(const Options& options, const Parts& parts);
@@ -166,6 +169,8 @@ class Trainer {
 
   const Options options_;
   const Parts parts_;
+  // What the trainer's thread does, and its exchange with servers.
+  const TraceRow trace_, exchange_trace_;
   // The trainer's thread.
   Membership life_;
   ShardMap map_;

@@ -246,6 +246,28 @@ class Rules {
     }
   }
 
+  // Whether the model has so many layers, its own room says.
+  void Stages(const job::Worker& worker, const job::Model& model) {
+    if (worker.stages() <= 1) return NeedsOther(worker, "worker.micro_batches", "worker.stages above 1", "no stages");
+    const std::string stages = absl::StrCat("worker.stages: ", worker.stages());
+    if (model.kind() != job::Model::MLP && model.kind() != job::Model::CNN) {
+      const std::string kind = EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind()));
+      Refuse("worker.stages", absl::StrCat(worker.stages(), " with model.kind: ", kind),
+             "1, or model.kind: mlp or cnn");
+    } else if (model.batch_norm()) {
+      Refuse("worker.stages", absl::StrCat(worker.stages(), " with model.batch_norm"),
+             "1, or model.batch_norm: false: stages see parts of a batch");
+    }
+    for (const std::string& device : worker.devices()) {
+      if (device != "cpu")
+        Refuse("worker.stages", absl::StrCat(stages, " on ", device), "1, or devices that are all cpu");
+    }
+    if (static_cast<uint32_t>(worker.devices_size()) != worker.stages()) {
+      Refuse("worker.devices", absl::StrCat(Count(worker.devices_size(), "device"), " with ", stages),
+             "as many as worker.stages", "worker.stages");
+    }
+  }
+
   void Timeouts(const job::Timeouts& timeouts) {
     const uint64_t least = 2ull * timeouts.heartbeat_ms();
     const std::string allowed = absl::StrCat("at least twice timeouts.heartbeat_ms (", least, ")");
@@ -454,6 +476,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);
   rules.Worker(job.worker(), job.training());
+  rules.Stages(job.worker(), job.model());
   rules.Timeouts(job.timeouts());
   rules.Durability(job.durability(), job.consistency());
   rules.Wire(job.wire());

@@ -51,7 +51,8 @@ def measure(slackline: str, job: str, settings: Sequence[str], batch: int, secon
     own = ["cluster.workers=1", "cluster.servers=1", f"training.batch_size={batch}", "training.epochs=10000",
            "training.evaluate_every_epochs=0", "checkpoint.at_end=false", "checkpoint.folder=", "durability.folder=",
            "output.report_every_ms=100", "output.tensorboard=false", "output.log_format=text", "wire.same_host=tcp",
-           "network.interface=", "network.ports=", "network.listen=127.0.0.1", "network.advertise=", "worker.slowdown={}"]
+           "network.interface=", "network.ports=", "network.listen=127.0.0.1", "network.advertise=", "worker.slowdown={}",
+           "worker.trace="]
     command = [slackline, "train", job, "--quiet", "--run-folder", str(run), *_sets(settings), *_sets(own)]
     log = folder / f"measure-{batch}.log"
     with open(log, "wb") as out:

@@ -128,7 +128,8 @@ const Refusal kRefusals[] = {
      "j.yaml:1: worker.slowdown: found a list; allowed is a map in { }, each key a whole number from 0 to 4294967295, "
      "each value a number from 1 to 10000"},
     {"KeysOfMapEntriesAreNotSuggested", "worker: {value: 3}\n",
-     "j.yaml:1: found the unknown key 'worker.value'; allowed are devices, threads, slowdown"},
+     "j.yaml:1: found the unknown key 'worker.value'; allowed are devices, threads, slowdown, trace, stages, "
+     "micro_batches"},
     {"Octal", "training: {epochs: 010}\n",
      "j.yaml:1: training.epochs: found '010'; allowed is a whole number from 1 to 1000000"},
     {"Hexadecimal", "training: {epochs: 0x10}\n",
@@ -295,6 +296,17 @@ const Refusal kRefusals[] = {
     {"MoreDevicesThanSamples", "worker:\n  devices: [cpu, cpu]\ntraining: {batch_size: 1}\n",
      "j.yaml:2: worker.devices: found 2 devices; allowed is at most training.batch_size (1), each gets a part of the "
      "batch"},
+    {"StagesOnOtherDevices", "worker:\n  stages: 2\n",
+     "j.yaml:2: worker.devices: found 0 devices with worker.stages: 2; allowed is as many as worker.stages"},
+    {"StagesOfResnet", "model: {kind: resnet18}\nworker:\n  stages: 2\n  devices: [cpu, cpu]\n",
+     "j.yaml:3: worker.stages: found 2 with model.kind: resnet18; allowed is 1, or model.kind: mlp or cnn"},
+    {"StagesWithBatchNorm", "model: {kind: cnn, batch_norm: true}\nworker:\n  stages: 2\n  devices: [cpu, cpu]\n",
+     "j.yaml:3: worker.stages: found 2 with model.batch_norm; allowed is 1, or model.batch_norm: false: stages see "
+     "parts of a batch"},
+    {"MicroBatchesWithoutStages", "worker:\n  micro_batches: 4\n",
+     "j.yaml:2: worker.micro_batches: found a value together with no stages; allowed is only with worker.stages above "
+     "1 "
+     "(add --set worker.micro_batches=0 to take the default back)"},
     {"GammaWithCosine", "optimizer: {schedule: {kind: cosine, gamma: 0.5}}\n",
      "j.yaml:1: optimizer.schedule.gamma: found a value together with cosine; allowed is only with "
      "optimizer.schedule.kind: step "

@@ -12,10 +12,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// Many buckets in the smallest of models.
 std::unique_ptr<LocalGroup> MakeGroup(const ModelSpec& spec, size_t devices) {
   SetComputeThreads(1);
-  absl::StatusOr<std::unique_ptr<LocalGroup>> group =
-      LocalGroup::Create(spec, 1, std::vector<std::string>(devices, "cpu"));
+  absl::StatusOr<std::unique_ptr<LocalGroup>> group = LocalGroup::Create(
+      spec, 1, std::vector<std::string>(devices, "cpu"), {.timeouts = {}, .buckets = {.first = 7, .each = 13}});
   EXPECT_TRUE(group.ok()) << group.status();
   return *std::move(group);
 }
@@ -52,6 +53,42 @@ TEST_P(GroupShape, EqualsOneDeviceOnTheWholeBatch) {
         many->model().parameters()[i] = one->model().parameters()[i];
       }
     }
+  }
+}
+
+TEST(LocalGroup, TwoDevicesOnHalvesReproduceTheTrainingCurveOfOne) {
+  for (const ModelSpec& spec : {TinyMlp(), TinyCnn(false)}) {
+    const auto one = MakeGroup(spec, 1), two = MakeGroup(spec, 2);
+    double first_loss = 0, last_loss = 0;
+    for (size_t step = 0; step < 100; ++step) {
+      const Batch batch = TinyBatch(spec, 24 + step % 9);
+      const absl::StatusOr<StepResult> expected = one->Step(View(batch)), result = two->Step(View(batch));
+      ASSERT_TRUE(expected.ok() && result.ok());
+      EXPECT_NEAR(result->loss, expected->loss, 1e-5) << "step " << step;
+      EXPECT_EQ(result->correct, expected->correct) << "step " << step;
+      for (const auto& group : {one.get(), two.get()}) {
+        for (size_t i = 0; i < group->model().elements(); ++i) {
+          group->model().parameters()[i] -= 0.2f * group->model().push()[i];
+        }
+      }
+      (step == 0 ? first_loss : last_loss) = expected->loss;
+    }
+    EXPECT_LT(last_loss, 0.5 * first_loss);
+  }
+}
+
+TEST(LocalGroup, SumsAreReadyInPartsAndTheSameInEveryRun) {
+  const ModelSpec spec = TinyCnn(true);
+  const Batch batch = TinyBatch(spec, 11);
+  std::vector<float> first;
+  for (int run = 0; run < 20; ++run) {
+    const auto group = MakeGroup(spec, 4);
+    std::vector<uint64_t> ready;
+    ASSERT_TRUE(group->Step(View(batch), [&](uint64_t from) { ready.push_back(from); }).ok());
+    ASSERT_FALSE(ready.empty());
+    EXPECT_EQ(ready.back(), 0u);
+    if (first.empty()) first = Copy(group->model().push());
+    EXPECT_EQ(Copy(group->model().push()), first);
   }
 }
 

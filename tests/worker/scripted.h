@@ -148,6 +148,7 @@ class FixedGroup : public LocalGroup, public Model {
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override {
     used.push_back(parameters_.data());
     if (during_step) during_step();
+    if (!failure.ok()) return failure;
     ready(1);
     ready(0);
     StepResult result;
@@ -174,6 +175,7 @@ class FixedGroup : public LocalGroup, public Model {
   }
 
   std::function<void()> during_step;
+  absl::Status failure;  // of all steps
   double loss = 0.5;
   std::vector<float> gradient = {3, 4};
   std::vector<int64_t> labels;

@@ -314,6 +314,15 @@ TEST_F(TrainerTest, GradientThatIsNoNumberStopsBeforeItIsPushed) {
   EXPECT_THAT(wire_.pushes, ElementsAre());
 }
 
+TEST_F(TrainerTest, DeviceThatHangsEndsTheRunAndLeavesTheJobWithItsWords) {
+  link_.work = {Range(7, 0, 10)};
+  group_.failure = absl::DeadlineExceededError("device 1 has not come with bucket 3 of 5");
+  EXPECT_EQ(trainer_->Run(), group_.failure);
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: device 1 has not come with bucket 3 of 5"));
+  EXPECT_EQ(link_.left, "failed: device 1 has not come with bucket 3 of 5");
+  EXPECT_TRUE(wire_.pushes.empty());
+}
+
 TEST_F(TrainerTest, StandbyClosesTheStreamsAndComesBackAsAMember) {
   link_.work = {StandbyWork{}, StandbyWork{}, absl::FailedPreconditionError("register again"), Range(1, 0, 4)};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());

@@ -20,6 +20,7 @@
 #include "common/staleness_counts.h"
 #include "common/timeouts.h"
 #include "worker/client/push_encoder.h"
+#include "worker/trace.h"
 
 namespace slackline::rpc {
 struct Protection;
@@ -86,6 +87,8 @@ struct ClientOptions {
   // Where pushes lie that servers of this host read in place; others are sent by socket. May be null.
   std::shared_ptr<shm::Segment> push_segment = nullptr;
   Timeouts timeouts;
+  // Where it is recorded what is encoded, pushed and pulled.
+  TraceRow trace = {};
   // Called on the I/O thread when a wait becomes long (who is awaited, since when) and when streams come and go.
   // Must not block or call back.
   std::function<void(const std::string& message)> on_notice;

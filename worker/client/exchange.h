@@ -116,6 +116,7 @@ class Exchange : private Stream::Owner {
     bool plain = false;
     // Until the final answer. Shared with the items that wait for their turn on a stream.
     std::shared_ptr<PushEncoder::Push> encoded;
+    absl::Time begun = absl::InfiniteFuture();
   };
   struct InFlight {
     Sequence sequence;
@@ -172,6 +173,8 @@ class Exchange : private Stream::Owner {
   void AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items);
   // What went out of these shards before their steps were committed must go out again.
   void ForgetEarly(absl::Span<const ShardId> shards);
+  // A shard's part of a step was pushed, or pulled.
+  void Record(const char* what, ShardId shard, absl::Time begin) const;
   // The final answer: what was kept to be said again is let go. `settled`: nothing of it is to be said later.
   void ForgetPush(ShardId shard, InFlight& step, bool settled);
   // Of the values of a shard's push, in the form in which they went out.

@@ -215,6 +215,7 @@ absl::Status Exchange::OnAnswer(const wire::PushAnswer& answer) {
   const bool outlier = !applied && answer.reason() == wire::DISCARD_OUTLIER;
   StepReport& report = step->report;
   report.pushed_bytes += BytesOf(id, step->sent[id.value()]);
+  Record("push shard", id, step->sent[id.value()].begun);
   ForgetPush(id, *step, /*settled=*/applied || outlier);
   ++(applied ? report.shards_applied : report.shards_discarded);
   if (outlier) ++report.shards_quarantined;
@@ -302,11 +303,17 @@ absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
   }
   Deliver(shard, session_.Pulled(id, PullId(done.id()), version), done.unchanged());
   InFlight* const step = FindStep(clock->value());
+  if (step != nullptr) Record("pull shard", id, step->committed);
   if (step != nullptr && *clock > Clock64(done.clock_min())) {
     step->report.slack = std::max(step->report.slack, clock->value() - done.clock_min());
   }
   NoteFinished();
   return absl::OkStatus();
+}
+
+void Exchange::Record(const char* what, ShardId shard, absl::Time begin) const {
+  if (options_.trace.trace == nullptr) return;
+  options_.trace.trace->AddOverlapping({what, static_cast<int64_t>(shard.value())}, begin, time_.Now());
 }
 
 void Exchange::NoteFinished() {

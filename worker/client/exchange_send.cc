@@ -129,6 +129,7 @@ void Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& pee
   const std::optional<uint64_t> place = peer.memory_agreed && sent.encoded == nullptr
                                             ? OffsetInSegment(options_.push_segment.get(), push.values)
                                             : std::nullopt;
+  if (options_.trace.trace != nullptr) sent.begun = std::min(sent.begun, time_.Now());
   sent.plain |= place.has_value() || !encoder_.lossy();
   if (place) {
     AppendSharedPush(push, *place, items);
@@ -139,7 +140,7 @@ void Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& pee
       const ShardInfo& shard = shards_[push.first.shard()].info;
       sent.encoded = std::make_shared<PushEncoder::Push>(encoder_.Cut(shard.begin, push.values, peer.chunk_bytes));
     }
-    AppendEncodedPush(push, encoder_, sent.encoded, items);
+    AppendEncodedPush(push, encoder_, sent.encoded, items, options_.trace);
   }
 }
 

@@ -39,12 +39,14 @@ void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>
 }
 
 void AppendEncodedPush(const SubPush& push, PushEncoder& encoder, const std::shared_ptr<PushEncoder::Push>& encoded,
-                       std::vector<Outgoing>& items) {
+                       std::vector<Outgoing>& items, const TraceRow& trace) {
   for (size_t i = 0; i < encoded->chunks().size(); ++i) {
     const PushEncoder::Push::Chunk& piece = encoded->chunks()[i];
     Outgoing& outgoing = items.emplace_back();
     if (piece.run.lossy()) {
-      outgoing.encode = [&encoder, encoded, i]() -> rpc::Attachment {
+      const TraceName name = {"encode shard", static_cast<int64_t>(push.first.shard())};
+      outgoing.encode = [&encoder, encoded, i, trace, name]() -> rpc::Attachment {
+        const TraceSpan span(trace, name);
         const PushEncoder::Push::Chunk& made = encoder.Encode(*encoded, i);
         return {{made.bytes.get(), made.size}, [bytes = made.bytes] {}};
       };

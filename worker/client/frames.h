@@ -43,9 +43,10 @@ struct SubPush {
 // Appends the chunks of `push`, each at most `chunk_bytes` long; what fits into one chunk is one item.
 void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& items);
 
-// The same for a push whose chunks are encoded. Shares `encoded`, and borrows the encoder.
+// The same for a push whose chunks are encoded, which is recorded in `trace`. Shares `encoded`, and borrows the
+// encoder.
 void AppendEncodedPush(const SubPush& push, PushEncoder& encoder, const std::shared_ptr<PushEncoder::Push>& encoded,
-                       std::vector<Outgoing>& items);
+                       std::vector<Outgoing>& items, const TraceRow& trace);
 
 // The same for a push whose values lie in the push segment, `offset` bytes from its beginning: one item, no payload.
 void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items);

@@ -22,19 +22,35 @@ void ChainNetwork::Initialise(at::Generator& generator) {
   for (BatchNorm& norm : norms_) norm.Fill();
 }
 
-at::Tensor ChainNetwork::Forward(const at::Tensor& images, Mode mode) const {
-  at::Tensor x = images;
-  for (size_t i = 0; i < convolutions_.size(); ++i) {
-    x = convolutions_[i](x);
-    if (!norms_.empty()) x = norms_[i](x, mode);
-    // ReLU never changes which of four values is largest, so it may follow the pooling, where it is a quarter of work.
-    x = at::max_pool2d(x, kChainPooling).relu_();
+at::Tensor ChainNetwork::ForwardLayers(const at::Tensor& input, const Layers& range, Mode mode) const {
+  at::Tensor x = input;
+  for (size_t i = range.begin; i < range.end; ++i) {
+    x = i < convolutions_.size() ? ForwardConvolution(x, i, mode) : ForwardLinear(x, i - convolutions_.size());
   }
-  x = x.flatten(1);
-  for (size_t i = 0; i < linears_.size(); ++i) {
-    x = linears_[i](x);
-    if (i + 1 < linears_.size()) x.relu_();
+  return x;
+}
+
+std::vector<std::string> ChainNetwork::TensorsOf(const Layers& range) const {
+  std::vector<std::string> names;
+  for (size_t i = range.begin; i < range.end; ++i) {
+    const size_t convolutions = convolutions_.size();
+    const std::string layer = i < convolutions ? absl::StrCat("conv", i + 1) : absl::StrCat("fc", i - convolutions + 1);
+    names.push_back(absl::StrCat(layer, ".weight"));
+    names.push_back(absl::StrCat(layer, ".bias"));
   }
+  return names;
+}
+
+at::Tensor ChainNetwork::ForwardConvolution(const at::Tensor& images, size_t index, Mode mode) const {
+  at::Tensor x = convolutions_[index](images);
+  if (!norms_.empty()) x = norms_[index](x, mode);
+  // ReLU never changes which of four values is largest, so it may follow the pooling, where it is a quarter of work.
+  return at::max_pool2d(x, kChainPooling).relu_();
+}
+
+at::Tensor ChainNetwork::ForwardLinear(const at::Tensor& rows, size_t index) const {
+  at::Tensor x = linears_[index](index == 0 ? rows.flatten(1) : rows);
+  if (index + 1 < linears_.size()) x.relu_();
   return x;
 }
 

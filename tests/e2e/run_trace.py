@@ -1,0 +1,148 @@
+"""worker.trace, and the devices of a worker, from outside: what a worker did when is a file that viewers read.
+
+    run_trace.py --programs BIN_FOLDER [--patience FACTOR] [TEST...]
+
+Exits with 77 (skipped) where the programs or the data are not there.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from run_e2e import DATA, NEEDED
+from slackline_run import Programs, TrainRun
+
+OPTIONS = argparse.Namespace()
+
+# Large enough to push while backward goes on, to servers that need it on a socket. The second layer is most of it, and
+# its gradient is made first.
+JOB = """
+name: trace
+model: {kind: mlp, hidden: [2048, 2048]}
+optimizer: {lr: 0.02}
+data: {train_images_max: 5120}
+training: {epochs: 1, batch_size: 256}
+cluster: {servers: 2, workers: 1, shards_per_server: 4}
+durability: {mode: none}
+wire: {same_host: tcp, encoding: bf16}
+worker:
+  threads: 1
+  trace: "traces/{name}.json"
+"""
+MICROSECOND = 1e-3  # times are written to the nanosecond
+
+
+def ends_of(event):
+    return event["ts"], event["ts"] + event["dur"]
+
+
+class Traces(unittest.TestCase):
+    def setUp(self):
+        root = tempfile.TemporaryDirectory(prefix="slackline-trace-")
+        self.addCleanup(root.cleanup)
+        self.root = pathlib.Path(root.name)
+        (self.root / "traces").mkdir()
+        self.programs = Programs(OPTIONS.programs, OPTIONS.patience)
+
+    def train(self, *settings):
+        """The trace of its worker."""
+        job = self.root / "job.yaml"
+        job.write_text(JOB)
+        run = TrainRun(self.programs, self.root, job, settings)
+        self.addCleanup(run.close)
+        self.assertEqual(run.wait(), 0, run.diagnosis())
+        trace = json.loads((self.root / "traces" / "worker-1.json").read_text())
+        self.assertEqual(trace["otherData"]["events_not_kept"], 0)
+        return trace["traceEvents"]
+
+    def rows(self, events):
+        """The events of each row by its name, each of them nested as calls are."""
+        names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+        rows = {name: [event for event in events if event["ph"] == "X" and event["tid"] == row]
+                for row, name in names.items()}
+        for row in rows.values():
+            open_ends = []
+            for event in row:
+                begin, end = ends_of(event)
+                while open_ends and open_ends[-1] <= begin + MICROSECOND:
+                    open_ends.pop()
+                self.assertTrue(not open_ends or end <= open_ends[-1] + MICROSECOND, event)
+                open_ends.append(end)
+        return rows
+
+    def overlapping(self, events, what):
+        """Beginning and end of each of a kind."""
+        ends = {event["id"]: event["ts"] for event in events if event["ph"] == "e" and event["cat"] == what}
+        begins = {event["id"]: event["ts"] for event in events if event["ph"] == "b" and event["cat"] == what}
+        self.assertEqual(set(begins), set(ends))
+        self.assertTrue(all(begins[one] <= ends[one] for one in begins))
+        return [(begins[one], ends[one]) for one in sorted(begins)]
+
+    def check_overlap(self, events, backwards):
+        """In some steps a push begins while all devices are in backward; a busy machine may spoil others."""
+        begins = [begin for begin, _ in self.overlapping(events, "push shard")]
+        overlapped = [begin for begin in begins
+                      if all(any(first < begin < last for first, last in device) for device in backwards)]
+        self.assertTrue(overlapped, "no push began before backward was over")
+
+    def test_pushes_begin_while_two_devices_go_on_with_backward(self):
+        events = self.train("worker.devices=[cpu, cpu]")
+        rows = self.rows(events)
+        self.assertEqual(set(rows), {"device 0", "device 1", "trainer", "exchange"})
+        backwards = []
+        for device in ("device 0", "device 1"):
+            names = [event["name"] for event in rows[device]]
+            self.assertEqual(names.count("forward"), 20)
+            backwards.append([ends_of(event) for event in rows[device] if event["name"] == "backward"])
+            self.assertEqual(len(backwards[-1]), 20)
+        sums = [event["name"] for device in ("device 0", "device 1") for event in rows[device]
+                if event["name"].startswith("reduce bucket")]
+        # 5.8 million elements: 1 MiB, and five of 4 MiB and a rest.
+        self.assertEqual({name: sums.count(name) for name in sums}, {f"reduce bucket {i}": 20 for i in range(7)})
+        self.check_overlap(events, backwards)
+        trainer = [event["name"] for event in rows["trainer"]]
+        for name, least in (("wait for data", 20), ("wait for servers", 20), ("evaluate", 1)):
+            self.assertGreaterEqual(trainer.count(name), least)
+        self.assertEqual(sum(name.startswith("step ") for name in trainer), 20)
+        self.assertTrue(all(event["name"].startswith("encode shard ") for event in rows["exchange"]))
+        for what in ("push shard", "pull shard"):
+            self.assertEqual(len(self.overlapping(events, what)), 20 * 8)
+
+    def test_stages_work_on_different_micro_batches_at_once(self):
+        events = self.train("worker.devices=[cpu, cpu]", "worker.stages=2")
+        rows = self.rows(events)
+        self.assertEqual(set(rows), {"stage 0", "stage 1", "trainer", "exchange"})
+        for stage in ("stage 0", "stage 1"):
+            names = [event["name"] for event in rows[stage]]
+            self.assertEqual({name: names.count(name) for name in names},
+                             {f"{way} {i}": 20 for way in ("forward", "backward") for i in range(8)})
+        first = [ends_of(event) for event in rows["stage 0"]]
+        second = [ends_of(event) for event in rows["stage 1"]]
+        self.assertTrue(any(a < d and c < b for a, b in first for c, d in second), "stages took turns")
+
+    def test_one_device_is_recorded_too(self):
+        events = self.train()
+        rows = self.rows(events)
+        names = [event["name"] for event in rows["device 0"]]
+        self.assertEqual({name: names.count(name) for name in names}, {"forward": 20, "backward": 20})
+        self.check_overlap(events, [[ends_of(event) for event in rows["device 0"] if event["name"] == "backward"]])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", required=True, help="folder of the built programs")
+    parser.add_argument("--patience", type=float, default=1, help="factor on all waits")
+    parser.add_argument("tests", nargs="*")
+    parser.parse_args(namespace=OPTIONS)
+    programs = pathlib.Path(OPTIONS.programs)
+    missing = [name for name in NEEDED if not (programs / name).exists()]
+    if missing or not DATA.is_dir():
+        print("skipped: not there:", ", ".join(missing) or DATA)
+        return 77
+    unittest.main(argv=[sys.argv[0], "-v", *OPTIONS.tests])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

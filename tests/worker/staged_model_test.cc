@@ -1,0 +1,100 @@
+// A network in stages against the same in one piece.
+#include "worker/model/staged_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/model_fixture.h"
+#include "worker/group/local_group.h"
+
+namespace slackline::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+ModelSpec DeepMlp() {
+  return {.kind = ModelKind::kMlp, .hidden = {9, 7, 8}, .filters = {}, .classes = 3, .height = 4, .width = 4};
+}
+
+std::unique_ptr<LocalGroup> InStages(const ModelSpec& spec, size_t stages, size_t micro_batches) {
+  SetComputeThreads(1);
+  absl::StatusOr<std::unique_ptr<LocalGroup>> group =
+      LocalGroup::Create(spec, 1, std::vector<std::string>(stages, "cpu"),
+                         {.timeouts = {}, .buckets = {}, .stages = stages, .micro_batches = micro_batches});
+  EXPECT_TRUE(group.ok()) << group.status();
+  return *std::move(group);
+}
+
+struct StagesAndParts {
+  size_t stages;
+  size_t micro_batches;
+};
+
+class StagedModelTest : public ::testing::TestWithParam<StagesAndParts> {};
+
+INSTANTIATE_TEST_SUITE_P(, StagedModelTest,
+                         ::testing::Values(StagesAndParts{2, 1}, StagesAndParts{2, 4}, StagesAndParts{3, 5},
+                                           StagesAndParts{4, 11}),
+                         [](const ::testing::TestParamInfo<StagesAndParts>& info) {
+                           return std::to_string(info.param.stages) + "StagesOn" +
+                                  std::to_string(info.param.micro_batches);
+                         });
+
+TEST_P(StagedModelTest, HasTheGradientsOfTheWholeModel) {
+  ModelSpec three_channels = TinyCnn(false);
+  three_channels.channels = 3;
+  for (const ModelSpec& spec : {DeepMlp(), TinyCnn(false), three_channels}) {
+    const auto staged = InStages(spec, GetParam().stages, GetParam().micro_batches);
+    const auto whole = MakeModel(spec);
+    EXPECT_EQ(staged->devices(), GetParam().stages);
+    EXPECT_EQ(Copy(staged->model().parameters()), Copy(whole->parameters()));
+    const Batch batch = TinyBatch(spec, 11);
+    std::vector<float> parameters = Copy(whole->parameters()), push(whole->elements());
+    staged->model().UseParameters(absl::MakeSpan(parameters));
+    staged->model().UsePush(absl::MakeSpan(push));
+    for (int round = 0; round < 3; ++round) {
+      const absl::StatusOr<StepResult> expected = whole->Step(View(batch)), result = staged->Step(View(batch));
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->samples, 11u);
+      EXPECT_EQ(result->correct, expected->correct);
+      EXPECT_NEAR(result->loss, expected->loss, 1e-6);
+      for (size_t i = 0; i < whole->elements(); ++i) {
+        ASSERT_NEAR(push[i], whole->push()[i], 1e-6) << "element " << i;
+        whole->parameters()[i] -= 0.5f * whole->push()[i];
+        parameters[i] = whole->parameters()[i];
+      }
+    }
+  }
+}
+
+TEST(StagedModel, EvaluatesAsTheWholeModel) {
+  const auto staged = InStages(TinyCnn(false), 2, 4);
+  const auto whole = MakeModel(TinyCnn(false));
+  const Batch batch = TinyBatch(TinyCnn(false), 9);
+  std::vector<int64_t> predictions(9), expected(9);
+  ASSERT_TRUE(staged->model().Evaluate(View(batch), absl::MakeSpan(predictions)).ok());
+  ASSERT_TRUE(whole->Evaluate(View(batch), absl::MakeSpan(expected)).ok());
+  EXPECT_EQ(predictions, expected);
+}
+
+TEST(StagedModel, BatchesSmallerThanTheirPartsHaveFewerAndMistakesAreNamed) {
+  const auto staged = InStages(DeepMlp(), 2, 8);
+  EXPECT_TRUE(staged->Step(View(TinyBatch(DeepMlp(), 3))).ok());
+  EXPECT_FALSE(staged->Step(View(Batch())).ok());
+  Batch batch = TinyBatch(DeepMlp(), 4);
+  batch.labels[3] = 77;
+  EXPECT_THAT(std::string(staged->Step(View(batch)).status().message()), HasSubstr("label 77"));
+  EXPECT_TRUE(staged->Step(View(TinyBatch(DeepMlp(), 4))).ok());
+}
+
+TEST(StagedModel, WhatDoesNotFitIsRefused) {
+  const absl::Status devices =
+      LocalGroup::Create(DeepMlp(), 1, {"cpu", "cpu", "cpu"}, {.timeouts = {}, .buckets = {}, .stages = 2}).status();
+  EXPECT_EQ(devices.message(), "worker.stages is 2, worker.devices names 3; a stage is one device");
+  const absl::Status norm =
+      LocalGroup::Create(TinyCnn(true), 1, {"cpu", "cpu"}, {.timeouts = {}, .buckets = {}, .stages = 2}).status();
+  EXPECT_THAT(std::string(norm.message()), HasSubstr("batch_norm"));
+}
+
+}  // namespace
+}  // namespace slackline::worker

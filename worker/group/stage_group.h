@@ -1,0 +1,50 @@
+// The local group whose devices are the stages of one model, with micro-batches on their way through them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "worker/group/local_group.h"
+#include "worker/group/stage_line.h"
+#include "worker/group/task_thread.h"
+#include "worker/model/staged_model.h"
+
+namespace slackline::worker {
+
+// The gradient is the whole model's on the whole batch, up to float32 rounding, and the same in every run:
+// micro-batches add to it in their order. Stages are ready from the last to the first.
+//
+// Thread-safety: none.
+// Threads:       one a stage, born in the constructor, joined in the destructor.
+class StageGroup final : public LocalGroup {
+ public:
+  // `micro_batches` of a batch, as far as it has so many images. Requires: at least 1.
+  StageGroup(std::unique_ptr<StagedModel> model, size_t micro_batches, const GroupOptions& options);
+  ~StageGroup() override;
+
+  size_t devices() const override { return model_->stages(); }
+  Model& model() override { return *model_; }
+  using LocalGroup::Step;
+  absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
+  absl::Status given_up() const override { return given_up_; }
+
+ private:
+  // The thread of a stage.
+  void Run(size_t stage, const LineShape& shape);
+  // Its tasks, one after the other; the element at which its gradients begin.
+  absl::StatusOr<uint64_t> Compute(size_t stage, const LineShape& shape);
+  absl::Status Await(const Model::Ready& ready);
+
+  const GroupOptions options_;
+  const size_t micro_batches_;
+  const std::unique_ptr<StagedModel> model_;
+  const SteadyTime time_;
+  std::vector<TraceRow> rows_;  // by stage
+  StageLine line_;
+  std::vector<absl::Status> failures_;  // by stage; each is its stage's until that has left the line
+  absl::Duration longest_step_ = absl::ZeroDuration();
+  absl::Status given_up_;
+  std::vector<std::unique_ptr<TaskThread>> threads_;
+};
+
+}  // namespace slackline::worker
