@@ -30,12 +30,8 @@ if(torch_cuda)
     set_target_properties(torch_part_${name} PROPERTIES IMPORTED_LOCATION ${torch_package}/lib/lib${name}.so)
     target_link_libraries(torch INTERFACE torch_part_${name})
   endforeach()
-  if(SLACKLINE_CUDA)
-    # Nobody calls it by name: what it brings, it registers when it is loaded.
-    target_link_libraries(torch INTERFACE "-Wl,--push-state,--no-as-needed,${torch_package}/lib/libtorch_cuda.so,--pop-state")
-  else()
-    message(STATUS "LibTorch is a CUDA build: using its CPU half")
-  endif()
+  # A worker built with SLACKLINE_CUDA loads the other half when it is asked for a GPU.
+  message(STATUS "LibTorch is a CUDA build: linking its CPU half")
   # Its CUDA libraries lie where only the loader looks.
   target_link_options(torch INTERFACE -Wl,--allow-shlib-undefined)
   target_include_directories(torch SYSTEM INTERFACE ${torch_package}/include

@@ -161,7 +161,9 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const slackline::worker::GpusHere here = slackline::worker::gpu::FindGpus();
   if (here.names.empty()) {
-    std::printf("SKIP: no GPU: %s\n", here.why_none.c_str());
+    // Without one LibTorch's half for GPUs loads all the same, and says so.
+    const absl::Status loaded = slackline::worker::LoadLibTorchForGpus();
+    std::printf("SKIP: no GPU: %s; %s\n", here.why_none.c_str(), std::string(loaded.message()).c_str());
     return 77;
   }
   return RUN_ALL_TESTS();

@@ -286,7 +286,7 @@ TEST(Model, SpecThatCannotBeBuiltIsRefused) {
   EXPECT_EQ(Model::Create(spec, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Model, DeviceThatIsNotHereIsRefusedInLibTorchsWords) {
+TEST(Model, DeviceThatLibTorchHasNotIsRefusedInItsWords) {
   const Device last = {.kind = Device::Kind::kCuda, .index = 63};
   const absl::Status status = Model::Create(TinyMlp(), 1, last).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);

@@ -19,9 +19,9 @@ GpusHere FindGpus() {
     here.why_none = absl::StrCat("CUDA says ", cudaGetErrorString(said == cudaSuccess ? cudaErrorNoDevice : said));
     return here;
   }
-  if (!LibTorchHasCuda()) {
-    here.why_none = absl::StrCat("there are ", count, ", but LibTorch ", LibTorchVersion(),
-                                 " here does not compute on them; see scripts/cuda_toolchain --libtorch");
+  if (LibTorchForGpus().empty()) {
+    here.why_none = absl::StrCat("CUDA finds ", count, ", but LibTorch ", LibTorchVersion(),
+                                 " is a build for CPUs (scripts/cuda_toolchain --libtorch)");
     return here;
   }
   for (int i = 0; i < count; ++i) {

@@ -113,7 +113,10 @@ class Model {
 void SetComputeThreads(uint32_t threads);
 // "2.13.0".
 std::string LibTorchVersion();
-// Whether LibTorch can compute on a GPU, and has found one.
-bool LibTorchHasCuda();
+// The half of LibTorch that computes on GPUs, as a file; empty where LibTorch is a build for CPUs.
+std::string LibTorchForGpus();
+// Loads it. Call it before models of GPUs are created.
+//   kFailedPrecondition  it is not there, does not load, or finds no GPU; says why
+absl::Status LoadLibTorchForGpus();
 
 }  // namespace slackline::worker

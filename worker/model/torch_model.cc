@@ -192,6 +192,4 @@ void SetComputeThreads(uint32_t threads) { at::set_num_threads(static_cast<int>(
 
 std::string LibTorchVersion() { return TORCH_VERSION; }
 
-bool LibTorchHasCuda() { return at::hasCUDA(); }
-
 }  // namespace slackline::worker
