@@ -78,8 +78,7 @@ class GpuGroup final : public LocalGroup {
   size_t devices() const override { return names_.size(); }
   Model& model() override { return *host_; }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
-  // Why there are no more steps, if that is so.
-  absl::Status given_up() const { return given_up_; }
+  absl::Status given_up() const override { return given_up_; }
 
  private:
   class HostModel;
