@@ -84,7 +84,7 @@ def parse():
     parser.add_argument("--step-ms", type=float, default=6,
                         help="of a worker, about: the job has as many steps as fit into the seconds; a worker that nobody disturbs needs 6")
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--kill", default="ps,worker,scheduler", help="roles that die")
+    parser.add_argument("--kill", default="server,worker,scheduler", help="roles that die")
     parser.add_argument("--elastic", action="store_true", help="servers are added and drained all the while")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave the run in this new folder")
     parser.add_argument("--kill-at", default="", metavar="ROLE:POINT:N",
@@ -94,11 +94,11 @@ def parse():
     if options.kill_at:
         if len(options.kill_at) != 3 or options.kill_at[0] not in ("ps", "scheduler"):
             parser.error(f"--kill-at: found {':'.join(options.kill_at)}; allowed is ps:POINT:N or scheduler:POINT:N")
-        options.kill = "ps" if options.kill_at[1] in ("restore", "take-over") else ""
+        options.kill = "server" if options.kill_at[1] in ("restore", "take-over") else ""
     options.roles = options.kill.split(",") if options.kill else []
-    unknown = set(options.roles) - {"ps", "worker", "scheduler"}
+    unknown = set(options.roles) - {"server", "worker", "scheduler"}
     if unknown:
-        parser.error(f"--kill: found {', '.join(sorted(unknown))}; allowed are ps, worker, scheduler")
+        parser.error(f"--kill: found {', '.join(sorted(unknown))}; allowed are server, worker, scheduler")
     if options.servers not in (1, 2, 4):
         parser.error(f"--servers: found {options.servers}; allowed are 1, 2, 4, so that there are {SHARDS} shards")
     if options.elastic and options.durability == "replicated":
@@ -158,6 +158,9 @@ class Run:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the job has not begun:\n{self.out.read_text(errors='replace')[-3000:]}")
             self.pause(0.05)
+        nobody = set(self.options.roles) - {m["role"] for m in self.members()}
+        if nobody:
+            raise SystemExit(f"no process has a role that is to die: {', '.join(sorted(nobody))}")
 
     def all_backed(self):
         """Each server has a backup that can take over: nobody else is killed before, since two at once are one too many."""
@@ -177,7 +180,7 @@ class Run:
         if not living:
             return
         victim = self.random.choice(living)
-        if self.replicated and victim["role"] == "ps" and not self.all_backed():
+        if self.replicated and victim["role"] == "server" and not self.all_backed():
             return
         stop = self.random.random() < 0.3
         if not send(victim["pid"], signal.SIGSTOP if stop else signal.SIGKILL):
@@ -186,7 +189,7 @@ class Run:
             self.stopped[victim["pid"]] = time.monotonic() + self.random.uniform(0.05, 6)
         elif victim["role"] != "worker" and not self.first_killed:
             self.first_killed = time.monotonic()
-        if victim["role"] == "ps":
+        if victim["role"] == "server":
             self.server_deaths.append(time.time())
         key = (victim["role"], "stopped" if stop else "killed")
         self.kills[key] = self.kills.get(key, 0) + 1
@@ -391,6 +394,8 @@ def reckon(options, run, folder, took):
         print(f"moves of shards: {moved}")
         if moved < 1:
             bad.append("no shards have moved")
+    if options.roles and not run.kills:
+        bad.append("nobody was killed")
     if silent:
         bad.append(f"{silent:.0f} sub-pushes are gone that their worker was not told of, or are there although it was")
     if not goes_on and run.first_killed and run.ended - run.first_killed > 5:
