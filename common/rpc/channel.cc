@@ -18,6 +18,8 @@
 namespace slackline::rpc {
 namespace {
 
+// An attempt to connect may take so long: a busy machine's peer answers late. With TLS it has more to compute.
+constexpr int kConnectMs = 2000;
 constexpr int kHandshakeMs = 5000;
 constexpr int kLookAheadBytes = 16 << 20;
 constexpr int kHttp2FrameBytes = 4 << 20;
@@ -44,7 +46,7 @@ grpc::ChannelArguments PlainArguments() {
   arguments.SetInt(GRPC_ARG_INHIBIT_HEALTH_CHECKING, 1);
   // gRPC's own back-off grows to two minutes; a job's peers come back within a few heartbeats or never.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // of the attempt, not of the pause after it
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   return arguments;
 }
@@ -78,7 +80,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Pro
   const auto credentials =
       protection->credentials == nullptr ? grpc::InsecureChannelCredentials() : protection->credentials;
   if (protection->metadata.first.empty()) {
-    // An attempt to connect may take so long: on a busy machine a handshake does.
     grpc::ChannelArguments patient = arguments;
     patient.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kHandshakeMs);
     return grpc::CreateCustomChannel(address, credentials, patient);

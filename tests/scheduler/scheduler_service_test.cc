@@ -15,6 +15,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -317,7 +318,8 @@ TEST_F(ServiceTest, ConnectionsThatSayNothingAreCutOffAndOthersDoNotWait) {
   stub_ = wire::Scheduler::NewStub(rpc::ControlChannel(absl::StrCat("127.0.0.1:", server_->port())));
   const std::vector<int> strangers = Strangers(server_->port(), 200);
   wire::GetStatusReply reply;
-  EXPECT_TRUE(stub_->GetStatus(Context().get(), {}, &reply).ok());
+  grpc::Status status = stub_->GetStatus(Context().get(), {}, &reply);
+  EXPECT_TRUE(status.ok()) << status.error_message();
   for (const int stranger : strangers) {
     const timeval patience = {.tv_sec = absl::ToInt64Seconds(kPatience), .tv_usec = 0};
     ASSERT_EQ(::setsockopt(stranger, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
@@ -330,7 +332,8 @@ TEST_F(ServiceTest, ConnectionsThatSayNothingAreCutOffAndOthersDoNotWait) {
     EXPECT_TRUE(read == 0 || errno == ECONNRESET) << ::strerror(errno);
     ::close(stranger);
   }
-  EXPECT_TRUE(stub_->GetStatus(Context().get(), {}, &reply).ok());
+  status = stub_->GetStatus(Context().get(), {}, &reply);
+  EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
 TEST_F(ServiceTest, MoreCallsThanThereAreThreadsAreRefusedOrAnsweredAndNobodyIsLeftWaiting) {
@@ -339,6 +342,8 @@ TEST_F(ServiceTest, MoreCallsThanThereAreThreadsAreRefusedOrAnsweredAndNobodyIsL
   server_ = *SchedulerServer::Start("127.0.0.1:0", controller_, {}, nullptr, limits);
   const std::string address = absl::StrCat("127.0.0.1:", server_->port());
   std::atomic<int> answered = 0, refused = 0, others = 0;
+  std::mutex mutex;
+  std::string error;  // the last of the others
   std::vector<std::thread> callers;
   for (int i = 0; i < 32; ++i) {
     callers.emplace_back([&] {
@@ -347,11 +352,14 @@ TEST_F(ServiceTest, MoreCallsThanThereAreThreadsAreRefusedOrAnsweredAndNobodyIsL
         wire::GetStatusReply reply;
         const grpc::Status status = stub->GetStatus(Context().get(), {}, &reply);
         ++(status.ok() ? answered : status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED ? refused : others);
+        if (status.ok() || status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) continue;
+        const std::lock_guard lock(mutex);
+        error = status.error_message();
       }
     });
   }
   for (std::thread& caller : callers) caller.join();
-  EXPECT_EQ(others, 0);
+  EXPECT_EQ(others, 0) << error;
   EXPECT_GT(answered, 0);
   EXPECT_EQ(answered + refused, 640);
 }

@@ -217,15 +217,6 @@ class Slurm(unittest.TestCase):
         self.assertIn("Going on from", again.said())
         self.assertEqual(len(again.plan()), 2)
 
-    def test_a_preempted_run_goes_on_afterwards(self):
-        job = self.submit(yaml=self.epochs(100000))
-        self.trains(job)
-        urgent = CLUSTER.run("sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive", "--output=/dev/null", "--wrap",
-                             "true").strip()
-        self.wait_for("the urgent job", lambda: CLUSTER.state(urgent) == "COMPLETED", 120, job)
-        self.assertIn("SLURM tells it to stop", job.said())
-        self.wait_for("the second attempt", lambda: "Going on from " in job.said(), 240, job)
-
     def test_cancelled_it_saves_itself_and_stays_away(self):
         job = self.submit(yaml=self.epochs(100000))
         self.trains(job)
@@ -278,6 +269,20 @@ class Slurm(unittest.TestCase):
     def test_tasks_of_an_array_have_folders_of_their_own(self):
         job = self.submit("--set", "training.epochs=1", sbatch=("--nodes=2", "--time=10", "--array=3,5"))
         self.wait_for("both", lambda: all((job.folder / task / "model.safetensors").exists() for task in "35"), 240, job)
+
+    def test_a_preempted_task_of_an_array_goes_on_with_its_backups(self):
+        array = self.submit("--set", "durability.mode=replicated", yaml=self.epochs(100000), sbatch=("--nodes=4", "--time=10", "--array=7"))
+        job = Submitted(array.number, array.folder / "7")
+        self.trains(job)
+        self.wait_for("backups", lambda: job.events().count(" is in step with ") >= 2, 60, job)
+        urgent = CLUSTER.run("sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive", "--output=/dev/null", "--wrap",
+                             "true").strip()
+        self.wait_for("the urgent job", lambda: CLUSTER.state(urgent) == "COMPLETED", 120, array)
+        self.assertIn("SLURM tells it to stop", array.said())
+        self.wait_for("the second attempt", lambda: "Going on from " in array.said(), 240, array)
+        before = int(re.search(r"goes on from checkpoint \d+: (\d+) samples", self.wait_for(
+            "the second attempt's events", lambda: "goes on from checkpoint" in job.events() and job.events(), 60, job)).group(1))
+        self.wait_for("more training", lambda: job.rows()[-1] > before, 120, job)
 
     def test_servers_are_added_and_drained(self):
         job = self.submit(yaml=self.epochs(100000))
