@@ -10,6 +10,7 @@
 #include "cli/cluster.h"
 #include "cli/complain.h"
 #include "cli/report.h"
+#include "cli/shell_word.h"
 #include "common/checkpoint/folder.h"
 #include "common/logging.h"
 
@@ -221,7 +222,7 @@ void Run::PointToCheckpoint() {
   const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
   if (list.empty()) return;
   log::Info("the last checkpoint is ", list.front().path.filename().string(), "; to go on: ", options_.resume, " ",
-            folder_.path().string());
+            ShellWord(folder_.path().string()));
 }
 
 void Run::StopAll(const Crew::StopDeadlines& deadlines) {

@@ -19,6 +19,7 @@
 #include "cli/progress.h"
 #include "cli/run_folder.h"
 #include "cli/run_lock.h"
+#include "cli/shell_word.h"
 #include "cli/status_view.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
@@ -136,17 +137,18 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
   if (!WhoRuns(run).empty()) return "";
   const bool saved = fs::is_directory(run / "scheduler", error);
   const bool by_hand = WhoRan(run).empty();
+  const std::string folder = ShellWord(run.string()), job_file = ShellWord((run / "job.yaml").string());
   if (status.state() == kAway || (by_hand && saved && status.state() == "stopped")) {
-    return absl::StrCat("slackline-scheduler ", run.string(), "/job.yaml --run-folder ", run.string(), " --resume");
+    return absl::StrCat("slackline-scheduler ", job_file, " --run-folder ", folder, " --resume");
   }
-  if (status.checkpoints().whole() == 0) return absl::StrCat("slackline train ", run.string(), "/job.yaml");
+  if (status.checkpoints().whole() == 0) return absl::StrCat("slackline train ", job_file);
   if (status.state() == "done" && job != nullptr) {
-    return absl::StrCat("slackline resume ", run.string(), " --set training.epochs=", job->training().epochs() + 1);
+    return absl::StrCat("slackline resume ", folder, " --set training.epochs=", job->training().epochs() + 1);
   }
   if (fs::is_directory(run / "submit", error)) {
-    return absl::StrCat("slackline slurm submit --resume --run-folder ", run.string());
+    return absl::StrCat("slackline slurm submit --resume --run-folder ", folder);
   }
-  return absl::StrCat("slackline resume ", run.string());
+  return absl::StrCat("slackline resume ", folder);
 }
 
 std::string TimeText(int64_t unix_ms) {

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -10,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
+#include "cli/shell_word.h"
 
 namespace slackline::cli {
 namespace {
@@ -141,6 +143,15 @@ TEST_F(ProcessTest, ChildrenGetNoInputAndNoBlockedSignals) {
   ASSERT_TRUE(process.ok()) << process.status();
   ASSERT_TRUE(process->WaitFor(kPatience).has_value());
   EXPECT_THAT(process->LastWords(), HasSubstr("0000000000000000"));
+}
+
+TEST(ShellWord, IsQuotedOnlyWhereAShellWouldReadSomethingElse) {
+  EXPECT_EQ(ShellWord("/runs/first-2.1"), "/runs/first-2.1");
+  for (const std::string text : {"", "r 1", "-r", "l\xc3\xa4ufe/r", "it's", "$HOME", "a;b", "a\nb", "*", "~x"}) {
+    const std::string command = absl::StrCat("test ", ShellWord(text), "x = \"$TEXT\"x");
+    ASSERT_EQ(::setenv("TEXT", text.c_str(), 1), 0);
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  }
 }
 
 }  // namespace
