@@ -107,6 +107,7 @@ void Cluster::Follow(const std::string& address) {
 }
 
 absl::Status Cluster::StartScheduler() {
+  silence_.Begin();
   std::vector<std::string> command = {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path()};
   if (client_ != nullptr) {
     command.push_back("--resume");
@@ -130,6 +131,7 @@ absl::Status Cluster::StartServer(const std::string& name) {
 absl::Status Cluster::StartWorker(const std::string& name) {
   restarts_[name].role = Role::kWorker;
   restarts_[name].started = absl::Now();
+  restarts_[name].there = 0;
   std::vector<std::string> command = {programs_.worker, folder_.job_file(),      "--scheduler", place_, "--name", name,
                                       "--set",          "network.metrics_port=0"};
   command.insert(command.end(), share_.worker_arguments.begin(), share_.worker_arguments.end());
@@ -157,6 +159,7 @@ absl::StatusOr<std::string> Cluster::WaitForAddress() {
   while (absl::Now() < deadline) {
     if (absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) return address;
     for (const Crew::End& end : crew_.Reap()) return absl::AbortedError(end.Describe());
+    if (share_.waiting) share_.waiting();
     const std::optional<int> signal = signals_.Wait(kAddressPoll);
     if (signal && IsStop(*signal)) return absl::CancelledError("stopped");
   }
@@ -168,9 +171,11 @@ absl::StatusOr<std::string> Cluster::WaitForAddress() {
 Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
   News news;
   KillGivenUpServers(status, news);
+  KillLostWorkers(status, news);
+  KillSilentScheduler(status, news);
   for (const Crew::End& end : crew_.Reap()) {
     if (end.role == Role::kWorker) {
-      WorkerEnded(end, status.job(), news);
+      WorkerEnded(end, status, news);
     } else if (end.role == Role::kServer) {
       ServerEnded(end, status, news);
     } else {
@@ -190,12 +195,28 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
   return news;
 }
 
-void Cluster::SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
-  const uint32_t most = job_.cluster().scheduler_restarts_max();
+void Cluster::Heard(bool scheduler_answered) { silence_.Look(scheduler_answered, absl::Now()); }
+
+bool Cluster::SchedulerRecovers(const wire::GetStatusReply& status) const {
   // One that has never answered has saved nothing either.
   const bool goes_on = status.state() == wire::JOB_TRAINING || status.state() == wire::JOB_STARTING;
-  const bool recoverable = status.job() != 0 && goes_on && job_.durability().mode() != job::Durability::NONE;
-  if (!end.how.ok() && recoverable && scheduler_restarts_ < most) {
+  return status.job() != 0 && goes_on && job_.durability().mode() != job::Durability::NONE &&
+         scheduler_restarts_ < job_.cluster().scheduler_restarts_max();
+}
+
+void Cluster::KillSilentScheduler(const wire::GetStatusReply& status, News& news) {
+  const absl::Duration silent = silence_.lasted();
+  if (silent < SchedulerSilenceMax(job_) || !share_.scheduler || !SchedulerRecovers(status)) return;
+  silence_.Begin();
+  news.lines.push_back(absl::StrCat("the scheduler is killed: it has not answered for ",
+                                    absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))),
+                                    ", allowed are ", absl::FormatDuration(SchedulerSilenceMax(job_))));
+  crew_.Kill("scheduler");
+}
+
+void Cluster::SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
+  const uint32_t most = job_.cluster().scheduler_restarts_max();
+  if (!end.how.ok() && SchedulerRecovers(status)) {
     ++scheduler_restarts_;
     news.lines.push_back(end.Describe());
     const absl::Status started = StartScheduler();
@@ -279,8 +300,13 @@ void Cluster::StartAgainSoon(const Crew::End& end, const wire::GetStatusReply& s
   ++server_restarts_;
   Restarts& restarts = restarts_[end.name];
   restarts.due = NextStart(end.name);
+  NoteIncarnation(end.name, wire::MEMBER_ROLE_SERVER, status);
+}
+
+void Cluster::NoteIncarnation(const std::string& name, wire::MemberRole role, const wire::GetStatusReply& status) {
+  Restarts& restarts = restarts_[name];
   for (const wire::MemberStatus& member : status.members()) {
-    if (member.role() == wire::MEMBER_ROLE_SERVER && member.name() == end.name) {
+    if (member.role() == role && member.name() == name) {
       restarts.incarnation = std::max(restarts.incarnation, member.incarnation());
     }
   }
@@ -297,6 +323,48 @@ void Cluster::KillGivenUpServers(const wire::GetStatusReply& status, News& news)
         absl::StrCat(member.name(), " is killed: the scheduler has given it up (", member.reason(), ")"));
     crew_.Kill(member.name());
   }
+}
+
+void Cluster::KillLostWorkers(const wire::GetStatusReply& status, News& news) {
+  // While the scheduler says nothing, the one that it has given up may be back.
+  if (status.state() != wire::JOB_TRAINING || silence_.lasted() > absl::ZeroDuration()) return;
+  for (const std::string& name : share_.workers) {
+    const wire::MemberStatus* newest = nullptr;
+    for (const wire::MemberStatus& member : status.members()) {
+      if (member.role() != wire::MEMBER_ROLE_WORKER || member.name() != name) continue;
+      if (newest == nullptr || member.incarnation() >= newest->incarnation()) newest = &member;
+    }
+    if (newest != nullptr) KillLostWorker(*newest, news);
+  }
+}
+
+void Cluster::KillLostWorker(const wire::MemberStatus& worker, News& news) {
+  Restarts& restarts = restarts_[worker.name()];
+  const absl::Time now = absl::Now();
+  // What is known of earlier processes of that name says nothing of this one.
+  if (worker.incarnation() <= restarts.incarnation) return;
+  if (worker.state() != "dead") {
+    restarts.there = worker.incarnation();
+    restarts.dead_since = absl::InfiniteFuture();
+    return;
+  }
+  if (restarts.there != worker.incarnation()) return;
+  restarts.dead_since = std::min(restarts.dead_since, now);
+  const Timeouts timeouts = {.heartbeat = absl::Milliseconds(job_.timeouts().heartbeat_ms())};
+  if (now - restarts.dead_since < timeouts.worker_dead()) return;
+  restarts.incarnation = worker.incarnation();
+  restarts.dead_since = absl::InfiniteFuture();
+  const std::string why =
+      absl::StrCat("the scheduler has given it up (", worker.reason(), "), and it has not come back within ",
+                   absl::FormatDuration(timeouts.worker_dead()));
+  const uint32_t most = job_.cluster().worker_restarts_max();
+  if (worker_restarts_ >= most) {
+    news.lines.push_back(absl::StrCat(worker.name(), " is not replaced though ", why, ": ", most,
+                                      " restarts are allowed (cluster.worker_restarts_max)"));
+    return;
+  }
+  news.lines.push_back(absl::StrCat(worker.name(), " is killed: ", why));
+  crew_.Kill(worker.name());
 }
 
 void Cluster::StartDue(News& news) {
@@ -323,12 +391,13 @@ void Cluster::StartAddedServers(const wire::GetStatusReply& status, News& news) 
   }
 }
 
-void Cluster::WorkerEnded(const Crew::End& end, uint64_t job, News& news) {
+void Cluster::WorkerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
   // A worker that was told to leave has not died.
   if (end.how.ok()) return;
   worker_died_ = true;
   news.lines.push_back(end.Describe());
-  client_->ReportExit(job, wire::MEMBER_ROLE_WORKER, end.name, end.how.Describe()).IgnoreError();
+  client_->ReportExit(status.job(), wire::MEMBER_ROLE_WORKER, end.name, end.how.Describe()).IgnoreError();
+  NoteIncarnation(end.name, wire::MEMBER_ROLE_WORKER, status);
   if (worker_restarts_ >= job_.cluster().worker_restarts_max()) return;
   ++worker_restarts_;
   restarts_[end.name].due = NextStart(end.name);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "cli/run_processes.h"
 #include "cli/scheduler_client.h"
 #include "cli/signals.h"
+#include "cli/silence.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 
@@ -48,6 +50,8 @@ struct Share {
   std::vector<std::string> scheduler_arguments;
   std::vector<std::string> server_arguments;
   std::vector<std::string> worker_arguments;
+  // Called again and again while the scheduler's address is waited for; may be empty.
+  std::function<void()> waiting = nullptr;
 };
 // What has a process listen on `host`, and say so, unless its job says what it listens on. In the place of
 // network.interface: `host` is its address, or another was asked for.
@@ -72,8 +76,11 @@ class Cluster : public RunProcesses {
   // Always, where it is another machine's.
   bool scheduler_runs() override { return !share_.scheduler || crew_.Running(Role::kScheduler) > 0; }
 
-  // Starts workers and servers again as the job allows, those that die young after a while. Servers that the scheduler
-  // has given up are killed first.
+  void Heard(bool scheduler_answered) override;
+
+  // Starts workers, servers and the scheduler again as the job allows, those that die young after a while. Who hangs is
+  // killed first: servers that the scheduler has given up; workers, too, if they do not come back by themselves; and
+  // the scheduler where it falls silent.
   News Watch(const wire::GetStatusReply& status) override;
 
   // See Crew::Stop().
@@ -93,16 +100,24 @@ class Cluster : public RunProcesses {
   absl::Status StartServer(const std::string& name);
   absl::Status StartWorker(const std::string& name);
   absl::StatusOr<std::string> WaitForAddress();
-  void WorkerEnded(const Crew::End& end, uint64_t job, News& news);
+  void WorkerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   // One that was to get shards, and had none.
   void IdleServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void StartAgainSoon(const Crew::End& end, const wire::GetStatusReply& status);
+  // The processes of that name that `status` knows have ended.
+  void NoteIncarnation(const std::string& name, wire::MemberRole role, const wire::GetStatusReply& status);
   // When one that has just ended is to be started again.
   absl::Time NextStart(const std::string& name);
   // One that was given up may still run (stopped, or cut off), and stands in the way of its successor.
   void KillGivenUpServers(const wire::GetStatusReply& status, News& news);
+  // The same for workers. One that wakes up joins again: it is given time for that.
+  void KillLostWorkers(const wire::GetStatusReply& status, News& news);
+  void KillLostWorker(const wire::MemberStatus& worker, News& news);
+  void KillSilentScheduler(const wire::GetStatusReply& status, News& news);
+  // It may be started again, and would go on.
+  bool SchedulerRecovers(const wire::GetStatusReply& status) const;
   void StartDue(News& news);
   bool IsMine(const std::string& server) const;
   // Those that `slackline servers add` has asked for.
@@ -130,11 +145,15 @@ class Cluster : public RunProcesses {
     uint32_t count = 0;
     absl::Time started = absl::InfinitePast();
     absl::Time due = absl::InfiniteFuture();
-    // Up to this one, its processes are looked after: they have ended or were killed. Of a server.
+    // Up to this one, its processes are looked after: they have ended or were killed.
     uint64_t incarnation = 0;
+    // Of a worker: the last one of its present process that was there; and since when it is dead.
+    uint64_t there = 0;
+    absl::Time dead_since = absl::InfiniteFuture();
   };
   std::map<std::string, Restarts> restarts_;
   bool worker_died_ = false;
+  Silence silence_;
 };
 
 }  // namespace slackline::cli

@@ -1,6 +1,8 @@
 // How a command ends.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 
 namespace slackline::cli {
@@ -9,6 +11,11 @@ namespace slackline::cli {
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitWrongUse = 2;
+
+// What is wrong with a folder that a flag names; empty for nothing.
+inline std::string FolderMistake(const std::string& name) {
+  return name.empty() ? "found an empty text; allowed is the name of a folder" : "";
+}
 
 // Says what is wrong, and returns the exit code: wrong use where what was named is not there or not allowed.
 int Complain(const absl::Status& status);

@@ -55,5 +55,6 @@ int RunPackage(const std::string& package, const ExperimentOptions& options) {
 
 int Experiment(const ExperimentOptions& options) { return RunPackage("slackline_experiment", options); }
 int Plan(const ExperimentOptions& options) { return RunPackage("slackline_plan", options); }
+int TraceFiles(const ExperimentOptions& options) { return RunPackage("slackline_trace", options); }
 
 }  // namespace slackline::cli

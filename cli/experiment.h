@@ -1,4 +1,4 @@
-// `slackline experiment` and `slackline plan`: hand over to the Python packages of these names.
+// `slackline experiment`, `slackline plan` and `slackline trace`: hand over to the Python packages of these names.
 #pragma once
 
 #include <string>
@@ -18,5 +18,6 @@ struct ExperimentOptions {
 // ../share/slackline/python beside the folder of this program; in a build folder there are links.
 int Experiment(const ExperimentOptions& options);
 int Plan(const ExperimentOptions& options);
+int TraceFiles(const ExperimentOptions& options);
 
 }  // namespace slackline::cli

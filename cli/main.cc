@@ -9,9 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "cli/checkpoints.h"
+#include "cli/complain.h"
 #include "cli/credentials.h"
 #include "cli/doctor/command.h"
 #include "cli/experiment.h"
+#include "cli/run_checks.h"
 #include "cli/servers.h"
 #include "cli/sibling.h"
 #include "cli/slurm/command.h"
@@ -134,9 +136,15 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
     std::fprintf(stderr, "%s\n", std::string(files.message()).c_str());
     return kExitWrongUse;
   }
-  const std::string doubt = SlowdownDoubt(*job);
+  std::string warnings;
+  if (const std::string doubt = SlowdownDoubt(*job); !doubt.empty())
+    absl::StrAppend(&warnings, "# Warning: ", doubt, ".\n");
+  // A job file may be checked on a machine that has no data.
+  if (const absl::Status data = CheckData(Resolve(*job)); !data.ok()) {
+    absl::StrAppend(&warnings, "# On this machine it cannot run: ", std::string(data.message()), ".\n");
+  }
   std::printf("%s%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
-              doubt.empty() ? "" : absl::StrCat("# Warning: ", doubt, ".\n").c_str(), job_file.c_str());
+              warnings.c_str(), job_file.c_str());
   return kExitDone;
 }
 
@@ -211,8 +219,10 @@ int Main(int argc, char** argv) {
   CLI::App* train_command = app.add_subcommand("train", "Run a job on this machine, from one file");
   train_command->add_option("JOB", train.job_file, "The job file (YAML)")->required();
   train_command->add_option("--set", train.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
-  train_command->add_option("--run-folder", train.run_folder,
-                            "Folder for the results, new or empty; default: output.folder, or runs/NAME-DATE-TIME");
+  train_command
+      ->add_option("--run-folder", train.run_folder,
+                   "Folder for the results, new or empty; default: output.folder, or runs/NAME-DATE-TIME")
+      ->check(FolderMistake);
   train_command->add_flag("--quiet", train.quiet, "Show only the result");
   train_command->footer(kTrainHelp);
 
@@ -284,6 +294,11 @@ int Main(int argc, char** argv) {
   plan_command->set_help_flag();
   plan_command->allow_extras();
   plan_command->add_option("--python", plan.python, "Python interpreter")->type_name("PROGRAM");
+  ExperimentOptions trace;
+  CLI::App* trace_command = app.add_subcommand("trace", "Write what workers did when as spans of OpenTelemetry");
+  trace_command->set_help_flag();
+  trace_command->allow_extras();
+  trace_command->add_option("--python", trace.python, "Python interpreter")->type_name("PROGRAM");
   app.add_subcommand("simulate", "Play a job in virtual time, in one process");
   slurm::Command slurm(app, argv[0]);
   const doctor::Command doctor(app);
@@ -311,6 +326,10 @@ int Main(int argc, char** argv) {
   if (plan_command->parsed()) {
     plan.arguments = plan_command->remaining();
     return Plan(plan);
+  }
+  if (trace_command->parsed()) {
+    trace.arguments = trace_command->remaining();
+    return TraceFiles(trace);
   }
   if (servers_command->parsed()) {
     if (!servers.drain.empty()) servers.add = 0;

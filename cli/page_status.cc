@@ -32,8 +32,8 @@ void FillProgress(const wire::JobProgress& from, wire::GetStatusReply& reply) {
   reply.set_samples_total(from.samples_total());
   reply.set_samples_per_second(from.samples_per_second());
   reply.set_step(from.steps());
-  reply.set_loss(from.loss());
-  reply.set_train_accuracy(from.train_accuracy());
+  if (from.has_loss()) reply.set_loss(from.loss());
+  if (from.has_train_accuracy()) reply.set_train_accuracy(from.train_accuracy());
   reply.set_has_test_accuracy(from.has_test_accuracy());
   reply.set_test_accuracy(from.test_accuracy());
   reply.set_seconds_left(from.seconds_left());
@@ -90,6 +90,7 @@ wire::GetStatusReply ReplyOfStatus(wire::JobStatus status) {
   for (const wire::EventView& event : status.events()) reply.add_events(event.text());
   reply.set_event_count(status.events_total());
   reply.set_moving(status.moving());
+  if (status.has_energy()) *reply.mutable_energy() = status.energy();
   *reply.mutable_full() = std::move(status);
   return reply;
 }

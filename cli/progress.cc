@@ -44,8 +44,9 @@ std::string Starting(const wire::GetStatusReply& status) {
 std::vector<std::string> Figures(const wire::GetStatusReply& status) {
   std::vector<std::string> figures;
   figures.push_back(absl::StrCat(RenderCount(status.samples_per_second()), " samples/s"));
-  figures.push_back(absl::StrFormat("loss %.3f", status.loss()));
-  figures.push_back(absl::StrFormat("accuracy %.1f %%", 100 * status.train_accuracy()));
+  figures.push_back(status.has_loss() ? absl::StrFormat("loss %.3f", status.loss()) : "loss -");
+  figures.push_back(status.has_train_accuracy() ? absl::StrFormat("accuracy %.1f %%", 100 * status.train_accuracy())
+                                                : "accuracy -");
   figures.push_back(absl::StrCat("slack ", status.slack()));
   if (status.seconds_left() > 0 && status.seconds_left() < kSecondsLeftMax) {
     figures.push_back(absl::StrCat(RenderTime(status.seconds_left()), " left"));

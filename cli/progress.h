@@ -35,13 +35,14 @@ class Progress {
   // New events of `status`, then its progress: on a terminal at once, otherwise every few seconds and once for
   // each epoch.
   void Show(const wire::GetStatusReply& status, absl::Time now);
+  // Only the new events.
+  void ShowEvents(const wire::GetStatusReply& status);
   // A line above the live one.
   void Say(absl::string_view line);
   // Takes the live line away.
   void Clear();
 
  private:
-  void ShowEvents(const wire::GetStatusReply& status);
   int Width() const;
 
   std::FILE* const out_;

@@ -1,6 +1,7 @@
 #include "cli/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <set>
 #include <system_error>
@@ -46,7 +47,9 @@ struct Result {
 constexpr Result kResults[] = {
     {"model.safetensors", "the weights; safetensors.torch.load_file reads them"},
     {"metrics.csv", "loss, accuracy, samples/s, staleness and slack over time"},
+    {"epochs.csv", "times, loss, accuracy and energy of each epoch"},
     {"report.json", "the table above, for programs"},
+    {"confusion.csv", "test images by label and prediction"},
     {"job.yaml", "the job with every setting written out"},
     {"events.log", "who came, left and died, and when"},
     {"logs", "what each process said"},
@@ -79,6 +82,14 @@ std::string NextConsistency(const job::Job& job) {
                                       : "quorum=0.75  # nobody waits for the slowest";
   }
   return "mode=bsp  # everybody waits for everybody";
+}
+
+// "12.3 kJ"
+std::string Scaled(double amount, const char* unit) {
+  const char* const prefixes[] = {"", "k", "M", "G", "T"};
+  size_t prefix = 0;
+  for (; std::abs(amount) >= 1000 && prefix < 4; ++prefix) amount /= 1000;
+  return absl::StrFormat("%.3g %s%s", amount, prefixes[prefix], unit);
 }
 
 bool IsServer(const wire::MemberStatus& member) {
@@ -147,6 +158,9 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
   std::string out =
       absl::StrFormat("Test accuracy %.2f %%  (loss %.4f, %s images, after %u epochs)\n\n", 100 * evaluation.accuracy(),
                       evaluation.loss(), RenderCount(static_cast<double>(evaluation.samples())), evaluation.epoch());
+  if (evaluation.has_top5_accuracy()) {
+    out.insert(out.size() - 1, absl::StrFormat("Top-5 accuracy %.2f %%\n", 100 * evaluation.top5_accuracy()));
+  }
   int columns = kNameColumnsMin;
   for (const wire::ClassReport& row : evaluation.classes()) {
     columns = std::max(columns, static_cast<int>(row.name().size()));
@@ -164,6 +178,18 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
   // One label an image: micro precision and recall are both the accuracy, and so is the weighted recall.
   out += Row(columns, "all (micro)", "", evaluation.accuracy(), evaluation.accuracy(), evaluation.f1_micro());
   out += Row(columns, "by images (weighted)", "", precision_weighted, evaluation.accuracy(), evaluation.f1_weighted());
+  return out;
+}
+
+std::string RenderEnergy(const wire::EnergyView* energy) {
+  if (energy == nullptr) return "energy: not metered\n";
+  const wire::PhaseJoules& joules = energy->joules();
+  std::string out =
+      absl::StrFormat("energy %s (training %s, validation %s, test %s, other %s)", Scaled(energy->total_joules(), "J"),
+                      Scaled(joules.training(), "J"), Scaled(joules.validation(), "J"), Scaled(joules.test(), "J"),
+                      Scaled(joules.other(), "J"));
+  if (energy->watts() > 0) absl::StrAppend(&out, ", ", Scaled(energy->watts(), "W"), " now");
+  absl::StrAppend(&out, "; energy x time ", Scaled(energy->edp_joule_seconds(), "J s"), "\n");
   return out;
 }
 
@@ -198,6 +224,7 @@ std::string RenderStatus(const wire::GetStatusReply& status) {
   if (status.has_test_accuracy()) {
     absl::StrAppendFormat(&out, "test accuracy %.2f %%\n", 100 * status.test_accuracy());
   }
+  if (status.state() != wire::JOB_STARTING) out += RenderEnergy(status.has_energy() ? &status.energy() : nullptr);
   if (!status.moving().empty()) absl::StrAppend(&out, "moving ", status.moving(), "\n");
   if (const std::vector<std::string> pending = PendingServers(status); !pending.empty()) {
     absl::StrAppend(&out, "servers: ", absl::StrJoin(pending, "; "), "\n");

@@ -12,6 +12,8 @@ namespace slackline::cli {
 
 // Test accuracy, then precision, recall and F1 of each class and their means.
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation);
+// Energy by phase, power, and energy times delay; "energy: not metered" of null.
+std::string RenderEnergy(const wire::EnergyView* energy);
 // Where the results lie. `folder` is read.
 std::string RenderResults(const std::filesystem::path& folder);
 // Commands that change one thing about this job, ready to paste. `train` is how this run was started, up to its job

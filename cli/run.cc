@@ -4,14 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "cli/cluster.h"
 #include "cli/complain.h"
 #include "cli/report.h"
+#include "cli/run_end.h"
 #include "cli/shell_word.h"
 #include "common/checkpoint/folder.h"
+#include "common/job_file.h"
 #include "common/logging.h"
 
 namespace slackline::cli {
@@ -32,6 +35,8 @@ constexpr absl::Duration kBrokenLeaveMax = absl::Seconds(30);
 constexpr absl::Duration kTellMax = absl::Seconds(60);
 // For servers to hear that the job is done, and to remove their snapshots.
 constexpr absl::Duration kTidyMax = absl::Seconds(10);
+// Looks in a row that find no run folder.
+constexpr int kGoneLooks = 5;
 
 }  // namespace
 
@@ -76,7 +81,8 @@ int Run::Follow() {
     if (signal && IsStop(*signal)) return Interrupted(absl::StrCat("stopped by a signal to ", options_.command));
     if (signal && *signal == SIGUSR1) MakeCheckpoint();
     Watch();
-    const absl::StatusOr<wire::GetStatusReply> status = processes_.scheduler().GetStatus(kStatusTimeout);
+    if (FolderIsGone()) return EndWithoutFolder();
+    const absl::StatusOr<wire::GetStatusReply> status = AskScheduler();
     const absl::Time now = absl::Now();
     if (status.ok()) {
       last_answer = now;
@@ -95,6 +101,27 @@ int Run::Follow() {
     const bool heard = !trouble_maybe_done_ || last_answer > trouble_since_ || !processes_.scheduler_runs();
     if (!trouble_.empty() && now >= trouble_deadline_ && heard) return Broken(trouble_);
   }
+}
+
+absl::StatusOr<wire::GetStatusReply> Run::AskScheduler() {
+  absl::StatusOr<wire::GetStatusReply> status = processes_.scheduler().GetStatus(kStatusTimeout);
+  processes_.Heard(!absl::IsUnavailable(status.status()) && !absl::IsDeadlineExceeded(status.status()));
+  return status;
+}
+
+bool Run::FolderIsGone() {
+  // A file system that does not answer, or refuses, is something else.
+  const bool gone = ::access(folder_.job_file().c_str(), F_OK) != 0 && errno == ENOENT;
+  gone_looks_ = gone ? gone_looks_ + 1 : 0;
+  return gone_looks_ >= kGoneLooks;
+}
+
+int Run::EndWithoutFolder() {
+  const absl::Status made = folder_.MakeAgain(ToYaml(job_));
+  return Broken(absl::StrCat("somebody has removed the run folder ", folder_.path().string(),
+                             " while the run went on; ",
+                             made.ok() ? "it is made anew for what can still be saved"
+                                       : absl::StrCat("it cannot be made anew: ", made.message())));
 }
 
 absl::Duration Run::silence_max() const {
@@ -119,14 +146,18 @@ int Run::Finish() {
   progress_.Clear();
   const bool tidies = status_.state() == wire::JOB_DONE && job_.durability().mode() != job::Durability::NONE;
   const bool failed = status_.state() == wire::JOB_FAILED;
-  StopAll({.leave = failed ? kBrokenLeaveMax : (tidies ? kTidyMax : absl::ZeroDuration()) + last_checkpoint_max(),
-           .impatient_at = 2});
+  signals_left_ = 2;
+  const absl::Duration leave = failed ? kBrokenLeaveMax : tidies ? kTidyMax : absl::ZeroDuration();
+  AwaitEnd(leave + checkpoint_max(), [] {});
+  StopAll({.leave = leave, .impatient_at = signals_left_});
+  const bool stopped = status_.state() == wire::JOB_STOPPED;
+  RecordEnd(status_.state() == wire::JOB_DONE ? "done" : stopped ? "stopped" : "failed", status_.reason());
+  SayUnsaved();
   if (status_.state() == wire::JOB_DONE) {
     std::printf("\n%s\n%s\n%s", RenderEvaluation(status_.evaluation()).c_str(), RenderResults(folder_.path()).c_str(),
                 RenderNext(job_, absl::StrCat(options_.program, " train ", options_.job_file), folder_.path()).c_str());
     return kExitDone;
   }
-  const bool stopped = status_.state() == wire::JOB_STOPPED;
   const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;
   log::Error(stopped ? "stopped" : "failed", ": ", reason);
   PointToCheckpoint();
@@ -137,10 +168,15 @@ int Run::Finish() {
 int Run::Broken(const std::string& reason) {
   progress_.Clear();
   log::Error("failed: ", reason);
-  if (processes_.has_scheduler()) {
-    processes_.scheduler().StopJob(reason.substr(0, reason.find('\n')), /*failed=*/true).IgnoreError();
+  signals_left_ = 2;
+  const std::string line = reason.substr(0, reason.find('\n'));
+  const auto tell = [&] { return processes_.scheduler().StopJob(line, /*failed=*/true); };
+  if (processes_.has_scheduler() && tell().ok()) {
+    AwaitEnd(kBrokenLeaveMax + checkpoint_max(), [&] { tell().IgnoreError(); });
   }
-  StopAll({.leave = kBrokenLeaveMax, .impatient_at = 2});
+  StopAll({.leave = kBrokenLeaveMax, .impatient_at = signals_left_});
+  RecordEnd("failed", line);
+  SayUnsaved();
   PointToCheckpoint();
   PointToLogs();
   return kExitFailed;
@@ -149,6 +185,7 @@ int Run::Broken(const std::string& reason) {
 int Run::Interrupted(const std::string& reason) {
   progress_.Say("Stopping; once more to kill at once.");
   StopInOrder(reason, /*impatient_at=*/1);
+  RecordEnd("stopped", reason);
   log::Error(absl::string_view("stopped"));
   PointToCheckpoint();
   PointToLogs();
@@ -161,6 +198,7 @@ int Run::Leave(const std::string& reason) {
   progress_.Say(absl::StrCat("Saving the run, and stopping: ", reason));
   // Signals that say the same again do not hurry the last checkpoint.
   StopInOrder(reason, /*impatient_at=*/3);
+  RecordEnd("stopped", reason);
   PointToCheckpoint();
   return kExitFailed;
 }
@@ -171,24 +209,45 @@ void Run::StopInOrder(const std::string& reason, int impatient_at) {
     if (signals_left_ > 0) progress_.Say("The scheduler did not answer: nothing was saved at the end.");
     return StopAll({.leave = absl::ZeroDuration(), .impatient_at = signals_left_});
   }
-  const absl::Time deadline = absl::Now() + kLeaveMax + last_checkpoint_max();
-  // It answers until it has seen to everybody's end.
+  AwaitEnd(kLeaveMax + last_checkpoint_max(),
+           [&] { processes_.scheduler().StopJob(reason, /*failed=*/false).IgnoreError(); });
+  StopAll({.leave = signals_left_ > 0 ? kLeaveMax : absl::ZeroDuration(), .impatient_at = signals_left_});
+  SayUnsaved();
+}
+
+void Run::AwaitEnd(absl::Duration most, const std::function<void()>& tell) {
+  const absl::Time deadline = absl::Now() + most;
+  // It answers until then.
   while (signals_left_ > 0 && absl::Now() < deadline && processes_.scheduler_runs()) {
-    const absl::StatusOr<wire::GetStatusReply> status = processes_.scheduler().GetStatus(kStatusTimeout);
+    const absl::StatusOr<wire::GetStatusReply> status = AskScheduler();
     if (status.ok()) status_ = *status;
+    if (status.ok()) progress_.ShowEvents(status_);
     if (!status.ok() && HasEnded(status_)) break;
+    // One that hangs or has died before it had saved that is started again, and does not know of it.
+    if (!status.ok()) Watch();
+    if (status.ok() && !HasEnded(status_)) tell();
     WaitForSignal();
   }
-  StopAll({.leave = signals_left_ > 0 ? kLeaveMax : absl::ZeroDuration(), .impatient_at = signals_left_});
-  if (status_.checkpoint_failed() > status_.checkpoint()) {
+}
+
+void Run::SayUnsaved() {
+  const bool unsaved = status_.checkpoint_failed() > status_.checkpoint();
+  if (unsaved) {
     progress_.Say(absl::StrCat("No checkpoint could be made at the end: ", status_.checkpoint_error()));
   }
+}
+
+void Run::RecordEnd(const std::string& state, const std::string& reason) {
+  const absl::Status recorded = cli::RecordEnd(folder_.path(), state, reason);
+  if (!recorded.ok()) log::Warning("how the run has ended is not in its events.log: ", std::string(recorded.message()));
 }
 
 bool Run::TellToStop(const std::string& reason) {
   const absl::Time deadline = absl::Now() + kTellMax;
   while (processes_.has_scheduler() && signals_left_ > 0 && absl::Now() < deadline) {
-    if (processes_.scheduler().StopJob(reason, /*failed=*/false).ok()) return true;
+    const absl::Status told = processes_.scheduler().StopJob(reason, /*failed=*/false);
+    if (told.ok()) return true;
+    processes_.Heard(!absl::IsUnavailable(told) && !absl::IsDeadlineExceeded(told));
     WaitForSignal();
     // One that has died is started again, and told then.
     Watch();
@@ -207,9 +266,10 @@ void Run::WaitForSignal() {
 
 absl::Duration Run::last_checkpoint_max() const {
   if (left_ && options_.leave_within) return std::max(absl::ZeroDuration(), *options_.leave_within - kLeaveMax);
-  const job::Checkpoint& checkpoint = job_.checkpoint();
-  return checkpoint.at_end() ? absl::Seconds(checkpoint.timeout_s()) : absl::ZeroDuration();
+  return job_.checkpoint().at_end() ? checkpoint_max() : absl::ZeroDuration();
 }
+
+absl::Duration Run::checkpoint_max() const { return absl::Seconds(job_.checkpoint().timeout_s()); }
 
 void Run::MakeCheckpoint() {
   const absl::StatusOr<uint64_t> number =

@@ -55,6 +55,18 @@ class Run {
   absl::Duration silence_max() const;
   // Notes what happened to the processes. The first trouble stays: what follows is its consequence.
   void Watch();
+  absl::StatusOr<wire::GetStatusReply> AskScheduler();
+  // Somebody has removed the run folder, not just now, and not for a moment.
+  bool FolderIsGone();
+  // Makes it anew, for what can still be saved, and ends the run.
+  int EndWithoutFolder();
+  // Until the scheduler has seen to everybody's end; shows what it says meanwhile. `tell`: it again, where it has
+  // forgotten.
+  void AwaitEnd(absl::Duration most, const std::function<void()>& tell);
+  // Says so where no last checkpoint could be made.
+  void SayUnsaved();
+  // Where the scheduler could not: how the run has ended, for who asks later.
+  void RecordEnd(const std::string& state, const std::string& reason);
   // All that the job leaves behind is written, and its end is known: nobody needs to be waited for, but servers that
   // have snapshots to remove.
   int Finish();
@@ -63,6 +75,8 @@ class Run {
   int Leave(const std::string& reason);
   // How long a run that ends in good order may take for its last checkpoint.
   absl::Duration last_checkpoint_max() const;
+  // A checkpoint, or waiting for room for it.
+  absl::Duration checkpoint_max() const;
   void MakeCheckpoint();
   void PointToCheckpoint();
   // Has the scheduler save the run and end it, then ends what is left.
@@ -90,6 +104,7 @@ class Run {
   absl::Time trouble_since_;
   absl::Time trouble_deadline_ = absl::InfiniteFuture();
   bool trouble_maybe_done_ = true;  // all of it
+  int gone_looks_ = 0;              // in a row in which the run folder was not there
 };
 
 }  // namespace slackline::cli

@@ -2,8 +2,10 @@
 
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "cli/cluster.h"
 #include "cli/run_folder.h"
@@ -28,11 +30,24 @@ int Fail(const absl::Status& status, int code) {
 }
 
 absl::Status CheckData(const job::Job& job) {
+  const std::filesystem::path folder = job.data().path();
   std::error_code error;
-  if (std::filesystem::is_directory(job.data().path(), error)) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("data.path: found no folder ", job.data().path(),
-                                          "; allowed is the folder of the images (Debian's dataset-fashion-mnist "
-                                          "is the default's)"));
+  if (!std::filesystem::is_directory(folder, error)) {
+    return absl::NotFoundError(absl::StrCat("data.path: found no folder ", folder.string(),
+                                            "; allowed is the folder of the images (Debian's dataset-fashion-mnist "
+                                            "is the default's)"));
+  }
+  if (job.data().format() != job::Data::IDX) return absl::OkStatus();
+  std::vector<std::string> missing;
+  for (const std::string name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const bool there = std::filesystem::is_regular_file(folder / name, error) ||
+                       std::filesystem::is_regular_file(folder / (name + ".gz"), error);
+    if (!there) missing.push_back(name);
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("data.path: found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
+                                          "; allowed is a folder with these files, plain or with .gz"));
 }
 
 absl::Status CheckPorts(const job::Network& network, const Crowd& crowd, const std::string& where) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <vector>
 
@@ -17,12 +18,16 @@
 #include "absl/time/time.h"
 #include "cli/complain.h"
 #include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/run_lock.h"
 #include "cli/shell_word.h"
+#include "cli/silence.h"
+#include "cli/slurm_queue.h"
 #include "cli/status_view.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
+#include "scheduler/line_file.h"
 #include "scheduler/status_alerts.h"
 #include "scheduler/status_history.h"
 #include "scheduler/status_limits.h"
@@ -77,6 +82,21 @@ void TakeProgress(wire::JobStatus& status) {
   }
 }
 
+void TakeEnergy(const nlohmann::json& energy, wire::JobStatus& status) {
+  if (!energy.is_object()) return;
+  const auto number = [&](const char* name) {
+    const nlohmann::json value = energy.value(name, nlohmann::json());
+    return value.is_number() ? value.get<double>() : 0;
+  };
+  wire::EnergyView& view = *status.mutable_energy();
+  view.set_total_joules(number("joules"));
+  view.set_edp_joule_seconds(number("edp"));
+  view.mutable_joules()->set_training(number("training"));
+  view.mutable_joules()->set_validation(number("validation"));
+  view.mutable_joules()->set_test(number("test"));
+  view.mutable_joules()->set_other(number("other"));
+}
+
 // Of a run that has come to its end; one that goes on from an earlier point may have an older one.
 void TakeSummary(const fs::path& run, wire::JobStatus& status) {
   std::ifstream in(run / "summary.json");
@@ -89,6 +109,7 @@ void TakeSummary(const fs::path& run, wire::JobStatus& status) {
   if (number("loss").is_number()) progress.set_loss(number("loss").get<double>());
   if (number("test_accuracy").is_number()) progress.set_test_accuracy(number("test_accuracy").get<double>());
   if (number("test_loss").is_number()) progress.set_test_loss(number("test_loss").get<double>());
+  TakeEnergy(number("energy"), status);
 }
 
 void TakeCheckpoints(const fs::path& folder, wire::JobStatus& status) {
@@ -112,14 +133,16 @@ void TakeCheckpoints(const fs::path& folder, wire::JobStatus& status) {
 }
 
 // Where no end was written: who is to look after it, and whether anybody does.
-void TakeCare(const fs::path& run, wire::JobStatus& status) {
+void TakeCare(const fs::path& run, const job::Job& job, wire::JobStatus& status) {
   std::error_code error;
   const std::string who = WhoRuns(run);
   const std::string before = WhoRan(run);
   status.clear_ended_unix_ms();
   if (!who.empty()) {
     status.set_state(kAway);
-    status.set_reason(absl::StrCat(who, " looks after it, and starts its scheduler (again)"));
+    status.set_reason(absl::StrCat(who,
+                                   " looks after it, and starts its scheduler, also again when that has died or was ",
+                                   "silent for ", absl::FormatDuration(SchedulerSilenceMax(job))));
   } else if (before.empty() && fs::is_directory(run / "scheduler", error)) {
     status.set_state(kAway);
     status.set_reason("the run is not over; started by hand, its scheduler can be started again");
@@ -132,9 +155,17 @@ void TakeCare(const fs::path& run, wire::JobStatus& status) {
   }
 }
 
+// What SLURM will do, or has just begun to do, is newer than what the run has written.
+void TakeQueued(const QueuedJob& job, wire::JobStatus& status) {
+  if (!job.pending() && status.state() == kAway) return;
+  status.set_state(job.pending() ? kPending : kAway);
+  status.set_reason(job.Describe());
+  status.clear_ended_unix_ms();
+}
+
 std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus& status) {
   std::error_code error;
-  if (!WhoRuns(run).empty()) return "";
+  if (!WhoRuns(run).empty() || status.state() == kPending) return "";
   const bool saved = fs::is_directory(run / "scheduler", error);
   const bool by_hand = WhoRan(run).empty();
   const std::string folder = ShellWord(run.string()), job_file = ShellWord((run / "job.yaml").string());
@@ -187,11 +218,14 @@ std::string RenderGoOn(const wire::JobStatus& status) {
 
 absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run) {
   std::error_code error;
-  if (!fs::exists(run / "job.yaml", error) && !fs::exists(run / "events.log", error)) {
+  const std::optional<QueuedJob> queued = FindInQueue(run);
+  if (!queued && !fs::exists(run / "job.yaml", error) && !fs::exists(run / "events.log", error)) {
     return absl::NotFoundError(
         absl::StrCat("found no run in ", run.string(), " (job.yaml); allowed is the folder of a run, or HOST:PORT"));
   }
-  const absl::StatusOr<job::Job> job = ReadJobFile(run / "job.yaml", {});
+  const fs::path of_run = run / "job.yaml";
+  const absl::StatusOr<job::Job> job =
+      ReadJobFile(fs::exists(of_run, error) ? of_run : run / "submit" / "job.yaml", {});
   wire::JobStatus status;
   status.set_run_folder(fs::absolute(run).lexically_normal().string());
   status.set_unix_ms(absl::ToUnixMillis(absl::Now()));
@@ -202,9 +236,10 @@ absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run) {
   // Whoever goes on with a run removes the address first of all.
   const bool begins = !WhoRuns(run).empty() && !fs::exists(RunFolder::AddressFile(run), error);
   const bool ended = !status.state().empty() && !begins;
-  if (!ended) TakeCare(run, status);
+  if (!ended) TakeCare(run, job.ok() ? *job : job::Job(), status);
   TakeProgress(status);
   if (ended) TakeSummary(run, status);
+  if (queued && !queued->ends()) TakeQueued(*queued, status);
   if (job.ok()) {
     status.set_name(job->name());
     status.mutable_progress()->set_epochs(job->training().epochs());
@@ -215,13 +250,27 @@ absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run) {
   return status;
 }
 
+absl::Status RecordEnd(const fs::path& run, const std::string& state, const std::string& reason) {
+  scheduler::StatusHistory history;
+  history.Load(run);
+  wire::JobStatus status;
+  history.Fill(status);
+  TakeEnd(status);
+  if (!status.state().empty()) return absl::OkStatus();
+  const auto events = scheduler::LineFile::Open(run / "events.log", /*header=*/"");
+  if (!events.ok()) return events.status();
+  return (*events)->Add(scheduler::EventLine(absl::StrCat("the job is ", state, ": ", reason), absl::Now()));
+}
+
 std::string RenderEnd(const wire::JobStatus& status) {
   const char* const when = status.state() == kLost ? ", last heard of at " : " at ";
   std::string out =
       absl::StrCat("job ", Harmless(status.name()), ": ", status.state(),
                    status.has_ended_unix_ms() ? absl::StrCat(when, TimeText(status.ended_unix_ms())) : "",
                    status.reason().empty() ? "" : absl::StrCat(" (", Harmless(status.reason()), ")"), "\n");
-  absl::StrAppend(&out, RenderLast(status.progress()), RenderLastCheckpoint(status), RenderGoOn(status));
+  absl::StrAppend(&out, RenderLast(status.progress()), RenderLastCheckpoint(status));
+  if (status.progress().epoch() > 0) out += RenderEnergy(status.has_energy() ? &status.energy() : nullptr);
+  absl::StrAppend(&out, RenderGoOn(status));
   if (status.events_size() > 0) out += "last events\n";
   for (int i = std::max(0, status.events_size() - kEventsToShow); i < status.events_size(); ++i) {
     absl::StrAppend(&out, "  ", TimeText(status.events(i).unix_ms()), " ", Harmless(status.events(i).text()), "\n");
@@ -230,7 +279,8 @@ std::string RenderEnd(const wire::JobStatus& status) {
 }
 
 int ExitCodeOf(const std::string& state) {
-  return state == "starting" || state == "training" || state == "done" ? kExitDone : kExitFailed;
+  const bool well = state == "starting" || state == "training" || state == "done" || state == kPending;
+  return well ? kExitDone : kExitFailed;
 }
 
 }  // namespace slackline::cli

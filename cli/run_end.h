@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "status.pb.h"
 
@@ -13,10 +14,17 @@ namespace slackline::cli {
 inline constexpr char kLost[] = "lost";
 // Its scheduler does not answer, and the run is not over.
 inline constexpr char kAway[] = "away";
+// SLURM has it in its queue, and has not started it (again) yet.
+inline constexpr char kPending[] = "pending";
 
 // Of members nothing is known. go_on is the command that goes on with the run.
 //   kNotFound  no run folder
 absl::StatusOr<wire::JobStatus> ReadEnd(const std::filesystem::path& run);
+
+// Adds to its events.log how the run has ended, unless the scheduler has said so. `state`: "done", "failed" or
+// "stopped". Requires: the scheduler has ended.
+//   kResourceExhausted, kUnavailable  it cannot be written
+absl::Status RecordEnd(const std::filesystem::path& run, const std::string& state, const std::string& reason);
 
 // The same for people, with the last events.
 std::string RenderEnd(const wire::JobStatus& status);

@@ -40,7 +40,8 @@ absl::StatusOr<RunFolder> RunFolder::CreateSubmitted(const fs::path& path) {
 }
 
 bool RunFolder::MayPrecede(const std::string& name) {
-  return name == "lock" || name == "submit" || name == "nodes" || absl::StartsWith(name, "attempt-");
+  return name == "lock" || name == "lock.held" || name == "submit" || name == "nodes" ||
+         absl::StartsWith(name, "attempt-");
 }
 
 absl::StatusOr<RunFolder> RunFolder::Join(const fs::path& path, const std::string& node) {
@@ -90,6 +91,11 @@ absl::StatusOr<RunFolder> RunFolder::Reopen(const fs::path& path) {
 }
 
 absl::Status RunFolder::WriteJob(const std::string& yaml) const { return ReplaceFile(job_file(), yaml); }
+
+absl::Status RunFolder::MakeAgain(const std::string& yaml) const {
+  const absl::StatusOr<RunFolder> made = Make(path_);
+  return made.ok() ? WriteJob(yaml) : made.status();
+}
 
 absl::Status RunFolder::WriteProcesses(const std::vector<ProcessRecord>& processes) const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

@@ -58,6 +58,9 @@ class RunFolder {
   std::filesystem::path log(const std::string& name) const { return path_ / "logs" / (name + ".log"); }
 
   absl::Status WriteJob(const std::string& yaml) const;
+  // After somebody has removed the folder.
+  //   kUnavailable  the system refused
+  absl::Status MakeAgain(const std::string& yaml) const;
   // Replaces processes.json as a whole: readers see the old or the new one.
   absl::Status WriteProcesses(const std::vector<ProcessRecord>& processes) const;
   // The scheduler's address, once it is there.

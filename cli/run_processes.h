@@ -36,6 +36,10 @@ class RunProcesses {
   virtual SchedulerClient& scheduler() = 0;
   virtual bool scheduler_runs() = 0;
 
+  // Whether the scheduler has just answered, or at least refused: one that falls silent is killed by Watch() and
+  // started again.
+  virtual void Heard(bool scheduler_answered) = 0;
+
   // Looks after the processes, and reports deaths to the scheduler. `status` is the last that the scheduler said, empty
   // before.
   virtual News Watch(const wire::GetStatusReply& status) = 0;

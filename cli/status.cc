@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "cli/complain.h"
+#include "cli/not_started.h"
 #include "cli/page_status.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -42,15 +43,12 @@ constexpr absl::Duration kPagePatience = absl::Seconds(2);
 // Of --watch: between two looks, and how long a scheduler that has answered may be away.
 constexpr absl::Duration kWatchEvery = absl::Seconds(1);
 constexpr absl::Duration kAwayMax = absl::Seconds(60);
+// The same for a run that SLURM has not started yet: its queue serves many.
+constexpr absl::Duration kQueueEvery = absl::Seconds(30);
 
 int Complain(const std::string& message, int exit_code) {
   std::fprintf(stderr, "slackline: %s\n", message.c_str());
   return exit_code;
-}
-
-bool MayAnswerYet(const fs::path& run) {
-  const absl::StatusOr<wire::JobStatus> end = ReadEnd(run);
-  return end.ok() && end->state() == kAway;
 }
 
 // For a run that no scheduler answers for; `no_answer` says where it was looked for.
@@ -119,27 +117,15 @@ absl::StatusOr<int> ShowLive(const absl::StatusOr<Answer>& answer, bool json) {
   return ExitCodeOfLive(answer->status);
 }
 
-// Processes that `slackline train` has started, that have ended, and that the scheduler knows nothing of.
-std::string RenderInVain(const fs::path& run, const wire::GetStatusReply& status) {
-  std::string out;
-  for (const ProcessRecord& process : RunFolder::ReadProcesses(run)) {
-    const bool known = process.role == "scheduler" || process.state == "running" || process.state == "exit code 0" ||
-                       std::any_of(status.members().begin(), status.members().end(),
-                                   [&](const wire::MemberStatus& member) { return member.name() == process.name; });
-    if (known) continue;
-    absl::StrAppend(&out, Harmless(process.name), " could not be started: ", Harmless(process.state), ", started ",
-                    process.restarts + 1, process.restarts == 0 ? " time" : " times", "; ",
-                    (run / "logs" / Harmless(process.name)).string(), ".log says why\n");
-  }
-  return out;
-}
-
 int ShowRun(const fs::path& run, const std::shared_ptr<const rpc::Protection>& protection, bool json) {
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
   if (!address.ok()) return ShowEnd(run, std::string(address.status().message()), json);
-  const absl::StatusOr<Answer> answer = AskTheScheduler(*address, protection);
+  absl::StatusOr<Answer> answer = AskTheScheduler(*address, protection);
+  const std::vector<ProcessRecord> processes =
+      answer.ok() ? NotStarted(run, answer->status) : std::vector<ProcessRecord>();
+  if (answer.ok() && !answer->json.empty()) answer->json = WithNotStarted(answer->json, run, processes);
   const absl::StatusOr<int> shown = ShowLive(answer, json);
-  if (shown.ok() && !json) std::printf("%s", RenderInVain(run, answer->status).c_str());
+  if (shown.ok() && !json) std::printf("%s", RenderNotStarted(run, processes).c_str());
   if (shown.ok()) return *shown;
   if (Refused(shown.status()) || absl::IsUnimplemented(shown.status())) {
     return Complain(std::string(shown.status().message()), kExitFailed);
@@ -176,6 +162,7 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
                                           : folder      ? AskTheScheduler(*address, protection)
                                                         : Ask(*address, protection);
     const absl::Status& status = answer.status();
+    bool pending = false;
     if (status.ok()) {
       answered = absl::Now();
       tty ? Redraw(Render(answer->status)) : lines.Show(answer->status, answered);
@@ -185,11 +172,18 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
     } else {
       const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
       const bool long_ago = absl::Now() - answered > kAwayMax;
-      if (folder && (long_ago || !MayAnswerYet(options.target))) return ShowEnd(options.target, why, /*json=*/false);
-      if (long_ago) return Complain(why, kExitFailed);
-      lines.Say(absl::StrCat(why, " for ", RenderTime(absl::ToDoubleSeconds(absl::Now() - answered))));
+      const absl::StatusOr<wire::JobStatus> end = folder ? ReadEnd(options.target) : absl::NotFoundError("no folder");
+      pending = end.ok() && end->state() == kPending;
+      if (folder && !pending && (long_ago || !end.ok() || end->state() != kAway)) {
+        return ShowEnd(options.target, why, /*json=*/false);
+      }
+      if (long_ago && !pending) return Complain(why, kExitFailed);
+      lines.Say(pending ? end->reason()
+                        : absl::StrCat(why, " for ", RenderTime(absl::ToDoubleSeconds(absl::Now() - answered))));
+      // Whoever is started is given time to answer.
+      if (pending) answered = absl::Now();
     }
-    const std::optional<int> signal = signals.Wait(kWatchEvery);
+    const std::optional<int> signal = signals.Wait(pending ? kQueueEvery : kWatchEvery);
     if (signal && IsStop(*signal)) return kExitDone;
   }
 }

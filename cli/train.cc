@@ -45,6 +45,7 @@ int Train(const TrainOptions& options) {
   if (!folder.ok()) return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
   const absl::StatusOr<RunLock> lock = RunLock::Take(folder->path());
   if (!lock.ok()) return Fail(lock.status(), absl::IsAlreadyExists(lock.status()) ? kExitWrongUse : kExitFailed);
+  if (!lock->by_file().empty()) log::Warning(lock->by_file());
   if (absl::Status unused = CheckUnused(job, folder->path()); !unused.ok()) return Fail(unused, kExitFailed);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
@@ -88,6 +89,7 @@ int Resume(const ResumeOptions& options) {
   if (absl::Status left = CheckWorkIsLeft(*choice, job); !left.ok()) return Fail(left, kExitWrongUse);
   const absl::StatusOr<RunLock> lock = RunLock::Take(run);
   if (!lock.ok()) return Fail(lock.status(), absl::IsAlreadyExists(lock.status()) ? kExitWrongUse : kExitFailed);
+  if (!lock->by_file().empty()) log::Warning(lock->by_file());
   if (checkpoint::LastNumber(checkpoints) != newest) {
     return Fail(
         absl::AbortedError(absl::StrCat("somebody else has gone on with the run in ", run.string(), " meanwhile")),

@@ -88,6 +88,10 @@ job::Job Resolve(const job::Job& job) {
     model.add_filters(32);
     model.add_filters(64);
   }
+  if (model.kind() == job::Model::TEXTURE_CNN_2 && model.hidden_size() == 0) {
+    model.add_hidden(4096);
+    model.add_hidden(4096);
+  }
   if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
   return resolved;
 }

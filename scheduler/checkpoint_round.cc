@@ -64,6 +64,7 @@ bool CheckpointRound::Heard(ServerId server, const wire::CheckpointProgress& pro
   }
   if (over()) return true;
   if (!progress.error().empty()) {
+    no_room_ = progress.no_room();
     Fail(server, absl::StrCat("could not write: ", progress.error()));
   } else {
     files_[server].assign(progress.files().begin(), progress.files().end());

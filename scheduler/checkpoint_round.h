@@ -64,6 +64,8 @@ class CheckpointRound {
   // Whether it is over, and how: all files, in the order of their elements.
   bool over() const { return !error_.empty() || written(); }
   const std::string& error() const { return error_; }
+  // It failed because a server's disk is full.
+  bool no_room() const { return no_room_; }
   std::vector<wire::CheckpointFile> Files() const;
 
  private:
@@ -86,6 +88,7 @@ class CheckpointRound {
   std::map<ServerId, std::string> waiting_;  // what a server itself waits for
   std::map<ServerId, std::vector<wire::CheckpointFile>> files_;
   std::string error_;
+  bool no_room_ = false;
 };
 
 }  // namespace slackline::scheduler

@@ -101,6 +101,7 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
       batch_sizes_(BatchSizesOf(config.job.training())),
       guard_(GuardOf(config.job)),
       bound_(BoundOf(config.job.consistency())),
+      events_(config.tells_after_record),
       last_report_(created_) {
   checkpoint_.last_number = config.checkpoint_number;
 }
@@ -347,7 +348,10 @@ absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProg
   }
   const bool trains = Trains(membership_.workers().at(holder.worker));
   const uint64_t lost_before = progress_.TotalsOf(holder.worker).pushes_lost;
-  if (progress != nullptr) progress_.Heard(holder, *progress, trains, now);
+  if (progress != nullptr) {
+    progress_.Heard(holder, *progress, trains, now);
+    HearWait(holder, *progress, now);
+  }
   const ProgressTotals totals = progress_.TotalsOf(holder.worker);
   if (totals.pushes_lost > lost_before) {
     events_.Add(absl::StrCat(totals.pushes_lost - lost_before, " answered sub-pushes of ", NameOf(holder.worker),
@@ -522,6 +526,7 @@ void Controller::NoteEvaluation(const wire::EvaluationReport& request, const Hol
                           .samples = measured.samples,
                           .accuracy = request.accuracy(),
                           .loss = request.loss()});
+  epoch_book_.Evaluated(request, /*alone=*/membership_.CountLive() <= 1);
   events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (%s)", request.epoch(),
                               100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
   JudgeEvaluation(request.final());

@@ -30,6 +30,7 @@
 #include "scheduler/batch_sizes.h"
 #include "scheduler/checkpoint_round.h"
 #include "scheduler/divergence_guard.h"
+#include "scheduler/epoch_book.h"
 #include "scheduler/event_log.h"
 #include "scheduler/link_shares.h"
 #include "scheduler/members_view.h"
@@ -70,6 +71,8 @@ class Controller : public ServerObserver {
     Timeouts timeouts = {};
     // Of the status page; empty where there is none.
     std::string page = {};
+    // As EventLog has it: EventsRecorded() is called after each TakeEvents().
+    bool tells_after_record = false;
   };
 
   Controller(const Config& config, const TimeSource& time, ServerCalls& servers);
@@ -139,7 +142,11 @@ class Controller : public ServerObserver {
 
   // Reports and events since the last call, oldest first.
   std::vector<Report> TakeReports();
+  // Rows of epochs.csv, all of them, if there is something new.
+  std::optional<std::vector<EpochFigures>> TakeEpochs();
   std::deque<std::string> TakeEvents();
+  void EventsRecorded();
+  void AddEvent(const std::string& event);
   // TakeEvents() would have some.
   bool HasEvents() const;
   // The run up to now.
@@ -161,6 +168,9 @@ class Controller : public ServerObserver {
   // A sign of life of a worker, and what it says of its progress (null for nothing).
   //   kFailedPrecondition  it is not a member any more
   absl::Status HearWorker(const Holder& holder, const wire::WorkerProgress* progress, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Says when a worker begins to wait for what no process of the job can give, and when it goes on.
+  void HearWait(const Holder& holder, const wire::WorkerProgress& progress, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Samples of the batches that the worker gets with its next range.
   uint32_t BatchSizeFor(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -214,6 +224,7 @@ class Controller : public ServerObserver {
   void ForgiveOwnSleep(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExpelStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailIfDeserted(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailIfNoRoom(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // "worker w-2", or what else Called() makes of it.
   std::string NameOf(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -301,6 +312,8 @@ class Controller : public ServerObserver {
   // Begins what is due, and goes on with what was begun.
   void WatchCheckpoints(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginCheckpoint(const std::string& reason, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the last one, which failed on a full disk, is tried again.
+  bool MayGetRoom(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Servers are to stay for the last one.
   bool AwaitsLastCheckpoint(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the number of the checkpoint whose outcome need not be told again; 0 for none.
@@ -311,7 +324,7 @@ class Controller : public ServerObserver {
   // Gives the round up, but not what it was for.
   void DropRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BestIsDueAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CheckpointFailed(uint64_t number, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CheckpointFailed(uint64_t number, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillCheckpoint(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_status.cc: what people see ---
@@ -383,7 +396,7 @@ class Controller : public ServerObserver {
   absl::Time trained_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // all of it: the final evaluation began
   absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time stopping_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // servers told to stop
-  bool status_seen_ ABSL_GUARDED_BY(mutex_) = false;                      // since the end
+  bool status_seen_ ABSL_GUARDED_BY(mutex_) = false;                      // since then
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool end_kept_ ABSL_GUARDED_BY(mutex_) = false;
 
@@ -514,6 +527,9 @@ class Controller : public ServerObserver {
   };
   std::map<Holder, Measured> measured_ ABSL_GUARDED_BY(mutex_);
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
+  // Who waits for room on a full disk, and since when: the time for all that is written at the end counts from then on.
+  std::set<Holder> waits_for_room_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Time> no_room_since_ ABSL_GUARDED_BY(mutex_);
 
   // With training.batch balance.
   BatchSizes batch_sizes_ ABSL_GUARDED_BY(mutex_);
@@ -546,20 +562,18 @@ class Controller : public ServerObserver {
     uint32_t epochs = 0;
     std::optional<uint64_t> samples;
     bool last_tried = false;  // that at the end of the run
+    bool no_room = false;     // the last one that failed did for that
     // The best one so far, and that of `round`.
     std::optional<EvaluationSummary> best_due;
     std::optional<EvaluationSummary> best_of_round;
     std::optional<absl::Time> last_since;
-    // The last one that is whole.
-    uint64_t whole = 0;
+    uint64_t whole = 0;  // the last one that is
     absl::Time whole_at;
     std::string folder;
-    // The last one that failed.
-    uint64_t failed = 0;
+    uint64_t failed = 0;  // the last one that did
     std::string error;
     absl::Time failed_at = absl::InfinitePast();
-    // Of this scheduler.
-    uint64_t made = 0;
+    uint64_t made = 0;  // by this scheduler
     uint64_t failures = 0;
   };
   Checkpoints checkpoint_ ABSL_GUARDED_BY(mutex_);
@@ -576,11 +590,11 @@ class Controller : public ServerObserver {
   absl::Time epoch_told_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
   bool evaluation_reported_ ABSL_GUARDED_BY(mutex_) = true;
-  // At most one for each epoch.
-  std::vector<EvaluationSummary> evaluations_ ABSL_GUARDED_BY(mutex_);
-  size_t evaluations_before_ ABSL_GUARDED_BY(mutex_) = 0;  // this run went on from a checkpoint
+  std::vector<EvaluationSummary> evaluations_ ABSL_GUARDED_BY(mutex_);  // at most one for each epoch
+  size_t evaluations_before_ ABSL_GUARDED_BY(mutex_) = 0;               // this run went on from a checkpoint
   absl::Time last_report_ ABSL_GUARDED_BY(mutex_);
   std::vector<Report> reports_ ABSL_GUARDED_BY(mutex_);
+  EpochBook epoch_book_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace slackline::scheduler

@@ -16,6 +16,8 @@ namespace {
 
 // An epoch's checkpoint that has failed is made up for.
 constexpr absl::Duration kRetryAfter = absl::Seconds(30);
+// The last one, on a disk that is full.
+constexpr absl::Duration kRoomAgainAfter = absl::Seconds(2);
 
 bool TakesStepsTogether(const job::Job& job) {
   // The sets of a quorum may differ between shards: their versions say nothing about one another.
@@ -92,11 +94,20 @@ void Controller::BeginCheckpoint(const std::string& reason, absl::Time now) {
   FollowCheckpoint(now);
 }
 
+bool Controller::MayGetRoom(absl::Time now) const {
+  return checkpoint_.last_tried && checkpoint_.no_room && no_room_since_ && !checkpoint_.round &&
+         !checkpoint_.to_commit && now - *no_room_since_ <= absl::Seconds(config_.job.checkpoint().timeout_s());
+}
+
 bool Controller::AwaitsLastCheckpoint(absl::Time now) {
   // Also of a job that has failed: where the servers are all there, the last worker may have gone.
   if (config_.checkpoint_folder.empty()) return false;
   const bool wanted = config_.job.checkpoint().at_end() || checkpoint_.best_due || checkpoint_.best_of_round;
   if (!wanted) return false;
+  if (MayGetRoom(now)) {
+    if (now - checkpoint_.failed_at < kRoomAgainAfter) return true;
+    checkpoint_.last_tried = false;
+  }
   if (!checkpoint_.last_tried && !checkpoint_.to_commit) {
     // One that waits for a step may wait for workers that have left.
     if (checkpoint_.round) DropRound();
@@ -112,10 +123,10 @@ bool Controller::AwaitsLastCheckpoint(absl::Time now) {
       checkpoint_.last_tried = false;
       return true;
     } else {
-      CheckpointFailed(checkpoint_.last_number + 1, std::string(can.message()));
+      CheckpointFailed(checkpoint_.last_number + 1, can);
     }
   }
-  return checkpoint_.round || checkpoint_.to_commit;
+  return checkpoint_.round || checkpoint_.to_commit || MayGetRoom(now);
 }
 
 bool Controller::StoppedUnsaved() const {
@@ -165,7 +176,8 @@ void Controller::FollowCheckpoint(absl::Time now) {
   const CheckpointRound round = *checkpoint_.round;
   if (!round.error().empty()) {
     DropRound();
-    return CheckpointFailed(round.config().number, round.error());
+    return CheckpointFailed(round.config().number, round.no_room() ? absl::ResourceExhaustedError(round.error())
+                                                                   : absl::UnavailableError(round.error()));
   }
   checkpoint_.round.reset();
   checkpoint_.took = now - round.config().begun;
@@ -195,12 +207,27 @@ void Controller::BestIsDueAgain() {
   checkpoint_.best_of_round.reset();
 }
 
-void Controller::CheckpointFailed(uint64_t number, const std::string& why) {
+void Controller::CheckpointFailed(uint64_t number, const absl::Status& why) {
+  const absl::Time now = time_.Now();
   checkpoint_.failed = number;
-  checkpoint_.error = why;
-  checkpoint_.failed_at = time_.Now();
+  checkpoint_.error = std::string(why.message());
+  checkpoint_.failed_at = now;
   ++checkpoint_.failures;
-  events_.Add(absl::StrCat("checkpoint ", number, " failed: ", why));
+  checkpoint_.no_room = absl::IsResourceExhausted(why);
+  const bool at_end = Ended() && checkpoint_.last_tried && checkpoint_.no_room;
+  const bool first = !no_room_since_;
+  if (at_end && first) no_room_since_ = now;
+  // The attempts that follow say the same again.
+  if (at_end && !first && MayGetRoom(now)) return;
+  const absl::Duration most = absl::Seconds(config_.job.checkpoint().timeout_s());
+  events_.Add(absl::StrCat(
+      "checkpoint ", number, " failed: ", why.message(),
+      !at_end ? ""
+      : MayGetRoom(now)
+          ? absl::StrCat("; it is tried again for ", absl::FormatDuration(most),
+                         " (checkpoint.timeout_s), while the servers keep the weights: make room "
+                         "there")
+          : absl::StrCat("; given up after ", Readable(now - *no_room_since_), " (checkpoint.timeout_s)")));
 }
 
 std::optional<checkpoint::Manifest> Controller::CheckpointToCommit() const {
@@ -224,9 +251,10 @@ void Controller::CheckpointCommitted(const absl::StatusOr<std::string>& folder) 
   const checkpoint::Manifest manifest = *std::exchange(checkpoint_.to_commit, std::nullopt);
   if (!folder.ok()) {
     BestIsDueAgain();
-    return CheckpointFailed(manifest.number(), std::string(folder.status().message()));
+    return CheckpointFailed(manifest.number(), folder.status());
   }
   checkpoint_.best_of_round.reset();
+  checkpoint_.no_room = false;
   ++checkpoint_.made;
   checkpoint_.whole = manifest.number();
   checkpoint_.whole_at = time_.Now();

@@ -11,7 +11,7 @@
 namespace slackline::scheduler {
 namespace {
 
-// After the end: how long a supervisor has to ask how it ended.
+// Once all is said: how long a supervisor has to ask how it ended.
 constexpr absl::Duration kStatusLinger = absl::Seconds(5);
 // A worker is stalled after so many of its own median steps, if that is longer than the setting.
 constexpr double kStallSteps = 20;
@@ -130,6 +130,7 @@ void Controller::WorkerGone(const Holder& holder) {
   progress_.Left(holder);
   work_since_.erase(holder);
   measured_.erase(holder);
+  waits_for_room_.erase(holder);
   if (tasks_) tasks_->Gone(holder);
 }
 
@@ -266,6 +267,7 @@ void Controller::Tick() {
   WatchMoves(now);
   ExpelStalled(now);
   FailIfDeserted(now);
+  FailIfNoRoom(now);
   WatchDivergence();
   if (Ended()) return;
   WatchBound(now);
@@ -410,7 +412,7 @@ void Controller::PartTick(absl::Time now) {
     for (const auto& [id, joining] : joining_) servers_.Stop({id, joining.incarnation}, request);
   }
   const bool alone = AllServersGone() || now - stopping_ > config_.timeouts.failover();
-  if (alone && (status_seen_ || now - ended_ >= kStatusLinger)) finished_ = true;
+  if (alone && (status_seen_ || now - stopping_ >= kStatusLinger)) finished_ = true;
 }
 
 bool Controller::finished() const {

@@ -18,6 +18,9 @@ constexpr uint64_t kForgottenMax = 1'000'000;
 // The same for checkpoints, which are few and whose numbers people see.
 constexpr uint64_t kForgottenCheckpoints = 10;
 
+// And for events: those that were told after the last save are more than the state says.
+constexpr uint64_t kForgottenEvents = 1000;
+
 double Seconds(absl::Duration duration) { return std::max(0.0, absl::ToDoubleSeconds(duration)); }
 
 void Save(const Membership::State& from, absl::Time now, state::Members& state) {
@@ -123,6 +126,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_evaluations_before(static_cast<uint32_t>(evaluations_before_));
   if (best_due) *state.mutable_best_due() = ToState(*best_due);
   if (evaluation_) *state.mutable_evaluation() = *evaluation_;
+  *state.mutable_epochs() = epoch_book_.Save();
   if (bound_) state.set_staleness_bound(bound_->bound());
   state.set_staleness_bound_changes(bound_changes_);
   state.set_divergences(divergences_);
@@ -183,7 +187,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   bound_changes_ = state.staleness_bound_changes();
   divergences_ = state.divergences();
   worker_deaths_ = state.worker_deaths();
-  events_.GoOnFrom(state.events());
+  events_.GoOnFrom(state.events() + kForgottenEvents);
   goes_on_from_ = state.checkpoint_folder();
   elapsed_before_ = absl::Seconds(state.elapsed_s());
   checkpoint_.epochs = state.checkpoint_epochs();
@@ -227,6 +231,7 @@ void Controller::RestoreEvaluations(const state::Scheduler& state) {
     evaluations_.push_back(FromState(from));
   }
   if (state.has_evaluation()) evaluation_ = state.evaluation();
+  epoch_book_.Restore(state.epochs());
 }
 
 void Controller::RestoreServers(const state::Members& members, absl::Time now) {

@@ -76,6 +76,11 @@ uint32_t Controller::EpochInProgress() const {
 
 void Controller::TellEpochs(uint32_t completed, absl::Time now) {
   const uint32_t done = tasks_->ranges().epochs_done();
+  const EnergyLedger& energy = progress_.energy();
+  epoch_book_.Completed(done, completed,
+                        {.time_s = ElapsedSeconds(now),
+                         .totals = progress_.totals(),
+                         .joules = energy.metered() ? std::optional(energy.total_joules()) : std::nullopt});
   const uint32_t epochs = config_.job.training().epochs();
   for (uint32_t epoch = done - completed + 1; epoch <= done; ++epoch) {
     if (epochs > kEpochsToldMax && epoch != epochs && now - epoch_told_ <= kEpochToldEvery) continue;
@@ -123,9 +128,24 @@ std::vector<Report> Controller::TakeReports() {
   return std::exchange(reports_, {});
 }
 
+std::optional<std::vector<EpochFigures>> Controller::TakeEpochs() {
+  absl::MutexLock lock(&mutex_);
+  return epoch_book_.TakeNews();
+}
+
 std::deque<std::string> Controller::TakeEvents() {
   absl::MutexLock lock(&mutex_);
   return events_.Take();
+}
+
+void Controller::EventsRecorded() {
+  absl::MutexLock lock(&mutex_);
+  events_.Recorded();
+}
+
+void Controller::AddEvent(const std::string& event) {
+  absl::MutexLock lock(&mutex_);
+  events_.Add(event);
 }
 
 bool Controller::HasEvents() const {
@@ -138,7 +158,8 @@ bool Controller::HasEvents() const {
 wire::GetStatusReply Controller::GetStatus() {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = time_.Now();
-  status_seen_ = status_seen_ || Ended();
+  // The last word: what became of the last checkpoint is in it.
+  status_seen_ = status_seen_ || stopping_ != absl::InfiniteFuture();
   wire::GetStatusReply reply;
   reply.set_job(config_.id.value());
   reply.set_name(config_.job.name());
@@ -151,6 +172,7 @@ wire::GetStatusReply Controller::GetStatus() {
   reply.set_event_count(events_.count());
   if (evaluation_) *reply.mutable_evaluation() = *evaluation_;
   reply.set_page(config_.page);
+  if (progress_.energy().metered()) *reply.mutable_energy() = progress_.energy().View(ElapsedSeconds(now));
   return reply;
 }
 
@@ -169,8 +191,8 @@ void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const
                              ? static_cast<double>((total - done) * PassesOfPush(config_.job)) / samples_per_second
                              : 0);
   reply.set_elapsed_seconds(ElapsedSeconds(now));
-  reply.set_loss(latest.loss.value_or(0));
-  reply.set_train_accuracy(latest.accuracy.value_or(0));
+  if (latest.loss) reply.set_loss(*latest.loss);
+  if (latest.accuracy) reply.set_train_accuracy(*latest.accuracy);
   reply.set_staleness_mean(latest.staleness_mean);
   reply.set_staleness_max(latest.staleness_max);
   reply.set_slack(latest.slack);
@@ -205,6 +227,9 @@ void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const 
     const wire::WorkerProgress* progress = progress_.Of(holder);
     status.set_samples(progress_.TotalsOf(id).samples);
     if (progress == nullptr) continue;
+    if (status.reason().empty() && !progress->waits_for().empty()) {
+      status.set_reason(absl::StrCat("waits for ", progress->waits_for()));
+    }
     status.set_clock(progress->clock());
     status.set_samples_per_second(progress_.SamplesPerSecond(holder, now));
   }

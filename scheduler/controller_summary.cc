@@ -43,6 +43,8 @@ RunSummary Controller::Summary() {
   summary.samples_given_twice = tasks_ ? tasks_->ranges().samples_given_twice() : 0;
   summary.worker_list = SummariseWorkers();
   summary.evaluations = evaluations_;
+  if (evaluation_ && evaluation_->has_top5_accuracy()) summary.top5_accuracy = evaluation_->top5_accuracy();
+  if (progress_.energy().metered()) summary.energy = progress_.energy().View(summary.time_s);
   return summary;
 }
 

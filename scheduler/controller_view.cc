@@ -85,6 +85,7 @@ wire::JobStatus Controller::View() const {
   FillCheckpoint(now, filled);
   FillMoves(now, filled);
   out.set_moving(filled.moving());
+  if (progress_.energy().metered()) *out.mutable_energy() = progress_.energy().View(ElapsedSeconds(now));
   wire::JobCheckpoints& checkpoints = *out.mutable_checkpoints();
   checkpoints.set_in_progress(filled.checkpoint_in_progress());
   checkpoints.set_whole(filled.checkpoint());

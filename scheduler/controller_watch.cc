@@ -87,6 +87,30 @@ void Controller::WatchSnapshots(absl::Time now) {
   }
 }
 
+void Controller::HearWait(const Holder& holder, const wire::WorkerProgress& progress, absl::Time now) {
+  const bool waits = !progress.waits_for().empty();
+  if (waits == waits_for_room_.contains(holder)) return;
+  if (waits) {
+    waits_for_room_.insert(holder);
+    if (!no_room_since_) no_room_since_ = now;
+    events_.Add(absl::StrCat("warning: ", NameOf(holder.worker), " waits for ", progress.waits_for()));
+  } else {
+    waits_for_room_.erase(holder);
+    no_room_since_.reset();
+    events_.Add(absl::StrCat(NameOf(holder.worker), " waits no more"));
+  }
+}
+
+void Controller::FailIfNoRoom(absl::Time now) {
+  const absl::Duration most = absl::Seconds(config_.job.checkpoint().timeout_s());
+  if (waits_for_room_.empty() || now - *no_room_since_ <= most) return;
+  const Holder& first = *waits_for_room_.begin();
+  const wire::WorkerProgress* const progress = progress_.Of(first);
+  End(wire::JOB_FAILED, absl::StrCat(NameOf(first.worker), " has waited ", Readable(now - *no_room_since_), " for ",
+                                     progress == nullptr ? "room" : progress->waits_for(),
+                                     "; make room there, and go on with `slackline resume`"));
+}
+
 void Controller::WatchBound(absl::Time now) {
   if (!bound_) return;
   const ProgressTotals& totals = progress_.totals();

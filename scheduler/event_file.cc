@@ -1,5 +1,11 @@
 #include "scheduler/event_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "scheduler/crc32c.h"
 #include "tensorboard.pb.h"
@@ -20,13 +26,17 @@ double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::Unix
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& folder, absl::Time wall_time) {
   const std::string path = absl::StrCat(folder, "/events.out.tfevents.", absl::ToUnixSeconds(wall_time), ".slackline");
-  std::unique_ptr<EventFile> file(new EventFile(path, std::ofstream(path, std::ios::binary)));
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  std::unique_ptr<EventFile> file(new EventFile(path, descriptor));
   tensorboard::Event version;
   version.set_wall_time(Seconds(wall_time));
   version.set_file_version("brain.Event:2");
   if (absl::Status written = file->Write(version); !written.ok()) return written;
   return file;
 }
+
+EventFile::~EventFile() { ::close(descriptor_); }
 
 absl::Status EventFile::Add(absl::Time wall_time, uint64_t step, const Scalars& scalars) {
   tensorboard::Event event;
@@ -43,9 +53,18 @@ absl::Status EventFile::Add(absl::Time wall_time, uint64_t step, const Scalars& 
 absl::Status EventFile::Write(const tensorboard::Event& event) {
   const std::string data = event.SerializeAsString();
   const std::string length = LittleEndian<uint64_t>(data.size());
-  out_ << length << LittleEndian(MaskedCrc32c(length)) << data << LittleEndian(MaskedCrc32c(data)) << std::flush;
-  if (out_) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path_));
+  const std::string record =
+      absl::StrCat(length, LittleEndian(MaskedCrc32c(length)), data, LittleEndian(MaskedCrc32c(data)));
+  const off_t before = ::lseek(descriptor_, 0, SEEK_END);
+  ssize_t written;
+  while ((written = ::write(descriptor_, record.data(), record.size())) < 0 && errno == EINTR) {
+  }
+  if (written == static_cast<ssize_t>(record.size())) return absl::OkStatus();
+  const int error = written < 0 ? errno : ENOSPC;
+  // Half a record would spoil those behind it.
+  const bool cut = written <= 0 || ::ftruncate(descriptor_, before) == 0;
+  return absl::UnavailableError(
+      absl::StrCat("cannot write ", path_, ": ", std::strerror(error), cut ? "" : ", and it is spoilt from here on"));
 }
 
 }  // namespace slackline::scheduler

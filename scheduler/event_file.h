@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,16 +31,20 @@ class EventFile {
   //   kUnavailable  it cannot be written
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& folder, absl::Time wall_time);
 
-  // Adds one point to each of the named curves, and flushes.
+  EventFile(const EventFile&) = delete;
+  EventFile& operator=(const EventFile&) = delete;
+  ~EventFile();
+
+  // Adds one point to each of the named curves; whole, or not at all.
   //   kUnavailable  it cannot be written
   absl::Status Add(absl::Time wall_time, uint64_t step, const Scalars& scalars);
 
  private:
-  EventFile(std::string path, std::ofstream out) : path_(std::move(path)), out_(std::move(out)) {}
+  EventFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
   absl::Status Write(const tensorboard::Event& event);
 
   const std::string path_;
-  std::ofstream out_;
+  const int descriptor_;
 };
 
 }  // namespace slackline::scheduler

@@ -2,6 +2,7 @@
 // the members.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -46,15 +47,18 @@ class EventLog {
   // Events kept for Take(); when nobody takes them the oldest are dropped.
   static constexpr size_t kUntakenMax = 10000;
 
+  // `after_record`: people are told of an event when Recorded() says that it is in the run folder, and not before: what
+  // somebody has seen is not lost with this process.
+  explicit EventLog(bool after_record = false) : after_record_(after_record) {}
+
   // Notes it and logs it.
   void Add(std::string event, Audience audience = Audience::kPeople) {
     LogEvent(event);
     untaken_.push_back(event);
     if (untaken_.size() > kUntakenMax) untaken_.pop_front();
     if (audience == Audience::kRecord) return;
-    ++count_;
-    recent_.push_back(std::move(event));
-    if (recent_.size() > kRecentMax) recent_.pop_front();
+    untold_.push_back(std::move(event));
+    if (!after_record_ || untold_.size() > kUntakenMax) Tell();
   }
 
   // Those for people.
@@ -62,15 +66,34 @@ class EventLog {
   // Those for people since the beginning.
   uint64_t count() const { return count_; }
 
-  // So many were told in an earlier life of the scheduler.
+  // So many were told in an earlier life of the scheduler, or fewer: whoever counts sees that there are new ones.
   void GoOnFrom(uint64_t count) { count_ += count; }
 
   // Those added since the last call.
-  std::deque<std::string> Take() { return std::exchange(untaken_, {}); }
+  std::deque<std::string> Take() {
+    taken_ = untold_.size();
+    return std::exchange(untaken_, {});
+  }
   bool waiting() const { return !untaken_.empty(); }
+  // Those of the last Take() are written down, or cannot be.
+  void Recorded() { Tell(taken_); }
 
  private:
+  void Tell(size_t most = SIZE_MAX) {
+    for (; most > 0 && !untold_.empty(); --most) {
+      ++count_;
+      recent_.push_back(std::move(untold_.front()));
+      untold_.pop_front();
+      if (recent_.size() > kRecentMax) recent_.pop_front();
+    }
+    taken_ = 0;
+  }
+
+  const bool after_record_;
   uint64_t count_ = 0;
+  // For people, in the order in which they came; `taken_` of them from the first on are being written.
+  std::deque<std::string> untold_;
+  size_t taken_ = 0;
   std::deque<std::string> recent_;
   std::deque<std::string> untaken_;
 };

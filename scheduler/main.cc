@@ -115,11 +115,23 @@ std::function<absl::Status()> GoesOn(const std::optional<checkpoint::Manifest>& 
 
 // A scheduler that is about to end has the store open a little longer.
 absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder, absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
-  while (true) {
+  const absl::Time begin = absl::Now();
+  for (uint32_t tries = 1;; ++tries) {
     absl::StatusOr<std::unique_ptr<StateStore>> store = StateStore::Open(folder);
-    if (store.ok() || !absl::IsAborted(store.status()) || absl::Now() > deadline) return store;
-    log::Warning("the state is not to be had, trying again: ", std::string(store.status().message()));
+    const std::string waited = absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Milliseconds(100)));
+    if (store.ok()) {
+      if (tries > 1) log::Info("the state is there after ", waited, " and ", tries, " tries");
+      return store;
+    }
+    if (!absl::IsAborted(store.status())) return store;
+    if (absl::Now() - begin > patience) {
+      return absl::AbortedError(absl::StrCat(store.status().message(), "; tried ", tries, " times in ", waited,
+                                             " (timeouts.startup_ms): does another scheduler of this run still run?"));
+    }
+    if (tries == 1) {
+      log::Warning("the state is not to be had, trying again for up to ", absl::FormatDuration(patience), ": ",
+                   std::string(store.status().message()));
+    }
     absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(200));
   }
 }
@@ -228,7 +240,8 @@ int Run(const Options& options) {
                          .checkpoint_number = checkpoint::LastNumber(checkpoints),
                          .keeps_state = store != nullptr,
                          .timeouts = timeouts,
-                         .page = served->empty() ? "" : absl::StrCat("http://", *served, "/")},
+                         .page = served->empty() ? "" : absl::StrCat("http://", *served, "/"),
+                         .tells_after_record = true},
                         time, links);
   // Its threads call the controller, however this ends.
   const absl::Cleanup close_links = [&links] { links.Close(); };
@@ -271,7 +284,8 @@ int Run(const Options& options) {
                     .history = &board.history(),
                     .checkpoints = checkpoints,
                     .checkpoints_kept = {.newest = job.checkpoint().keep(), .best = job.checkpoint().keep_best()},
-                    .on_begin = GoesOn(checkpoint, **folder, checkpoints, snapshots, board.history())},
+                    .on_begin = GoesOn(checkpoint, **folder, checkpoints, snapshots, board.history()),
+                    .room_max = absl::Seconds(job.checkpoint().timeout_s())},
                    std::min(timeouts.heartbeat / 2, report_every));
   // Both call the controller: they end before it does.
   server->reset();

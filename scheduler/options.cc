@@ -24,7 +24,11 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   app.add_option("--listen", options.listen, "Listen here instead of network.listen and a free port")
       ->type_name("HOST:PORT")
       ->check(AddressMistake);
-  app.add_option("--run-folder", options.run_folder, "Write the run here instead of output.folder")->type_name("DIR");
+  app.add_option("--run-folder", options.run_folder, "Write the run here instead of output.folder")
+      ->type_name("DIR")
+      ->check([](const std::string& name) {
+        return name.empty() ? "found an empty text; allowed is the name of a folder" : "";
+      });
   app.add_option("--address-file", options.address_file, "Write host:port there too, once it is known")
       ->type_name("FILE");
   app.add_flag("--resume", options.resume,

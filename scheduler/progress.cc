@@ -73,6 +73,7 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   }
   const wire::WorkerProgress& before = worker.last;
   RaiseNorm(progress.gradient_norm_max());
+  if (progress.has_energy()) energy_.Heard(holder.worker, progress.energy());
   if (progress.steps() < before.steps()) {
     // Overtaken; what happened between the last two words is in it nevertheless.
     if (in_clock && progress.has_slack_max()) ObserveSlack(progress);
@@ -226,24 +227,31 @@ void Progress::Save(state::Progress& state) const {
     *out.mutable_last() = worker.last;
     *out.mutable_totals() = ToState(worker.totals);
   }
+  *state.mutable_energy() = energy_.Save();
   for (size_t i = 0; i < staleness_.used(); ++i) state.add_staleness_counts(staleness_.InBucket(i));
   state.set_staleness_max(staleness_max_);
   state.set_slack_max(slack_max_);
+  if (latest_.loss) state.set_loss(*latest_.loss);
+  if (latest_.accuracy) state.set_accuracy(*latest_.accuracy);
 }
 
 void Progress::Restore(const state::Progress& state) {
   totals_ = FromState(state.totals());
+  energy_.Restore(state.energy());
   for (const state::WorkerTotals& one : state.workers()) {
     Heartbeats& worker = workers_[WorkerId(one.holder().worker())];
     worker.holder = scheduler::FromState(one.holder());
     worker.last = one.last();
     worker.totals = FromState(one.totals());
+    if (one.last().has_energy()) energy_.Know(WorkerId(one.holder().worker()), one.last().energy());
   }
   const int known = std::min<int>(state.staleness_counts_size(), StalenessCounts::kBuckets);
   for (int i = 0; i < known; ++i) staleness_.AddToBucket(i, state.staleness_counts(i));
   staleness_max_ = state.staleness_max();
   slack_max_ = state.slack_max();
   latest_.totals = totals_;
+  if (state.has_loss()) latest_.loss = state.loss();
+  if (state.has_accuracy()) latest_.accuracy = state.accuracy();
 }
 
 }  // namespace slackline::scheduler

@@ -13,6 +13,7 @@
 #include "common/staleness_counts.h"
 #include "scheduler.pb.h"
 #include "scheduler/data_ranges.h"
+#include "scheduler/energy_ledger.h"
 #include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {
@@ -80,6 +81,8 @@ class Progress {
   const StalenessCounts& staleness() const { return staleness_; }
   uint64_t staleness_max() const { return staleness_max_; }
   uint64_t slack_max() const { return slack_max_; }
+  // Of all nodes.
+  const EnergyLedger& energy() const { return energy_; }
   // Since the call before.
   uint64_t TakeSlackPeak() { return std::exchange(slack_peak_, 0); }
   double TakeGradientNormPeak() { return std::exchange(norm_peak_, 0); }
@@ -111,6 +114,7 @@ class Progress {
   std::map<WorkerId, Heartbeats> workers_;
   ProgressTotals totals_;
   StalenessCounts staleness_;
+  EnergyLedger energy_;
   uint64_t staleness_max_ = 0;
   uint64_t slack_ = 0;
   uint64_t slack_max_ = 0;

@@ -1,6 +1,7 @@
 #include "scheduler/run_folder.h"
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -9,21 +10,31 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job_file.h"
+#include "common/storage/durable_file.h"
 
 namespace slackline::scheduler {
 namespace {
 
 constexpr char kHeader[] =
     "time_s,epoch,step,samples,loss,accuracy,test_accuracy,samples_per_second,staleness_mean,staleness_max,slack,"
-    "live_workers\n";
+    "live_workers";
+
+constexpr char kEpochsHeader[] =
+    "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules\n";
 
 std::string Cell(const std::optional<double>& value) { return value ? absl::StrFormat("%.6g", *value) : ""; }
 
 std::string Row(const Report& report) {
-  return absl::StrFormat("%.3f,%d,%d,%d,%s,%s,%s,%.1f,%.4g,%d,%d,%d\n", report.time_s, report.epoch, report.step,
+  return absl::StrFormat("%.3f,%d,%d,%d,%s,%s,%s,%.1f,%.4g,%d,%d,%d", report.time_s, report.epoch, report.step,
                          report.samples, Cell(report.loss), Cell(report.accuracy), Cell(report.test_accuracy),
                          report.samples_per_second, report.staleness_mean, report.staleness_max, report.slack,
                          report.live_workers);
+}
+
+std::string EpochRow(const EpochFigures& row) {
+  return absl::StrFormat("%d,%.3f,%.3f,%.3f,%.3f,%s,%s,%s,%s,%s,%s\n", row.epoch, row.end_s, row.train_s,
+                         row.validation_s, row.test_s, Cell(row.loss), Cell(row.accuracy), Cell(row.test_loss),
+                         Cell(row.test_accuracy), Cell(row.top5_accuracy), Cell(row.joules));
 }
 
 Scalars Points(const Report& report) {
@@ -54,6 +65,15 @@ absl::Status CheckWritten(const std::ofstream& out, const std::string& path) {
   return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
+// A reader sees the old file or the new one.
+absl::Status Replace(const std::string& file, const std::string& text) {
+  DurableFile out(file);
+  absl::Status status = out.Open();
+  if (status.ok()) status = out.Write(text.data(), text.size());
+  if (status.ok()) status = out.Commit();
+  return status;
+}
+
 }  // namespace
 
 std::string DefaultRunFolder(const std::string& job_name, absl::Time now) {
@@ -78,8 +98,6 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(const std::string& 
   yaml << ToYaml(job) << std::flush;
   if (absl::Status written = CheckWritten(yaml, job_file); !written.ok()) return written;
   if (absl::Status opened = run->OpenFiles(job, wall_time); !opened.ok()) return opened;
-  run->metrics_ << kHeader << std::flush;
-  if (absl::Status written = CheckWritten(run->metrics_, metrics); !written.ok()) return written;
   return run;
 }
 
@@ -87,8 +105,11 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Reopen(const std::string& 
                                                              absl::Time wall_time) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(path, error).lexically_normal();
-  if (error || !std::filesystem::exists(folder / "metrics.csv", error)) {
-    return absl::NotFoundError(absl::StrCat("found no run in ", path, " (metrics.csv) to go on with"));
+  const std::string metrics = folder / "metrics.csv";
+  const bool has_metrics = !error && std::filesystem::exists(metrics, error);
+  // A copy of the job and its checkpoints is a run, too.
+  if (!has_metrics && (error || !std::filesystem::exists(folder / "job.yaml", error))) {
+    return absl::NotFoundError(absl::StrCat("found no run in ", path, " (metrics.csv or job.yaml) to go on with"));
   }
   std::unique_ptr<RunFolder> run(new RunFolder(folder));
   if (absl::Status opened = run->OpenFiles(job, wall_time); !opened.ok()) return opened;
@@ -111,17 +132,18 @@ absl::Status RunFolder::CutBack(double time_s) {
   std::error_code error;
   std::filesystem::rename(draft, file, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot write ", file, ": ", error.message()));
-  metrics_.close();
-  metrics_.open(file, std::ios::app);
-  return CheckWritten(metrics_, file);
+  absl::StatusOr<std::unique_ptr<LineFile>> metrics = LineFile::Open(file, kHeader);
+  if (metrics.ok()) metrics_ = *std::move(metrics);
+  return metrics.status();
 }
 
 absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {
-  const std::string metrics = path_ + "/metrics.csv", events = path_ + "/events.log";
-  metrics_.open(metrics, std::ios::app);
-  if (absl::Status written = CheckWritten(metrics_, metrics); !written.ok()) return written;
-  events_.open(events, std::ios::app);
-  if (absl::Status written = CheckWritten(events_, events); !written.ok()) return written;
+  absl::StatusOr<std::unique_ptr<LineFile>> metrics = LineFile::Open(path_ + "/metrics.csv", kHeader);
+  if (!metrics.ok()) return metrics.status();
+  metrics_ = *std::move(metrics);
+  absl::StatusOr<std::unique_ptr<LineFile>> events = LineFile::Open(path_ + "/events.log", /*header=*/"");
+  if (!events.ok()) return events.status();
+  events_ = *std::move(events);
   if (!job.output().tensorboard()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<EventFile>> curves = EventFile::Create(path_, wall_time);
   if (!curves.ok()) return curves.status();
@@ -130,25 +152,29 @@ absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {
 }
 
 absl::Status RunFolder::Write(const Report& report, absl::Time wall_time) {
-  metrics_ << Row(report) << std::flush;
-  if (absl::Status written = CheckWritten(metrics_, path_ + "/metrics.csv"); !written.ok()) return written;
-  if (curves_ == nullptr) return absl::OkStatus();
-  return curves_->Add(wall_time, report.step, Points(report));
+  absl::Status status = metrics_->Add(Row(report));
+  if (curves_ != nullptr) status.Update(curves_->Add(wall_time, report.step, Points(report)));
+  return status;
 }
 
 absl::Status RunFolder::WriteEvent(absl::string_view event, absl::Time wall_time) {
-  events_ << absl::FormatTime("%Y-%m-%d %H:%M:%E3S ", wall_time, absl::LocalTimeZone()) << event << '\n' << std::flush;
-  return CheckWritten(events_, path_ + "/events.log");
+  return events_->Add(EventLine(event, wall_time));
+}
+
+absl::Status RunFolder::Flush() {
+  absl::Status status = events_->Flush();
+  status.Update(metrics_->Flush());
+  return status;
 }
 
 absl::Status RunFolder::WriteSummary(const RunSummary& summary) {
-  const std::string file = path_ + "/summary.json", draft = file + ".new";
-  std::ofstream out(draft);
-  out << ToJson(summary) << std::flush;
-  if (absl::Status written = CheckWritten(out, draft); !written.ok()) return written;
-  std::error_code error;
-  std::filesystem::rename(draft, file, error);
-  return error ? absl::UnavailableError(absl::StrCat("cannot write ", file, ": ", error.message())) : absl::OkStatus();
+  return Replace(path_ + "/summary.json", ToJson(summary));
+}
+
+absl::Status RunFolder::WriteEpochs(const std::vector<EpochFigures>& rows) {
+  std::string csv = kEpochsHeader;
+  for (const EpochFigures& row : rows) absl::StrAppend(&csv, EpochRow(row));
+  return Replace(path_ + "/epochs.csv", csv);
 }
 
 }  // namespace slackline::scheduler

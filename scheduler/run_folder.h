@@ -1,19 +1,21 @@
-// The folder that a run leaves behind: job.yaml, metrics.csv, events.log, summary.json, and what others put beside
-// them.
+// The folder that a run leaves behind: job.yaml, metrics.csv, events.log, epochs.csv, summary.json, and what others put
+// beside them.
 //
 // Thread-safety: none; one thread writes.
 #pragma once
 
-#include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "job.pb.h"
+#include "scheduler/epoch_book.h"
 #include "scheduler/event_file.h"
+#include "scheduler/line_file.h"
 #include "scheduler/report.h"
 #include "scheduler/run_summary.h"
 
@@ -44,13 +46,19 @@ class RunFolder {
   // Absolute.
   const std::string& path() const { return path_; }
 
-  // Adds a row to metrics.csv and points to the curves; on disk when it returns, but for the system's cache.
-  //   kUnavailable  something cannot be written
+  // Adds a row to metrics.csv and points to the curves; on disk when it returns, but for the system's cache. Errors
+  // here and below as of Flush().
   absl::Status Write(const Report& report, absl::Time wall_time);
   // Adds a line to events.log, with the time before it.
   absl::Status WriteEvent(absl::string_view event, absl::Time wall_time);
+  // Rows and events that could not be written are kept: writes them, if it can.
+  //   kResourceExhausted  the disk is full
+  //   kUnavailable        something cannot be written otherwise
+  absl::Status Flush();
   // Writes summary.json, in the place of an earlier one; a reader sees one or the other.
   absl::Status WriteSummary(const RunSummary& summary);
+  // The same of epochs.csv.
+  absl::Status WriteEpochs(const std::vector<EpochFigures>& rows);
 
  private:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
@@ -58,8 +66,8 @@ class RunFolder {
   absl::Status OpenFiles(const job::Job& job, absl::Time wall_time);
 
   const std::string path_;
-  std::ofstream metrics_;
-  std::ofstream events_;
+  std::unique_ptr<LineFile> metrics_;
+  std::unique_ptr<LineFile> events_;
   std::unique_ptr<EventFile> curves_;  // null where job.output.tensorboard is off
 };
 

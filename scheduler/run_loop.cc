@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -39,25 +40,111 @@ bool HasEnded(const Controller& controller) {
   return state != wire::JOB_STARTING && state != wire::JOB_TRAINING;
 }
 
-// A full disk costs the curves, not the training.
 void Complain(const absl::Status& status) {
   if (!status.ok()) log::Error("the run folder is incomplete: ", std::string(status.message()));
 }
 
-void WriteDown(Controller& controller, const RunRecord& record) {
-  const absl::Time wall_time = absl::Now();
-  absl::Status status;
-  for (const std::string& event : controller.TakeEvents()) {
-    status.Update(record.folder.WriteEvent(event, wall_time));
-    if (record.history != nullptr) record.history->AddEvent(event, wall_time);
+// Writes down what happens. A full disk holds up the record, not the training.
+class Record {
+ public:
+  Record(Controller& controller, const RunRecord& record) : controller_(controller), record_(record) {}
+
+  void Write() {
+    const absl::Time wall_time = absl::Now();
+    absl::Status status = record_.folder.Flush();
+    for (const std::string& event : controller_.TakeEvents()) {
+      status.Update(record_.folder.WriteEvent(event, wall_time));
+      if (record_.history != nullptr) record_.history->AddEvent(event, wall_time);
+    }
+    SLACKLINE_KILL_POINT("events");
+    controller_.EventsRecorded();
+    for (const Report& report : controller_.TakeReports()) {
+      status.Update(record_.folder.Write(report, wall_time));
+      record_.metrics.Publish(report);
+      if (record_.history != nullptr) record_.history->Add(report);
+    }
+    Note(status, lines_);
   }
-  for (const Report& report : controller.TakeReports()) {
-    status.Update(record.folder.Write(report, wall_time));
-    record.metrics.Publish(report);
-    if (record.history != nullptr) record.history->Add(report);
+
+  // Writes the summary again until it is there; now and then where the disk is full.
+  void Summarise() {
+    const absl::Time now = time_.Now();
+    if (summarised_ || now < summary_due_) return;
+    summary_due_ = now + kSummaryAgain;
+    const absl::Status written = record_.folder.WriteSummary(controller_.Summary());
+    summarised_ = !absl::IsResourceExhausted(written);
+    Note(written, summary_);
   }
-  Complain(status);
-}
+
+  // All is over: once more, with the last words of the workers. Until it is written, `stopped`, or the time is over.
+  void End(const std::function<bool()>& stopped) {
+    summarised_ = false;
+    summary_due_ = absl::InfinitePast();
+    const absl::Time deadline = time_.Now() + record_.room_max;
+    while (true) {
+      Write();
+      Summarise();
+      // What else may be wrong does not pass by itself.
+      const bool waits = !summarised_ || absl::IsResourceExhausted(lines_);
+      if (!waits || time_.Now() >= deadline || stopped()) break;
+    }
+    Write();
+    Complain(summary_);
+    Complain(lines_);
+  }
+
+ private:
+  static constexpr absl::Duration kSummaryAgain = absl::Seconds(1);
+
+  // Once is enough: a disk that is full stays so for long.
+  void Note(const absl::Status& status, absl::Status& before) {
+    if (!status.ok() && before.ok()) {
+      controller_.AddEvent(absl::StrCat("warning: the run folder is incomplete: ", std::string(status.message()),
+                                        "; what is missing is written as soon as that is possible"));
+    }
+    if (status.ok() && !before.ok()) controller_.AddEvent("the run folder is written again");
+    before = status;
+  }
+
+  Controller& controller_;
+  const RunRecord& record_;
+  const SteadyTime time_;
+  absl::Status lines_;    // of the last attempt to write some
+  absl::Status summary_;  // the same
+  bool summarised_ = false;
+  absl::Time summary_due_ = absl::InfinitePast();
+};
+
+// Keeps epochs.csv, which is written as a whole.
+class EpochFile {
+ public:
+  EpochFile(Controller& controller, RunFolder& folder) : controller_(controller), folder_(folder) {}
+
+  // `now`: whatever it costs.
+  void Look(bool now) {
+    const absl::Time begin = time_.Now();
+    if (!now && begin < due_) return;
+    std::optional<std::vector<EpochFigures>> epochs = controller_.TakeEpochs();
+    if (epochs) unwritten_ = std::move(epochs);
+    if (!unwritten_) return;
+    const absl::Status status = folder_.WriteEpochs(*unwritten_);
+    // Once is enough: a disk that is full stays so for long.
+    if (written_.ok()) Complain(status);
+    written_ = status;
+    if (status.ok()) unwritten_.reset();
+    // A twentieth of the time at most.
+    const absl::Time end = time_.Now();
+    due_ = end + 20 * (end - begin);
+  }
+
+ private:
+  Controller& controller_;
+  RunFolder& folder_;
+  const SteadyTime time_;
+  std::optional<std::vector<EpochFigures>> unwritten_;
+  absl::Status written_;  // of the last attempt
+  absl::Time due_ = absl::InfinitePast();
+};
 
 // Gives checkpoints whose files are all written their names, and removes what is too old or was not finished.
 class CheckpointFolder {
@@ -152,8 +239,13 @@ class Saver {
   // `news`: something has happened that others build on (a member, the beginning, a checkpoint).
   // Returns whether it was tried.
   bool Save(bool news) {
+    if (time_.Now() < (news ? news_due_ : due_)) return false;
+    return SaveNow();
+  }
+
+  bool SaveNow() {
+    if (store_ == nullptr) return false;
     const absl::Time begin = time_.Now();
-    if (store_ == nullptr || begin < (news ? news_due_ : due_)) return false;
     const state::Scheduler state = controller_.Save(absl::Now());
     const absl::Status saved = store_->Save(state);
     if (saved.ok()) controller_.StateKept(state);
@@ -185,13 +277,13 @@ void BlockStopSignals() {
 }
 
 void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Duration period) {
-  RunFolder& folder = record.folder;
+  Record written(controller, record);
   Saver saver(controller, record.store);
   Onlookers onlookers(controller, record);
   CheckpointFolder checkpoints(controller, record);
+  EpochFile epochs(controller, record.folder);
   bool begun = false;
   bool asked = false;
-  bool summarised = false;
   bool news = false;
   while (!controller.finished()) {
     if (const int signal = WaitForSignal(period)) {
@@ -205,20 +297,20 @@ void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Dur
       if (record.on_begin != nullptr) Complain(record.on_begin());
     }
     news = controller.HasEvents() || news;
+    // What is done is said first: a scheduler that dies in between does it again, and says so.
+    written.Write();
     if (saver.Save(news)) news = false;
-    WriteDown(controller, record);
+    epochs.Look(/*now=*/false);
     onlookers.Look();
     // What hangs or dies over this has at least said all that was before.
     checkpoints.Look();
-    if (!summarised && HasEnded(controller)) {
-      summarised = true;
-      Complain(folder.WriteSummary(controller.Summary()));
-    }
+    if (HasEnded(controller)) written.Summarise();
   }
-  WriteDown(controller, record);
+  // One that is started again must not take the job for one that is being trained.
+  saver.SaveNow();
   onlookers.End();
-  // Again, with the last words of the workers.
-  Complain(folder.WriteSummary(controller.Summary()));
+  written.End([&] { return WaitForSignal(period) > 0; });
+  epochs.Look(/*now=*/true);
 }
 
 }  // namespace slackline::scheduler

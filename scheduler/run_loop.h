@@ -38,6 +38,8 @@ struct RunRecord {
   checkpoint::Kept checkpoints_kept = {};
   // Called once, when training has begun, before anything of it is written down. May be null.
   std::function<absl::Status()> on_begin = nullptr;
+  // How long the last words of a run wait for room on a full disk.
+  absl::Duration room_max = absl::ZeroDuration();
 };
 
 // Runs until the job has ended and its members have left, ticking every `period`. SIGTERM or SIGINT stops the job, or,

@@ -1,6 +1,7 @@
 #include "scheduler/run_summary.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -55,6 +56,22 @@ Json Evaluation(const EvaluationSummary& evaluation) {
           {"loss", evaluation.loss}};
 }
 
+Json Energy(const std::optional<wire::EnergyView>& energy) {
+  if (!energy) return nullptr;
+  Json devices = Json::array();
+  for (const wire::DeviceCount& device : energy->devices()) {
+    devices.push_back({{"node", device.node()}, {"device", device.device()}, {"joules", Total(device.joules())}});
+  }
+  const wire::PhaseJoules& joules = energy->joules();
+  return {{"joules", energy->total_joules()},
+          {"edp", energy->edp_joule_seconds()},
+          {"training", joules.training()},
+          {"validation", joules.validation()},
+          {"test", joules.test()},
+          {"other", joules.other()},
+          {"devices", std::move(devices)}};
+}
+
 template <typename Value>
 Json List(const std::vector<Value>& values, Json (*convert)(const Value&)) {
   Json list = Json::array();
@@ -91,6 +108,8 @@ std::string ToJson(const RunSummary& summary) {
                {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples), summary.train_s)},
                {"loss", summary.loss ? Json(*summary.loss) : Json(nullptr)}};
   AddAccuracy(summary.evaluations, json);
+  json["top5_accuracy"] = summary.top5_accuracy ? Json(*summary.top5_accuracy) : Json(nullptr);
+  json["energy"] = Energy(summary.energy);
   json["staleness"] = Staleness(summary);
   json["slack_max"] = summary.slack_max;
   json["divergences"] = summary.divergences;

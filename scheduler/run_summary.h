@@ -8,6 +8,7 @@
 
 #include "common/staleness_counts.h"
 #include "scheduler/progress.h"
+#include "status.pb.h"
 
 namespace slackline::scheduler {
 
@@ -59,6 +60,10 @@ struct RunSummary {
   std::vector<WorkerSummary> worker_list;
   // Oldest first.
   std::vector<EvaluationSummary> evaluations;
+  // Of the last one; absent for fewer than 10 classes.
+  std::optional<double> top5_accuracy;
+  // Absent where nothing is metered.
+  std::optional<wire::EnergyView> energy;
 };
 
 // The text of summary.json.

@@ -23,10 +23,14 @@ void AddDisk(const std::string& folder, wire::JobStatus& status) {
   status.mutable_disk()->set_total_bytes(space.capacity);
 }
 
-// When it ended, by what was written down then.
+// When it ended, by what was written down then, unless the run has gone on since.
 void AddEnd(wire::JobStatus& status) {
   if (status.state() == "starting" || status.state() == "training") return;
   for (const wire::EventView& event : status.events()) {
+    if (absl::StartsWith(event.text(), "the scheduler goes on ") ||
+        absl::StartsWith(event.text(), "goes on from checkpoint ")) {
+      status.clear_ended_unix_ms();
+    }
     if (absl::StartsWith(event.text(), absl::StrCat("the job is ", status.state()))) {
       status.set_ended_unix_ms(event.unix_ms());
     }

@@ -122,6 +122,8 @@ int Simulate(const Flags& flags, job::Job job) {
     view.Progress(cluster);
     if (signals.Came()) cluster.controller().StopJob("stopped by a signal", /*failed=*/false);
   });
+  written.Update(
+      (*folder)->WriteEpochs(cluster.controller().TakeEpochs().value_or(std::vector<scheduler::EpochFigures>())));
   written.Update((*folder)->WriteSummary(cluster.controller().Summary()));
   view.End(cluster, (*folder)->path());
   if (!written.ok()) return Fail(written, kFailed);
@@ -158,7 +160,7 @@ int Main(int argc, char** argv) {
   if (!read.ok()) return Fail(read.status(), kWrongUse);
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
-  if (absl::Status fits = CheckSimulation(job); !fits.ok()) return Fail(fits, kWrongUse);
+  if (absl::Status fits = CheckSimulation(job, !flags.no_gradients); !fits.ok()) return Fail(fits, kWrongUse);
   return flags.check ? 0 : Simulate(flags, job);
 }
 

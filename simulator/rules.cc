@@ -24,11 +24,12 @@ Timeouts TimeoutsOf(const job::Job& job) {
   return timeouts;
 }
 
-absl::Status CheckSimulation(const job::Job& job) {
-  // Values are not encoded here, so that fewer bytes would be a lie.
-  if (job.wire().encoding() != "fp32") return Refuse("wire.encoding", job.wire().encoding(), "fp32");
+absl::Status CheckSimulation(const job::Job& job, bool gradients) {
+  // Values are not encoded here: what would be learned from them, with fewer bytes, would be a lie.
+  const std::string exact = "fp32, or any with --no-gradients";
+  if (gradients && job.wire().encoding() != "fp32") return Refuse("wire.encoding", job.wire().encoding(), exact);
   if (job.wire().groups_size() > 0) return Refuse("wire.groups", "a list", "none");
-  if (job.wire().pull_encoding() != job::Wire::FP32) return Refuse("wire.pull_encoding", "bf16", "fp32");
+  if (gradients && job.wire().pull_encoding() != job::Wire::FP32) return Refuse("wire.pull_encoding", "bf16", exact);
   uint64_t named = 0;
   for (const job::WorkerClass& kind : job.simulation().classes()) named += kind.workers();
   if (named > job.cluster().workers()) {

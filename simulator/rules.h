@@ -10,6 +10,6 @@ namespace slackline::simulator {
 Timeouts TimeoutsOf(const job::Job& job);
 
 //   kInvalidArgument  names the setting, what it is, and what is allowed in a simulation
-absl::Status CheckSimulation(const job::Job& job);
+absl::Status CheckSimulation(const job::Job& job, bool gradients = true);
 
 }  // namespace slackline::simulator

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "ps/engine_config.h"
 #include "ps/optimizer_config.h"
 
@@ -18,10 +19,20 @@ LinkSpeed ServerLink(const job::Simulation& simulation) {
   return {absl::ZeroDuration(), simulation.server_gbit_per_s() * kBytesPerGbyte / 8};
 }
 
+codec::Codec PushCodec(const job::Wire& wire) {
+  const absl::StatusOr<codec::Codec> codec = codec::ParseCodec(wire.encoding());
+  // The job file has been checked.
+  SLACKLINE_CHECK(codec.ok());
+  return *codec;
+}
+
 }  // namespace
 
 Server::Server(World& world, std::string name)
-    : world_(world), name_(std::move(name)), endpoint_(world.network.Add(ServerLink(world.job.simulation()))) {}
+    : world_(world),
+      push_codec_(PushCodec(world.job.wire())),
+      name_(std::move(name)),
+      endpoint_(world.network.Add(ServerLink(world.job.simulation()))) {}
 
 void Server::Install(const wire::InstallShardsRequest& request) {
   const bool computes = !world_.computation.initial_weights().empty();
@@ -61,17 +72,29 @@ Clock64 Server::SetMembers(const wire::SetMembersRequest& request) {
   return largest;
 }
 
+uint64_t Server::PushBytes(ShardId shard) const {
+  const ps::ShardExtent& extent = shards_.at(shard).spec().extent;
+  return codec::EncodedBytesMax(push_codec_, extent.trained) + (extent.size() - extent.trained) * sizeof(float);
+}
+
+uint64_t Server::PullBytes(ShardId shard) const {
+  const ps::ShardExtent& extent = shards_.at(shard).spec().extent;
+  const codec::Codec codec = {
+      world_.job.wire().pull_encoding() == job::Wire::FP32 ? codec::Encoding::kFp32 : codec::Encoding::kBf16, 0};
+  return codec::EncodedBytesMax(codec, extent.trained) + (extent.size() - extent.trained) * sizeof(float);
+}
+
 uint64_t Server::Bytes(const Message& message) const {
   uint64_t bytes = 0;
   for (const worker::Session::Send& ask : message.asks) {
     bytes += kItemBytes;
-    if (ask.push) bytes += ShardBytes(ask.shard);
+    if (ask.push) bytes += PushBytes(ask.shard);
   }
   return bytes;
 }
 
 uint64_t Server::Bytes(const ShardReply& reply) const {
-  return kItemBytes + (reply.served ? ShardBytes(reply.shard) : 0);
+  return kItemBytes + (reply.served ? PullBytes(reply.shard) : 0);
 }
 
 absl::Time Server::Occupy(uint64_t bytes) {

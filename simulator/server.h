@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/codec/codec.h"
 #include "parameter_server.pb.h"
 #include "simulator/shard.h"
 #include "simulator/world.h"
@@ -60,8 +61,9 @@ class Server {
   // The weights of shard `id` as they are. Requires: it is one of this server's.
   ps::SliceView View(ShardId id) const { return shards_.at(id).View(); }
   uint64_t bytes_in() const { return bytes_in_; }
-  // Of the values of a shard.
-  uint64_t ShardBytes(ShardId shard) const { return shards_.at(shard).spec().extent.size() * sizeof(float); }
+  // Of the values of a shard on the wire, in the job's encodings; averaged ones are fp32.
+  uint64_t PushBytes(ShardId shard) const;
+  uint64_t PullBytes(ShardId shard) const;
 
  private:
   uint64_t Bytes(const Message& message) const;
@@ -73,6 +75,7 @@ class Server {
   void Flush();
 
   World& world_;
+  const codec::Codec push_codec_;
   const std::string name_;
   const size_t endpoint_;
   std::map<ShardId, Shard> shards_;

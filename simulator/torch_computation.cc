@@ -127,7 +127,7 @@ class TorchComputation final : public Computation {
     while (times.size() < kStepsMin || (times.size() < kStepsMax && time.Now() - beginning < kEnough)) {
       const absl::Time begin = time.Now();
       train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
-      const auto result = model_->Step({.images = batch.images, .labels = batch.labels});
+      const auto result = model_->Step(worker::ViewOf(batch));
       if (!result.ok()) return result.status();
       times.push_back(time.Now() - begin);
     }
@@ -163,7 +163,7 @@ class TorchComputation final : public Computation {
     model.UsePush({gradient->push.get(), model.elements()});
     const auto load = [this, &batch](absl::Span<const uint32_t> images) {
       train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
-      return worker::BatchView{.images = batch.images, .labels = batch.labels};
+      return worker::ViewOf(batch);
     };
     if (absl::Status stepped = RunTask(task, load, model, *gradient); !stepped.ok()) return stepped;
     gradient->norm = worker::L2Norm(model.push().first(model.trained_elements()));
@@ -205,10 +205,9 @@ absl::StatusOr<Loaded> Load(const worker::WorkerConfig& config) {
   absl::StatusOr<Dataset> test = Dataset::ReadIdx(config.data_path, "t10k");
   if (!test.ok()) return test.status();
   if (absl::Status fits = worker::CheckData(*train, *test, config.model.classes); !fits.ok()) return fits;
-  worker::ModelSpec spec = config.model;
-  spec.height = train->height();
-  spec.width = train->width();
-  return Loaded{*std::move(train), *std::move(test), std::move(spec)};
+  absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, *train);
+  if (!spec.ok()) return spec.status();
+  return Loaded{*std::move(train), *std::move(test), *std::move(spec)};
 }
 
 }  // namespace

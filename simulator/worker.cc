@@ -236,7 +236,8 @@ void Worker::BeginRange(const worker::RangeWork& work) {
 void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
   const auto samples = static_cast<double>(world_.computation.learned().test_samples);
   evaluating_ = true;
-  After(world_.cost.per_test_sample * (samples * plan_.slowdown), [this, work] {
+  const absl::Duration took = world_.cost.per_test_sample * (samples * plan_.slowdown);
+  After(took, [this, work, took] {
     evaluating_ = false;
     Weights weights;
     for (size_t i = 0; i < held_.size(); ++i) {
@@ -246,6 +247,7 @@ void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
     const absl::StatusOr<worker::EvaluationResult> result = world_.computation.Evaluate(weights, work);
     if (!result.ok()) return world_.Fail(plan_.name, result.status());
     wire::EvaluationReport report = worker::ToWire(*result);
+    report.set_seconds(absl::ToDoubleSeconds(took));
     report.set_job(life_.job.value());
     report.set_worker(life_.worker.value());
     report.set_incarnation(life_.incarnation.value());
@@ -352,9 +354,9 @@ void Worker::Deliver(const std::vector<ShardReply>& replies) {
 }
 
 void Worker::Account(const ShardReply& reply) {
-  const uint64_t bytes = servers_[server_of_[reply.shard.value()]]->ShardBytes(reply.shard);
+  const Server& server = *servers_[server_of_[reply.shard.value()]];
   if (reply.served) {
-    pulled_bytes_ += bytes;
+    pulled_bytes_ += server.PullBytes(reply.shard);
     for (const Clock64 clock : session_->Pulled(reply.shard, reply.served->id, reply.served->version)) {
       held_[reply.shard.value()].push_back({clock, reply.served->weights});
     }
@@ -369,7 +371,7 @@ void Worker::Account(const ShardReply& reply) {
     if (!*first || step.sequence != answer.sequence) continue;
     worker::StepFacts& facts = step.facts;
     ++(applied ? facts.applied : facts.discarded);
-    facts.pushed_bytes += bytes;
+    facts.pushed_bytes += server.PushBytes(reply.shard);
     if (answer.reason == ps::DiscardReason::kOutlier) ++facts.quarantined;
     if (applied) {
       facts.staleness_sum += answer.staleness;

@@ -51,6 +51,7 @@ Metrics ConfusionMatrix::ToMetrics() const {
   metrics.precision_macro = Ratio(metrics.precision_macro, occurring);
   metrics.recall_macro = Ratio(metrics.recall_macro, occurring);
   metrics.f1_macro = Ratio(metrics.f1_macro, occurring);
+  metrics.confusion = counts_;
   metrics.accuracy = metrics.f1_micro = Ratio(correct, static_cast<double>(metrics.samples));
   metrics.f1_weighted = Ratio(f1_by_samples, static_cast<double>(metrics.samples));
   return metrics;

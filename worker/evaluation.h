@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -28,6 +29,10 @@ struct Metrics {
   double f1_micro = 0;
   // Weighted: the mean by each class's number of samples.
   double f1_weighted = 0;
+  // The share whose label is among the five largest outputs; absent for fewer than 10 classes.
+  std::optional<double> top5_accuracy = std::nullopt;
+  // Samples by label and prediction, row after row.
+  std::vector<uint64_t> confusion = {};
 };
 
 // Counts (label, prediction) pairs.

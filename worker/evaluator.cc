@@ -1,15 +1,15 @@
 #include "worker/evaluator.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "common/storage/durable_file.h"
 #include "worker/model/safetensors.h"
 
 namespace slackline::worker {
@@ -17,6 +17,7 @@ namespace {
 
 constexpr char kWeightsFile[] = "model.safetensors";
 constexpr char kReportFile[] = "report.json";
+constexpr char kConfusionFile[] = "confusion.csv";
 
 std::string ToJson(const EvaluationResult& result) {
   const Metrics& metrics = result.metrics;
@@ -30,29 +31,46 @@ std::string ToJson(const EvaluationResult& result) {
                        {"recall", one.recall},
                        {"f1", one.f1}});
   }
-  const nlohmann::ordered_json report = {{"epoch", result.work.epoch},
-                                         {"samples", metrics.samples},
-                                         {"loss", result.loss},
-                                         {"accuracy", metrics.accuracy},
-                                         {"precision_macro", metrics.precision_macro},
-                                         {"recall_macro", metrics.recall_macro},
-                                         {"f1_macro", metrics.f1_macro},
-                                         {"f1_micro", metrics.f1_micro},
-                                         {"f1_weighted", metrics.f1_weighted},
-                                         {"classes", classes}};
+  const nlohmann::ordered_json report = {
+      {"epoch", result.work.epoch},
+      {"samples", metrics.samples},
+      {"loss", result.loss},
+      {"accuracy", metrics.accuracy},
+      {"top5_accuracy", metrics.top5_accuracy ? nlohmann::ordered_json(*metrics.top5_accuracy) : nullptr},
+      {"precision_macro", metrics.precision_macro},
+      {"recall_macro", metrics.recall_macro},
+      {"f1_macro", metrics.f1_macro},
+      {"f1_micro", metrics.f1_micro},
+      {"f1_weighted", metrics.f1_weighted},
+      {"classes", classes}};
   return report.dump(2) + "\n";
 }
 
-// Writes beside `path` and renames, so that a reader sees all of it or nothing.
-absl::Status WriteWhole(const std::string& path, const std::string& text) {
-  const std::string draft = path + ".tmp";
-  std::ofstream out(draft, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+// As RFC 4180 has it.
+std::string CsvCell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
+
+// A row a label, a column a prediction, in samples.
+std::string ConfusionCsv(const EvaluationResult& result) {
+  std::string csv = "label";
+  for (const std::string& name : result.class_names) absl::StrAppend(&csv, ",", CsvCell(name));
+  const std::vector<uint64_t>& counts = result.metrics.confusion;
+  const size_t classes = result.class_names.size();
+  for (size_t label = 0; label < classes; ++label) {
+    absl::StrAppend(&csv, "\n", CsvCell(result.class_names[label]), ",",
+                    absl::StrJoin(absl::MakeConstSpan(counts).subspan(label * classes, classes), ","));
   }
-  return absl::OkStatus();
+  return csv + "\n";
+}
+
+absl::Status WriteWhole(const std::string& path, const std::string& text) {
+  DurableFile file(path);
+  absl::Status status = file.Open();
+  if (status.ok()) status = file.Write(text.data(), text.size());
+  if (status.ok()) status = file.Commit();
+  return status;
 }
 
 }  // namespace
@@ -61,6 +79,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
                                                      const std::function<absl::Status()>& between) {
   ConfusionMatrix confusion(static_cast<uint32_t>(options_.class_names.size()));
   double loss_sum = 0;
+  uint64_t top5 = 0;
   std::vector<uint32_t> indices;
   std::vector<int64_t> predictions;
   for (uint64_t begin = 0; begin < test_.size(); begin += options_.batch_size) {
@@ -72,12 +91,16 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
     if (!part.ok()) return part.status();
     confusion.Add(batch_.labels, predictions);
     loss_sum += part->loss * static_cast<double>(part->samples);
+    top5 += part->correct_top5;
     const absl::Status go_on = between();
     if (!go_on.ok()) return go_on;
   }
   EvaluationResult result;
   result.work = work;
   result.metrics = confusion.ToMetrics();
+  if (options_.class_names.size() >= kTop5Classes) {
+    result.metrics.top5_accuracy = static_cast<double>(top5) / static_cast<double>(std::max<uint64_t>(1, test_.size()));
+  }
   result.loss = loss_sum / static_cast<double>(std::max<uint64_t>(1, test_.size()));
   result.class_names = options_.class_names;
   return result;
@@ -87,14 +110,19 @@ absl::Status Evaluator::WriteFiles(Model& model, EvaluationResult& result) const
   const std::filesystem::path folder(result.work.run_folder);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder.string(), ": ", error.message()));
+  if (error) {
+    const std::string why = absl::StrCat("cannot make ", folder.string(), ": ", error.message());
+    return error == std::errc::no_space_on_device ? absl::ResourceExhaustedError(why) : absl::UnavailableError(why);
+  }
   const absl::Status weights = WriteSafetensors(
       folder / kWeightsFile, model.tensors(), model.parameters(),
       {{"epoch", absl::StrCat(result.work.epoch)}, {"test_accuracy", absl::StrCat(result.metrics.accuracy)}});
   if (!weights.ok()) return weights;
   const absl::Status report = WriteWhole(folder / kReportFile, ToJson(result));
-  if (report.ok()) result.files = {kWeightsFile, kReportFile};
-  return report;
+  if (!report.ok()) return report;
+  const absl::Status confusion = WriteWhole(folder / kConfusionFile, ConfusionCsv(result));
+  if (confusion.ok()) result.files = {kWeightsFile, kReportFile, kConfusionFile};
+  return confusion;
 }
 
 }  // namespace slackline::worker

@@ -31,8 +31,8 @@ class Evaluator {
   absl::StatusOr<EvaluationResult> Evaluate(Model& model, const EvaluationWork& work,
                                             const std::function<absl::Status()>& between);
 
-  // Writes model.safetensors and report.json into work.run_folder, and names them in `result`.
-  //   kUnavailable  the file system refused; names the file and the reason
+  // Writes model.safetensors, report.json and confusion.csv into work.run_folder, and names them in `result`.
+  //   kResourceExhausted, kUnavailable  as DurableFile has them
   absl::Status WriteFiles(Model& model, EvaluationResult& result) const;
 
  private:

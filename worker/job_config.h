@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "common/power/find_meters.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "worker/data/prefetcher.h"
@@ -15,7 +17,8 @@
 namespace slackline::worker {
 
 struct WorkerConfig {
-  ModelSpec model;  // but for the size of an image, which the data says
+  ModelSpec model;  // but for what the data say: see FitModel()
+  bool class_weights_balanced = false;
   uint64_t seed = 1;
   std::string data_path;
   uint64_t train_images_max = 0;
@@ -33,6 +36,14 @@ struct WorkerConfig {
   std::string trace;
   // How long to wait for a scheduler that died.
   absl::Duration scheduler_return = absl::ZeroDuration();
+  // What is metered of this node, and how often.
+  struct Metering {
+    bool on = false;
+    enum class Gpus { kUsed, kAll, kNone } gpus = Gpus::kUsed;
+    power::MeterOptions options;  // but for the GPUs
+    absl::Duration every = absl::Milliseconds(500);
+  };
+  Metering metering;
 };
 
 // `name`: of this worker. `cores`: of this machine.
@@ -41,5 +52,9 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
 // The data must fit the model.
 //   kInvalidArgument  another image size of test images than of training images, labels beyond the classes, no images
 absl::Status CheckData(const Dataset& train, const Dataset& test, uint32_t classes);
+
+// The model for these images: their size, and class weights where they are to follow from how many each class has.
+//   kInvalidArgument  a class without images has no balanced weight
+absl::StatusOr<ModelSpec> FitModel(const WorkerConfig& config, const Dataset& train);
 
 }  // namespace slackline::worker

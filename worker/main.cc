@@ -27,6 +27,7 @@
 #include "worker/data/class_names.h"
 #include "worker/devices.h"
 #include "worker/job_config.h"
+#include "worker/metering.h"
 #include "worker/step_memory.h"
 #include "worker/stop_signals.h"
 
@@ -93,14 +94,13 @@ int Work(const Flags& flags, const job::Job& job) {
   const auto class_names = ReadClassNames(config.data_path, config.model.classes);
   if (!class_names.ok()) return Fail(class_names.status(), kFailed);
 
-  ModelSpec spec = config.model;
-  spec.height = train->height();
-  spec.width = train->width();
+  const absl::StatusOr<ModelSpec> spec = FitModel(config, *train);
+  if (!spec.ok()) return Fail(spec.status(), kFailed);
   SetComputeThreads(config.compute_threads);
   const auto trace = config.trace.empty() ? nullptr : std::make_unique<Trace>(flags.name);
   const auto devices = ResolveDevices(config.devices, gpu::FindGpus());
   if (!devices.ok()) return Fail(devices.status(), kWrongUse);
-  const auto group = MakeGroup(spec, config.seed, *devices,
+  const auto group = MakeGroup(*spec, config.seed, *devices,
                                {.timeouts = config.trainer.timeouts,
                                 .buckets = {},
                                 .stages = config.stages,
@@ -119,11 +119,13 @@ int Work(const Flags& flags, const job::Job& job) {
   if (!served.ok()) return Fail(served.status(), kFailed);
   metrics.SetMissing("does not train yet: waits for the scheduler, the servers, or other workers");
 
+  const auto energy = StartMetering(config.metering, *devices, metrics);
   SchedulerLink::Options link_options = LinkOptions(flags, job, config);
   link_options.protection = security->To(security::Role::kScheduler);
   link_options.tensors = (*group)->model().tensors();
   link_options.metrics_address = *served;
   link_options.on_live = [&metrics] { metrics.SetMissing(""); };
+  if (energy != nullptr) link_options.energy = [&energy] { return energy->Take(); };
   link_options.train_samples = train->size();
   link_options.test_samples = test->size();
   const auto link = SchedulerLink::Create(link_options);
@@ -152,7 +154,8 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .parameter_memory = parameter_memory.parts(),
                                    .push_segment = push_memory.segment(),
                                    .device_time = alone_on_cpu ? &thread_time : nullptr,
-                                   .trace = trace.get()});
+                                   .trace = trace.get(),
+                                   .energy = energy.get()});
   const StopSignals signals([&trainer, supervised = flags.supervised](const std::string& name) {
     if (supervised && name == "SIGTERM") return;
     trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name));

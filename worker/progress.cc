@@ -46,6 +46,11 @@ void ProgressBoard::SetWaiting(bool waiting) {
   progress_.waiting = waiting;
 }
 
+void ProgressBoard::SetWaitsFor(std::string what) {
+  absl::MutexLock lock(&mutex_);
+  progress_.waits_for = std::move(what);
+}
+
 absl::Duration ProgressBoard::Median() const {
   std::array<absl::Duration, kRecent> times = recent_;
   const size_t count = std::min<size_t>(progress_.steps, kRecent);

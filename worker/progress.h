@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -50,6 +51,7 @@ struct Progress {
   uint64_t slack_max = 0;
   double gradient_norm_max = 0;
   bool waiting = false;
+  std::string waits_for;
 };
 
 // Thread-safety: safe; the lock is held for a few instructions.
@@ -63,6 +65,8 @@ class ProgressBoard {
   void Alive(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
   // The trainer waits for servers: not its own stall.
   void SetWaiting(bool waiting) ABSL_LOCKS_EXCLUDED(mutex_);
+  // For people: what else the trainer waits for; empty for nothing.
+  void SetWaitsFor(std::string what) ABSL_LOCKS_EXCLUDED(mutex_);
   Progress Take(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -97,6 +97,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     request.set_range_done(range_done.value());
     request.set_samples_per_second(samples_per_second);
     *request.mutable_progress() = ToWire(life, progress_.Take(time_.Now()));
+    AddEnergy(*request.mutable_progress());
     wire::NextTaskReply reply;
     const absl::Status status = Call("ask for work", &wire::Scheduler::Stub::NextTask, request, &reply, silence_max_);
     if (!status.ok()) return status;
@@ -121,6 +122,7 @@ class GrpcSchedulerLink : public SchedulerLink {
       beating_ = false;
       request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
     }
+    AddEnergy(*request.mutable_worker());
     request.set_leaving(true);
     request.set_leaving_reason(reason);
     wire::HeartbeatReply reply;
@@ -150,6 +152,9 @@ class GrpcSchedulerLink : public SchedulerLink {
   Membership life() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return life_;
+  }
+  void AddEnergy(wire::WorkerProgress& progress) const {
+    if (options_.energy) SetEnergy(options_.energy(), progress);
   }
   bool Interrupted() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return interrupted_.has_value(); }
   bool LiveOrOver() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return live_ || ended_ || interrupted_; }
@@ -207,6 +212,7 @@ class GrpcSchedulerLink : public SchedulerLink {
         if (!beating_) continue;
         request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
       }
+      AddEnergy(*request.mutable_worker());
       wire::HeartbeatReply reply;
       const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
       const absl::Status status = rpc::FromGrpc(stub()->Heartbeat(context.get(), request, &reply));

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/power/energy_sampler.h"
 #include "common/timeouts.h"
 #include "worker/client/client.h"
 #include "worker/evaluation.h"
@@ -55,7 +56,8 @@ using Work = std::variant<RangeWork, EvaluationWork, StandbyWork, LeaveWork>;
 // What was asked for, what came of it, and the files written for it, relative to the run folder.
 struct EvaluationResult {
   EvaluationWork work;
-  double loss = 0;  // mean over the samples
+  double loss = 0;     // mean over the samples
+  double seconds = 0;  // that it took
   Metrics metrics;
   std::vector<std::string> class_names;  // in the order of labels
   std::vector<std::string> files;
@@ -82,6 +84,8 @@ class SchedulerLink {
     // Called each time the worker has joined and may train, on the thread that joins; must not call the link. May be
     // null.
     std::function<void()> on_live = nullptr;
+    // What the meters of this node say; goes with each word on progress. Null where nothing is metered.
+    std::function<power::EnergyTotals()> energy = nullptr;
     Timeouts timeouts;
     // How long the scheduler may give no answer; less than timeouts.out_of_reach() counts as that.
     absl::Duration silence_max = absl::ZeroDuration();

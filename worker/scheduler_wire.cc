@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/host_name.h"
+#include "common/power/machine.h"
 
 namespace slackline::worker {
 
@@ -47,9 +48,28 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   out.set_staleness_max(total.staleness_max);
   for (size_t i = 0; i < total.staleness.used(); ++i) out.add_staleness_counts(total.staleness.InBucket(i));
   out.set_waiting(progress.waiting);
+  out.set_waits_for(progress.waits_for);
   out.set_slack_max(progress.slack_max);
   out.set_gradient_norm_max(progress.gradient_norm_max);
   return out;
+}
+
+void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out) {
+  wire::NodeEnergy& energy = *out.mutable_energy();
+  energy.set_node(HostName());
+  energy.set_machine(power::MachineIdentity());
+  energy.set_since_us(absl::ToUnixMicros(totals.since));
+  energy.set_until_us(absl::ToUnixMicros(totals.until));
+  for (const power::DeviceTotals& device : totals.devices) {
+    wire::DeviceEnergy& one = *energy.add_devices();
+    one.set_device(device.device);
+    one.set_watts(device.watts);
+    wire::PhaseJoules& joules = *one.mutable_joules();
+    joules.set_training(device.joules.training);
+    joules.set_validation(device.joules.validation);
+    joules.set_test(device.joules.test);
+    joules.set_other(device.joules.other);
+  }
 }
 
 wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress) {
@@ -83,6 +103,8 @@ wire::EvaluationReport ToWire(const EvaluationResult& result) {
   report.set_f1_macro(metrics.f1_macro);
   report.set_f1_micro(metrics.f1_micro);
   report.set_f1_weighted(metrics.f1_weighted);
+  report.set_seconds(result.seconds);
+  if (metrics.top5_accuracy) report.set_top5_accuracy(*metrics.top5_accuracy);
   report.mutable_files()->Assign(result.files.begin(), result.files.end());
   return report;
 }

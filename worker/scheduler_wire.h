@@ -8,6 +8,7 @@ namespace slackline::worker {
 
 wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid);
 wire::WorkerProgress ToWire(const Membership& life, const Progress& progress);
+void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out);
 wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress);
 wire::EvaluationReport ToWire(const EvaluationResult& result);
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 
 namespace slackline::worker {
@@ -58,7 +59,10 @@ void Trace::WriteTo(std::ostream& out) {
   std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
     return std::tie(a.begin, b.length) < std::tie(b.begin, a.length);
   });
-  out << "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"events_not_kept\": " << dropped_ << "}, \"traceEvents\": [\n"
+  // For those who put several files side by side: when the first event began, by the wall clock.
+  const absl::Duration ago = events_.empty() ? absl::ZeroDuration() : time_.Now() - events_.front().begin;
+  out << "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"began_unix_ns\": \"" << absl::ToUnixNanos(absl::Now() - ago)
+      << "\", \"events_not_kept\": " << dropped_ << "}, \"traceEvents\": [\n"
       << Label("process_name", 0, process_);
   for (size_t i = 0; i < rows_.size(); ++i) {
     out << ",\n" << Label("thread_name", static_cast<uint32_t>(i + 1), rows_[i]);

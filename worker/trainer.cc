@@ -19,6 +19,8 @@ namespace {
 // From here on it pays to push while backward goes on, in a thread of its own.
 constexpr uint64_t kBackgroundElementsMin = 4 << 20;
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);
+// Between two attempts to write to a disk that is full.
+constexpr absl::Duration kRoomEvery = absl::Seconds(1);
 
 }  // namespace
 
@@ -56,6 +58,7 @@ absl::Status Trainer::Run() {
   while (true) {
     const uint64_t steps_before = steps_;
     status = Live();
+    EnterPhase(power::Phase::kOther);
     if (const absl::Status expelled = TakeExpulsion(); !expelled.ok()) status = expelled;
     CloseClient(status.ok() ? leave_reason_ : std::string(status.message()));
     if (!absl::IsFailedPrecondition(status) || !CheckStopped().ok()) break;
@@ -110,11 +113,15 @@ absl::Status Trainer::WorkUntilDone() {
     done = RangeId(0);
     absl::Status status;
     if (const auto* range = std::get_if<RangeWork>(&*work)) {
+      EnterPhase(power::Phase::kTraining);
       status = TrainRange(*range);
       done = range->range;
     } else if (const auto* evaluation = std::get_if<EvaluationWork>(&*work)) {
+      EnterPhase(evaluation->final ? power::Phase::kTest : power::Phase::kValidation);
       status = Evaluate(*evaluation);
+      EnterPhase(power::Phase::kOther);
     } else if (const auto* standby = std::get_if<StandbyWork>(&*work)) {
+      EnterPhase(power::Phase::kOther);
       CloseClient("standing by");
       status = parts_.link.Pause(standby->retry);
     } else {
@@ -123,6 +130,10 @@ absl::Status Trainer::WorkUntilDone() {
     }
     if (!status.ok()) return status;
   }
+}
+
+void Trainer::EnterPhase(power::Phase phase) {
+  if (parts_.energy != nullptr) parts_.energy->Enter(phase);
 }
 
 absl::Status Trainer::TrainRange(const RangeWork& range) {
@@ -247,10 +258,9 @@ absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
   if (!batch.ok()) return batch.status();
   data_wait_ += parts_.time.Now() - begin;
   SLACKLINE_CHECK(*batch != nullptr);  // the range has more samples
-  absl::StatusOr<StepResult> result =
-      parts_.group.Step({.images = (*batch)->images, .labels = (*batch)->labels}, [this, early](uint64_t from) {
-        if (early) client_->Ready(from);
-      });
+  absl::StatusOr<StepResult> result = parts_.group.Step(ViewOf(**batch), [this, early](uint64_t from) {
+    if (early) client_->Ready(from);
+  });
   parts_.prefetcher.Recycle(*std::move(batch));
   return result;
 }
@@ -348,17 +358,43 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   evaluating.End();
   if (!result.ok()) return result.status();
   if (const absl::Status dawdled = Dawdle(begin); !dawdled.ok()) return dawdled;
-  parts_.metrics.RecordEvaluation(result->metrics.accuracy, parts_.time.Now() - begin.time);
+  const absl::Duration took = parts_.time.Now() - begin.time;
+  result->seconds = absl::ToDoubleSeconds(took);
+  parts_.metrics.RecordEvaluation(result->metrics.accuracy, took);
   log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": test accuracy ",
             result->metrics.accuracy, ", loss ", result->loss);
   if (work.final) {
-    const absl::Status written = parts_.evaluator.WriteFiles(model, *result);
+    const absl::Status written = WriteResults(model, *result);
     if (!written.ok()) return written;
   }
   const absl::Status reported = parts_.link.ReportEvaluation(*result);
   if (!reported.ok() || work.final) return reported;
   // The others went on meanwhile: the next gradient would be as stale as this has taken.
   return Await([&] { return client_->Pull(model.parameters(), silence_max()); });
+}
+
+absl::Status Trainer::WriteResults(Model& model, EvaluationResult& result) {
+  absl::Status written = parts_.evaluator.WriteFiles(model, result);
+  if (!absl::IsResourceExhausted(written)) return written;
+  const std::string most = absl::StrCat("at most ", absl::FormatDuration(options_.room_max), " (checkpoint.timeout_s)");
+  const std::string what =
+      absl::StrCat("room for the results of the run, ", most, ": ", std::string(written.message()));
+  log::Warning("waits for ", what);
+  parts_.link.progress().SetWaitsFor(what);
+  // The scheduler ends the job first, for all who would try it.
+  const absl::Time deadline = parts_.time.Now() + options_.room_max + options_.timeouts.worker_dead();
+  while (absl::IsResourceExhausted(written) && parts_.time.Now() < deadline) {
+    parts_.link.progress().Alive(parts_.time.Now());
+    absl::Status paused = parts_.link.Pause(kRoomEvery);
+    if (paused.ok()) paused = CheckStopped();
+    if (!paused.ok()) return paused;
+    written = parts_.evaluator.WriteFiles(model, result);
+  }
+  parts_.link.progress().SetWaitsFor("");
+  if (written.ok()) log::Info("there is room again: the results of the run are written");
+  if (!absl::IsResourceExhausted(written)) return written;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(written.message(), "; waited ", most, ": make room there, and go on with `slackline resume`"));
 }
 
 absl::Status Trainer::PullAsReader() {

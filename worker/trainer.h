@@ -57,6 +57,8 @@ class Trainer {
     Timeouts timeouts;
     // How long the job waits for a server that died.
     absl::Duration server_return = absl::ZeroDuration();
+    // How long the results of the run wait for room on a full disk, with the weights in memory.
+    absl::Duration room_max = absl::ZeroDuration();
     // Lives without a single step, one after the other, before it gives up.
     int fruitless_lives_max = 3;
   };
@@ -86,6 +88,8 @@ class Trainer {
     const TimeSource* device_time = nullptr;
     // Of what it and its clients do. May be null.
     Trace* trace = nullptr;
+    // Is told what the worker does. May be null.
+    power::EnergySampler* energy = nullptr;
   };
 
   Trainer(const Options& options, const Parts& parts);
@@ -146,8 +150,12 @@ class Trainer {
   absl::Span<float> NextParameters();
   absl::Status CheckFinite(const StepResult& result, double norm, const RangeWork& range) const;
   absl::Status Evaluate(const EvaluationWork& work);
+  // Weights and figures of the run. Where the disk is full, waits for room.
+  //   kResourceExhausted  there was none for so long
+  absl::Status WriteResults(Model& model, EvaluationResult& result);
   absl::Status PullAsReader();
   void Standby();
+  void EnterPhase(power::Phase phase);
 
   absl::Status OpenClient(bool reader);
   void CloseClient(const std::string& reason);

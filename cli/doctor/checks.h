@@ -26,6 +26,8 @@ Findings CheckDisk(const DiskFacts& disk, const job::Job& job, const Load& load)
 Findings CheckPorts(const PortFacts& ports, const job::Job& job, const Load& load);
 // `with`: the other machine, or "itself".
 Findings CheckLink(const LinkFacts& link, const std::string& with, const job::Job& job, const Load& load);
+// Of the other end of the link, beside that of `whose`.
+Finding CheckClocks(const LinkFacts& link, const std::string& whose);
 
 // What was tried, and what came of it.
 struct JobFacts {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/doctor/checks.h"
@@ -53,16 +54,26 @@ void AddSpeed(const DiskFacts& disk, const job::Job& job, const Load& load, Find
   findings.push_back(Fine(check, found));
 }
 
-void AddMeaning(const DiskFacts& disk, Findings& findings) {
+void AddMeaning(const DiskFacts& disk, const job::Job& job, Findings& findings) {
   if (!disk.renames.ok()) {
     findings.push_back({Level::kProblem, "disk", absl::StrCat("a file cannot be replaced: ", disk.renames.message()),
                         "rename()", "another folder: what a run keeps there would not be whole after a crash"});
   }
   if (!disk.locks.ok()) {
+    findings.push_back({Level::kWarning, "disk", absl::StrCat("locks do not work: ", disk.locks.message()),
+                        "flock(), so that two do not look after one run",
+                        "mount NFS as version 4, or Lustre with -o flock; else the file lock.held of the run folder "
+                        "stands for a lock, "
+                        "which stays when its process is killed"});
+  }
+  // RocksDB takes one by fcntl(2): the scheduler's state is one, and each shard's snapshots.
+  const bool databases =
+      absl::StrContains(disk.purpose, kRunFolderPurpose) || absl::StrContains(disk.purpose, kSnapshotsPurpose);
+  if (job.durability().mode() != job::Durability::NONE && databases && !disk.record_locks.ok()) {
     findings.push_back(
-        {Level::kWarning, "disk", absl::StrCat("locks do not work: ", disk.locks.message()),
-         "flock(), so that two do not look after one run",
-         "mount NFS as version 4, or Lustre with -o flock; else take care that nobody starts the same run twice"});
+        {Level::kProblem, "disk", absl::StrCat("locks do not work: ", disk.record_locks.message()),
+         "fcntl() locks, for the scheduler's state (run folder) and snapshots (durability.folder)",
+         "another folder: a local disk, NFS of version 4, Lustre with -o flock; or durability.mode: none"});
   }
   if (disk.file_system == "tmpfs" || disk.file_system == "ramfs") {
     findings.push_back({Level::kWarning, "disk", absl::StrCat(disk.tried, " lies in memory (", disk.file_system, ")"),
@@ -74,6 +85,15 @@ void AddMeaning(const DiskFacts& disk, Findings& findings) {
 }  // namespace
 
 Findings CheckDisk(const DiskFacts& disk, const job::Job& job, const Load& load) {
+  if (absl::IsResourceExhausted(disk.writable)) {
+    return {{Level::kProblem, "disk",
+             absl::StrCat(disk.purpose, ": ", disk.tried, " (", disk.file_system, ") is full, ", Bytes(disk.free_bytes),
+                          " were free: ", disk.writable.message()),
+             absl::StrCat(Bytes(RoomFor(job, load)), " for what the job keeps in ", disk.path),
+             absl::StrCat("make room in ", disk.tried,
+                          " (where much is free, a quota may be used up), or choose another folder "
+                          "(output.folder, durability.folder, checkpoint.folder)")}};
+  }
   if (!disk.writable.ok()) {
     return {{Level::kProblem, "disk", absl::StrCat(disk.purpose, ": ", disk.writable.message()),
              absl::StrCat("a folder ", disk.path, " that can be written"),
@@ -81,7 +101,7 @@ Findings CheckDisk(const DiskFacts& disk, const job::Job& job, const Load& load)
   }
   Findings findings = {Space(disk, job, load)};
   AddSpeed(disk, job, load, findings);
-  AddMeaning(disk, findings);
+  AddMeaning(disk, job, findings);
   for (Finding& finding : findings) finding.found = absl::StrCat(disk.purpose, ": ", finding.found);
   return findings;
 }
@@ -137,16 +157,22 @@ Findings CheckLink(const LinkFacts& link, const std::string& with, const job::Jo
   } else {
     findings.push_back(Fine(check, found));
   }
-  const absl::Duration apart = absl::AbsDuration(link.clock_ahead) - link.round_trip / 2;
-  if (apart > kClocksApartWarning) {
-    findings.push_back(
-        {apart > kClocksApartProblem ? Level::kProblem : Level::kWarning, absl::StrCat("clock of ", with),
-         absl::StrCat(Time(link.clock_ahead), link.clock_ahead > absl::ZeroDuration() ? " ahead" : " behind"),
-         absl::StrCat("less than ", Time(kClocksApartWarning),
-                      " apart, for certificates, logs and the ages of snapshots"),
-         "chrony or systemd-timesyncd on both machines"});
-  }
   return findings;
+}
+
+Finding CheckClocks(const LinkFacts& link, const std::string& whose) {
+  const std::string check = absl::StrCat("clock beside ", whose);
+  const absl::Duration apart = absl::AbsDuration(link.clock_ahead) - link.round_trip / 2;
+  if (apart <= kClocksApartWarning) {
+    return Fine(check, absl::StrCat(Time(absl::AbsDuration(link.clock_ahead)), " apart, known to within ",
+                                    Time(link.round_trip / 2)));
+  }
+  return {
+      apart > kClocksApartProblem ? Level::kProblem : Level::kWarning, check,
+      absl::StrCat(Time(absl::AbsDuration(link.clock_ahead)),
+                   link.clock_ahead > absl::ZeroDuration() ? " ahead" : " behind"),
+      absl::StrCat("less than ", Time(kClocksApartWarning), " apart, for certificates, logs and the ages of snapshots"),
+      "chrony or systemd-timesyncd on both machines"};
 }
 
 }  // namespace slackline::cli::doctor

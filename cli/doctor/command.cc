@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/complain.h"
+
 namespace slackline::cli::doctor {
 namespace {
 
@@ -24,7 +26,8 @@ Command::Command(CLI::App& app) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
-  command_->add_option("--run-folder", options_.run_folder, "Where the run is to be; default: output.folder, or runs");
+  command_->add_option("--run-folder", options_.run_folder, "Where the run is to be; default: output.folder, or runs")
+      ->check(FolderMistake);
   command_
       ->add_option("--parameters", options_.parameters, "Parameters of the model, where the job file does not say them")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 44));

@@ -35,13 +35,13 @@ std::string RunFolderOf(const DoctorOptions& options, const job::Job& job) {
 
 // What is kept where, each folder once.
 std::map<std::string, std::string> Folders(const std::string& run, const job::Job& job) {
-  std::map<std::string, std::string> folders = {{run, "run folder"}};
+  std::map<std::string, std::string> folders = {{run, kRunFolderPurpose}};
   const auto add = [&](const std::string& folder, const char* what) {
     std::string& purpose = folders[folder.empty() ? run : folder];
     absl::StrAppend(&purpose, purpose.empty() ? "" : ", ", what);
   };
   add(job.checkpoint().folder(), "checkpoints");
-  if (job.durability().mode() == job::Durability::SNAPSHOT) add(job.durability().folder(), "snapshots");
+  if (job.durability().mode() == job::Durability::SNAPSHOT) add(job.durability().folder(), kSnapshotsPurpose);
   return folders;
 }
 
@@ -52,7 +52,7 @@ Findings LinkWithItself(const job::Job& job, const Load& load) {
   if (!listener.ok()) return {Skipped("link with itself", std::string(listener.status().message()))};
   std::thread other([&] {
     const absl::StatusOr<Socket> socket = listener->Accept(deadline);
-    if (socket.ok()) static_cast<void>(AnswerLink(*socket, "", deadline));
+    if (socket.ok()) static_cast<void>(AnswerLink(*socket, {}, deadline));
   });
   absl::StatusOr<LinkFacts> link = absl::UnavailableError("");
   {
@@ -104,7 +104,7 @@ int Doctor(const DoctorOptions& options) {
   }
   job = Resolve(job);
   if (!options.report_to.empty()) {
-    const absl::Status reported = ReportTo(options, ExamineHere(options, job, options.nodes));
+    const absl::Status reported = ReportTo(options, job, ExamineHere(options, job, options.nodes));
     return reported.ok() ? kExitDone : Complain(reported);
   }
   absl::StatusOr<std::vector<Examined>> nodes = ExamineAllocation(options, job);

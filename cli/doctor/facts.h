@@ -52,6 +52,10 @@ struct ClockFacts {
   absl::Duration error_max;
 };
 
+// In DiskFacts.purpose.
+inline constexpr char kRunFolderPurpose[] = "run folder";
+inline constexpr char kSnapshotsPurpose[] = "snapshots";
+
 // A folder that a run writes to.
 struct DiskFacts {
   // "run folder, snapshots"
@@ -68,7 +72,9 @@ struct DiskFacts {
   // Of a small file that is written, synced and renamed.
   absl::Duration sync_median;
   absl::Duration sync_max;
+  // flock(2) and fcntl(2).
   absl::Status locks;
+  absl::Status record_locks;
   absl::Status renames;
 };
 

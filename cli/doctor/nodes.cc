@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -13,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/doctor/checks.h"
+#include "cli/doctor/links.h"
 #include "cli/doctor/peer.h"
+#include "cli/doctor/words.h"
 #include "cli/process.h"
 #include "cli/sibling.h"
 #include "cli/slurm/allocation.h"
@@ -30,6 +33,10 @@ constexpr absl::Duration kNodesPatience = absl::Minutes(3);
 constexpr absl::Duration kAcceptPoll = absl::Milliseconds(200);
 constexpr absl::Duration kNodePatience = absl::Seconds(30);
 constexpr absl::Duration kTokenPatience = absl::Seconds(5);
+// For all links together; for one, beside what the nodes themselves wait for each other.
+constexpr absl::Duration kLinksPatience = absl::Minutes(3);
+constexpr absl::Duration kPairGrace = absl::Seconds(5);
+constexpr uint32_t kClockBounces = 50;
 constexpr absl::Duration kScontrolPatience = absl::Seconds(20);
 
 // A folder for what programs of SLURM say, removed in the end.
@@ -85,33 +92,73 @@ absl::StatusOr<Process> StartDoctors(const DoctorOptions& options, const slurm::
   return Process::Start({"srun", std::move(command), log});
 }
 
-// Only who was started with the token is listened to.
-bool IsOurs(const Socket& socket, const std::string& token) {
-  std::string said(kTokenBytes, '\0');
-  return socket.Receive(said.data(), said.size(), absl::Now() + kTokenPatience).ok() && said == token;
+// A node that has come.
+struct Node {
+  Socket socket;
+  Examined machine;
+  // Where it takes others; empty: nowhere.
+  std::string where;
+};
+
+Node AskNode(Socket socket) {
+  const absl::Time deadline = absl::Now() + kNodePatience;
+  Node node = {std::move(socket), {"a node that broke off", {}}, ""};
+  const absl::StatusOr<std::string> said = AskFindings(node.socket, deadline);
+  absl::StatusOr<Examined> parsed = said.ok() ? ParseMachine(*said) : said.status();
+  if (!parsed.ok()) {
+    node.machine.findings.push_back(
+        {Level::kProblem, "doctor", std::string(parsed.status().message()), "an answer", "look at the node"});
+    return node;
+  }
+  node.machine = *std::move(parsed);
+  const absl::StatusOr<LinkFacts> clock = MeasureClock(node.socket, kClockBounces, deadline);
+  if (clock.ok()) node.machine.findings.push_back(CheckClocks(*clock, "the first node"));
+  if (absl::StatusOr<std::string> where = AskWhere(node.socket, deadline); where.ok()) node.where = *std::move(where);
+  return node;
 }
 
-Examined AskNode(const Socket& node, const job::Job& job, const Load& load) {
-  const absl::Time deadline = absl::Now() + kNodePatience;
-  Examined machine = {"a node that broke off", {}};
-  const absl::StatusOr<std::string> said = AskFindings(node, deadline);
-  if (absl::StatusOr<Examined> parsed = said.ok() ? ParseMachine(*said) : said.status(); parsed.ok()) {
-    machine = *std::move(parsed);
-  } else {
-    machine.findings.push_back(
-        {Level::kProblem, "doctor", std::string(parsed.status().message()), "an answer", "look at the node"});
-    return machine;
+std::vector<MeasuredLink> MeasureRound(const std::vector<Node>& nodes, const LinkRound& round) {
+  const absl::Time deadline = absl::Now() + kPairPatience + kPairGrace;
+  std::vector<MeasuredLink> links;
+  for (const NodePair& pair : round) {
+    const Node& guest = nodes[pair.one];
+    const Node& host = nodes[pair.other];
+    MeasuredLink& link = links.emplace_back(MeasuredLink{guest.machine.host, host.machine.host, {}, {}});
+    if (host.where.empty()) {
+      link.status = absl::UnavailableError(absl::StrCat(host.machine.host, " cannot listen for the others"));
+    } else {
+      link.status = BeginPair(guest.socket, host.socket, host.where, deadline);
+    }
   }
-  const absl::StatusOr<LinkFacts> link = MeasureLink(node, {}, deadline);
-  if (link.ok()) {
-    Append(machine.findings, CheckLink(*link, "the first node", job, load));
-  } else {
-    machine.findings.push_back({Level::kProblem, "link with the first node", std::string(link.status().message()),
-                                "a connection that lasts",
-                                "the network between the nodes; --set network.interface=NAME chooses another"});
+  for (size_t i = 0; i < round.size(); ++i) {
+    if (!links[i].status.ok()) continue;
+    const absl::StatusOr<LinkFacts> facts = EndPair(nodes[round[i].one].socket, nodes[round[i].other].socket, deadline);
+    links[i].status = facts.status();
+    if (facts.ok()) links[i].facts = *facts;
   }
-  static_cast<void>(EndLink(node, deadline));
-  return machine;
+  return links;
+}
+
+Findings ExamineLinks(const std::vector<Node>& nodes, const job::Job& job, const Load& load) {
+  if (nodes.size() < 2) return {Skipped("links", "there is one node only")};
+  const absl::Time deadline = absl::Now() + kLinksPatience;
+  std::vector<MeasuredLink> links;
+  size_t left_out = 0;
+  for (const LinkRound& round : ChooseLinks(nodes.size(), absl::Uniform<uint64_t>(absl::BitGen()))) {
+    if (absl::Now() > deadline) {
+      left_out += round.size();
+      continue;
+    }
+    std::vector<MeasuredLink> measured = MeasureRound(nodes, round);
+    std::move(measured.begin(), measured.end(), std::back_inserter(links));
+  }
+  Findings findings = CheckLinks(links, nodes.size(), job, load);
+  if (left_out > 0) {
+    findings.push_back({Level::kWarning, "links left out", absl::StrCat(left_out, " pairs"),
+                        absl::StrCat("all pairs within ", Time(kLinksPatience)),
+                        "first mend the links that are broken or slow, or look at fewer nodes at a time"});
+  }
+  return findings;
 }
 
 std::vector<Socket> AwaitNodes(const Socket& listener, Process& launcher, const std::string& token, uint32_t nodes) {
@@ -119,7 +166,7 @@ std::vector<Socket> AwaitNodes(const Socket& listener, Process& launcher, const 
   std::vector<Socket> here;
   while (here.size() < nodes && absl::Now() < deadline) {
     absl::StatusOr<Socket> next = listener.Accept(absl::Now() + kAcceptPoll);
-    if (next.ok() && IsOurs(*next, token)) here.push_back(*std::move(next));
+    if (next.ok() && SaysToken(*next, token, absl::Now() + kTokenPatience)) here.push_back(*std::move(next));
     if (!next.ok() && launcher.Poll()) break;
   }
   return here;
@@ -169,25 +216,35 @@ absl::StatusOr<std::vector<Examined>> ExamineAllocation(const DoctorOptions& opt
   absl::StatusOr<Process> launcher =
       StartDoctors(options, *allocation, listener->Address(), token, scratch.path() / "srun");
   if (!launcher.ok()) return launcher.status();
-  const std::vector<Socket> nodes = AwaitNodes(*listener, *launcher, token, allocation->nodes);
+  std::vector<Socket> sockets = AwaitNodes(*listener, *launcher, token, allocation->nodes);
   Load load = NodeLoad(job, allocation->nodes);
   if (options.parameters > 0) load.parameters = options.parameters;
+  std::vector<Node> nodes;
+  for (Socket& socket : sockets) nodes.push_back(AskNode(std::move(socket)));
+  std::sort(nodes.begin(), nodes.end(), [](const Node& a, const Node& b) { return a.machine.host < b.machine.host; });
+  Examined all = AllNodes(allocation->nodes, nodes.size(), launcher->LastWords(), scratch.path(), job);
+  Append(all.findings, ExamineLinks(nodes, job, load));
   std::vector<Examined> machines;
-  for (const Socket& node : nodes) machines.push_back(AskNode(node, job, load));
-  std::sort(machines.begin(), machines.end(), [](const Examined& a, const Examined& b) { return a.host < b.host; });
-  machines.push_back(AllNodes(allocation->nodes, nodes.size(), launcher->LastWords(), scratch.path(), job));
+  for (Node& node : nodes) {
+    static_cast<void>(EndLink(node.socket, absl::Now() + kTokenPatience));
+    machines.push_back(std::move(node.machine));
+  }
+  machines.push_back(std::move(all));
   static_cast<void>(launcher->WaitFor(kTokenPatience));
   return machines;
 }
 
-absl::Status ReportTo(const DoctorOptions& options, const Examined& here) {
+absl::Status ReportTo(const DoctorOptions& options, const job::Job& job, const Examined& here) {
   Examined named = here;
-  if (const std::string node = slurm::ProcessEnvironment()("SLURMD_NODENAME"); !node.empty()) named.host = node;
+  const std::string node = slurm::ProcessEnvironment()("SLURMD_NODENAME");
+  if (!node.empty()) named.host = node;
   const absl::StatusOr<Socket> socket = Socket::Connect(options.report_to, absl::Now() + kNodePatience);
   if (!socket.ok()) return socket.status();
-  const absl::Time deadline = absl::Now() + kNodesPatience;
+  const absl::StatusOr<std::string> address = network::AddressOfNode(node, job.network().interface());
+  const absl::StatusOr<Socket> listener = address.ok() ? Socket::Listen(*address) : address.status();
+  const absl::Time deadline = absl::Now() + kNodesPatience + kLinksPatience + kNodePatience;
   if (absl::Status sent = socket->Send(options.token.data(), options.token.size(), deadline); !sent.ok()) return sent;
-  return AnswerLink(*socket, RenderMachine(named), deadline);
+  return AnswerLink(*socket, {RenderMachine(named), options.token, listener.ok() ? &*listener : nullptr}, deadline);
 }
 
 }  // namespace slackline::cli::doctor

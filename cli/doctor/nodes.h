@@ -11,7 +11,7 @@
 
 namespace slackline::cli::doctor {
 
-// All nodes, with the links between them and this one, and what matters of SLURM's own settings.
+// All nodes, with the links between them, and what matters of SLURM's own settings.
 //   kFailedPrecondition  not in an allocation, or a task of a step
 //   kUnavailable         srun has failed; its last words
 absl::StatusOr<std::vector<Examined>> ExamineAllocation(const DoctorOptions& options, const job::Job& job);
@@ -20,7 +20,7 @@ absl::StatusOr<std::vector<Examined>> ExamineAllocation(const DoctorOptions& opt
 bool IsTask(const slurm::Environment& environment);
 
 // On a node: connects to options.report_to, and answers until it is told that it is the end.
-absl::Status ReportTo(const DoctorOptions& options, const Examined& here);
+absl::Status ReportTo(const DoctorOptions& options, const job::Job& job, const Examined& here);
 
 // Of `scontrol show config`.
 Findings CheckSlurmConfig(const std::string& config, const job::Job& job);

@@ -44,7 +44,9 @@ std::string NameOf(uint64_t magic) {
 }
 
 absl::Status Failed(const std::string& what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", ::strerror(errno)));
+  const int error = errno;
+  const std::string why = absl::StrCat(what, ": ", ::strerror(error));
+  return error == ENOSPC || error == EDQUOT ? absl::ResourceExhaustedError(why) : absl::UnavailableError(why);
 }
 
 // The folder of the trial, which is removed with all that is in it.
@@ -129,6 +131,18 @@ absl::Status TryLock(const std::string& path) {
   return status;
 }
 
+// As databases lock their folders.
+absl::Status TryRecordLock(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return Failed("open");
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  const absl::Status status = ::fcntl(fd, F_SETLK, &whole) == 0 ? absl::OkStatus() : Failed("fcntl");
+  ::close(fd);
+  return status;
+}
+
 void TryReplacements(const TrialFolder& folder, const DiskTrial& trial, absl::Time deadline, DiskFacts& facts) {
   std::vector<absl::Duration> times;
   for (uint32_t i = 0; i < trial.replacements && facts.renames.ok() && (i == 0 || absl::Now() < deadline); ++i) {
@@ -170,6 +184,7 @@ DiskFacts ProbeDisk(const std::string& purpose, const std::string& path, const D
   if (!facts.writable.ok()) return facts;
   TryReplacements(*folder, trial, deadline, facts);
   facts.locks = TryLock(*folder / "lock");
+  facts.record_locks = TryRecordLock(*folder / "record");
   return facts;
 }
 

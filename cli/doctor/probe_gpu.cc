@@ -1,37 +1,14 @@
 #include "cli/doctor/probe_gpu.h"
 
-#include <dlfcn.h>
-
 #include "absl/strings/str_cat.h"
+#include "common/dynamic_library.h"
 
 namespace slackline::cli::doctor {
 namespace {
 
-// A library that need not be there.
-//
-// Thread-safety: none.
-class Library {
- public:
-  explicit Library(const char* name) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-  ~Library() {
-    if (handle_ != nullptr) ::dlclose(handle_);
-  }
-
-  // Null where it is not there.
-  template <typename Function>
-  Function* Find(const char* name) const {
-    return handle_ == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(handle_, name));
-  }
-
- private:
-  void* handle_;
-};
-
 // As nvml.h has them; 0 is success everywhere.
 void AskNvml(GpuFacts& facts) {
-  const Library nvml("libnvidia-ml.so.1");
+  const DynamicLibrary nvml("libnvidia-ml.so.1");
   auto* init = nvml.Find<int()>("nvmlInit_v2");
   auto* shutdown = nvml.Find<int()>("nvmlShutdown");
   auto* driver = nvml.Find<int(char*, unsigned)>("nvmlSystemGetDriverVersion");
@@ -52,7 +29,7 @@ void AskNvml(GpuFacts& facts) {
 
 // 22803 is 2.28.3; before 2.9 it was 2804 for 2.8.4.
 std::string NcclVersion() {
-  const Library nccl("libnccl.so.2");
+  const DynamicLibrary nccl("libnccl.so.2");
   auto* version = nccl.Find<int(int*)>("ncclGetVersion");
   int number = 0;
   if (version == nullptr || version(&number) != 0) return "";

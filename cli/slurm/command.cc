@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "cli/complain.h"
+
 namespace slackline::cli::slurm {
 namespace {
 
@@ -40,7 +42,7 @@ Command::Command(CLI::App& app, const std::string& program) {
   submit_command_->add_option("--set", submit_.overrides, kSettingHelp)
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  submit_command_->add_option("--run-folder", submit_.run_folder, kFolderHelp);
+  submit_command_->add_option("--run-folder", submit_.run_folder, kFolderHelp)->check(FolderMistake);
   submit_command_->add_flag("--resume", submit_.resume,
                             "Go on with the run in --run-folder, from its newest checkpoint");
   submit_command_->add_option("--interface", submit_.interface, kInterfaceHelp)->type_name("NAME|NETWORK");
@@ -58,8 +60,10 @@ Command::Command(CLI::App& app, const std::string& program) {
       slurm_->add_subcommand("run", "Run a job in the allocation that this is started in: for batch scripts");
   run_command_->add_option("JOB", run_.job_file, "The job file (YAML)");
   run_command_->add_option("--set", run_.overrides, kSettingHelp)->type_name("KEY=VALUE")->allow_extra_args(false);
-  run_command_->add_option("--run-folder", run_.run_folder,
-                           "Run folder, which all nodes see; default: output.folder, or runs/NAME-slurm-JOBID");
+  run_command_
+      ->add_option("--run-folder", run_.run_folder,
+                   "Run folder, which all nodes see; default: output.folder, or runs/NAME-slurm-JOBID")
+      ->check(FolderMistake);
   run_command_->add_flag("--resume", run_.resume, "Go on with the run in --run-folder, from its newest checkpoint");
   run_command_->add_option("--interface", run_.interface, kInterfaceHelp)->type_name("NAME|NETWORK");
   run_command_

@@ -68,9 +68,10 @@ class Attempt {
     if (absl::Status status = meeting.Open(); !status.ok()) return Fail(status, kExitFailed);
     absl::StatusOr<Process> launcher = StartNodes(meeting);
     if (!launcher.ok()) return Fail(launcher.status(), kExitFailed);
-    if (absl::Status status = WaitForNodes(meeting, *launcher); !status.ok()) return Fail(status, kExitFailed);
+    Pulse pulse(meeting);
+    if (absl::Status status = WaitForNodes(meeting, pulse, *launcher); !status.ok()) return Fail(status, kExitFailed);
     if (absl::Status status = Adapt(); !status.ok()) return Fail(status, kExitFailed);
-    return Train(*std::move(programs), meeting, *launcher);
+    return Train(*std::move(programs), meeting, pulse, *launcher);
   }
 
  private:
@@ -98,9 +99,10 @@ class Attempt {
       return absl::NotFoundError(absl::StrCat("found no run in ", folder_path_.string(), " (job.yaml)"));
     }
     fs::create_directories(folder_path_, error);
-    absl::StatusOr<RunLock> lock = RunLock::Take(folder_path_);
+    absl::StatusOr<RunLock> lock = RunLock::Take(folder_path_, {allocation_.name, allocation_.restarts});
     if (!lock.ok()) return lock.status();
     lock_.emplace(*std::move(lock));
+    if (!lock_->by_file().empty()) Say(lock_->by_file());
     if (!options_.resume && (!begun || allocation_.restarts == 0)) return CheckUnused(Resolve(job_), folder_path_);
     return GoOn();
   }
@@ -182,11 +184,12 @@ class Attempt {
   }
 
   // All of them, or those that are there when the time is over.
-  absl::Status WaitForNodes(const Meeting& meeting, Process& launcher) {
+  absl::Status WaitForNodes(const Meeting& meeting, Pulse& pulse, Process& launcher) {
     const absl::Duration patience = absl::Milliseconds(job_.timeouts().startup_ms());
     const absl::Time deadline = absl::Now() + patience;
     std::map<std::string, NodeFacts> arrived;
     while (arrived.size() < allocation_.nodes) {
+      pulse.StillHere();
       const std::optional<int> signal = signals_.Wait(kPoll);
       if (signal && IsStop(*signal)) return absl::CancelledError("stopped while the nodes were starting");
       arrived = meeting.Arrived();
@@ -275,7 +278,7 @@ class Attempt {
     return absl::UnavailableError(absl::StrCat("cannot make ", security.folder(), ": ", error.message()));
   }
 
-  int Train(Programs programs, const Meeting& meeting, Process& launcher) {
+  int Train(Programs programs, const Meeting& meeting, Pulse& pulse, Process& launcher) {
     const absl::StatusOr<security::Security> security = OpenSecurity(job_);
     if (!security.ok()) return Fail(security.status(), kExitFailed);
     absl::StatusOr<RunFolder> folder =
@@ -291,9 +294,10 @@ class Attempt {
     Share share;
     share.whole = false;
     share.scheduler_arguments = ListenAt(nodes_.front().address, job_.network());
+    share.waiting = [&pulse] { pulse.StillHere(); };
     Cluster scheduler(job_, std::move(programs), security->To(security::Role::kScheduler), *folder, checkpoint_, share,
                       signals_);
-    NodeCluster cluster(job_, scheduler, meeting, launcher, nodes, roles, signals_);
+    NodeCluster cluster(job_, scheduler, meeting, launcher, nodes, roles, pulse, signals_);
     TimeLimit limit(allocation_.name, meeting.folder() / "squeue.log");
     RunOptions run_options{.program = options_.program, .job_file = folder->job_file(), .quiet = false};
     run_options.command = "`slackline slurm run`";

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cli/replace_file.h"
 
 namespace slackline::cli::slurm {
@@ -16,6 +17,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr char kArrived[] = ".here";
+constexpr absl::Duration kBeatEvery = absl::Seconds(1);
 
 // Discarded where there is no such file, or not all of it yet.
 json ReadJson(const fs::path& path) {
@@ -136,6 +138,14 @@ std::optional<Plan> Meeting::ReadPlan() const {
   }
   if (text.contains("end_within_s")) plan.end_within = absl::Seconds(Field(text, "end_within_s", 0.0));
   return plan;
+}
+
+void Pulse::StillHere() {
+  const absl::Time now = absl::Now();
+  if (now < due_) return;
+  due_ = now + kBeatEvery;
+  // A disk that is full is said by others; the nodes ask the scheduler, too.
+  meeting_.Beat(++beats_).IgnoreError();
 }
 
 std::map<std::string, std::string> Meeting::Notes(const std::vector<std::string>& nodes,

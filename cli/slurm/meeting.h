@@ -78,4 +78,21 @@ class Meeting {
   std::filesystem::path folder_;
 };
 
+// The launcher's sign of life, from its first moment on.
+//
+// Thread-safety: none.
+// Ownership:     borrows the meeting.
+class Pulse {
+ public:
+  explicit Pulse(const Meeting& meeting) : meeting_(meeting) {}
+
+  // Called as often as one likes: beats once a second.
+  void StillHere();
+
+ private:
+  const Meeting& meeting_;
+  uint64_t beats_ = 0;
+  absl::Time due_ = absl::InfinitePast();
+};
+
 }  // namespace slackline::cli::slurm

@@ -126,8 +126,21 @@ class NodeKeeper {
         return absl::DeadlineExceededError(absl::StrCat("waited ", absl::FormatDuration(options_.patience), " for ",
                                                         (meeting_.folder() / "plan.json").string()));
       }
+      // The launcher may be lost before there is a plan.
+      WatchLauncher();
       Heed(signals_.Wait(kLook));
     }
+  }
+
+  // Among the nodes, in an order that all of them know.
+  size_t Rank() const {
+    size_t rank = 0;
+    if (plan_.roles.empty()) {
+      for (const auto& [name, facts] : meeting_.Arrived()) rank += name < facts_.node.name ? 1 : 0;
+      return rank;
+    }
+    while (rank < plan_.roles.size() && plan_.roles[rank].node != facts_.node.name) ++rank;
+    return rank;
   }
 
   // SLURM takes the node away, or ends the job; who launched us decides what becomes of the run.
@@ -155,6 +168,9 @@ class NodeKeeper {
         if (absl::StatusOr<wire::GetStatusReply> answer = cluster.scheduler().GetStatus(kStatusTimeout); answer.ok()) {
           status = *std::move(answer);
           answered_ = true;
+          cluster.Heard(true);
+        } else {
+          cluster.Heard(false);
         }
         ask = absl::Now() + std::max(kStatusEvery, kStatusShare * plan_.roles.size());
       }
@@ -177,9 +193,7 @@ class NodeKeeper {
     silent_looks_ = beat != beat_ || leaving_ || answered_ ? 0 : silent_looks_ + 1;
     beat_ = beat;
     answered_ = false;
-    size_t rank = 0;
-    while (rank < plan_.roles.size() && plan_.roles[rank].node != facts_.node.name) ++rank;
-    if (silent_looks_ < kLauncherLost + rank * kOneAfterTheOther) return;
+    if (silent_looks_ < kLauncherLost + Rank() * kOneAfterTheOther) return;
     silent_looks_ = 0;
     const absl::Status requeued = RequeueOnce(allocation_.name, allocation_.restarts,
                                               meeting_.folder() / absl::StrCat("requeue-", facts_.node.name, ".log"));

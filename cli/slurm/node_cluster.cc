@@ -21,13 +21,14 @@ constexpr absl::Duration kLauncherMax = absl::Seconds(10);
 }  // namespace
 
 NodeCluster::NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meeting, Process& launcher,
-                         std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles,
+                         std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles, Pulse& pulse,
                          SignalQueue& signals)
     : job_(std::move(job)),
       scheduler_(scheduler),
       meeting_(meeting),
       launcher_(launcher),
       nodes_(std::move(nodes)),
+      pulse_(pulse),
       signals_(signals) {
   plan_.roles = std::move(roles);
   for (const scheduler::Node& node : nodes_) names_.push_back(node.name);
@@ -41,13 +42,6 @@ absl::Status NodeCluster::Start() {
 absl::Status NodeCluster::Publish() {
   ++plan_.number;
   return meeting_.WritePlan(plan_);
-}
-
-void NodeCluster::StillHere() {
-  if (absl::Now() < beat_due_) return;
-  beat_due_ = absl::Now() + kLookEvery;
-  // A disk that is full is said by others; the nodes ask the scheduler, too.
-  meeting_.Beat(++beat_).IgnoreError();
 }
 
 RunProcesses::News NodeCluster::Watch(const wire::GetStatusReply& status) {

@@ -25,14 +25,16 @@ class NodeCluster : public RunProcesses {
   // `scheduler`: a Cluster of the scheduler alone. `launcher`: the srun that has started `slackline slurm node` on the
   // nodes. `nodes` and `roles`: who is there, and who is to do what.
   NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meeting, Process& launcher,
-              std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles, SignalQueue& signals);
+              std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles, Pulse& pulse,
+              SignalQueue& signals);
 
   absl::Status Start() override;
   bool has_scheduler() const override { return scheduler_.has_scheduler(); }
   SchedulerClient& scheduler() override { return scheduler_.scheduler(); }
   bool scheduler_runs() override { return scheduler_.scheduler_runs(); }
+  void Heard(bool scheduler_answered) override { scheduler_.Heard(scheduler_answered); }
   News Watch(const wire::GetStatusReply& status) override;
-  void StillHere() override;
+  void StillHere() override { pulse_.StillHere(); }
   std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) override;
 
  private:
@@ -48,12 +50,11 @@ class NodeCluster : public RunProcesses {
   const Meeting& meeting_;
   Process& launcher_;
   const std::vector<scheduler::Node> nodes_;
+  Pulse& pulse_;
   SignalQueue& signals_;
   Plan plan_;
   absl::Time look_ = absl::InfinitePast();
   std::vector<std::string> names_;  // of the nodes
-  uint64_t beat_ = 0;
-  absl::Time beat_due_ = absl::InfinitePast();
   // Servers that are dead: which incarnation, since when, and that a node was found for it.
   struct Death {
     uint64_t incarnation = 0;

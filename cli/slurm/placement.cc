@@ -67,14 +67,23 @@ absl::StatusOr<std::vector<scheduler::Node>> AskForNodes(const std::string& name
   absl::StatusOr<std::string> list = slurm.Of({"sinfo", "--noheader", "--Node", "--nodes", names, "--format=%N %c %G"});
   if (!list.ok()) return list.status();
   std::vector<scheduler::Node> nodes = ParseNodes(*list);
-  if (nodes.empty()) return absl::NotFoundError(absl::StrCat("found no nodes ", names, "; sinfo knows the others"));
+  // sinfo leaves out what it does not know.
+  const absl::StatusOr<std::string> expanded = slurm.Of({"scontrol", "show", "hostnames", names});
+  if (!expanded.ok()) return expanded.status();
+  const std::vector<std::string> unknown = UnknownNodes(*expanded, nodes);
+  if (!unknown.empty() || nodes.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("--nodes: found ", unknown.empty() ? names : absl::StrJoin(unknown, ", "),
+                     ", which this cluster of SLURM does not have; allowed are those that `sinfo "
+                     "--Node` shows"));
+  }
   // A cluster may have no topology.
   const absl::StatusOr<std::string> topology = slurm.Of({"scontrol", "show", "topology"});
   if (!topology.ok()) return nodes;
   for (const auto& [leaf, members] : ParseLeafSwitches(*topology)) {
-    const absl::StatusOr<std::string> expanded = slurm.Of({"scontrol", "show", "hostnames", members});
-    if (!expanded.ok()) continue;
-    const std::set<std::string> on_leaf = absl::StrSplit(*expanded, '\n');
+    const absl::StatusOr<std::string> below = slurm.Of({"scontrol", "show", "hostnames", members});
+    if (!below.ok()) continue;
+    const std::set<std::string> on_leaf = absl::StrSplit(*below, '\n');
     for (scheduler::Node& node : nodes) {
       if (on_leaf.contains(node.name)) node.topology = absl::StrCat(leaf, ".", node.name);
     }
@@ -128,6 +137,16 @@ std::vector<scheduler::Node> ParseNodes(const std::string& text) {
     nodes.push_back(node);
   }
   return nodes;
+}
+
+std::vector<std::string> UnknownNodes(const std::string& wanted, const std::vector<scheduler::Node>& known) {
+  std::vector<std::string> unknown;
+  for (const absl::string_view name : absl::StrSplit(wanted, '\n', absl::SkipEmpty())) {
+    const bool there =
+        std::any_of(known.begin(), known.end(), [&](const scheduler::Node& node) { return node.name == name; });
+    if (!there) unknown.emplace_back(name);
+  }
+  return unknown;
 }
 
 std::map<std::string, std::string> ParseLeafSwitches(const std::string& text) {

@@ -23,6 +23,8 @@ int ShowPlacement(const PlacementOptions& options);
 
 // Nodes of lines "NAME CPUS GRES", as sinfo writes them with "%N %c %G"; each once, in the order of the lines.
 std::vector<scheduler::Node> ParseNodes(const std::string& text);
+// Which of the names, one a line, are none of `known`.
+std::vector<std::string> UnknownNodes(const std::string& wanted, const std::vector<scheduler::Node>& known);
 // Of lines "SwitchName=leaf1 Level=0 ... Nodes=n[1-2] ...", as `scontrol show topology` writes them: the nodes of each
 // switch that has some itself, as SLURM writes their names.
 std::map<std::string, std::string> ParseLeafSwitches(const std::string& text);

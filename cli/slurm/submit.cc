@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -17,7 +18,9 @@
 #include "cli/sibling.h"
 #include "cli/slurm/commands.h"
 #include "cli/slurm/launch.h"
+#include "cli/slurm_queue.h"
 #include "common/job_file.h"
+#include "common/logging.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -47,6 +50,19 @@ std::vector<std::string> ForAllComponents(const std::vector<std::string>& sbatch
     if (argument == ":") options.insert(options.end(), {"--no-kill", "--ntasks-per-node=1"});
   }
   return options;
+}
+
+// The run has ended: two jobs must not go on with it.
+absl::Status CheckOver(const fs::path& run, const job::Job& job) {
+  const std::optional<QueuedJob> queued = FindInQueue(run);
+  if (queued && !queued->ends()) {
+    return absl::FailedPreconditionError(absl::StrCat("the run in ", run.string(), " is not over: ", queued->Describe(),
+                                                      "; allowed is --resume when it has ended (scancel ",
+                                                      queued->number, " ends it, saved)"));
+  }
+  const absl::StatusOr<security::Security> security = OpenSecurity(Resolve(job));
+  if (!security.ok()) return security.status();
+  return CheckNobodyRuns(run, *security);
 }
 
 }  // namespace
@@ -113,6 +129,9 @@ int Submit(const SubmitOptions& options) {
     fs::remove(folder / "logs", error);
   }
   folder = fs::absolute(folder).lexically_normal();
+  if (options.resume) {
+    if (absl::Status over = CheckOver(folder, *job); !over.ok()) return Fail(over, kExitWrongUse);
+  }
   const fs::path submit = folder / "submit";
   fs::create_directories(submit, error);
   if (error)
@@ -139,6 +158,7 @@ int Submit(const SubmitOptions& options) {
     if (!options.resume) fs::remove_all(folder, error);
     return Fail(number.status(), kExitFailed);
   }
+  if (absl::Status noted = NoteSlurmJob(folder, *number); !noted.ok()) log::Warning(std::string(noted.message()));
   std::printf("Submitted job %s; run folder %s\nIts output: %s\n", number->c_str(), folder.c_str(),
               (submit / "slurm-*.out").c_str());
   return kExitDone;

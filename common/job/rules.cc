@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/address.h"
@@ -22,6 +23,7 @@ using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
 
 constexpr size_t kNameMax = 100;
+constexpr double kClassWeightMax = 1e6;
 
 // True if the field is there with another value than its default.
 bool Differs(const Message& section, const FieldDescriptor& field) {
@@ -65,15 +67,44 @@ class Rules {
       : name_(name), origins_(origins), mistakes_(mistakes) {}
 
   void Model(const job::Model& model) {
-    const std::string kind = EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind()));
-    if (model.kind() != job::Model::MLP && model.kind() != job::Model::CNN) {
-      NeedsOther(model, "model.hidden", "model.kind: mlp or cnn", kind);
+    using M = job::Model;
+    const M::Kind kind = model.kind();
+    const std::string name = EnumName(*M::Kind_descriptor()->FindValueByNumber(kind));
+    const bool vit = kind == M::VIT_TINY || kind == M::VIT_SMALL || kind == M::VIT_BASE;
+    const bool efficientnet = kind == M::EFFICIENTNET_B0, texture = kind == M::TEXTURE_CNN_2;
+    if (kind != M::MLP && kind != M::CNN && !texture) {
+      NeedsOther(model, "model.hidden", "model.kind: mlp, cnn or texture_cnn_2", name);
     }
-    if (model.kind() != job::Model::CNN) {
-      NeedsOther(model, "model.filters", "model.kind: cnn", kind);
-      NeedsOther(model, "model.batch_norm", "model.kind: cnn", kind);
+    if (kind != M::CNN) {
+      NeedsOther(model, "model.filters", "model.kind: cnn", name);
+      NeedsOther(model, "model.batch_norm", "model.kind: cnn", name);
     } else if (model.filters_size() != 0 && model.filters_size() != 2) {
       Refuse("model.filters", Count(model.filters_size(), "item"), "exactly two, one for each convolution");
+    }
+    const std::string vits = "vit_tiny, vit_small or vit_base";
+    if (!vit) NeedsOther(model, "model.patch_size", "model.kind: " + vits, name);
+    if (!vit && !efficientnet) {
+      NeedsOther(model, "model.stochastic_depth", "model.kind: efficientnet_b0, " + vits, name);
+      if (!texture) NeedsOther(model, "model.dropout", "model.kind: efficientnet_b0, texture_cnn_2, " + vits, name);
+    }
+    if (model.init() != M::TRUNCATED_NORMAL) {
+      NeedsOther(model, "model.init_std", "model.init: truncated_normal",
+                 EnumName(*M::Init_descriptor()->FindValueByNumber(model.init())));
+    }
+  }
+
+  void ClassWeights(const job::Training& training, uint32_t classes) {
+    const auto& weights = training.class_weights();
+    if (weights.empty() || (weights.size() == 1 && weights[0] == "balanced")) return;
+    for (const std::string& weight : weights) {
+      double value = 0;
+      if (absl::SimpleAtod(weight, &value) && value >= 0 && value <= kClassWeightMax) continue;
+      return Refuse("training.class_weights", Quoted(weight),
+                    absl::StrCat("balanced alone, or numbers from 0 to ", NumberText(kClassWeightMax)));
+    }
+    if (static_cast<uint32_t>(weights.size()) != classes) {
+      Refuse("training.class_weights", Count(weights.size(), "item"),
+             absl::StrCat("balanced, or as many as model.classes (", classes, ")"));
     }
   }
 
@@ -309,7 +340,20 @@ class Rules {
     if (!targets.empty() && targets.front() != '/') {
       Refuse("output.targets_folder", absl::StrCat("'", absl::Utf8SafeCEscape(targets), "'"), "an absolute path");
     }
-    if (job.network().listen().empty()) Refuse("network.listen", "no text", "an address of this machine");
+    Listen(job.network());
+  }
+
+  void Listen(const job::Network& network) {
+    const std::string& host = network.listen();
+    const std::string found = absl::StrCat("'", absl::Utf8SafeCEscape(host.substr(0, kNameMax)), "'");
+    if (host.empty()) return Refuse("network.listen", "no text", "an address of this machine");
+    if (host.find(':') == std::string::npos) return;
+    const std::string allowed =
+        "an IPv4 address, a name, or with network.metrics: false an IPv6 address in brackets ([::1])";
+    const bool bracketed = host.front() == '[' && host.back() == ']';
+    if (!bracketed) return Refuse("network.listen", found, allowed);
+    // The metrics' server has no IPv6 as Debian and Ubuntu build it.
+    if (network.metrics()) Refuse("network.listen", absl::StrCat(found, " with network.metrics: true"), allowed);
   }
 
   // Which interfaces there are is another question: see below.
@@ -409,8 +453,8 @@ class Rules {
 
   void Encoding(const std::string& key, const std::string& text, const std::string& section = "") {
     if (codec::ParseCodec(text).ok()) return;
-    Refuse(key, absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kNameMax)), "'"),
-           "one of fp32, bf16, fp16, int8, and topk:F with a fraction F above 0 and at most 1", section);
+    Refuse(key, Quoted(text), "one of fp32, bf16, fp16, int8, and topk:F with a fraction F above 0 and at most 1",
+           section);
   }
 
   void Schedule(const job::Schedule& schedule, const job::Training& training) {
@@ -454,6 +498,10 @@ class Rules {
     mistakes_.Add(origin == origins_.end() ? name_ : origin->second, key, found, allowed);
   }
 
+  static std::string Quoted(const std::string& text) {
+    return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kNameMax)), "'");
+  }
+
   static std::string Count(int count, const std::string& noun) {
     return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
   }
@@ -469,6 +517,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   Rules rules(name, origins, mistakes);
   rules.Names(job);
   rules.Model(job.model());
+  rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);
   rules.Consistency(job.consistency(), job.guard().action());
   rules.Guard(job.guard(), job.consistency().mode());

@@ -1,5 +1,8 @@
 #include "common/storage/database.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
@@ -209,6 +212,18 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(MakeOptions(disk), folder.string(), &opened);
   if (!status.ok()) {
+    for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+      // RocksDB says ENOLCK of its own, too, where this process itself has it open.
+      if (!status.IsIOError() || absl::StrContains(status.ToString(), "current process") ||
+          !absl::StrContains(status.ToString(), ::strerror(error))) {
+        continue;
+      }
+      return absl::UnavailableError(absl::StrCat(
+          folder.string(), ": the file system knows no locks (", ::strerror(error),
+          "), which the databases of a run need: the scheduler's state in the run folder, snapshots in "
+          "durability.folder; allowed is a file system with locks, such as NFS of version 4 or a local disk, or "
+          "durability.mode: none"));
+    }
     // RocksDB has no code of its own for it.
     if (status.IsIOError() && absl::StrContains(status.ToString(), "LOCK")) {
       return absl::AbortedError(

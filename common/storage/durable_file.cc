@@ -1,22 +1,36 @@
 #include "common/storage/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "common/kill_point.h"
 
 namespace slackline {
 namespace {
 
+// What is left of the disk under a file; with a comma before it, empty where nobody says.
+std::string RoomAt(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return "";
+  const double block = static_cast<double>(disk.f_frsize) / 1e6;
+  return absl::StrFormat(", %.1f of %.1f MB are free in %s", block * static_cast<double>(disk.f_bavail),
+                         block * static_cast<double>(disk.f_blocks), folder);
+}
+
 absl::Status FileError(absl::string_view doing, const std::string& path) {
-  const std::string message = absl::StrCat("cannot ", doing, " ", path, ": ", std::strerror(errno));
-  const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-  return full ? absl::ResourceExhaustedError(message) : absl::UnavailableError(message);
+  const int error = errno;
+  const std::string message = absl::StrCat("cannot ", doing, " ", path, ": ", std::strerror(error));
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  return full ? absl::ResourceExhaustedError(message + RoomAt(path)) : absl::UnavailableError(message);
 }
 
 }  // namespace

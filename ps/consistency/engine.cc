@@ -26,7 +26,11 @@ void Engine::Restore(const EngineState& restored, Lineage lineage) {
   version_ = {std::max(lineage, restored.version.lineage.Next()), restored.version.number};
   samples_applied_ = restored.samples_applied;
   clock_floor_ = restored.clock_floor;
-  for (const WorkerClock& worker : restored.workers) restored_[worker.sender] = worker;
+  for (const WorkerClock& worker : restored.workers) {
+    restored_[worker.sender] = worker;
+    Remember(worker.sender);
+  }
+  for (const Sender& gone : restored.gone) Remember(gone);
 }
 
 // --- Membership -------------------------------------------------------------------------------------------------
@@ -52,9 +56,13 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
       worker.clock = old->second.clock;
       worker.heard = true;
       worker.answers = old->second.answers;
+    } else if (WasHere(member.sender)) {
+      // A scheduler that went on from an old state has put it in again. What it has pushed is not known any more.
+      continue;
     }
     worker.name = member.name;
     next[member.sender.worker] = std::move(worker);
+    Remember(member.sender);
   }
   restored_.clear();
   for (const auto& [id, gone] : workers_) DropHeld({id, gone.incarnation}, gone, actions);
@@ -72,6 +80,16 @@ absl::Status Engine::SetMembers(Epoch epoch, absl::Span<const MemberEntry> membe
   clock_floor_ = std::max(clock_floor_, workers_.empty() ? first : clock_min());
   Settle(actions);
   return absl::OkStatus();
+}
+
+void Engine::Remember(const Sender& sender) {
+  Incarnation& newest = newest_[sender.worker];
+  newest = std::max(newest, sender.incarnation);
+}
+
+bool Engine::WasHere(const Sender& sender) const {
+  const auto newest = newest_.find(sender.worker);
+  return newest != newest_.end() && sender.incarnation <= newest->second;
 }
 
 void Engine::SetStalenessBound(uint64_t bound, Actions& actions) {
@@ -133,6 +151,11 @@ Engine::Worker* Engine::Find(const Sender& sender) {
 
 absl::Status Engine::Unknown(const Sender& sender) const {
   auto found = workers_.find(sender.worker);
+  if (found == workers_.end() && WasHere(sender)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", sender.worker.value(), " incarnation ", sender.incarnation.value(),
+                     " was out of the set of members, and is none again under this incarnation: register anew"));
+  }
   if (found == workers_.end()) {
     return absl::FailedPreconditionError(absl::StrCat("worker ", sender.worker.value(), " incarnation ",
                                                       sender.incarnation.value(), " is not a member (epoch ",
@@ -279,7 +302,7 @@ size_t Engine::held_pushes() const {
 EngineState Engine::Snapshot() const {
   std::map<Sender, Sequence> accepted;  // the first of each, which is not in the weights yet
   for (const Taken& push : accepted_) accepted.emplace(push.push.sender, push.push.sequence);
-  EngineState state{version_, samples_applied_, clock_min(), {}};
+  EngineState state{version_, samples_applied_, clock_min(), {}, {}};
   for (const auto& [id, worker] : workers_) {
     if (!worker.heard) continue;
     WorkerClock known{{id, worker.incarnation}, worker.clock, worker.answers};
@@ -291,6 +314,11 @@ EngineState Engine::Snapshot() const {
     state.workers.push_back(std::move(known));
   }
   for (const auto& [sender, worker] : restored_) state.workers.push_back(worker);
+  for (const auto& [id, newest] : newest_) {
+    const auto live = workers_.find(id);
+    const bool here = live != workers_.end() && live->second.incarnation == newest;
+    if (!here && !restored_.contains({id, newest})) state.gone.push_back({id, newest});
+  }
   return state;
 }
 

@@ -106,7 +106,7 @@ struct WorkerClock {
 };
 
 // The engine's own state at one marker: part of a snapshot of the shard. What was accepted and is not in the weights is
-// not in it either: the worker's clock is the one before it, so that a restore reports it as lost. Workers that were
+// not in it either: the worker's clock is the one before it, so that a restore reports it as lost. Members that were
 // never heard of are not in it: like others that join they begin at the slowest clock, which may be an earlier one
 // then.
 struct EngineState {
@@ -114,6 +114,8 @@ struct EngineState {
   uint64_t samples_applied = 0;
   Clock64 clock_floor;
   std::vector<WorkerClock> workers;
+  // The newest incarnations of workers that are no members any more.
+  std::vector<Sender> gone = {};
 };
 
 // A state that the shard was in.
@@ -173,6 +175,7 @@ class Engine {
   bool MayServe(const PastState& past, const Sender& sender, Clock64 clock) const;
   // The worker's clock here; nullopt when it is not a member.
   std::optional<Clock64> clock(WorkerId worker) const;
+  bool IsMember(const Sender& sender) const { return Find(sender) != nullptr; }
   // Empty when it is not a member.
   absl::string_view name(WorkerId worker) const;
   size_t waiting_pulls() const;
@@ -238,6 +241,9 @@ class Engine {
   Worker* Find(const Sender& sender);
   const Worker* Find(const Sender& sender) const;
   absl::Status Unknown(const Sender& sender) const;
+  void Remember(const Sender& sender);
+  // This incarnation was a member, or an earlier one of the same worker than one that was.
+  bool WasHere(const Sender& sender) const;
   // What the lineages and versions allow; the mode decides about the rest.
   absl::Status CheckPush(const PushEvent& push, const Worker& worker) const;
   // An outlier that may be answered at once. Remembers the norm.
@@ -300,6 +306,9 @@ class Engine {
   Epoch epoch_;
   Clock64 clock_floor_;                 // clock_min() as it was when the last member left
   std::map<WorkerId, Worker> workers_;  // live ones only
+  // The newest incarnation of each worker that ever was a member. Of one that is out it is not known any more which of
+  // its pushes were applied, so that it does not come back: an Incarnation takes less than all that.
+  std::map<WorkerId, Incarnation> newest_;
   // Of workers_; see Change.
   ClockCounts clocks_;                           // of all of them
   ClockCounts missing_;                          // of those whose next push is not held

@@ -226,7 +226,12 @@ absl::Status BackupFeed::Handle(const wire::ReplicaAnswer& answer) {
 absl::Status BackupFeed::Handle(const wire::ReplicaClock& clock) {
   const absl::StatusOr<Copy*> copy = Find(clock.shard(), /*based=*/true);
   if (!copy.ok()) return copy.status();
-  (*copy)->host->Follow({WorkerId(clock.worker()), Incarnation(clock.incarnation())}, Clock64(clock.clock()));
+  const Sender sender = {WorkerId(clock.worker()), Incarnation(clock.incarnation())};
+  if (clock.left()) {
+    (*copy)->host->FollowLeaver(sender);
+  } else {
+    (*copy)->host->Follow(sender, Clock64(clock.clock()));
+  }
   return absl::OkStatus();
 }
 

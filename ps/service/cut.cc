@@ -75,6 +75,7 @@ void ShardTable::CheckpointDone(uint64_t checkpoint, uint32_t attempt, const Che
              " could not be written, and training goes on: ", std::string(written.status().message()));
   metrics_.checkpoints_failed.Add();
   checkpoint_.set_error(std::string(written.status().message()));
+  checkpoint_.set_no_room(absl::IsResourceExhausted(written.status()));
 }
 
 void ShardTable::CheckpointHeard(uint64_t checkpoint) {

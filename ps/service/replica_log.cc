@@ -154,6 +154,14 @@ void ReplicaLog::Joined(ShardId shard, const Sender& sender, Clock64 clock) {
   sink_->Wake();
 }
 
+void ReplicaLog::Left(ShardId shard, const Sender& sender) {
+  if (!Follows(shard)) return;
+  wire::ReplicaClock& out = *Record(shard).item.mutable_clock();
+  out = ReplicaClockOf(shard, sender, Clock64());
+  out.set_left(true);
+  sink_->Wake();
+}
+
 bool ReplicaLog::MayServe() const {
   if (options_.bugs.no_fencing) return true;
   const absl::Time now = time_.Now();

@@ -92,6 +92,7 @@ class ReplicaLog : public ShardJournal {
   void Stepped(ShardId shard, RecordedStep step) override;
   void Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) override;
   void Joined(ShardId shard, const Sender& sender, Clock64 clock) override;
+  void Left(ShardId shard, const Sender& sender) override;
   size_t Untold(ShardId shard, const Sender& sender) const override;
   bool MayServe() const override;
 

@@ -18,6 +18,7 @@ absl::Status ShardHost::Adopt(const ReadSnapshot& read) {
     WorkerClock& known = replica_workers_[worker.sender.worker];
     if (known.sender.incarnation <= worker.sender.incarnation) known = std::move(worker);
   }
+  for (const Sender& gone : std::exchange(replica_->gone, {})) FollowLeaver(gone);
   return absl::OkStatus();
 }
 
@@ -37,7 +38,20 @@ absl::Status ShardHost::Follow(const RecordedStep& step) {
   return absl::OkStatus();
 }
 
+void ShardHost::FollowLeaver(const Sender& sender) {
+  Incarnation& newest = replica_gone_[sender.worker];
+  newest = std::max(newest, sender.incarnation);
+  const auto known = replica_workers_.find(sender.worker);
+  if (known != replica_workers_.end() && known->second.sender.incarnation <= newest) replica_workers_.erase(known);
+}
+
+bool ShardHost::HasLeft(const Sender& sender) const {
+  const auto gone = replica_gone_.find(sender.worker);
+  return gone != replica_gone_.end() && sender.incarnation <= gone->second;
+}
+
 void ShardHost::Follow(const Sender& sender, const Answer& answer) {
+  if (HasLeft(sender)) return;
   WorkerClock& worker = replica_workers_[sender.worker];
   if (worker.sender.incarnation < sender.incarnation) worker = {sender, Clock64(), {}};
   if (worker.sender != sender || answer.sequence <= worker.clock) return;  // of an earlier life, or said again
@@ -47,6 +61,7 @@ void ShardHost::Follow(const Sender& sender, const Answer& answer) {
 }
 
 void ShardHost::Follow(const Sender& sender, Clock64 clock) {
+  if (HasLeft(sender)) return;
   WorkerClock& worker = replica_workers_[sender.worker];
   if (worker.sender.incarnation < sender.incarnation) worker = {sender, clock, {}};
   if (worker.sender == sender) worker.clock = std::max(worker.clock, clock);
@@ -79,6 +94,7 @@ void ShardHost::Promote(Lineage lineage) {
     slowest = std::min(slowest, worker.clock);
     replica_->workers.push_back(std::move(worker));
   }
+  for (const auto& [id, newest] : std::exchange(replica_gone_, {})) replica_->gone.push_back({id, newest});
   // Whoever was not heard of yet begins with the slowest of the others.
   if (!replica_->workers.empty()) replica_->clock_floor = std::max(replica_->clock_floor, slowest);
   engine_.Restore(*std::exchange(replica_, std::nullopt), lineage);

@@ -156,10 +156,16 @@ absl::Status ShardHost::SetMembers(Epoch epoch, absl::Span<const MemberEntry> me
     return absl::c_none_of(members, [&](const MemberEntry& member) { return member.sender == gap.first; });
   });
   std::set<Sender> before;
-  for (const MemberEntry& member : members) before.insert(member.sender);
+  for (const MemberEntry& member : members) {
+    if (engine_.IsMember(member.sender)) before.insert(member.sender);
+  }
   std::swap(set_, before);
+  if (journal_ == nullptr) return status;
+  for (const Sender& sender : before) {
+    if (!set_.contains(sender)) journal_->Left(config_.shard, sender);
+  }
   for (const auto& [sender, clock] : MemberClocks()) {
-    if (journal_ != nullptr && !before.contains(sender)) journal_->Joined(config_.shard, sender, clock);
+    if (!before.contains(sender)) journal_->Joined(config_.shard, sender, clock);
   }
   return status;
 }

@@ -104,6 +104,8 @@ class ShardHost {
   absl::Status Follow(const RecordedStep& step);
   void Follow(const Sender& sender, const Answer& answer);
   void Follow(const Sender& sender, Clock64 clock);
+  // It is no member any more.
+  void FollowLeaver(const Sender& sender);
   // Whether the copy is at this version with these weights.
   absl::Status Compare(const Version& version, uint64_t checksum) const;
   // The shard lives here from now on, under `lineage` or a later one.
@@ -199,6 +201,8 @@ class ShardHost {
     std::vector<Holder> holders;
   };
 
+  // In a copy: so far as it has heard.
+  bool HasLeft(const Sender& sender) const;
   void Begin(const Caller& caller, const wire::PushChunk& chunk);
   absl::Status Stage(const wire::PushChunk& chunk, rpc::Payload payload, StagedPush& staged) const;
   // What to do with the sub-push that this chunk begins; an error is for the caller.
@@ -270,9 +274,10 @@ class ShardHost {
   ShardJournal* journal_ = nullptr;
   // In a copy: what the engine is to be, but for the workers, of each its newest incarnation.
   std::optional<EngineState> replica_;
-  std::map<WorkerId, WorkerClock> replica_workers_;
-  bool awaits_snapshot_;                    // the first one
-  std::function<void(ShardCut)> take_cut_;  // null: none is wanted
+  std::map<WorkerId, WorkerClock> replica_workers_;  // members
+  std::map<WorkerId, Incarnation> replica_gone_;     // the newest that have left
+  bool awaits_snapshot_;                             // the first one
+  std::function<void(ShardCut)> take_cut_;           // null: none is wanted
   uint64_t cut_at_ = 0;
 };
 

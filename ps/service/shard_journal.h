@@ -42,6 +42,8 @@ class ShardJournal {
   virtual void Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) = 0;
   // A worker has become a member or has opened a stream, and is at this clock.
   virtual void Joined(ShardId shard, const Sender& sender, Clock64 clock) = 0;
+  // A worker is no member any more.
+  virtual void Left(ShardId shard, const Sender& sender) = 0;
   // Answers of this worker that wait to be told.
   virtual size_t Untold(ShardId shard, const Sender& sender) const = 0;
   // Nobody can have taken over: pulls may be served.

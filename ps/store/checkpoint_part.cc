@@ -93,7 +93,8 @@ absl::StatusOr<EngineState> ReadPart(checkpoint::ModelReader& reader, const Shar
   return EngineState{.version = {Lineage(static_cast<uint32_t>(header->lineage())), header->version()},
                      .samples_applied = header->engine_samples(),
                      .clock_floor = Clock64(header->clock_min()),
-                     .workers = {}};
+                     .workers = {},
+                     .gone = {}};
 }
 
 }  // namespace slackline::ps

@@ -86,6 +86,11 @@ snapshot::Manifest ToManifest(const ShardIdentity& identity, const ShardSnapshot
   out.set_engine_samples(snapshot.engine.samples_applied);
   out.set_clock_floor(snapshot.engine.clock_floor.value());
   for (const WorkerClock& worker : snapshot.engine.workers) Add(worker, *out.add_workers());
+  for (const Sender& gone : snapshot.engine.gone) {
+    snapshot::WorkerClock& entry = *out.add_gone();
+    entry.set_worker(gone.worker.value());
+    entry.set_incarnation(gone.incarnation.value());
+  }
   out.set_taken_unix_us(absl::ToUnixMicros(snapshot.taken));
   out.set_bytes(bytes);
   return out;
@@ -121,8 +126,10 @@ EngineState ToEngineState(const snapshot::Manifest& manifest) {
   EngineState state = {.version = VersionOf(manifest.lineage(), manifest.version()),
                        .samples_applied = manifest.engine_samples(),
                        .clock_floor = Clock64(manifest.clock_floor()),
-                       .workers = {}};
+                       .workers = {},
+                       .gone = {}};
   for (const snapshot::WorkerClock& worker : manifest.workers()) state.workers.push_back(Read(worker));
+  for (const snapshot::WorkerClock& gone : manifest.gone()) state.gone.push_back(Read(gone).sender);
   return state;
 }
 

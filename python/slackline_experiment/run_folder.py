@@ -1,4 +1,4 @@
-"""What a run left behind: summary.json, report.json and metrics.csv of its folder.
+"""What a run left behind: summary.json, report.json, confusion.csv, metrics.csv and epochs.csv of its folder.
 
 A field that is missing is not known, and stays empty; one of a wrong type is an error that names the file.
 """
@@ -15,7 +15,10 @@ WORKER_SUMS = ("pushes_applied", "pushes_discarded", "pushes_lost", "pushed_byte
 SUMMARY_NUMBERS = ("workers", "servers", "time_s", "samples", "steps", "samples_per_second", "epochs", "loss",
                    "test_accuracy", "test_loss", "best_test_accuracy", "slack_max", "deaths", "samples_given_twice")
 REPORT_NUMBERS = {"accuracy": "test_accuracy", "loss": "test_loss", "precision_macro": "precision_macro",
-                  "recall_macro": "recall_macro", "f1_macro": "f1_macro"}
+                  "recall_macro": "recall_macro", "f1_macro": "f1_macro", "top5_accuracy": "top5_accuracy"}
+# Fields of the summary's energy, which is null where nothing was metered.
+ENERGY_NUMBERS = {"joules": "joules", "training": "joules_training", "validation": "joules_validation",
+                  "test": "joules_test", "edp": "edp"}
 
 
 class BadRunFolder(Exception):
@@ -38,6 +41,13 @@ class ClassFigures:
     f1: Optional[float]
 
 
+@dataclass(frozen=True)
+class Confusion:
+    names: list[str]
+    # Images by label and prediction.
+    counts: list[list[float]]
+
+
 @dataclass
 class RunData:
     state: str = ""
@@ -49,7 +59,10 @@ class RunData:
     histogram: list[tuple[int, float]] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     classes: list[ClassFigures] = field(default_factory=list)
-    # By the columns of metrics.csv; empty texts are None.
+    confusion: Optional[Confusion] = None
+    # By the columns of epochs.csv; empty texts are None.
+    epochs: list[dict[str, Optional[float]]] = field(default_factory=list)
+    # The same of metrics.csv.
     reports: list[dict[str, Optional[float]]] = field(default_factory=list)
 
 
@@ -133,7 +146,9 @@ def read(folder: Path) -> RunData:
     data = RunData()
     _read_summary(folder / "summary.json", data)
     _read_report(folder / "report.json", data)
-    _read_metrics(folder / "metrics.csv", data)
+    data.reports = _read_rows(folder / "metrics.csv", schema.METRICS)
+    data.epochs = _read_rows(folder / "epochs.csv", schema.EPOCH_FIGURES)
+    data.confusion = _read_confusion(folder / "confusion.csv")
     if not data.evaluations:
         data.evaluations = [Evaluation(row["epoch"] or 0, row["time_s"] or 0, row["samples"], row["test_accuracy"])
                             for row in data.reports if row["test_accuracy"] is not None]
@@ -156,6 +171,9 @@ def _read_summary(path: Path, data: RunData) -> None:
     _keep(data, "staleness_mean", staleness.number("mean"))
     _keep(data, "staleness_max", staleness.number("max"))
     data.histogram = staleness.pairs("histogram")
+    energy = summary.below("energy")
+    for name, column in ENERGY_NUMBERS.items():
+        _keep(data, column, energy.number(name))
     data.evaluations = [
         Evaluation(one.needed("epoch"), one.needed("time_s"), one.number("samples"), one.needed("accuracy"))
         for one in summary.objects("evaluations")]
@@ -181,20 +199,42 @@ def _read_report(path: Path, data: RunData) -> None:
                                  one.number("recall"), one.number("f1")) for one in report.objects("classes")]
 
 
-def _read_metrics(path: Path, data: RunData) -> None:
-    names = [column.name for column in schema.METRICS]
+def _csv_rows(path: Path) -> list[list[str]]:
+    """Empty where there is no such file."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+            return list(csv.reader(file))
     except FileNotFoundError:
-        return
+        return []
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadRunFolder(f"{path}: {error}") from error
-    for index, row in enumerate(rows):
+
+
+def _read_rows(path: Path, columns: Sequence[schema.Column]) -> list[dict[str, Optional[float]]]:
+    names, *rows = _csv_rows(path) or [[]]
+    found = []
+    for index, cells in enumerate(rows):
+        row = dict(zip(names, cells))
         try:
-            data.reports.append({name: float(row[name]) if row.get(name) else None for name in names})
-        except (TypeError, ValueError) as error:
+            found.append({column.name: float(row[column.name]) if row.get(column.name) else None for column in columns})
+        except ValueError as error:
             raise BadRunFolder(f"{path}:{index + 2}: {error}") from error
+    return found
+
+
+def _read_confusion(path: Path) -> Optional[Confusion]:
+    rows = _csv_rows(path)
+    if not rows:
+        return None
+    names = rows[0][1:]
+    try:
+        counts = [[float(cell) for cell in row[1:]] for row in rows[1:]]
+    except ValueError as error:
+        raise BadRunFolder(f"{path}: {error}") from error
+    if len(counts) != len(names) or any(len(row) != len(names) for row in counts):
+        raise BadRunFolder(f"{path}: found {len(counts)} rows for {len(names)} predictions; allowed is one for each, and "
+                           "as many columns")
+    return Confusion(names, counts)
 
 
 def first_at(data: RunData, target: float) -> Optional[Evaluation]:

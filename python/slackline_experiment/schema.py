@@ -1,4 +1,4 @@
-"""The columns of results.csv and reports.csv: the one place of their names, types and units.
+"""The columns of results.csv, reports.csv and epochs.csv: the one place of their names, types and units.
 
 Axes stand between the first column and the others, one column an axis, named as in the grid. An empty field means: not
 known.
@@ -59,6 +59,13 @@ RESULTS: tuple[Column, ...] = (
     Column("time_to_target_s", "number", "s", "time_s of the first evaluation at target_accuracy or above",
            "time to target accuracy"),
     Column("samples_to_target", "whole number", "samples", "samples at that evaluation", "samples to target accuracy"),
+    Column("top5_accuracy", "number", "", "the label is among the five largest outputs, for 10 classes and more, 0 to 1",
+           "top-5 accuracy"),
+    Column("joules", "number", "J", "energy of all metered devices; empty where nothing was metered", "energy"),
+    Column("joules_training", "number", "J", "the part of it while training", "energy of training"),
+    Column("joules_validation", "number", "J", "during evaluations while training went on", "energy of validation"),
+    Column("joules_test", "number", "J", "during the last evaluation", "energy of the test"),
+    Column("edp", "number", "J s", "joules x time_s", "energy x time"),
 )
 
 # metrics.csv of a run folder, after the columns that name the run.
@@ -82,11 +89,31 @@ REPORTS: tuple[Column, ...] = (
     *METRICS,
 )
 
+# epochs.csv of a run folder, after the columns that name the run.
+EPOCH_FIGURES: tuple[Column, ...] = (
+    Column("epoch", "number", "epochs", "from 1"),
+    Column("end_s", "number", "s", "when it was complete, since the start, virtual for a simulated run"),
+    Column("train_s", "number", "s", "from the end of the epoch before, less evaluations in which nobody trained"),
+    Column("validation_s", "number", "s", "what its evaluation took while training went on; 0: it had none"),
+    Column("test_s", "number", "s", "what the last evaluation took; 0 but in the last row"),
+    Column("loss", "number", "", "training loss over the epoch"),
+    Column("accuracy", "number", "", "training accuracy over the epoch, 0 to 1"),
+    Column("test_loss", "number", "", "of its evaluation"),
+    Column("test_accuracy", "number", "", "of its evaluation, 0 to 1"),
+    Column("top5_accuracy", "number", "", "of its evaluation, for 10 classes and more, 0 to 1"),
+    Column("joules", "number", "J", "energy of all devices from the end of the epoch before; empty: not metered"),
+)
+EPOCHS: tuple[Column, ...] = (
+    Column("cell", "text", "", "the cell's id"),
+    Column("repeat", "whole number", "", "from 1"),
+    *EPOCH_FIGURES,
+)
+
 FIGURES = tuple(column for column in RESULTS if column.label)
-SHARES = ("test_accuracy", "best_test_accuracy", "wait_fraction", "precision_macro", "recall_macro", "f1_macro")
+SHARES = ("test_accuracy", "best_test_accuracy", "wait_fraction", "precision_macro", "recall_macro", "f1_macro", "top5_accuracy")
 # What results.md and the page show of each cell, where any run has it.
 SHOWN = ("test_accuracy", "best_test_accuracy", "time_s", "time_to_target_s", "samples_per_second", "staleness_mean",
-         "wait_fraction", "deaths")
+         "wait_fraction", "joules", "edp", "deaths")
 
 
 def figure(name: str) -> Optional[Column]:
@@ -100,7 +127,7 @@ def is_share(name: str) -> bool:
 
 def names_taken() -> tuple[str, ...]:
     """What an axis may not be called."""
-    return tuple(dict.fromkeys(column.name for column in (*RESULTS, *REPORTS)))
+    return tuple(dict.fromkeys(column.name for column in (*RESULTS, *REPORTS, *EPOCHS)))
 
 
 def as_markdown(columns: tuple[Column, ...]) -> str:

@@ -1,4 +1,4 @@
-"""results.csv, reports.csv and results.md."""
+"""results.csv, reports.csv, epochs.csv and results.md."""
 
 import csv
 from pathlib import Path
@@ -13,6 +13,7 @@ def write_all(results: Results, folder: Path) -> None:
     write_csv(folder / "results.csv", header(schema.RESULTS, results),
               (result_row(one, results) for one in results.results))
     write_csv(folder / "reports.csv", header(schema.REPORTS, results), report_rows(results))
+    write_csv(folder / "epochs.csv", header(schema.EPOCHS, results), epoch_rows(results))
     (folder / "results.md").write_text(as_markdown(results), encoding="utf-8")
 
 
@@ -62,6 +63,21 @@ def report_rows(results: Results) -> Iterable[list[str]]:
                        *(number_text(report[column.name]) for column in schema.METRICS)]
 
 
+def epoch_rows(results: Results) -> Iterable[list[str]]:
+    for one in results.results:
+        if one.state == "done":
+            for epoch in one.data.epochs:
+                yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat),
+                       *(number_text(epoch[column.name]) for column in schema.EPOCH_FIGURES)]
+
+
+def metered_text(results: Results) -> str:
+    """Of how many runs the energy is known."""
+    done = [one for one in results.results if one.state == "done"]
+    metered = sum("joules" in one.figures for one in done)
+    return f"Energy: metered in {metered} of {len(done)} runs." if metered else "Energy: not metered."
+
+
 def figure_text(name: str, value: Statistic) -> str:
     """Mean, and the deviation with the same number of decimals."""
     if schema.is_share(name):
@@ -106,7 +122,8 @@ def as_markdown(results: Results) -> str:
         lines += [experiment.about, ""]
     rows = [summary_header(results), *summary_rows(results)]
     lines += [_markdown_row(rows[0]), "|" + "---|" * len(rows[0]), *map(_markdown_row, rows[1:]), "",
-              "Mean ± standard deviation of the sample over the runs that are done; n counts them."]
+              "Mean ± standard deviation of the sample over the runs that are done; n counts them.",
+              metered_text(results)]
     if results.failed():
         lines += ["", "## Failed", ""]
         lines += [

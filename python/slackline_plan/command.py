@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
-from slackline_plan import programs
-from slackline_plan.energy import Meter
-from slackline_plan.programs import Measured, PlanError, WrongUse
+from slackline_plan import kinds, programs
+from slackline_plan.kinds import Kind
+from slackline_plan.programs import Group, Measured, PlanError, WrongUse
+from slackline_plan.windows import WINDOWS
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 JOULES_PER_KWH = 3.6e6
@@ -22,8 +23,12 @@ JOULES_PER_KWH = 3.6e6
 class Cell:
     batch: int
     nodes: int
+    nodes_by_kind: tuple[int, ...]
     samples_per_second: float
     hours: float
+    # With the fastest and with the slowest of the windows that were measured; None where there are too few.
+    hours_low: Optional[float]
+    hours_high: Optional[float]
     epochs_within_limit: float
     fits: bool
     kwh: Optional[float]
@@ -31,8 +36,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Shape:
-    nodes: int
+    groups: tuple[Group, ...]
     epochs: int  # of the job
+
+
+@dataclass(frozen=True)
+class MeasuredKind:
+    kind: Kind
+    measured: list[Measured]  # one a batch size
 
 
 def duration(text: str) -> float:
@@ -48,6 +59,16 @@ def numbers(text: str) -> list[int]:
     found = [int(part) if re.fullmatch(r"\d{1,7}", part) else 0 for part in text.split(",")]
     if 0 in found or len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"found '{text}'; allowed are whole numbers above 0, each once, such as 1,2,5")
+    return found
+
+
+def shapes(text: str) -> list[str]:
+    """"1,2" or, with several kinds of nodes, "1+2,2+4", each once."""
+    found = text.split(",")
+    if len(set(found)) != len(found) or not all(re.fullmatch(r"\d{1,7}(\+\d{1,7})*", one) for one in found) or not all(
+            any(int(part) for part in one.split("+")) for one in found):
+        raise argparse.ArgumentTypeError(f"found '{text}'; allowed are whole numbers above 0, each once, such as 1,2,5, or with "
+                                         "several kinds of nodes one of each, such as 1+4,2+8")
     return found
 
 
@@ -69,73 +90,166 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("job", metavar="JOB.yaml")
     parser.add_argument("--slackline", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=numbers, required=True, metavar="N,...", help="images a worker takes a step")
-    parser.add_argument("--nodes", type=numbers, required=True, metavar="N,...", help="nodes with a worker each")
+    parser.add_argument("--nodes", type=shapes, metavar="N,...",
+                        help="nodes with a worker each; with several kinds N+M,...: so many of each")
     parser.add_argument("--limit", type=duration, default=duration("48h"), metavar="TIME", help="default: 48h")
     parser.add_argument("--measure", type=duration, default=duration("60s"), metavar="TIME",
                         help="for all batch sizes together; default: 60s")
     parser.add_argument("--gbit-per-s", type=bandwidth, metavar="N",
                         help="of each node's link; without it the network between the nodes costs nothing")
+    parser.add_argument("--measure-only", action="store_true", help="only measure this machine, and print it for --kind")
+    parser.add_argument("--kind", action="append", default=[], metavar="NAME=FILE", dest="kinds",
+                        help="a kind of nodes, with what --measure-only has printed on one; may be repeated")
+    parser.add_argument("--here", action="store_true",
+                        help="in an allocation of SLURM: measure this machine, and not one node of each kind")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
                         help="override a setting of the job file; may be repeated")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.nodes is None and not options.measure_only:
+        parser.error("the following arguments are required: --nodes")
+    if options.kinds and (options.measure_only or options.here):
+        parser.error("--kind: found what measures, too; allowed is one of --kind, --measure-only and --here")
+    return options
 
 
-def plan(options: argparse.Namespace) -> tuple[list[Measured], list[Cell]]:
-    measured, cells = [], []
-    epochs = programs.job_epochs(options.slackline, options.job, options.settings)
+def measure_here(options: argparse.Namespace) -> list[Measured]:
+    measured = []
     with tempfile.TemporaryDirectory(prefix="slackline-plan-") as root:
         for batch in options.batch:
             _say(options, f"measures batch {batch} for {options.measure / len(options.batch):.0f} s")
             measured.append(programs.measure(options.slackline, options.job, options.settings, batch,
                                              options.measure / len(options.batch), Path(root)))
-        for one in measured:
-            for nodes in options.nodes:
-                _say(options, f"plays batch {one.batch} on {nodes} nodes")
-                cells.append(_cell(options, one, Shape(nodes, epochs), Path(root)))
+    return measured
+
+
+def measure(options: argparse.Namespace) -> list[MeasuredKind]:
+    """Of files, of one node of each kind of the allocation, or of this machine."""
+    if options.kinds:
+        found = [MeasuredKind(kind, measured) for kind, measured in kinds.from_files(options.kinds)]
+        for one in found:
+            if missing := set(options.batch) - {of.batch for of in one.measured}:
+                raise WrongUse(f"--kind {one.kind.name}: found no batch of {sorted(missing)[0]}; allowed are "
+                               f"{', '.join(str(of.batch) for of in one.measured)}")
+        _check_shapes(options, [one.kind for one in found])
+        return found
+    if options.here or not kinds.in_allocation():
+        here = Kind("this machine", ())
+        _check_shapes(options, [here])
+        return [MeasuredKind(here, measure_here(options))]
+    found = []
+    there = kinds.of_allocation()
+    _check_shapes(options, there)
+    for kind in there:
+        _say(options, f"measures {kind.nodes[0]}, one of {len(kind.nodes)} nodes with {kind.name}")
+        command = [options.slackline, "plan", str(Path(options.job).absolute()), "--measure-only", "--here", "--batch",
+                   ",".join(map(str, options.batch)), "--measure", f"{options.measure:g}s",
+                   *(word for setting in options.settings for word in ("--set", setting))]
+        found.append(MeasuredKind(kind, kinds.measure_there(kind, command, options.measure)))
+    return found
+
+
+def _check_shapes(options: argparse.Namespace, found: Sequence[Kind]) -> None:
+    for one in options.nodes:
+        if kinds.shape(one, len(found)) is None:
+            raise WrongUse(f"--nodes: found {one}; allowed is a number of nodes" + (
+                "" if len(found) == 1 else f" of each kind, such as {'+'.join('1' for _ in found)}: " +
+                " + ".join(kind.name for kind in found)))
+
+
+def plan(options: argparse.Namespace) -> tuple[list[MeasuredKind], list[Cell]]:
+    epochs = programs.job_epochs(options.slackline, options.job, options.settings)
+    measured = measure(options)
+    cells = []
+    for batch in options.batch:
+        for nodes in options.nodes:
+            _say(options, f"plays batch {batch} on {nodes} nodes")
+            counts = kinds.shape(nodes, len(measured))
+            groups = tuple(Group(next(of for of in one.measured if of.batch == batch), count)
+                           for one, count in zip(measured, counts or ()))
+            cells.append(_cell(options, Shape(groups, epochs)))
     return measured, cells
 
 
-def _cell(options: argparse.Namespace, measured: Measured, shape: Shape, root: Path) -> Cell:
-    played = programs.simulate(options.slackline, options.job, options.settings, measured, shape.nodes,
-                               shape.epochs, options.gbit_per_s, root)
-    seconds = shape.epochs * played.epoch_samples / played.samples_per_second
-    joules = None if measured.watts is None else measured.watts * shape.nodes * seconds
-    return Cell(batch=measured.batch, nodes=shape.nodes, samples_per_second=played.samples_per_second, hours=seconds / 3600,
-                epochs_within_limit=options.limit * played.samples_per_second / played.epoch_samples,
+def _seconds(options: argparse.Namespace, groups: Sequence[Group], epochs: int) -> tuple[float, programs.Simulated]:
+    with tempfile.TemporaryDirectory(prefix="slackline-plan-") as root:
+        played = programs.simulate(options.slackline, options.job, options.settings, groups, epochs, options.gbit_per_s, Path(root))
+    return played.once_s + epochs * played.epoch_s, played
+
+
+def _cell(options: argparse.Namespace, shape: Shape) -> Cell:
+    groups = [group for group in shape.groups if group.nodes > 0]
+    seconds, played = _seconds(options, groups, shape.epochs)
+    low = high = None
+    if all(group.measured.spread is not None for group in groups):
+        fast = [Group(group.measured.taking(group.measured.spread.fast), group.nodes) for group in groups]
+        slow = [Group(group.measured.taking(group.measured.spread.slow), group.nodes) for group in groups]
+        low = min(seconds, _seconds(options, fast, shape.epochs)[0]) / 3600
+        high = max(seconds, _seconds(options, slow, shape.epochs)[0]) / 3600
+    metered = all(group.measured.watts is not None for group in groups)
+    joules = sum(group.measured.watts * group.nodes * seconds for group in groups) if metered else None
+    return Cell(batch=groups[0].measured.batch, nodes=sum(group.nodes for group in groups),
+                nodes_by_kind=tuple(group.nodes for group in shape.groups), samples_per_second=played.samples_per_second,
+                hours=seconds / 3600, hours_low=low, hours_high=high,
+                epochs_within_limit=max(0.0, options.limit - played.once_s) / played.epoch_s,
                 fits=seconds <= options.limit, kwh=None if joules is None else joules / JOULES_PER_KWH)
 
 
-def notes(options: argparse.Namespace) -> list[str]:
-    lines = ["compute and exchange: of a step, measured here with one worker and one server, over loopback TCP",
-             "samples/s, time, epochs: played by `slackline simulate --no-gradients` with these, evaluations included; all "
-             "nodes are taken to be like this one, checkpoints to take no time"]
+def notes(options: argparse.Namespace, measured: Sequence[MeasuredKind], cells: Sequence[Cell]) -> list[str]:
+    lines = ["compute and exchange: of a step, measured with one worker and one server on one machine, over loopback TCP",
+             "samples/s, time, epochs: played by `slackline simulate --no-gradients` with these, evaluations included; "
+             f"{'all nodes are taken to be like this one' if len(measured) == 1 else 'nodes of a kind are taken to be alike'}, "
+             "checkpoints to take no time"]
+    if len(measured) > 1:
+        lines.append("nodes: " + " + ".join(one.kind.name for one in measured) + "; servers are as slow as the slowest of them")
+    lines.append("time: and with the fastest and the slowest of the "
+                 f"{WINDOWS} windows of the measurement" if any(cell.hours_low is not None for cell in cells) else
+                 f"no low and high: fewer than 3 of {WINDOWS} windows had steps; measure for longer (--measure)")
     if options.gbit_per_s is None:
         lines.append("the network between nodes costs nothing here: say what it is by --gbit-per-s")
     else:
         lines.append(f"links of {options.gbit_per_s:g} Gbit/s each way, with simulation.latency_us of the job")
-    missing = Meter().missing
-    lines.append(f"no energy: {missing}" if missing else
-                 "energy: mean power of this machine's processors while measuring, times nodes and time")
+    metered = all(of.watts is not None for one in measured for of in one.measured)
+    lines.append("energy: mean power of this node's metered devices while it trained here, times nodes and time" if metered and len(measured) == 1 else
+                 "energy: mean power of a node of each kind while it trained, of its metered devices, times nodes and time" if metered else
+                 "no energy: nothing is metered here, or only root may read it (docs/energy.md)")
     return lines
 
 
-def table(options: argparse.Namespace, measured: Sequence[Measured], cells: Sequence[Cell]) -> str:
+def table(options: argparse.Namespace, measured: Sequence[MeasuredKind], cells: Sequence[Cell]) -> str:
     rows = [["batch", "nodes", "compute", "exchange", "samples/s", "time", "epochs in limit", "fits", "energy"]]
-    by_batch = {one.batch: one for one in measured}
     for cell in cells:
-        one = by_batch[cell.batch]
-        rows.append([str(cell.batch), str(cell.nodes), f"{one.compute_s * 1e3:.1f} ms", f"{one.exchange_s * 1e3:.2f} ms",
-                     f"{cell.samples_per_second:,.0f}", _hours(cell.hours), f"{cell.epochs_within_limit:,.1f}",
-                     "yes" if cell.fits else "no", "-" if cell.kwh is None else f"{cell.kwh:.3g} kWh"])
+        of_batch = [next(of for of in one.measured if of.batch == cell.batch) for one in measured]
+        rows.append([str(cell.batch), "+".join(map(str, cell.nodes_by_kind)),
+                     "/".join(f"{of.compute_s * 1e3:.1f}" for of in of_batch) + " ms",
+                     "/".join(f"{of.exchange_s * 1e3:.2f}" for of in of_batch) + " ms",
+                     f"{cell.samples_per_second:,.0f}", _interval(cell), f"{cell.epochs_within_limit:,.1f}",
+                     _fits(cell, options.limit / 3600), "-" if cell.kwh is None else f"{cell.kwh:.3g} kWh"])
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths)) for row in rows]
-    return "\n".join([*lines, "", *(f"* {line}" for line in [f"limit: {_hours(options.limit / 3600)}", *notes(options)])])
+    return "\n".join([*lines, "", *(f"* {line}" for line in [f"limit: {_hours(options.limit / 3600)}", *notes(options, measured, cells)])])
 
 
-def document(options: argparse.Namespace, measured: Sequence[Measured], cells: Sequence[Cell]) -> dict[str, Any]:
+def document(options: argparse.Namespace, measured: Sequence[MeasuredKind], cells: Sequence[Cell]) -> dict[str, Any]:
     return {"job": options.job, "limit_s": options.limit, "gbit_per_s": options.gbit_per_s,
-            "measured": [vars(one) for one in measured], "plan": [vars(cell) for cell in cells], "notes": notes(options)}
+            "kinds": [{"name": one.kind.name, "nodes": one.kind.nodes, "measured": kinds.to_json(one.measured)} for one in measured],
+            "measured": kinds.to_json(measured[0].measured), "plan": [vars(cell) for cell in cells],
+            "notes": notes(options, measured, cells)}
+
+
+def _interval(cell: Cell) -> str:
+    """With the interval in the same unit, where there is one."""
+    if cell.hours_low is None or cell.hours_high is None:
+        return _hours(cell.hours)
+    low, high = _hours(cell.hours_low), _hours(cell.hours_high)
+    low_figure, low_unit = low.split(" ")
+    return f"{_hours(cell.hours)} ({low_figure if high.endswith(' ' + low_unit) else low} - {high})"
+
+
+def _fits(cell: Cell, limit_hours: float) -> str:
+    if cell.hours_low is None or cell.hours_high is None:
+        return "yes" if cell.fits else "no"
+    return "yes" if cell.hours_high <= limit_hours else "no" if cell.hours_low > limit_hours else "maybe"
 
 
 def _hours(hours: float) -> str:
@@ -145,7 +259,7 @@ def _hours(hours: float) -> str:
 
 
 def _say(options: argparse.Namespace, line: str) -> None:
-    if not options.json:
+    if not options.json and not options.measure_only:
         print(f"slackline plan: {line}", file=sys.stderr)
 
 
@@ -154,6 +268,10 @@ def main(arguments: Sequence[str]) -> int:
     # As Ctrl-C does: what it has started ends with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if options.measure_only:
+            programs.job_epochs(options.slackline, options.job, options.settings)
+            print(json.dumps({"job": options.job, "measured": kinds.to_json(measure_here(options))}, indent=2))
+            return 0
         measured, cells = plan(options)
     except PlanError as error:
         print(f"slackline plan: {error}", file=sys.stderr)

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
-from slackline_plan.energy import Meter
+from slackline_plan import windows
+from slackline_plan.windows import Spread
 
 # Beside what is measured: starting and ending.
 PATIENCE_S = 300.0
@@ -36,13 +37,30 @@ class Measured:
     compute_s: float  # a step
     exchange_s: float  # a step: push, apply, pull
     exchanged_bytes: float  # a step, both ways
-    watts: Optional[float]
+    watts: Optional[float]  # None where nothing is metered
+    spread: Optional[Spread] = None  # None where it was measured for too short a time
+
+    def taking(self, factor: float) -> "Measured":
+        """The same with steps that take so many times as long."""
+        return replace(self, compute_s=self.compute_s * factor, exchange_s=self.exchange_s * factor)
+
+
+@dataclass(frozen=True)
+class Group:
+    """So many nodes on which steps take what was measured."""
+    measured: Measured
+    nodes: int
 
 
 @dataclass(frozen=True)
 class Simulated:
-    samples_per_second: float
     epoch_samples: float
+    epoch_s: float
+    once_s: float  # beside its epochs: beginning, and the last evaluation
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.epoch_samples / self.epoch_s
 
 
 def measure(slackline: str, job: str, settings: Sequence[str], batch: int, seconds: float, folder: Path) -> Measured:
@@ -51,7 +69,7 @@ def measure(slackline: str, job: str, settings: Sequence[str], batch: int, secon
     own = ["cluster.workers=1", "cluster.servers=1", f"training.batch_size={batch}", "training.epochs=10000",
            "training.evaluate_every_epochs=0", "checkpoint.at_end=false", "checkpoint.folder=", "durability.folder=",
            "output.report_every_ms=100", "output.tensorboard=false", "output.log_format=text", "wire.same_host=tcp",
-           "network.interface=", "network.ports=", "network.listen=127.0.0.1", "network.advertise=", "worker.slowdown={}",
+           "network.metrics=true", "network.interface=", "network.ports=", "network.listen=127.0.0.1", "network.advertise=", "worker.slowdown={}",
            "worker.trace="]
     command = [slackline, "train", job, "--quiet", "--run-folder", str(run), *_sets(settings), *_sets(own)]
     log = folder / f"measure-{batch}.log"
@@ -59,9 +77,7 @@ def measure(slackline: str, job: str, settings: Sequence[str], batch: int, secon
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
     try:
         _wait_until(lambda: _has_trained(run / "metrics.csv") or process.poll() is not None, PATIENCE_S)
-        meter, begun = Meter(), time.monotonic()
-        _wait_until(lambda: process.poll() is not None, seconds)
-        joules, took = meter.joules(), time.monotonic() - begun
+        looks = _look_again_and_again(run, process, seconds)
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         try:
@@ -83,26 +99,54 @@ def measure(slackline: str, job: str, settings: Sequence[str], batch: int, secon
     return Measured(batch=batch, steps=steps, compute_s=worker["compute_seconds"] / steps,
                     exchange_s=max(1e-6, worker["wait_seconds"] / steps),
                     exchanged_bytes=(worker["pushed_bytes"] + worker["pulled_bytes"]) / steps,
-                    watts=None if joules is None else joules / max(took, 1e-3))
+                    watts=_watts(summary), spread=windows.spread(looks))
 
 
-def simulate(slackline: str, job: str, settings: Sequence[str], measured: Measured, nodes: int,
+def _watts(summary: dict[str, Any]) -> Optional[float]:
+    """Mean power while it trained, of all devices of this node."""
+    energy, seconds = summary.get("energy"), summary.get("train_s") or 0
+    return energy["training"] / seconds if energy and seconds > 0 else None
+
+
+def _look_again_and_again(run: Path, process: "subprocess.Popen[bytes]", seconds: float) -> list[windows.Look]:
+    """At the ends of windows of equal length, until the time is over or the process has ended."""
+    looks = []
+    address = ""
+    for window in range(windows.WINDOWS + 1):
+        if window > 0:
+            _wait_until(lambda: process.poll() is not None, seconds / windows.WINDOWS)
+        address = address or windows.worker_address(run)
+        found = windows.look(address)
+        looks += [] if found is None else [found]
+    return looks
+
+
+def simulate(slackline: str, job: str, settings: Sequence[str], groups: Sequence[Group],
              epochs_max: int, gbit_per_s: Optional[float], folder: Path) -> Simulated:
-    """Plays the job on so many nodes like this one, for as many epochs as it needs to be even, and all at most."""
+    """Plays one epoch of the job on these nodes, and as many as it needs to be even, all at most: the difference is what an
+    epoch takes. Servers are as slow as the slowest that was measured."""
+    groups = [group for group in groups if group.nodes > 0]
+    measured, nodes = groups[0].measured, sum(group.nodes for group in groups)
+    exchange_s = max(group.measured.exchange_s for group in groups)
+    classes = ", ".join(f"{{workers: {group.nodes}, slowdown: {group.measured.compute_s / measured.compute_s:.9g}}}"
+                        for group in groups) if len(groups) > 1 else ""
     wires = [f"simulation.worker_gbit_per_s={gbit_per_s or 0}", f"simulation.server_gbit_per_s={gbit_per_s or 0}"]
     if gbit_per_s is None:
         # It is in what was measured.
         wires.append("simulation.latency_us=0")
-    own = [f"cluster.workers={nodes}", f"training.batch_size={measured.batch}", "simulation.classes=[]",
+    own = [f"cluster.workers={nodes}", f"training.batch_size={measured.batch}", f"simulation.classes=[{classes}]",
            "worker.slowdown={}", f"simulation.compute_us_per_sample={measured.compute_s * 1e6 / measured.batch:.9g}",
            "simulation.compute_us_per_step=0", *wires, "output.tensorboard=false",
-           f"simulation.server_gbyte_per_s={measured.exchanged_bytes / measured.exchange_s / 1e9:.9g}"]
-    first = _play(slackline, job, [*settings, *own], 1, folder / f"simulate-{measured.batch}-{nodes}")
+           f"simulation.server_gbyte_per_s={measured.exchanged_bytes / exchange_s / 1e9:.9g}"]
+    first = _play(slackline, job, [*settings, *own], 1, folder / "simulate-1")
     steps = first["steps"] / nodes
-    epochs = min(epochs_max, EPOCHS_MAX, int(SIMULATED_STEPS_MIN / max(steps, 1)) + 1)
-    last = first if epochs <= 1 else _play(slackline, job, [*settings, *own], epochs,
-                                           folder / f"simulate-{measured.batch}-{nodes}-{epochs}")
-    return Simulated(samples_per_second=last["samples"] / last["time_s"], epoch_samples=first["samples"])
+    epochs = min(epochs_max, EPOCHS_MAX, max(2, int(SIMULATED_STEPS_MIN / max(steps, 1)) + 1))
+    epoch_s = first["time_s"]
+    if epochs > 1:
+        last = _play(slackline, job, [*settings, *own], epochs, folder / "simulate-all")
+        # Where all of it was noise of chance, the first one stands for all.
+        epoch_s = max(epoch_s / 100, min(epoch_s, (last["time_s"] - first["time_s"]) / (epochs - 1)))
+    return Simulated(epoch_samples=first["samples"], epoch_s=epoch_s, once_s=first["time_s"] - epoch_s)
 
 
 def _play(slackline: str, job: str, settings: Sequence[str], epochs: int, run: Path) -> dict[str, Any]:

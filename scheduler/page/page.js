@@ -30,6 +30,7 @@ function short(number) {
   if (number >= 1e4) return (number / 1e3).toPrecision(3) + ' k';
   return number >= 100 || Number.isInteger(number) ? number.toFixed(0) : number.toPrecision(2);
 }
+const amount = (number, unit) => { const text = short(number); return text + (/[kMG]$/.test(text) ? '' : ' ') + unit; };
 const lossText = (value) => value >= 100 ? value.toPrecision(4) : value.toFixed(value >= 10 ? 2 : 3);
 const clock = (time) => new Date(time).toLocaleTimeString('en-GB');
 const TONES = {live: 'good', training: 'good', done: 'good', joining: 'blue', starting: 'blue', draining: 'warning', standby: 'neutral', left: 'neutral', stopped: 'neutral', dead: 'critical', failed: 'critical', lost: 'critical'};
@@ -110,6 +111,7 @@ function showProgress() {
     ['Pushes discarded', count(slack.pushes_discarded) + ' of ' + short(slack.pushes_applied + slack.pushes_discarded)],
   ];
   if (status.disk) figures.push(['Disk free', bytes(status.disk.free_bytes)]);
+  if (status.energy) figures.push(['Energy', amount(status.energy.total_joules, 'J')], ['Power', amount(status.energy.watts, 'W')]);
   const list = byId('figures');
   while (list.children.length > figures.length) list.lastElementChild.remove();
   figures.forEach(([name, value], i) => {

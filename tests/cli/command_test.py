@@ -27,6 +27,14 @@ class Command(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def data(self):
+        """A folder that holds the files of a data set, as far as anybody looks who does not train."""
+        folder = self.folder / "data"
+        folder.mkdir()
+        for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+            (folder / f"{name}-ubyte.gz").touch()
+        return folder
+
     def write(self, text):
         path = self.folder / "job.yaml"
         path.write_text(text)
@@ -82,11 +90,34 @@ class Command(unittest.TestCase):
                 self.assertEqual(result.returncode, 2)
                 self.assertNotEqual(result.stderr, "")
 
+    def test_an_empty_name_of_a_run_folder_is_refused(self):
+        job = self.write("{}\n")
+        for command in (("train", job), ("slurm", "submit", job), ("slurm", "run", job), ("doctor", job)):
+            with self.subTest(command):
+                result = run(*command, "--run-folder", "", cwd=self.folder)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn("--run-folder: found an empty text; allowed is the name of a folder", result.stderr)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
+
+    def test_data_without_images_are_said_before_anything_starts(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        job = self.write(f"data: {{path: {empty}}}\n")
+        missing = ("data.path: found no train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, "
+                   f"t10k-labels-idx1-ubyte in {empty}; allowed is")
+        checked = run("check", job)
+        self.assertEqual(checked.returncode, 0, "other machines may have them")
+        self.assertIn(f"# On this machine it cannot run: {missing}", checked.stdout)
+        started = run("train", job, "--run-folder", self.folder / "run")
+        self.assertEqual(started.returncode, 1)
+        self.assertIn(missing, started.stderr)
+        self.assertFalse((self.folder / "run").exists())
+
     def test_an_unknown_command_is_named_with_those_that_exist(self):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "slackline: found 'dance'; allowed is train, check, status, resume, checkpoint, checkpoints, "
-                             "export, credentials, servers, experiment, plan, simulate, slurm, placement, doctor\n"))
+                             "export, credentials, servers, experiment, plan, trace, simulate, slurm, placement, doctor\n"))
 
     def test_unknown_words_after_a_command_are_named_with_those_that_exist(self):
         for arguments, words in ((("servers", "ad", "r1"), "found 'ad' after 'servers'; allowed is add, drain"),
@@ -162,7 +193,7 @@ class Command(unittest.TestCase):
         for path in folder.glob("worker.*"):
             path.unlink()
         self.assertEqual(run("check", job).returncode, 0)
-        missing = run("train", job, "--set", f"data.path={self.folder}")
+        missing = run("train", job, "--set", f"data.path={self.data()}")
         self.assertEqual(missing.returncode, 2)
         self.assertIn(f"{folder}/worker.crt: found no such file", missing.stderr)
 
@@ -197,7 +228,7 @@ class Command(unittest.TestCase):
         alone = self.folder / "bin" / "slackline"
         alone.parent.mkdir()
         shutil.copy(SLACKLINE, alone)
-        job = self.write(f"data: {{path: {self.folder}}}\n")
+        job = self.write(f"data: {{path: {self.data()}}}\n")
         result = run("train", job, program=alone, cwd=self.folder)
         self.assertEqual(result.returncode, 1)
         self.assertIn(f"found no slackline-scheduler, slackline-ps, slackline-worker in {alone.parent}", result.stderr)
@@ -213,7 +244,7 @@ class Command(unittest.TestCase):
         for name in ("slackline-scheduler", "slackline-ps", "slackline-worker"):
             (programs / name).symlink_to("/bin/false")
         shutil.copy(SLACKLINE, programs / "slackline")
-        job = self.write(f"data: {{path: {self.folder}}}\n")
+        job = self.write(f"data: {{path: {self.data()}}}\n")
         result = run("train", job, "--run-folder", self.folder, program=programs / "slackline")
         self.assertEqual(result.returncode, 2)
         self.assertIn("found files in it; allowed is a new or an empty folder", result.stderr)
@@ -227,12 +258,15 @@ class Command(unittest.TestCase):
         scheduler.write_text("#!/bin/sh\necho no memory today >&2\nexit 1\n")
         scheduler.chmod(0o755)
         shutil.copy(SLACKLINE, programs / "slackline")
-        job = self.write(f"data: {{path: {self.folder}}}\n")
+        job = self.write(f"data: {{path: {self.data()}}}\n")
         result = run("train", job, "--run-folder", self.folder / "run", program=programs / "slackline")
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr, r"scheduler \(process \d+\) died: exit code 1; its last words:\n"
                                         r"    no memory today\n")
         self.assertIn(f"the logs are in {self.folder}/run/logs", result.stderr)
+        shown = run("status", self.folder / "run")
+        self.assertEqual(shown.returncode, 1)
+        self.assertRegex(shown.stdout, r"^job slackline: failed at .* \(scheduler \(process \d+\) died: exit code 1; its last words:\)")
 
     def test_the_doctor_says_what_is_missing_and_changes_nothing(self):
         job = self.write("data: {path: nowhere}\n")
@@ -282,9 +316,9 @@ class Command(unittest.TestCase):
         text, shape = self.status(0)
         self.assertRegex(text, r"^job first: done at 2025-01-31 12:00:09 \(all is trained\)\n"
                                r"epoch 2/3, 1:02 trained, loss 0.500, accuracy 75.0 %\ntest accuracy 90.37 %\n"
-                               r"there is no checkpoint\nto begin anew: slackline train \S+job.yaml\nlast events\n"
+                               r"there is no checkpoint\nenergy: not metered\nto begin anew: slackline train \S+job.yaml\nlast events\n"
                                r"(  2025-\S+ \S+ more\n)+")
-        self.assertEqual(len(text.splitlines()), 11)
+        self.assertEqual(len(text.splitlines()), 12)
         self.assertEqual((shape["state"], shape["reason"], shape["name"]), ("done", "all is trained", "first"))
         self.assertEqual((shape["progress"]["samples_done"], shape["progress"]["test_accuracy"]), (1920, 0.9037))
         self.assertEqual((shape["curve"]["loss"], shape["events_total"]), ([0.9, 0.625], 10))
@@ -322,7 +356,8 @@ class Command(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             shown = run("status", self.folder)
             self.assertEqual(shown.returncode, 1)
-            self.assertIn("away (process 7 on node1 looks after it, and starts its scheduler (again))\n", shown.stdout)
+            self.assertIn("away (process 7 on node1 looks after it, and starts its scheduler, also again when that has died or was "
+                          "silent for 5s)\n", shown.stdout)
             self.assertNotIn("to go on", shown.stdout)
             # It goes on with a run that had failed.
             self.end_a_run("the job is failed: once before")

@@ -191,7 +191,7 @@ TEST_F(Checks, AContainerIsNamed) {
 
 DiskFacts GoodDisk() {
   DiskFacts disk;
-  disk.purpose = "run folder";
+  disk.purpose = "run folder, snapshots";
   disk.path = disk.tried = "/scratch";
   disk.file_system = "ext4";
   disk.free_bytes = uint64_t{1} << 40;
@@ -218,12 +218,31 @@ TEST_F(Checks, DisksThatAreFullSlowOrForgetfulAreSaid) {
   disk.locks = absl::UnavailableError("flock: No locks available");
   EXPECT_THAT(CheckDisk(disk, job_, load_),
               Contains(AllOf(Is(Level::kWarning, "disk", "locks do not work"), HasAdvice())));
+  EXPECT_THAT(CheckDisk(disk, job_, load_), ::testing::Not(Contains(Is(Level::kProblem, "disk", "locks"))));
+  disk.record_locks = absl::UnavailableError("fcntl: No locks available");
+  EXPECT_THAT(CheckDisk(disk, job_, load_),
+              Contains(AllOf(Is(Level::kProblem, "disk", "fcntl: No locks available"), HasAdvice())));
+  EXPECT_THAT(CheckDisk(disk, JobOf("durability: {mode: none}"), load_),
+              ::testing::Not(Contains(Is(Level::kProblem, "disk", "locks"))));
   disk.renames = absl::UnavailableError("rename: no");
   EXPECT_THAT(CheckDisk(disk, job_, load_),
               Contains(AllOf(Is(Level::kProblem, "disk", "cannot be replaced"), HasAdvice())));
   disk.writable = absl::UnavailableError("cannot make a folder in /scratch: Permission denied");
   EXPECT_THAT(CheckDisk(disk, job_, load_),
               ::testing::ElementsAre(AllOf(Is(Level::kProblem, "disk", "Permission denied"), HasAdvice())));
+}
+
+TEST_F(Checks, OfADiskThatIsFullItIsSaidHowMuchIsThereAndHowMuchIsNeeded) {
+  DiskFacts disk = GoodDisk();
+  disk.free_bytes = 12288;
+  disk.writable = absl::ResourceExhaustedError("write: No space left on device");
+  const Findings findings = CheckDisk(disk, job_, load_);
+  ASSERT_THAT(findings,
+              ::testing::ElementsAre(
+                  AllOf(Is(Level::kProblem, "disk", "/scratch (ext4) is full, 12288 bytes were free: write: No space"),
+                        HasAdvice())));
+  EXPECT_THAT(findings[0].needed, HasSubstr("MiB for what the job keeps in /scratch"));
+  EXPECT_THAT(findings[0].advice, HasSubstr("make room in /scratch"));
 }
 
 TEST_F(Checks, ASnapshotMustBeWrittenBeforeTheNextOne) {
@@ -265,11 +284,11 @@ TEST_F(Checks, SlowLinksAndClocksThatDisagreeAreSaid) {
   EXPECT_THAT(CheckLink(link, "n2", job_, load_), Each(Is(Level::kOk, "link with n2", "80 us there and back")));
   load_.parameters = 225000000;
   EXPECT_THAT(CheckLink(link, "n2", job_, load_), Each(Is(Level::kOk, "link with n2", "(900.0 MB) takes 1.0 s")));
+  EXPECT_THAT(CheckClocks(link, "n2"), Is(Level::kOk, "clock beside n2", "30 us apart"));
   link.clock_ahead = absl::Seconds(-3);
-  EXPECT_THAT(CheckLink(link, "n2", job_, load_),
-              Contains(AllOf(Is(Level::kWarning, "clock of n2", "3.0 s behind"), HasAdvice())));
+  EXPECT_THAT(CheckClocks(link, "n2"), AllOf(Is(Level::kWarning, "clock beside n2", "3.0 s behind"), HasAdvice()));
   link.clock_ahead = absl::Minutes(2);
-  EXPECT_THAT(CheckLink(link, "n2", job_, load_), Contains(Is(Level::kProblem, "clock of n2", "120.0 s ahead")));
+  EXPECT_THAT(CheckClocks(link, "n2"), Is(Level::kProblem, "clock beside n2", "120.0 s ahead"));
   link = {.round_trip = absl::Milliseconds(200), .to_mb_per_s = 1, .from_mb_per_s = 1, .clock_ahead = {}};
   EXPECT_THAT(CheckLink(link, "n2", job_, load_),
               Contains(AllOf(Is(Level::kProblem, "link with n2", "200.0 ms"), HasAdvice())));
@@ -411,6 +430,7 @@ TEST_F(Probes, ADiskIsTriedAndLeftAsItWas) {
   EXPECT_GT(disk.sync_max, absl::ZeroDuration());
   EXPECT_GE(disk.sync_max, disk.sync_median);
   EXPECT_TRUE(disk.locks.ok()) << disk.locks;
+  EXPECT_TRUE(disk.record_locks.ok()) << disk.record_locks;
   EXPECT_TRUE(disk.renames.ok()) << disk.renames;
   EXPECT_GT(disk.free_bytes, 0);
   EXPECT_TRUE(std::filesystem::is_empty(root_));
@@ -446,7 +466,9 @@ TEST(Peer, TheLinkIsMeasuredAndTheFindingsCome) {
   absl::Status answered;
   std::thread other([&] {
     const absl::StatusOr<Socket> socket = Socket::Connect(listener->Address(), deadline);
-    answered = socket.ok() ? AnswerLink(*socket, "what I found", deadline) : socket.status();
+    answered = socket.ok()
+                   ? AnswerLink(*socket, {.findings = "what I found", .token = "", .listener = nullptr}, deadline)
+                   : socket.status();
   });
   const absl::StatusOr<Socket> peer = listener->Accept(deadline);
   ASSERT_TRUE(peer.ok()) << peer.status();
@@ -476,7 +498,7 @@ TEST(Peer, WhoSaysNothingOrNonsenseIsGivenUp) {
   EXPECT_TRUE(one->Send("\xff\xff\xff\xff", 4, absl::Now() + absl::Seconds(10)).ok());
   EXPECT_TRUE(absl::IsOutOfRange(AskFindings(*other, absl::Now() + absl::Seconds(10)).status()));
   ASSERT_TRUE(one->Receive(&asked, 1, absl::Now() + absl::Seconds(10)).ok());
-  EXPECT_TRUE(absl::IsInvalidArgument(AnswerLink(*one, "", absl::Now() + absl::Seconds(10)))) << "the byte x";
+  EXPECT_TRUE(absl::IsInvalidArgument(AnswerLink(*one, {}, absl::Now() + absl::Seconds(10)))) << "the byte x";
 }
 
 TEST(Report, SaysWhatIsNeededAndCounts) {

@@ -154,6 +154,15 @@ TEST_F(MeetingTest, TellsWhatWasSaid) {
   EXPECT_TRUE(absl::IsAlreadyExists(meeting.Open()));
 }
 
+TEST_F(MeetingTest, APulseIsFeltFromItsFirstMomentOn) {
+  const Meeting meeting(folder_, "17-0");
+  ASSERT_TRUE(meeting.Open().ok());
+  EXPECT_EQ(meeting.LastBeat(), 0u);
+  Pulse pulse(meeting);
+  pulse.StillHere();
+  EXPECT_EQ(meeting.LastBeat(), 1u);
+}
+
 TEST_F(MeetingTest, WhatIsHalfWrittenIsNotThereYet) {
   const Meeting meeting(folder_, "17-0");
   ASSERT_TRUE(meeting.Open().ok());
@@ -164,6 +173,12 @@ TEST_F(MeetingTest, WhatIsHalfWrittenIsNotThereYet) {
     EXPECT_TRUE(!plan || plan->number == 0) << text;
     EXPECT_FALSE(meeting.Arrived().contains("n1")) << text;
   }
+}
+
+TEST(Placement, NodesThatTheClusterDoesNotHaveAreNamed) {
+  const auto known = ParseNodes("n1 4 (null)\nn2 4 (null)\n");
+  EXPECT_THAT(UnknownNodes("n1\nn2\n", known), ::testing::IsEmpty());
+  EXPECT_THAT(UnknownNodes("n1\nn9\nx\n", known), ::testing::ElementsAre("n9", "x"));
 }
 
 TEST(Placement, ReadsWhatSlurmWrites) {

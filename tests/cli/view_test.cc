@@ -68,7 +68,7 @@ TEST(RenderProgress, NothingIsKnownYet) {
   status.set_state(wire::JOB_TRAINING);
   status.set_epoch(1);
   status.set_epochs(5);
-  EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 1/5   0 %  0 samples/s  loss 0.000  accuracy 0.0 %  slack 0");
+  EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 1/5   0 %  0 samples/s  loss -  accuracy -  slack 0");
 }
 
 TEST(RenderTime, HoursMinutesSeconds) {
@@ -188,6 +188,9 @@ TEST(Report, EvaluationIsATable) {
             "  mean (macro)                       0.850    0.750    0.500\n"
             "  all (micro)                        0.881    0.881    0.881\n"
             "  by images (weighted)               0.850    0.881    0.600\n");
+  wire::EvaluationReport many = evaluation;
+  many.set_top5_accuracy(0.9876);
+  EXPECT_THAT(RenderEvaluation(many), HasSubstr("after 5 epochs)\nTop-5 accuracy 98.76 %\n\n  class"));
 }
 
 TEST(Report, StatusNamesEveryMember) {
@@ -203,9 +206,24 @@ TEST(Report, StatusNamesEveryMember) {
   EXPECT_EQ(RenderStatus(status),
             "job trial: training\n"
             "   7.2 s  epoch 2/5  43 %  61,234 samples/s  loss 0.412  accuracy 85.1 %  slack 3  0:42 left\n"
+            "energy: not metered\n"
             "\n"
             "  member           state            clock      samples  samples/s   silent  address\n"
             "  worker-2         dead                17        1,088          0    5.1 s   (killed by signal 9)\n");
+}
+
+TEST(Report, EnergyIsThatOfPhases) {
+  EXPECT_EQ(RenderEnergy(nullptr), "energy: not metered\n");
+  wire::EnergyView energy;
+  energy.set_total_joules(12345);
+  energy.mutable_joules()->set_training(12000);
+  energy.mutable_joules()->set_validation(300);
+  energy.mutable_joules()->set_test(45);
+  energy.set_edp_joule_seconds(1.2345e6);
+  energy.set_watts(95);
+  EXPECT_EQ(
+      RenderEnergy(&energy),
+      "energy 12.3 kJ (training 12 kJ, validation 300 J, test 45 J, other 0 J), 95 W now; energy x time 1.23 MJ s\n");
 }
 
 wire::MemberStatus& AddServer(wire::GetStatusReply& status, uint32_t number, const std::string& name,

@@ -1,13 +1,16 @@
-// A disk that is full after so many bytes, or does not work at all.
+// A disk that is full after so many bytes, has no locks, or does not work at all.
 #pragma once
 
+#include <errno.h>
 #include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
+#include <string.h>
 
 #include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace slackline {
@@ -21,6 +24,14 @@ class FailingDisk : public rocksdb::FileSystemWrapper {
   // Bytes that may still be appended to files.
   void SetRoom(int64_t bytes) { room_ = bytes; }
   void SetBroken(bool broken) { broken_ = broken; }
+  // As NFS before version 4 without lockd.
+  void SetLockless(bool lockless) { lockless_ = lockless; }
+
+  rocksdb::IOStatus LockFile(const std::string& path, const rocksdb::IOOptions& options, rocksdb::FileLock** lock,
+                             rocksdb::IODebugContext* context) override {
+    if (!lockless_) return target()->LockFile(path, options, lock, context);
+    return rocksdb::IOStatus::IOError("While lock file: " + path, ::strerror(ENOLCK));
+  }
 
   rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
                                     std::unique_ptr<rocksdb::FSWritableFile>* result,
@@ -59,6 +70,7 @@ class FailingDisk : public rocksdb::FileSystemWrapper {
 
   std::atomic<int64_t> room_ = std::numeric_limits<int64_t>::max();
   std::atomic<bool> broken_ = false;
+  std::atomic<bool> lockless_ = false;
 };
 
 }  // namespace slackline

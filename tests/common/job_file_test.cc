@@ -156,13 +156,15 @@ const Refusal kRefusals[] = {
     {"NothingForNumber", "seed:\nname: x\n", "j.yaml:1: seed: found nothing; allowed is a whole number, at least 0"},
     {"NumberForSection", "training: 5\n",
      "j.yaml:1: training: found '5'; allowed is a section of keys: epochs, batch_size, evaluation_batch_size, "
-     "evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping"},
+     "evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, label_smoothing, class_weights"},
     {"NearKey", "training:\n  epoch: 5\n",
      "j.yaml:2: found the unknown key 'training.epoch'; did you mean 'training.epochs'? Allowed are epochs, "
-     "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping"},
+     "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, "
+     "label_smoothing, class_weights"},
     {"KeyOfAnotherSection", "training:\n  lr: 5\n",
      "j.yaml:2: found the unknown key 'training.lr'; did you mean 'optimizer.lr'? Allowed are epochs, batch_size, "
-     "evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping"},
+     "evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, "
+     "label_smoothing, class_weights"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
      "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max, "
@@ -277,8 +279,8 @@ const Refusal kRefusals[] = {
      "j.yaml:2: model.batch_norm: found a value together with mlp; allowed is only with model.kind: cnn "
      "(add --set model.batch_norm=false to take the default back)"},
     {"HiddenWithResnet", "model:\n  kind: resnet18\n  hidden: [64]\n",
-     "j.yaml:3: model.hidden: found a value together with resnet18; allowed is only with model.kind: mlp or cnn "
-     "(add --set model.hidden=[] to take the default back)"},
+     "j.yaml:3: model.hidden: found a value together with resnet18; allowed is only with model.kind: mlp, cnn or "
+     "texture_cnn_2 (add --set model.hidden=[] to take the default back)"},
     {"BatchNormWithResnet", "model:\n  kind: resnet18\n  batch_norm: true\n",
      "j.yaml:3: model.batch_norm: found a value together with resnet18; allowed is only with model.kind: cnn "
      "(add --set model.batch_norm=false to take the default back)"},
@@ -460,7 +462,7 @@ TEST(JobFileOverride, MistakesNameTheOverride) {
   EXPECT_EQ(MessageOf("", {"optimiser.lr=1"}),
             "--set optimiser.lr=1: found the unknown key 'optimiser'; did you mean 'optimizer'? Allowed are name, "
             "seed, model, data, training, optimizer, consistency, cluster, worker, wire, timeouts, output, network, "
-            "limits, guard, local, durability, checkpoint, security, simulation");
+            "limits, guard, local, durability, checkpoint, security, simulation, power");
   EXPECT_EQ(MessageOf("", {"seed.x=1"}),
             "--set seed.x=1: found keys below 'seed'; allowed is a whole number, at least 0");
   EXPECT_EQ(MessageOf("", {"seed=[1"}),

@@ -26,6 +26,15 @@ TEST(JobNetwork, AnInterfaceTakesThePlaceOfListenAndAdvertise) {
             "network.interface: \"\" (add --set network.advertise= to take the default back)");
 }
 
+TEST(JobNetwork, IPv6IsInBracketsAndWithoutMetrics) {
+  EXPECT_EQ(NetworkRefusal("{listen: '[::1]', metrics: false}"), "");
+  const std::string allowed =
+      "; allowed is an IPv4 address, a name, or with network.metrics: false an IPv6 address in brackets ([::1])";
+  EXPECT_EQ(NetworkRefusal("{listen: '::1', metrics: false}"), "j.yaml:1: network.listen: found '::1'" + allowed);
+  EXPECT_EQ(NetworkRefusal("{listen: '[::1]'}"),
+            "j.yaml:1: network.listen: found '[::1]' with network.metrics: true" + allowed);
+}
+
 TEST(JobNetwork, WhatCanBeNoInterfaceIsRefused) {
   for (const std::string wrong : {"10.20.0.0/33", "10.20/16", "a b"}) {
     EXPECT_EQ(NetworkRefusal("{interface: '" + wrong + "'}"),

@@ -6,6 +6,7 @@ Exits with 77 (skipped) where the programs or the data are not there.
 """
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -157,6 +158,15 @@ class Network(unittest.TestCase):
             lambda: re.search(r"(ps-[34]) could not be started: exit code \d, started \d times?; \S+/logs/ps-[34].log says why",
                               say("status", run.folder).stdout), 60, run.process)
         self.assertIn("no free port", (run.folder / "logs" / f"{shown.group(1)}.log").read_text())
+        for one in json.loads(say("status", run.folder, "--json").stdout)["not_started"]:
+            self.assertIn(one["name"], ("ps-3", "ps-4"))
+            self.assertEqual(one["role"], "server")
+            self.assertRegex(one["state"], r"^exit code \d$")
+            self.assertGreaterEqual(one["starts"], 1)
+            self.assertIn("no free port", pathlib.Path(one["log"]).read_text())
+            break
+        else:
+            self.fail("found no process in not_started")
         run.process.terminate()
         run.wait()
 

@@ -166,7 +166,7 @@ class Rollout(unittest.TestCase):
         self.assertNotIn("is dead", self.events())
 
     def test_servers_by_restart(self):
-        """They go on from their snapshots: what was pushed to them since is lost, and training waits for a moment."""
+        """Told to stop, they write their shards once more; the new ones go on from there, and training waits for a moment."""
         self.begin(LONG, ("s1", "s2"))
         self.event("all shards are on disk")
         for name in ("s1", "s2"):
@@ -175,6 +175,7 @@ class Rollout(unittest.TestCase):
             self.start(self.new, name)
             self.event("goes on from its snapshots", before)
             self.trains_on()
+        self.assertNotIn("lost", self.events())
         self.replace_workers_and_scheduler()
 
     def test_servers_with_backups(self):

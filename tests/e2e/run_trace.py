@@ -7,8 +7,10 @@ Exits with 77 (skipped) where the programs or the data are not there.
 import argparse
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from run_e2e import DATA, NEEDED
@@ -128,6 +130,23 @@ class Traces(unittest.TestCase):
         names = [event["name"] for event in rows["device 0"]]
         self.assertEqual({name: names.count(name) for name in names}, {"forward": 20, "backward": 20})
         self.check_overlap(events, [[ends_of(event) for event in rows["device 0"] if event["name"] == "backward"]])
+
+    def test_a_trace_becomes_spans_of_opentelemetry(self):
+        begun = time.time_ns()
+        events = self.train()
+        target = self.root / "spans.jsonl"
+        done = subprocess.run([self.programs.path("slackline"), "trace", self.root / "traces/worker-1.json", "--otlp-json", target],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * OPTIONS.patience)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        line, = target.read_text().splitlines()
+        spans = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+        self.assertEqual(len(spans), sum(event["ph"] in "Xe" for event in events))
+        steps = {span["spanId"] for span in spans if span["name"].startswith("step ")}
+        self.assertEqual(len(steps), 20)
+        for name in ("forward", "backward"):
+            self.assertEqual({span.get("parentSpanId") for span in spans if span["name"] == name}, steps)
+        for span in spans:
+            self.assertTrue(begun < int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"]) < time.time_ns(), span)
 
 
 def main():

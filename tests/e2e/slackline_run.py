@@ -9,6 +9,14 @@ import threading
 import time
 
 
+def all_stopped(pid):
+    """Whether each thread of the process is."""
+    try:
+        return all("\nState:\tT" in status.read_text() for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"))
+    except FileNotFoundError:
+        return False  # one has just ended
+
+
 class Programs:
     """Where the programs are, and how patient to be with them (sanitizers are slow)."""
 
@@ -90,7 +98,11 @@ class TrainRun:
                                lambda: "all shards are on disk" in self.events(), 60, self.process)
 
     def kill(self, name, number=signal.SIGKILL):
-        os.kill(self.members()[name]["pid"], number)
+        pid = self.members()[name]["pid"]
+        os.kill(pid, number)
+        if number == signal.SIGSTOP:
+            # While the thread that takes it waits for a disk, the others go on.
+            self.programs.wait_for(f"{name} to stop", lambda: all_stopped(pid), 30)
 
     def wait(self, seconds=400):
         """The exit code."""

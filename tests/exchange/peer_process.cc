@@ -91,7 +91,9 @@ int Work(uint32_t number, Path path, const worker::ShardMap& map) {
   const std::vector<float> gradient(map.elements, 2);
   std::cout << "begins " << number << std::endl;
   int steps = 0;
-  for (; !ToldToEnd(); ++steps) {
+  // The last step begins after it was told, so that it meets whatever happened to its streams before.
+  for (bool last = false; !last; ++steps) {
+    last = ToldToEnd();
     const absl::Status status = MakeStep(trainer, map, gradient);
     if (status.ok()) continue;
     std::cout << "failed " << status << std::endl;

@@ -7,6 +7,7 @@ Its job file is flat: dotted keys with values. Settings of its own, which a job 
   fake.fail      train fails with this text
   fake.hang      unless it is 0, and until there is a file `free` beside the job, train waits for
                  SIGINT, or with 2 for nothing
+  fake.unmetered  summary.json has no energy
   fake.break     a field of summary.json gets a wrong type
 Every call is a line of calls.log in the folder of the job file.
 """
@@ -72,11 +73,15 @@ def write_run(job, mode, folder):
                          "wait_seconds": 2.0 / (1 + bound), "pushes_applied": 280, "pushes_discarded": 1,
                          "pushes_lost": 0, "pushed_bytes": 281_000, "pulled_bytes": 562_000}
                         for number in range(1, workers + 1)],
+        "energy": {"joules": 1000.0 * workers, "edp": 1000.0 * workers * last["time_s"], "training": 900.0 * workers,
+                   "validation": 60.0 * workers, "test": 40.0 * workers, "other": 0.0, "devices": []},
         "deaths": 0, "samples_given_twice": 0, "evaluations": evaluations, "a_field_of_the_future": {"x": 1}}
+    if job.get("fake.unmetered"):
+        summary["energy"] = None
     if "fake.break" in job:
         summary[job["fake.break"]] = ["not", "a", "number"]
     (folder / "report.json").write_text(json.dumps(
-        {"accuracy": last["accuracy"], "f1_macro": last["accuracy"], "classes": [
+        {"accuracy": last["accuracy"], "top5_accuracy": 0.99, "f1_macro": last["accuracy"], "classes": [
             {"label": label, "name": name, "precision": 0.9, "recall": 0.8, "f1": 0.85}
             for label, name in enumerate(CLASSES)]}))
     rows = [f"{one['time_s']:.3f},{one['epoch']},{one['epoch'] * 94},{one['samples']},{one['loss']},0.9,"
@@ -85,6 +90,13 @@ def write_run(job, mode, folder):
     (folder / "metrics.csv").write_text(
         "time_s,epoch,step,samples,loss,accuracy,test_accuracy,samples_per_second,staleness_mean,staleness_max,slack,"
         "live_workers\n" + "\n".join(rows) + "\n")
+    (folder / "epochs.csv").write_text(
+        "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules\n" + "".join(
+            f"{one['epoch']},{one['time_s']:.3f},{6000 / rate:.3f},0.5,0,{one['loss']},0.9,0.4,{one['accuracy']},,"
+            f"{'' if job.get('fake.unmetered') else 150}\n" for one in evaluations))
+    (folder / "confusion.csv").write_text(
+        "label," + ",".join(CLASSES) + "\n" + "".join(
+            f"{label}," + ",".join("80" if label == other else "10" for other in CLASSES) + "\n" for label in CLASSES))
     # Last, as the real one does: it says that all is there.
     (folder / "summary.json").write_text(json.dumps(summary))
 

@@ -91,9 +91,24 @@ class Tables(Output):
         done = sum(row["state"] == "done" for row in self.results())
         self.assertEqual(len(rows), done * 7)
 
+    def test_epochs_have_a_row_an_epoch_and_keep_the_schema(self):
+        rows = self.check_columns("epochs.csv", schema.EPOCHS)
+        done = sum(row["state"] == "done" for row in self.results())
+        self.assertEqual(len(rows), done * 6)
+        self.assertEqual((rows[0]["epoch"], rows[0]["validation_s"], rows[0]["joules"]), ("1", "0.5", "150"))
+
+    def test_energy_is_in_the_results_with_its_parts(self):
+        row = next(row for row in self.results() if row["state"] == "done" and row["workers"] == "2")
+        self.assertEqual([float(row[f"joules{part}"]) for part in ("", "_training", "_validation", "_test")],
+                         [2000, 1800, 120, 80])
+        self.assertAlmostEqual(float(row["edp"]), 2000 * float(row["time_s"]))
+        text = (self.out / "results.md").read_text()
+        self.assertIn("energy (J) | energy x time (J s)", text)
+        self.assertIn("Energy: metered in 14 of 14 runs.", text)
+
     def test_the_document_has_the_schema(self):
         document = (support.HERE.parent.parent / "docs" / "experiments.md").read_text()
-        for columns in (schema.RESULTS, schema.REPORTS):
+        for columns in (schema.RESULTS, schema.REPORTS, schema.EPOCHS):
             self.assertIn(schema.as_markdown(columns), document)
 
     def test_means_deviations_and_counts_are_in_the_summary(self):
@@ -195,6 +210,37 @@ class Page(Output):
         self.assertEqual(done.returncode, 0)
         self.assertTrue((self.out / "index.html").exists())
         self.assertEqual(len(self.calls()), before)
+
+
+class Confusions(support.ExperimentTest):
+    def test_are_drawn_a_panel_a_cell_where_they_are_asked_for(self):
+        self.write("plots: [confusion]\ngrid: {cluster.workers: [1, 2]}\nrepeats: 2\n", HEAD)
+        self.run_experiment()
+        self.assertEqual({path.name for path in (self.out / "plots").iterdir()}, {"confusion.png", "confusion.svg"})
+        text = (self.out / "index.html").read_text()
+        self.assertIn("Confusion of classes", text)
+        # Two repeats of 80 and 10; numbers are drawn as paths, and the matrix as an image.
+        found = run_folder.read(next((self.out / "cells").glob("*/1")))
+        self.assertEqual(found.confusion.names, ["shirt", "shoe", "bag"])
+        self.assertEqual(found.confusion.counts[1], [10, 80, 10])
+        self.assertEqual(text.count("<image"), 2)
+
+    def test_a_matrix_that_is_none_is_a_failure_that_names_it(self):
+        with self.assertRaisesRegex(run_folder.BadRunFolder, "confusion.csv: found 1 rows for 2 predictions"):
+            (self.root / "confusion.csv").write_text("label,a,b\na,1,2\n")
+            run_folder.read(self.root)
+
+
+class NotMetered(support.ExperimentTest):
+    def test_energy_is_empty_and_never_0(self):
+        self.write("set: {fake.unmetered: 1}\n")
+        self.run_experiment()
+        row = self.results()[0]
+        self.assertEqual({row[name] for name in ("joules", "joules_training", "edp")}, {""})
+        self.assertEqual({row["joules"] for row in support.read_csv(self.out / "epochs.csv")}, {""})
+        text = (self.out / "results.md").read_text()
+        self.assertIn("Energy: not metered.", text)
+        self.assertNotIn("energy (J)", text)
 
 
 class NothingDone(support.ExperimentTest):

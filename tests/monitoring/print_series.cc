@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/metrics.h"
+#include "common/power/node_series.h"
 #include "common/process_metrics.h"
 #include "ps/service/service_metrics.h"
 #include "scheduler/scheduler_metrics.h"
@@ -39,6 +40,16 @@ void PrintServer() {
   Print("server", metrics);
 }
 
+void PrintNode() {
+  Metrics metrics;
+  power::NodeSeries series(metrics, "name");
+  power::DeviceTotals gpu;
+  gpu.device = "name";
+  gpu.reading.gpu_ratio = gpu.reading.gpu_memory_bytes = gpu.reading.celsius = 1;
+  series.Publish({gpu});
+  Print("node", metrics);
+}
+
 void PrintWorker() {
   Metrics metrics;
   const worker::TrainerMetrics series(metrics);
@@ -53,4 +64,5 @@ int main() {
   slackline::PrintScheduler();
   slackline::PrintServer();
   slackline::PrintWorker();
+  slackline::PrintNode();
 }

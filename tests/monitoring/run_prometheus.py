@@ -138,13 +138,17 @@ def main():
         print("SKIP: prometheus is not installed (Debian's package prometheus)")
         return 77
     sys.path.insert(0, str(arguments.root / "tests/e2e"))
+    from run_energy import make_sysfs
     from slackline_run import Programs, TrainRun
     programs = Programs(arguments.programs)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         job = folder / "job.yaml"
         job.write_text("{}\n")
-        run = TrainRun(programs, folder, job, [f"{key}={value}" for key, value in SETTINGS.items()])
+        # Machines of tests have no meters.
+        meter = {"power.nvml_library": programs.folder.parent / "tests/libfake_nvml.so", "power.gpus": "all",
+                 "power.sysfs": make_sysfs(folder / "sys")}
+        run = TrainRun(programs, folder, job, [f"{key}={value}" for key, value in (SETTINGS | meter).items()])
         prometheus = None
         try:
             programs.wait_for("the run's targets", (run.folder / "prometheus/targets.json").exists, 120, alive=run.process)

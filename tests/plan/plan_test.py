@@ -11,11 +11,13 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
-from slackline_plan import command, energy  # noqa: E402
+from slackline_plan import command, kinds, windows  # noqa: E402
+from slackline_plan.windows import Look  # noqa: E402
 
-# Trains one image in 1 ms and exchanges 2 MB in 4 ms; plays as if computing were all, spread over the nodes.
+# Trains one image in 1 ms and exchanges 2 MB in 4 ms; plays as if computing were all, spread over the nodes. Each time that it is
+# asked for its metrics, the steps since took as LOOKS says.
 FAKE = """#!/usr/bin/env python3
-import json, os, pathlib, signal, sys
+import http.server, json, os, pathlib, signal, socketserver, sys, threading
 settings = {}
 for at, word in enumerate(sys.argv):
     if word == "--set":
@@ -31,16 +33,42 @@ run.mkdir(parents=True)
 batch = int(settings["training.batch_size"])
 if sys.argv[1] == "train":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    looks = iter(LOOKS)
+    sums = [0, 0.0]
+    class Metrics(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            factor = next(looks, None)
+            if factor is not None:
+                sums[0] += 10
+                sums[1] += 10 * factor
+            self.send_response(200)
+            self.end_headers()
+            for name, one in (("compute", batch * 1e-3), ("wait", 4e-3)):
+                text = f'slackline_worker_{name}_seconds_count{{job="x"}} {sums[0]}\\nslackline_worker_{name}_seconds_sum{{job="x"}} {sums[1] * one}\\n'
+                self.wfile.write(text.encode())
+        def log_message(self, *arguments):
+            pass
+    server = socketserver.TCPServer(("127.0.0.1", 0), Metrics)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (run / "prometheus").mkdir()
+    (run / "prometheus/targets.json").write_text(json.dumps(
+        [{"targets": ["127.0.0.1:1"], "labels": {"role": "scheduler"}},
+         {"targets": [f"127.0.0.1:{server.server_address[1]}"], "labels": {"role": "worker"}}]))
     (run / "metrics.csv").write_text("time_s,samples\\n1,64\\n")
     signal.sigwait({signal.SIGTERM})
     steps = STEPS
-    (run / "summary.json").write_text(json.dumps({"worker_list": [
+    energy = {"training": 500.0, "joules": 900.0} if settings.get("power.meter") == "true" else None
+    (run / "summary.json").write_text(json.dumps({"train_s": 2.5, "energy": energy, "worker_list": [
         {"steps": steps, "compute_seconds": steps * batch * 1e-3, "wait_seconds": steps * 4e-3,
          "pushed_bytes": steps * 1e6, "pulled_bytes": steps * 1e6}]}))
     sys.exit(1)
 samples = 60000 * int(settings["training.epochs"])
 per_sample = float(settings["simulation.compute_us_per_sample"]) * 1e-6
 nodes = int(settings["cluster.workers"])
+if settings["simulation.classes"] != "[]":
+    # [{workers: 1, slowdown: 1}, {workers: 2, slowdown: 4}]
+    words = settings["simulation.classes"].replace("}", "").replace(",", " ").replace("]", "").split()
+    nodes = sum(int(words[i + 1]) / float(words[i + 3]) for i in range(0, len(words), 4))
 (run / "summary.json").write_text(json.dumps(
     {"samples": samples, "steps": samples / batch, "time_s": samples * per_sample / nodes}))
 """
@@ -53,9 +81,9 @@ class Plan(unittest.TestCase):
         self.root = pathlib.Path(root.name)
         self.install()
 
-    def install(self, steps=100, text=FAKE):
+    def install(self, steps=100, text=FAKE, looks=()):
         self.program = self.root / "slackline"
-        self.program.write_text(text.replace("STEPS", str(steps)))
+        self.program.write_text(text.replace("STEPS", str(steps)).replace("LOOKS", repr(list(looks))))
         self.program.chmod(0o755)
 
     def run_plan(self, *arguments, code=0):
@@ -112,6 +140,111 @@ class Plan(unittest.TestCase):
         self.assertIn("the network between nodes costs nothing here", text)
         self.assertTrue(rows)
 
+    def test_energy_is_the_power_of_training_times_nodes_and_time(self):
+        arguments = ["--batch", "100", "--nodes", "1,4", "--set", "power.meter=true"]
+        found = json.loads(self.run_plan("--json", *arguments))
+        # 500 J in 2.5 s, for half an hour on one node, and an eighth of an hour on four.
+        self.assertAlmostEqual(found["measured"][0]["watts"], 200)
+        for cell in found["plan"]:
+            self.assertAlmostEqual(cell["kwh"], 0.1)
+        text = self.run_plan("--batch", "200", *arguments[2:])
+        self.assertRegex(text, r"200 +4 .* 0.1 kWh\n")
+        self.assertIn("* energy: mean power of this node's metered devices", text)
+
+    def test_where_nothing_is_metered_there_is_no_energy(self):
+        found = json.loads(self.run_plan("--json", "--batch", "100", "--nodes", "1"))
+        self.assertIsNone(found["plan"][0]["kwh"])
+        text = self.run_plan("--batch", "200", "--nodes", "1")
+        self.assertRegex(text, r"200 +1 .* -\n")
+        self.assertIn("* no energy: nothing is metered here", text)
+
+    def test_without_windows_there_is_no_interval(self):
+        cell = json.loads(self.run_plan("--json", "--batch", "100", "--nodes", "1"))["plan"][0]
+        self.assertIsNone(cell["hours_low"])
+        self.assertIsNone(cell["hours_high"])
+        self.assertIn("* no low and high: fewer than 3 of 6 windows had steps", self.run_plan("--batch", "100", "--nodes", "1"))
+
+    def test_the_fastest_and_the_slowest_window_are_the_interval(self):
+        # The first look begins the first window. Of the others, two are 25 % slower and one is 20 % faster: 1.05 in the mean.
+        self.install(looks=(1, 1, 1.25, 0.8, 1, 1.25, 1))
+        found = json.loads(self.run_plan("--json", "--batch", "100", "--nodes", "1"))
+        spread = found["measured"][0]["spread"]
+        self.assertAlmostEqual(spread["fast"], 0.8 / 1.05)
+        self.assertAlmostEqual(spread["slow"], 1.25 / 1.05)
+        cell = found["plan"][0]
+        self.assertAlmostEqual(cell["hours_low"], 0.5 * 0.8 / 1.05)
+        self.assertAlmostEqual(cell["hours_high"], 0.5 * 1.25 / 1.05)
+        text = self.run_plan("--batch", "100", "--nodes", "1", "--limit", "33m")
+        self.assertRegex(text, r"30.0 min \(22.9 - 35.7 min\) +33.0 +maybe")
+        self.assertIn("* time: and with the fastest and the slowest of the 6 windows", text)
+        for limit, fits in (("36m", "yes"), ("22m", "no")):
+            self.assertRegex(self.run_plan("--batch", "100", "--nodes", "1", "--limit", limit), rf" {fits} +-\n")
+
+    def test_the_encodings_of_the_job_are_measured_and_played(self):
+        self.run_plan("--batch", "100", "--nodes", "2", "--set", "wire.encoding=int8")
+        self.assertEqual([self.calls(kind)[0]["wire.encoding"] for kind in ("train", "simulate")], ["int8", "int8"])
+
+    def measured_file(self, name, factor):
+        """As it would be on a machine that computes so many times slower."""
+        found = json.loads(self.run_plan("--measure-only", "--batch", "100"))
+        self.assertEqual(sorted(found), ["job", "measured"])
+        for one in found["measured"]:
+            one["compute_s"] *= factor
+        path = self.root / f"{name}.json"
+        path.write_text(json.dumps(found))
+        return f"{name}={path}"
+
+    def test_kinds_that_were_measured_elsewhere_are_played_together(self):
+        fast, slow = self.measured_file("fast", 1), self.measured_file("slow", 4)
+        self.assertEqual(len(self.calls("train")), 2)
+        found = json.loads(self.run_plan("--json", "--batch", "100", "--kind", fast, "--kind", slow, "--nodes", "1+0,0+1,1+4"))
+        self.assertEqual(len(self.calls("train")), 2, "nothing is measured again")
+        self.assertEqual([(cell["nodes"], cell["nodes_by_kind"]) for cell in found["plan"]], [(1, [1, 0]), (1, [0, 1]), (5, [1, 4])])
+        self.assertEqual([round(cell["samples_per_second"]) for cell in found["plan"]], [1000, 250, 2000])
+        self.assertEqual([kind["name"] for kind in found["kinds"]], ["fast", "slow"])
+        text = self.run_plan("--batch", "100", "--kind", fast, "--kind", slow, "--nodes", "1+4")
+        self.assertRegex(text, r"100 +1\+4 +100.0/400.0 ms +4.00/4.00 ms +2,000")
+        self.assertIn("* nodes: fast + slow;", text)
+
+    def test_mistakes_of_kinds_are_named(self):
+        fast, slow = self.measured_file("fast", 1), self.measured_file("slow", 4)
+        both = ("--batch", "100", "--kind", fast, "--kind", slow)
+        self.assertIn("--nodes: found 3; allowed is a number of nodes of each kind, such as 1+1: fast + slow",
+                      self.run_plan(*both, "--nodes", "3", code=2))
+        self.assertIn("--nodes: found 1+2; allowed is a number of nodes", self.run_plan("--batch", "100", "--nodes", "1+2", code=2))
+        self.assertIn("--kind fast: found no batch of 7; allowed are 100",
+                      self.run_plan("--batch", "7", "--kind", fast, "--nodes", "1", code=2))
+        self.assertIn("--kind: found 'x'; allowed is NAME=FILE", self.run_plan("--batch", "7", "--kind", "x", "--nodes", "1", code=2))
+        self.assertIn("--kind x: cannot read /nowhere: ",
+                      self.run_plan("--batch", "7", "--kind", "x=/nowhere", "--nodes", "1", code=2))
+        (self.root / "wrong").write_text("{}")
+        self.assertIn("found what `slackline plan --measure-only` does not write",
+                      self.run_plan("--batch", "7", "--kind", f"x={self.root}/wrong", "--nodes", "1", code=1))
+
+    def test_in_an_allocation_one_node_of_each_kind_is_measured(self):
+        (self.root / "bin").mkdir()
+        tools = {"scontrol": "printf 'NodeName=a1 CPUTot=64 Gres=gpu:4 ActiveFeatures=h200\\nNodeName=c1 CPUTot=64 Gres=(null) "
+                             "ActiveFeatures=(null)\\nNodeName=c2 CPUTot=64 Gres=(null) ActiveFeatures=(null)\\n'",
+                 "srun": f'echo "$1" >>{self.root}/nodes; while [ "${{1#/}}" = "$1" ]; do shift; done; exec "$@"'}
+        for name, text in tools.items():
+            (self.root / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+            (self.root / "bin" / name).chmod(0o755)
+        # What `slackline plan` starts there is the fake, which then has to plan.
+        plan = f"import sys; sys.path.insert(0, {str(pathlib.Path(command.__file__).parents[1])!r}); " \
+               "from slackline_plan import command; sys.exit(command.main([*sys.argv[2:], '--slackline', sys.argv[0]]))"
+        self.install(text=FAKE.replace("settings = {}", f"if sys.argv[1] == 'plan':\n    {plan}\nsettings = {{}}", 1))
+        kept = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
+        os.environ.update(SLURM_JOB_ID="7", SLURM_JOB_NODELIST="a1,c[1-2]", PATH=f"{self.root}/bin:{kept['PATH']}")
+        os.environ.pop("SLURM_STEP_ID", None)
+        found = json.loads(self.run_plan("--json", "--batch", "100", "--nodes", "1+2"))
+        self.assertEqual([(kind["name"], kind["nodes"]) for kind in found["kinds"]],
+                         [("64 CPUs, gpu:4, h200", ["a1"]), ("64 CPUs", ["c1", "c2"])])
+        self.assertEqual((self.root / "nodes").read_text().split(), ["--nodelist=a1", "--nodelist=c1"])
+        self.assertEqual(found["plan"][0]["nodes_by_kind"], [1, 2])
+        self.run_plan("--batch", "100", "--nodes", "1", "--here")
+        self.assertEqual(len((self.root / "nodes").read_text().split()), 2, "--here asks nobody")
+
     def test_too_few_steps_are_no_measurement(self):
         self.install(steps=2)
         self.assertIn("batch 100: found 2 steps in 0 s; allowed are at least 5",
@@ -141,6 +274,18 @@ class Arguments(unittest.TestCase):
             with self.assertRaisesRegex(argparse.ArgumentTypeError, "found .* allowed are whole numbers"):
                 command.numbers(text)
 
+    def test_shapes(self):
+        self.assertEqual(command.shapes("1,2+0,3+4"), ["1", "2+0", "3+4"])
+        for text in ("", "0", "0+0", "1,", "1,1", "-1", "1+", "+1", "a"):
+            with self.assertRaisesRegex(argparse.ArgumentTypeError, "found .* allowed are whole numbers"):
+                command.shapes(text)
+
+    def test_tasks_of_a_step_measure_where_they_are(self):
+        self.assertTrue(kinds.in_allocation({"SLURM_JOB_ID": "1"}))
+        self.assertTrue(kinds.in_allocation({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "4294967290"}))
+        self.assertFalse(kinds.in_allocation({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}))
+        self.assertFalse(kinds.in_allocation({}))
+
     def test_bandwidths(self):
         self.assertEqual(command.bandwidth("0.5"), 0.5)
         for text in ("0", "-1", "x", "nan", "inf"):
@@ -148,38 +293,23 @@ class Arguments(unittest.TestCase):
                 command.bandwidth(text)
 
 
-class Energy(unittest.TestCase):
-    def setUp(self):
-        root = tempfile.TemporaryDirectory(prefix="slackline-energy-")
-        self.addCleanup(root.cleanup)
-        self.root = pathlib.Path(root.name)
+class Windows(unittest.TestCase):
+    def test_the_spread_is_that_of_windows_with_steps(self):
+        looks = [Look(5, 1.0), Look(15, 2.0), Look(15, 2.5), Look(25, 4.0), Look(35, 5.0)]
+        found = windows.spread(looks)
+        # 0.1 s, 0.2 s and 0.1 s a step, where one window had none; 4 s and 30 steps in all.
+        self.assertAlmostEqual(found.fast, 0.75)
+        self.assertAlmostEqual(found.slow, 1.5)
+        for few in ([], looks[:1], looks[:4], [Look(0, 0.0)] * 7):
+            self.assertIsNone(windows.spread(few))
 
-    def write(self, zone, micro):
-        (self.root / zone).mkdir(exist_ok=True)
-        (self.root / zone / "energy_uj").write_text(f"{micro}\n")
-        (self.root / zone / "max_energy_range_uj").write_text("10000000\n")
-
-    def test_packages_count_and_their_parts_do_not(self):
-        for zone in ("intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1"):
-            self.write(zone, 1000000)
-        meter = energy.Meter(self.root)
-        for zone in ("intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1"):
-            self.write(zone, 3000000)
-        self.assertEqual(meter.missing, "")
-        self.assertEqual(meter.joules(), 4)
-
-    def test_a_meter_that_begins_again(self):
-        self.write("intel-rapl:0", 9000000)
-        meter = energy.Meter(self.root)
-        self.write("intel-rapl:0", 1000000)
-        self.assertEqual(meter.joules(), 2)
-
-    def test_where_there_is_none_it_is_said(self):
-        meter = energy.Meter(self.root)
-        self.assertIn("no meter", meter.missing)
-        self.assertIsNone(meter.joules())
-        (self.root / "intel-rapl:0").mkdir()
-        self.assertIn("root only", energy.Meter(self.root).missing)
+    def test_what_is_no_exposition_of_a_worker_is_none(self):
+        self.assertIsNone(windows.read("slackline_ps_streams 2\n"))
+        text = "".join(f"slackline_worker_{name}_seconds_{part}{{a=\"b\"}} {value}\n" for name, part, value in
+                       (("compute", "sum", "1.5"), ("compute", "count", "3"), ("wait", "sum", "0.5"), ("wait", "count", "3")))
+        self.assertEqual(windows.read(text), Look(steps=3, seconds=2.0))
+        self.assertIsNone(windows.look(""))
+        self.assertIsNone(windows.look("127.0.0.1:1"))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,6 @@
-// A server and its backup, joined by a stream that a test moves by hand.
-#include <deque>
-#include <memory>
-#include <random>
-
+// What a server and its backup say to each other, and what is there when one of them is not.
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "ps/service/replica_log.h"
-#include "ps/service/shard_table.h"
-#include "tests/ps/service_fixture.h"
+#include "tests/ps/replica_fixture.h"
 
 namespace slackline::ps {
 namespace {
@@ -16,248 +9,6 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-constexpr uint64_t kElements = 3000;  // of a shard
-constexpr uint32_t kShards = 2;
-constexpr uint64_t kServer = 1, kBackup = 2;  // incarnations
-
-// One stream: frames wait here until a test lets them through.
-class Wire : public ReplicaSink {
- public:
-  void Wake() override {}
-  void End(const absl::Status& status) override { ended = status; }
-
-  std::optional<absl::Status> ended;
-};
-
-class Side {
- public:
-  Side(const job::Job& job, const TimeSource& time, uint64_t incarnation)
-      : metrics(registry),
-        table(job, Timeouts(), metrics, time,
-              {.on_unpinned = nullptr,
-               .on_seeded =
-                   [this] {
-                     if (table.log() != nullptr) table.log()->Seeded();
-                   },
-               .on_stores = nullptr,
-               .on_cut = nullptr,
-               .on_backup = [this](const wire::ReplicationSource* source) { follows = source != nullptr; }}) {
-    table.SetIdentity({JobId(7), ServerId(1), Incarnation(incarnation)});
-  }
-
-  Metrics registry;
-  ServiceMetrics metrics;
-  bool follows = false;
-  ShardTable table;
-};
-
-class ReplicaTest : public testing::Test {
- protected:
-  explicit ReplicaTest(job::Consistency::Mode mode = job::Consistency::ASYNC) : job_(PlainJob(mode)) {
-    job_.mutable_durability()->set_mode(job::Durability::REPLICATED);
-    job_.mutable_optimizer()->set_kind(job::Optimizer::ADAMW);
-    job_.mutable_optimizer()->set_lr(0.01);
-    job_.mutable_wire()->set_window(2);
-    Start();
-  }
-  ~ReplicaTest() override {
-    for (auto& [id, peer] : peers_) {
-      server_->table.Closed(*peer);
-      backup_->table.Closed(*peer);
-    }
-  }
-
-  void Start() {
-    server_ = std::make_unique<Side>(job_, time_, kServer);
-    backup_ = std::make_unique<Side>(job_, time_, kBackup);
-    wire::InstallShardsRequest install = Install(kServer, 1);
-    ASSERT_TRUE(server_->table.Install(install).ok());
-    install = Install(kBackup, 1);
-    install.mutable_backup_of()->set_name("ps-1");
-    install.mutable_backup_of()->set_incarnation(kServer);
-    ASSERT_TRUE(backup_->table.Install(install).ok());
-    ASSERT_TRUE(backup_->follows);
-    SetMembers(server_->table, 1, kServer);
-  }
-
-  static wire::InstallShardsRequest Install(uint64_t incarnation, uint64_t generation) {
-    wire::InstallShardsRequest install;
-    install.set_job(7);
-    install.set_server(1);
-    install.set_server_incarnation(incarnation);
-    install.set_generation(generation);
-    install.set_samples_per_epoch(100);
-    install.set_trained_elements(kShards * kElements - 100);
-    install.set_replicated(true);
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      wire::ShardSpec& spec = *install.add_shards();
-      spec.set_shard(shard);
-      spec.set_begin(shard * kElements);
-      spec.set_end((shard + 1) * kElements);
-    }
-    return install;
-  }
-
-  static void SetMembers(ShardTable& table, uint64_t generation, uint64_t incarnation) {
-    wire::SetMembersRequest members;
-    members.set_job(7);
-    members.set_generation(generation);
-    members.set_server_incarnation(incarnation);
-    members.set_epoch(generation);
-    for (uint32_t worker = 1; worker <= 2; ++worker) {
-      members.add_members()->set_worker(worker);
-      members.mutable_members()->rbegin()->set_incarnation(10 + worker);
-    }
-    ASSERT_TRUE(table.SetMembers(members).ok());
-  }
-
-  // --- workers ---
-
-  RecordingPeer& peer(uint32_t worker) {
-    std::unique_ptr<RecordingPeer>& peer = peers_[worker];
-    if (peer == nullptr) peer = std::make_unique<RecordingPeer>();
-    return *peer;
-  }
-  void Say(ShardTable& table, uint32_t worker, const wire::WorkerItem& item, const std::string& bytes = "") {
-    wire::WorkerFrame frame;
-    frame.set_job(7);
-    frame.set_generation(generation_);
-    *frame.add_items() = item;
-    frame.mutable_items(0)->set_payload_bytes(static_cast<uint32_t>(bytes.size()));
-    const std::optional<absl::Status> end = table.Receive(peer(worker), frame, AsPayload(bytes));
-    ASSERT_FALSE(end.has_value()) << *end;
-  }
-  // `answered`: of shard 0, 1, ...
-  void Hello(ShardTable& table, uint32_t worker, const std::vector<uint64_t>& answered = {}) {
-    wire::WorkerItem item;
-    wire::Hello& hello = *item.mutable_hello();
-    hello.set_role(wire::ROLE_WORKER);
-    hello.set_worker(worker);
-    hello.set_incarnation(10 + worker);
-    for (uint32_t shard = 0; shard < answered.size(); ++shard) {
-      wire::ShardClock& clock = *hello.add_shards();
-      clock.set_shard(shard);
-      clock.set_last_answered(answered[shard]);
-    }
-    hello.set_window(2);
-    Say(table, worker, item);
-  }
-  void Seed() {
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      wire::WorkerItem item;
-      wire::PushChunk& chunk = *item.mutable_push();
-      chunk.set_shard(shard);
-      chunk.set_seed(true);
-      // Longer than chunk_bytes_max allows in one piece.
-      for (uint64_t begin = 0; begin < kElements; begin += 1000) {
-        chunk.set_offset(begin);
-        chunk.set_elements(1000);
-        if (begin + 1000 == kElements) chunk.mutable_commit();
-        Say(server_->table, 1, item, Floats(1000, 1));
-      }
-    }
-  }
-  // Of one worker to one shard, with values that only this push has.
-  void Push(ShardTable& table, uint32_t worker, uint32_t shard, uint64_t sequence, Version base) {
-    std::mt19937 random(static_cast<uint32_t>(sequence * 100 + worker * 10 + shard));
-    std::normal_distribution<float> normal;
-    for (uint64_t begin = 0; begin < kElements; begin += 1000) {
-      std::vector<float> values(1000);
-      for (float& value : values) value = normal(random);
-      wire::WorkerItem item;
-      wire::PushChunk& chunk = *item.mutable_push();
-      chunk.set_shard(shard);
-      chunk.set_sequence(sequence);
-      chunk.set_offset(begin);
-      chunk.set_elements(1000);
-      if (begin + 1000 == kElements) {
-        ToWire(base, *chunk.mutable_commit()->mutable_base());
-        chunk.mutable_commit()->set_samples(3 + worker);
-        chunk.mutable_commit()->set_gradient_norm(5);
-      }
-      Say(table, worker, item, Floats(values));
-    }
-  }
-  void PushNow(uint32_t worker, uint32_t shard, uint64_t sequence) {
-    Push(server_->table, worker, shard, sequence, VersionOf(server_->table));
-  }
-  // All shards are pushed alike.
-  static Version VersionOf(ShardTable& table) { return {Lineage(1), table.progress().version_min}; }
-  // Answers that the worker has got since the last call.
-  std::vector<wire::PushAnswer> Answers(uint32_t worker) {
-    std::vector<wire::PushAnswer> answers;
-    for (const wire::ServerItem& item : peer(worker).items) {
-      EXPECT_FALSE(item.has_refused()) << item.refused().message();
-      if (item.has_answer()) answers.push_back(item.answer());
-    }
-    peer(worker).items.clear();
-    return answers;
-  }
-
-  // --- the stream ---
-
-  absl::Status Attach() {
-    wire_ = std::make_unique<Wire>();
-    return server_->table.AttachBackup(*wire_, backup_->table.BeginFollowing().value());
-  }
-  // What the server has to send, as the backup gets it. Returns false where there is nothing.
-  bool MoveFrame() {
-    wire::ReplicaFrame frame;
-    std::vector<rpc::Attachment> pieces;
-    if (!server_->table.log()->NextFrame(*wire_, frame, pieces)) return false;
-    const grpc::ByteBuffer bytes = rpc::Build(frame, absl::MakeSpan(pieces));
-    wire::ReplicaFrame header;
-    const absl::StatusOr<rpc::Payload> payload = rpc::Parse(bytes, header);
-    EXPECT_TRUE(payload.ok());
-    const absl::Status followed = backup_->table.Follow(header, *payload);
-    EXPECT_TRUE(followed.ok()) << followed;
-    return true;
-  }
-  void Acknowledge() {
-    const BackupFeed& feed = *backup_->table.feed();
-    EXPECT_TRUE(server_->table.log()->Handled(*wire_, feed.handled(), feed.echo_us()).ok());
-  }
-  void MoveAll() {
-    while (MoveFrame()) Acknowledge();
-  }
-  void BringInStep() {
-    Hello(server_->table, 1);
-    Hello(server_->table, 2);
-    Seed();
-    ASSERT_TRUE(Attach().ok());
-    MoveAll();
-    ASSERT_TRUE(progress().in_step());
-    Answers(1);
-  }
-  wire::BackupProgress progress() { return server_->table.progress().backup; }
-  absl::Status Promote() {
-    wire::InstallShardsRequest install = Install(kBackup, 2);
-    install.set_restore_lineage(2);
-    install.set_promote(true);
-    return backup_->table.Install(install);
-  }
-  // Weights and optimizer state of all shards.
-  static std::vector<std::vector<float>> Numbers(ShardTable& table) {
-    std::vector<std::vector<float>> numbers;
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      const ShardSnapshot snapshot = table.TakeSnapshot(ShardId(shard)).value();
-      for (const SliceView& view : {snapshot.numbers.weights, snapshot.numbers.arrays[0], snapshot.numbers.arrays[1]}) {
-        view.CopyTo(absl::MakeSpan(numbers.emplace_back(view.elements())));
-      }
-      numbers.push_back(
-          {static_cast<float>(snapshot.numbers.progress.steps), static_cast<float>(snapshot.engine.samples_applied)});
-    }
-    return numbers;
-  }
-
-  job::Job job_;
-  ManualTime time_;
-  uint64_t generation_ = 1;
-  std::map<uint32_t, std::unique_ptr<RecordingPeer>> peers_;
-  std::unique_ptr<Side> server_, backup_;
-  std::unique_ptr<Wire> wire_;
-};
 
 TEST_F(ReplicaTest, AnAnswerWaitsUntilTheBackupHasIt) {
   BringInStep();
@@ -366,6 +117,22 @@ INSTANTIATE_TEST_SUITE_P(All, ReplicaModes,
                          testing::Values(job::Consistency::ASYNC, job::Consistency::SSP, job::Consistency::BSP,
                                          job::Consistency::QUORUM),
                          [](const auto& info) { return job::Consistency::Mode_Name(info.param); });
+
+// Who comes after that begins where the members are, not where somebody was who had left.
+TEST_F(ReplicaTest, WhoTakesOverKnowsWhoHasLeft) {
+  BringInStep();
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    for (uint32_t shard = 0; shard < kShards; ++shard) PushNow(1, shard, sequence);
+    MoveAll();
+  }
+  SetMembers(server_->table, 1, kServer, {1});  // the other one had pushed nothing
+  SetMembers(server_->table, 1, kServer, {1, 3});
+  MoveAll();
+  ASSERT_TRUE(Promote().ok());
+  EXPECT_EQ(SetMembers(backup_->table, 2, kBackup, {1, 2, 3, 4}).clock_min_largest(), 3u);
+  const ShardSnapshot taken = backup_->table.TakeSnapshot(ShardId(0)).value();
+  EXPECT_THAT(taken.engine.gone, testing::ElementsAre(Sender{WorkerId(2), Incarnation(12)}));
+}
 
 // At whatever item the stream ends, a step is there with its answers or not at all.
 TEST_F(ReplicaTest, AStepAndItsAnswerComeTogether) {

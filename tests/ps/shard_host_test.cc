@@ -519,10 +519,12 @@ class JoinJournal : public ShardJournal {
   void Stepped(ShardId /*shard*/, RecordedStep /*step*/) override {}
   void Answered(ShardId /*shard*/, const Sender& /*sender*/, const Answer& /*answer*/, Tell tell) override { tell(); }
   void Joined(ShardId /*shard*/, const Sender& sender, Clock64 clock) override { joined.emplace_back(sender, clock); }
+  void Left(ShardId /*shard*/, const Sender& sender) override { left.push_back(sender); }
   size_t Untold(ShardId /*shard*/, const Sender& /*sender*/) const override { return 0; }
   bool MayServe() const override { return true; }
 
   std::vector<std::pair<Sender, Clock64>> joined;
+  std::vector<Sender> left;
 };
 
 // Whoever takes over would let them begin where the others are by then.
@@ -538,6 +540,12 @@ TEST_F(ShardHostTest, AJournalKnowsMembersThatHaveNotComeYet) {
   Push(alice_, 2);
   EXPECT_EQ(host_->MemberClocks(),
             (std::vector<std::pair<Sender, Clock64>>{{kAlice, Clock64(2)}, {kBob, Clock64(1)}, {carol, Clock64(1)}}));
+  ASSERT_TRUE(host_->SetMembers(Epoch(3), {{{kAlice, "alice"}, {carol, "carol"}}}).ok());
+  EXPECT_EQ(journal.left, std::vector<Sender>{kBob});
+  // One that does not come back is none that joins.
+  ASSERT_TRUE(host_->SetMembers(Epoch(4), {{{kAlice, "alice"}, {kBob, "bob"}, {carol, "carol"}}}).ok());
+  EXPECT_EQ(journal.joined.size(), 1u);
+  EXPECT_EQ(host_->MemberClocks().size(), 2u);
 }
 
 }  // namespace

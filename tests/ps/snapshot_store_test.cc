@@ -108,7 +108,8 @@ class SnapshotStoreTest : public ::testing::Test {
                                 .reason = DiscardReason::kLate,
                                 .version = {Lineage(2), 39},
                                 .staleness = 0},
-                               {.sequence = Sequence(12), .version = {Lineage(2), 40}, .staleness = 3}}}}};
+                               {.sequence = Sequence(12), .version = {Lineage(2), 40}, .staleness = 3}}}},
+      .gone = {{WorkerId(4), Incarnation(8)}}};
   std::unique_ptr<SnapshotStore> store_;
 };
 
@@ -134,6 +135,7 @@ TEST_F(SnapshotStoreTest, ShardIsReadAsItWasWritten) {
   EXPECT_EQ(engine->workers[0].sender, engine_.workers[0].sender);
   EXPECT_EQ(engine->workers[0].clock, engine_.workers[0].clock);
   EXPECT_EQ(engine->workers[0].answers, engine_.workers[0].answers);
+  EXPECT_EQ(engine->gone, engine_.gone);
 }
 
 TEST_F(SnapshotStoreTest, WhatIsTakenStaysAsItWasWhileStepsGoOn) {
@@ -228,6 +230,16 @@ class FullDiskTest : public SnapshotStoreTest {
   const std::shared_ptr<FailingDisk> disk_ = std::make_shared<FailingDisk>();
   const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(disk_);
 };
+
+TEST_F(FullDiskTest, AFileSystemWithoutLocksIsNotTakenForAnotherProcess) {
+  disk_->SetLockless(true);
+  const auto store = SnapshotStore::Open(options_, identity_);
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kUnavailable) << store.status();
+  EXPECT_THAT(store.status().message(), AllOf(HasSubstr("the file system knows no locks (No locks available)"),
+                                              HasSubstr("durability.mode: none")));
+  disk_->SetLockless(false);
+  Open();
+}
 
 // Wherever the space ends: in the arrays, in the database's own files, in the manifest.
 TEST_F(FullDiskTest, NothingIsLostAndALaterSnapshotSucceeds) {

@@ -1,4 +1,6 @@
 // Checkpoints as the controller makes them and goes on from them.
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/scheduler/fake_cluster.h"
@@ -171,6 +173,85 @@ TEST_F(ControllerCheckpoint, ServersStayForTheLastOne) {
   ServersWrite();
   EXPECT_EQ(Commit().reason(), "enough");
   cluster_->Pass(absl::Milliseconds(200));
+  EXPECT_FALSE(cluster_->member("ps-1").beats);
+}
+
+// The servers have begun, and find their disks full.
+void FindNoRoom(FakeCluster& cluster) {
+  for (auto& [id, told] : cluster.servers().told()) {
+    if (!told.checkpoint) continue;
+    const wire::BeginCheckpointRequest request = *std::exchange(told.checkpoint, std::nullopt);
+    wire::BeginCheckpointReply begun;
+    begun.set_begun(true);
+    cluster.controller().CheckpointBegun(told.server, request, begun);
+    wire::CheckpointProgress& progress = cluster.checkpoint(told.name);
+    progress.Clear();
+    progress.set_checkpoint(request.checkpoint());
+    progress.set_attempt(request.attempt());
+    progress.set_done(true);
+    progress.set_error("cannot write /checkpoints: No space left on device");
+    progress.set_no_room(true);
+  }
+  cluster.Pass(absl::Milliseconds(100));
+}
+
+TEST_F(ControllerCheckpoint, LastOneIsTriedAgainUntilThereIsRoom) {
+  Start(JobWith(0, 0));
+  controller().StopJob("enough", /*failed=*/false);
+  cluster_->Pass(absl::Milliseconds(200));
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Seconds(1));
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    ASSERT_TRUE(Asked()) << attempt;
+    FindNoRoom(*cluster_);
+    EXPECT_TRUE(cluster_->member("ps-1").beats) << "the weights are in its memory";
+    cluster_->Pass(absl::Milliseconds(2200));
+  }
+  EXPECT_TRUE(cluster_->HasEvent("No space left on device; it is tried again for 5m (checkpoint.timeout_s)"));
+  const wire::GetStatusReply status = controller().GetStatus();
+  EXPECT_EQ(std::count_if(status.events().begin(), status.events().end(),
+                          [](const std::string& event) { return event.find(" failed: ") != event.npos; }),
+            1)
+      << "it is said once";
+  for (const char* const server : {"ps-1", "ps-2"}) cluster_->checkpoint(server).Clear();
+  ServersWrite();
+  EXPECT_EQ(Commit().reason(), "enough");
+  cluster_->Pass(absl::Milliseconds(200));
+  EXPECT_FALSE(cluster_->member("ps-1").beats);
+}
+
+TEST_F(ControllerCheckpoint, LastOneIsGivenUpWhereThereIsNoRoomForTooLong) {
+  job::Job job = JobWith(0, 0);
+  job.mutable_checkpoint()->set_timeout_s(5);
+  Start(job);
+  controller().StopJob("enough", /*failed=*/false);
+  cluster_->Pass(absl::Milliseconds(200));
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Seconds(1));
+  ASSERT_TRUE(Asked());
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    FindNoRoom(*cluster_);
+    cluster_->Pass(absl::Seconds(2));
+  }
+  EXPECT_FALSE(cluster_->member("ps-1").beats) << "it was told to stop";
+  EXPECT_GT(controller().GetStatus().checkpoint_failed(), 0);
+}
+
+TEST_F(ControllerCheckpoint, LastOneThatFailsOtherwiseIsNotTriedAgain) {
+  Start(JobWith(0, 0));
+  controller().StopJob("enough", /*failed=*/false);
+  cluster_->Pass(absl::Milliseconds(200));
+  cluster_->Silence("w-1");
+  cluster_->Silence("w-2");
+  cluster_->Pass(absl::Seconds(1));
+  for (auto& [id, told] : cluster_->servers().told()) {
+    controller().CheckpointBegun(told.server, *std::exchange(told.checkpoint, std::nullopt),
+                                 absl::FailedPreconditionError("broken"));
+  }
+  cluster_->Pass(absl::Seconds(5));
+  EXPECT_FALSE(Asked());
   EXPECT_FALSE(cluster_->member("ps-1").beats);
 }
 

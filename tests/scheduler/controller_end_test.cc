@@ -211,7 +211,7 @@ TEST(ControllerEnd, EndDoesNotWaitForeverForAnybody) {
   cluster.controller().StopJob("enough", /*failed=*/true);
   cluster.Pass(absl::Milliseconds(1600));  // w-1 and w-2 stay
   EXPECT_FALSE(cluster.controller().finished());
-  cluster.Pass(absl::Milliseconds(4000));  // nobody asks how it ended
+  cluster.Pass(absl::Milliseconds(6000));  // nobody asks how it ended
   EXPECT_TRUE(cluster.controller().finished());
   EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
 }

@@ -143,5 +143,49 @@ TEST(ControllerWatch, StopNamesTheEpochThatWasEvaluatedLast) {
               testing::HasSubstr("the last evaluation was after epoch 1 (test accuracy 90.00 %"));
 }
 
+class ControllerRoom : public testing::Test {
+ protected:
+  ControllerRoom() : cluster_(Short()) {
+    cluster_.Start();
+    cluster_.progress("w-1").set_waits_for("room for the results of the run: no space in /runs");
+    cluster_.Pass(absl::Milliseconds(400));
+  }
+  static job::Job Short() {
+    job::Job job = FakeCluster::SmallJob();
+    job.mutable_checkpoint()->set_timeout_s(5);
+    return job;
+  }
+
+  FakeCluster cluster_;
+};
+
+TEST_F(ControllerRoom, AWorkerThatWaitsForItIsNamedAndGoesOn) {
+  EXPECT_TRUE(cluster_.HasEvent("warning: worker w-1 waits for room for the results of the run: no space in /runs"));
+  const wire::GetStatusReply status = cluster_.controller().GetStatus();
+  for (const wire::MemberStatus& member : status.members()) {
+    if (member.name() != "w-1") continue;
+    EXPECT_EQ(member.reason(), "waits for room for the results of the run: no space in /runs");
+  }
+  cluster_.Pass(absl::Seconds(4));
+  cluster_.progress("w-1").clear_waits_for();
+  cluster_.Pass(absl::Seconds(4));
+  EXPECT_TRUE(cluster_.HasEvent("worker w-1 waits no more"));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+}
+
+TEST_F(ControllerRoom, TheJobFailsWhereThereIsNoneForTooLongWhoeverTries) {
+  cluster_.Pass(absl::Seconds(3));
+  cluster_.Silence("w-1");
+  cluster_.progress("w-2").set_waits_for("room for the results of the run: no space in /runs");
+  cluster_.Pass(absl::Seconds(1));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+  cluster_.Pass(absl::Seconds(2));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED);
+  EXPECT_THAT(
+      cluster_.controller().GetStatus().reason(),
+      testing::AllOf(testing::HasSubstr("for room for the results of the run: no space in /runs; make room there"),
+                     testing::HasSubstr("`slackline resume`")));
+}
+
 }  // namespace
 }  // namespace slackline::scheduler

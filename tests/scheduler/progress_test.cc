@@ -168,5 +168,18 @@ TEST(Progress, StalenessIsMeanOfTheIntervalAndLargestOfAll) {
   EXPECT_EQ(progress.latest().staleness_max, 6u);
 }
 
+TEST(Progress, TheLastMeansOutliveTheScheduler) {
+  Progress before;
+  before.Heard(kFirst, Totals(1, 100, 200, 50), true, At(0));
+  before.Report();
+  state::Progress state;
+  before.Save(state);
+  Progress after;
+  EXPECT_FALSE(after.latest().loss);
+  after.Restore(state);
+  EXPECT_DOUBLE_EQ(after.latest().loss.value_or(0), 2);
+  EXPECT_DOUBLE_EQ(after.latest().accuracy.value_or(0), 0.5);
+}
+
 }  // namespace
 }  // namespace slackline::scheduler

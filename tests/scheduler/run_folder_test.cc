@@ -79,6 +79,19 @@ TEST_F(RunFolderTest, RunThatGoesOnIsWrittenOn) {
   EXPECT_THAT(after.substr(before.size()), StartsWith("2.000,"));
 }
 
+TEST_F(RunFolderTest, ACopyOfTheJobAloneIsGoneOnWithToo) {
+  const job::Job job = Resolve(job::Job());
+  std::filesystem::create_directories(Path());
+  std::ofstream(Path() + "/job.yaml") << ToYaml(job);
+  auto run = RunFolder::Reopen(Path(), job, wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->CutBack(1).ok());
+  Report report;
+  report.time_s = 2;
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_THAT(Read(Path() + "/metrics.csv"), testing::ContainsRegex("^time_s,.*\n2.000,"));
+}
+
 TEST_F(RunFolderTest, StateIsReadAsItWasSavedLast) {
   for (uint64_t life = 1; life <= 3; ++life) {
     auto store = StateStore::Open(root_ / "scheduler");
@@ -114,6 +127,31 @@ TEST_F(RunFolderTest, SummaryReplacesTheOneBefore) {
   ASSERT_TRUE((*run)->WriteSummary(summary).ok());
   EXPECT_EQ(Read(Path() + "/summary.json"), ToJson(summary));
   EXPECT_FALSE(std::filesystem::exists(Path() + "/summary.json.new"));
+}
+
+TEST_F(RunFolderTest, EpochsAreRowsAndWhatIsNotKnownIsEmpty) {
+  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EpochFigures first, second;
+  first.epoch = 1;
+  first.end_s = first.train_s = 2.5;
+  second.epoch = 2;
+  second.end_s = 6;
+  second.train_s = 3;
+  second.validation_s = 0.5;
+  second.test_s = 0.25;
+  second.loss = 0.5;
+  second.accuracy = 0.75;
+  second.test_loss = 0.625;
+  second.test_accuracy = 0.7;
+  second.top5_accuracy = 0.99;
+  second.joules = 123.5;
+  ASSERT_TRUE((*run)->WriteEpochs({first}).ok());
+  ASSERT_TRUE((*run)->WriteEpochs({first, second}).ok());
+  EXPECT_EQ(Read(Path() + "/epochs.csv"),
+            "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules\n"
+            "1,2.500,2.500,0.000,0.000,,,,,,\n"
+            "2,6.000,3.000,0.500,0.250,0.5,0.75,0.625,0.7,0.99,123.5\n");
 }
 
 TEST_F(RunFolderTest, EachReportIsARowAtOnce) {

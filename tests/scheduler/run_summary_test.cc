@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 
 TEST(RunSummary, WhatWasNeverMeasuredIsNull) {
   const Json json = Json::parse(ToJson({}));
-  for (const char* key : {"loss", "test_accuracy", "test_loss", "best_test_accuracy"}) {
+  for (const char* key : {"loss", "test_accuracy", "test_loss", "best_test_accuracy", "top5_accuracy", "energy"}) {
     EXPECT_TRUE(json.at(key).is_null()) << key;
   }
   EXPECT_EQ(json.at("samples_per_second"), 0);
@@ -42,6 +42,27 @@ TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {
   EXPECT_EQ(json.at("samples_per_second"), 250);
   EXPECT_EQ(json.at("staleness").at("mean"), 2.5);
   EXPECT_EQ(json.at("staleness").at("histogram"), Json::parse("[[2, 3], [64, 1]]"));
+}
+
+TEST(RunSummary, EnergyIsOfPhasesAndDevices) {
+  RunSummary summary;
+  summary.top5_accuracy = 0.96875;
+  wire::EnergyView& energy = summary.energy.emplace();
+  energy.set_total_joules(12);
+  energy.set_edp_joule_seconds(120);
+  energy.mutable_joules()->set_training(8);
+  energy.mutable_joules()->set_validation(2);
+  energy.mutable_joules()->set_test(1);
+  energy.mutable_joules()->set_other(1);
+  wire::DeviceCount& device = *energy.add_devices();
+  device.set_node("n1");
+  device.set_device("package-0");
+  device.mutable_joules()->set_training(12);
+  const Json json = Json::parse(ToJson(summary));
+  EXPECT_EQ(json.at("top5_accuracy"), 0.96875);
+  EXPECT_EQ(json.at("energy"),
+            Json::parse(R"({"joules": 12, "edp": 120, "training": 8, "validation": 2, "test": 1, "other": 1,
+                            "devices": [{"node": "n1", "device": "package-0", "joules": 12}]})"));
 }
 
 TEST(RunSummary, NamesThatAreNoUtf8AreWrittenNevertheless) {

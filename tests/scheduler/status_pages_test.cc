@@ -169,6 +169,33 @@ TEST(StatusPages, ManyWhoLookOnCostNoMoreThanOne) {
   EXPECT_EQ(composed, 1);
 }
 
+// When it ended is what was written down then, of the state that it has now.
+TEST(StatusBoard, TheEndIsThatOfTheEventThatSaysSo) {
+  StatusBoard board({.run_folder = "/", .checkpoints = ""});
+  std::string state = "training";
+  board.Open([&] {
+    wire::JobStatus status;
+    status.set_state(state);
+    return status;
+  });
+  board.history().AddEvent("the job is stopped: SIGTERM", absl::FromUnixMillis(1000));
+  board.history().AddEvent("goes on from checkpoint 3: 100 samples", absl::FromUnixMillis(2000));
+  EXPECT_FALSE(board.Status().has_ended_unix_ms()) << "it goes on";
+  state = "done";
+  EXPECT_FALSE(board.Status().has_ended_unix_ms()) << "nothing was written down yet";
+  board.history().AddEvent("the job is done", absl::FromUnixMillis(3000));
+  board.history().AddEvent("worker w-1 has left", absl::FromUnixMillis(4000));
+  EXPECT_EQ(board.Status().ended_unix_ms(), 3000);
+  state = "stopped";
+  EXPECT_FALSE(board.Status().has_ended_unix_ms()) << "it has gone on since";
+  board.history().AddEvent("the job is stopped: SIGTERM", absl::FromUnixMillis(5000));
+  EXPECT_EQ(board.Status().ended_unix_ms(), 5000);
+  for (const char* const open : {"starting", "training"}) {
+    state = open;
+    EXPECT_FALSE(board.Status().has_ended_unix_ms()) << open;
+  }
+}
+
 TEST(MessageJson, EveryFieldIsThereAsWhatItIs) {
   wire::JobStatus status;
   status.mutable_progress()->set_samples_done(uint64_t{1} << 60);

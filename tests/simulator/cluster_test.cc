@@ -46,7 +46,8 @@ History Play(const std::vector<std::string>& settings, Computation& computation)
   absl::StatusOr<job::Job> read = ParseJob(kPlain, "test", settings);
   EXPECT_TRUE(read.ok()) << read.status();
   const job::Job job = Resolve(*read);
-  EXPECT_TRUE(CheckSimulation(job).ok()) << CheckSimulation(job);
+  const absl::Status allowed = CheckSimulation(job, !computation.initial_weights().empty());
+  EXPECT_TRUE(allowed.ok()) << allowed;
   History run;
   const auto note = [&](scheduler::Controller& controller, absl::Time now) {
     for (const std::string& event : controller.TakeEvents()) {
@@ -107,6 +108,29 @@ TEST(SimulatedJob, WiresAndServersTakeTheTimeThatTheirBytesTake) {
   EXPECT_GT(run.seconds(), steps);
   EXPECT_LT(run.seconds(), steps + 0.1);
   EXPECT_EQ(run.costs.bytes_to_servers, 180 * 288u + 32u);
+}
+
+TEST(SimulatedJob, EncodingsTakeTheBytesThatTheyTake) {
+  const auto play = [](const std::string& encoding, const std::string& pull_encoding) {
+    NoComputation nothing(ToyComputation().learned());
+    return Play(
+        {"simulation.worker_gbit_per_s=0.008", "wire.encoding=" + encoding, "wire.pull_encoding=" + pull_encoding},
+        nothing);
+  };
+  // Of 64 values; and what a frame adds, 32 bytes.
+  const std::map<std::string, uint64_t> bytes = {
+      {"fp32", 64 * 4}, {"bf16", 64 * 2}, {"int8", 64 + 4}, {"topk:0.1", 7 * 8}};
+  const History exact = play("fp32", "fp32");
+  for (const auto& [encoding, of_values] : bytes) {
+    const History run = play(encoding, "fp32");
+    EXPECT_EQ(run.costs.bytes_to_servers, 180 * (of_values + 32) + 32) << encoding;
+    EXPECT_EQ(run.costs.bytes - run.costs.bytes_to_servers, exact.costs.bytes - exact.costs.bytes_to_servers);
+    // A byte takes a microsecond.
+    EXPECT_NEAR(exact.seconds() - run.seconds(), 180e-6 * static_cast<double>(256 - of_values), 1e-6) << encoding;
+  }
+  const History halves = play("fp32", "bf16");
+  EXPECT_EQ(halves.costs.bytes_to_servers, exact.costs.bytes_to_servers);
+  EXPECT_EQ(exact.costs.bytes - halves.costs.bytes, 181 * 128u) << "the first weights, too";
 }
 
 TEST(SimulatedJob, BulkSynchronousIsHeldToTheSlowWorkerAndAsynchronousAddsBoth) {

@@ -74,6 +74,12 @@ class Simulate(unittest.TestCase):
         # each, and ranges have their ends.
         self.assertLess(0.4, float(rows[-1]["time_s"]))
         self.assertLess(float(rows[-1]["time_s"]), 3)
+        epochs = list(csv.DictReader((self.root / "run" / "epochs.csv").read_text().splitlines()))
+        self.assertEqual([row["epoch"] for row in epochs], ["1", "2"])
+        self.assertEqual([row["joules"] for row in epochs], ["", ""])
+        # 10,000 images at a third of 100 us, or by the slow worker; nobody meters virtual machines.
+        self.assertIn(epochs[-1]["test_s"], ("0.333", "1.333"))
+        self.assertAlmostEqual(float(epochs[-1]["test_accuracy"]), report["accuracy"], places=4)
 
     def test_protocol_alone_reads_no_accuracy_out_of_nothing(self):
         result = self.run_it("--no-gradients", "--set", "cluster.workers=50")
@@ -105,7 +111,7 @@ class Simulate(unittest.TestCase):
         self.assertGreater(float(line.split(":")[1]), 0)
 
     def test_mistakes_are_wrong_use_and_leave_nothing(self):
-        for arguments, message in ((["--set", "wire.encoding=int8"], "wire.encoding: found int8"),
+        for arguments, message in ((["--set", "wire.encoding=int8"], "wire.encoding: found int8; a simulation allows fp32, or any with --no-gradients"),
                                    (["--set", "simulation.jitter=9"], "allowed is a number from 0 to 5"),
                                    (["--set", "simulation.classes=[{workers: 5}]"], "found 5 workers"),
                                    (["--threads", "0"], "threads"),

@@ -136,7 +136,10 @@ simulation:
 TEST(SimulationRules, WhatCannotBePlayedIsNamed) {
   EXPECT_TRUE(CheckSimulation(Job("")).ok());
   const auto mistake = [](const std::string& yaml) { return std::string(CheckSimulation(Job(yaml)).message()); };
-  EXPECT_EQ(mistake("wire: {encoding: bf16}"), "wire.encoding: found bf16; a simulation allows fp32");
+  EXPECT_TRUE(CheckSimulation(Job("wire: {encoding: int8, pull_encoding: bf16}"), /*gradients=*/false).ok());
+  EXPECT_FALSE(CheckSimulation(Job("wire: {groups: [{match: '*', encoding: int8}]}"), /*gradients=*/false).ok());
+  EXPECT_EQ(mistake("wire: {encoding: bf16}"),
+            "wire.encoding: found bf16; a simulation allows fp32, or any with --no-gradients");
   EXPECT_EQ(mistake("cluster: {workers: 2}\nsimulation: {classes: [{workers: 3}]}"),
             "simulation.classes: found 3 workers; a simulation allows at most cluster.workers (2)");
   EXPECT_EQ(mistake("cluster: {workers: 1}\nsimulation: {classes: [{joins_s: 3}]}"),

@@ -9,10 +9,12 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -143,6 +145,41 @@ class Slurm(unittest.TestCase):
     def epochs(self, count):
         return SMALL.replace("epochs: 4", f"epochs: {count}")
 
+    def replace_program(self, name, script):
+        """From now on the programs are those of a folder of this test, with this shell script in the place of one of them; REAL
+        stands for the folder of the real ones."""
+        real, own = self.programs.folder, self.root / "bin"
+        own.mkdir()
+        # It looks for the others beside itself; they find their libraries from where they were built.
+        shutil.copy2(real / "slackline", own)
+        for program in set(NEEDED) - {"slackline"}:
+            path = own / program
+            path.write_text("#!/bin/sh\n" + (script if program == name else f'exec REAL/{program} "$@"\n').replace("REAL", str(real)))
+            path.chmod(0o755)
+        self.programs = Programs(own, OPTIONS.patience)
+
+    def slow_checkpoints(self):
+        """A function that makes each file of a checkpoint take so many milliseconds more from now on."""
+        control, library = self.root / "slow_sync.txt", self.root / "slow_sync.so"
+        done = subprocess.run(["cc", "-shared", "-fPIC", f'-DCONTROL="{control}"', ROOT / "tests/slurm/slow_sync.c", "-o", library, "-ldl"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.replace_program("slackline-ps", f'LD_PRELOAD={library} exec REAL/slackline-ps "$@"\n')
+        return lambda delay_ms: control.write_text(f"/checkpoints/ {delay_ms}\n")
+
+    def lose(self, node):
+        """A node that is gone takes its processes along at once, and says nothing: what is still there when srun is gone
+        would end the step."""
+        gone = (CLUSTER.pid(node), *self.of_node(node))
+        self.addCleanup(CLUSTER.run, "slurmd", "-N", node)
+        # Children before their parents: stopped processes whose parents are gone are told to hang up, and go on.
+        for number, pids in ((signal.SIGSTOP, gone), (signal.SIGKILL, reversed(gone))):
+            for pid in pids:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass  # it went with another
+
     def test_four_nodes_train_together(self):
         job = self.submit()
         self.finish(job)
@@ -243,20 +280,70 @@ class Slurm(unittest.TestCase):
     def test_a_lost_batch_node_requeues_the_job(self):
         job = self.submit("--set", "checkpoint.every_s=1", yaml=self.epochs(100000), sbatch=("--nodes=3", "--time=10"))
         self.wait_for("a checkpoint", lambda: "checkpoint 1 is on disk" in job.events(), 120, job)
-        # A node that is gone takes its processes along at once, and says nothing: what is still there when srun is gone
-        # would end the step.
-        gone = (CLUSTER.pid("n1"), *self.of_node("n1"))
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in gone:
-                try:
-                    os.kill(pid, number)
-                except ProcessLookupError:
-                    pass  # it went with another
-        try:
-            self.wait_for("the second attempt", lambda: "Going on from " in job.said(), 240, job)
-        finally:
-            CLUSTER.run("slurmd", "-N", "n1")
+        self.lose("n1")
+        self.wait_for("the second attempt", lambda: "Going on from " in job.said(), 240, job)
         self.assertNotIn("n1", job.plan(1))
+
+    def test_a_batch_node_that_is_lost_while_the_run_starts_requeues_the_job(self):
+        go = self.root / "go"
+        self.replace_program("slackline-scheduler", f'while [ ! -e {go} ]; do sleep 0.2; done\nexec REAL/slackline-scheduler "$@"\n')
+        job = self.submit(yaml=self.epochs(100000), sbatch=("--nodes=3", "--time=20"))
+        # All nodes are there, and wait for a plan that there is once the scheduler has said where it is.
+        self.wait_for("the scheduler to be started", lambda: any("slackline-scheduler" in " ".join(arguments) for arguments in (
+            pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0") for pid in self.of_node("n1"))), 120, job)
+        self.assertEqual(job.plan(), {})
+        self.lose("n1")
+        go.touch()
+        self.wait_for("the second attempt", lambda: job.plan(1), 240, job)
+        self.trains(job)
+        self.assertNotIn("n1", job.plan(1))
+        self.assertRegex(job.diagnosis(), r"nothing was heard of the launcher, nor of the scheduler, in 45 looks: the job is requeued")
+
+    def test_a_task_of_an_array_saves_for_longer_than_45_s_before_its_wall_limit(self):
+        """The limit is 4 minutes, and 2 of that are for saving, which takes one: longer than a launcher may be silent."""
+        slow_down = self.slow_checkpoints()
+        array = self.submit("--stop-before", "120", yaml=self.epochs(100000), sbatch=("--nodes=2", "--time=4", "--array=4"))
+        job = Submitted(array.number, array.folder / "4")
+        self.trains(job)
+        slow_down(14000)  # two shards of a server, and their folder after each
+        self.wait_for("the end of the time", lambda: "Saving the run, and stopping: " in array.said(), 300, array)
+        begun = time.monotonic()
+        self.wait_for("the last checkpoint", lambda: "requeued: it goes on" in array.said(), 120, array)
+        self.assertGreater(time.monotonic() - begun, 45, array.diagnosis())
+        slow_down(0)
+        self.wait_for("the second attempt", lambda: "Going on from " in array.said(), 240, array)
+        self.assertIn(f"Going on from {job.folder}/checkpoints/checkpoint-", array.said())
+        before = int(re.search(r"goes on from checkpoint \d+: (\d+) samples", self.wait_for(
+            "the second attempt's events", lambda: "goes on from checkpoint" in job.events() and job.events(), 60, job)).group(1))
+        self.assertGreater(before, 0)
+        self.wait_for("more training", lambda: job.rows()[-1] > before, 120, job)
+        self.assertNotIn("nothing was heard of the launcher", job.diagnosis())
+
+    def test_cancelled_while_it_saves_it_goes_on_from_a_checkpoint_that_is_whole(self):
+        slow_down = self.slow_checkpoints()
+        job = self.submit(yaml=self.epochs(100000))
+        self.trains(job)
+        self.assertIn("checkpoint-000001", self.slackline("checkpoint", job.folder))
+        slow_down(20000)
+        with subprocess.Popen([self.programs.path("slackline"), "checkpoint", job.folder], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as asked:
+            self.wait_for("a checkpoint that is being written", lambda: [
+                path for path in job.folder.glob("checkpoints/*") if path.name != "checkpoint-000001" and list(path.iterdir())], 60, job)
+            CLUSTER.run("scancel", str(job.number))
+            # KillWait is 10 s: it cannot be whole by then.
+            self.finish(job, "CANCELLED")
+            asked.wait(60 * OPTIONS.patience)
+        self.assertNotEqual(asked.returncode, 0)
+        slow_down(0)
+        self.assertEqual([path.name for path in job.folder.glob("checkpoints/checkpoint-??????")], ["checkpoint-000001"], job.diagnosis())
+        self.slackline("checkpoints", job.folder, "--verify")
+        self.wait_for("the end of all processes", lambda: not processes_with(str(job.folder)), 60, job)
+        again = self.submit("--resume")
+        self.wait_for("its return", lambda: "Going on from " in again.said(), 120, again)
+        self.assertIn("checkpoints/checkpoint-000001", again.said())
+        before = int(re.search(r"goes on from checkpoint 1: (\d+) samples", self.wait_for(
+            "its events", lambda: "goes on from checkpoint" in again.events() and again.events(), 60, again)).group(1))
+        self.wait_for("more training", lambda: again.rows() and again.rows()[-1] > before, 120, again)
 
     def test_a_heterogeneous_job_has_its_servers_in_the_first_component(self):
         job = self.submit(sbatch=("--nodes=1", "--time=10", ":", "--nodes=2", "--time=10", "--ntasks-per-node=1"))
@@ -292,6 +379,27 @@ class Slurm(unittest.TestCase):
         self.slackline("servers", "drain", job.folder, "ps-1")
         self.trains(job, job.rows()[-1] + 1000)
 
+    def status(self, run, code=0):
+        return json.loads(self.slackline("status", run, "--json", code=code))
+
+    def test_one_that_waits_in_the_queue_is_pending(self):
+        job = self.submit(sbatch=("--nodes=4", "--time=10", "--hold"))
+        status = self.status(job.folder)
+        self.assertEqual((status["state"], status["name"], status["go_on"]), ("pending", "e2e", ""))
+        self.assertEqual(status["reason"], f"SLURM job {job.number} is PENDING (JobHeldUser)")
+        self.assertIn(f"job e2e: pending (SLURM job {job.number} is PENDING (JobHeldUser))", self.slackline("status", job.folder))
+        CLUSTER.run("scancel", str(job.number))
+        self.wait_for("an empty queue", lambda: not CLUSTER.run("squeue", "-h").strip(), 60)
+        self.assertIn("found no run in", self.slackline("status", job.folder, code=2))
+
+    def test_one_that_is_not_over_is_not_gone_on_with(self):
+        job = self.submit("--set", "training.epochs=400")
+        self.wait_for("training", lambda: any(job.rows()), 120, job)
+        files = sorted(path.name for path in (job.folder / "submit").iterdir())
+        refused = self.slackline("slurm", "submit", "--resume", "--run-folder", job.folder, "--", "--nodes=2", code=2)
+        self.assertRegex(refused, rf"the run in \S+ is not over: SLURM job {job.number} is RUNNING on n\[1-4\]; allowed is")
+        self.assertEqual(files, sorted(path.name for path in (job.folder / "submit").iterdir()), "nothing was touched")
+
     def test_the_placement_is_shown(self):
         (self.root / "job.yaml").write_text(SMALL)
         out = self.slackline("placement", "job.yaml", "--nodes", "n[1-4]")
@@ -300,6 +408,22 @@ class Slurm(unittest.TestCase):
         self.assertIn("4 shards, 2 a server", out)
         self.assertIn("node2", self.slackline("placement", "job.yaml", "--count", "2"))
         self.assertIn("found no nodes", self.slackline("placement", "job.yaml", code=2))
+        self.assertIn("--nodes: found n8, n9, which this cluster of SLURM does not have",
+                      self.slackline("placement", "job.yaml", "--nodes", "n[1-2,8-9]", code=2))
+
+    def test_the_plan_measures_a_node_of_each_kind(self):
+        (self.root / "job.yaml").write_text(SMALL)
+        done = subprocess.run(["salloc", "--nodes=4", "--time=10", self.programs.path("slackline"), "plan", self.root / "job.yaml", "--batch",
+                               "64", "--nodes", "1+0,2+2", "--measure", "4s", "--json"], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=240 * OPTIONS.patience, env=CLUSTER.environment, cwd=self.root)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        plan = json.loads(done.stdout)
+        self.assertEqual([(kind["name"], kind["nodes"]) for kind in plan["kinds"]],
+                         [("4 CPUs, first", ["n1", "n2"]), ("4 CPUs, second", ["n3", "n4"])])
+        for kind in plan["kinds"]:
+            self.assertGreaterEqual(kind["measured"][0]["steps"], 5)
+        self.assertEqual([(cell["nodes"], cell["nodes_by_kind"]) for cell in plan["plan"]], [(1, [1, 0]), (4, [2, 2])])
+        self.assertGreater(plan["plan"][1]["samples_per_second"], plan["plan"][0]["samples_per_second"])
 
     def test_the_doctor_looks_at_all_nodes(self):
         (self.root / "job.yaml").write_text(SMALL)
@@ -311,10 +435,14 @@ class Slurm(unittest.TestCase):
                     for machine in json.loads(done.stdout)["machines"]}
         self.assertEqual(sorted(machines), ["all nodes", "n1", "n2", "n3", "n4"], done.stdout)
         for node in ("n1", "n2", "n3", "n4"):
-            self.assertLessEqual({"programs", "data", "memory", "disk", "ports", "link with the first node"}, set(machines[node]))
-            self.assertEqual(machines[node]["link with the first node"]["level"], "ok", machines[node])
+            self.assertLessEqual({"programs", "data", "memory", "disk", "ports", "clock beside the first node"}, set(machines[node]))
+            self.assertEqual(machines[node]["clock beside the first node"]["level"], "ok", machines[node])
         whole = machines["all nodes"]
         self.assertEqual(whole["nodes"]["found"], "all 4 have answered")
+        links = whole["links"]
+        self.assertEqual(links["level"], "ok", links)
+        self.assertRegex(links["found"], r"^6 pairs of 4 nodes \(all, one after the other\): median [0-9]+ MB/s, [0-9.]+ .?s there and "
+                                         r"back; slowest n[1-3] - n[2-4] with [0-9]+ MB/s, .*; longest round trip n[1-3] - n[2-4] with ")
         # As the cluster of these tests has them.
         self.assertEqual((whole["slurm KillWait"]["level"], whole["slurm KillWait"]["found"]), ("warning", "KillWait=10 s"))
         self.assertEqual(whole["slurm process tracking"]["found"], "proctrack/linuxproc")
@@ -322,6 +450,8 @@ class Slurm(unittest.TestCase):
 
     def test_wrong_use_is_named(self):
         (self.root / "job.yaml").write_text(SMALL)
+        self.assertIn("--nodes: found n8, n9, which this cluster of SLURM does not have",
+                      self.slackline("placement", "job.yaml", "--nodes", "n[1-2,8-9]", code=2))
         self.assertIn("SLURM_JOB_ID is not set: not inside a SLURM allocation; allowed is",
                       self.slackline("slurm", "run", "job.yaml", code=2))
         self.assertIn("found no job file; allowed is one", self.slackline("slurm", "submit", code=2))

@@ -1,6 +1,6 @@
 """A real SLURM cluster of several nodes on this one machine, for tests: no systemd, no cgroups, ports of its own.
 
-All nodes have this machine's host name; SLURMD_NODENAME tells them apart. There are two leaf switches under a spine. Jobs of the
+All nodes have this machine's host name; SLURMD_NODENAME tells them apart. There are two leaf switches under a spine, and two kinds of nodes by feature. Jobs of the
 partition `urgent` put those of `main` back into the queue, after a grace time.
 """
 import os
@@ -92,8 +92,8 @@ class SlurmCluster:
                  f"--log-file={self.base}/log/munged.log", f"--seed-file={munge}/munge.seed")
         controller, *ports = free_ports(1 + len(self.nodes))
         lines = [f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} Sockets=1 "
-                 f"CoresPerSocket={self.cpus} ThreadsPerCore=1 RealMemory=2000 State=UNKNOWN"
-                 for node, port in zip(self.nodes, ports)]
+                 f"CoresPerSocket={self.cpus} ThreadsPerCore=1 RealMemory=2000 Feature={'first' if number < 2 else 'second'} State=UNKNOWN"
+                 for number, (node, port) in enumerate(zip(self.nodes, ports))]
         (self.base / "slurm.conf").write_text(CONFIGURATION.format(
             base=self.base, controller=controller, ports=ports, nodes="\n".join(lines), count=len(self.nodes)))
         half = max(1, len(self.nodes) // 2)

@@ -62,7 +62,7 @@ ALLOWED = {
     "rocksdb": ["common/storage/.*", "tests/common/failing_disk\\.h"],
     "openssl": ["common/security/.*"],
     "nlohmann": [
-        "common/checkpoint/shard_file\\.cc", "cli/(doctor/report|log_line|page_status|run_end|run_folder|slurm/meeting)\\.cc", "scheduler/(message_json|run_summary|scrape_targets)\\.cc", "worker/evaluator\\.cc",
+        "common/checkpoint/shard_file\\.cc", "cli/(doctor/report|log_line|not_started|page_status|run_end|run_folder|slurm/meeting)\\.cc", "scheduler/(message_json|run_summary|scrape_targets)\\.cc", "worker/evaluator\\.cc",
         "worker/model/safetensors\\.cc", "worker/trace\\.cc", "tests/.*",
     ],
     "cli11": ["cli/.*", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "simulator/main\\.cc", "bench/.*"],

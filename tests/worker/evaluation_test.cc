@@ -29,6 +29,7 @@ TEST(Evaluation, FiguresEqualThoseDoneByHand) {
   EXPECT_DOUBLE_EQ(metrics.precision_macro, (0.5 + 0.5 + 0.75) / 3);
   EXPECT_DOUBLE_EQ(metrics.f1_macro, (0.5 + 0.5 + 0.75) / 3);
   EXPECT_DOUBLE_EQ(metrics.f1_micro, 0.6);
+  EXPECT_EQ(metrics.confusion, (std::vector<uint64_t>{2, 1, 1, 1, 1, 0, 1, 0, 3}));
   EXPECT_DOUBLE_EQ(metrics.f1_weighted, (4 * 0.5 + 2 * 0.5 + 4 * 0.75) / 10);
 }
 

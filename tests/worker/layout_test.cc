@@ -76,6 +76,74 @@ TEST(Layout, Resnet18IsTorchvisions) {
   EXPECT_THAT(names, ::testing::EndsWith(" layer4.1.bn2.running_var[512]@11698600!"));
 }
 
+struct Published {
+  ModelKind kind;
+  uint64_t parameters;  // with 1000 classes and images of 3 x 224 x 224
+  uint64_t buffers;
+  size_t tensors;
+};
+
+ModelSpec ForImagenet(ModelKind kind) {
+  ModelSpec spec;
+  spec.kind = kind;
+  spec.classes = 1000;
+  spec.channels = 3;
+  spec.height = spec.width = 224;
+  return spec;
+}
+
+// What torchvision and timm say of theirs; T-CNN-2 by hand.
+TEST(Layout, ModelsHaveAsManyParametersAsTheirReferences) {
+  for (const Published& published : std::vector<Published>{
+           {ModelKind::kResnet34, 21'797'672, 2 * 8'512, 36 * 5 + 2},
+           {ModelKind::kResnet50, 25'557'032, 2 * 26'560, 53 * 5 + 2},
+           {ModelKind::kEfficientnetB0, 5'288'548, 2 * 21'008, 49 * 5 + 16 * 4 + 2},
+           {ModelKind::kVitTiny, 5'717'416, 0, 152},
+           {ModelKind::kVitSmall, 22'050'664, 0, 152},
+           {ModelKind::kVitBase, 86'567'656, 0, 152},
+           {ModelKind::kTextureCnn2, 96 * 364 + 256 * 2'401 + 4'096 * 257 + 4'096 * 4'097 + 1'000 * 4'097, 0, 10}}) {
+    ModelSpec spec = ForImagenet(published.kind);
+    if (published.kind == ModelKind::kTextureCnn2) spec.hidden = {4096, 4096};
+    const absl::StatusOr<Layout> layout = MakeLayout(spec);
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    EXPECT_EQ(layout->trained_elements, published.parameters) << KindName(published.kind);
+    EXPECT_EQ(layout->elements - layout->trained_elements, published.buffers) << KindName(published.kind);
+    EXPECT_EQ(layout->tensors.size(), published.tensors) << KindName(published.kind);
+  }
+}
+
+TEST(Layout, NamesAreTorchvisionsAndTimms) {
+  EXPECT_THAT(Names(*MakeLayout(ForImagenet(ModelKind::kResnet50))),
+              HasSubstr(" layer1.0.conv3.weight[256,64,1,1]@50752 layer1.0.bn3.weight[256]@67136 "
+                        "layer1.0.bn3.bias[256]@67392 layer1.0.downsample.0.weight[256,64,1,1]@67648 "));
+  const std::string efficientnet = Names(*MakeLayout(ForImagenet(ModelKind::kEfficientnetB0)));
+  EXPECT_THAT(efficientnet, HasSubstr(" features.1.0.block.0.0.weight[32,1,3,3]@928 "));
+  EXPECT_THAT(efficientnet, HasSubstr(" features.2.0.block.2.fc1.weight[4,96,1,1]@"));
+  EXPECT_THAT(efficientnet, HasSubstr(" features.8.1.bias[1280]@"));
+  const std::string vit = Names(*MakeLayout(ForImagenet(ModelKind::kVitTiny)));
+  EXPECT_THAT(vit, ::testing::StartsWith("cls_token[1,1,192]@0 pos_embed[1,197,192]@192 "
+                                         "patch_embed.proj.weight[192,3,16,16]@38016 "));
+  EXPECT_THAT(vit, HasSubstr(" blocks.11.attn.qkv.weight[576,192]@"));
+  EXPECT_THAT(vit, ::testing::EndsWith(" head.weight[1000,192]@5524416 head.bias[1000]@5716416"));
+}
+
+TEST(Layout, PatchesMustFitTheImage) {
+  ModelSpec spec = ForImagenet(ModelKind::kVitTiny);
+  spec.height = spec.width = 28;
+  EXPECT_EQ(MakeLayout(spec).status().message(),
+            "model.patch_size is 16, images are 28x28; allowed is what divides both: 1, 2, 4, 7, 14, 28");
+  spec.patch_size = 7;
+  EXPECT_TRUE(MakeLayout(spec).ok());
+}
+
+TEST(Layout, TextureNeedsSomethingToPool) {
+  ModelSpec spec = ForImagenet(ModelKind::kTextureCnn2);
+  spec.height = 14;
+  EXPECT_THAT(std::string(MakeLayout(spec).status().message()), HasSubstr("at least 1 x 15 x 15 is needed"));
+  spec.height = 15;
+  EXPECT_TRUE(MakeLayout(spec).ok());
+}
+
 TEST(Layout, ResnetTakesGreyAndColouredImagesOfAnySize) {
   ModelSpec spec{.kind = ModelKind::kResnet18, .hidden = {}, .filters = {}, .channels = 1, .height = 1, .width = 1};
   EXPECT_TRUE(MakeLayout(spec).ok());

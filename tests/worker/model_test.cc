@@ -150,6 +150,28 @@ TEST_P(EveryModel, LossFallsAlongTheGradient) {
   EXPECT_EQ(result->correct, equal);
 }
 
+TEST(Model, TopFiveCountsLabelsOfTheFiveLargestOutputs) {
+  ModelSpec spec = TinyMlp();
+  spec.classes = 12;
+  const auto model = MakeModel(spec);
+  std::fill(model->parameters().begin(), model->parameters().end(), 0.0f);
+  // Outputs are the biases: 3 is the largest, then 0, 1, 2, 4; 5 equals 4 and comes after it.
+  const std::vector<float> outputs = {8, 7, 6, 9, 5, 5, 4, 3, 2, 1, 0, -1};
+  std::copy(outputs.begin(), outputs.end(), Find(*model, model->parameters(), "fc2.bias").begin());
+  Batch batch = TinyBatch(spec, 4);
+  batch.labels = {3, 4, 5, 11};
+  std::vector<int64_t> predictions(4);
+  absl::StatusOr<StepResult> result = model->Evaluate(View(batch), absl::MakeSpan(predictions));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->correct, 1u);
+  EXPECT_EQ(result->correct_top5, 2u);
+  // What is no number is not among the best.
+  for (float& bias : Find(*model, model->parameters(), "fc2.bias")) bias = std::nanf("");
+  result = model->Evaluate(View(batch), absl::MakeSpan(predictions));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->correct_top5, 0u);
+}
+
 TEST_P(EveryModel, EvaluationChangesNothing) {
   const auto model = MakeModel(GetParam());
   const Batch batch = TinyBatch(GetParam(), 8);

@@ -45,7 +45,10 @@ class ScriptedLink : public SchedulerLink {
     return absl::OkStatus();
   }
   void Leave(const std::string& reason) override { left = reason; }
-  absl::Status Pause(absl::Duration) override { return absl::OkStatus(); }
+  absl::Status Pause(absl::Duration duration) override {
+    if (on_pause) on_pause(duration);
+    return absl::OkStatus();
+  }
   void Interrupt(const std::string& reason) override { interrupted = reason; }
   ProgressBoard& progress() override { return progress_; }
 
@@ -55,6 +58,7 @@ class ScriptedLink : public SchedulerLink {
   std::vector<uint64_t> done;
   std::vector<double> evaluations;
   std::string left, interrupted;
+  std::function<void(absl::Duration)> on_pause;
   OnEnd on_end_;
   OnMap on_map_;
 

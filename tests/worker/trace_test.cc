@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <string>
 
+#include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 
 namespace slackline::worker {
@@ -35,6 +37,17 @@ TEST(Trace, EventsAreAsTheViewersReadThem) {
     {"ph": "b", "pid": 0, "tid": 0, "cat": "push shard", "id": 2, "name": "push shard 7", "ts": 20.0},
     {"ph": "e", "pid": 0, "tid": 0, "cat": "push shard", "id": 2, "name": "push shard 7", "ts": 50.0}])");
   EXPECT_EQ(parsed["traceEvents"], expected) << parsed.dump(1);
+}
+
+TEST(Trace, SaysWhenItsFirstEventWasByTheWallClock) {
+  Trace trace("worker-0");
+  const uint32_t row = trace.AddRow("trainer");
+  const absl::Time begin = trace.Now(), wall = absl::Now();
+  trace.Add(row, {"later"}, begin + absl::Minutes(5), begin + absl::Minutes(6));
+  trace.Add(row, {"first"}, begin - absl::Hours(1), begin);
+  const std::string began = Read(trace)["otherData"]["began_unix_ns"];
+  const absl::Duration off = absl::FromUnixNanos(std::stoll(began)) - (wall - absl::Hours(1));
+  EXPECT_LT(absl::AbsDuration(off), absl::Minutes(1)) << off;
 }
 
 TEST(Trace, KeepsNoMoreThanItMayAndSaysHowManyCame) {

@@ -376,6 +376,7 @@ TEST_F(TrainerTest, FinalEvaluationReadsFreshWeightsAndLeavesFiles) {
   EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "model.safetensors"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "report.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "confusion.csv"));
 }
 
 TEST_F(TrainerTest, EvaluationInAnEpochUsesTheWeightsAtHandAndGoesOnWithNewOnes) {
@@ -385,6 +386,47 @@ TEST_F(TrainerTest, EvaluationInAnEpochUsesTheWeightsAtHandAndGoesOnWithNewOnes)
   EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "pull", "close: the job is done"));
   EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
+}
+
+class FullDiskTrainerTest : public TrainerTest {
+ protected:
+  FullDiskTrainerTest() {
+    options_.room_max = absl::Seconds(10);
+    MakeTrainer();
+    link_.work = {EvaluationWork{.epoch = 2, .final = true, .run_folder = folder_.path()}};
+    BeFull();
+  }
+  // Until what is being written is removed, as it is after each attempt.
+  void BeFull() { std::filesystem::create_symlink("/dev/full", folder_ / "model.safetensors.tmp"); }
+};
+
+TEST_F(FullDiskTrainerTest, TheResultsWaitForRoomAndSaySo) {
+  int pauses = 0;
+  std::string said;
+  link_.on_pause = [&](absl::Duration duration) {
+    time_.Advance(duration);
+    said = link_.progress().Take(time_.Now()).waits_for;
+    if (++pauses < 7) BeFull();
+  };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(pauses, 7);
+  EXPECT_THAT(said, HasSubstr("room for the results of the run, at most 10s (checkpoint.timeout_s): cannot write"));
+  EXPECT_THAT(said, HasSubstr("MB are free in " + folder_.path()));
+  EXPECT_EQ(link_.progress().Take(time_.Now()).waits_for, "");
+  EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "report.json"));
+}
+
+TEST_F(FullDiskTrainerTest, TheyAreGivenUpAfterTheTimeForACheckpoint) {
+  link_.on_pause = [&](absl::Duration duration) {
+    time_.Advance(duration);
+    BeFull();
+  };
+  const absl::Status status = trainer_->Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("make room there, and go on with `slackline resume`"));
+  EXPECT_THAT(link_.evaluations, testing::IsEmpty());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 """PyTorch twins of Slackline's models: the judge of what model.safetensors holds.
 
   twin.py evaluate MODEL.safetensors --kind cnn --data DIR   accuracy and loss on the test images
-  twin.py compare TWIN_MODELS_PROGRAM                         all kinds against what Slackline says of them
+  twin.py compare TWIN_MODELS_PROGRAM [--set zoo]             a set of models against what Slackline says of them
 
 Exit codes: 0 they agree, 1 they differ, 77 PyTorch or safetensors is not installed.
 """
@@ -20,6 +20,7 @@ try:
     import torch
     from safetensors.torch import load_file
     from torch import nn
+    from twin_networks import KINDS, make_twin
 except ImportError as error:
     print(f"skipped: {error}; pip install torch numpy safetensors")
     sys.exit(77)
@@ -28,101 +29,8 @@ except ImportError as error:
 MEAN, DEVIATION = 0.286, 0.353
 # As twin_models.cc has it.
 PUSHED_IMAGES = 8
-
-
-class Mlp(nn.Module):
-    """inputs - hidden... - classes, ReLU between."""
-
-    def __init__(self, inputs, hidden, classes):
-        super().__init__()
-        widths = [inputs, *hidden, classes]
-        for i in range(len(widths) - 1):
-            self.add_module(f"fc{i + 1}", nn.Linear(widths[i], widths[i + 1]))
-
-    def forward(self, x):
-        layers = list(self.children())
-        x = x.flatten(1)
-        for layer in layers[:-1]:
-            x = torch.relu(layer(x))
-        return layers[-1](x)
-
-
-class Cnn(nn.Module):
-    """Two of (convolution 3x3, batch normalisation where wanted, ReLU, pooling 2x2), then an Mlp's layers."""
-
-    def __init__(self, filters, flat, hidden, classes, batch_norm):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, filters[0], 3, padding=1)
-        self.conv2 = nn.Conv2d(filters[0], filters[1], 3, padding=1)
-        self.bn1 = nn.BatchNorm2d(filters[0]) if batch_norm else nn.Identity()
-        self.bn2 = nn.BatchNorm2d(filters[1]) if batch_norm else nn.Identity()
-        self.linears = len(hidden) + 1
-        widths = [flat, *hidden, classes]
-        for i in range(self.linears):
-            self.add_module(f"fc{i + 1}", nn.Linear(widths[i], widths[i + 1]))
-
-    def forward(self, x):
-        x = torch.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 2)
-        x = torch.max_pool2d(torch.relu(self.bn2(self.conv2(x))), 2).flatten(1)
-        for i in range(1, self.linears):
-            x = torch.relu(self.get_submodule(f"fc{i}")(x))
-        return self.get_submodule(f"fc{self.linears}")(x)
-
-
-class Block(nn.Module):
-    """F(x) + x of He et al. 2016, figure 2, with two convolutions; layers are made in torchvision's order."""
-
-    def __init__(self, inputs, outputs, stride):
-        downsample = None
-        if stride != 1 or inputs != outputs:
-            downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.downsample = downsample
-
-    def forward(self, x):
-        residual = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
-        return torch.relu(residual + (x if self.downsample is None else self.downsample(x)))
-
-
-class Resnet(nn.Module):
-    """He et al. 2016, table 1, with basic blocks and projections where the shape changes (option B)."""
-
-    def __init__(self, blocks, channels, classes):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        inputs = 64
-        for i, count in enumerate(blocks):
-            outputs = 64 * 2**i
-            rows = [Block(inputs if j == 0 else outputs, outputs, 2 if i > 0 and j == 0 else 1) for j in range(count)]
-            self.add_module(f"layer{i + 1}", nn.Sequential(*rows))
-            inputs = outputs
-        self.fc = nn.Linear(inputs, classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-
-    def forward(self, x):
-        x = nn.functional.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 3, stride=2, padding=1)
-        for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = layer(x)
-        return self.fc(x.mean((2, 3)))
-
-
-def make_twin(kind, state):
-    """Only the widths are taken from the file; load_state_dict(strict=True) judges the names and the rest."""
-    if kind == "resnet18":
-        return Resnet([2, 2, 2, 2], state["conv1.weight"].shape[1], state["fc.weight"].shape[0])
-    linears = [state[f"fc{i}.weight"] for i in range(1, 100) if f"fc{i}.weight" in state]
-    hidden, classes = [w.shape[0] for w in linears[:-1]], linears[-1].shape[0]
-    if kind == "mlp":
-        return Mlp(linears[0].shape[1], hidden, classes)
-    filters = [state["conv1.weight"].shape[0], state["conv2.weight"].shape[0]]
-    return Cnn(filters, linears[0].shape[1], hidden, classes, "bn1.weight" in state)
+# Differences of a model that are said.
+SAID = 8
 
 
 def load_twin(kind, path):
@@ -171,24 +79,49 @@ def close(found, expected):
     return torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def push_differences(folder, name, kind):
+def cross_entropy(logits, labels, loss):
+    """What Slackline trains on: the mean over images, also where classes have weights."""
+    weights = torch.tensor(loss["class_weights"]) if loss["class_weights"] else None
+    total = nn.functional.cross_entropy(logits, labels, weights, reduction="sum", label_smoothing=loss["label_smoothing"])
+    return total / len(labels)
+
+
+def push_differences(folder, name, expected):
     """Gradients and new buffers, of one step on the training images."""
-    twin = load_twin(kind, f"{folder}/{name}.safetensors").train()
+    twin = load_twin(expected["kind"], f"{folder}/{name}.safetensors").train()
     images, labels = read_images(folder, MEAN, DEVIATION, "train")
     images, labels = images[:PUSHED_IMAGES], labels[:PUSHED_IMAGES]
     # Slackline's order in memory, and so the order of its sums. A value that is rounded to the other side of ReLU's corner
     # moves the gradient by far more than rounding; hence also the few images.
     count, channels, height, width = images.shape
     images = images.as_strided(images.shape, (channels * height * width, 1, channels * width, channels))
-    nn.functional.cross_entropy(twin(images), labels).backward()
+    cross_entropy(twin(images), labels, expected).backward()
     pushed = load_file(f"{folder}/{name}-push.safetensors")
+    whole = torch.cat([parameter.grad.flatten() for parameter in twin.parameters()]).norm().item()
     for key, value in [*((k, p.grad) for k, p in twin.named_parameters()), *twin.named_buffers()]:
         if key.endswith("num_batches_tracked"):
             continue
-        error = (pushed[key] - value).abs().max().item()
+        error = (pushed[key] - value).norm().item()
         # A bias before batch normalisation has no gradient but rounding.
-        if error > 1e-5 * value.abs().max().item() + 1e-6:
-            yield f"what is pushed of {key}, by {error:.2g}"
+        if error > expected["rounding"] * value.norm().item() + 1e-6 * max(1, whole):
+            yield f"what is pushed of {key}, by {error:.2g} of {value.norm().item():.2g}"
+
+
+def initialise(twin, init):
+    """model.init, as torch.nn.init has it; on top of the draws that the reference makes."""
+    draw = {
+        "kaiming_normal": lambda weight: nn.init.kaiming_normal_(weight, nonlinearity="relu"),
+        "kaiming_uniform": lambda weight: nn.init.kaiming_uniform_(weight, nonlinearity="relu"),
+        "xavier_uniform": nn.init.xavier_uniform_,
+        "truncated_normal": lambda weight: nn.init.trunc_normal_(weight, std=0.02, a=-0.04, b=0.04),
+    }
+    if init == "default":
+        return
+    for key, value in twin.named_parameters():
+        if key.endswith(".bias"):
+            nn.init.zeros_(value)
+        elif key.endswith(".weight") and value.dim() > 1:
+            draw[init](value)
 
 
 def differences(folder, name, expected):
@@ -202,12 +135,14 @@ def differences(folder, name, expected):
     outputs = torch.tensor(expected["log_probabilities"])
     if not close(result["log_probabilities"][: len(outputs)], outputs):
         yield f"outputs, by {(result['log_probabilities'][: len(outputs)] - outputs).abs().max():.2g}"
-    yield from push_differences(folder, name, expected["kind"])
-    if abs(result["loss"] - expected["loss"]) > 1e-5:
+    yield from push_differences(folder, name, expected)
+    if abs(result["loss"] - expected["loss"]) > 1e-5 * max(1, result["loss"]):
         yield f"loss {result['loss']:.7f}, Slackline's {expected['loss']:.7f}"
     seeded = load_file(f"{folder}/{name}-seed.safetensors")
     torch.manual_seed(expected["seed"])
-    for key, value in make_twin(expected["kind"], seeded).state_dict().items():
+    twin = make_twin(expected["kind"], seeded)
+    initialise(twin, expected["init"])
+    for key, value in twin.state_dict().items():
         if not torch.allclose(seeded[key], value, rtol=0, atol=1e-7):
             yield f"{key} as made from seed {expected['seed']}"
 
@@ -215,12 +150,13 @@ def differences(folder, name, expected):
 def run_compare(options):
     code = 0
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([options.program, folder], check=True)
+        subprocess.run([options.program, folder, options.set], check=True)
         with open(f"{folder}/expected.json") as file:
             expected = json.load(file)
         for name, values in expected.items():
             found = list(differences(folder, name, values))
-            print(f"{name}: " + ("agrees" if not found else "differs in " + "; ".join(found)))
+            more = f"; and {len(found) - SAID} more" if len(found) > SAID else ""
+            print(f"{name}: " + ("agrees" if not found else "differs in " + "; ".join(found[:SAID]) + more), flush=True)
             code = 1 if found else code
     return code
 
@@ -230,14 +166,15 @@ def main():
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("evaluate", help="accuracy of one file's weights")
     one.add_argument("model")
-    one.add_argument("--kind", choices=["mlp", "cnn", "resnet18"], required=True)
+    one.add_argument("--kind", choices=KINDS, required=True)
     one.add_argument("--data", required=True, help="folder with the t10k files")
     one.add_argument("--mean", type=float, default=MEAN)
     one.add_argument("--deviation", type=float, default=DEVIATION)
     one.add_argument("--expect-accuracy", type=float, help="fails unless equal to 4 digits")
     one.set_defaults(run=run_evaluate)
-    compare = commands.add_parser("compare", help="all kinds of models against the C++ side")
+    compare = commands.add_parser("compare", help="models against the C++ side")
     compare.add_argument("program", help="the built twin_models")
+    compare.add_argument("--set", choices=["basic", "zoo"], default="basic")
     compare.set_defaults(run=run_compare)
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -87,6 +87,8 @@ class Exchange::Peer : public StreamEnd {
     owner_.scene_.network.Send(stream_, owner_.host_.life, WorkerPackets(std::move(packet)));
   }
   LifeId server() const { return server_; }
+  // There is somebody at its other end, who would say something.
+  bool lives() const { return open && owner_.scene_.network.Whole(stream_); }
   // Its shards live elsewhere now.
   void Retire() {
     retired = true;
@@ -325,7 +327,7 @@ void Exchange::Watch() {
   for (const auto& peer : peers_) {
     if (done_ == nullptr || AwaitedFrom(*peer).empty()) continue;
     const absl::Duration silent = now - std::max(peer->heard, begun_);
-    if (silent > 2 * timeouts.notice() + absl::Seconds(1) && peer->open && scene_.calm()) {
+    if (silent > 2 * timeouts.notice() + absl::Seconds(1) && peer->lives() && scene_.calm()) {
       scene_.violated(absl::StrCat(host_.name, " awaits something of ", peer->spec.name(), ", which is silent for ",
                                    absl::FormatDuration(silent)));
     }

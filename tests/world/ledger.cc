@@ -173,11 +173,11 @@ void Ledger::Installed(LifeId server, ShardId shard, const Version& version, abs
       violated_(absl::StrCat(what, " at version ", ToString(version), " is nothing that it ever was"));
     }
     if (replicated()) CheckKept(shard, weights);
-    if (moved) CheckMoved(shard, weights);
   }
+  const uint64_t turn = turns_[{server, shard}] = NextTurn(shard, version.lineage);
+  if (moved) CheckMoved(shard, turn, weights);
   known[KeyOf(version)] = hash;
-  const uint64_t turn = turns_[{server, shard}] = ++last_turn_;
-  begun_[shard][turn].assign(weights.begin(), weights.end());
+  begun_[shard][turn] = {version.lineage, {weights.begin(), weights.end()}};
   held_[{server, shard}] = {version, {weights.begin(), weights.end()}};
 }
 
@@ -202,9 +202,24 @@ void Ledger::CheckKept(ShardId shard, absl::Span<const float> weights) {
   }
 }
 
-void Ledger::CheckMoved(ShardId shard, absl::Span<const float> weights) {
+uint64_t Ledger::NextTurn(ShardId shard, Lineage lineage) {
+  constexpr uint64_t kBetween = 1'000;
+  last_turn_ += kBetween;
+  const auto& turns = begun_[shard];
+  const auto later =
+      std::find_if(turns.begin(), turns.end(), [&](const auto& begun) { return begun.second.lineage > lineage; });
+  if (later == turns.end()) return last_turn_;
+  uint64_t turn = later->first - 1;
+  while (turns.contains(turn)) --turn;
+  return turn;
+}
+
+void Ledger::CheckMoved(ShardId shard, uint64_t turn, absl::Span<const float> weights) {
   const auto& turns = begun_.at(shard);
-  const auto& [last, had] = *turns.rbegin();
+  const auto before = turns.lower_bound(turn);
+  if (before == turns.begin()) return violated_(absl::StrCat("shard ", shard.value(), " has moved from nowhere"));
+  const auto& [last, begun] = *std::prev(before);
+  const std::vector<float>& had = begun.weights;
   for (size_t slot = 1; slot <= pushes_.size(); ++slot) {
     const OfShard& known = pushes_[slot - 1].shards[shard.value()];
     const bool answered = known.answered && known.applied && known.turn == last;
@@ -335,7 +350,7 @@ uint64_t Ledger::LostBy(ShardId shard, size_t slot, uint64_t had, uint64_t last)
   const auto turns = begun_.find(shard);
   if (turns == begun_.end()) return 0;
   for (auto turn = turns->second.upper_bound(had); turn != turns->second.end(); ++turn) {
-    if (turn->first <= last && turn->second[slot] == 0) return turn->first;
+    if (turn->first <= last && turn->second.weights[slot] == 0) return turn->first;
   }
   return 0;
 }

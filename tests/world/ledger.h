@@ -129,7 +129,11 @@ class Ledger {
   // A copy that takes over has all that was answered.
   void CheckKept(ShardId shard, absl::Span<const float> weights);
   // Who takes a shard from another has all that was answered by that one, and all that it had from the beginning.
-  void CheckMoved(ShardId shard, absl::Span<const float> weights);
+  // `turn`: that begins.
+  void CheckMoved(ShardId shard, uint64_t turn, absl::Span<const float> weights);
+  // For a turn that begins. One that was stopped when it was to get the shard, and then was replaced, gets it in a turn
+  // that was over before.
+  uint64_t NextTurn(ShardId shard, Lineage lineage);
   // In which turn a server's life got the shard: one that began earlier may be the later one.
   uint64_t TurnOf(LifeId server, ShardId shard) const;
   // The turn, up to `last`, in which a restore has lost this push, which an earlier one had; 0: none.
@@ -148,7 +152,11 @@ class Ledger {
   uint64_t last_turn_ = 0;
   std::map<std::pair<LifeId, ShardId>, uint64_t> turns_;
   // What each turn began with.
-  std::map<ShardId, std::map<uint64_t, std::vector<float>>> begun_;
+  struct Begun {
+    Lineage lineage;
+    std::vector<float> weights;
+  };
+  std::map<ShardId, std::map<uint64_t, Begun>> begun_;
   std::map<LifeId, std::set<Sender>> members_;
   // Who was put out of a server's set: a scheduler that has forgotten it puts it in again, at another clock.
   std::set<Sender> put_out_;

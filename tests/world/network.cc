@@ -188,7 +188,8 @@ std::pair<LifeId, LifeId> Network::BreakOne(uint64_t which) {
 
 void Network::Partition(const std::string& a, const std::string& b, absl::Time until) {
   ++counts_.partitions;
-  partitions_[std::minmax(a, b)] = until;
+  absl::Time& ends = partitions_[std::minmax(a, b)];
+  ends = std::max(ends, until);
   for (auto& [id, stream] : streams_) {
     if (std::minmax(stream.sides[0].name, stream.sides[1].name) != std::minmax(a, b)) continue;
     // Some live through it.

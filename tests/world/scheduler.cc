@@ -249,7 +249,8 @@ void SchedulerProcess::Tried(const LinkPtr& link, const absl::Status& status, co
 void SchedulerProcess::Tick() {
   if (ended_) return;
   controller_.Tick();
-  if (scene_.random.Chance(kSaves) || !scene_.saved) {
+  // Before it ends it saves once more.
+  if (scene_.random.Chance(kSaves) || !scene_.saved || controller_.finished()) {
     scene_.saved = controller_.Save(Wall(scene_));
     controller_.StateKept(*scene_.saved);
   } else {

@@ -328,6 +328,8 @@ absl::StatusOr<wire::SetMembersReply> ServerProcess::SetMembers(const wire::SetM
   scene_.ledger.Members(life, members);
   absl::StatusOr<wire::SetMembersReply> reply = table_.SetMembers(request);
   if (!reply.ok()) scene_.ledger.MembersStay(life, before);
+  // What it takes for members has no meaning any more.
+  if (shards_.empty()) scene_.ledger.Deserted(life);
   if (reply.ok() && Epoch(request.epoch()) < epoch_) {
     scene_.violated(absl::StrCat(name, " takes the members of epoch ", request.epoch(), "; it had those of epoch ",
                                  epoch_.value()));

@@ -32,4 +32,16 @@ GpusHere FindGpus() {
   return here;
 }
 
+std::vector<std::string> PciAddresses(const std::vector<Device>& devices) {
+  std::vector<std::string> addresses;
+  for (const Device& device : devices) {
+    char address[32] = "";
+    if (device.kind != Device::Kind::kCuda) continue;
+    if (cudaDeviceGetPCIBusId(address, sizeof(address), static_cast<int>(device.index)) == cudaSuccess) {
+      addresses.emplace_back(address);
+    }
+  }
+  return addresses;
+}
+
 }  // namespace slackline::worker::gpu

@@ -19,7 +19,9 @@ BatchView PartOf(const BatchView& batch, size_t device, size_t devices) {
   const size_t samples = batch.labels.size(), even = samples / devices, longer = samples % devices;
   const size_t begin = device * even + std::min(device, longer), size = even + (device < longer ? 1 : 0);
   const size_t pixels = batch.images.size() / samples;
-  return {.images = batch.images.subspan(begin * pixels, size * pixels), .labels = batch.labels.subspan(begin, size)};
+  return {.images = batch.images.subspan(begin * pixels, size * pixels),
+          .labels = batch.labels.subspan(begin, size),
+          .noise = batch.noise + begin};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,10 @@
 namespace slackline::worker::gpu {
 
 GpusHere FindGpus();
+
+// Where the GPUs of `devices` are on the PCI bus, as the driver writes it; what is no GPU, or is not known, is left
+// out.
+std::vector<std::string> PciAddresses(const std::vector<Device>& devices);
 
 // A group over one GPU or several. Initial weights are those that Model::Create() gives on a CPU.
 //   kInvalidArgument     the spec cannot be built

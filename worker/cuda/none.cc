@@ -5,6 +5,8 @@ namespace slackline::worker::gpu {
 
 GpusHere FindGpus() { return {.names = {}, .why_none = "this build has no CUDA (docs/gpu.md)"}; }
 
+std::vector<std::string> PciAddresses(const std::vector<Device>& /*devices*/) { return {}; }
+
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& /*spec*/, uint64_t /*seed*/,
                                                       const std::vector<Device>& /*devices*/,
                                                       const Timeouts& /*timeouts*/) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "worker/data/idx_file.h"
+#include "worker/data/random_order.h"
 
 namespace slackline::worker {
 namespace {
@@ -33,6 +34,14 @@ absl::StatusOr<Dataset> Dataset::ReadIdx(const std::string& folder, const std::s
   return dataset;
 }
 
+std::vector<uint64_t> Dataset::LabelCounts(uint32_t classes) const {
+  std::vector<uint64_t> counts(classes);
+  for (const uint8_t label : labels_) {
+    if (label < classes) ++counts[label];
+  }
+  return counts;
+}
+
 uint32_t Dataset::label_max() const { return *std::max_element(labels_.begin(), labels_.end()); }
 
 void Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch) const {
@@ -41,6 +50,8 @@ void Dataset::Load(absl::Span<const uint32_t> indices, double mean, double devia
   const auto shift = static_cast<float>(mean / deviation);
   batch.images.resize(indices.size() * pixels);
   batch.labels.resize(indices.size());
+  batch.noise = 0;
+  for (const uint32_t index : indices) batch.noise = SplitMix64(batch.noise + index).Next();
   float* out = batch.images.data();
   for (size_t i = 0; i < indices.size(); ++i, out += pixels) {
     SLACKLINE_CHECK(indices[i] < size());

@@ -27,6 +27,8 @@ class Dataset {
   uint32_t height() const { return height_; }
   uint32_t width() const { return width_; }
   uint32_t label_max() const;
+  // How many images each class has; labels that are not below `classes` are not counted.
+  std::vector<uint64_t> LabelCounts(uint32_t classes) const;
 
   // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation.
   void Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch) const;

@@ -23,7 +23,8 @@ Part PartOf(size_t samples, size_t device, size_t devices) {
 BatchView Cut(const BatchView& batch, const Part& part) {
   const size_t pixels = batch.images.size() / batch.labels.size();
   return {.images = batch.images.subspan(part.begin * pixels, part.size * pixels),
-          .labels = batch.labels.subspan(part.begin, part.size)};
+          .labels = batch.labels.subspan(part.begin, part.size),
+          .noise = batch.noise + part.begin};
 }
 
 }  // namespace

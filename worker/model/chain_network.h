@@ -14,7 +14,7 @@ class ChainNetwork final : public Network {
   ChainNetwork(const ModelSpec& spec, const FlatTensors& tensors);
 
   void Initialise(at::Generator& generator) override;
-  at::Tensor Forward(const at::Tensor& images, Mode mode) const override {
+  at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& /*noise*/) const override {
     return ForwardLayers(images, {.begin = 0, .end = layers()}, mode);
   }
 

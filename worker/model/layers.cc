@@ -10,6 +10,8 @@ namespace {
 // PyTorch's defaults.
 constexpr double kBatchNormMomentum = 0.1;
 constexpr double kBatchNormEpsilon = 1e-5;
+// timm's, for vision transformers.
+constexpr double kLayerNormEpsilon = 1e-6;
 
 // kaiming_uniform_ with a = sqrt(5), the default of nn.Linear and nn.Conv2d, comes down to this bound.
 void FillPair(at::Tensor& weight, at::Tensor& bias, at::Generator& generator) {
@@ -27,7 +29,7 @@ Convolution::Convolution(const FlatTensors& tensors, const std::string& name, Bi
       padding_(weight_.size(-1) / 2) {}
 
 at::Tensor Convolution::operator()(const at::Tensor& images) const {
-  return at::conv2d(images, weight_, bias_, stride_, padding_);
+  return at::conv2d(images, weight_, bias_, stride_, padding_, /*dilation=*/1, groups_);
 }
 
 void Convolution::FillUniform(at::Generator& generator) { FillPair(weight_, bias_, generator); }
@@ -35,6 +37,7 @@ void Convolution::FillUniform(at::Generator& generator) { FillPair(weight_, bias
 void Convolution::FillKaimingNormal(at::Generator& generator) {
   const auto fan_out = static_cast<double>(weight_.size(0) * weight_[0][0].numel());
   weight_.normal_(0, std::sqrt(2 / fan_out), generator);
+  if (bias_.defined()) bias_.zero_();
 }
 
 Linear::Linear(const FlatTensors& tensors, const std::string& name)
@@ -43,6 +46,23 @@ Linear::Linear(const FlatTensors& tensors, const std::string& name)
 at::Tensor Linear::operator()(const at::Tensor& rows) const { return at::linear(rows, weight_, bias_); }
 
 void Linear::FillUniform(at::Generator& generator) { FillPair(weight_, bias_, generator); }
+
+void Linear::FillUniformByOutputs(at::Generator& generator) {
+  const double bound = 1 / std::sqrt(static_cast<double>(weight_.size(0)));
+  weight_.uniform_(-bound, bound, generator);
+  bias_.zero_();
+}
+
+void Linear::FillTruncated(double deviation, at::Generator& generator) {
+  FillTruncatedNormal(weight_, deviation, generator);
+  bias_.zero_();
+}
+
+void FillTruncatedNormal(at::Tensor& tensor, double deviation, at::Generator& generator) {
+  constexpr double kCut = 2;
+  const double inside = std::erf(kCut / deviation / std::sqrt(2.0));
+  tensor.uniform_(-inside, inside, generator).erfinv_().mul_(deviation * std::sqrt(2.0)).clamp_(-kCut, kCut);
+}
 
 BatchNorm::BatchNorm(const FlatTensors& tensors, const std::string& name)
     : scale_(tensors.Trained(name + ".weight")),
@@ -65,6 +85,18 @@ void BatchNorm::Fill() {
   shift_.fill_(0);
   mean_->agreed.fill_(0);
   variance_->agreed.fill_(1);
+}
+
+LayerNorm::LayerNorm(const FlatTensors& tensors, const std::string& name)
+    : scale_(tensors.Trained(name + ".weight")), shift_(tensors.Trained(name + ".bias")) {}
+
+at::Tensor LayerNorm::operator()(const at::Tensor& rows) const {
+  return at::layer_norm(rows, scale_.sizes(), scale_, shift_, kLayerNormEpsilon);
+}
+
+void LayerNorm::Fill() {
+  scale_.fill_(1);
+  shift_.fill_(0);
 }
 
 }  // namespace slackline::worker

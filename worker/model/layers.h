@@ -20,10 +20,14 @@ class Convolution {
   Convolution() = default;
   Convolution(const FlatTensors& tensors, const std::string& name, Bias bias, uint64_t stride = 1);
 
+  // Each filter sees one channel, of as many as there are filters.
+  void MakeDepthwise() { groups_ = weight_.size(0); }
+  void set_padding(int64_t padding) { padding_ = padding; }
+
   at::Tensor operator()(const at::Tensor& images) const;
   // PyTorch's default, drawing weight and then bias.
   void FillUniform(at::Generator& generator);
-  // Kaiming's normal distribution for ReLU that keeps the gradient's variance (fan out); weight only.
+  // Kaiming's normal distribution for ReLU that keeps the gradient's variance (fan out); a bias becomes 0.
   void FillKaimingNormal(at::Generator& generator);
 
  private:
@@ -31,6 +35,7 @@ class Convolution {
   at::Tensor bias_;  // undefined without bias
   int64_t stride_ = 1;
   int64_t padding_ = 0;
+  int64_t groups_ = 1;
 };
 
 class Linear {
@@ -41,11 +46,18 @@ class Linear {
   at::Tensor operator()(const at::Tensor& rows) const;
   // PyTorch's default, drawing weight and then bias.
   void FillUniform(at::Generator& generator);
+  // Weights uniform within 1 / sqrt(outputs), bias 0.
+  void FillUniformByOutputs(at::Generator& generator);
+  // Weights as FillTruncatedNormal(), bias 0.
+  void FillTruncated(double deviation, at::Generator& generator);
 
  private:
   at::Tensor weight_;
   at::Tensor bias_;
 };
+
+// timm's trunc_normal_: normal with mean 0, cut at -2 and 2, by the inverse of its distribution.
+void FillTruncatedNormal(at::Tensor& tensor, double deviation, at::Generator& generator);
 
 // Training normalises with the batch's own statistics and moves the pushed copy of the running ones; the agreed ones
 // stay. Evaluation normalises with the agreed ones.
@@ -64,6 +76,29 @@ class BatchNorm {
   at::Tensor shift_;
   const AgreedTensor* mean_ = nullptr;
   const AgreedTensor* variance_ = nullptr;
+};
+
+// A convolution and the batch normalisation that follows it.
+struct NormedConvolution {
+  Convolution convolution;
+  BatchNorm norm;
+
+  at::Tensor operator()(const at::Tensor& images, Mode mode) const { return norm(convolution(images), mode); }
+};
+
+// Over the last dimension (Ba, Kiros, Hinton 2016), with timm's epsilon.
+class LayerNorm {
+ public:
+  LayerNorm() = default;
+  LayerNorm(const FlatTensors& tensors, const std::string& name);
+
+  at::Tensor operator()(const at::Tensor& rows) const;
+  // Scale 1, shift 0.
+  void Fill();
+
+ private:
+  at::Tensor scale_;
+  at::Tensor shift_;
 };
 
 }  // namespace slackline::worker

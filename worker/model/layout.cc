@@ -4,8 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/model/chain_layout.h"
+#include "worker/model/efficientnet_layout.h"
 #include "worker/model/layout_builder.h"
 #include "worker/model/resnet_layout.h"
+#include "worker/model/texture_layout.h"
+#include "worker/model/vit_layout.h"
 
 namespace slackline::worker {
 namespace {
@@ -17,12 +20,48 @@ absl::Status AddNetwork(const ModelSpec& spec, LayoutBuilder& builder) {
     case ModelKind::kCnn:
       return AddChain(spec, builder);
     case ModelKind::kResnet18:
+    case ModelKind::kResnet34:
+    case ModelKind::kResnet50:
       return AddResnet(spec, builder);
+    case ModelKind::kEfficientnetB0:
+      return AddEfficientnet(spec, builder);
+    case ModelKind::kVitTiny:
+    case ModelKind::kVitSmall:
+    case ModelKind::kVitBase:
+      return AddVit(spec, builder);
+    case ModelKind::kTextureCnn2:
+      return AddTexture(spec, builder);
   }
   return absl::InvalidArgumentError(absl::StrCat("there is no model of kind ", static_cast<int>(spec.kind)));
 }
 
 }  // namespace
+
+std::string KindName(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::kMlp:
+      return "mlp";
+    case ModelKind::kCnn:
+      return "cnn";
+    case ModelKind::kResnet18:
+      return "resnet18";
+    case ModelKind::kResnet34:
+      return "resnet34";
+    case ModelKind::kResnet50:
+      return "resnet50";
+    case ModelKind::kEfficientnetB0:
+      return "efficientnet_b0";
+    case ModelKind::kVitTiny:
+      return "vit_tiny";
+    case ModelKind::kVitSmall:
+      return "vit_small";
+    case ModelKind::kVitBase:
+      return "vit_base";
+    case ModelKind::kTextureCnn2:
+      return "texture_cnn_2";
+  }
+  return absl::StrCat("model ", static_cast<int>(kind));
+}
 
 uint64_t TensorInfo::elements() const {
   uint64_t elements = 1;
@@ -33,6 +72,10 @@ uint64_t TensorInfo::elements() const {
 absl::StatusOr<Layout> MakeLayout(const ModelSpec& spec) {
   if (spec.classes < 2) {
     return absl::InvalidArgumentError(absl::StrCat("the model has ", spec.classes, " classes; at least 2 are needed"));
+  }
+  if (!spec.class_weights.empty() && spec.class_weights.size() != spec.classes) {
+    return absl::InvalidArgumentError(absl::StrCat("there are ", spec.class_weights.size(), " class weights for ",
+                                                   spec.classes, " classes; one of each is needed"));
   }
   LayoutBuilder builder;
   if (absl::Status status = AddNetwork(spec, builder); !status.ok()) return status;

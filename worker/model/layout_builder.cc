@@ -23,6 +23,15 @@ void LayoutBuilder::BatchNorm(const std::string& name, uint64_t channels) {
   Add(absl::StrCat(name, ".running_var"), {channels}, false);
 }
 
+void LayoutBuilder::LayerNorm(const std::string& name, uint64_t width) {
+  Add(absl::StrCat(name, ".weight"), {width}, true);
+  Add(absl::StrCat(name, ".bias"), {width}, true);
+}
+
+void LayoutBuilder::Parameter(const std::string& name, std::vector<uint64_t> shape) {
+  Add(name, std::move(shape), true);
+}
+
 // Refuses before a product or the sum can overflow.
 void LayoutBuilder::Add(std::string name, std::vector<uint64_t> shape, bool trained) {
   uint64_t elements = 1;

@@ -19,7 +19,7 @@ struct LayerShape {
 };
 
 struct ConvolutionShape {
-  LayerShape channels;
+  LayerShape channels;  // inputs: those that each output sees, which are fewer than there are in a grouped convolution
   uint64_t window = 1;  // side
   bool bias = false;
 };
@@ -30,6 +30,9 @@ class LayoutBuilder {
   void Convolution(const std::string& name, const ConvolutionShape& shape);
   void Linear(const std::string& name, const LayerShape& shape);
   void BatchNorm(const std::string& name, uint64_t channels);
+  void LayerNorm(const std::string& name, uint64_t width);
+  // A trained tensor outside of any layer.
+  void Parameter(const std::string& name, std::vector<uint64_t> shape);
 
   //   kInvalidArgument  more than kElementsMax elements
   absl::StatusOr<Layout> Finish() &&;

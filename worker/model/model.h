@@ -18,18 +18,47 @@
 
 namespace slackline::worker {
 
-enum class ModelKind { kMlp, kCnn, kResnet18 };
+enum class ModelKind {
+  kMlp,
+  kCnn,
+  kResnet18,
+  kResnet34,
+  kResnet50,
+  kEfficientnetB0,
+  kVitTiny,
+  kVitSmall,
+  kVitBase,
+  kTextureCnn2
+};
+
+// As the job file writes it.
+std::string KindName(ModelKind kind);
+
+// How the weights of convolutions and fully connected layers begin.
+struct Initialisation {
+  enum class Kind { kReference, kKaimingNormal, kKaimingUniform, kXavierUniform, kTruncatedNormal };
+  Kind kind = Kind::kReference;
+  double deviation = 0.02;  // kTruncatedNormal
+};
 
 struct ModelSpec {
   ModelKind kind = ModelKind::kMlp;
-  std::vector<uint32_t> hidden;   // mlp and cnn; resolved: never empty
+  std::vector<uint32_t> hidden;   // mlp, cnn and texture_cnn_2; resolved: never empty
   std::vector<uint32_t> filters;  // cnn: two
-  bool batch_norm = false;        // cnn; a resnet always has it
+  bool batch_norm = false;        // cnn; a resnet and an efficientnet always have it
   uint32_t classes = 10;
   // One image: channels x height x width.
   uint32_t channels = 1;
   uint32_t height = 28;
   uint32_t width = 28;
+  uint32_t patch_size = 16;  // vit: side
+  // Probabilities in training, resolved: 0 for networks that have none.
+  double dropout = 0;           // of an input of the classifier
+  double stochastic_depth = 0;  // of the last residual branch; the earlier ones less, in proportion
+  Initialisation init = {};
+  // Of training only; evaluations measure the plain cross-entropy.
+  double label_smoothing = 0;
+  std::vector<float> class_weights = {};  // one a class; empty: 1 for all
 };
 
 struct TensorInfo {
@@ -45,6 +74,8 @@ struct TensorInfo {
 struct Batch {
   std::vector<float> images;
   std::vector<int64_t> labels;
+  // Follows from which images these are, and their order: with the model's seed it says what dropout leaves out.
+  uint64_t noise = 0;
   uint64_t size() const { return labels.size(); }
 };
 
@@ -52,12 +83,22 @@ struct Batch {
 struct BatchView {
   absl::Span<const float> images;
   absl::Span<const int64_t> labels;
+  uint64_t noise = 0;
 };
+
+// With fewer, five are half of them.
+inline constexpr uint32_t kTop5Classes = 10;
+
+inline BatchView ViewOf(const Batch& batch) {
+  return {.images = batch.images, .labels = batch.labels, .noise = batch.noise};
+}
 
 struct StepResult {
   uint64_t samples = 0;
-  double loss = 0;       // mean cross-entropy over the samples
+  double loss = 0;       // mean cross-entropy over the samples; in training with class weights and label smoothing
   uint64_t correct = 0;  // largest output is the label
+  // The label is among the five largest outputs; counted by Evaluate(), of models with kTop5Classes and more.
+  uint64_t correct_top5 = 0;
 };
 
 // Thread-safety: none.
@@ -65,8 +106,9 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // Builds the network with the initialisation that PyTorch (torchvision for a resnet) gives it under `seed`: equal
-  // specs and seeds give equal weights.
+  // Builds the network with the initialisation that its reference (PyTorch, torchvision, timm) gives it under `seed`,
+  // or as spec.init says: equal specs and seeds give equal weights. What steps draw at random follows from `seed` and
+  // BatchView::noise.
   //   kInvalidArgument  the spec cannot be built (image too small, wrong number of filters)
   // On a GPU parameters() and push() are its memory, which the host cannot read, and so is what is lent; weights are
   // those of a CPU.

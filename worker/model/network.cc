@@ -2,7 +2,10 @@
 
 #include "common/check.h"
 #include "worker/model/chain_network.h"
+#include "worker/model/efficientnet_network.h"
 #include "worker/model/resnet_network.h"
+#include "worker/model/texture_network.h"
+#include "worker/model/vit_network.h"
 
 namespace slackline::worker {
 
@@ -12,7 +15,17 @@ std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& t
     case ModelKind::kCnn:
       return std::make_unique<ChainNetwork>(spec, tensors);
     case ModelKind::kResnet18:
+    case ModelKind::kResnet34:
+    case ModelKind::kResnet50:
       return std::make_unique<ResnetNetwork>(spec, tensors);
+    case ModelKind::kEfficientnetB0:
+      return std::make_unique<EfficientnetNetwork>(spec, tensors);
+    case ModelKind::kVitTiny:
+    case ModelKind::kVitSmall:
+    case ModelKind::kVitBase:
+      return std::make_unique<VitNetwork>(spec, tensors);
+    case ModelKind::kTextureCnn2:
+      return std::make_unique<TextureNetwork>(spec, tensors);
   }
   SLACKLINE_CHECK(false);
   return nullptr;

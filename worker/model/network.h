@@ -12,6 +12,7 @@
 #include "worker/model/flat_tensors.h"
 #include "worker/model/layers.h"
 #include "worker/model/model.h"
+#include "worker/model/noise.h"
 
 namespace slackline::worker {
 
@@ -22,8 +23,9 @@ class Network {
 
   // Fills the weights as PyTorch does when it makes such a module, with the same draws in the same order.
   virtual void Initialise(at::Generator& generator) = 0;
-  // Images n x channels x height x width, channels last in memory; returns outputs n x classes.
-  virtual at::Tensor Forward(const at::Tensor& images, Mode mode) const = 0;
+  // Images n x channels x height x width, channels last in memory; returns outputs n x classes. What is left out at
+  // random is drawn from `noise`.
+  virtual at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const = 0;
 };
 
 // Borrows `tensors`, which come from the layout of the same spec.

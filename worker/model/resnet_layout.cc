@@ -8,19 +8,40 @@ namespace {
 
 // How many blocks layer1 ... layer4 have. Each layer has twice the channels of the one before, on half its image.
 std::vector<uint64_t> BlocksOf(ModelKind kind) {
-  SLACKLINE_CHECK(kind == ModelKind::kResnet18);
-  return {2, 2, 2, 2};
+  if (kind == ModelKind::kResnet18) return {2, 2, 2, 2};
+  SLACKLINE_CHECK(kind == ModelKind::kResnet34 || kind == ModelKind::kResnet50);
+  return {3, 4, 6, 3};
+}
+
+// `width`: channels inside.
+ResnetBlock PlainBlock(uint64_t inputs, uint64_t width, uint64_t stride) {
+  return {.name = "",
+          .path = {{.channels = {inputs, width}, .window = 3, .stride = stride},
+                   {.channels = {width, width}, .window = 3, .stride = 1}},
+          .channels = {inputs, width},
+          .stride = stride};
+}
+
+ResnetBlock Bottleneck(uint64_t inputs, uint64_t width, uint64_t stride) {
+  constexpr uint64_t kExpansion = 4;
+  const uint64_t outputs = kExpansion * width;
+  return {.name = "",
+          .path = {{.channels = {inputs, width}, .window = 1, .stride = 1},
+                   {.channels = {width, width}, .window = 3, .stride = stride},
+                   {.channels = {width, outputs}, .window = 1, .stride = 1}},
+          .channels = {inputs, outputs},
+          .stride = stride};
 }
 
 void AddBlock(const ResnetBlock& block, LayoutBuilder& builder) {
-  const auto [inputs, outputs] = block.channels;
-  builder.Convolution(block.name + ".conv1", {.channels = block.channels, .window = kBlockWindow});
-  builder.BatchNorm(block.name + ".bn1", outputs);
-  builder.Convolution(block.name + ".conv2", {.channels = {outputs, outputs}, .window = kBlockWindow});
-  builder.BatchNorm(block.name + ".bn2", outputs);
+  for (size_t i = 0; i < block.path.size(); ++i) {
+    const BlockConvolution& layer = block.path[i];
+    builder.Convolution(absl::StrCat(block.name, ".conv", i + 1), {.channels = layer.channels, .window = layer.window});
+    builder.BatchNorm(absl::StrCat(block.name, ".bn", i + 1), layer.channels.outputs);
+  }
   if (!block.downsamples()) return;
   builder.Convolution(block.name + ".downsample.0", {.channels = block.channels, .window = kDownsampleWindow});
-  builder.BatchNorm(block.name + ".downsample.1", outputs);
+  builder.BatchNorm(block.name + ".downsample.1", block.channels.outputs);
 }
 
 }  // namespace
@@ -30,12 +51,13 @@ std::vector<ResnetBlock> ResnetBlocks(ModelKind kind) {
   const std::vector<uint64_t> counts = BlocksOf(kind);
   uint64_t inputs = kStemChannels;
   for (size_t layer = 0; layer < counts.size(); ++layer) {
-    const uint64_t outputs = kStemChannels << layer;
+    const uint64_t width = kStemChannels << layer;
     for (uint64_t i = 0; i < counts[layer]; ++i) {
-      blocks.push_back({.name = absl::StrCat("layer", layer + 1, ".", i),
-                        .channels = {.inputs = inputs, .outputs = outputs},
-                        .stride = layer > 0 && i == 0 ? uint64_t{2} : uint64_t{1}});
-      inputs = outputs;
+      const uint64_t stride = layer > 0 && i == 0 ? 2 : 1;
+      blocks.push_back(kind == ModelKind::kResnet50 ? Bottleneck(inputs, width, stride)
+                                                    : PlainBlock(inputs, width, stride));
+      blocks.back().name = absl::StrCat("layer", layer + 1, ".", i);
+      inputs = blocks.back().channels.outputs;
     }
   }
   return blocks;

@@ -4,7 +4,9 @@
 //   conv1 7x7/2 - bn1 - ReLU - max pooling 3x3/2 - layer1 - layer2 - layer3 - layer4 - mean of the image - fc
 //
 // A layer is a row of blocks. Each block is conv1 3x3 - bn1 - ReLU - conv2 3x3 - bn2, plus the block's input, then
-// ReLU. Where a block changes the shape, the input goes through downsample: convolution 1x1, then batch normalisation.
+// ReLU. Those of ResNet-50 are bottlenecks: conv1 1x1 - bn1 - ReLU - conv2 3x3 - bn2 - ReLU - conv3 1x1 - bn3, with
+// four times as many outputs as conv2 has. Where a block changes the shape, the input goes through downsample:
+// convolution 1x1, then batch normalisation.
 #pragma once
 
 #include <string>
@@ -16,20 +18,26 @@
 
 namespace slackline::worker {
 
-// Sides of the windows of the stem, of a block and of its downsample.
+// Sides of the windows of the stem and of a downsample.
 inline constexpr uint64_t kStemWindow = 7;
 inline constexpr uint64_t kStemPooling = 3;
-inline constexpr uint64_t kBlockWindow = 3;
 inline constexpr uint64_t kDownsampleWindow = 1;
 // Step of the stem's convolution and of its pooling.
 inline constexpr uint64_t kStemStride = 2;
 // Channels after the stem.
 inline constexpr uint64_t kStemChannels = 64;
 
-struct ResnetBlock {
-  std::string name;  // "layer1.0"
+struct BlockConvolution {
   LayerShape channels;
-  uint64_t stride = 1;  // of conv1 and of downsample
+  uint64_t window = 1;  // side
+  uint64_t stride = 1;
+};
+
+struct ResnetBlock {
+  std::string name;                    // "layer1.0"
+  std::vector<BlockConvolution> path;  // conv1, conv2, ...
+  LayerShape channels;                 // of the whole block
+  uint64_t stride = 1;
 
   bool downsamples() const { return stride != 1 || channels.inputs != channels.outputs; }
 };

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "absl/strings/str_cat.h"
 #include "worker/model/resnet_layout.h"
 
 namespace slackline::worker {
@@ -18,9 +19,12 @@ NormedConvolution Normed(const FlatTensors& tensors, const Names& names, uint64_
 }
 
 ResidualBlock MakeBlock(const FlatTensors& tensors, const ResnetBlock& shape) {
-  ResidualBlock block{.first = Normed(tensors, {shape.name + ".conv1", shape.name + ".bn1"}, shape.stride),
-                      .second = Normed(tensors, {shape.name + ".conv2", shape.name + ".bn2"}, 1),
-                      .downsample = std::nullopt};
+  ResidualBlock block;
+  for (size_t i = 0; i < shape.path.size(); ++i) {
+    const Names names = {.convolution = absl::StrCat(shape.name, ".conv", i + 1),
+                         .norm = absl::StrCat(shape.name, ".bn", i + 1)};
+    block.path.push_back(Normed(tensors, names, shape.path[i].stride));
+  }
   if (shape.downsamples()) {
     block.downsample = Normed(tensors, {shape.name + ".downsample.0", shape.name + ".downsample.1"}, shape.stride);
   }
@@ -30,9 +34,10 @@ ResidualBlock MakeBlock(const FlatTensors& tensors, const ResnetBlock& shape) {
 }  // namespace
 
 at::Tensor ResidualBlock::operator()(const at::Tensor& images, Mode mode) const {
-  const at::Tensor inner = first(images, mode).relu_();
+  at::Tensor inner = images;
+  for (size_t i = 0; i + 1 < path.size(); ++i) inner = path[i](inner, mode).relu_();
   const at::Tensor shortcut = downsample ? (*downsample)(images, mode) : images;
-  return second(inner, mode).add_(shortcut).relu_();
+  return path.back()(inner, mode).add_(shortcut).relu_();
 }
 
 ResnetNetwork::ResnetNetwork(const ModelSpec& spec, const FlatTensors& tensors)
@@ -47,8 +52,7 @@ void ResnetNetwork::Initialise(at::Generator& generator) {
   for (ResidualBlock& block : blocks_) {
     if (block.downsample) made.push_back(&*block.downsample);
     for (std::vector<NormedConvolution*>* order : {&made, &drawn}) {
-      order->push_back(&block.first);
-      order->push_back(&block.second);
+      for (NormedConvolution& layer : block.path) order->push_back(&layer);
     }
     if (block.downsample) drawn.push_back(&*block.downsample);
   }
@@ -60,7 +64,7 @@ void ResnetNetwork::Initialise(at::Generator& generator) {
   }
 }
 
-at::Tensor ResnetNetwork::Forward(const at::Tensor& images, Mode mode) const {
+at::Tensor ResnetNetwork::Forward(const at::Tensor& images, Mode mode, Noise& /*noise*/) const {
   // ReLU never changes which value of a window is largest, so it may follow the pooling, where it is a quarter of work.
   at::Tensor x = at::max_pool2d(stem_(images, mode), kStemPooling, kStemStride, kStemPooling / 2).relu_();
   for (const ResidualBlock& block : blocks_) x = block(x, mode);

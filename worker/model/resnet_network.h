@@ -8,17 +8,8 @@
 
 namespace slackline::worker {
 
-// A convolution and the batch normalisation that always follows it.
-struct NormedConvolution {
-  Convolution convolution;
-  BatchNorm norm;
-
-  at::Tensor operator()(const at::Tensor& images, Mode mode) const { return norm(convolution(images), mode); }
-};
-
 struct ResidualBlock {
-  NormedConvolution first;
-  NormedConvolution second;
+  std::vector<NormedConvolution> path;
   std::optional<NormedConvolution> downsample;
 
   at::Tensor operator()(const at::Tensor& images, Mode mode) const;
@@ -30,7 +21,7 @@ class ResnetNetwork final : public Network {
   ResnetNetwork(const ModelSpec& spec, const FlatTensors& tensors);
 
   void Initialise(at::Generator& generator) override;
-  at::Tensor Forward(const at::Tensor& images, Mode mode) const override;
+  at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const override;
 
  private:
   NormedConvolution stem_;

@@ -20,7 +20,7 @@ namespace slackline::worker {
 // normalisation also counts its batches in an integer that takes no part in training; it is written as 0.
 // `metadata` is free text for people.
 //   kInvalidArgument  the tensors do not cover `flat` one behind the other
-//   kUnavailable      the file system refused; names the file and the reason
+//   kResourceExhausted, kUnavailable  as DurableFile has them
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorInfo>& tensors,
                               absl::Span<const float> flat, const std::map<std::string, std::string>& metadata = {});
 

@@ -48,8 +48,9 @@ std::vector<size_t> CutEvenly(const std::vector<double>& costs, size_t stages) {
 }
 
 absl::StatusOr<std::vector<size_t>> CutModel(const ModelSpec& spec, size_t stages) {
-  if (spec.kind == ModelKind::kResnet18) {
-    return absl::InvalidArgumentError("worker.stages: resnet18 cannot be cut; mlp and cnn can");
+  if (spec.kind != ModelKind::kMlp && spec.kind != ModelKind::kCnn) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker.stages: ", KindName(spec.kind), " cannot be cut; mlp and cnn can"));
   }
   if (spec.batch_norm) {
     return absl::InvalidArgumentError(

@@ -13,6 +13,7 @@
 #include "worker/model/flat_tensors.h"
 #include "worker/model/layout.h"
 #include "worker/model/stage_plan.h"
+#include "worker/model/training_loss.h"
 
 namespace slackline::worker {
 namespace {
@@ -44,7 +45,8 @@ class StagedChain final : public StagedModel {
         layout_(std::move(layout)),
         cuts_(std::move(cuts)),
         tensors_(layout_),
-        network_(spec, tensors_) {
+        network_(spec, tensors_),
+        loss_(spec, at::kCPU) {
     UseParameters(whole_->parameters());
     UsePush(whole_->push());
   }
@@ -88,6 +90,7 @@ class StagedChain final : public StagedModel {
   const std::vector<size_t> cuts_;  // layers
   FlatTensors tensors_;             // in the memory of whole_
   ChainNetwork network_;
+  const TrainingLoss loss_;
   // Of the step.
   uint64_t samples_ = 0;
   std::vector<BatchView> parts_;
@@ -111,7 +114,8 @@ absl::Status StagedChain::BeginStep(const BatchView& batch, size_t micro_batches
   parts_.clear();
   for (size_t i = 0, begin = 0; i < micro_batches; ++i) {
     const size_t size = count / micro_batches + (i < count % micro_batches ? 1 : 0);
-    parts_.push_back({batch.images.subspan(begin * pixels, size * pixels), batch.labels.subspan(begin, size)});
+    parts_.push_back(
+        {.images = batch.images.subspan(begin * pixels, size * pixels), .labels = batch.labels.subspan(begin, size)});
     begin += size;
   }
   passing_.assign(stages(), std::vector<Passing>(micro_batches));
@@ -150,7 +154,7 @@ at::Tensor StagedChain::Loss(const at::Tensor& logits, size_t micro_batch) {
   const absl::Span<const int64_t> labels = parts_[micro_batch].labels;
   const at::Tensor targets =
       at::from_blob(const_cast<int64_t*>(labels.data()), {static_cast<int64_t>(labels.size())}, at::kLong);
-  const at::Tensor sum = at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum);
+  const at::Tensor sum = loss_.Sum(logits, targets);
   results_[micro_batch] = {.samples = labels.size(),
                            .loss = sum.item<float>(),
                            .correct = static_cast<uint64_t>(logits.argmax(1).eq(targets).sum().item<int64_t>())};

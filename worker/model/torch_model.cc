@@ -17,9 +17,12 @@
 #include "absl/strings/str_cat.h"
 #include "worker/model/backward_watch.h"
 #include "worker/model/flat_tensors.h"
+#include "worker/model/initialise.h"
 #include "worker/model/layout.h"
 #include "worker/model/model.h"
 #include "worker/model/network.h"
+#include "worker/model/noise.h"
+#include "worker/model/training_loss.h"
 
 namespace slackline::worker {
 namespace {
@@ -49,7 +52,9 @@ class TorchModel final : public Model {
         device_(device),
         tensors_(layout_, device_),
         watch_(layout_, tensors_),
-        network_(MakeNetwork(spec_, tensors_)) {}
+        network_(MakeNetwork(spec_, tensors_)),
+        loss_(spec_, device_),
+        noise_(device_) {}
 
   void Initialise(uint64_t seed);
 
@@ -69,7 +74,7 @@ class TorchModel final : public Model {
   // While it lives, this thread's device is the model's.
   c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
-  at::Tensor Loss(const at::Tensor& logits, const BatchView& batch) const;
+  at::Tensor Labels(const BatchView& batch) const;
   StepResult Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
                    absl::Span<int64_t> predictions) const;
 
@@ -79,15 +84,23 @@ class TorchModel final : public Model {
   FlatTensors tensors_;
   BackwardWatch watch_;
   const std::unique_ptr<Network> network_;
+  const TrainingLoss loss_;
+  Noise noise_;
+  uint64_t seed_ = 0;
 };
 
 void TorchModel::Initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
+  seed_ = seed;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  if (device_.is_cpu()) return network_->Initialise(generator);
+  if (device_.is_cpu()) {
+    network_->Initialise(generator);
+    return Reinitialise(spec_.init, layout_, tensors_, generator);
+  }
   // A GPU would draw other numbers.
   FlatTensors drawn(layout_);
   MakeNetwork(spec_, drawn)->Initialise(generator);
+  Reinitialise(spec_.init, layout_, drawn, generator);
   tensors_.CopyParameters(drawn);
 }
 
@@ -137,15 +150,21 @@ StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, c
   for (size_t i = 0; i < batch.labels.size(); ++i, row += spec_.classes) {
     const int64_t predicted = std::max_element(row, row + spec_.classes) - row;
     if (predicted == batch.labels[i]) ++result.correct;
-    if (!predictions.empty()) predictions[i] = predicted;
+    if (predictions.empty()) continue;
+    predictions[i] = predicted;
+    if (spec_.classes < kTop5Classes) continue;
+    // As argmax has it, the first of equal outputs is the larger one.
+    const float own = row[batch.labels[i]];
+    const auto better = std::count_if(row, row + spec_.classes, [own](float output) { return !(output <= own); }) +
+                        std::count(row, row + batch.labels[i], own);
+    if (better < 5) ++result.correct_top5;
   }
   return result;
 }
 
-at::Tensor TorchModel::Loss(const at::Tensor& logits, const BatchView& batch) const {
+at::Tensor TorchModel::Labels(const BatchView& batch) const {
   const auto count = static_cast<int64_t>(batch.labels.size());
-  const at::Tensor labels = at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong);
-  return at::cross_entropy_loss(logits, labels.to(device_));
+  return at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong).to(device_);
 }
 
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
@@ -153,8 +172,9 @@ absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready&
   return Guarded([&]() -> absl::StatusOr<StepResult> {
     const c10::OptionalDeviceGuard guard = OnDevice();
     tensors_.Begin();
-    const at::Tensor logits = network_->Forward(Images(batch), Mode::kTraining);
-    const at::Tensor loss = Loss(logits, batch);
+    noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
+    const at::Tensor logits = network_->Forward(Images(batch), Mode::kTraining, noise_);
+    const at::Tensor loss = loss_.Mean(logits, Labels(batch));
     watch_.Begin(ready);
     loss.backward();
     watch_.End();
@@ -171,8 +191,9 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
   return Guarded([&]() -> absl::StatusOr<StepResult> {
     const c10::OptionalDeviceGuard guard = OnDevice();
     const at::NoGradGuard no_grad;
-    const at::Tensor logits = network_->Forward(Images(batch), Mode::kEvaluation);
-    return Score(logits, Loss(logits, batch), batch, predictions);
+    noise_.Begin(Mode::kEvaluation, {});
+    const at::Tensor logits = network_->Forward(Images(batch), Mode::kEvaluation, noise_);
+    return Score(logits, at::cross_entropy_loss(logits, Labels(batch)), batch, predictions);
   });
 }
 

@@ -7,9 +7,9 @@ from typing import Callable
 import matplotlib
 from matplotlib.axes import Axes
 
-from slackline_experiment import schema
+from slackline_experiment import schema, tables
 from slackline_experiment.plot_specs import PlotSpec
-from slackline_experiment.plots import curves, figures, style
+from slackline_experiment.plots import confusion, curves, figures, style
 from slackline_experiment.plots.series import Layout
 from slackline_experiment.results import Results, not_reached
 
@@ -17,7 +17,9 @@ BAND = "Mean over the repeats; the band is one standard deviation."
 BARS = "Mean over the repeats; the bars are one standard deviation, and each dot is a run."
 TITLES = {"accuracy-epochs": "Test accuracy over epochs", "accuracy-time": "Test accuracy over time",
           "time-to-target": "Time to target accuracy", "staleness": "Staleness of the answers",
-          "scaling": "Throughput and scaling"}
+          "scaling": "Throughput and scaling", "confusion": "Confusion of classes"}
+# Of more cells only the first are drawn.
+CONFUSIONS_MAX = 12
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def draw_all(results: Results, folder: Path) -> Drawing:
             name = next(name for name in (spec.name, *(f"{spec.name}-{number}" for number in range(2, 1000)))
                         if name not in used)
             used.add(name)
-            _draw_one(spec, name, results, folder, drawing)
+            draw_one = _draw_confusion if spec.kind == "confusion" else _draw_one
+            draw_one(spec, name, results, folder, drawing)
     return drawing
 
 
@@ -76,6 +79,26 @@ def _draw_one(spec: PlotSpec, name: str, results: Results, folder: Path, drawing
     style.add_legend(figure, [handles[label] for label in shown], shown, layout.legend_title, columns)
     svg = style.save(figure, folder, name)
     drawing.plots.append(Plot(name, title_of(spec), _caption(spec, results, layout), svg))
+
+
+def _draw_confusion(spec: PlotSpec, name: str, results: Results, folder: Path, drawing: Drawing) -> None:
+    """A panel for each cell."""
+    found = [(cell, matrix) for cell in results.experiment.cells
+             if (matrix := confusion.of_cell(results, cell)) is not None]
+    if not found:
+        drawing.left_out.append((title_of(spec), "no run that is done has confusion.csv"))
+        return
+    shown = found[:CONFUSIONS_MAX]
+    figure, axes = style.new_figure(len(shown), 0)
+    for (cell, matrix), one in zip(shown, axes):
+        confusion.draw(one, matrix)
+        if len(found) > 1:
+            names = [style.axis_title(axis.key) for axis in results.axes]
+            one.set_title(", ".join(map(" ".join, zip(names, tables.places_of(cell, results)))))
+    parts = ["Test images of the last evaluation, summed over the repeats; colours are shares of a label's images."]
+    if len(found) > len(shown):
+        parts.append(f"{len(found) - len(shown)} more cells are not drawn.")
+    drawing.plots.append(Plot(name, title_of(spec), " ".join(parts), style.save(figure, folder, name)))
 
 
 def _all_in_series(spec: PlotSpec) -> PlotSpec:

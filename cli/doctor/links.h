@@ -1,0 +1,45 @@
+// Which links between the nodes of an allocation are measured, and what the figures mean for all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cli/doctor/facts.h"
+#include "cli/doctor/finding.h"
+#include "cli/doctor/load.h"
+#include "job.pb.h"
+
+namespace slackline::cli::doctor {
+
+// Nodes by their place in a list.
+struct NodePair {
+  size_t one = 0;
+  size_t other = 0;
+};
+
+// Pairs that are measured at the same time: no node is in two of them.
+using LinkRound = std::vector<NodePair>;
+
+// Up to so many nodes each pair is measured, one after the other.
+inline constexpr size_t kAllPairsMax = 8;
+
+// All pairs, or above kAllPairsMax nodes a ring and pairs that chance has chosen, which take the same few rounds
+// however many nodes there are. Each pair once.
+std::vector<LinkRound> ChooseLinks(size_t nodes, uint64_t seed);
+
+struct MeasuredLink {
+  std::string one;
+  std::string other;
+  LinkFacts facts;
+  // Why nothing was measured; facts is then empty.
+  absl::Status status;
+};
+
+// The median, the slowest link by name, those that are far slower than the others and what they have in common, those
+// that could not be measured.
+Findings CheckLinks(const std::vector<MeasuredLink>& links, size_t nodes, const job::Job& job, const Load& load);
+
+}  // namespace slackline::cli::doctor

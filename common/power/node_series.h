@@ -1,0 +1,27 @@
+// Series of the node that a process runs on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/metrics.h"
+#include "common/power/energy_tally.h"
+
+namespace slackline::power {
+
+// Thread-safety: none; one thread publishes.
+// Ownership:     borrows `metrics`.
+class NodeSeries {
+ public:
+  NodeSeries(Metrics& metrics, std::string node) : metrics_(metrics), node_(std::move(node)) {}
+
+  // Series are made when a device is first read.
+  void Publish(absl::Span<const DeviceTotals> devices);
+
+ private:
+  Metrics& metrics_;
+  const std::string node_;
+};
+
+}  // namespace slackline::power

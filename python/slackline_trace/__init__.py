@@ -1,0 +1,1 @@
+"""`slackline trace`: what `worker.trace` has written, in the forms of others."""

@@ -1,0 +1,135 @@
+#include "common/power/energy_tally.h"
+
+#include <utility>
+
+#include <gmock/gmock.h>
+#include "absl/synchronization/notification.h"
+#include "common/power/energy_sampler.h"
+#include "common/power/node_series.h"
+
+namespace slackline::power {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+
+DeviceReading Counter(double joules) {
+  DeviceReading reading;
+  reading.device = "package-0";
+  reading.joules = joules;
+  return reading;
+}
+
+DeviceReading Power(double watts) {
+  DeviceReading reading;
+  reading.device = "gpu-0000:65:00.0";
+  reading.watts = watts;
+  return reading;
+}
+
+TEST(EnergyTally, CountersGiveEnergyAndPower) {
+  EnergyTally tally(At(0));
+  tally.Enter(Phase::kTraining, At(0));
+  tally.Add({Counter(100)}, At(1));
+  EXPECT_EQ(tally.devices()[0].joules.total(), 0);  // what was before is not its own
+  tally.Add({Counter(130)}, At(1.5));
+  EXPECT_DOUBLE_EQ(tally.devices()[0].joules.training, 30);
+  EXPECT_DOUBLE_EQ(tally.devices()[0].watts, 60);
+  EXPECT_EQ(tally.until(), At(1.5));
+}
+
+TEST(EnergyTally, PowerIsIntegratedByTrapezoids) {
+  EnergyTally tally(At(0));
+  tally.Enter(Phase::kTraining, At(0));
+  tally.Add({Power(100)}, At(0));
+  tally.Add({Power(200)}, At(0.5));
+  tally.Add({Power(200)}, At(1));
+  EXPECT_DOUBLE_EQ(tally.devices()[0].joules.training, 0.5 * 150 + 0.5 * 200);
+  EXPECT_DOUBLE_EQ(tally.devices()[0].watts, 200);
+}
+
+TEST(EnergyTally, EnergyGoesToPhasesByTheirTime) {
+  EnergyTally tally(At(0));
+  tally.Add({Power(100)}, At(0));
+  tally.Enter(Phase::kTraining, At(1));
+  tally.Enter(Phase::kValidation, At(3));
+  tally.Enter(Phase::kTraining, At(3.5));
+  tally.Add({Power(100)}, At(4));
+  tally.Enter(Phase::kTest, At(4));
+  tally.Add({Power(100)}, At(6));
+  const PhaseJoules joules = tally.devices()[0].joules;
+  EXPECT_DOUBLE_EQ(joules.other, 100);
+  EXPECT_DOUBLE_EQ(joules.training, 250);
+  EXPECT_DOUBLE_EQ(joules.validation, 50);
+  EXPECT_DOUBLE_EQ(joules.test, 200);
+}
+
+TEST(EnergyTally, DeviceThatWasNotReadForAWhileLosesNothing) {
+  EnergyTally tally(At(0));
+  tally.Enter(Phase::kTraining, At(0));
+  tally.Add({Counter(0), Power(100)}, At(0));
+  tally.Add({Power(100)}, At(1));
+  tally.Enter(Phase::kTest, At(1));
+  tally.Add({Counter(20), Power(100)}, At(2));
+  EXPECT_DOUBLE_EQ(tally.devices()[0].joules.total(), 200);
+  EXPECT_EQ(tally.devices()[1].device, "package-0");
+  EXPECT_DOUBLE_EQ(tally.devices()[1].joules.training, 10);
+  EXPECT_DOUBLE_EQ(tally.devices()[1].joules.test, 10);
+}
+
+TEST(EnergyTally, PhasesOfALongSilenceAreForgottenAndNoEnergyIs) {
+  EnergyTally tally(At(0));
+  tally.Add({Counter(0)}, At(0));
+  for (int i = 0; i < 3000; ++i) tally.Enter(i % 2 == 0 ? Phase::kTraining : Phase::kValidation, At(i));
+  tally.Add({Counter(3000)}, At(3000));
+  EXPECT_NEAR(tally.devices()[0].joules.total(), 3000, 1e-6);
+}
+
+// A counter of 1 J a reading.
+class CountingMeter : public PowerMeter {
+ public:
+  std::vector<DeviceReading> Read() override { return {Counter(joules_++)}; }
+
+ private:
+  double joules_ = 0;
+};
+
+TEST(EnergySampler, SamplesAtOnceAndWhenThePhaseChanges) {
+  std::vector<std::unique_ptr<PowerMeter>> meters;
+  meters.push_back(std::make_unique<CountingMeter>());
+  absl::Notification first, second;
+  int samples = 0;
+  EnergySampler sampler(std::move(meters), absl::Hours(1), [&](const EnergyTotals& totals) {
+    EXPECT_EQ(totals.devices.size(), 1u);
+    if (++samples == 1) first.Notify();
+    if (samples == 2) second.Notify();
+  });
+  ASSERT_TRUE(first.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  sampler.Enter(Phase::kTraining);
+  ASSERT_TRUE(second.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  const EnergyTotals totals = sampler.Take();
+  EXPECT_DOUBLE_EQ(totals.devices[0].joules.total(), 1);
+  EXPECT_GE(totals.until, totals.since);
+}
+
+TEST(NodeSeries, HasNodeAndDeviceAndOnlyWhatIsKnown) {
+  Metrics metrics;
+  NodeSeries series(metrics, "n1");
+  DeviceTotals device;
+  device.device = "package-0";
+  device.joules.training = 5;
+  device.watts = 60;
+  series.Publish({device});
+  device.joules.test = 2;
+  series.Publish({device});
+  const std::string text = metrics.Text();
+  EXPECT_THAT(text, HasSubstr("slackline_node_energy_joules_total{device=\"package-0\",node=\"n1\"} 7"));
+  EXPECT_THAT(text, HasSubstr("slackline_node_power_watts{device=\"package-0\",node=\"n1\"} 60"));
+  EXPECT_THAT(text, Not(HasSubstr("slackline_node_gpu")));
+  EXPECT_THAT(text, Not(HasSubstr("celsius")));
+}
+
+}  // namespace
+}  // namespace slackline::power

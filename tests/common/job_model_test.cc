@@ -1,0 +1,77 @@
+// What the job file says of models and their loss, and what it refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/job_file.h"
+
+namespace slackline {
+namespace {
+
+std::string Refusal(const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); }
+
+TEST(JobModel, SettingsOfOtherModelsAreRefused) {
+  EXPECT_EQ(
+      Refusal("model: {kind: resnet50, patch_size: 8}"),
+      "j.yaml:1: model.patch_size: found a value together with resnet50; allowed is only with model.kind: vit_tiny, "
+      "vit_small or vit_base (add --set model.patch_size=16 to take the default back)");
+  EXPECT_EQ(Refusal("model: {kind: resnet34, dropout: 0.1}"),
+            "j.yaml:1: model.dropout: found a value together with resnet34; allowed is only with model.kind: "
+            "efficientnet_b0, texture_cnn_2, vit_tiny, vit_small or vit_base (add --set model.dropout=-1 to take the "
+            "default back)");
+  EXPECT_EQ(Refusal("model: {kind: texture_cnn_2, stochastic_depth: 0.1}"),
+            "j.yaml:1: model.stochastic_depth: found a value together with texture_cnn_2; allowed is only with "
+            "model.kind: efficientnet_b0, vit_tiny, vit_small or vit_base (add --set model.stochastic_depth=-1 to take "
+            "the default back)");
+  EXPECT_EQ(Refusal("model: {init: kaiming_normal, init_std: 0.1}"),
+            "j.yaml:1: model.init_std: found a value together with kaiming_normal; allowed is only with model.init: "
+            "truncated_normal (add --set model.init_std=0.02 to take the default back)");
+}
+
+TEST(JobModel, NumbersOutOfRangeAreRefused) {
+  EXPECT_EQ(Refusal("model: {kind: vit_tiny, dropout: 1}"),
+            "j.yaml:1: model.dropout: found '1'; allowed is a number from -1 to 0.99");
+  EXPECT_EQ(Refusal("training: {label_smoothing: 1}"),
+            "j.yaml:1: training.label_smoothing: found '1'; allowed is a number from 0 to 0.99");
+  EXPECT_EQ(Refusal("model: {kind: vit_tiny, patch_size: 0}"),
+            "j.yaml:1: model.patch_size: found '0'; allowed is a whole number from 1 to 4096");
+}
+
+TEST(JobModel, StagesAreForChains) {
+  EXPECT_EQ(Refusal("model: {kind: vit_tiny}\nworker: {stages: 2, devices: [cpu, cpu]}"),
+            "j.yaml:2: worker.stages: found 2 with model.kind: vit_tiny; allowed is 1, or model.kind: mlp or cnn");
+}
+
+TEST(JobModel, ClassWeightsAreBalancedOrOneAClass) {
+  EXPECT_EQ(Refusal("training: {class_weights: [1, 2]}"),
+            "j.yaml:1: training.class_weights: found 2 items; allowed is balanced, or as many as model.classes (10)");
+  const std::string allowed = "; allowed is balanced alone, or numbers from 0 to 1000000";
+  EXPECT_EQ(Refusal("training: {class_weights: even}"), "j.yaml:1: training.class_weights: found 'even'" + allowed);
+  EXPECT_EQ(Refusal("model: {classes: 2}\ntraining: {class_weights: [balanced, 1]}"),
+            "j.yaml:2: training.class_weights: found 'balanced'" + allowed);
+  for (const char* weight : {"-1", "nan", "inf", "1e7"}) {
+    EXPECT_EQ(Refusal(std::string("model: {classes: 2}\ntraining: {class_weights: [1, ") + weight + "]}"),
+              std::string("j.yaml:2: training.class_weights: found '") + weight + "'" + allowed);
+  }
+}
+
+TEST(JobModel, WrittenOutItIsTheSame) {
+  for (const char* text :
+       {"model: {kind: vit_small, patch_size: 8, dropout: 0.1, stochastic_depth: 0.2, init: truncated_normal}",
+        "model: {kind: texture_cnn_2}", "training: {class_weights: balanced, label_smoothing: 0.1}",
+        "model: {kind: efficientnet_b0, classes: 2}\ntraining: {class_weights: [1, 0.5]}"}) {
+    const absl::StatusOr<job::Job> job = ParseJob(text, "j.yaml");
+    ASSERT_TRUE(job.ok()) << job.status();
+    const absl::StatusOr<job::Job> back = ParseJob(ToYaml(*job), "resolved.yaml");
+    ASSERT_TRUE(back.ok()) << back.status() << "\n" << ToYaml(*job);
+    EXPECT_EQ(Fingerprint(*back), Fingerprint(*job)) << ToYaml(*job);
+    EXPECT_EQ(ToYaml(*back), ToYaml(*job));
+  }
+}
+
+TEST(JobModel, ResolveNamesTheLayersOfTextureCnn) {
+  EXPECT_THAT(Resolve(*ParseJob("model: {kind: texture_cnn_2}", "j")).model().hidden(),
+              ::testing::ElementsAre(4096, 4096));
+}
+
+}  // namespace
+}  // namespace slackline

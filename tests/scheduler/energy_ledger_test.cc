@@ -1,0 +1,140 @@
+#include "scheduler/energy_ledger.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+#include "scheduler/progress.h"
+
+namespace slackline::scheduler {
+namespace {
+
+const WorkerId kFirstWorker(1);
+const WorkerId kSecondWorker(2);
+
+struct Window {
+  double since = 0;
+  double until = 0;
+};
+
+// Of node n1, or of another machine; the device is its package, at 100 W of training since the beginning.
+wire::NodeEnergy Report(const Window& window, const std::string& machine = "m1") {
+  wire::NodeEnergy energy;
+  energy.set_node("n1");
+  energy.set_machine(machine);
+  energy.set_since_us(static_cast<int64_t>(1e6 * window.since));
+  energy.set_until_us(static_cast<int64_t>(1e6 * window.until));
+  wire::DeviceEnergy& device = *energy.add_devices();
+  device.set_device("package-0");
+  device.set_watts(100);
+  device.mutable_joules()->set_training(100 * (window.until - window.since));
+  return energy;
+}
+
+TEST(EnergyLedger, WorkersOfOneNodeCountItsPackageOnce) {
+  EnergyLedger ledger;
+  EXPECT_FALSE(ledger.metered());
+  // Both meter from their start on, and their words come in turns.
+  for (double t = 1; t <= 10; ++t) {
+    ledger.Heard(kFirstWorker, Report({0, t}));
+    ledger.Heard(kSecondWorker, Report({0.25, t + 0.5}));
+  }
+  EXPECT_TRUE(ledger.metered());
+  EXPECT_NEAR(ledger.total_joules(), 100 * 10.5, 1e-6);
+  EXPECT_EQ(ledger.View(1).devices_size(), 1);
+}
+
+TEST(EnergyLedger, MachinesAndDevicesAddUp) {
+  EnergyLedger ledger;
+  wire::NodeEnergy two = Report({0, 10});
+  *two.add_devices() = two.devices(0);
+  two.mutable_devices(1)->set_device("gpu-0000:65:00.0");
+  ledger.Heard(kFirstWorker, two);
+  // Another machine of the same name.
+  ledger.Heard(kSecondWorker, Report({1000, 1010}, "m2"));
+  const wire::EnergyView view = ledger.View(20);
+  EXPECT_EQ(view.devices_size(), 3);
+  EXPECT_NEAR(view.total_joules(), 3000, 1e-6);
+  EXPECT_NEAR(view.edp_joule_seconds(), 60000, 1e-3);
+  EXPECT_NEAR(view.watts(), 300, 1e-9);
+}
+
+TEST(EnergyLedger, WhenTheReporterDiesAnotherOneGoesOn) {
+  EnergyLedger ledger;
+  ledger.Heard(kFirstWorker, Report({0, 5}));
+  ledger.Heard(kSecondWorker, Report({4, 4.5}));  // counted already
+  EXPECT_NEAR(ledger.total_joules(), 500, 1e-6);
+  ledger.Heard(kSecondWorker, Report({4, 8}));
+  EXPECT_NEAR(ledger.total_joules(), 800, 1e-6);
+  // A worker that was started again begins at 0.
+  ledger.Heard(kFirstWorker, Report({7, 9}));
+  EXPECT_NEAR(ledger.total_joules(), 900, 1e-6);
+}
+
+TEST(EnergyLedger, PhasesAreThoseOfWhoReports) {
+  EnergyLedger ledger;
+  wire::NodeEnergy energy = Report({0, 1});
+  ledger.Heard(kFirstWorker, energy);
+  energy.set_until_us(4'000'000);
+  energy.mutable_devices(0)->mutable_joules()->set_validation(150);
+  energy.mutable_devices(0)->mutable_joules()->set_test(120);
+  energy.mutable_devices(0)->mutable_joules()->set_other(30);
+  ledger.Heard(kFirstWorker, energy);
+  const wire::PhaseJoules joules = ledger.View(1).joules();
+  EXPECT_NEAR(joules.training(), 100, 1e-9);
+  EXPECT_NEAR(joules.validation(), 150, 1e-9);
+  EXPECT_NEAR(joules.test(), 120, 1e-9);
+  EXPECT_NEAR(joules.other(), 30, 1e-9);
+}
+
+TEST(EnergyLedger, NonsenseIsNotCounted) {
+  EnergyLedger ledger;
+  ledger.Heard(kFirstWorker, Report({5, 5}));
+  ledger.Heard(kFirstWorker, Report({5, 3}));
+  EXPECT_FALSE(ledger.metered());
+  wire::NodeEnergy energy = Report({0, 1});
+  energy.mutable_devices(0)->mutable_joules()->set_training(std::numeric_limits<double>::infinity());
+  energy.mutable_devices(0)->mutable_joules()->set_test(std::nan(""));
+  energy.mutable_devices(0)->mutable_joules()->set_other(-5);
+  energy.mutable_devices(0)->set_watts(std::nan(""));
+  ledger.Heard(kFirstWorker, energy);
+  EXPECT_EQ(ledger.total_joules(), 0);
+  EXPECT_EQ(ledger.View(1).watts(), 0);
+  energy.set_since_us(std::numeric_limits<int64_t>::min());
+  energy.set_until_us(std::numeric_limits<int64_t>::max());
+  ledger.Heard(kFirstWorker, energy);
+  EXPECT_TRUE(std::isfinite(ledger.total_joules()));
+}
+
+TEST(EnergyLedger, NoWorkerMakesItGrowWithoutBound) {
+  EnergyLedger ledger;
+  wire::NodeEnergy energy = Report({0, 1});
+  for (size_t i = 0; i < EnergyLedger::kDevicesMax + 10; ++i) {
+    wire::DeviceEnergy& device = *energy.add_devices();
+    device.set_device("d" + std::to_string(i));
+  }
+  ledger.Heard(kFirstWorker, energy);
+  EXPECT_EQ(ledger.Save().size(), static_cast<int>(EnergyLedger::kDevicesMax));
+  EXPECT_EQ(ledger.View(1).devices_size(), 1000);
+}
+
+TEST(EnergyLedger, SchedulerThatReturnsCountsNothingTwice) {
+  Progress progress;
+  wire::WorkerProgress words;
+  *words.mutable_energy() = Report({0, 5});
+  progress.Heard({kFirstWorker, Incarnation(1)}, words, true, absl::UnixEpoch());
+  state::Progress state;
+  progress.Save(state);
+  Progress again;
+  again.Restore(state);
+  EXPECT_NEAR(again.energy().total_joules(), 500, 1e-6);
+  *words.mutable_energy() = Report({0, 7});
+  again.Heard({kFirstWorker, Incarnation(1)}, words, true, absl::UnixEpoch());
+  // One that it did not know.
+  *words.mutable_energy() = Report({0, 8});
+  again.Heard({kSecondWorker, Incarnation(2)}, words, true, absl::UnixEpoch());
+  EXPECT_NEAR(again.energy().total_joules(), 800, 1e-6);
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

@@ -1,0 +1,131 @@
+#include "scheduler/epoch_book.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace slackline::scheduler {
+namespace {
+
+EpochBook::Standing At(double time_s, uint64_t samples, double loss_sum, uint64_t correct) {
+  EpochBook::Standing standing;
+  standing.time_s = time_s;
+  standing.totals.samples = samples;
+  standing.totals.loss_sum = loss_sum;
+  standing.totals.correct = correct;
+  return standing;
+}
+
+wire::EvaluationReport Evaluation(uint32_t epoch, bool final, double seconds, double accuracy) {
+  wire::EvaluationReport report;
+  report.set_epoch(epoch);
+  report.set_final(final);
+  report.set_seconds(seconds);
+  report.set_accuracy(accuracy);
+  return report;
+}
+
+TEST(EpochBook, FiguresAreOfTheEpochAlone) {
+  EpochBook book;
+  EpochBook::Standing first = At(10, 100, 200, 50), second = At(16, 200, 250, 140);
+  first.joules = 1000;
+  second.joules = 1500;
+  book.Completed(1, 1, first);
+  book.Completed(2, 1, second);
+  ASSERT_EQ(book.rows().size(), 2u);
+  EXPECT_EQ(book.rows()[0].train_s, 10);
+  EXPECT_EQ(book.rows()[0].loss, 2);
+  EXPECT_EQ(book.rows()[0].joules, 1000);
+  EXPECT_EQ(book.rows()[1].end_s, 16);
+  EXPECT_EQ(book.rows()[1].train_s, 6);
+  EXPECT_EQ(book.rows()[1].loss, 0.5);
+  EXPECT_EQ(book.rows()[1].accuracy, 0.9);
+  EXPECT_EQ(book.rows()[1].joules, 500);
+}
+
+TEST(EpochBook, EvaluationsGoToTheirEpoch) {
+  EpochBook book;
+  book.Completed(1, 1, At(10, 100, 0, 0));
+  book.Evaluated(Evaluation(1, false, 2, 0.5), /*alone=*/true);
+  book.Completed(2, 1, At(22, 200, 0, 0));
+  book.Evaluated(Evaluation(2, false, 3, 0.625), /*alone=*/false);
+  book.Completed(3, 1, At(32, 300, 0, 0));
+  wire::EvaluationReport last = Evaluation(3, true, 4, 0.75);
+  last.set_top5_accuracy(0.875);
+  book.Evaluated(last, /*alone=*/true);
+  // Of no epoch that is known.
+  book.Evaluated(Evaluation(9, true, 4, 0.1), /*alone=*/true);
+  EXPECT_EQ(book.rows()[0].validation_s, 2);
+  EXPECT_EQ(book.rows()[0].test_accuracy, 0.5);
+  EXPECT_EQ(book.rows()[1].train_s, 10);  // 12, less 2 in which nobody trained
+  EXPECT_EQ(book.rows()[2].train_s, 10);  // others trained
+  EXPECT_EQ(book.rows()[2].validation_s, 0);
+  EXPECT_EQ(book.rows()[2].test_s, 4);
+  EXPECT_EQ(book.rows()[2].top5_accuracy, 0.875);
+  EXPECT_FALSE(book.rows()[1].top5_accuracy);
+}
+
+TEST(EpochBook, WhatIsNotKnownIsAbsent) {
+  EpochBook book;
+  book.Completed(1, 1, At(10, 0, 0, 0));
+  EXPECT_FALSE(book.rows()[0].loss);
+  EXPECT_FALSE(book.rows()[0].joules);
+  EXPECT_FALSE(book.rows()[0].test_accuracy);
+  book.Evaluated(Evaluation(1, false, std::nan(""), 0.5), /*alone=*/true);
+  EXPECT_EQ(book.rows()[0].validation_s, 0);
+}
+
+TEST(EpochBook, EpochsThatEndTogetherShareEqually) {
+  EpochBook book;
+  EpochBook::Standing now = At(9, 300, 600, 150);
+  now.joules = 300;
+  book.Completed(3, 3, now);
+  ASSERT_EQ(book.rows().size(), 3u);
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(book.rows()[i].epoch, i + 1);
+    EXPECT_EQ(book.rows()[i].train_s, 3);
+    EXPECT_EQ(book.rows()[i].joules, 100);
+    EXPECT_EQ(book.rows()[i].loss, 2);
+  }
+  book.Completed(3, 0, now);
+  EXPECT_EQ(book.rows().size(), 3u);
+}
+
+TEST(EpochBook, RowsAreBounded) {
+  EpochBook book;
+  constexpr auto kMany = static_cast<uint32_t>(EpochBook::kRowsMax) + 10;
+  book.Completed(kMany, kMany, At(1, 1, 1, 1));
+  EXPECT_EQ(book.rows().size(), EpochBook::kRowsMax);
+  EXPECT_EQ(book.rows().back().epoch, EpochBook::kRowsMax);
+}
+
+TEST(EpochBook, NewsAreTakenOnce) {
+  EpochBook book;
+  EXPECT_FALSE(book.TakeNews());
+  book.Completed(1, 1, At(1, 1, 1, 1));
+  EXPECT_EQ(book.TakeNews()->size(), 1u);
+  EXPECT_FALSE(book.TakeNews());
+}
+
+TEST(EpochBook, GoesOnFromWhatWasSaved) {
+  EpochBook book;
+  EpochBook::Standing first = At(10, 100, 200, 50);
+  first.joules = 1000;
+  book.Completed(1, 1, first);
+  book.Evaluated(Evaluation(1, false, 2, 0.5), /*alone=*/true);
+  EpochBook again;
+  again.Restore(book.Save());
+  EpochBook::Standing second = At(20, 200, 250, 140);
+  second.joules = 1500;
+  for (EpochBook* one : {&book, &again}) one->Completed(2, 1, second);
+  ASSERT_EQ(again.rows().size(), 2u);
+  EXPECT_EQ(again.rows()[0].validation_s, 2);
+  EXPECT_EQ(again.rows()[0].joules, 1000);
+  EXPECT_EQ(again.rows()[1].train_s, 8);
+  EXPECT_EQ(again.rows()[1].train_s, book.rows()[1].train_s);
+  EXPECT_EQ(again.rows()[1].loss, book.rows()[1].loss);
+  EXPECT_EQ(again.rows()[1].joules, 500);
+}
+
+}  // namespace
+}  // namespace slackline::scheduler

@@ -1,0 +1,101 @@
+// From the job file's model and training sections to what the model's room builds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/ascii.h"
+#include "common/job_file.h"
+#include "tests/worker/test_data.h"
+#include "worker/job_config.h"
+
+namespace slackline::worker {
+namespace {
+
+WorkerConfig ConfigOf(const std::string& yaml) {
+  const absl::StatusOr<job::Job> job = ParseJob(yaml, "j.yaml");
+  EXPECT_TRUE(job.ok()) << job.status();
+  return MakeWorkerConfig(Resolve(*job), "worker-1", /*cores=*/1);
+}
+
+// Images of 4 x 4 with these labels.
+Dataset DataOf(const TemporaryFolder& folder, const Bytes& labels) {
+  const auto count = static_cast<uint32_t>(labels.size());
+  WriteFile(folder / "train-images-idx3-ubyte", Idx({count, 4, 4}, Bytes(size_t{count} * 16, 7)));
+  WriteFile(folder / "train-labels-idx1-ubyte", Idx({count}, labels));
+  return *Dataset::ReadIdx(folder.path(), "train");
+}
+
+TEST(ModelConfig, WhatIsNotSetIsTheReferences) {
+  const ModelSpec efficientnet = ConfigOf("model: {kind: efficientnet_b0}").model;
+  EXPECT_EQ(efficientnet.dropout, 0.2);
+  EXPECT_EQ(efficientnet.stochastic_depth, 0.2);
+  const ModelSpec texture = ConfigOf("model: {kind: texture_cnn_2}").model;
+  EXPECT_THAT(texture.hidden, ::testing::ElementsAre(4096, 4096));
+  EXPECT_EQ(texture.dropout, 0.5);
+  const ModelSpec vit = ConfigOf("model: {kind: vit_small}").model;
+  EXPECT_EQ(vit.dropout, 0);
+  EXPECT_EQ(vit.stochastic_depth, 0);
+  EXPECT_EQ(vit.patch_size, 16u);
+  EXPECT_EQ(vit.init.kind, Initialisation::Kind::kReference);
+}
+
+TEST(ModelConfig, WhatIsSetCounts) {
+  const ModelSpec vit = ConfigOf(
+                            "model: {kind: vit_tiny, patch_size: 4, dropout: 0.1, stochastic_depth: 0.3, "
+                            "init: truncated_normal, init_std: 0.05}\ntraining: {label_smoothing: 0.2}")
+                            .model;
+  EXPECT_EQ(vit.kind, ModelKind::kVitTiny);
+  EXPECT_EQ(vit.patch_size, 4u);
+  EXPECT_EQ(vit.dropout, 0.1);
+  EXPECT_EQ(vit.stochastic_depth, 0.3);
+  EXPECT_EQ(vit.init.kind, Initialisation::Kind::kTruncatedNormal);
+  EXPECT_EQ(vit.init.deviation, 0.05);
+  EXPECT_EQ(vit.label_smoothing, 0.2);
+  EXPECT_EQ(ConfigOf("model: {kind: efficientnet_b0, dropout: 0}").model.dropout, 0);
+}
+
+TEST(ModelConfig, EveryKindOfTheJobFileIsBuilt) {
+  const auto* kinds = job::Model::Kind_descriptor();
+
+  for (int i = 0; i < kinds->value_count(); ++i) {
+    job::Job job;
+    job.mutable_model()->set_kind(static_cast<job::Model::Kind>(kinds->value(i)->number()));
+    const ModelSpec spec = MakeWorkerConfig(Resolve(job), "worker-1", 1).model;
+    EXPECT_EQ(KindName(spec.kind), absl::AsciiStrToLower(kinds->value(i)->name()));
+  }
+}
+
+TEST(ModelConfig, ImagesSayTheirSize) {
+  const TemporaryFolder folder;
+  const absl::StatusOr<ModelSpec> spec = FitModel(ConfigOf(""), DataOf(folder, {0, 1}));
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->height, 4u);
+  EXPECT_EQ(spec->width, 4u);
+  EXPECT_THAT(spec->class_weights, ::testing::IsEmpty());
+}
+
+TEST(ModelConfig, BalancedWeightsMakeClassesCountAlike) {
+  const TemporaryFolder folder;
+  const Dataset data = DataOf(folder, {0, 0, 0, 0, 1, 2, 1, 0});
+  const WorkerConfig config = ConfigOf("model: {classes: 3}\ntraining: {class_weights: balanced}");
+  const absl::StatusOr<ModelSpec> spec = FitModel(config, data);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->class_weights,
+              ::testing::ElementsAre(::testing::FloatEq(8.0f / 15), ::testing::FloatEq(8.0f / 6), 8.0f / 3));
+}
+
+TEST(ModelConfig, AClassWithoutImagesHasNoBalancedWeight) {
+  const TemporaryFolder folder;
+  const WorkerConfig config = ConfigOf("model: {classes: 3}\ntraining: {class_weights: balanced}");
+  const absl::Status status = FitModel(config, DataOf(folder, {0, 2, 2})).status();
+  EXPECT_EQ(status.message(),
+            "training.class_weights: balanced needs training images of every class; class 1 of 3 has none");
+}
+
+TEST(ModelConfig, WeightsInTheJobFileAreTaken) {
+  const TemporaryFolder folder;
+  const WorkerConfig config = ConfigOf("model: {classes: 2}\ntraining: {class_weights: [1, 2.5]}");
+  EXPECT_THAT(FitModel(config, DataOf(folder, {0, 0}))->class_weights, ::testing::ElementsAre(1, 2.5f));
+}
+
+}  // namespace
+}  // namespace slackline::worker

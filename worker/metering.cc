@@ -1,0 +1,41 @@
+#include "worker/metering.h"
+
+#include <string>
+#include <utility>
+
+#include "common/host_name.h"
+#include "common/logging.h"
+#include "common/power/node_series.h"
+#include "worker/cuda/gpus.h"
+
+namespace slackline::worker {
+namespace {
+
+power::GpuChoice ChoiceOf(WorkerConfig::Metering::Gpus gpus, const std::vector<Device>& devices) {
+  if (gpus == WorkerConfig::Metering::Gpus::kAll) return std::nullopt;
+  std::vector<std::string> chosen;
+  if (gpus == WorkerConfig::Metering::Gpus::kNone) return chosen;
+  for (const std::string& address : gpu::PciAddresses(devices)) chosen.push_back(power::PciAddress(address));
+  return chosen;
+}
+
+}  // namespace
+
+std::unique_ptr<power::EnergySampler> StartMetering(const WorkerConfig::Metering& metering,
+                                                    const std::vector<Device>& devices, slackline::Metrics& metrics) {
+  if (!metering.on) return nullptr;
+  power::MeterOptions options = metering.options;
+  options.gpus = ChoiceOf(metering.gpus, devices);
+  power::MetersFound found = power::FindMeters(options);
+  for (const std::string& complaint : found.complaints) log::Warning("energy: ", complaint);
+  if (found.meters.empty()) {
+    if (found.complaints.empty()) log::Info("energy: not metered: this machine shows no meter");
+    return nullptr;
+  }
+  auto series = std::make_shared<power::NodeSeries>(metrics, HostName());  // kept by the function
+  return std::make_unique<power::EnergySampler>(
+      std::move(found.meters), metering.every,
+      [series](const power::EnergyTotals& totals) { series->Publish(totals.devices); });
+}
+
+}  // namespace slackline::worker

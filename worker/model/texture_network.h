@@ -1,0 +1,25 @@
+// The forward pass of T-CNN-2; see texture_layout.h.
+#pragma once
+
+#include <vector>
+
+#include "worker/model/network.h"
+
+namespace slackline::worker {
+
+class TextureNetwork final : public Network {
+ public:
+  // Borrows `tensors`.
+  TextureNetwork(const ModelSpec& spec, const FlatTensors& tensors);
+
+  void Initialise(at::Generator& generator) override;
+  at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const override;
+
+ private:
+  const double dropout_;
+  Convolution first_;
+  Convolution second_;
+  std::vector<Linear> linears_;
+};
+
+}  // namespace slackline::worker

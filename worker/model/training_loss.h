@@ -1,0 +1,28 @@
+// The loss that steps descend: cross-entropy, with class weights and label smoothing where they are wanted. LibTorch
+// inside.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "worker/model/model.h"
+
+namespace slackline::worker {
+
+// Outputs are n x classes, labels n.
+//
+// Thread-safety: safe.
+class TrainingLoss {
+ public:
+  TrainingLoss(const ModelSpec& spec, at::Device device);
+
+  // That of torch.nn.functional.cross_entropy with reduction="sum".
+  at::Tensor Sum(const at::Tensor& logits, const at::Tensor& labels) const;
+  // Sum() over n. PyTorch's mean would divide by the sum of the weights, and parts of a batch would not add up.
+  at::Tensor Mean(const at::Tensor& logits, const at::Tensor& labels) const;
+
+ private:
+  const double label_smoothing_;
+  at::Tensor class_weights_;  // undefined: 1 for all
+};
+
+}  // namespace slackline::worker

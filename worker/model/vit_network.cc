@@ -1,0 +1,80 @@
+#include "worker/model/vit_network.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+namespace slackline::worker {
+namespace {
+
+// timm's.
+constexpr double kVitDeviation = 0.02;
+constexpr double kClassTokenDeviation = 1e-6;
+
+TransformerBlock MakeTransformerBlock(const FlatTensors& tensors, const std::string& name, double stochastic_depth) {
+  return {.norm1 = LayerNorm(tensors, name + "norm1"),
+          .qkv = Linear(tensors, name + "attn.qkv"),
+          .proj = Linear(tensors, name + "attn.proj"),
+          .norm2 = LayerNorm(tensors, name + "norm2"),
+          .fc1 = Linear(tensors, name + "mlp.fc1"),
+          .fc2 = Linear(tensors, name + "mlp.fc2"),
+          .stochastic_depth = stochastic_depth};
+}
+
+}  // namespace
+
+at::Tensor TransformerBlock::Attend(const at::Tensor& rows, uint64_t heads) const {
+  const int64_t count = rows.size(0), tokens = rows.size(1), width = rows.size(2);
+  const auto parts = static_cast<int64_t>(heads);
+  // 3 x n x heads x tokens x width of a head
+  const at::Tensor mixed = qkv(rows).view({count, tokens, 3, parts, width / parts}).permute({2, 0, 3, 1, 4});
+  const at::Tensor seen = at::scaled_dot_product_attention(mixed[0], mixed[1], mixed[2]);
+  return proj(seen.transpose(1, 2).reshape({count, tokens, width}));
+}
+
+at::Tensor TransformerBlock::operator()(const at::Tensor& rows, uint64_t heads, Noise& noise) const {
+  const at::Tensor x = rows + noise.DropImages(Attend(norm1(rows), heads), stochastic_depth);
+  return x + noise.DropImages(fc2(at::gelu(fc1(norm2(x)))), stochastic_depth);
+}
+
+VitNetwork::VitNetwork(const ModelSpec& spec, const FlatTensors& tensors)
+    : shape_(ShapeOfVit(spec)),
+      dropout_(spec.dropout),
+      class_token_(tensors.Trained("cls_token")),
+      positions_(tensors.Trained("pos_embed")),
+      patches_(tensors, "patch_embed.proj", Convolution::Bias::kTrained, spec.patch_size),
+      norm_(tensors, "norm"),
+      head_(tensors, "head") {
+  patches_.set_padding(0);
+  for (uint64_t i = 0; i < kVitBlocks; ++i) {
+    const double depth = static_cast<double>(i) / static_cast<double>(kVitBlocks - 1);
+    blocks_.push_back(MakeTransformerBlock(tensors, VitBlockName(i), spec.stochastic_depth * depth));
+  }
+}
+
+// timm makes all layers first, each with PyTorch's default draws, and then draws all but the patches' again. The first
+// draws count only in that they move the generator.
+void VitNetwork::Initialise(at::Generator& generator) {
+  std::vector<Linear*> linears;
+  for (TransformerBlock& block : blocks_) {
+    for (Linear* layer : {&block.qkv, &block.proj, &block.fc1, &block.fc2}) linears.push_back(layer);
+    block.norm1.Fill();
+    block.norm2.Fill();
+  }
+  linears.push_back(&head_);
+  norm_.Fill();
+  patches_.FillUniform(generator);
+  for (Linear* layer : linears) layer->FillUniform(generator);
+  FillTruncatedNormal(positions_, kVitDeviation, generator);
+  class_token_.normal_(0, kClassTokenDeviation, generator);
+  for (Linear* layer : linears) layer->FillTruncated(kVitDeviation, generator);
+}
+
+at::Tensor VitNetwork::Forward(const at::Tensor& images, Mode /*mode*/, Noise& noise) const {
+  at::Tensor x = patches_(images).flatten(2).transpose(1, 2);
+  x = at::cat({class_token_.expand({x.size(0), -1, -1}), x}, 1) + positions_;
+  for (const TransformerBlock& block : blocks_) x = block(x, shape_.heads, noise);
+  return head_(noise.Dropout(norm_(x).select(1, 0), dropout_));
+}
+
+}  // namespace slackline::worker

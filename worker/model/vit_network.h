@@ -1,0 +1,44 @@
+// The forward pass of vision transformers; see vit_layout.h.
+#pragma once
+
+#include <vector>
+
+#include "worker/model/network.h"
+#include "worker/model/vit_layout.h"
+
+namespace slackline::worker {
+
+struct TransformerBlock {
+  LayerNorm norm1;
+  Linear qkv;
+  Linear proj;
+  LayerNorm norm2;
+  Linear fc1;
+  Linear fc2;
+  double stochastic_depth = 0;
+
+  // Rows are n x tokens x width.
+  at::Tensor Attend(const at::Tensor& rows, uint64_t heads) const;
+  at::Tensor operator()(const at::Tensor& rows, uint64_t heads, Noise& noise) const;
+};
+
+class VitNetwork final : public Network {
+ public:
+  // Borrows `tensors`.
+  VitNetwork(const ModelSpec& spec, const FlatTensors& tensors);
+
+  void Initialise(at::Generator& generator) override;
+  at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const override;
+
+ private:
+  const VitShape shape_;
+  const double dropout_;
+  at::Tensor class_token_;
+  at::Tensor positions_;
+  Convolution patches_;
+  std::vector<TransformerBlock> blocks_;
+  LayerNorm norm_;
+  Linear head_;
+};
+
+}  // namespace slackline::worker
