@@ -210,7 +210,8 @@ class Sources(PrepareTest):
     def test_table_of_labels(self):
         for i in range(6):
             self.write(f"all/{i}.png", picture(i))
-        rows = ["kind,label , path", *(f'x,{(12, 3)[i % 2]},"all/{i}.png"' for i in range(6)), "x,,all/9.png", "x,3,all/none.png"]
+        rows = ["kind,label , path", *(f'x,{(12, 3)[i % 2]},"all/{i}.png"' for i in range(6)), "x,,all/9.png",
+                "x,3,all/none.png"]
         (self.source / "labels.csv").write_text("\r\n".join(rows) + "\r\n")
         self.prepare("--labels", self.source / "labels.csv", "--split", "train=1")
         self.assertEqual(self.index()["classes"], ["3", "12"])  # numbers by their value
@@ -290,8 +291,10 @@ class Damage(PrepareTest):
         self.source.mkdir()
         images = idx(numpy.zeros((3, 4, 4), numpy.uint8))
         labels = idx(numpy.zeros(3, numpy.uint8))
-        for bad_images, bad_labels, message in ((images[:-1], labels, "cut short"), (images, idx(numpy.zeros(2, numpy.uint8)), "3 images but 2"),
-                                                (b"\1" + images[1:], labels, "begins with bytes"), (images + b"x", labels, "trailing")):
+        two = idx(numpy.zeros(2, numpy.uint8))
+        for bad_images, bad_labels, message in (
+                (images[:-1], labels, "cut short"), (images, two, "3 images but 2"),
+                (b"\1" + images[1:], labels, "begins with bytes"), (images + b"x", labels, "trailing")):
             (self.source / "train-images-idx3-ubyte").write_bytes(bad_images)
             (self.source / "train-labels-idx1-ubyte").write_bytes(bad_labels)
             self.assertIn(message, self.prepare(code=2).stderr)
@@ -300,8 +303,9 @@ class Damage(PrepareTest):
     def test_broken_table_is_an_error(self):
         self.write("0.png", picture(0))
         table = self.folder / "labels.csv"
-        for text, message in (("", "is empty"), ("file,label\n0.png,a\n", "file,label"), ("path,label\n0.png\n", "row 2 has 1"),
-                              ("path,label\n\"0.png,a\n", "row"), ("path,label\n0.png,a\n0.png,b\n", "row 3 names 0.png"),
+        for text, message in (("", "is empty"), ("file,label\n0.png,a\n", "file,label"),
+                              ("path,label\n0.png\n", "row 2 has 1"), ("path,label\n\"0.png,a\n", "is no CSV"),
+                              ("path,label\n0.png,a\n0.png,b\n", "row 3 names 0.png"),
                               ("path,label,split\n0.png,a,rest\n", "'rest'")):
             table.write_text(text)
             self.assertIn(message, self.prepare("--labels", table, code=2).stderr)
@@ -310,7 +314,8 @@ class Damage(PrepareTest):
     def test_wrong_use(self):
         self.write_classes(count=1)
         for flags, message in ((("--split", "train=0.5,test=0.4"), "0.9"), (("--split", "test=1"), "train"),
-                               (("--split", "rest=1"), "rest"), (("--size", "0"), "--size 0"), (("--size", "3x"), "--size 3x"),
+                               (("--split", "rest=1"), "rest"), (("--size", "0"), "--size 0"),
+                               (("--size", "3x"), "--size 3x"),
                                (("--fit", "pad"), "stretch, crop"), (("--jobs", "0"), "--jobs")):
             self.assertIn(message, self.prepare(*flags, code=2).stderr)
         self.out.mkdir()

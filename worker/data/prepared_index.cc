@@ -216,6 +216,10 @@ absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text) {
     absl::StatusOr<PreparedSplit> split = ParseSplit(name, value, index.classes.size());
     if (!split.ok()) return split.status();
     for (const PreparedShard& shard : split->shards) {
+      if (shard.rows > kBytesMax / index.shape.bytes()) {
+        return Bad(absl::StrCat(shard.images.name, ": ", shard.rows, " images of ", index.shape.bytes(),
+                                " bytes; allowed are ", kBytesMax, " bytes together"));
+      }
       for (const PreparedFile* file : {&shard.images, &shard.labels}) {
         if (!names.insert(file->name).second) return Bad(absl::StrCat(file->name, " is named twice"));
       }
