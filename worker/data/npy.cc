@@ -10,11 +10,11 @@
 namespace slackline::worker {
 namespace {
 
-constexpr absl::string_view kMagic = "\x93NUMPY";
-constexpr absl::string_view kVersion("\x01\x00", 2);
+constexpr absl::string_view kNpyMagic = "\x93NUMPY";
+constexpr absl::string_view kNpyVersion("\x01\x00", 2);
 constexpr size_t kLengthAt = 8;
 constexpr size_t kDictionaryAt = 10;
-constexpr size_t kAlignment = 64;
+constexpr size_t kNpyAlignment = 64;
 
 absl::Status BadHeader(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(what, "; needed is a file of NumPy's format 1.0"));
@@ -28,7 +28,7 @@ absl::string_view ValueAt(absl::string_view dictionary, absl::string_view key) {
   return absl::StripLeadingAsciiWhitespace(dictionary.substr(at + name.size()));
 }
 
-absl::StatusOr<std::vector<uint64_t>> ParseShape(absl::string_view text) {
+absl::StatusOr<std::vector<uint64_t>> ParseSides(absl::string_view text) {
   const size_t end = text.find(')');
   if (text.empty() || text[0] != '(' || end == absl::string_view::npos) return BadHeader("the header has no shape");
   std::vector<uint64_t> shape;
@@ -48,17 +48,17 @@ std::string NpyHeaderText(absl::string_view type, absl::Span<const uint64_t> sha
   std::string text = absl::StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': (",
                                   absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
   const size_t bare = kDictionaryAt + text.size() + 1;
-  text.append((kAlignment - bare % kAlignment) % kAlignment, ' ');
+  text.append((kNpyAlignment - bare % kNpyAlignment) % kNpyAlignment, ' ');
   text += '\n';
   SLACKLINE_CHECK(text.size() <= 0xffff);
   std::string length = {static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)};
-  return absl::StrCat(kMagic, kVersion, length, text);
+  return absl::StrCat(kNpyMagic, kNpyVersion, length, text);
 }
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view bytes) {
   if (bytes.size() < kDictionaryAt) return BadHeader(absl::StrCat("there are only ", bytes.size(), " bytes"));
-  if (bytes.substr(0, kMagic.size()) != kMagic) return BadHeader("it does not begin with \\x93NUMPY");
-  if (bytes.substr(kMagic.size(), 2) != kVersion) {
+  if (bytes.substr(0, kNpyMagic.size()) != kNpyMagic) return BadHeader("it does not begin with \\x93NUMPY");
+  if (bytes.substr(kNpyMagic.size(), 2) != kNpyVersion) {
     return BadHeader(
         absl::StrCat("it has version ", static_cast<uint8_t>(bytes[6]), ".", static_cast<uint8_t>(bytes[7])));
   }
@@ -74,7 +74,7 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view bytes) {
   header.type = std::string(type.substr(1, quote - 1));
   const absl::string_view order = ValueAt(dictionary, "fortran_order");
   if (order.substr(0, 5) != "False") return BadHeader("the header does not say 'fortran_order': False");
-  absl::StatusOr<std::vector<uint64_t>> shape = ParseShape(ValueAt(dictionary, "shape"));
+  absl::StatusOr<std::vector<uint64_t>> shape = ParseSides(ValueAt(dictionary, "shape"));
   if (!shape.ok()) return shape.status();
   header.shape = *std::move(shape);
   return header;

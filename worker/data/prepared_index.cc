@@ -16,13 +16,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kFormat[] = "slackline-prepared";
-constexpr uint64_t kVersion = 1;
+constexpr char kIndexFormat[] = "slackline-prepared";
+constexpr uint64_t kIndexVersion = 1;
 // Keeps products far from overflow.
-constexpr uint64_t kSideMax = 65535;
-constexpr uint64_t kBytesMax = uint64_t{1} << 46;
+constexpr uint64_t kIndexSideMax = 65535;
+constexpr uint64_t kIndexBytesMax = uint64_t{1} << 46;
 
-absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
+absl::Status BadIndex(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
 std::string Dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
@@ -42,16 +42,16 @@ const Json& At(const Json& json, const char* key) {
   return found == json.end() ? *kNothing : *found;
 }
 
-struct Range {
+struct NumberRange {
   uint64_t min = 0;
-  uint64_t max = kBytesMax;
+  uint64_t max = kIndexBytesMax;
 };
 
-absl::StatusOr<uint64_t> Number(const Json& json, const char* key, Range range) {
+absl::StatusOr<uint64_t> Number(const Json& json, const char* key, NumberRange range) {
   const Json& value = At(json, key);
   if (!value.is_number_unsigned() || value.get<uint64_t>() < range.min || value.get<uint64_t>() > range.max) {
-    return Bad(absl::StrCat("'", key, "' is ", value.dump(-1, ' ', false, Json::error_handler_t::replace),
-                            "; allowed are whole numbers from ", range.min, " to ", range.max));
+    return BadIndex(absl::StrCat("'", key, "' is ", value.dump(-1, ' ', false, Json::error_handler_t::replace),
+                                 "; allowed are whole numbers from ", range.min, " to ", range.max));
   }
   return value.get<uint64_t>();
 }
@@ -59,13 +59,13 @@ absl::StatusOr<uint64_t> Number(const Json& json, const char* key, Range range) 
 absl::StatusOr<std::vector<double>> Doubles(const Json& json, const char* key, size_t size) {
   const Json& values = At(json, key);
   if (!values.is_array() || values.size() != size) {
-    return Bad(absl::StrCat("'", key, "' has no list of ", size, " numbers, one a channel"));
+    return BadIndex(absl::StrCat("'", key, "' has no list of ", size, " numbers, one a channel"));
   }
   std::vector<double> numbers;
   for (const Json& value : values) {
     if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0 ||
         value.get<double>() > 1) {
-      return Bad(absl::StrCat("'", key, "' has something else than numbers from 0 to 1"));
+      return BadIndex(absl::StrCat("'", key, "' has something else than numbers from 0 to 1"));
     }
     numbers.push_back(value.get<double>());
   }
@@ -75,19 +75,19 @@ absl::StatusOr<std::vector<double>> Doubles(const Json& json, const char* key, s
 absl::StatusOr<PreparedFile> ParseFile(const Json& json) {
   PreparedFile file;
   const Json& name = At(json, "name");
-  if (!name.is_string()) return Bad("a file has no 'name'");
+  if (!name.is_string()) return BadIndex("a file has no 'name'");
   file.name = name.get<std::string>();
   // Files of the folder, and none elsewhere.
   if (file.name.empty() || file.name[0] == '.' || file.name.find('/') != std::string::npos) {
-    return Bad(absl::StrCat("'", file.name, "' is no name of a file in the folder"));
+    return BadIndex(absl::StrCat("'", file.name, "' is no name of a file in the folder"));
   }
   const auto bytes = Number(json, "bytes", {});
-  if (!bytes.ok()) return Bad(absl::StrCat(file.name, ": ", bytes.status().message()));
+  if (!bytes.ok()) return BadIndex(absl::StrCat(file.name, ": ", bytes.status().message()));
   file.bytes = *bytes;
   const Json& checksum = At(json, "xxh3");
   if (!checksum.is_string() || checksum.get<std::string>().size() != 16 ||
       !absl::SimpleHexAtoi(checksum.get<std::string>(), &file.checksum)) {
-    return Bad(absl::StrCat(file.name, ": 'xxh3' is not 16 hexadecimal digits"));
+    return BadIndex(absl::StrCat(file.name, ": 'xxh3' is not 16 hexadecimal digits"));
   }
   return file;
 }
@@ -99,7 +99,7 @@ absl::StatusOr<PreparedShard> ParseShard(const Json& json) {
   absl::StatusOr<PreparedFile> labels = ParseFile(At(json, "labels"));
   if (!labels.ok()) return labels.status();
   const auto rows = Number(json, "rows", {.min = 1, .max = std::numeric_limits<uint32_t>::max()});
-  if (!rows.ok()) return Bad(absl::StrCat(images->name, ": ", rows.status().message()));
+  if (!rows.ok()) return BadIndex(absl::StrCat(images->name, ": ", rows.status().message()));
   shard.images = *std::move(images);
   shard.labels = *std::move(labels);
   shard.rows = *rows;
@@ -110,7 +110,7 @@ absl::StatusOr<PreparedSplit> ParseSplit(const std::string& name, const Json& js
   PreparedSplit split;
   split.name = name;
   const Json& shards = At(json, "shards");
-  if (!shards.is_array()) return Bad(absl::StrCat("split ", name, " has no list 'shards'"));
+  if (!shards.is_array()) return BadIndex(absl::StrCat("split ", name, " has no list 'shards'"));
   for (const Json& one : shards) {
     absl::StatusOr<PreparedShard> shard = ParseShard(one);
     if (!shard.ok()) return shard.status();
@@ -118,30 +118,31 @@ absl::StatusOr<PreparedSplit> ParseSplit(const std::string& name, const Json& js
   }
   const Json& counts = At(json, "class_counts");
   if (!counts.is_array() || counts.size() != classes) {
-    return Bad(absl::StrCat("split ", name, " has no list 'class_counts' of ", classes, " numbers, one a class"));
+    return BadIndex(absl::StrCat("split ", name, " has no list 'class_counts' of ", classes, " numbers, one a class"));
   }
   uint64_t sum = 0;
   for (const Json& count : counts) {
-    if (!count.is_number_unsigned() || count.get<uint64_t>() > kBytesMax) {
-      return Bad(absl::StrCat("split ", name, ": 'class_counts' has something else than numbers of images"));
+    if (!count.is_number_unsigned() || count.get<uint64_t>() > kIndexBytesMax) {
+      return BadIndex(absl::StrCat("split ", name, ": 'class_counts' has something else than numbers of images"));
     }
     split.class_counts.push_back(count.get<uint64_t>());
     sum += split.class_counts.back();
   }
   if (sum != split.rows()) {
-    return Bad(absl::StrCat("split ", name, " has ", split.rows(), " images in its shards, but ", sum, " by class"));
+    return BadIndex(
+        absl::StrCat("split ", name, " has ", split.rows(), " images in its shards, but ", sum, " by class"));
   }
   if (sum > std::numeric_limits<uint32_t>::max()) {
-    return Bad(absl::StrCat("split ", name, " has ", sum, " images; allowed are at most 4294967295"));
+    return BadIndex(absl::StrCat("split ", name, " has ", sum, " images; allowed are at most 4294967295"));
   }
   return split;
 }
 
 absl::Status ParseClasses(const Json& json, PreparedIndex& index) {
   const Json& classes = At(json, "classes");
-  if (!classes.is_array() || classes.empty()) return Bad("there is no list 'classes' of names");
+  if (!classes.is_array() || classes.empty()) return BadIndex("there is no list 'classes' of names");
   for (const Json& name : classes) {
-    if (!name.is_string()) return Bad("'classes' has something else than names");
+    if (!name.is_string()) return BadIndex("'classes' has something else than names");
     index.classes.push_back(name.get<std::string>());
   }
   return absl::OkStatus();
@@ -149,8 +150,8 @@ absl::Status ParseClasses(const Json& json, PreparedIndex& index) {
 
 absl::Status ParseShape(const Json& json, PreparedIndex& index) {
   const auto channels = Number(json, "channels", {.min = 1, .max = 3});
-  const auto height = Number(json, "height", {.min = 1, .max = kSideMax});
-  const auto width = Number(json, "width", {.min = 1, .max = kSideMax});
+  const auto height = Number(json, "height", {.min = 1, .max = kIndexSideMax});
+  const auto width = Number(json, "width", {.min = 1, .max = kIndexSideMax});
   for (const auto& side : {channels, height, width}) {
     if (!side.ok()) return side.status();
   }
@@ -180,14 +181,10 @@ const PreparedSplit* PreparedIndex::Find(absl::string_view split) const {
 }
 
 std::string ToJson(const PreparedIndex& index) {
-  Json json = {{"format", kFormat},
-               {"version", kVersion},
-               {"classes", index.classes},
-               {"channels", index.shape.channels},
-               {"height", index.shape.height},
-               {"width", index.shape.width},
-               {"mean", index.mean},
-               {"deviation", index.deviation}};
+  Json json = {{"format", kIndexFormat},       {"version", kIndexVersion},
+               {"classes", index.classes},     {"channels", index.shape.channels},
+               {"height", index.shape.height}, {"width", index.shape.width},
+               {"mean", index.mean},           {"deviation", index.deviation}};
   json["splits"] = Json::object();
   for (const PreparedSplit& split : index.splits) {
     Json shards = Json::array();
@@ -202,26 +199,26 @@ std::string ToJson(const PreparedIndex& index) {
 
 absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Bad("it is no JSON object, or was cut short");
-  if (At(json, "format") != kFormat) return Bad(absl::StrCat("its 'format' is not '", kFormat, "'"));
-  const auto version = Number(json, "version", {.min = kVersion, .max = kVersion});
+  if (!json.is_object()) return BadIndex("it is no JSON object, or was cut short");
+  if (At(json, "format") != kIndexFormat) return BadIndex(absl::StrCat("its 'format' is not '", kIndexFormat, "'"));
+  const auto version = Number(json, "version", {.min = kIndexVersion, .max = kIndexVersion});
   if (!version.ok()) return version.status();
   PreparedIndex index;
   if (absl::Status status = ParseClasses(json, index); !status.ok()) return status;
   if (absl::Status status = ParseShape(json, index); !status.ok()) return status;
   const Json& splits = At(json, "splits");
-  if (!splits.is_object()) return Bad("there is no object 'splits'");
+  if (!splits.is_object()) return BadIndex("there is no object 'splits'");
   std::set<std::string> names;
   for (const auto& [name, value] : splits.items()) {
     absl::StatusOr<PreparedSplit> split = ParseSplit(name, value, index.classes.size());
     if (!split.ok()) return split.status();
     for (const PreparedShard& shard : split->shards) {
-      if (shard.rows > kBytesMax / index.shape.bytes()) {
-        return Bad(absl::StrCat(shard.images.name, ": ", shard.rows, " images of ", index.shape.bytes(),
-                                " bytes; allowed are ", kBytesMax, " bytes together"));
+      if (shard.rows > kIndexBytesMax / index.shape.bytes()) {
+        return BadIndex(absl::StrCat(shard.images.name, ": ", shard.rows, " images of ", index.shape.bytes(),
+                                     " bytes; allowed are ", kIndexBytesMax, " bytes together"));
       }
       for (const PreparedFile* file : {&shard.images, &shard.labels}) {
-        if (!names.insert(file->name).second) return Bad(absl::StrCat(file->name, " is named twice"));
+        if (!names.insert(file->name).second) return BadIndex(absl::StrCat(file->name, " is named twice"));
       }
     }
     index.splits.push_back(*std::move(split));
@@ -242,7 +239,7 @@ absl::StatusOr<PreparedIndex> ReadPreparedIndex(const std::string& folder) {
   }
   const std::string text(std::istreambuf_iterator<char>(file), {});
   absl::StatusOr<PreparedIndex> index = ParsePreparedIndex(text);
-  if (!index.ok()) return Bad(absl::StrCat(path, ": ", index.status().message()));
+  if (!index.ok()) return BadIndex(absl::StrCat(path, ": ", index.status().message()));
   return index;
 }
 
