@@ -14,6 +14,7 @@
 #include "cli/credentials.h"
 #include "cli/doctor/command.h"
 #include "cli/experiment.h"
+#include "cli/prepare/command.h"
 #include "cli/run_checks.h"
 #include "cli/servers.h"
 #include "cli/sibling.h"
@@ -310,6 +311,7 @@ int Main(int argc, char** argv) {
   app.add_subcommand("simulate", "Play a job in virtual time, in one process");
   slurm::Command slurm(app, argv[0]);
   const doctor::Command doctor(app);
+  const prepare::Command prepare(app);
 
   if (const std::string mistake = SubcommandMistake(app, 1, argc, argv); !mistake.empty()) {
     std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
@@ -346,6 +348,7 @@ int Main(int argc, char** argv) {
   if (credentials_command->parsed()) return Credentials(credentials);
   if (slurm.parsed()) return slurm.Run();
   if (doctor.parsed()) return doctor.Run();
+  if (prepare.parsed()) return prepare.Run();
   return Status(status);
 }
 
