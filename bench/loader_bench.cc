@@ -21,6 +21,7 @@ struct LoaderOptions {
   double seconds = 3;
   bool flip = false;
   uint32_t crop_padding = 0;
+  uint32_t threads = 1;
 };
 
 using LoaderSeconds = std::chrono::duration<double>;
@@ -33,6 +34,7 @@ int Main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds)->check(CLI::Range(0.01, 3600.0))->capture_default_str();
   app.add_flag("--flip", options.flip, "Half of the images are mirrored");
   app.add_option("--crop-padding", options.crop_padding)->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("--threads", options.threads)->check(CLI::Range(1, 256))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
   const absl::StatusOr<PreparedIndex> index = ReadPreparedIndex(options.data);
@@ -42,7 +44,8 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", std::string(data.status().message()).c_str());
     return 1;
   }
-  Prefetcher prefetcher(*data, {}, 4, {.flip_horizontal = options.flip, .crop_padding = options.crop_padding}, 1);
+  Prefetcher prefetcher(*data, {}, 4, {.flip_horizontal = options.flip, .crop_padding = options.crop_padding}, 1,
+                        options.threads);
   uint64_t samples = 0;
   double sum = 0;
   const auto begin = std::chrono::steady_clock::now();

@@ -187,6 +187,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.prepared = job.data().format() == job::Data::PREPARED;
   if (job.data().evaluation_split() == job::Data::VALIDATION) config.evaluation_split = "validation";
   config.verify_data = job.data().verify();
+  config.data_threads = job.data().threads();
   config.augment = MakeAugment(job.data().augment());
   config.normalisation = {.mean = job.data().mean(), .deviation = job.data().deviation()};
   config.prefetch_batches = job.data().prefetch_batches();

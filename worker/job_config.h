@@ -27,6 +27,7 @@ struct WorkerConfig {
   std::string evaluation_split = "test";
   bool verify_data = false;
   Augment augment;
+  uint32_t data_threads = 1;
   Prefetcher::Normalisation normalisation;
   uint32_t prefetch_batches = 4;
   uint32_t evaluation_batch_size = 500;

@@ -122,7 +122,8 @@ int Work(const Flags& flags, const job::Job& job) {
   link_options.train_samples = data->train.size();
   link_options.test_samples = data->test.size();
   const auto link = SchedulerLink::Create(link_options);
-  Prefetcher prefetcher(data->train, config.normalisation, config.prefetch_batches, config.augment, config.seed);
+  Prefetcher prefetcher(data->train, config.normalisation, config.prefetch_batches, config.augment, config.seed,
+                        config.data_threads);
   Evaluator evaluator(data->test, {.normalisation = config.normalisation,
                                    .batch_size = config.evaluation_batch_size,
                                    .class_names = data->class_names});

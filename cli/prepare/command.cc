@@ -43,6 +43,12 @@ Command::Command(CLI::App& app) {
       ->add_option("--split", options_.split,
                    "Fractions, of each class; default: as SOURCE has it, else train=0.8,validation=0.1,test=0.1")
       ->type_name("SPLIT=F,...");
+  command_->add_option("--folds", options_.folds, "In the place of --split: parts of each class, of which one is test")
+      ->type_name("K")
+      ->check(CLI::Range(2, 1000));
+  command_->add_option("--fold", options_.fold, "With --folds: which of them is test")
+      ->type_name("1..K")
+      ->capture_default_str();
   command_->add_option("--seed", options_.seed, "Of the split, and of the order in it")->capture_default_str();
   command_->add_option("--jobs", options_.jobs, "Threads that decode; default: one a core")
       ->type_name("N")

@@ -34,6 +34,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kDefaultSplit[] = "train=0.8,validation=0.1,test=0.1";
 constexpr uint64_t kShardBytes = uint64_t{64} << 20;
+constexpr uint64_t kShardBytesMax = uint64_t{4} << 30;
 constexpr uint64_t kShardImagesMax = 65536;
 constexpr uint32_t kSideMax = 8192;
 constexpr double kPixelMax = 255;
@@ -104,7 +105,8 @@ absl::StatusOr<Size> FirstSize(const Source& source) {
 // Everything that the result depends on.
 struct Plan {
   Form form;
-  Fractions fractions;  // empty: as the source says
+  Fractions fractions;  // empty: folds, or as the source says
+  Fold fold;
   uint64_t seed = 1;
   uint64_t shard_images = 1;
 };
@@ -120,7 +122,14 @@ absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& sourc
   const absl::StatusOr<Size> size = plan.form.scaled ? ParseSize(options.size) : FirstSize(source);
   if (!size.ok()) return size.status();
   plan.form.shape = {options.grey ? 1 : source.channels(), size->height, size->width};
-  if (!options.split.empty() || !source.has_splits()) {
+  if (options.folds > 0) {
+    if (!options.split.empty() || options.fold < 1 || options.fold > options.folds) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "found --folds ", options.folds, " with --fold ", options.fold, options.split.empty() ? "" : " and --split",
+          "; allowed is a fold of 1 to ", options.folds, ", without --split"));
+    }
+    plan.fold = {.folds = options.folds, .fold = options.fold - 1};
+  } else if (!options.split.empty() || !source.has_splits()) {
     absl::StatusOr<Fractions> fractions = ParseFractions(options.split.empty() ? kDefaultSplit : options.split);
     if (!fractions.ok()) return fractions.status();
     plan.fractions = *std::move(fractions);
@@ -128,11 +137,18 @@ absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& sourc
   plan.shard_images = options.shard_images > 0
                           ? options.shard_images
                           : std::clamp<uint64_t>(kShardBytes / plan.form.shape.bytes(), 1, kShardImagesMax);
+  const uint64_t rows = std::min<uint64_t>(plan.shard_images, source.samples().size());
+  if (rows * plan.form.shape.bytes() > kShardBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("found --shard-images ", options.shard_images, " with images of ",
+                                                   plan.form.shape.bytes(), " bytes; allowed are ", kShardBytesMax,
+                                                   " bytes together, which are in memory at a time"));
+  }
   return plan;
 }
 
 std::string SettingsOf(const PrepareOptions& options, const Plan& plan, const Source& source) {
   Json split = "source";
+  if (plan.fold.folds > 0) split = {{"folds", plan.fold.folds}, {"fold", plan.fold.fold + 1}};
   if (!plan.fractions.empty()) {
     split = Json::object();
     for (int i = 0; i < kSplits; ++i) split[kSplitNames[i]] = plan.fractions[i];
@@ -174,7 +190,7 @@ class Preparation {
       : options_(options), source_(source), plan_(plan), output_(output) {}
 
   absl::StatusOr<Result> Run() {
-    const auto splits = SplitSamples(source_, plan_.fractions, plan_.seed);
+    const auto splits = SplitSamples(source_, plan_.fractions, plan_.fold, plan_.seed);
     Decoders decoders(options_.jobs > 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency()));
     ShardMaker maker(source_, plan_.form, decoders);
     ProgressLine line(source_.samples().size(), options_.quiet);

@@ -25,6 +25,7 @@ struct Sample {
 
 inline constexpr const char* kSplitNames[] = {"train", "validation", "test"};
 inline constexpr int kSplits = 3;
+inline constexpr int kTestSplit = 2;
 // "val" is validation, too; -1 where there is no such split.
 int SplitNamed(absl::string_view name);
 

@@ -79,24 +79,27 @@ std::vector<std::vector<uint64_t>> SplitCounts(absl::Span<const uint64_t> class_
   return result;
 }
 
-std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Fractions& fractions, uint64_t seed) {
+std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Fractions& fractions, const Fold& fold,
+                                                uint64_t seed) {
   const std::vector<Sample>& samples = source.samples();
   std::vector<std::vector<uint32_t>> splits(kSplits);
   worker::SplitMix64 random(worker::SplitMix64(seed).Next());
-  if (fractions.empty()) {
+  if (fractions.empty() && fold.folds == 0) {
     for (uint32_t i = 0; i < samples.size(); ++i) splits[samples[i].split].push_back(i);
   } else {
+    const Fractions parts = fold.folds > 0 ? Fractions(fold.folds, 1.0 / fold.folds) : fractions;
     std::vector<std::vector<uint32_t>> by_class(source.classes().size());
     for (uint32_t i = 0; i < samples.size(); ++i) by_class[samples[i].label].push_back(i);
     std::vector<uint64_t> class_counts;
     for (const std::vector<uint32_t>& one : by_class) class_counts.push_back(one.size());
-    const std::vector<std::vector<uint64_t>> counts = SplitCounts(class_counts, fractions);
+    const std::vector<std::vector<uint64_t>> counts = SplitCounts(class_counts, parts);
     for (size_t label = 0; label < by_class.size(); ++label) {
       worker::Shuffle(random, absl::MakeSpan(by_class[label]));
       auto next = by_class[label].begin();
-      for (int split = 0; split < kSplits; ++split) {
-        const auto end = next + static_cast<int64_t>(counts[label][split]);
-        splits[split].insert(splits[split].end(), next, end);
+      for (size_t part = 0; part < parts.size(); ++part) {
+        const auto end = next + static_cast<int64_t>(counts[label][part]);
+        std::vector<uint32_t>& split = fold.folds == 0 ? splits[part] : splits[part == fold.fold ? kTestSplit : 0];
+        split.insert(split.end(), next, end);
         next = end;
       }
     }

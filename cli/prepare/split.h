@@ -24,8 +24,16 @@ absl::StatusOr<Fractions> ParseFractions(absl::string_view text);
 // they should.
 std::vector<std::vector<uint64_t>> SplitCounts(absl::Span<const uint64_t> class_counts, const Fractions& fractions);
 
+// Of `folds` parts of each class, as equal as SplitCounts() makes them, number `fold` (from 0) is test and the others
+// are train: each image is test in exactly one of the folds.
+struct Fold {
+  uint32_t folds = 0;  // 0: none
+  uint32_t fold = 0;
+};
+
 // The samples of each split, in the order in which they are written: mixed by `seed`, so that the first of them are of
-// all classes. Stratified by label with `fractions`; without, as the samples say.
-std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Fractions& fractions, uint64_t seed);
+// all classes. Stratified by label with `fractions` or folds; without, as the samples say.
+std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Fractions& fractions, const Fold& fold,
+                                                uint64_t seed);
 
 }  // namespace slackline::cli::prepare

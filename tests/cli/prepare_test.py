@@ -253,6 +253,23 @@ class Sources(PrepareTest):
         self.assertEqual(set(self.rows("train", outs[0])[1][:12]), {0, 1, 2})
 
 
+    def test_each_image_is_test_in_one_of_the_folds(self):
+        self.write_classes(count=11)
+        seen = []
+        for fold in (1, 2, 3, 4):
+            out = self.folder / f"fold-{fold}"
+            self.prepare("--folds", 4, "--fold", fold, "--seed", 5, out=out)
+            splits = self.index(out)["splits"]
+            self.assertEqual(splits["validation"]["images"], 0)
+            self.assertTrue(all(2 <= count <= 3 for count in splits["test"]["class_counts"]), splits["test"])
+            test, train = ([image.tobytes() for image in self.rows(split, out)[0]] for split in ("test", "train"))
+            self.assertEqual(len(set(test) | set(train)), 33)
+            seen += test
+        self.assertEqual((len(seen), len(set(seen))), (33, 33))
+        for flags in (("--fold", 5), ("--fold", 0), ("--split", "train=1")):
+            self.assertIn("--folds 4", self.prepare("--folds", 4, *flags, out=self.folder / "x", code=2).stderr)
+
+
 class Damage(PrepareTest):
     def test_broken_pictures_are_skipped_and_said(self):
         self.write_classes(count=3)

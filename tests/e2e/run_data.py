@@ -90,7 +90,7 @@ class Data(unittest.TestCase):
 
     def test_colours_are_learned_in_shards_and_on_the_validation_split(self):
         self.prepare("--shard-images", "50")
-        run = self.train("data.evaluation_split=validation", "data.verify=true")
+        run = self.train("data.evaluation_split=validation", "data.verify=true", "data.threads=3")
         self.assertGreater(self.accuracy(run), 0.9)
         report = json.loads((run.folder / "report.json").read_text())
         names = [one["name"] for one in report["classes"]]

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -107,6 +108,34 @@ TEST_F(PrefetcherTest, WaitEndsWithTheDeadlineAndSaysHowFarTheThreadIs) {
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("of 1048576 images"));
+}
+
+TEST_F(PrefetcherTest, SeveralThreadsGiveTheSameBatchesInTheSameOrder) {
+  Prefetcher prefetcher(*data_, {}, 2, {}, 0, /*threads=*/4);
+  for (uint32_t round = 0; round < 300; ++round) {
+    const uint32_t begin = round % 100;
+    prefetcher.Start(Range(begin, begin + 90), 7);
+    for (uint32_t first = begin; first < begin + 90; first += 7) {
+      if (round % 3 == 1 && first > begin + round % 50) break;  // given up in the middle
+      ASSERT_EQ(NextImages(prefetcher), Range(first, std::min(first + 7, begin + 90))) << "round " << round;
+    }
+    if (round % 3 == 1) continue;
+    ASSERT_TRUE(NextImages(prefetcher).empty());
+  }
+}
+
+TEST_F(PrefetcherTest, SeveralThreadsKeepWithinTheirMemory) {
+  Prefetcher prefetcher(*data_, {}, 1, {}, 0, /*threads=*/3);
+  prefetcher.Start(Range(0, kImages), 1);
+  std::set<const float*> memory;
+  for (uint32_t i = 0; i < kImages; ++i) {
+    absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher.Next(kLong);
+    ASSERT_TRUE(batch.ok());
+    EXPECT_EQ((*batch)->labels[0], i % 10);
+    memory.insert((*batch)->images.data());
+    prefetcher.Recycle(*std::move(batch));
+  }
+  EXPECT_LE(memory.size(), 3u + 2u);
 }
 
 TEST_F(PrefetcherTest, CanBeDestroyedInTheMiddle) {

@@ -9,10 +9,14 @@
 namespace slackline::worker {
 
 Prefetcher::Prefetcher(const Dataset& dataset, Normalisation normalisation, uint32_t capacity, const Augment& augment,
-                       uint64_t seed)
-    : dataset_(dataset), normalisation_(normalisation), capacity_(capacity), augment_(augment), seed_(seed) {
-  SLACKLINE_CHECK(capacity > 0);
-  thread_ = std::thread(&Prefetcher::Run, this);
+                       uint64_t seed, uint32_t threads)
+    : dataset_(dataset),
+      normalisation_(normalisation),
+      capacity_(std::max(capacity, threads)),
+      augment_(augment),
+      seed_(seed) {
+  SLACKLINE_CHECK(capacity > 0 && threads > 0);
+  for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back(&Prefetcher::Run, this);
 }
 
 Prefetcher::~Prefetcher() {
@@ -20,7 +24,7 @@ Prefetcher::~Prefetcher() {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
   }
-  thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void Prefetcher::Start(std::vector<uint32_t> indices, uint32_t batch_size, uint32_t epoch) {
@@ -30,21 +34,21 @@ void Prefetcher::Start(std::vector<uint32_t> indices, uint32_t batch_size, uint3
   batch_size_ = batch_size;
   epoch_ = epoch;
   next_ = 0;
+  taken_ = given_ = 0;
   ++range_;
-  for (std::unique_ptr<Batch>& batch : ready_) spare_.push_back(std::move(batch));
+  for (auto& [number, batch] : ready_) spare_.push_back(std::move(batch));
   ready_.clear();
 }
 
 absl::StatusOr<std::unique_ptr<Batch>> Prefetcher::Next(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   if (!mutex_.AwaitWithTimeout(absl::Condition(this, &Prefetcher::HasAnswer), timeout)) {
-    return absl::DeadlineExceededError(absl::StrCat("the prefetch thread made no batch ready within ",
+    return absl::DeadlineExceededError(absl::StrCat("the prefetch threads made no batch ready within ",
                                                     absl::FormatDuration(timeout), "; it has begun ", next_, " of ",
                                                     indices_.size(), " images of the range"));
   }
-  if (ready_.empty()) return nullptr;
-  std::unique_ptr<Batch> batch = std::move(ready_.front());
-  ready_.pop_front();
+  if (given_ == taken_) return nullptr;
+  std::unique_ptr<Batch> batch = std::move(ready_.extract(given_++).mapped());
   return batch;
 }
 
@@ -55,9 +59,9 @@ void Prefetcher::Recycle(std::unique_ptr<Batch> batch) {
   if (spare_.size() < capacity_ + 2) spare_.push_back(std::move(batch));
 }
 
-bool Prefetcher::HasWork() const { return stop_ || (next_ < indices_.size() && ready_.size() < capacity_); }
+bool Prefetcher::HasWork() const { return stop_ || (next_ < indices_.size() && taken_ - given_ < capacity_); }
 
-bool Prefetcher::HasAnswer() const { return !ready_.empty() || (next_ == indices_.size() && !loading_); }
+bool Prefetcher::HasAnswer() const { return ready_.contains(given_) || (next_ == indices_.size() && given_ == taken_); }
 
 std::vector<uint32_t> Prefetcher::TakeIndices() {
   const size_t end = std::min<size_t>(next_ + batch_size_, indices_.size());
@@ -78,18 +82,16 @@ void Prefetcher::Run() {
   for (;;) {
     mutex_.Await(absl::Condition(this, &Prefetcher::HasWork));
     if (stop_) return;
-    const uint64_t range = range_;
+    const uint64_t range = range_, number = taken_++;
     const std::vector<uint32_t> indices = TakeIndices();
     std::unique_ptr<Batch> batch = TakeSpare();
     const Variation variation{.augment = augment_, .seed = seed_, .epoch = epoch_};
-    loading_ = true;
     mutex_.Unlock();
     dataset_.Load(indices, normalisation_.mean, normalisation_.deviation, *batch, &variation);
     mutex_.Lock();
-    loading_ = false;
     if (range == range_) {
-      ready_.push_back(std::move(batch));
-    } else {
+      ready_.emplace(number, std::move(batch));
+    } else if (spare_.size() < capacity_ + 2) {
       spare_.push_back(std::move(batch));  // another range has begun in the meantime
     }
   }

@@ -1,8 +1,8 @@
-// Makes batches ready in a thread of its own, ahead of the trainer.
+// Makes batches ready in threads of its own, ahead of the trainer.
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -16,8 +16,10 @@
 namespace slackline::worker {
 
 // Thread-safety: safe for one consumer.
-// Threads:       one, born in the constructor, joined in the destructor.
-// Limits:        at most `capacity` batches are ready; one more may be in the making.
+// Threads:       `threads`, born in the constructor, joined in the destructor. Each makes whole batches, which come out
+// in
+//                their order: they are the same for any number.
+// Limits:        at most `capacity` batches, or one a thread, are ready or in the making.
 class Prefetcher {
  public:
   struct Normalisation {
@@ -27,7 +29,7 @@ class Prefetcher {
 
   // Borrows `dataset`, which must outlive it. `seed` says how `augment` varies the images.
   Prefetcher(const Dataset& dataset, Normalisation normalisation, uint32_t capacity, const Augment& augment = {},
-             uint64_t seed = 0);
+             uint64_t seed = 0, uint32_t threads = 1);
   ~Prefetcher();
 
   // Starts on these images, cut into batches of `batch_size` (the last may be smaller); what was left of an
@@ -48,20 +50,22 @@ class Prefetcher {
 
   const Dataset& dataset_;
   const Normalisation normalisation_;
-  const size_t capacity_;
+  const uint64_t capacity_;
   const Augment augment_;
   const uint64_t seed_;
   absl::Mutex mutex_;
   std::vector<uint32_t> indices_ ABSL_GUARDED_BY(mutex_);
   uint32_t batch_size_ ABSL_GUARDED_BY(mutex_) = 1;
   uint32_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;     // first index not yet taken by the thread
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;     // first index not yet taken by a thread
   uint64_t range_ ABSL_GUARDED_BY(mutex_) = 0;  // counts Start()
-  bool loading_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // batches of the range that a thread has taken
+  uint64_t given_ ABSL_GUARDED_BY(mutex_) = 0;  // and those that Next() has handed out
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<std::unique_ptr<Batch>> ready_ ABSL_GUARDED_BY(mutex_);
+  // By their number in the range.
+  std::map<uint64_t, std::unique_ptr<Batch>> ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Batch>> spare_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace slackline::worker
