@@ -46,6 +46,8 @@ struct Share {
   bool scheduler = true;
   std::vector<std::string> servers;
   std::vector<std::string> workers;
+  // Which of worker.groups each of them trains; empty where the job has none.
+  std::map<std::string, uint32_t> groups;
   // More arguments for each process of a role.
   std::vector<std::string> scheduler_arguments;
   std::vector<std::string> server_arguments;

@@ -92,7 +92,11 @@ job::Job Resolve(const job::Job& job) {
     model.add_hidden(4096);
     model.add_hidden(4096);
   }
-  if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
+  if (resolved.worker().groups_size() == 0) {
+    if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
+  } else if (!job.cluster().has_workers()) {
+    resolved.mutable_cluster()->set_workers(static_cast<uint32_t>(resolved.worker().groups_size()));
+  }
   return resolved;
 }
 

@@ -30,6 +30,8 @@ absl::Status CheckSimulation(const job::Job& job, bool gradients) {
   if (gradients && job.wire().encoding() != "fp32") return Refuse("wire.encoding", job.wire().encoding(), exact);
   if (job.wire().groups_size() > 0) return Refuse("wire.groups", "a list", "none");
   if (gradients && job.wire().pull_encoding() != job::Wire::FP32) return Refuse("wire.pull_encoding", "bf16", exact);
+  // Its workers are of simulation.classes.
+  if (job.worker().groups_size() > 0) return Refuse("worker.groups", "a list", "none");
   uint64_t named = 0;
   for (const job::WorkerClass& kind : job.simulation().classes()) named += kind.workers();
   if (named > job.cluster().workers()) {

@@ -46,8 +46,15 @@ struct WorkerConfig {
   Metering metering;
 };
 
-// `name`: of this worker. `cores`: of this machine.
-WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint32_t cores);
+// Which of the job's workers a process is.
+struct WorkerIdentity {
+  std::string name;
+  // Of worker.groups; 0 where there are none.
+  uint32_t group = 0;
+};
+
+// `cores`: of this machine.
+WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, uint32_t cores);
 
 // The data must fit the model.
 //   kInvalidArgument  another image size of test images than of training images, labels beyond the classes, no images

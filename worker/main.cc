@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +41,7 @@ struct Flags {
   std::string name;
   std::vector<std::string> overrides;
   std::string topology = {};
+  std::optional<uint32_t> group = {};
   bool supervised = false;
 };
 
@@ -57,11 +59,27 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
   options.address = flags.scheduler;
   options.name = flags.name;
   options.topology = flags.topology;
+  options.group = flags.group.value_or(0);
   options.job_fingerprint = Fingerprint(job);
   options.timeouts = config.trainer.timeouts;
   options.silence_max = config.scheduler_return;
   options.join_max = config.trainer.server_return;
   return options;
+}
+
+// A job with groups has no devices of its own.
+absl::Status CheckGroupFlag(const Flags& flags, const job::Job& job) {
+  const int groups = job.worker().groups_size();
+  if (flags.group && groups == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--group: found ", *flags.group, "; allowed is none: the job has no worker.groups"));
+  }
+  if (groups > 0 && (!flags.group || *flags.group >= static_cast<uint32_t>(groups))) {
+    return absl::InvalidArgumentError(absl::StrCat("--group: found ", flags.group ? absl::StrCat(*flags.group) : "none",
+                                                   "; allowed is 0 to ", groups - 1,
+                                                   ", which of worker.groups this is"));
+  }
+  return absl::OkStatus();
 }
 
 std::string Names(const std::vector<Device>& devices) {
@@ -81,7 +99,8 @@ void WriteTrace(Trace& trace, const std::string& path) {
 }
 
 int Work(const Flags& flags, const job::Job& job) {
-  WorkerConfig config = MakeWorkerConfig(job, flags.name, std::thread::hardware_concurrency());
+  WorkerConfig config =
+      MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
   const auto security = security::Security::Open(job, security::Role::kWorker);
   if (!security.ok()) return Fail(security.status(), kWrongUse);
   config.trainer.protection = security->To(security::Role::kServer);
@@ -193,6 +212,9 @@ int Main(int argc, char** argv) {
          "--topology", flags.topology,
          "Where this is in the network: switches from the top down and the node, as SLURM_TOPOLOGY_ADDR has them")
       ->type_name("SWITCH.NODE");
+  app.add_option("--group", flags.group,
+                 "Which of worker.groups this worker trains, from 0 on; for jobs that have groups")
+      ->type_name("NUMBER");
   app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
   app.set_version_flag("--version", VersionText("slackline-worker"));
   try {
@@ -205,6 +227,7 @@ int Main(int argc, char** argv) {
   if (!job.ok()) return Fail(job.status(), kWrongUse);
   if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
   job::Job resolved = Resolve(*job);
+  if (absl::Status group = CheckGroupFlag(flags, resolved); !group.ok()) return Fail(group, kWrongUse);
   const absl::StatusOr<job::Network> network = network::OnThisMachine(resolved.network());
   if (!network.ok()) return Fail(network.status(), kWrongUse);
   *resolved.mutable_network() = *network;

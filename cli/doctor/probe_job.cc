@@ -21,7 +21,7 @@ absl::Status TryData(const job::Job& job, JobProbe& probe) {
   if (!train.ok()) return train.status();
   const auto test = worker::Dataset::ReadIdx(job.data().path(), "t10k");
   if (!test.ok()) return test.status();
-  worker::ModelSpec spec = worker::MakeWorkerConfig(job, "worker-1", 1).model;
+  worker::ModelSpec spec = worker::MakeWorkerConfig(job, {"worker-1"}, 1).model;
   spec.height = train->height();
   spec.width = train->width();
   const absl::StatusOr<worker::Layout> layout = worker::MakeLayout(spec);

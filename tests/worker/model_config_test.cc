@@ -13,7 +13,7 @@ namespace {
 WorkerConfig ConfigOf(const std::string& yaml) {
   const absl::StatusOr<job::Job> job = ParseJob(yaml, "j.yaml");
   EXPECT_TRUE(job.ok()) << job.status();
-  return MakeWorkerConfig(Resolve(*job), "worker-1", /*cores=*/1);
+  return MakeWorkerConfig(Resolve(*job), {"worker-1"}, /*cores=*/1);
 }
 
 // Images of 4 x 4 with these labels.
@@ -59,7 +59,7 @@ TEST(ModelConfig, EveryKindOfTheJobFileIsBuilt) {
   for (int i = 0; i < kinds->value_count(); ++i) {
     job::Job job;
     job.mutable_model()->set_kind(static_cast<job::Model::Kind>(kinds->value(i)->number()));
-    const ModelSpec spec = MakeWorkerConfig(Resolve(job), "worker-1", 1).model;
+    const ModelSpec spec = MakeWorkerConfig(Resolve(job), {"worker-1"}, 1).model;
     EXPECT_EQ(KindName(spec.kind), absl::AsciiStrToLower(kinds->value(i)->name()));
   }
 }
