@@ -75,6 +75,11 @@ std::vector<std::string> ListenAt(const std::string& host, const job::Network& n
   return arguments;
 }
 
+bool BindsCores(const job::Worker& worker) {
+  return worker.cores_size() > 0 || std::any_of(worker.groups().begin(), worker.groups().end(),
+                                                [](const job::WorkerGroup& group) { return group.cores_size() > 0; });
+}
+
 Share WholeJob(const job::Job& job) {
   Share all;
   for (uint32_t number = 1; number <= ServerProcesses(job); ++number)
@@ -138,6 +143,10 @@ absl::Status Cluster::StartWorker(const std::string& name) {
                                       "--set",          "network.metrics_port=0"};
   if (const auto group = share_.groups.find(name); group != share_.groups.end()) {
     command.insert(command.end(), {"--group", absl::StrCat(group->second)});
+  }
+  if (BindsCores(job_.worker())) {
+    const auto seat = std::find(share_.workers.begin(), share_.workers.end(), name) - share_.workers.begin();
+    command.insert(command.end(), {"--seat", absl::StrCat(seat, "/", share_.workers.size())});
   }
   command.insert(command.end(), share_.worker_arguments.begin(), share_.worker_arguments.end());
   return crew_.Start(Role::kWorker, name, std::move(command));

@@ -58,6 +58,8 @@ struct Share {
 // What has a process listen on `host`, and say so, unless its job says what it listens on. In the place of
 // network.interface: `host` is its address, or another was asked for.
 std::vector<std::string> ListenAt(const std::string& host, const job::Network& network);
+// Whether workers are to be bound to cores.
+bool BindsCores(const job::Worker& worker);
 // All of them.
 Share WholeJob(const job::Job& job);
 

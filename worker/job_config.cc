@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/device.h"
 #include "common/push_samples.h"
 #include "common/slowdown.h"
 #include "worker/local_job_config.h"
@@ -159,6 +160,22 @@ uint32_t CpuDevices(const job::Job& job) {
   return std::max(1u, workers / static_cast<uint32_t>(groups)) * cpus;
 }
 
+CoreShare ShareOf(const job::Worker& worker, uint32_t group, uint32_t gpus) {
+  CoreShare share{.key = "worker.cores", .wish = {}};
+  auto cores = &worker.cores();
+  if (worker.groups_size() > 0 && worker.groups(static_cast<int>(group)).cores_size() > 0) {
+    cores = &worker.groups(static_cast<int>(group)).cores();
+    share.key = absl::StrCat("worker.groups[", group, "].cores");
+  }
+  // The job file's rules have checked the text.
+  share.wish = ParseCores(std::vector<std::string>(cores->begin(), cores->end())).value();
+  const auto& devices = DevicesOf(worker, group);
+  const bool any = devices.size() == 1 && devices[0] == kAutoDevices;
+  share.gpus = any ? gpus > 0 : !devices.empty() && devices[0] != "cpu";
+  share.devices = any ? std::max(1u, gpus) : static_cast<uint32_t>(std::max(1, devices.size()));
+  return share;
+}
+
 WorkerConfig::Metering MakeMetering(const job::Power& power) {
   WorkerConfig::Metering metering;
   metering.on = power.meter();
@@ -180,6 +197,15 @@ WorkerConfig::Metering MakeMetering(const job::Power& power) {
 }
 
 }  // namespace
+
+std::vector<CoreShare> CoreShares(const job::Job& job, const MachineShape& machine) {
+  const uint32_t groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
+  std::vector<CoreShare> shares;
+  for (uint32_t seat = 0; seat < machine.workers; ++seat) {
+    shares.push_back(ShareOf(job.worker(), seat % groups, machine.gpus));
+  }
+  return shares;
+}
 
 WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, uint32_t cores) {
   WorkerConfig config;
@@ -219,6 +245,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   if (!job.worker().trace().empty()) config.trace = TracePath(job.worker().trace(), self.name);
   config.compute_threads =
       job.worker().threads() > 0 ? job.worker().threads() : std::max<uint32_t>(1, cores / CpuDevices(job));
+  config.threads_by_cores = job.worker().threads() == 0;
   return config;
 }
 

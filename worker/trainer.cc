@@ -418,6 +418,7 @@ absl::Status Trainer::OpenClient(bool reader) {
   options.background = options_.window > 1 || map_.elements >= kBackgroundElementsMin;
   options.same_host = options_.same_host;
   options.protection = options_.protection;
+  options.cores = options_.exchange_cores;
   if (!reader) {
     options.push_runs = options_.push_runs;
     options.pull_encoding = options_.pull_encoding;

@@ -54,6 +54,8 @@ class Trainer {
     codec::Encoding pull_encoding = codec::Encoding::kFp32;
     SameHost same_host = SameHost::kSharedMemory;
     std::shared_ptr<const rpc::Protection> protection = nullptr;
+    // As in ClientOptions.
+    std::vector<uint32_t> exchange_cores = {};
     Timeouts timeouts;
     // How long the job waits for a server that died.
     absl::Duration server_return = absl::ZeroDuration();

@@ -77,7 +77,8 @@ Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const j
     share.server_arguments.insert(share.server_arguments.end(), {"--topology", facts.node.topology});
   }
   share.worker_arguments = share.server_arguments;
-  if (job.worker().threads() == 0) {
+  // Where workers are bound, their cores say it.
+  if (job.worker().threads() == 0 && !BindsCores(job.worker())) {
     const uint32_t taken = std::min<uint32_t>(facts.node.cpus - 1, static_cast<uint32_t>(roles.servers.size()));
     const uint32_t threads = std::max(1u, (facts.node.cpus - taken) / CpusOfGroups(job.worker()));
     share.worker_arguments.insert(share.worker_arguments.end(), {"--set", absl::StrCat("worker.threads=", threads)});

@@ -7,6 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/core_wish.h"
 #include "common/device.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
@@ -70,6 +71,12 @@ class WorkerRules : private RuleBook {
     }
     for (int group = 0; group < worker.groups_size(); ++group) Group(job, group);
     Apart(worker);
+    CoresApart(worker);
+  }
+
+  // Which cores there are, only the machine knows.
+  void Cores(const std::string& key, const Names& cores) {
+    if (!Misread(key)) Understood(key, ParseCores(std::vector<std::string>(cores.begin(), cores.end())).status());
   }
 
   // Whether the model has so many layers, its own room says.
@@ -105,6 +112,7 @@ class WorkerRules : private RuleBook {
       return Refuse(key, "no device", "at least one: cpu, cuda:0, cuda:1 and so on, or auto alone", place);
     }
     Devices(key, group.devices());
+    Cores(place + ".cores", group.cores());
     if (group.batch() > 0 && job.training().batch() == job::Training::BALANCE) {
       Refuse(place + ".batch", absl::StrCat(group.batch(), " together with training.batch: balance"),
              "0, or training.batch: fixed");
@@ -113,6 +121,23 @@ class WorkerRules : private RuleBook {
     if (static_cast<uint32_t>(group.devices_size()) > batch) {
       Refuse(key, Count(group.devices_size(), "device"),
              absl::StrCat("at most the group's batch (", batch, "), each gets a part of it"), place);
+    }
+  }
+
+  // No core is of two groups.
+  void CoresApart(const job::Worker& worker) {
+    std::map<uint32_t, int> owners;
+    for (int group = 0; group < worker.groups_size(); ++group) {
+      const Names& cores = worker.groups(group).cores();
+      const absl::StatusOr<CoreWish> wish = ParseCores(std::vector<std::string>(cores.begin(), cores.end()));
+      if (!wish.ok()) continue;
+      for (const uint32_t core : wish->cores) {
+        const auto [owner, first] = owners.emplace(core, group);
+        if (first) continue;
+        Refuse(GroupKey(group) + ".cores", absl::StrCat("core ", core, ", which is of ", GroupKey(owner->second)),
+               "cores of no other group", GroupKey(group));
+        break;
+      }
     }
   }
 
@@ -148,6 +173,7 @@ void CheckWorkerRules(const job::Job& job, const std::string& name, const Origin
   } else {
     rules.OneGroup(job);
   }
+  rules.Cores("worker.cores", job.worker().cores());
   rules.Stages(job.worker(), job.model());
 }
 

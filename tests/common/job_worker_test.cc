@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/job_file.h"
 #include "common/push_samples.h"
 
@@ -26,10 +27,10 @@ INSTANTIATE_TEST_SUITE_P(
     Groups, JobWorker,
     ::testing::Values(
         BadWorker{"NoList", "worker: {groups: cpu}",
-                  "j.yaml:1: worker.groups: found 'cpu'; allowed is a list of sections of keys: devices, batch"},
+                  "j.yaml:1: worker.groups: found 'cpu'; allowed is a list of sections of keys: devices, batch, cores"},
         BadWorker{"Section", "worker: {groups: {devices: cpu}}",
                   "j.yaml:1: worker.groups: found a section of keys; allowed is a list of sections of keys: devices, "
-                  "batch"},
+                  "batch, cores"},
         BadWorker{"WrongTypeOfDevices", "worker: {groups: [{devices: {cpu: 1}}, [cpu]]}",
                   "j.yaml:1: worker.groups[0].devices: found a section of keys; allowed is one or a list in [ ], each "
                   "text"},
@@ -38,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadWorker{"UnknownKey", "worker:\n  groups:\n    - {device: cpu}\n    - cpu\n",
                   "j.yaml:3: found the unknown key 'worker.groups[0].device'; did you mean 'worker.groups[0].devices'? "
                   "Allowed "
-                  "are devices, batch"},
+                  "are devices, batch, cores"},
         BadWorker{"NoDevices", "worker:\n  groups:\n    - [cpu]\n    - {batch: 16}\n",
                   "j.yaml:4: worker.groups[1].devices: found no device; allowed is at least one: cpu, cuda:0, cuda:1 "
                   "and so on, or auto alone"},
@@ -80,6 +81,28 @@ INSTANTIATE_TEST_SUITE_P(
         BadWorker{"BatchOutOfRange", "worker: {groups: [{devices: cpu, batch: -1}, cpu]}",
                   "j.yaml:1: worker.groups[0].batch: found '-1'; allowed is a whole number from 0 to 1048576"}),
     [](const auto& one) { return one.param.name; });
+
+constexpr char kCoresAllowed[] =
+    "; allowed is auto, a number of cores from 1 to 4096, or a list of cores and ranges of them such as [0-3, 8], each "
+    "once";
+
+TEST(JobWorker, CoresAreANumberAListOrAuto) {
+  for (const char* cores : {"auto", "4", "[0-3, 8]", "[1, 2]", "7-7", "[]"}) {
+    EXPECT_TRUE(ParseJob(absl::StrCat("worker: {cores: ", cores, "}"), "j.yaml").ok()) << cores;
+  }
+  const auto refusal = [](const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); };
+  EXPECT_EQ(refusal("worker: {cores: all}"), absl::StrCat("j.yaml:1: worker.cores: found 'all'", kCoresAllowed));
+  EXPECT_EQ(refusal("worker: {cores: [1, 0-2]}"),
+            absl::StrCat("j.yaml:1: worker.cores: found core 1 twice", kCoresAllowed));
+  EXPECT_EQ(refusal("worker: {groups: [{devices: cpu, cores: 0}, cpu]}"),
+            absl::StrCat("j.yaml:1: worker.groups[0].cores: found '0'", kCoresAllowed));
+  EXPECT_EQ(
+      refusal("worker:\n  groups:\n    - {devices: cpu, cores: 0-1}\n    - {devices: cpu, cores: [3, 1]}"),
+      "j.yaml:4: worker.groups[1].cores: found core 1, which is of worker.groups[0]; allowed is cores of no other "
+      "group");
+  // What differs from machine to machine is no other job.
+  EXPECT_EQ(Fingerprint(*ParseJob("worker: {cores: 4}", "j.yaml")), Fingerprint(*ParseJob("", "j.yaml")));
+}
 
 TEST(JobWorker, AGroupIsAListOfDevicesOrASection) {
   const auto job = ParseJob("worker: {groups: [[cuda:0, cuda:1], {devices: cpu, batch: 16}, cpu]}", "j.yaml");

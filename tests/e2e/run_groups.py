@@ -5,7 +5,10 @@
 Exits with 77 (skipped) where the programs or the data are not there.
 """
 import argparse
+import collections
+import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -99,6 +102,36 @@ class Groups(unittest.TestCase):
         self.assertGreater(int(after["worker-1"]["steps"]), int(before["worker-1"]["steps"]))
         run.process.terminate()
         run.wait()
+
+    def cores_of_threads(self, pid):
+        """How often each set of cores is the one that a thread of the process may use."""
+        sets = collections.Counter()
+        for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+                sets[fields["Cpus_allowed_list"]] += 1
+        return sets
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "there is one core only")
+    def test_computing_is_kept_to_its_cores_and_the_exchange_to_the_others(self):
+        cores = sorted(os.sched_getaffinity(0))
+        run = self.begin("worker.groups=[]", "worker.cores=1", "worker.threads=0", "cluster.workers=1", "training.epochs=40")
+        run.wait_for_training()
+        sets = self.cores_of_threads(run.members()["worker-1"]["pid"])
+        self.assertIn(str(cores[0]), sets)
+        self.assertGreater(sets.total() - sets[str(cores[0])], 2, sets)
+        # Nobody is on both.
+        self.assertEqual(len(sets), 2, sets)
+        run.process.terminate()
+        run.wait()
+        log = (run.folder / "logs" / "worker-1.log").read_text()
+        self.assertIn(f"computes on cores {cores[0]}; other threads are on ", log)
+
+    def test_cores_that_are_not_there_are_named(self):
+        run = self.begin("worker.cores=[4000, 4001]")
+        self.assertEqual(run.wait(), 1, run.diagnosis())
+        log = (run.folder / "logs" / "worker-1.log").read_text()
+        self.assertIn("worker.cores: found core 4000; allowed is those that this process may use: ", log)
 
     def test_a_worker_that_does_not_say_its_group_is_told_which_there_are(self):
         (self.root / "job.yaml").write_text(JOB)
