@@ -160,6 +160,14 @@ uint32_t CpuDevices(const job::Job& job) {
   return std::max(1u, workers / static_cast<uint32_t>(groups)) * cpus;
 }
 
+Precision PrecisionOf(const job::Worker& worker, uint32_t group) {
+  using Own = job::WorkerGroup;
+  const Own::Precision own = worker.groups_size() > 0 ? worker.groups(static_cast<int>(group)).precision() : Own::SAME;
+  if (own == Own::BF16 || (own == Own::SAME && worker.precision() == job::Worker::BF16)) return Precision::kBf16;
+  if (own == Own::FP16 || (own == Own::SAME && worker.precision() == job::Worker::FP16)) return Precision::kFp16;
+  return Precision::kFloat32;
+}
+
 CoreShare ShareOf(const job::Worker& worker, uint32_t group, uint32_t gpus) {
   CoreShare share{.key = "worker.cores", .wish = {}};
   auto cores = &worker.cores();
@@ -212,6 +220,12 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.model = MakeModelSpec(job.model());
   config.model.label_smoothing = job.training().label_smoothing();
   config.model.class_weights = MakeClassWeights(job.training());
+  config.model.precision = PrecisionOf(job.worker(), self.group);
+  config.model.channels_last = job.worker().channels_last();
+  config.model.cudnn_benchmark = job.worker().cudnn_benchmark();
+  config.trainer.loss_scale = {.on = config.model.precision == Precision::kFp16,
+                               .initial = job.worker().loss_scale(),
+                               .growth_steps = job.worker().loss_scale_growth_steps()};
   config.class_weights_balanced = job.training().class_weights_size() == 1 && config.model.class_weights.empty();
   config.seed = job.seed();
   config.data_path = job.data().path();

@@ -79,6 +79,27 @@ class WorkerRules : private RuleBook {
     if (!Misread(key)) Understood(key, ParseCores(std::vector<std::string>(cores.begin(), cores.end())).status());
   }
 
+  void Precision(const job::Job& job) {
+    const job::Worker& worker = job.worker();
+    const bool half =
+        absl::c_any_of(worker.groups(), [](const auto& g) { return g.precision() == job::WorkerGroup::FP16; }) ||
+        worker.precision() == job::Worker::FP16;
+    if (!half) {
+      for (const char* key : {"worker.loss_scale", "worker.loss_scale_growth_steps"}) {
+        NeedsOther(worker, key, "worker.precision: fp16", "no fp16");
+      }
+    } else if (TrainsLocally(job)) {
+      Refuse("worker.precision", "fp16 with local training",
+             "float32 or bf16: its own steps do not skip what overflows", "worker");
+    }
+    if (worker.stages() > 1 && worker.precision() != job::Worker::FLOAT32) {
+      Refuse("worker.precision",
+             absl::StrCat(EnumName(*job::Worker::Precision_descriptor()->FindValueByNumber(worker.precision())),
+                          " with worker.stages: ", worker.stages()),
+             "float32, or worker.stages: 1");
+    }
+  }
+
   // Whether the model has so many layers, its own room says.
   void Stages(const job::Worker& worker, const job::Model& model) {
     if (worker.stages() <= 1) return NeedsOther(worker, "worker.micro_batches", "worker.stages above 1", "no stages");
@@ -174,6 +195,7 @@ void CheckWorkerRules(const job::Job& job, const std::string& name, const Origin
     rules.OneGroup(job);
   }
   rules.Cores("worker.cores", job.worker().cores());
+  rules.Precision(job);
   rules.Stages(job.worker(), job.model());
 }
 

@@ -27,10 +27,11 @@ INSTANTIATE_TEST_SUITE_P(
     Groups, JobWorker,
     ::testing::Values(
         BadWorker{"NoList", "worker: {groups: cpu}",
-                  "j.yaml:1: worker.groups: found 'cpu'; allowed is a list of sections of keys: devices, batch, cores"},
+                  "j.yaml:1: worker.groups: found 'cpu'; allowed is a list of sections of keys: devices, batch, cores, "
+                  "precision"},
         BadWorker{"Section", "worker: {groups: {devices: cpu}}",
                   "j.yaml:1: worker.groups: found a section of keys; allowed is a list of sections of keys: devices, "
-                  "batch, cores"},
+                  "batch, cores, precision"},
         BadWorker{"WrongTypeOfDevices", "worker: {groups: [{devices: {cpu: 1}}, [cpu]]}",
                   "j.yaml:1: worker.groups[0].devices: found a section of keys; allowed is one or a list in [ ], each "
                   "text"},
@@ -39,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadWorker{"UnknownKey", "worker:\n  groups:\n    - {device: cpu}\n    - cpu\n",
                   "j.yaml:3: found the unknown key 'worker.groups[0].device'; did you mean 'worker.groups[0].devices'? "
                   "Allowed "
-                  "are devices, batch, cores"},
+                  "are devices, batch, cores, precision"},
         BadWorker{"NoDevices", "worker:\n  groups:\n    - [cpu]\n    - {batch: 16}\n",
                   "j.yaml:4: worker.groups[1].devices: found no device; allowed is at least one: cpu, cuda:0, cuda:1 "
                   "and so on, or auto alone"},
@@ -102,6 +103,22 @@ TEST(JobWorker, CoresAreANumberAListOrAuto) {
       "group");
   // What differs from machine to machine is no other job.
   EXPECT_EQ(Fingerprint(*ParseJob("worker: {cores: 4}", "j.yaml")), Fingerprint(*ParseJob("", "j.yaml")));
+}
+
+TEST(JobWorker, HalfPrecisionGoesWithoutStagesAndLocalTraining) {
+  EXPECT_TRUE(ParseJob("worker: {precision: fp16, loss_scale: 1024, loss_scale_growth_steps: 10}", "j.yaml").ok());
+  EXPECT_TRUE(ParseJob("worker: {groups: [{devices: cuda:0, precision: fp16}, cpu], loss_scale: 1024}", "j.yaml").ok());
+  const auto refusal = [](const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); };
+  EXPECT_EQ(refusal("worker: {precision: half}"),
+            "j.yaml:1: worker.precision: found 'half'; allowed is one of float32, bf16, fp16");
+  EXPECT_EQ(refusal("worker: {precision: bf16, loss_scale: 1024}"),
+            "j.yaml:1: worker.loss_scale: found a value together with no fp16; allowed is only with worker.precision: "
+            "fp16 (add --set worker.loss_scale=65536 to take the default back)");
+  EXPECT_EQ(refusal("worker: {precision: fp16}\nlocal: {steps: 2}\noptimizer: {lr: 1}"),
+            "j.yaml:1: worker.precision: found fp16 with local training; allowed is float32 or bf16: its own steps do "
+            "not skip what overflows");
+  EXPECT_EQ(refusal("worker: {precision: bf16, stages: 2, devices: [cpu, cpu]}"),
+            "j.yaml:1: worker.precision: found bf16 with worker.stages: 2; allowed is float32, or worker.stages: 1");
 }
 
 TEST(JobWorker, AGroupIsAListOfDevicesOrASection) {

@@ -133,6 +133,22 @@ class Groups(unittest.TestCase):
         log = (run.folder / "logs" / "worker-1.log").read_text()
         self.assertIn("worker.cores: found core 4000; allowed is those that this process may use: ", log)
 
+    def test_bf16_learns_as_float32_does(self):
+        run = self.begin("worker.groups=[]", "worker.precision=bf16", "cluster.workers=1", "training.epochs=3",
+                         "data.train_images_max=3000", "model.kind=cnn", "model.filters=[4, 8]")
+        self.assertEqual(run.wait(), 0, run.diagnosis())
+        self.assertGreater(json.loads((run.folder / "summary.json").read_text())["test_accuracy"], 0.6)
+
+    def test_fp16_on_a_cpu_trains_or_says_what_is_allowed(self):
+        run = self.begin("worker.groups=[]", "worker.precision=fp16", "cluster.workers=1", "training.epochs=2",
+                         "data.train_images_max=1000")
+        code = run.wait()
+        log = (run.folder / "logs" / "worker-1.log").read_text()
+        if code == 0:
+            self.assertGreater(json.loads((run.folder / "summary.json").read_text())["test_accuracy"], 0.3)
+        else:
+            self.assertIn("worker.precision: found fp16 on a cpu", log)
+
     def test_a_worker_that_does_not_say_its_group_is_told_which_there_are(self):
         (self.root / "job.yaml").write_text(JOB)
         command = [self.programs.path("slackline-worker"), str(self.root / "job.yaml"), "--scheduler", "127.0.0.1:1"]
