@@ -130,7 +130,8 @@ int Work(const Flags& flags, const job::Job& job) {
   if (!spec.ok()) return Fail(spec.status(), kFailed);
   SetComputeThreads(config.compute_threads);
   const auto trace = config.trace.empty() ? nullptr : std::make_unique<Trace>(flags.name);
-  const auto devices = ResolveDevices(config.devices, gpus);
+  const auto devices = ResolveDevices(
+      config.devices, gpus, flags.group ? absl::StrCat("worker.groups[", *flags.group, "].devices") : "worker.devices");
   if (!devices.ok()) return Fail(devices.status(), kWrongUse);
   // Threads of devices, and of LibTorch, stay where they are made.
   if (absl::Status bound = BindThread(cores->compute); !bound.ok()) return Fail(bound, kFailed);

@@ -140,12 +140,17 @@ class Groups(unittest.TestCase):
         self.assertGreater(json.loads((run.folder / "summary.json").read_text())["test_accuracy"], 0.6)
 
     def test_fp16_on_a_cpu_trains_or_says_what_is_allowed(self):
-        run = self.begin("worker.groups=[]", "worker.precision=fp16", "cluster.workers=1", "training.epochs=2",
-                         "data.train_images_max=1000")
+        run = self.begin("worker.groups=[]", "worker.precision=fp16", "cluster.workers=1", "training.epochs=3",
+                         "data.train_images_max=2000", "worker.loss_scale=1e9")
         code = run.wait()
         log = (run.folder / "logs" / "worker-1.log").read_text()
         if code == 0:
-            self.assertGreater(json.loads((run.folder / "summary.json").read_text())["test_accuracy"], 0.3)
+            skipped = log.count("skipped a step: ")
+            self.assertGreater(skipped, 0, "so large a factor overflows")
+            summary = json.loads((run.folder / "summary.json").read_text())
+            self.assertGreaterEqual(summary["samples"], 3 * 2000 - 32 * skipped)
+            self.assertLess(summary["samples"], 3 * 2000)
+            self.assertGreater(summary["test_accuracy"], 0.4)
         else:
             self.assertIn("worker.precision: found fp16 on a cpu", log)
 
