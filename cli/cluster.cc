@@ -75,12 +75,19 @@ std::vector<std::string> ListenAt(const std::string& host, const job::Network& n
   return arguments;
 }
 
+bool BindsCores(const job::Worker& worker) {
+  return worker.cores_size() > 0 || std::any_of(worker.groups().begin(), worker.groups().end(),
+                                                [](const job::WorkerGroup& group) { return group.cores_size() > 0; });
+}
+
 Share WholeJob(const job::Job& job) {
   Share all;
   for (uint32_t number = 1; number <= ServerProcesses(job); ++number)
     all.servers.push_back(absl::StrCat("ps-", number));
   for (uint32_t number = 1; number <= job.cluster().workers(); ++number)
     all.workers.push_back(absl::StrCat("worker-", number));
+  const auto groups = static_cast<uint32_t>(job.worker().groups_size());
+  for (uint32_t i = 0; groups > 0 && i < all.workers.size(); ++i) all.groups[all.workers[i]] = i % groups;
   return all;
 }
 
@@ -134,6 +141,13 @@ absl::Status Cluster::StartWorker(const std::string& name) {
   restarts_[name].there = 0;
   std::vector<std::string> command = {programs_.worker, folder_.job_file(),      "--scheduler", place_, "--name", name,
                                       "--set",          "network.metrics_port=0"};
+  if (const auto group = share_.groups.find(name); group != share_.groups.end()) {
+    command.insert(command.end(), {"--group", absl::StrCat(group->second)});
+  }
+  if (BindsCores(job_.worker())) {
+    const auto seat = std::find(share_.workers.begin(), share_.workers.end(), name) - share_.workers.begin();
+    command.insert(command.end(), {"--seat", absl::StrCat(seat, "/", share_.workers.size())});
+  }
   command.insert(command.end(), share_.worker_arguments.begin(), share_.worker_arguments.end());
   return crew_.Start(Role::kWorker, name, std::move(command));
 }

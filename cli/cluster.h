@@ -46,6 +46,8 @@ struct Share {
   bool scheduler = true;
   std::vector<std::string> servers;
   std::vector<std::string> workers;
+  // Which of worker.groups each of them trains; empty where the job has none.
+  std::map<std::string, uint32_t> groups;
   // More arguments for each process of a role.
   std::vector<std::string> scheduler_arguments;
   std::vector<std::string> server_arguments;
@@ -56,6 +58,8 @@ struct Share {
 // What has a process listen on `host`, and say so, unless its job says what it listens on. In the place of
 // network.interface: `host` is its address, or another was asked for.
 std::vector<std::string> ListenAt(const std::string& host, const job::Network& network);
+// Whether workers are to be bound to cores.
+bool BindsCores(const job::Worker& worker);
 // All of them.
 Share WholeJob(const job::Job& job);
 

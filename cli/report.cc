@@ -210,7 +210,9 @@ std::string RenderNext(const job::Job& job, const std::string& train, const std:
   if (job.model().kind() == job::Model::MLP && job.model().hidden_size() < 2) {
     absl::StrAppend(&out, change, "'model.hidden=[256,128]'  # a deeper model\n");
   }
-  absl::StrAppend(&out, change, "cluster.workers=", job.cluster().workers() + 1, "  # one worker more\n");
+  const uint32_t more = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
+  absl::StrAppend(&out, change, "cluster.workers=", job.cluster().workers() + more,
+                  more > 1 ? "  # one worker more of each group\n" : "  # one worker more\n");
   if (job.output().tensorboard()) {
     absl::StrAppend(&out, "  tensorboard --logdir ", folder.parent_path().string(), "  # all runs side by side\n");
   }

@@ -47,9 +47,10 @@ std::string RenderLane(const wire::WorkerView& worker, const wire::JobAsynchrony
     const double at = static_cast<double>(asynchrony.slack_bound()) / scale * kLaneColumns;
     lane[std::min<size_t>(kLaneColumns, static_cast<size_t>(std::lround(at)))] = '|';
   }
+  const std::string devices = worker.devices().empty() ? "" : absl::StrCat(": ", absl::StrJoin(worker.devices(), ", "));
   return absl::StrFormat("  %-16s %s %8d  +%-4d waits %3.0f %%  staleness %.1f  %s\n", Harmless(worker.name()), lane,
                          worker.clock(), worker.slack(), 100 * worker.wait_fraction(), worker.staleness_mean(),
-                         Harmless(worker.host()));
+                         Harmless(absl::StrCat(worker.host(), devices)));
 }
 
 std::string RenderLanes(const wire::JobStatus& status) {

@@ -92,7 +92,11 @@ job::Job Resolve(const job::Job& job) {
     model.add_hidden(4096);
     model.add_hidden(4096);
   }
-  if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
+  if (resolved.worker().groups_size() == 0) {
+    if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
+  } else if (!job.cluster().has_workers()) {
+    resolved.mutable_cluster()->set_workers(static_cast<uint32_t>(resolved.worker().groups_size()));
+  }
   return resolved;
 }
 
@@ -107,6 +111,8 @@ uint64_t Fingerprint(const job::Job& job) {
   same.mutable_security()->clear_token_file();
   same.mutable_security()->clear_insecure();
   same.mutable_worker()->clear_threads();
+  same.mutable_worker()->clear_cores();
+  for (job::WorkerGroup& group : *same.mutable_worker()->mutable_groups()) group.clear_cores();
   same.mutable_worker()->clear_trace();
   same.mutable_cluster()->clear_worker_restarts_max();
   // A build that knows more settings must find the same while nobody uses them: processes are replaced one by one.

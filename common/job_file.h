@@ -27,7 +27,7 @@ job::Job Resolve(const job::Job& job);
 // YAML that ReadJobFile() reads back to an equal job; every field is there.
 std::string ToYaml(const job::Job& job);
 // Equal for jobs that train the same way, in every process and on every machine: covers all but where the output
-// goes, and what may differ from host to host (output, network, data.path, worker.threads,
+// goes, and what may differ from host to host (output, network, data.path, worker.threads, worker.cores,
 // cluster.worker_restarts_max, and of security all but the mode).
 uint64_t Fingerprint(const job::Job& job);
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "job.pb.h"
 
 namespace slackline {
@@ -12,6 +14,32 @@ inline bool TrainsLocally(const job::Job& job) { return job.local().steps() > 0 
 
 // How many times a push goes over each image of its range.
 inline uint64_t PassesOfPush(const job::Job& job) { return std::max<uint64_t>(1, job.local().epochs()); }
+
+// Whether there is such a group of worker.groups; without any, group 0 is all that a worker has.
+//   kInvalidArgument  says which there are
+inline absl::Status CheckGroup(const job::Job& job, uint32_t group) {
+  const uint32_t groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
+  if (group < groups) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("worker.groups: found ", group,
+                                                 " as the number of a group; allowed is ",
+                                                 groups == 1 ? "0" : absl::StrCat("0 to ", groups - 1)));
+}
+
+// Of a worker of this group of worker.groups; of any worker where there are none.
+inline uint32_t BatchSizeOf(const job::Job& job, uint32_t group) {
+  const auto& groups = job.worker().groups();
+  const bool own = group < static_cast<uint32_t>(groups.size()) && groups[static_cast<int>(group)].batch() > 0;
+  return own ? groups[static_cast<int>(group)].batch() : job.training().batch_size();
+}
+
+// Of the group whose batches are largest.
+inline uint32_t LargestBatchSize(const job::Job& job) {
+  uint32_t largest = BatchSizeOf(job, 0);
+  for (int i = 1; i < job.worker().groups_size(); ++i) {
+    largest = std::max(largest, BatchSizeOf(job, static_cast<uint32_t>(i)));
+  }
+  return largest;
+}
 
 // Images of a range that make a whole push of a worker whose batches have `batch_size`; at least 1.
 inline uint64_t ImagesOfPush(const job::Job& job, uint64_t batch_size, uint64_t train_images) {

@@ -192,6 +192,7 @@ int Main(int argc, char** argv) {
     std::cerr << job.status().message() << std::endl;
     return kExitUsage;
   }
+  *job = Resolve(*job);
   const absl::StatusOr<job::Network> network = network::OnThisMachine(job->network());
   if (network.ok()) *job->mutable_network() = *network;
   const absl::Status allowed = network.ok() ? CheckListening(flags, *job) : network.status();

@@ -14,8 +14,6 @@ namespace {
 
 // How soon a worker that has nothing to do asks again, in T.
 constexpr int kStandbyRetryHeartbeats = 1;
-// So many times as fast as another worker: what holds up everybody is left to it.
-constexpr double kMuchFaster = 2;
 
 Membership::Config MembershipConfig(const Controller::Config& config) {
   Membership::Config membership;
@@ -229,6 +227,7 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
   if (request.name().empty()) return absl::InvalidArgumentError("a worker needs a name");
   const std::string who = Called("worker", request.name());
   if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
+  if (absl::Status known = CheckGroup(config_.job, request.group()); !known.ok()) return known;
 
   absl::MutexLock lock(&mutex_);
   if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
@@ -243,7 +242,7 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
   if (!registered.ok()) return registered.status();
   pids_[WorkerId(registered->id)] = request.pid();
   worker_metrics_[WorkerId(registered->id)] = request.metrics_address();
-  worker_places_[WorkerId(registered->id)] = {request.host(), request.topology()};
+  worker_places_[WorkerId(registered->id)] = {request.host(), request.topology(), request.group()};
   events_.Add(absl::StrCat(who, previous ? " comes back" : " is there"));
   Place();
   Apply(actions);
@@ -359,27 +358,6 @@ absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProg
   }
   batch_sizes_.Observe(holder.worker, {.samples = totals.samples, .seconds = totals.compute_seconds});
   return absl::OkStatus();
-}
-
-uint32_t Controller::BatchSizeFor(WorkerId worker) const {
-  // Not to go over all workers for each range that is handed out.
-  if (config_.job.training().batch() != job::Training::BALANCE) return config_.job.training().batch_size();
-  std::vector<WorkerId> live;
-  for (const auto& [id, member] : membership_.workers()) {
-    if (member.state == WorkerState::kLive) live.push_back(id);
-  }
-  return batch_sizes_.For(worker, live);
-}
-
-bool Controller::Swift(WorkerId worker) const {
-  const double own = batch_sizes_.SamplesPerSecond(worker);
-  if (own == 0) return true;
-  double fastest = 0;
-  for (const auto& [id, member] : membership_.workers()) {
-    const bool asks = member.state == WorkerState::kLive || member.state == WorkerState::kStandby;
-    if (asks) fastest = std::max(fastest, batch_sizes_.SamplesPerSecond(id));
-  }
-  return own * kMuchFaster >= fastest;
 }
 
 bool Controller::Trains(const Membership::Worker& worker) const {

@@ -408,8 +408,8 @@ class Controller : public ServerObserver {
   std::map<WorkerId, std::string> worker_metrics_ ABSL_GUARDED_BY(mutex_);
   // For whoever looks on.
   struct WorkerPlace {
-    std::string host;
-    std::string topology;
+    std::string host, topology;
+    uint32_t group = 0;  // of worker.groups
   };
   std::map<WorkerId, WorkerPlace> worker_places_ ABSL_GUARDED_BY(mutex_);
   struct VersionRate {

@@ -1,4 +1,5 @@
-// What monitoring sees of the members: how many there are, how far they are, and where to ask them.
+// What monitoring sees of the members: how many there are, how far they are, and where to ask them; and how large
+// batches of each are.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -6,10 +7,14 @@
 #include <vector>
 
 #include "common/address.h"
+#include "common/push_samples.h"
 #include "scheduler/controller.h"
 
 namespace slackline::scheduler {
 namespace {
+
+// So many times as fast as another worker: what holds up everybody is left to it.
+constexpr double kMuchFaster = 2;
 
 std::string NameOfState(wire::JobState state) {
   switch (state) {
@@ -90,6 +95,30 @@ MembersView Controller::Members() const {
     view.clocks[worker.name] = progress != nullptr ? progress->clock() : worker.first_clock.value();
   }
   return view;
+}
+
+uint32_t Controller::BatchSizeFor(WorkerId worker) const {
+  // Not to go over all workers for each range that is handed out.
+  if (config_.job.training().batch() != job::Training::BALANCE) {
+    const auto place = worker_places_.find(worker);
+    return BatchSizeOf(config_.job, place != worker_places_.end() ? place->second.group : 0);
+  }
+  std::vector<WorkerId> live;
+  for (const auto& [id, member] : membership_.workers()) {
+    if (member.state == WorkerState::kLive) live.push_back(id);
+  }
+  return batch_sizes_.For(worker, live);
+}
+
+bool Controller::Swift(WorkerId worker) const {
+  const double own = batch_sizes_.SamplesPerSecond(worker);
+  if (own == 0) return true;
+  double fastest = 0;
+  for (const auto& [id, member] : membership_.workers()) {
+    const bool asks = member.state == WorkerState::kLive || member.state == WorkerState::kStandby;
+    if (asks) fastest = std::max(fastest, batch_sizes_.SamplesPerSecond(id));
+  }
+  return own * kMuchFaster >= fastest;
 }
 
 void Controller::SaveMetrics(state::Scheduler& state) const {

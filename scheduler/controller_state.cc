@@ -102,6 +102,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
     if (const auto place = worker_places_.find(WorkerId(worker.worker())); place != worker_places_.end()) {
       worker.set_host(place->second.host);
       worker.set_topology(place->second.topology);
+      worker.set_group(place->second.group);
     }
   }
   for (state::Server& server : *state.mutable_members()->mutable_servers()) {
@@ -201,7 +202,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   checkpoint_.last_number = std::max(checkpoint_.last_number, state.checkpoint_begun()) + kForgottenCheckpoints;
   for (const state::Worker& worker : state.members().workers()) {
     pids_[WorkerId(worker.worker())] = worker.pid();
-    worker_places_[WorkerId(worker.worker())] = {worker.host(), worker.topology()};
+    worker_places_[WorkerId(worker.worker())] = {worker.host(), worker.topology(), worker.group()};
   }
   for (const uint32_t server : state.promoted()) promoted_.insert(ServerId(server));
   RestoreMetrics(state);

@@ -175,6 +175,9 @@ wire::WorkerView Controller::ViewWorker(WorkerId id, const Membership::Worker& w
   if (const auto place = worker_places_.find(id); place != worker_places_.end()) {
     out.set_host(place->second.host);
     out.set_topology(place->second.topology);
+    if (place->second.group < static_cast<uint32_t>(config_.job.worker().groups_size())) {
+      *out.mutable_devices() = config_.job.worker().groups(static_cast<int>(place->second.group)).devices();
+    }
   }
   if (const auto known = worker_metrics_.find(id); known != worker_metrics_.end())
     out.set_metrics_address(known->second);

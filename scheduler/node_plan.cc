@@ -48,16 +48,19 @@ std::vector<Uses> UsesOf(absl::Span<const Node> nodes) {
   return uses;
 }
 
-std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, uint32_t servers) {
-  SLACKLINE_CHECK(!nodes.empty() && servers > 0);
+std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, const Processes& processes) {
+  SLACKLINE_CHECK(!nodes.empty() && processes.servers > 0 && processes.groups > 0);
   const std::vector<Uses> uses = UsesOf(nodes);
   std::vector<NodeRoles> roles;
   for (size_t index = 0; index < nodes.size(); ++index) {
     roles.push_back({nodes[index].name, /*scheduler=*/index == 0, {}, {}});
-    if (uses[index].worker) roles.back().workers.push_back(absl::StrCat("worker-", nodes[index].name));
+    for (uint32_t group = 0; uses[index].worker && group < processes.groups; ++group) {
+      const std::string suffix = processes.groups > 1 ? absl::StrCat("-group", group) : "";
+      roles.back().workers.push_back(absl::StrCat("worker-", nodes[index].name, suffix));
+    }
   }
   const std::vector<size_t> places = SpreadOverSwitches(nodes, uses);
-  for (uint32_t number = 0; number < servers; ++number) {
+  for (uint32_t number = 0; number < processes.servers; ++number) {
     roles[places[number % places.size()]].servers.push_back(absl::StrCat("ps-", number + 1));
   }
   return roles;

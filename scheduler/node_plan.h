@@ -42,12 +42,21 @@ struct Uses {
 };
 std::vector<Uses> UsesOf(absl::Span<const Node> nodes);
 
-// The scheduler on the first node; a worker on each node that computes ("worker-NODE"); servers ps-1 ... ps-`servers`
-// dealt out to the nodes that hold weights, one leaf switch after the other, so that they and what they send
-// are spread over nodes and switches. Where servers have backups, `servers` counts both.
+// What is dealt out to nodes.
+struct Processes {
+  // With their backups.
+  uint32_t servers = 1;
+  // Workers of a node: one for each of worker.groups.
+  uint32_t groups = 1;
+};
+
+// The scheduler on the first node; a worker on each node that computes ("worker-NODE"), or where there are several
+// groups one for each of them, in their order ("worker-NODE-group0"); servers ps-1 ... ps-`servers` dealt out to the
+// nodes that hold weights, one leaf switch after the other, so that they and what they send are spread over nodes and
+// switches.
 //
 // One entry a node, in the order of `nodes`. Requires: at least one node, at least one server; names differ.
-std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, uint32_t servers);
+std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, const Processes& processes);
 
 // Where a server goes whose node is lost: the node that may have servers, is not among `lost`, and has fewest. Empty
 // where there is none.

@@ -58,7 +58,7 @@ int Fail(const absl::Status& status, int code) {
 
 absl::StatusOr<std::unique_ptr<Computation>> MakeComputation(const Flags& flags, const job::Job& job) {
   const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const worker::WorkerConfig config = worker::MakeWorkerConfig(job, "simulator", cores);
+  const worker::WorkerConfig config = worker::MakeWorkerConfig(job, {"simulator"}, cores);
   return flags.no_gradients ? MakeNoComputation(config)
                             : MakeTorchComputation(config, flags.threads > 0 ? flags.threads : cores);
 }

@@ -30,6 +30,12 @@ absl::Status CheckSimulation(const job::Job& job, bool gradients) {
   if (gradients && job.wire().encoding() != "fp32") return Refuse("wire.encoding", job.wire().encoding(), exact);
   if (job.wire().groups_size() > 0) return Refuse("wire.groups", "a list", "none");
   if (gradients && job.wire().pull_encoding() != job::Wire::FP32) return Refuse("wire.pull_encoding", "bf16", exact);
+  // It scales no loss, and skips no steps.
+  if (gradients && job.worker().precision() == job::Worker::FP16) {
+    return Refuse("worker.precision", "fp16", "float32 or bf16, or any with --no-gradients");
+  }
+  // Its workers are of simulation.classes.
+  if (job.worker().groups_size() > 0) return Refuse("worker.groups", "a list", "none");
   uint64_t named = 0;
   for (const job::WorkerClass& kind : job.simulation().classes()) named += kind.workers();
   if (named > job.cluster().workers()) {

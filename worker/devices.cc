@@ -27,7 +27,8 @@ std::string ToText(const GpusHere& here) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Device>> ResolveDevices(const std::vector<std::string>& wanted, const GpusHere& here) {
+absl::StatusOr<std::vector<Device>> ResolveDevices(const std::vector<std::string>& wanted, const GpusHere& here,
+                                                   const std::string& key) {
   if (wanted.empty()) return std::vector<Device>{Device{}};
   if (wanted.size() == 1 && wanted.front() == kAutoDevices) return AllOf(here);
   std::vector<Device> devices;
@@ -35,7 +36,7 @@ absl::StatusOr<std::vector<Device>> ResolveDevices(const std::vector<std::string
     const std::optional<Device> device = ParseDevice(name);
     SLACKLINE_CHECK(device);
     if (device->kind == Device::Kind::kCuda && device->index >= here.names.size()) {
-      return absl::FailedPreconditionError(absl::StrCat("worker.devices: ", name, " was asked for; ", ToText(here)));
+      return absl::FailedPreconditionError(absl::StrCat(key, ": ", name, " was asked for; ", ToText(here)));
     }
     devices.push_back(*device);
   }

@@ -19,7 +19,9 @@ struct GpusHere {
 
 // `wanted` as worker.devices has it, whose rules the job file's reader has checked. Empty means one cpu; auto all GPUs,
 // or one cpu where there is none.
+// `key`: where the job file has them.
 //   kFailedPrecondition  a GPU that is not here; says which are, or why there is none
-absl::StatusOr<std::vector<Device>> ResolveDevices(const std::vector<std::string>& wanted, const GpusHere& here);
+absl::StatusOr<std::vector<Device>> ResolveDevices(const std::vector<std::string>& wanted, const GpusHere& here,
+                                                   const std::string& key = "worker.devices");
 
 }  // namespace slackline::worker

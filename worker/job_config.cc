@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/device.h"
+#include "common/push_samples.h"
 #include "common/slowdown.h"
 #include "worker/local_job_config.h"
 
@@ -142,6 +145,45 @@ PushCodecs MakePushCodecs(const job::Wire& wire) {
   return codecs;
 }
 
+const google::protobuf::RepeatedPtrField<std::string>& DevicesOf(const job::Worker& worker, uint32_t group) {
+  return worker.groups_size() == 0 ? worker.devices() : worker.groups(static_cast<int>(group)).devices();
+}
+
+// Of all workers of the job, as if they ran on one machine. A worker that has none counts as one.
+uint32_t CpuDevices(const job::Job& job) {
+  const auto count = [](const auto& devices) { return static_cast<uint32_t>(absl::c_count(devices, "cpu")); };
+  const uint32_t workers = job.cluster().workers();
+  const int groups = job.worker().groups_size();
+  if (groups == 0) return workers * std::max(1u, count(job.worker().devices()));
+  uint32_t cpus = 0;
+  for (const job::WorkerGroup& group : job.worker().groups()) cpus += std::max(1u, count(group.devices()));
+  return std::max(1u, workers / static_cast<uint32_t>(groups)) * cpus;
+}
+
+Precision PrecisionOf(const job::Worker& worker, uint32_t group) {
+  using Own = job::WorkerGroup;
+  const Own::Precision own = worker.groups_size() > 0 ? worker.groups(static_cast<int>(group)).precision() : Own::SAME;
+  if (own == Own::BF16 || (own == Own::SAME && worker.precision() == job::Worker::BF16)) return Precision::kBf16;
+  if (own == Own::FP16 || (own == Own::SAME && worker.precision() == job::Worker::FP16)) return Precision::kFp16;
+  return Precision::kFloat32;
+}
+
+CoreShare ShareOf(const job::Worker& worker, uint32_t group, uint32_t gpus) {
+  CoreShare share{.key = "worker.cores", .wish = {}};
+  auto cores = &worker.cores();
+  if (worker.groups_size() > 0 && worker.groups(static_cast<int>(group)).cores_size() > 0) {
+    cores = &worker.groups(static_cast<int>(group)).cores();
+    share.key = absl::StrCat("worker.groups[", group, "].cores");
+  }
+  // The job file's rules have checked the text.
+  share.wish = ParseCores(std::vector<std::string>(cores->begin(), cores->end())).value();
+  const auto& devices = DevicesOf(worker, group);
+  const bool any = devices.size() == 1 && devices[0] == kAutoDevices;
+  share.gpus = any ? gpus > 0 : !devices.empty() && devices[0] != "cpu";
+  share.devices = any ? std::max(1u, gpus) : static_cast<uint32_t>(std::max(1, devices.size()));
+  return share;
+}
+
 WorkerConfig::Metering MakeMetering(const job::Power& power) {
   WorkerConfig::Metering metering;
   metering.on = power.meter();
@@ -175,11 +217,26 @@ Augment MakeAugment(const job::Augment& augment) {
 
 }  // namespace
 
-WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint32_t cores) {
+std::vector<CoreShare> CoreShares(const job::Job& job, const MachineShape& machine) {
+  const uint32_t groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
+  std::vector<CoreShare> shares;
+  for (uint32_t seat = 0; seat < machine.workers; ++seat) {
+    shares.push_back(ShareOf(job.worker(), seat % groups, machine.gpus));
+  }
+  return shares;
+}
+
+WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, uint32_t cores) {
   WorkerConfig config;
   config.model = MakeModelSpec(job.model());
   config.model.label_smoothing = job.training().label_smoothing();
   config.model.class_weights = MakeClassWeights(job.training());
+  config.model.precision = PrecisionOf(job.worker(), self.group);
+  config.model.channels_last = job.worker().channels_last();
+  config.model.cudnn_benchmark = job.worker().cudnn_benchmark();
+  config.trainer.loss_scale = {.on = config.model.precision == Precision::kFp16,
+                               .initial = job.worker().loss_scale(),
+                               .growth_steps = job.worker().loss_scale_growth_steps()};
   config.class_weights_balanced = job.training().class_weights_size() == 1 && config.model.class_weights.empty();
   config.seed = job.seed();
   config.data_path = job.data().path();
@@ -193,12 +250,12 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.prefetch_batches = job.data().prefetch_batches();
   config.evaluation_batch_size = job.training().evaluation_batch_size();
   config.trainer.seed = job.seed();
-  config.trainer.batch_size = job.training().batch_size();
+  config.trainer.batch_size = BatchSizeOf(job, self.group);
   config.trainer.accumulate = job.training().accumulate();
   config.trainer.local = MakeLocalConfig(job.local());
   config.trainer.chunk_bytes = job.wire().chunk_bytes();
   config.trainer.window = job.wire().window();
-  config.trainer.slowdown = SlowdownOf(name, job.worker());
+  config.trainer.slowdown = SlowdownOf(self.name, job.worker());
   config.push_codecs = MakePushCodecs(job.wire());
   if (job.wire().pull_encoding() == job::Wire::BF16) config.trainer.pull_encoding = codec::Encoding::kBf16;
   config.trainer.same_host = ToSameHost(job.wire().same_host());
@@ -210,14 +267,15 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
         absl::Seconds(job.durability().server_return_s()) + 2 * config.trainer.timeouts.worker_dead();
     config.scheduler_return = absl::Seconds(job.durability().scheduler_return_s());
   }
-  config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());
+  const auto& devices = DevicesOf(job.worker(), self.group);
+  config.devices.assign(devices.begin(), devices.end());
   config.stages = job.worker().stages();
   config.metering = MakeMetering(job.power());
   config.micro_batches = job.worker().micro_batches();
-  if (!job.worker().trace().empty()) config.trace = TracePath(job.worker().trace(), name);
-  const auto cpus = static_cast<uint32_t>(std::count(config.devices.begin(), config.devices.end(), "cpu"));
-  const uint32_t sharers = job.cluster().workers() * std::max<uint32_t>(1, cpus);
-  config.compute_threads = job.worker().threads() > 0 ? job.worker().threads() : std::max<uint32_t>(1, cores / sharers);
+  if (!job.worker().trace().empty()) config.trace = TracePath(job.worker().trace(), self.name);
+  config.compute_threads =
+      job.worker().threads() > 0 ? job.worker().threads() : std::max<uint32_t>(1, cores / CpuDevices(job));
+  config.threads_by_cores = job.worker().threads() == 0;
   return config;
 }
 

@@ -9,6 +9,7 @@
 #include "common/power/find_meters.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
+#include "worker/core_plan.h"
 #include "worker/data/prefetcher.h"
 #include "worker/model/model.h"
 #include "worker/push_codecs.h"
@@ -34,7 +35,9 @@ struct WorkerConfig {
   PushCodecs push_codecs;
   Trainer::Options trainer;  // but for the runs of push_codecs, which the model's tensors say
   std::vector<std::string> devices;
+  // Of each device. Where worker.threads is 0 and worker.cores binds the worker, its cores say it instead.
   uint32_t compute_threads = 1;
+  bool threads_by_cores = false;
   // As GroupOptions has them.
   size_t stages = 1;
   size_t micro_batches = 0;
@@ -52,8 +55,24 @@ struct WorkerConfig {
   Metering metering;
 };
 
-// `name`: of this worker. `cores`: of this machine.
-WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint32_t cores);
+// Which of the job's workers a process is.
+struct WorkerIdentity {
+  std::string name;
+  // Of worker.groups; 0 where there are none.
+  uint32_t group = 0;
+};
+
+// What the workers of the job on one machine want of its cores, in the order of their seats.
+//   workers  how many there are; with worker.groups each has the next group, and after the last the first again
+//   gpus     of the machine
+struct MachineShape {
+  uint32_t workers = 1;
+  uint32_t gpus = 0;
+};
+std::vector<CoreShare> CoreShares(const job::Job& job, const MachineShape& machine);
+
+// `cores`: of this machine.
+WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, uint32_t cores);
 
 // The data must fit the model.
 //   kInvalidArgument  another image size of test images than of training images, labels beyond the classes, no images

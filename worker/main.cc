@@ -1,8 +1,10 @@
 // slackline-worker: computes gradients for one job. Exit codes: 0 done or told to stop, 1 failed, 2 wrong use.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,12 +24,14 @@
 #include "common/rpc/channel.h"
 #include "common/security/security.h"
 #include "common/serve_metrics.h"
+#include "common/thread_cores.h"
 #include "common/version_text.h"
 #include "worker/cuda/gpus.h"
 #include "worker/devices.h"
 #include "worker/job_config.h"
 #include "worker/job_data.h"
 #include "worker/metering.h"
+#include "worker/own_cores.h"
 #include "worker/step_memory.h"
 #include "worker/stop_signals.h"
 
@@ -40,6 +44,8 @@ struct Flags {
   std::string name;
   std::vector<std::string> overrides;
   std::string topology = {};
+  std::optional<uint32_t> group = {};
+  std::string seat = {};
   bool supervised = false;
 };
 
@@ -57,11 +63,27 @@ SchedulerLink::Options LinkOptions(const Flags& flags, const job::Job& job, cons
   options.address = flags.scheduler;
   options.name = flags.name;
   options.topology = flags.topology;
+  options.group = flags.group.value_or(0);
   options.job_fingerprint = Fingerprint(job);
   options.timeouts = config.trainer.timeouts;
   options.silence_max = config.scheduler_return;
   options.join_max = config.trainer.server_return;
   return options;
+}
+
+// A job with groups has no devices of its own.
+absl::Status CheckGroupFlag(const Flags& flags, const job::Job& job) {
+  const int groups = job.worker().groups_size();
+  if (flags.group && groups == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--group: found ", *flags.group, "; allowed is none: the job has no worker.groups"));
+  }
+  if (groups > 0 && (!flags.group || *flags.group >= static_cast<uint32_t>(groups))) {
+    return absl::InvalidArgumentError(absl::StrCat("--group: found ", flags.group ? absl::StrCat(*flags.group) : "none",
+                                                   "; allowed is 0 to ", groups - 1,
+                                                   ", which of worker.groups this is"));
+  }
+  return absl::OkStatus();
 }
 
 std::string Names(const std::vector<Device>& devices) {
@@ -81,7 +103,17 @@ void WriteTrace(Trace& trace, const std::string& path) {
 }
 
 int Work(const Flags& flags, const job::Job& job) {
-  WorkerConfig config = MakeWorkerConfig(job, flags.name, std::thread::hardware_concurrency());
+  WorkerConfig config =
+      MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
+  const GpusHere gpus = gpu::FindGpus();
+  const absl::StatusOr<CorePlan> cores = TakeCores(
+      job, {.group = flags.group.value_or(0), .seat = flags.seat, .gpus = static_cast<uint32_t>(gpus.names.size())});
+  if (!cores.ok()) return Fail(cores.status(), kWrongUse);
+  config.trainer.exchange_cores = cores->others;
+  if (config.threads_by_cores && !cores->compute.empty()) {
+    const auto cpus = static_cast<uint32_t>(std::max<size_t>(1, config.devices.size()));
+    config.compute_threads = std::max(1u, static_cast<uint32_t>(cores->compute.size()) / cpus);
+  }
   const auto security = security::Security::Open(job, security::Role::kWorker);
   if (!security.ok()) return Fail(security.status(), kWrongUse);
   config.trainer.protection = security->To(security::Role::kServer);
@@ -91,8 +123,11 @@ int Work(const Flags& flags, const job::Job& job) {
   if (!spec.ok()) return Fail(spec.status(), kFailed);
   SetComputeThreads(config.compute_threads);
   const auto trace = config.trace.empty() ? nullptr : std::make_unique<Trace>(flags.name);
-  const auto devices = ResolveDevices(config.devices, gpu::FindGpus());
+  const auto devices = ResolveDevices(
+      config.devices, gpus, flags.group ? absl::StrCat("worker.groups[", *flags.group, "].devices") : "worker.devices");
   if (!devices.ok()) return Fail(devices.status(), kWrongUse);
+  // Threads of devices, and of LibTorch, stay where they are made.
+  if (absl::Status bound = BindThread(cores->compute); !bound.ok()) return Fail(bound, kFailed);
   const auto group = MakeGroup(*spec, config.seed, *devices,
                                {.timeouts = config.trainer.timeouts,
                                 .buckets = {},
@@ -100,6 +135,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                 .micro_batches = config.micro_batches,
                                 .trace = trace.get()});
   if (!group.ok()) return Fail(group.status(), kFailed);
+  if (absl::Status bound = BindThread(cores->others); !bound.ok()) return Fail(bound, kFailed);
   log::Info("LibTorch ", LibTorchVersion(), ", ", Names(*devices), " with ", config.compute_threads, " thread(s), ",
             (*group)->model().elements(), " parameters, ", data->train.size(), " training images");
   auto push_runs = MakeCodecRuns(config.push_codecs, (*group)->model().tensors());
@@ -154,6 +190,7 @@ int Work(const Flags& flags, const job::Job& job) {
     if (supervised && name == "SIGTERM") return;
     trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name));
   });
+  if (absl::Status bound = BindThread(cores->compute); !bound.ok()) return Fail(bound, kFailed);
   const absl::Status status = trainer.Run();
   if (trace != nullptr) WriteTrace(*trace, config.trace);
   if (const absl::Status given_up = (*group)->given_up(); !given_up.ok()) {
@@ -187,6 +224,13 @@ int Main(int argc, char** argv) {
          "--topology", flags.topology,
          "Where this is in the network: switches from the top down and the node, as SLURM_TOPOLOGY_ADDR has them")
       ->type_name("SWITCH.NODE");
+  app.add_option("--group", flags.group,
+                 "Which of worker.groups this worker trains, from 0 on; for jobs that have groups")
+      ->type_name("NUMBER");
+  app.add_option(
+         "--seat", flags.seat,
+         "Which of the job's workers on this machine this is, from 0 on, and how many there are: for worker.cores")
+      ->type_name("NUMBER/WORKERS");
   app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
   app.set_version_flag("--version", VersionText("slackline-worker"));
   try {
@@ -199,6 +243,7 @@ int Main(int argc, char** argv) {
   if (!job.ok()) return Fail(job.status(), kWrongUse);
   if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
   job::Job resolved = Resolve(*job);
+  if (absl::Status group = CheckGroupFlag(flags, resolved); !group.ok()) return Fail(group, kWrongUse);
   const absl::StatusOr<job::Network> network = network::OnThisMachine(resolved.network());
   if (!network.ok()) return Fail(network.status(), kWrongUse);
   *resolved.mutable_network() = *network;

@@ -81,6 +81,8 @@ class SchedulerLink {
     std::string metrics_address = "";
     // Where this is in the network, as LocalAddress.topology; empty where nobody knows.
     std::string topology = "";
+    // Which of worker.groups this is.
+    uint32_t group = 0;
     // Called each time the worker has joined and may train, on the thread that joins; must not call the link. May be
     // null.
     std::function<void()> on_live = nullptr;

@@ -16,6 +16,7 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   request.set_metrics_address(options.metrics_address);
   request.set_host(HostName());
   request.set_topology(options.topology);
+  request.set_group(options.group);
   for (const TensorInfo& tensor : options.tensors) {
     wire::TensorSpec& spec = *request.add_tensors();
     spec.set_name(tensor.name);

@@ -29,8 +29,9 @@ Trainer::Trainer(const Options& options, const Parts& parts)
       parts_(parts),
       trace_(AddRow(parts.trace, "trainer")),
       exchange_trace_(AddRow(parts.trace, "exchange")),
+      scaler_(options.loss_scale),
       round_(options.local) {
-  SLACKLINE_CHECK(!options_.local.on() || (options_.window == 1 && options_.accumulate == 1));
+  SLACKLINE_CHECK(!options_.local.on() || (options_.window == 1 && options_.accumulate == 1 && !scaler_.on()));
   SLACKLINE_CHECK(options_.window == 1 || parts_.parameter_memory.size() == options_.window);
   if (!parts_.parameter_memory.empty()) {
     Model& model = parts_.group.model();
@@ -180,13 +181,20 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   }
   const TraceSpan span(trace_, {"step", static_cast<int64_t>(steps_ + begun_.size())});
   const Beginning begin = BeginComputing();
-  const absl::Status opened = client_->OpenStep(model.push());
+  absl::Status opened = scaler_.on() ? absl::OkStatus() : client_->OpenStep(model.push());
   if (!opened.ok()) return opened;
   const absl::StatusOr<StepResult> result = Compute(progress.size - progress.done);
   if (!result.ok()) return result.status();
   const double norm = L2Norm(model.push().first(model.trained_elements()));
   const absl::Status finite = CheckFinite(*result, norm, range);
-  if (!finite.ok()) return finite;
+  if (!finite.ok()) {
+    if (Skips(finite)) return result->samples;
+    return finite;
+  }
+  if (scaler_.on()) opened = client_->OpenStep(model.push());
+  if (!opened.ok()) return opened;
+  scaler_.Good();
+  parts_.metrics.RecordLossScale(scaler_.scale());
   const absl::Status dawdled = Dawdle(begin);
   if (!dawdled.ok()) return dawdled;
 
@@ -213,7 +221,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
 absl::StatusOr<StepResult> Trainer::Compute(uint64_t samples_left) {
   if (options_.local.on()) return ComputeRound(samples_left);
   // A slow worker has nothing to send before it is through.
-  if (options_.accumulate == 1) return ComputeBatch(/*early=*/options_.slowdown <= 1);
+  if (options_.accumulate == 1) return ComputeBatch(/*early=*/options_.slowdown <= 1 && !scaler_.on());
   Model& model = parts_.group.model();
   push_mean_.Reset();
   StepResult sum;
@@ -258,7 +266,9 @@ absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
   if (!batch.ok()) return batch.status();
   data_wait_ += parts_.time.Now() - begin;
   SLACKLINE_CHECK(*batch != nullptr);  // the range has more samples
-  absl::StatusOr<StepResult> result = parts_.group.Step(ViewOf(**batch), [this, early](uint64_t from) {
+  BatchView view = ViewOf(**batch);
+  view.loss_scale = scaler_.scale();
+  absl::StatusOr<StepResult> result = parts_.group.Step(view, [this, early](uint64_t from) {
     if (early) client_->Ready(from);
   });
   parts_.prefetcher.Recycle(*std::move(batch));
@@ -341,6 +351,16 @@ absl::Status Trainer::CheckFinite(const StepResult& result, double norm, const R
       options_.local.on() ? "local.lr or " : "", "optimizer.lr, a warm-up or optimizer.clip_norm usually helps"));
 }
 
+bool Trainer::Skips(const absl::Status& finite) {
+  const float scale = scaler_.scale();
+  if (!scaler_.Bad()) return false;
+  log::Info("skipped a step: ", std::string(finite.message().substr(0, finite.message().find(';'))),
+            " with the loss scaled by ", scale, "; the next ones by ", scaler_.scale());
+  parts_.metrics.RecordSkipped(scaler_.scale());
+  parts_.link.progress().Alive(parts_.time.Now());
+  return true;
+}
+
 absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   if (work.final) {
     const absl::Status pulled = PullAsReader();
@@ -418,6 +438,7 @@ absl::Status Trainer::OpenClient(bool reader) {
   options.background = options_.window > 1 || map_.elements >= kBackgroundElementsMin;
   options.same_host = options_.same_host;
   options.protection = options_.protection;
+  options.cores = options_.exchange_cores;
   if (!reader) {
     options.push_runs = options_.push_runs;
     options.pull_encoding = options_.pull_encoding;

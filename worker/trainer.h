@@ -24,6 +24,7 @@
 #include "worker/evaluator.h"
 #include "worker/group/local_group.h"
 #include "worker/local/local_round.h"
+#include "worker/loss_scaler.h"
 #include "worker/push_mean.h"
 #include "worker/scheduler_link.h"
 #include "worker/trace.h"
@@ -47,6 +48,9 @@ class Trainer {
     uint32_t chunk_bytes = 1 << 20;
     // Steps in flight: with 2, a batch is computed while the push and pull of the one before are on their way.
     uint32_t window = 1;
+    // Where it is on, a step whose gradient overflows is skipped, and nothing leaves before that is known; not with
+    // local.
+    LossScaler::Config loss_scale = {};
     // How many times as long as it takes a batch shall take; at least 1.
     double slowdown = 1;
     // As in ClientOptions. The last evaluation pulls fp32 in any case.
@@ -54,6 +58,8 @@ class Trainer {
     codec::Encoding pull_encoding = codec::Encoding::kFp32;
     SameHost same_host = SameHost::kSharedMemory;
     std::shared_ptr<const rpc::Protection> protection = nullptr;
+    // As in ClientOptions.
+    std::vector<uint32_t> exchange_cores = {};
     Timeouts timeouts;
     // How long the job waits for a server that died.
     absl::Duration server_return = absl::ZeroDuration();
@@ -149,6 +155,8 @@ class Trainer {
   // Where the weights after the next step go, which are not those that are computed on.
   absl::Span<float> NextParameters();
   absl::Status CheckFinite(const StepResult& result, double norm, const RangeWork& range) const;
+  // Whether a step that is not finite is left out, since the loss was scaled up too far.
+  bool Skips(const absl::Status& finite);
   absl::Status Evaluate(const EvaluationWork& work);
   // Weights and figures of the run. Where the disk is full, waits for room.
   //   kResourceExhausted  there was none for so long
@@ -187,6 +195,7 @@ class Trainer {
   std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
   size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
   PushMean push_mean_;
+  LossScaler scaler_;
   LocalRound round_;
   std::shared_ptr<OptimizerState> local_state_;  // of this life; shared, as LocalRound has it
   std::vector<uint32_t> order_;

@@ -41,7 +41,13 @@ TrainerMetrics::TrainerMetrics(slackline::Metrics& metrics)
           metrics.gauge("slackline_worker_clock_steps", "This worker's clock: pushes that every shard has answered")),
       gradient_norm_(metrics.gauge("slackline_worker_gradient_norm", "Norm of the last gradient pushed")),
       loss_(metrics.gauge("slackline_worker_loss", "Mean loss of the last step")),
-      accuracy_(metrics.gauge("slackline_worker_test_accuracy_ratio", "Accuracy of the last evaluation made here")) {}
+      accuracy_(metrics.gauge("slackline_worker_test_accuracy_ratio", "Accuracy of the last evaluation made here")),
+      skipped_(metrics.counter("slackline_worker_steps_skipped_total",
+                               "Steps in fp16 that pushed nothing, since their gradient was not finite")),
+      loss_scale_(metrics.gauge("slackline_worker_loss_scale_ratio",
+                                "Factor of the loss in fp16 (worker.precision); 1 in other precisions")) {
+  loss_scale_.Set(1);
+}
 
 void TrainerMetrics::Record(const StepFacts& step) {
   steps_.Add();

@@ -14,6 +14,12 @@ class TrainerMetrics {
   explicit TrainerMetrics(slackline::Metrics& metrics);
 
   void Record(const StepFacts& step);
+  // The factor of the loss in fp16, and that a step was skipped since it was too large.
+  void RecordLossScale(double scale) { loss_scale_.Set(scale); }
+  void RecordSkipped(double scale) {
+    skipped_.Add();
+    RecordLossScale(scale);
+  }
   void RecordEvaluation(double accuracy, absl::Duration took);
 
  private:
@@ -37,6 +43,8 @@ class TrainerMetrics {
   Gauge& gradient_norm_;
   Gauge& loss_;
   Gauge& accuracy_;
+  Counter& skipped_;
+  Gauge& loss_scale_;
 };
 
 }  // namespace slackline::worker

@@ -200,7 +200,7 @@ uint64_t NumberOf(const std::string& name) {
 }
 
 int Work(const Flags& flags, const job::Job& job) {
-  WorkerConfig config = MakeWorkerConfig(job, flags.name, 1);
+  WorkerConfig config = MakeWorkerConfig(job, {flags.name}, 1);
   const uint64_t number = NumberOf(flags.name);
   if (number == 0 || number > kWorkersMax) {
     return Fail(absl::InvalidArgumentError(

@@ -136,12 +136,17 @@ Findings CheckContainer(const SystemFacts& system, const job::Job& job) {
 }
 
 Findings CheckGpu(const GpuFacts& gpu, const MemoryFacts& memory, const job::Job& job) {
-  const bool takes_any = absl::c_linear_search(job.worker().devices(), kAutoDevices);
-  const bool wants = takes_any || absl::c_any_of(job.worker().devices(),
-                                                 [](const std::string& name) { return ParseDevice(name) != Device{}; });
+  std::vector<std::string> devices(job.worker().devices().begin(), job.worker().devices().end());
+  for (const job::WorkerGroup& group : job.worker().groups()) {
+    devices.insert(devices.end(), group.devices().begin(), group.devices().end());
+  }
+  const bool wants = absl::c_any_of(devices, [](const std::string& name) { return ParseDevice(name) != Device{}; });
+  // All GPUs that are asked for may be none.
+  const bool takes_any = absl::c_all_of(
+      devices, [](const std::string& name) { return name == kAutoDevices || ParseDevice(name) == Device{}; });
   if (gpu.driver.empty()) {
     if (!wants || takes_any) return {Skipped("gpu", "none here, and the job computes on the CPU")};
-    return {{Level::kProblem, "gpu", "no driver of NVIDIA is loaded", "one, for worker.devices",
+    return {{Level::kProblem, "gpu", "no driver of NVIDIA is loaded", "one, for worker.devices or worker.groups",
              "install the driver, or in a container pass the GPUs through (--nv, --gpus all)"}};
   }
   std::string found =

@@ -26,7 +26,9 @@ Load WholeLoad(const job::Job& job) {
 
 Load NodeLoad(const job::Job& job, uint32_t nodes) {
   const uint32_t servers = ServerProcesses(job);
-  return {.servers = (servers + nodes - 1) / std::max(1u, nodes), .workers = 1, .scheduler = true, .parameters = {}};
+  const uint32_t groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
+  return {
+      .servers = (servers + nodes - 1) / std::max(1u, nodes), .workers = groups, .scheduler = true, .parameters = {}};
 }
 
 uint64_t ServerBytes(const job::Job& job, uint64_t parameters) {

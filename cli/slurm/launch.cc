@@ -28,6 +28,7 @@
 #include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
 #include "cli/slurm/node_cluster.h"
+#include "cli/slurm/placement.h"
 #include "common/address.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
@@ -250,7 +251,7 @@ class Attempt {
     const auto count = [&](auto member) {
       return static_cast<uint32_t>(std::count_if(uses.begin(), uses.end(), member));
     };
-    cluster.set_workers(count([](const scheduler::Uses& use) { return use.worker; }));
+    cluster.set_workers(ProcessesOf(job_).groups * count([](const scheduler::Uses& use) { return use.worker; }));
     if (!cluster.has_worker_restarts_max()) cluster.set_worker_restarts_max(kWorkerRestarts);
     job_ = Resolve(job_);
     const bool local =
@@ -288,7 +289,7 @@ class Attempt {
     if (absl::Status status = folder->WriteJob(ToYaml(job_)); !status.ok()) return Fail(status, kExitFailed);
     std::vector<scheduler::Node> nodes;
     for (const NodeFacts& facts : nodes_) nodes.push_back(facts.node);
-    const std::vector<scheduler::NodeRoles> roles = scheduler::PlanNodes(nodes, ServerProcesses(job_));
+    const std::vector<scheduler::NodeRoles> roles = scheduler::PlanNodes(nodes, ProcessesOf(job_));
     if (absl::Status status = CheckRoom(roles); !status.ok()) return Fail(status, kExitWrongUse);
     Announce(roles);
     Share share;

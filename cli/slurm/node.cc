@@ -53,11 +53,23 @@ std::optional<scheduler::NodeRoles> RolesOf(const Plan& plan, const std::string&
   return std::nullopt;
 }
 
+// How many devices of the node's groups share its processors; 1 where there are no groups, or only GPUs.
+uint32_t CpusOfGroups(const job::Worker& worker) {
+  uint32_t cpus = 0;
+  for (const job::WorkerGroup& group : worker.groups()) {
+    cpus += static_cast<uint32_t>(std::count(group.devices().begin(), group.devices().end(), "cpu"));
+  }
+  return std::max(1u, cpus);
+}
+
 Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const job::Job& job) {
   Share share;
   share.whole = share.scheduler = false;
   share.servers = roles.servers;
   share.workers = roles.workers;
+  for (uint32_t group = 0; job.worker().groups_size() > 0 && group < roles.workers.size(); ++group) {
+    share.groups[roles.workers[group]] = group;
+  }
   share.server_arguments = ListenAt(facts.address, job.network());
   // SLURM signals all that runs in the job; what becomes of it is decided by the launcher.
   share.server_arguments.push_back("--supervised");
@@ -65,10 +77,11 @@ Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const j
     share.server_arguments.insert(share.server_arguments.end(), {"--topology", facts.node.topology});
   }
   share.worker_arguments = share.server_arguments;
-  if (job.worker().threads() == 0) {
+  // Where workers are bound, their cores say it.
+  if (job.worker().threads() == 0 && !BindsCores(job.worker())) {
     const uint32_t taken = std::min<uint32_t>(facts.node.cpus - 1, static_cast<uint32_t>(roles.servers.size()));
-    share.worker_arguments.insert(share.worker_arguments.end(),
-                                  {"--set", absl::StrCat("worker.threads=", facts.node.cpus - taken)});
+    const uint32_t threads = std::max(1u, (facts.node.cpus - taken) / CpusOfGroups(job.worker()));
+    share.worker_arguments.insert(share.worker_arguments.end(), {"--set", absl::StrCat("worker.threads=", threads)});
   }
   return share;
 }

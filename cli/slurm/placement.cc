@@ -161,13 +161,17 @@ std::map<std::string, std::string> ParseLeafSwitches(const std::string& text) {
   return leaves;
 }
 
+scheduler::Processes ProcessesOf(const job::Job& job) {
+  return {.servers = ServerProcesses(job), .groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()))};
+}
+
 int ShowPlacement(const PlacementOptions& options) {
   const absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Complain(absl::InvalidArgumentError(read.status().message()));
   const job::Job job = Resolve(*read);
   const absl::StatusOr<std::vector<scheduler::Node>> nodes = NodesOf(options);
   if (!nodes.ok()) return Complain(nodes.status());
-  const std::vector<scheduler::NodeRoles> plan = scheduler::PlanNodes(*nodes, ServerProcesses(job));
+  const std::vector<scheduler::NodeRoles> plan = scheduler::PlanNodes(*nodes, ProcessesOf(job));
   Print(*nodes, plan);
   const uint32_t servers = job.cluster().servers();
   std::printf(

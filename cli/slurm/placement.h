@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "job.pb.h"
 #include "scheduler/node_plan.h"
 
 namespace slackline::cli::slurm {
@@ -17,6 +18,9 @@ struct PlacementOptions {
   // So many nodes of which nothing is known, instead.
   uint32_t count = 0;
 };
+
+// What the job has to be dealt out to nodes.
+scheduler::Processes ProcessesOf(const job::Job& job);
 
 // Prints a table; returns the exit code.
 int ShowPlacement(const PlacementOptions& options);

@@ -4,9 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 
 namespace slackline::job_file {
 
@@ -19,6 +22,16 @@ class Mistakes {
   }
   void AddText(const std::string& where, const std::string& text) {
     if (++count_ <= kShownMax) lines_.push_back(absl::StrCat(where, ": ", text));
+  }
+
+  // Whether one of those that are shown is of `key` or below it.
+  bool Has(const std::string& key) const {
+    const auto names = [&key](const std::string& line, absl::string_view before) {
+      const size_t at = line.find(absl::StrCat(before, key));
+      const size_t end = at + before.size() + key.size();
+      return at != std::string::npos && end < line.size() && absl::StrContains(":.[", line[end]);
+    };
+    return absl::c_any_of(lines_, [&](const std::string& line) { return names(line, ": ") || names(line, " key '"); });
   }
 
   // OK if there were none.

@@ -37,6 +37,14 @@ std::string ListOf(const FieldDescriptor& field) {
       Allowed(field));
 }
 
+// The field whose value may stand for the whole section, or null.
+const FieldDescriptor* AloneField(const Descriptor& section) {
+  for (int i = 0; i < section.field_count(); ++i) {
+    if (section.field(i)->options().GetExtension(job::alone)) return section.field(i);
+  }
+  return nullptr;
+}
+
 // Walks a tree and a message side by side. `where` turns a line into the start of a message.
 class Reader {
  public:
@@ -124,8 +132,14 @@ class Reader {
         continue;
       }
       origins_[item_key] = item_where;
-      ReadMessage(item, item_where, item_key, *field.message_type(),
-                  *message.GetReflection()->AddMessage(&message, &field));
+      Message& section = *message.GetReflection()->AddMessage(&message, &field);
+      const FieldDescriptor* const alone = AloneField(*field.message_type());
+      const bool value = item.kind == YamlNode::Kind::kScalar || item.kind == YamlNode::Kind::kList;
+      if (alone != nullptr && value) {
+        ReadField(item, item_where, absl::StrCat(item_key, ".", alone->name()), *alone, section);
+      } else {
+        ReadMessage(item, item_where, item_key, *field.message_type(), section);
+      }
     }
   }
 

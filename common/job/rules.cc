@@ -1,8 +1,5 @@
 #include "common/job/rules.h"
 
-#include <optional>
-
-#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -10,61 +7,21 @@
 #include "absl/strings/str_split.h"
 #include "common/address.h"
 #include "common/codec/codec.h"
-#include "common/device.h"
+#include "common/job/rule_book.h"
 #include "common/job/value.h"
+#include "common/job/worker_rules.h"
 #include "common/network/interfaces.h"
 #include "common/network/ports.h"
+#include "common/push_samples.h"
 
 namespace slackline::job_file {
 namespace {
 
-using ::google::protobuf::FieldDescriptor;
-using ::google::protobuf::Message;
-using ::google::protobuf::Reflection;
-
-constexpr size_t kNameMax = 100;
 constexpr double kClassWeightMax = 1e6;
 
-// True if the field is there with another value than its default.
-bool Differs(const Message& section, const FieldDescriptor& field) {
-  const Reflection& reflection = *section.GetReflection();
-  if (field.is_repeated()) return reflection.FieldSize(section, &field) > 0;
-  if (!reflection.HasField(section, &field)) return false;
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(section, &field) != field.default_value_bool();
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return reflection.GetUInt32(section, &field) != field.default_value_uint32();
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return reflection.GetEnum(section, &field) != field.default_value_enum();
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection.GetString(section, &field) != field.default_value_string();
-    default:
-      return reflection.GetDouble(section, &field) != field.default_value_double();
-  }
-}
-
-// As --set takes it; of the types that Differs() knows.
-std::string DefaultText(const FieldDescriptor& field) {
-  if (field.is_repeated()) return "[]";
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return field.default_value_bool() ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return absl::StrCat(field.default_value_uint32());
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumName(*field.default_value_enum());
-    case FieldDescriptor::CPPTYPE_STRING:
-      return field.default_value_string();
-    default:
-      return NumberText(field.default_value_double());
-  }
-}
-
-class Rules {
+class Rules : private RuleBook {
  public:
-  Rules(const std::string& name, const Origins& origins, Mistakes& mistakes)
-      : name_(name), origins_(origins), mistakes_(mistakes) {}
+  using RuleBook::RuleBook;
 
   void Model(const job::Model& model) {
     using M = job::Model;
@@ -144,7 +101,7 @@ class Rules {
       Refuse("local.epochs", absl::StrCat(local.epochs(), " together with local.steps: ", local.steps()),
              "exactly one of both above 0");
     }
-    const uint64_t samples = local.steps() > 0 ? uint64_t{local.steps()} * job.training().batch_size()
+    const uint64_t samples = local.steps() > 0 ? uint64_t{local.steps()} * LargestBatchSize(job)
                                                : uint64_t{local.epochs()} * local.subset_samples();
     if (samples > kPushSamplesMax) {
       Refuse(local.steps() > 0 ? "local.steps" : "local.epochs", absl::StrCat(samples, " samples a round"),
@@ -255,57 +212,6 @@ class Rules {
       NeedsOther(checkpoint, "checkpoint.metric", "checkpoint.keep_best above 0", "keep_best: 0");
     } else if (training.evaluate_every_epochs() == 0) {
       Refuse("checkpoint.keep_best", absl::StrCat(checkpoint.keep_best()), needs_some);
-    }
-  }
-
-  // Which GPUs there are, only the machine of a worker knows.
-  void Devices(const job::Worker& worker) {
-    std::vector<Device> devices;
-    for (const std::string& name : worker.devices()) {
-      if (name == kAutoDevices && worker.devices_size() == 1) return;
-      const std::optional<Device> device = ParseDevice(name);
-      if (!device) {
-        return Refuse("worker.devices", absl::StrCat("'", absl::Utf8SafeCEscape(name), "'"),
-                      "cpu, cuda:0, cuda:1 and so on, or auto alone");
-      }
-      if (!devices.empty() && device->kind != devices.front().kind) {
-        return Refuse("worker.devices", "CPUs and GPUs together", "one kind: a group waits for its slowest device");
-      }
-      if (device->kind == Device::Kind::kCuda && absl::c_linear_search(devices, *device)) {
-        return Refuse("worker.devices", absl::StrCat(name, " twice"), "each GPU once");
-      }
-      devices.push_back(*device);
-    }
-  }
-
-  void Worker(const job::Worker& worker, const job::Training& training) {
-    Devices(worker);
-    const uint32_t devices = static_cast<uint32_t>(worker.devices_size());
-    if (devices > training.batch_size()) {
-      Refuse("worker.devices", Count(worker.devices_size(), "device"),
-             absl::StrCat("at most training.batch_size (", training.batch_size(), "), each gets a part of the batch"));
-    }
-  }
-
-  // Whether the model has so many layers, its own room says.
-  void Stages(const job::Worker& worker, const job::Model& model) {
-    if (worker.stages() <= 1) return NeedsOther(worker, "worker.micro_batches", "worker.stages above 1", "no stages");
-    const std::string stages = absl::StrCat("worker.stages: ", worker.stages());
-    if (model.kind() != job::Model::MLP && model.kind() != job::Model::CNN) {
-      const std::string kind = EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind()));
-      Refuse("worker.stages", absl::StrCat(worker.stages(), " with model.kind: ", kind),
-             "1, or model.kind: mlp or cnn");
-    } else if (model.batch_norm()) {
-      Refuse("worker.stages", absl::StrCat(worker.stages(), " with model.batch_norm"),
-             "1, or model.batch_norm: false: stages see parts of a batch");
-    }
-    for (const std::string& device : worker.devices()) {
-      if (device != "cpu")
-        Refuse("worker.stages", absl::StrCat(stages, " on ", device), "1, or devices that are all cpu");
-    }
-    if (static_cast<uint32_t>(worker.devices_size()) != worker.stages()) {
-      Refuse("worker.devices", absl::StrCat(Count(worker.devices_size(), "device"), " with ", stages),
-             "as many as worker.stages", "worker.stages");
     }
   }
 
@@ -481,44 +387,6 @@ class Rules {
              absl::StrCat("at most training.epochs (", training.epochs(), ")"));
     }
   }
-
-  // Refuses `key` of `section` if it is set although `actual` stands where it needs `needed`.
-  void NeedsOther(const Message& section, const std::string& key, const std::string& needed,
-                  const std::string& actual) {
-    const FieldDescriptor& field = *section.GetDescriptor()->FindFieldByName(key.substr(key.rfind('.') + 1));
-    if (Differs(section, field)) {
-      Refuse(key, absl::StrCat("a value together with ", actual),
-             absl::StrCat("only with ", needed, " (add --set ", key, "=", DefaultText(field),
-                          " to take the default back)"));
-    }
-  }
-
-  // `read` is OK, or "found X; allowed is Y".
-  void Understood(const std::string& key, const absl::Status& read) {
-    if (read.ok()) return;
-    const std::vector<std::string> parts = absl::StrSplit(read.message(), absl::MaxSplits("; allowed is ", 1));
-    Refuse(key, parts.front().substr(sizeof("found ") - 1), parts.back());
-  }
-
-  // `section`: where the mistake is when the key itself is nowhere.
-  void Refuse(const std::string& key, const std::string& found, const std::string& allowed,
-              const std::string& section = "") {
-    auto origin = origins_.find(key);
-    if (origin == origins_.end()) origin = origins_.find(section);
-    mistakes_.Add(origin == origins_.end() ? name_ : origin->second, key, found, allowed);
-  }
-
-  static std::string Quoted(const std::string& text) {
-    return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kNameMax)), "'");
-  }
-
-  static std::string Count(int count, const std::string& noun) {
-    return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-  }
-
-  const std::string& name_;
-  const Origins& origins_;
-  Mistakes& mistakes_;
 };
 
 }  // namespace
@@ -535,8 +403,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Training(job.training());
   rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);
-  rules.Worker(job.worker(), job.training());
-  rules.Stages(job.worker(), job.model());
+  CheckWorkerRules(job, name, origins, mistakes);
   rules.Timeouts(job.timeouts());
   rules.Durability(job.durability(), job.consistency());
   rules.Wire(job.wire());

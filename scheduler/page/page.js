@@ -200,7 +200,8 @@ function showWorker(row, worker, widest) {
   setText(row.cells[5], percent(worker.wait_fraction, 0));
   setText(row.cells[6], worker.staleness_mean.toFixed(1) + ' / ' + worker.staleness_max);
   setText(row.cells[7], duration(live ? worker.idle_s : worker.silent_s));
-  setText(row.cells[8], [worker.topology || worker.host, worker.pid || ''].filter(Boolean).join(', '));
+  const devices = worker.devices && worker.devices.length > 0 ? `[${worker.devices.join(' ')}]` : '';
+  setText(row.cells[8], [worker.topology || worker.host, devices, worker.pid || ''].filter(Boolean).join(', '));
 }
 
 function showServers() {

@@ -129,7 +129,7 @@ const Refusal kRefusals[] = {
      "each value a number from 1 to 10000"},
     {"KeysOfMapEntriesAreNotSuggested", "worker: {value: 3}\n",
      "j.yaml:1: found the unknown key 'worker.value'; allowed are devices, threads, slowdown, trace, stages, "
-     "micro_batches"},
+     "micro_batches, groups, cores, precision, loss_scale, loss_scale_growth_steps, channels_last, cudnn_benchmark"},
     {"Octal", "training: {epochs: 010}\n",
      "j.yaml:1: training.epochs: found '010'; allowed is a whole number from 1 to 1000000"},
     {"Hexadecimal", "training: {epochs: 0x10}\n",
@@ -292,7 +292,7 @@ const Refusal kRefusals[] = {
      "j.yaml:2: worker.devices: found cuda:0 twice; allowed is each GPU once"},
     {"GpuAndCpu", "worker:\n  devices: [cuda:0, cpu]\n",
      "j.yaml:2: worker.devices: found CPUs and GPUs together; allowed is one kind: a group waits for its slowest "
-     "device"},
+     "device; worker.groups has several groups"},
     {"MapForDevices", "worker:\n  devices: {cuda: 0}\n",
      "j.yaml:2: worker.devices: found a section of keys; allowed is one or a list in [ ], each text"},
     {"MoreDevicesThanSamples", "worker:\n  devices: [cpu, cpu]\ntraining: {batch_size: 1}\n",

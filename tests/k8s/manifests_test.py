@@ -135,6 +135,7 @@ REFUSED_VALUES = {
     "what the pod decides": ({"job": {"network": {"listen": "0.0.0.0"}}}, "network"),
     "a folder of keys": ({"job": {"security": {"folder": "/keys"}}}, "folder"),
     "no security": ({"job": {"security": {"mode": "none"}}}, "insecure"),
+    "groups of devices": ({"job": {"worker": {"groups": [["cuda:0"], ["cpu"]]}}}, "a pod has one worker"),
     "a scaler in a batch": ({"autoscaling": {"enabled": True}}, "mode: service"),
     "a scaler below the job": ({"mode": "service", "job": {"cluster": {"workers": 9}}, "autoscaling": {"enabled": True}}, "never begin"),
     "workers without processors": ({"workers": {"resources": {"limits": {"cpu": None}}}}, "cpu"),

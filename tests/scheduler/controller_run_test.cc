@@ -107,6 +107,42 @@ TEST(ControllerRun, BatchesAreBalancedBySpeedOfComputing) {
   EXPECT_EQ((next->range().end() - next->range().begin()) % 4, 0u);
 }
 
+TEST(ControllerRun, AWorkerOfAGroupHasTheBatchOfItsGroup) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_batch_size(8);
+  job.mutable_worker()->clear_devices();
+  for (const uint32_t batch : {0, 3}) {
+    job::WorkerGroup& group = *job.mutable_worker()->add_groups();
+    group.set_batch(batch);
+    group.add_devices(batch == 0 ? "cuda:0" : "cpu");
+  }
+  FakeCluster cluster(job);
+  for (const char* name : {"ps-1", "ps-2"}) cluster.AddServer(name);
+  cluster.AddWorker("w-1", /*group=*/0);
+  cluster.AddWorker("w-2", /*group=*/1);
+  cluster.Answer();
+  ASSERT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+  const auto gpu = cluster.Next("w-1"), cpu = cluster.Next("w-2");
+  ASSERT_TRUE(gpu.ok() && gpu->has_range() && cpu.ok() && cpu->has_range());
+  EXPECT_EQ(gpu->range().batch_size(), 8u);
+  EXPECT_EQ(cpu->range().batch_size(), 3u);
+  // Not where an epoch ends.
+  EXPECT_EQ((cpu->range().end() - cpu->range().begin()) % 3, cpu->range().end() == 100 ? 2 : 0);
+  const wire::JobStatus status = cluster.controller().View();
+  ASSERT_EQ(status.workers_size(), 2);
+  EXPECT_THAT(status.workers(0).devices(), ::testing::ElementsAre("cuda:0"));
+  EXPECT_THAT(status.workers(1).devices(), ::testing::ElementsAre("cpu"));
+
+  wire::RegisterWorkerRequest request = FakeCluster::WorkerRequest("w-3");
+  request.set_group(2);
+  EXPECT_EQ(cluster.controller().RegisterWorker(request).status(),
+            absl::InvalidArgumentError("worker.groups: found 2 as the number of a group; allowed is 0 to 1"));
+
+  FakeCluster next(job);
+  ASSERT_TRUE(next.TakeOver(cluster, cluster.Save()).ok());
+  EXPECT_EQ(next.Next("w-2")->range().batch_size(), 3u) << "a scheduler that goes on knows the groups";
+}
+
 TEST(ControllerRun, EvaluationIsLeftToTheFastWorkerWhileItLives) {
   FakeCluster cluster;
   cluster.Start();

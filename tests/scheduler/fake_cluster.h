@@ -122,8 +122,10 @@ class FakeCluster {
     EXPECT_TRUE(reply.ok()) << reply.status();
     return members_[name] = {wire::MEMBER_ROLE_SERVER, name, reply->server(), reply->incarnation()};
   }
-  Member AddWorker(const std::string& name) {
-    const auto reply = controller_.RegisterWorker(WorkerRequest(name));
+  Member AddWorker(const std::string& name, uint32_t group = 0) {
+    wire::RegisterWorkerRequest request = WorkerRequest(name);
+    request.set_group(group);
+    const auto reply = controller_.RegisterWorker(request);
     EXPECT_TRUE(reply.ok()) << reply.status();
     return members_[name] = {wire::MEMBER_ROLE_WORKER, name, reply->worker(), reply->incarnation()};
   }

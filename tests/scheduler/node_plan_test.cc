@@ -22,7 +22,7 @@ Node On(const std::string& name, const std::string& leaf) {
 const std::vector<Node> kFour = {On("n1", "leaf1"), On("n2", "leaf1"), On("n3", "leaf2"), On("n4", "leaf2")};
 
 TEST(NodePlan, EveryNodeComputesAndServersAreSpreadOverSwitchesFirst) {
-  const std::vector<NodeRoles> roles = PlanNodes(kFour, 3);
+  const std::vector<NodeRoles> roles = PlanNodes(kFour, {.servers = 3});
   ASSERT_THAT(roles, SizeIs(4));
   EXPECT_EQ(roles[0], (NodeRoles{"n1", true, {"ps-1"}, {"worker-n1"}}));
   EXPECT_EQ(roles[1], (NodeRoles{"n2", false, {"ps-3"}, {"worker-n2"}}));
@@ -30,8 +30,17 @@ TEST(NodePlan, EveryNodeComputesAndServersAreSpreadOverSwitchesFirst) {
   EXPECT_EQ(roles[3], (NodeRoles{"n4", false, {}, {"worker-n4"}}));
 }
 
+TEST(NodePlan, ANodeThatComputesHasAWorkerOfEachGroup) {
+  std::vector<Node> nodes = kFour;
+  nodes[2].gpus = nodes[3].gpus = 4;
+  const std::vector<NodeRoles> roles = PlanNodes(nodes, {.servers = 2, .groups = 2});
+  EXPECT_THAT(roles[0].workers, IsEmpty());
+  EXPECT_THAT(roles[2].workers, ElementsAre("worker-n3-group0", "worker-n3-group1"));
+  EXPECT_THAT(roles[3].workers, ElementsAre("worker-n4-group0", "worker-n4-group1"));
+}
+
 TEST(NodePlan, MoreServersThanNodesGoRound) {
-  const std::vector<NodeRoles> roles = PlanNodes(kFour, 9);
+  const std::vector<NodeRoles> roles = PlanNodes(kFour, {.servers = 9});
   std::map<std::string, size_t> held;
   for (const NodeRoles& node : roles) held[node.node] = node.servers.size();
   EXPECT_EQ(held, (std::map<std::string, size_t>{{"n1", 3}, {"n2", 2}, {"n3", 2}, {"n4", 2}}));
@@ -41,7 +50,7 @@ TEST(NodePlan, MoreServersThanNodesGoRound) {
 TEST(NodePlan, NodesWithGpusComputeAndTheOthersHoldWeights) {
   std::vector<Node> nodes = kFour;
   nodes[2].gpus = nodes[3].gpus = 4;
-  const std::vector<NodeRoles> roles = PlanNodes(nodes, 2);
+  const std::vector<NodeRoles> roles = PlanNodes(nodes, {.servers = 2});
   EXPECT_EQ(roles[0], (NodeRoles{"n1", true, {"ps-1"}, {}}));
   EXPECT_EQ(roles[1], (NodeRoles{"n2", false, {"ps-2"}, {}}));
   EXPECT_EQ(roles[2], (NodeRoles{"n3", false, {}, {"worker-n3"}}));
@@ -51,23 +60,24 @@ TEST(NodePlan, NodesWithGpusComputeAndTheOthersHoldWeights) {
 TEST(NodePlan, OfSeveralComponentsTheFirstHoldsWeights) {
   std::vector<Node> nodes = kFour;
   for (size_t index = 1; index < 4; ++index) nodes[index].component = 1;
-  const std::vector<NodeRoles> roles = PlanNodes(nodes, 2);
+  const std::vector<NodeRoles> roles = PlanNodes(nodes, {.servers = 2});
   EXPECT_EQ(roles[0], (NodeRoles{"n1", true, {"ps-1", "ps-2"}, {}}));
   EXPECT_THAT(roles[3].workers, ElementsAre("worker-n4"));
   // Whatever the components are, nodes with GPUs compute.
   nodes[0].gpus = 1;
-  EXPECT_THAT(PlanNodes(nodes, 1)[0].workers, ElementsAre("worker-n1"));
-  EXPECT_THAT(PlanNodes(nodes, 1)[0].servers, IsEmpty());
+  EXPECT_THAT(PlanNodes(nodes, {.servers = 1})[0].workers, ElementsAre("worker-n1"));
+  EXPECT_THAT(PlanNodes(nodes, {.servers = 1})[0].servers, IsEmpty());
 }
 
 TEST(NodePlan, OneNodeHasAll) {
   const std::vector<Node> one = {Node{.name = "alone", .topology = "", .cpus = 2, .gpus = 1, .component = 0}};
   EXPECT_EQ(SwitchOf(one[0]), "");
-  EXPECT_THAT(PlanNodes(one, 2), ElementsAre(NodeRoles{"alone", true, {"ps-1", "ps-2"}, {"worker-alone"}}));
+  EXPECT_THAT(PlanNodes(one, {.servers = 2}),
+              ElementsAre(NodeRoles{"alone", true, {"ps-1", "ps-2"}, {"worker-alone"}}));
 }
 
 TEST(NodePlan, ServerOfALostNodeGoesWhereFewestAre) {
-  std::vector<NodeRoles> roles = PlanNodes(kFour, 4);
+  std::vector<NodeRoles> roles = PlanNodes(kFour, {.servers = 4});
   roles[2].servers.clear();
   roles[1].servers.push_back("ps-9");
   roles[0].servers.push_back("ps-8");
@@ -79,7 +89,7 @@ TEST(NodePlan, ServerOfALostNodeGoesWhereFewestAre) {
 TEST(NodePlan, ServerNeverGoesToANodeThatOnlyComputes) {
   std::vector<Node> nodes = kFour;
   nodes[2].gpus = nodes[3].gpus = 4;
-  const std::vector<NodeRoles> roles = PlanNodes(nodes, 4);
+  const std::vector<NodeRoles> roles = PlanNodes(nodes, {.servers = 4});
   EXPECT_EQ(NewPlaceFor(nodes, roles, {"n1"}), "n2");
   const std::vector<std::string> both = {"n1", "n2"};
   EXPECT_EQ(NewPlaceFor(nodes, roles, both), "");

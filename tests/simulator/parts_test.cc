@@ -140,6 +140,9 @@ TEST(SimulationRules, WhatCannotBePlayedIsNamed) {
   EXPECT_FALSE(CheckSimulation(Job("wire: {groups: [{match: '*', encoding: int8}]}"), /*gradients=*/false).ok());
   EXPECT_EQ(mistake("wire: {encoding: bf16}"),
             "wire.encoding: found bf16; a simulation allows fp32, or any with --no-gradients");
+  EXPECT_EQ(mistake("worker: {groups: [[cpu, cpu], [cpu]]}"), "worker.groups: found a list; a simulation allows none");
+  EXPECT_EQ(mistake("worker: {precision: fp16}"),
+            "worker.precision: found fp16; a simulation allows float32 or bf16, or any with --no-gradients");
   EXPECT_EQ(mistake("cluster: {workers: 2}\nsimulation: {classes: [{workers: 3}]}"),
             "simulation.classes: found 3 workers; a simulation allows at most cluster.workers (2)");
   EXPECT_EQ(mistake("cluster: {workers: 1}\nsimulation: {classes: [{joins_s: 3}]}"),

@@ -119,6 +119,10 @@ class Slurm(unittest.TestCase):
         out = self.slackline("slurm", "submit", *job, "--run-folder", self.root / "run", *arguments, "--", *sbatch)
         return Submitted(int(re.search(r"Submitted job (\d+)", out).group(1)), self.root / "run")
 
+    def write(self, yaml):
+        (self.root / "job.yaml").write_text(yaml)
+        return self.root / "job.yaml"
+
     def finish(self, job, state="COMPLETED", seconds=240):
         done = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "")
         self.wait_for("the end of the job", lambda: CLUSTER.state(job.number) in done, seconds, job)
@@ -191,6 +195,19 @@ class Slurm(unittest.TestCase):
         self.assertTrue((job.folder / "model.safetensors").exists())
         self.assertIn("Test accuracy", job.said())
         self.assertEqual(json.loads((job.folder / "summary.json").read_text())["state"], "done")
+
+    def test_each_node_has_a_worker_of_each_group(self):
+        yaml = SMALL.replace("worker: {", "worker: {groups: [{devices: [cpu, cpu], batch: 48}, {devices: cpu, batch: 16}], ")
+        self.assertIn("worker-node2-group1", self.slackline("placement", self.write(yaml), "--count=2"))
+        job = self.submit(yaml=yaml, sbatch=("--nodes=2", "--time=10"))
+        self.finish(job)
+        summary = json.loads((job.folder / "summary.json").read_text())
+        self.assertEqual((summary["workers"], summary["samples"], summary["deaths"]), (4, 4 * 6000, 0))
+        steps = {one["name"]: one["samples"] / one["steps"] for one in summary["worker_list"]}
+        self.assertEqual(sorted(steps), [f"worker-{node}-group{group}" for node in ("n1", "n2") for group in (0, 1)])
+        for name, batch in steps.items():
+            self.assertLessEqual(batch, 48 if name.endswith("group0") else 16)
+            self.assertGreater(batch, 32 if name.endswith("group0") else 8)
 
     def test_the_network_and_the_log_format_of_the_job_hold(self):
         # The nodes are one machine: calls and metrics of the scheduler and two servers, metrics of four workers.

@@ -53,6 +53,8 @@ TEST(Devices, AutoTakesAllGpusOrOneCpu) {
 TEST(Devices, OneThatIsNotHereIsNamedWithThoseThatAre) {
   EXPECT_EQ(MessageOf({"cuda:0", "cuda:2"}, TwoGpus()),
             "worker.devices: cuda:2 was asked for; here are cuda:0 (H100), cuda:1 (A100)");
+  EXPECT_EQ(ResolveDevices({"cuda:2"}, TwoGpus(), "worker.groups[1].devices").status().message(),
+            "worker.groups[1].devices: cuda:2 was asked for; here are cuda:0 (H100), cuda:1 (A100)");
   EXPECT_EQ(MessageOf({"cuda:1"}, {.names = {"H100"}, .why_none = ""}),
             "worker.devices: cuda:1 was asked for; here is cuda:0 (H100)");
   EXPECT_EQ(MessageOf({"cuda:0"}, NoGpus()),

@@ -13,7 +13,7 @@ namespace {
 WorkerConfig ConfigOf(const std::string& yaml) {
   const absl::StatusOr<job::Job> job = ParseJob(yaml, "j.yaml");
   EXPECT_TRUE(job.ok()) << job.status();
-  return MakeWorkerConfig(Resolve(*job), "worker-1", /*cores=*/1);
+  return MakeWorkerConfig(Resolve(*job), {"worker-1"}, /*cores=*/1);
 }
 
 // Images of 4 x 4 with these labels.
@@ -22,6 +22,28 @@ Dataset DataOf(const TemporaryFolder& folder, const Bytes& labels) {
   WriteFile(folder / "train-images-idx3-ubyte", Idx({count, 4, 4}, Bytes(size_t{count} * 16, 7)));
   WriteFile(folder / "train-labels-idx1-ubyte", Idx({count}, labels));
   return *Dataset::ReadIdx(folder.path(), "train");
+}
+
+TEST(ModelConfig, AGroupHasItsDevicesBatchCoresAndShareOfThreads) {
+  const job::Job job = Resolve(*ParseJob(
+      "worker: {cores: auto, groups: [{devices: [cpu, cpu], batch: 48}, {devices: cpu, cores: 3}, auto]}", "j.yaml"));
+  const WorkerConfig first = MakeWorkerConfig(job, {.name = "worker-1", .group = 0}, /*cores=*/16);
+  EXPECT_THAT(first.devices, ::testing::ElementsAre("cpu", "cpu"));
+  EXPECT_EQ(first.trainer.batch_size, 48u);
+  EXPECT_EQ(first.compute_threads, 4u) << "four devices, one of them auto, share 16 cores";
+  const WorkerConfig second = MakeWorkerConfig(job, {.name = "worker-2", .group = 1}, /*cores=*/16);
+  EXPECT_THAT(second.devices, ::testing::ElementsAre("cpu"));
+  EXPECT_EQ(second.trainer.batch_size, 64u);
+  const std::vector<CoreShare> shares = CoreShares(job, {.workers = 4, .gpus = 2});
+  ASSERT_EQ(shares.size(), 4u);
+  EXPECT_EQ(shares[0].wish.kind, CoreWish::Kind::kAuto);
+  EXPECT_EQ(shares[0].devices, 2u);
+  EXPECT_EQ(shares[1].key, "worker.groups[1].cores");
+  EXPECT_EQ(shares[1].wish.count, 3u);
+  EXPECT_TRUE(shares[2].gpus);
+  EXPECT_EQ(shares[2].devices, 2u) << "auto is all GPUs of the machine";
+  EXPECT_EQ(shares[3].devices, 2u) << "the first group again";
+  EXPECT_FALSE(CoreShares(job, {.workers = 3, .gpus = 0})[2].gpus);
 }
 
 TEST(ModelConfig, WhatIsNotSetIsTheReferences) {
@@ -59,7 +81,7 @@ TEST(ModelConfig, EveryKindOfTheJobFileIsBuilt) {
   for (int i = 0; i < kinds->value_count(); ++i) {
     job::Job job;
     job.mutable_model()->set_kind(static_cast<job::Model::Kind>(kinds->value(i)->number()));
-    const ModelSpec spec = MakeWorkerConfig(Resolve(job), "worker-1", 1).model;
+    const ModelSpec spec = MakeWorkerConfig(Resolve(job), {"worker-1"}, 1).model;
     EXPECT_EQ(KindName(spec.kind), absl::AsciiStrToLower(kinds->value(i)->name()));
   }
 }

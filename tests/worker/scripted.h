@@ -151,6 +151,7 @@ class FixedGroup : public LocalGroup, public Model {
   Model& model() override { return *this; }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override {
     used.push_back(parameters_.data());
+    loss_scales.push_back(batch.loss_scale);
     if (during_step) during_step();
     if (!failure.ok()) return failure;
     ready(1);
@@ -184,6 +185,7 @@ class FixedGroup : public LocalGroup, public Model {
   std::vector<float> gradient = {3, 4};
   std::vector<int64_t> labels;
   std::vector<const float*> used;  // the parameters of each step
+  std::vector<float> loss_scales;  // of each step
 
  private:
   std::vector<TensorInfo> tensors_ = {{.name = "weight", .shape = {2}}};

@@ -152,6 +152,33 @@ TEST_F(TrainerTest, PushIsTheMeanOfItsBatchesBySamples) {
   EXPECT_THAT(wire_.ready, ElementsAre());
 }
 
+TEST_F(TrainerTest, AStepThatOverflowsIsSkippedAndTheNextIsScaledLess) {
+  options_.loss_scale = {.on = true, .initial = 8, .growth_steps = 2};
+  MakeTrainer();
+  link_.work = {Range(7, 0, 8), Range(8, 8, 10), Range(9, 0, 8)};
+  group_.during_step = [this, step = 0]() mutable {
+    group_.gradient[0] = step++ == 1 ? std::numeric_limits<float>::infinity() : 3;
+  };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(wire_.pushes.size(), 4) << "4 of (4 + 4), 2, 4 + 4";
+  EXPECT_THAT(group_.loss_scales, ElementsAre(8, 8, 4, 4, 8)) << "after two good steps it grows again";
+  EXPECT_THAT(link_.done, ElementsAre(7, 8, 9)) << "also the range whose last step was skipped";
+  EXPECT_THAT(wire_.ready, ElementsAre()) << "nothing leaves before it is known to count";
+  EXPECT_THAT(metrics_.Text(), HasSubstr("slackline_worker_steps_skipped_total 1\n"));
+}
+
+TEST_F(TrainerTest, AGradientThatOverflowsUnscaledEndsTheWorker) {
+  options_.loss_scale = {.on = true, .initial = 4, .growth_steps = 2};
+  MakeTrainer();
+  link_.work = {Range(7, 0, 10), Range(8, 0, 10)};
+  group_.gradient[0] = std::numeric_limits<float>::infinity();
+  const absl::Status status = trainer_->Run();
+  EXPECT_THAT(group_.loss_scales, ElementsAre(4, 2, 1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("the gradient's norm is inf"));
+  EXPECT_TRUE(wire_.pushes.empty());
+}
+
 TEST_F(TrainerTest, PushIsTheDifferenceThatARoundOfLocalStepsMakes) {
   options_.local = {.steps = 2, .optimizer = {.lr = 0.5}};
   MakeTrainer({absl::MakeSpan(memory_)});

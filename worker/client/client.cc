@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/check.h"
+#include "common/thread_cores.h"
 #include "worker/client/exchange.h"
 
 namespace slackline::worker {
@@ -37,7 +38,12 @@ class ClientImpl : public Client {
     wake_.client = this;
     for (const ShardInfo& shard : map.shards) shard_begins_.push_back(shard.begin);
     exchange_.Start();
-    if (options.background) thread_ = std::thread([this] { RunExchange([this] { return Over(); }); });
+    if (options.background)
+      thread_ = std::thread([this, cores = options.cores] {
+        // Who says so has bound a thread to them before; else it runs where it may.
+        BindThread(cores).IgnoreError();
+        RunExchange([this] { return Over(); });
+      });
   }
 
   ~ClientImpl() override {

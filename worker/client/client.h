@@ -86,6 +86,8 @@ struct ClientOptions {
   std::shared_ptr<const rpc::Protection> protection = nullptr;
   // Where pushes lie that servers of this host read in place; others are sent by socket. May be null.
   std::shared_ptr<shm::Segment> push_segment = nullptr;
+  // Of the thread of its own, in a background client; empty: those of the thread that makes the client.
+  std::vector<uint32_t> cores = {};
   Timeouts timeouts;
   // Where it is recorded what is encoded, pushed and pulled.
   TraceRow trace = {};

@@ -21,7 +21,8 @@ BatchView PartOf(const BatchView& batch, size_t device, size_t devices) {
   const size_t pixels = batch.images.size() / samples;
   return {.images = batch.images.subspan(begin * pixels, size * pixels),
           .labels = batch.labels.subspan(begin, size),
-          .noise = batch.noise + begin};
+          .noise = batch.noise + begin,
+          .loss_scale = batch.loss_scale};
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ BatchView Cut(const BatchView& batch, const Part& part) {
   const size_t pixels = batch.images.size() / batch.labels.size();
   return {.images = batch.images.subspan(part.begin * pixels, part.size * pixels),
           .labels = batch.labels.subspan(part.begin, part.size),
-          .noise = batch.noise + part.begin};
+          .noise = batch.noise + part.begin,
+          .loss_scale = batch.loss_scale};
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ void FlatTensors::UseParameters(absl::Span<float> memory) {
   }
 }
 
-void FlatTensors::Begin() {
+void FlatTensors::Begin(float loss_scale) {
+  loss_scale_ = loss_scale;
   for (auto& [name, placed] : trained_) placed.tensor.agreed.mutable_grad().reset();
   const auto trained = static_cast<int64_t>(trained_elements_), buffers = push_.numel() - trained;
   if (buffers > 0) push_.narrow(0, trained, buffers).copy_(parameters_.narrow(0, trained, buffers));
@@ -68,6 +69,7 @@ void FlatTensors::MoveGradient(const std::string& name) {
   at::Tensor& made = tensor.agreed.mutable_grad();
   if (made.defined()) {
     tensor.pushed.copy_(made);
+    if (loss_scale_ != 1) tensor.pushed.div_(loss_scale_);
     made.reset();
   } else {
     tensor.pushed.zero_();

@@ -41,8 +41,9 @@ class FlatTensors {
   void UseParameters(absl::Span<float> memory);
   // From a device to another. Requires: the same layout.
   void CopyParameters(const FlatTensors& from);
-  // Pushed buffers become what was agreed: the start of a step. What was left of gradients is dropped.
-  void Begin();
+  // Pushed buffers become what was agreed: the start of a step. What was left of gradients is dropped. Gradients that
+  // backward makes are those of the loss times `loss_scale`, and are divided by it.
+  void Begin(float loss_scale = 1);
   // Moves the gradient that backward has made to its place in push(): one pass, where adding to zeros would be two.
   // Zeros, where there is none.
   void MoveGradient(const std::string& name);
@@ -61,6 +62,7 @@ class FlatTensors {
 
   const uint64_t trained_elements_;
   // LibTorch allocates as its kernels like it: on cache lines.
+  float loss_scale_ = 1;
   at::Tensor parameters_;
   at::Tensor push_;
   std::map<std::string, Placed> trained_;

@@ -1,7 +1,10 @@
 #include "worker/model/layers.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace slackline::worker {
@@ -29,7 +32,21 @@ Convolution::Convolution(const FlatTensors& tensors, const std::string& name, Bi
       padding_(weight_.size(-1) / 2) {}
 
 at::Tensor Convolution::operator()(const at::Tensor& images) const {
-  return at::conv2d(images, weight_, bias_, stride_, padding_, /*dilation=*/1, groups_);
+  if (!at::autocast::is_autocast_enabled(images.device().type())) {
+    return at::conv2d(images, weight_, bias_, stride_, padding_, /*dilation=*/1, groups_);
+  }
+  // What of a kernel is larger than small images allow sees only padding. LibTorch 2.13 with oneDNN leaves that part of
+  // a gradient in bf16 unwritten, with whatever was in memory. Without it the outputs are the same.
+  at::Tensor weight = weight_;
+  std::array<int64_t, 2> stride = {stride_, stride_}, padding = {padding_, padding_};
+  for (const int64_t side : {0, 1}) {
+    const int64_t pixels = images.size(2 + side), reach = std::min(padding_, pixels - 1);
+    if (reach == padding_ || weight_.size(2 + side) != 2 * padding_ + 1) continue;
+    weight = weight.narrow(2 + side, padding_ - reach, 2 * reach + 1);
+    padding[static_cast<size_t>(side)] = reach;
+    if (pixels == 1) stride[static_cast<size_t>(side)] = 1;
+  }
+  return at::conv2d(images, weight, bias_, stride, padding, /*dilation=*/1, groups_);
 }
 
 void Convolution::FillUniform(at::Generator& generator) { FillPair(weight_, bias_, generator); }

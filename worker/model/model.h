@@ -41,6 +41,9 @@ struct Initialisation {
   double deviation = 0.02;  // kTruncatedNormal
 };
 
+// Of products in forward and backward; weights, and what is pushed, are float32 always.
+enum class Precision { kFloat32, kBf16, kFp16 };
+
 struct ModelSpec {
   ModelKind kind = ModelKind::kMlp;
   std::vector<uint32_t> hidden;   // mlp, cnn and texture_cnn_2; resolved: never empty
@@ -59,6 +62,10 @@ struct ModelSpec {
   // Of training only; evaluations measure the plain cross-entropy.
   double label_smoothing = 0;
   std::vector<float> class_weights = {};  // one a class; empty: 1 for all
+  // How it is computed, in training; evaluations are in float32.
+  Precision precision = Precision::kFloat32;
+  bool channels_last = true;  // of images, and of what convolutions make of them
+  bool cudnn_benchmark = false;
 };
 
 struct TensorInfo {
@@ -84,6 +91,8 @@ struct BatchView {
   absl::Span<const float> images;
   absl::Span<const int64_t> labels;
   uint64_t noise = 0;
+  // Backward begins with the loss times this, and gradients are divided by it before they are pushed.
+  float loss_scale = 1;
 };
 
 // With fewer, five are half of them.
@@ -109,7 +118,8 @@ class Model {
   // Builds the network with the initialisation that its reference (PyTorch, torchvision, timm) gives it under `seed`,
   // or as spec.init says: equal specs and seeds give equal weights. What steps draw at random follows from `seed` and
   // BatchView::noise.
-  //   kInvalidArgument  the spec cannot be built (image too small, wrong number of filters)
+  //   kInvalidArgument  the spec cannot be built (image too small, wrong number of filters), or not in its precision
+  //   here
   // On a GPU parameters() and push() are its memory, which the host cannot read, and so is what is lent; weights are
   // those of a CPU.
   //   kInternal         LibTorch's message: there is no such device, or no memory

@@ -23,8 +23,8 @@ class Network {
 
   // Fills the weights as PyTorch does when it makes such a module, with the same draws in the same order.
   virtual void Initialise(at::Generator& generator) = 0;
-  // Images n x channels x height x width, channels last in memory; returns outputs n x classes. What is left out at
-  // random is drawn from `noise`.
+  // Images n x channels x height x width, channels last in memory unless the spec has them otherwise; returns outputs n
+  // x classes. What is left out at random is drawn from `noise`.
   virtual at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const = 0;
 };
 

@@ -4,6 +4,7 @@
 // Of GPUs it knows what LibTorch says of all devices, and so compiles with any build of it.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/model/autocast.h"
 #include "worker/model/backward_watch.h"
 #include "worker/model/flat_tensors.h"
 #include "worker/model/initialise.h"
@@ -75,6 +77,8 @@ class TorchModel final : public Model {
   c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
   at::Tensor Labels(const BatchView& batch) const;
+  // Outputs in training, in float32.
+  at::Tensor Forward(const BatchView& batch);
   StepResult Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
                    absl::Span<int64_t> predictions) const;
 
@@ -134,12 +138,11 @@ absl::Status TorchModel::Check(const BatchView& batch) const {
 at::Tensor TorchModel::Images(const BatchView& batch) const {
   const int64_t count = batch.labels.size(), channels = spec_.channels, height = spec_.height, width = spec_.width;
   auto* pixels = const_cast<float*>(batch.images.data());
-  if (channels == 1) {
+  if (channels == 1 && spec_.channels_last) {
     return at::from_blob(pixels, {count, 1, height, width}, {height * width, 1, width, 1}, at::kFloat).to(device_);
   }
-  return at::from_blob(pixels, {count, channels, height, width}, at::kFloat)
-      .to(device_)
-      .contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor images = at::from_blob(pixels, {count, channels, height, width}, at::kFloat).to(device_);
+  return spec_.channels_last ? images.contiguous(at::MemoryFormat::ChannelsLast) : images;
 }
 
 StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
@@ -167,16 +170,22 @@ at::Tensor TorchModel::Labels(const BatchView& batch) const {
   return at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong).to(device_);
 }
 
+at::Tensor TorchModel::Forward(const BatchView& batch) {
+  const at::Tensor images = Images(batch);
+  const Autocast autocast(device_, spec_.precision);
+  return network_->Forward(images, Mode::kTraining, noise_).to(at::kFloat);
+}
+
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
   if (absl::Status status = Check(batch); !status.ok()) return status;
   return Guarded([&]() -> absl::StatusOr<StepResult> {
     const c10::OptionalDeviceGuard guard = OnDevice();
-    tensors_.Begin();
+    tensors_.Begin(batch.loss_scale);
     noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
-    const at::Tensor logits = network_->Forward(Images(batch), Mode::kTraining, noise_);
+    const at::Tensor logits = Forward(batch);
     const at::Tensor loss = loss_.Mean(logits, Labels(batch));
     watch_.Begin(ready);
-    loss.backward();
+    (batch.loss_scale == 1 ? loss : loss * batch.loss_scale).backward();
     watch_.End();
     return Score(logits.detach(), loss.detach(), batch, {});
   });
@@ -203,6 +212,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelSpec& spec, uint
   absl::StatusOr<Layout> layout = MakeLayout(spec);
   if (!layout.ok()) return layout.status();
   return Guarded([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
+    if (absl::Status can = CheckPrecision(ToTorch(device), spec.precision); !can.ok()) return can;
+    if (spec.cudnn_benchmark) at::globalContext().setBenchmarkCuDNN(true);
     auto model = std::make_unique<TorchModel>(spec, *std::move(layout), ToTorch(device));
     model->Initialise(seed);
     return model;

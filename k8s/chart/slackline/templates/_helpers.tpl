@@ -49,6 +49,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and .Values.autoscaling.enabled (lt (int .Values.autoscaling.minReplicas) (int (dig "cluster" "workers" 2 .Values.job))) -}}
 {{- fail (printf "autoscaling.minReplicas is %d, job.cluster.workers is %d: training would never begin" (int .Values.autoscaling.minReplicas) (int (dig "cluster" "workers" 2 .Values.job))) -}}
 {{- end -}}
+{{- if dig "worker" "groups" list .Values.job -}}
+{{- fail "job.worker.groups: found groups; allowed are worker.devices: a pod has one worker" -}}
+{{- end -}}
 {{- if and .Values.autoscaling.enabled (lt (int .Values.autoscaling.maxReplicas) (int .Values.autoscaling.minReplicas)) -}}
 {{- fail "autoscaling.maxReplicas is below minReplicas" -}}
 {{- end -}}

@@ -1,0 +1,28 @@
+// The cores of this process among the workers of its machine, as worker.cores says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "job.pb.h"
+#include "worker/core_plan.h"
+
+namespace slackline::worker {
+
+struct PlaceOnMachine {
+  // Of worker.groups; 0 where there are none.
+  uint32_t group = 0;
+  // "1/2": the second of two workers of the job here. Empty: it is alone here, or with one worker of each other group.
+  std::string seat;
+  // Of the machine.
+  uint32_t gpus = 0;
+};
+
+// Plans, says in the log what comes of it, and binds the calling thread, and so those that it makes, to the cores that
+// compute nothing.
+//   kInvalidArgument     no such seat, or as PlanCores()
+//   kFailedPrecondition  the system does not let it
+absl::StatusOr<CorePlan> TakeCores(const job::Job& job, const PlaceOnMachine& place);
+
+}  // namespace slackline::worker
