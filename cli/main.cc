@@ -13,6 +13,7 @@
 #include "cli/credentials.h"
 #include "cli/doctor/command.h"
 #include "cli/experiment.h"
+#include "cli/launch.h"
 #include "cli/run_checks.h"
 #include "cli/servers.h"
 #include "cli/sibling.h"
@@ -44,6 +45,15 @@ Examples
   slackline train examples/fashion-mnist-mlp.yaml
   slackline train examples/bsp.yaml --set cluster.workers=4 --set optimizer.lr=0.1
   slackline train job.yaml --run-folder runs/first --quiet)";
+
+constexpr char kLaunchHelp[] = R"(
+Each worker is a process of the script, which calls slackline.connect() and finds the job, the scheduler and its own name in its
+environment; its words are in the run folder's logs. All else is as with `slackline train`. Where the job file names no
+model.kind it is `external`: the script brings the model and the data. What comes after -- is the script's.
+
+Examples
+  slackline launch train.py job.yaml
+  slackline launch train.py --servers 2 --workers 4 job.yaml --python venv/bin/python -- --depth 18)";
 
 constexpr char kCheckHelp[] = R"(
 Prints the job with every default written out. A mistake is named with its line, what was found, and what is allowed.
@@ -170,6 +180,22 @@ int Simulate(const std::vector<std::string>& arguments) {
   return kExitFailed;
 }
 
+CLI::App* AddLaunch(CLI::App& app, LaunchOptions& options) {
+  CLI::App* command = app.add_subcommand("launch", "Run a job on this machine whose workers are a Python script");
+  command->add_option("SCRIPT", options.script, "The script")->required();
+  command->add_option("JOB", options.train.job_file, "The job file (YAML)")->required();
+  command->add_option("ARGS", options.arguments, "After --: arguments of the script");
+  command->add_option("--servers", options.servers, "In the place of cluster.servers")->check(CLI::Range(1, 10000));
+  command->add_option("--workers", options.workers, "In the place of cluster.workers")->check(CLI::Range(1, 10000));
+  command->add_option("--python", options.python, "Python interpreter, with the package slackline in it [python3]")
+      ->type_name("PROGRAM");
+  command->add_option("--set", options.train.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  command->add_option("--run-folder", options.train.run_folder, "As with `slackline train`")->check(FolderMistake);
+  command->add_flag("--quiet", options.train.quiet, "Show only the result");
+  command->footer(kLaunchHelp);
+  return command;
+}
+
 CLI::App* AddServers(CLI::App& app, ServersOptions& options) {
   CLI::App* command =
       app.add_subcommand("servers", "Add parameter servers to a run, or have some leave, while it trains");
@@ -225,6 +251,10 @@ int Main(int argc, char** argv) {
       ->check(FolderMistake);
   train_command->add_flag("--quiet", train.quiet, "Show only the result");
   train_command->footer(kTrainHelp);
+
+  LaunchOptions launch;
+  launch.train.program = argv[0];
+  CLI::App* launch_command = AddLaunch(app, launch);
 
   std::string check_file;
   std::vector<std::string> check_overrides;
@@ -314,6 +344,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitDone : kExitWrongUse;
   }
   if (train_command->parsed()) return Train(train);
+  if (launch_command->parsed()) return Launch(launch);
   if (check_command->parsed()) return Check(check_file, check_overrides);
   if (resume_command->parsed()) return Resume(resume);
   if (checkpoint_command->parsed()) return MakeCheckpoint(status);

@@ -16,6 +16,8 @@ struct TrainOptions {
   // Empty: as the job says.
   std::string run_folder;
   bool quiet = false;
+  // The workers' program with its arguments, where they are scripts.
+  std::vector<std::string> script = {};
 };
 
 struct ResumeOptions {

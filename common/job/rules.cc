@@ -93,6 +93,19 @@ class Rules {
     }
   }
 
+  // What the C++ worker alone does, a job of scripts cannot have.
+  void External(const job::Job& job) {
+    if (job.model().kind() != job::Model::EXTERNAL) return;
+    const std::string needed = "a model.kind that is known here";
+    NeedsOther(job.model(), "model.classes", needed, "external");
+    NeedsOther(job.model(), "model.init", needed, "external");
+    NeedsOther(job.training(), "training.label_smoothing", needed, "external");
+    NeedsOther(job.training(), "training.class_weights", needed, "external");
+    NeedsOther(job.wire(), "wire.window", needed, "external");
+    NeedsOther(job.local(), "local.steps", needed, "external");
+    NeedsOther(job.local(), "local.epochs", needed, "external");
+  }
+
   void ClassWeights(const job::Training& training, uint32_t classes) {
     const auto& weights = training.class_weights();
     if (weights.empty() || (weights.size() == 1 && weights[0] == "balanced")) return;
@@ -517,6 +530,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   Rules rules(name, origins, mistakes);
   rules.Names(job);
   rules.Model(job.model());
+  rules.External(job);
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);
   rules.Consistency(job.consistency(), job.guard().action());
