@@ -60,7 +60,8 @@ class OpenedJob : public EmbeddedJob {
                   .seed = config_.seed,
                   .batch_size = config_.trainer.batch_size,
                   .accumulate = config_.trainer.accumulate,
-                  .epochs = job_.training().epochs()},
+                  .epochs = job_.training().epochs(),
+                  .threads = config_.compute_threads},
         metrics_(ProcessLabels(job_.name(), options_.name, "worker")),
         trainer_metrics_(metrics_) {}
 

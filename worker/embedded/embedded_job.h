@@ -32,6 +32,7 @@ class EmbeddedJob {
     uint32_t batch_size = 64;
     uint32_t accumulate = 1;
     uint32_t epochs = 1;
+    uint32_t threads = 1;  // to compute with
   };
   struct Model {
     // Trained ones first, then buffers; offsets follow from the order.
