@@ -47,9 +47,9 @@ Examples
   slackline train job.yaml --run-folder runs/first --quiet)";
 
 constexpr char kLaunchHelp[] = R"(
-Each worker is a process of the script, which calls slackline.connect() and finds the job, the scheduler and its own name in its
-environment; its words are in the run folder's logs. All else is as with `slackline train`. Where the job file names no
-model.kind it is `external`: the script brings the model and the data. What comes after -- is the script's.
+Each worker is a process of the script, which calls slackline.connect() and finds the job, the scheduler and its own
+name in its environment; its words are in the run folder's logs. All else is as with `slackline train`. Where the job
+file names no model.kind it is `external`: the script brings the model and the data. What comes after -- is the script's.
 
 Examples
   slackline launch train.py job.yaml

@@ -1,6 +1,6 @@
 """Trains a small network on pictures that it draws itself: ten patterns under noise. Needs no download.
 
-    slackline launch examples/python/patterns.py --servers 2 --workers 2 examples/python/patterns.yaml
+slackline launch examples/python/patterns.py --servers 2 --workers 2 examples/python/patterns.yaml
 """
 
 import argparse

@@ -24,7 +24,8 @@ _POLL_S = 0.02
 class LocalCluster:
     """What local_cluster() gives: where a job's processes are.
 
-    job: the job file. overrides: KEY=VALUE that hold beside it. address: the file that the scheduler writes its address to.
+    job: the job file. overrides: KEY=VALUE that hold beside it. address: the file that the scheduler writes its
+    address to.
     run_folder: with its results and logs.
     """
 
@@ -85,7 +86,8 @@ def local_cluster(
     programs: Optional[PathLike] = None,
     startup_s: float = 60,
 ) -> Iterator[LocalCluster]:
-    """Starts a scheduler and `servers` servers, and ends them at the end of the `with`; training begins with `workers` workers.
+    """Starts a scheduler and `servers` servers, and ends them at the end of the `with`; training begins with `workers`
+    workers.
 
     job: the job file; None: the defaults. Where it names no model.kind, give overrides=["model.kind=external"].
     run_folder: new or empty; None: a temporary one, removed at the end.

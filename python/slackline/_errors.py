@@ -1,7 +1,7 @@
 """What the servers, the scheduler and the exchange refuse, as Python exceptions.
 
-Each code of absl::Status has its class, with the same message as the C++ worker's. All are an Error, and the built-in exception
-that is nearest in meaning.
+Each code of absl::Status has its class, with the same message as the C++ worker's. All are an Error, and the built-in
+exception that is nearest in meaning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `slackline launch` tells the script that it starts, by its environment: a script's own flags are the script's."""
+"""What `slackline launch` tells the script that it starts, by its environment: flags are the script's own."""
 
 from __future__ import annotations
 

@@ -20,17 +20,17 @@ _AVERAGED = (nn.modules.batchnorm._NormBase,)
 class Optimizer:
     """Pushes gradients to the servers, which own the update rule, and writes the weights that come back into the model.
 
-    In the place of a torch.optim.Optimizer. The model's trained parameters become views of one flat float32 vector, in the
-    order of named_parameters(); running means and variances of batch norm follow, and are averaged over the workers as the
-    C++ worker's are. Frozen parameters (requires_grad is False) and other buffers stay as they are, and must be alike in
-    all workers. The script must not write to trained parameters once the worker has joined.
+    In the place of a torch.optim.Optimizer. The model's trained parameters become views of one flat float32 vector, in
+    the order of named_parameters(); running means and variances of batch norm follow, and are averaged over the
+    workers as the C++ worker's are. Frozen parameters (requires_grad is False) and other buffers stay as they are, and
+    must be alike in all workers. The script must not write to trained parameters once the worker has joined.
 
     accumulate: backward passes of a step; None: the job's training.accumulate. Their gradients add up, as in PyTorch.
     overlap: gradients may leave during the last backward pass of a step; where the script changes gradients between
         backward and step(), it must be False.
 
-    Raises TypeError where a parameter is no dense float32 CPU tensor or would get sparse gradients, ValueError where nothing
-    is to be trained or `accumulate` is below 1.
+    Raises TypeError where a parameter is no dense float32 CPU tensor or would get sparse gradients, ValueError where
+    nothing is to be trained or `accumulate` is below 1.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class Optimizer:
         trained = [(name, one) for name, one in named if one.requires_grad]
         self._frozen = [(name, one) for name, one in named if not one.requires_grad]
         if not trained:
-            raise ValueError(f"the model has {len(named)} parameters, of which none requires a gradient; at least one must")
+            raise ValueError(
+                f"the model has {len(named)} parameters, of which none requires a gradient; at least one must"
+            )
         for name, one in trained:
             _check_parameter(name, one)
         _check_layers(model)
@@ -99,8 +101,8 @@ class Optimizer:
         closure: makes the gradients first, as torch.optim has it; the loss that it returns is reported, and returned.
         samples: that the gradients come from. None: those that the worker's sampler has given since the last step.
 
-        A parameter without a gradient is pushed as zeros. Once the job is over it does nothing. Raises InternalError where a
-        gradient is not finite (nothing is pushed then), and what the exchange reports.
+        A parameter without a gradient is pushed as zeros. Once the job is over it does nothing. Raises InternalError
+        where a gradient is not finite (nothing is pushed then), and what the exchange reports.
         """
         loss = None
         if closure is not None:
@@ -109,7 +111,9 @@ class Optimizer:
             self._worker.report(loss=float(loss))
         for name, one in self._frozen:
             if one.requires_grad:
-                raise RuntimeError(f"parameter {name} was frozen when the optimizer was made, and now requires a gradient")
+                raise RuntimeError(
+                    f"parameter {name} was frozen when the optimizer was made, and now requires a gradient"
+                )
         if self._worker.done:
             self._begin_step()
             return loss
@@ -193,13 +197,13 @@ class Optimizer:
         self._passes[index] += 1
         if self._passes[index] > self.accumulate and self._leaving:
             raise RuntimeError(
-                f"parameter {self._names[index]} got a gradient in backward pass number {self._passes[index]} of a step, "
-                f"while gradients were leaving after {self.accumulate}: say accumulate= when the optimizer is made"
+                f"parameter {self._names[index]} got a gradient in backward pass number {self._passes[index]} of a "
+                f"step, while gradients were leaving after {self.accumulate}: say accumulate= when the optimizer is made, or "
+                "overlap=False where some passes are followed by no step()"
             )
         view = self._gradients[index]
         if gradient is not view:
-            with torch.no_grad():
-                view.copy_(gradient)
+            view.copy_(gradient.detach())
             parameter.grad = view
         if self._overlap and self._passes[index] == self.accumulate:
             self._advance()

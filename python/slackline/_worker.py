@@ -50,8 +50,8 @@ def connect(
     threads: that torch computes with; None: with `slackline launch` the job's worker.threads, else as torch has it.
     log: what goes to standard error: "info", "warning" or "nothing".
 
-    Raises ValueError where there is no address or no job, and for mistakes in the job file; FileNotFoundError where it is not
-    there.
+    Raises ValueError where there is no address or no job, and for mistakes in the job file; FileNotFoundError where it
+    is not there.
     """
     launched = Launched.read()
     address = address or launched.scheduler
@@ -59,7 +59,8 @@ def connect(
     missing = [what for what, value in (("address", address), ("job", job)) if not value]
     if missing:
         raise ValueError(
-            f"found no {' and no '.join(missing)}: start the script with `slackline launch`, or give connect(address, job)"
+            f"found no {' and no '.join(missing)}: start the script with `slackline launch`, "
+            "or give connect(address, job)"
         )
     if log not in ("info", "warning", "nothing"):
         raise ValueError(f"found log={log!r}; allowed is info, warning or nothing")
@@ -77,8 +78,8 @@ def connect(
 class Worker:
     """What connect() returns; also a context manager, which leaves at its end and says why.
 
-    Not for several threads: one trains, and only in the process that has connected. Waits end when a server or the scheduler
-    has been silent for too long, and for Ctrl-C, after which the worker can only leave().
+    Not for several threads: one trains, and only in the process that has connected. Waits end when a server or the
+    scheduler has been silent for too long, and for Ctrl-C, after which the worker can only leave().
     """
 
     def __init__(self, job: _core.Job, name: str) -> None:
@@ -90,6 +91,7 @@ class Worker:
         self._evaluate: Optional[Evaluate] = None
         self._test_samples = 0
         self._left = False
+        self._over = False  # as `done`, known by this thread already
         self._epoch = 0
         # The range that is being trained: which samples, and how many of them were in a step.
         self._samples: Sequence[int] = ()
@@ -124,8 +126,8 @@ class Worker:
 
     @property
     def rank(self) -> int:
-        """The number that the scheduler has given, from 0; -1 before the worker has joined. Who is started again gets a new
-        one."""
+        """The number that the scheduler has given, from 0; -1 before the worker has joined. Who is started again gets
+        a new one."""
         return self._job.view()[0] - 1
 
     @property
@@ -166,7 +168,8 @@ class Worker:
     # --- data ---
 
     def sampler(self, samples: int) -> Sampler:
-        """Indices into a data set of `samples` samples, as the scheduler hands them out, for a DataLoader's `sampler`."""
+        """Indices into a data set of `samples` samples, as the scheduler hands them out, for a DataLoader's
+        `sampler`."""
         if samples < 1:
             raise ValueError(f"found a data set of {samples} samples; allowed is 1 and more")
         if self._sampler is not None and len(self._sampler) != samples:
@@ -178,8 +181,8 @@ class Worker:
     def batches(self, loader: Iterable[Item]) -> Iterator[Item]:
         """The batches of a DataLoader over sampler(), pass after pass, until the job is over.
 
-        A pass ends where a batch would cross the end of what the scheduler has handed out, which a plain loop over the loader
-        sees as its end; and it knows how many samples were in a batch when DataLoader's own workers draw ahead.
+        A pass ends where a batch would cross the end of what the scheduler has handed out, which a plain loop over the
+        loader sees as its end; and it knows how many samples were in a batch when DataLoader's own workers draw ahead.
         """
         size = getattr(loader, "batch_size", None)
         ahead = getattr(loader, "num_workers", 0) > 0 and size is not None
@@ -195,15 +198,16 @@ class Worker:
                 yield batch
             if given == 0 and not self.done and before == (self._taken, self._job.view()[1]):
                 raise FailedPreconditionError(
-                    f"the loader gave no batch, and {len(self._samples) - self._stepped} samples are left: drop_last must be "
-                    "False, and its sampler this worker's"
+                    f"the loader gave no batch, and {len(self._samples) - self._stepped} samples are left: drop_last must "
+                    "be False, and its sampler this worker's"
                 )
         self._delivered = None
 
     # --- figures ---
 
     def evaluation(self, evaluate: Evaluate, samples: int) -> None:
-        """Has `evaluate()` measure the model on `samples` test samples when the scheduler asks for it; the same in all workers.
+        """Has `evaluate()` measure the model on `samples` test samples when the scheduler asks for it; the same in all
+        workers.
 
         It is called between steps, with the newest weights, the model in evaluation mode and no gradients; it returns
         {"loss": mean over samples, "accuracy": share from 0 to 1}, or None where there is nothing to say.
@@ -216,7 +220,8 @@ class Worker:
         self._test_samples = samples
 
     def report(self, **figures: float) -> None:
-        """loss (mean over the samples) and accuracy (share from 0 to 1) of the steps that follow, for the job's progress.
+        """loss (mean over the samples) and accuracy (share from 0 to 1) of the steps that follow, for the job's
+        progress.
 
         Between backward and step() it is of that step. Raises TypeError for other names, ValueError for values beyond.
         """
@@ -229,10 +234,16 @@ class Worker:
         self._accuracy = accuracy
         self._loss = float(figures.get("loss", self._loss))
 
+    def alive(self) -> None:
+        """The script is at work on something that is no step: with neither for timeouts.stall_ms it counts as hanging."""
+        if self._job.is_open and not self.done:
+            self._job.alive()
+
     # --- the end ---
 
     def leave(self, reason: str = "the script is done") -> None:
-        """Says goodbye to the servers and the scheduler, so that nobody waits for this worker. Again changes nothing."""
+        """Says goodbye to the servers and the scheduler, so that nobody waits for this worker. Again changes
+        nothing."""
         if self._left or os.getpid() != self._pid:
             return
         self._left = True
@@ -258,7 +269,7 @@ class Worker:
         self._optimizer = optimizer
 
     def _may_leave_early(self) -> bool:
-        return self._job.is_open and not self.done and len(self._samples) > 0
+        return self._job.is_open and self._job.leaves_early and not self.done and len(self._samples) > 0
 
     def _ready(self, from_element: int) -> None:
         self._job.ready(from_element)
@@ -286,6 +297,7 @@ class Worker:
             self._since = time.monotonic()
         self._taken += count
         self._stepped += count
+        self._over = outcome == "ended"
         if outcome == "rejoined":
             self._samples = ()
             self._stepped = 0
@@ -296,9 +308,7 @@ class Worker:
         if self._optimizer is None or self._sampler is None:
             missing = "slackline.Optimizer(model, worker)" if self._optimizer is None else "worker.sampler(len(data))"
             raise FailedPreconditionError(f"a worker joins with a model and data: make a {missing} first")
-        self._job.open(
-            self._optimizer.tensors, len(self._sampler), self._test_samples, self._optimizer._flat
-        )
+        self._job.open(self._optimizer.tensors, len(self._sampler), self._test_samples, self._optimizer._flat)
         self._optimizer._bind(self._job.push_buffer())
 
     def _next_range(self) -> bool:
@@ -348,8 +358,8 @@ class Worker:
 class Sampler(torch.utils.data.Sampler[int]):
     """What Worker.sampler() returns. len() is that of the data set: the samples of an epoch, over all workers.
 
-    Drawing goes from range to range of samples that the scheduler hands out, epoch after epoch. It ends once the job is over,
-    and where samples of a range are drawn and in no step yet when the next range is due: iterate again then.
+    Drawing goes from range to range of samples that the scheduler hands out, epoch after epoch. It ends once the job
+    is over, and where samples of a range are drawn and in no step yet when the next range is due: iterate again then.
     """
 
     def __init__(self, worker: Worker, samples: int) -> None:
@@ -368,7 +378,7 @@ class Sampler(torch.utils.data.Sampler[int]):
                 return
             samples = worker._samples
             for index in samples[worker._stepped :]:
-                if worker._samples is not samples or worker.done:
+                if worker._samples is not samples or worker._over:
                     return
                 worker._drawn += 1
                 yield index

@@ -177,6 +177,7 @@ class Job {
     return {view.worker, view.lives, view.steps, view.clock.value(), view.staleness, view.slack, view.ended};
   }
 
+  bool leaves_early() { return worker().leaves_early(); }
   bool open() const { return open_; }
   absl::Span<float> push() {
     CheckProcess();
@@ -256,6 +257,7 @@ NB_MODULE(_core, module) {
              return nb::ndarray<nb::pytorch, float, nb::ndim<1>>(push.data(), {push.size()}, self);
            })
       .def("next", &Job::Next, nb::arg("range_done"))
+      .def_prop_ro("leaves_early", &Job::leaves_early)
       .def("ready", &Job::Ready, nb::arg("from_element"))
       .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss"), nb::arg("correct"), nb::arg("compute_seconds"))
       .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy"), nb::arg("seconds"))

@@ -56,8 +56,9 @@ class Launch(unittest.TestCase):
     def accuracy(self, run):
         return json.loads((run.folder / "summary.json").read_text())["test_accuracy"]
 
-    def check_mode(self, mode):
-        run = self.launch(OPTIONS.examples / "patterns.py", "--set", f"consistency.mode={mode}")
+    def check_mode(self, mode, *settings):
+        flags = [word for one in (f"consistency.mode={mode}", *settings) for word in ("--set", one)]
+        run = self.launch(OPTIONS.examples / "patterns.py", *flags)
         self.assertEqual(run.wait(120), 0, run.diagnosis())
         for name in ("worker-1", "worker-2"):
             self.assertIn("steps: training is complete", self.log(run, name), run.diagnosis())
@@ -65,34 +66,70 @@ class Launch(unittest.TestCase):
         self.assertTrue((run.folder / "model.safetensors").exists(), run.diagnosis())
         return run
 
-    def test_bsp(self):
-        self.check_mode("bsp")
+    def test_bsp_with_tls(self):
+        folder = self.folder / "credentials"
+        slackline = str(pathlib.Path(OPTIONS.programs) / "slackline")
+        subprocess.run(
+            [slackline, "credentials", folder, "--job", "patterns"], check=True, timeout=60, capture_output=True
+        )
+        self.check_mode("bsp", "security.mode=tls", f"security.folder={folder}")
 
     def test_ssp(self):
         run = self.check_mode("ssp")
         last = [line for line in run.events().splitlines() if "test accuracy" in line][-1]
         self.assertGreater(float(last.split("test accuracy ")[1].split(" %")[0]), 90, last)
 
-    def test_async(self):
-        self.check_mode("async")
+    def test_async_over_tcp_in_bf16(self):
+        self.check_mode("async", "wire.same_host=tcp", "wire.encoding=bf16", "wire.pull_encoding=bf16")
 
     def test_killed_worker_is_replaced(self):
-        flags = ["--set", "consistency.mode=bsp", "--set", "cluster.worker_restarts_max=1", "--set", "training.epochs=8"]
+        flags = [
+            "--set",
+            "consistency.mode=bsp",
+            "--set",
+            "cluster.worker_restarts_max=1",
+            "--set",
+            "training.epochs=10000",
+        ]
         run = self.launch(OPTIONS.examples / "patterns.py", *flags)
         run.wait_for_training()
         run.kill("worker-2")
-        self.assertEqual(run.wait(120), 0, run.diagnosis())
+        run.programs.wait_for(
+            lambda: f"worker-2 to be back\n{run.diagnosis()}",
+            lambda: self.log(run, "worker-2").count("live as worker") == 2,
+            60,
+            run.process,
+        )
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(60), 1, run.diagnosis())
         self.assertIn("worker-2 is started again (restart 1 of 1", run.stdout(), run.diagnosis())
-        self.assertIn("steps: training is complete", self.log(run, "worker-2"))
+        for name in ("worker-1", "worker-2"):
+            self.assertRegex(self.log(run, name), r"took \d+ steps: ", run.diagnosis())
 
     def test_killed_worker_is_done_without(self):
-        flags = ["--set", "consistency.mode=bsp", "--set", "cluster.worker_restarts_max=0", "--set", "training.epochs=8"]
+        flags = [
+            "--set",
+            "consistency.mode=bsp",
+            "--set",
+            "cluster.worker_restarts_max=0",
+            "--set",
+            "training.epochs=20",
+        ]
         run = self.launch(OPTIONS.examples / "patterns.py", *flags)
         run.wait_for_training()
         run.kill("worker-2")
         self.assertEqual(run.wait(120), 0, run.diagnosis())
         self.assertIn("worker-2 (process", run.stdout())
         self.assertIn("steps: training is complete", self.log(run, "worker-1"))
+
+    def test_run_that_is_stopped(self):
+        run = self.launch(OPTIONS.examples / "patterns.py", "--set", "training.epochs=1000")
+        run.wait_for_training()
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(60), 1, run.diagnosis())
+        for name in ("worker-1", "worker-2"):
+            self.assertRegex(self.log(run, name), r"took \d+ steps: ", run.diagnosis())
+        self.assertEqual(run.leftovers(), [])
 
     def test_script_that_raises(self):
         script = self.folder / "clumsy.py"
@@ -114,7 +151,12 @@ class Launch(unittest.TestCase):
         ):
             with self.subTest(said):
                 result = subprocess.run(
-                    [slackline, *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=self.folder, check=False
+                    [slackline, *map(str, arguments)],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    cwd=self.folder,
+                    check=False,
                 )
                 self.assertEqual(result.returncode, 2, result.stderr)
                 self.assertIn(said, result.stderr)

@@ -69,7 +69,9 @@ class Base(unittest.TestCase):
 
     def job(self, text=""):
         path = self.folder / "job.yaml"
-        path.write_text("model: {kind: external}\nnetwork: {metrics: false}\ntraining: {epochs: 2, batch_size: 8}\n" + text)
+        path.write_text(
+            "model: {kind: external}\nnetwork: {metrics: false}\ntraining: {epochs: 2, batch_size: 8}\n" + text
+        )
         return path
 
     def cluster(self, text="", **options):
@@ -80,7 +82,9 @@ class Base(unittest.TestCase):
         deadline = time.monotonic() + 30
         log = pathlib.Path(cluster.run_folder) / "events.log"
         while not log.exists() or event not in log.read_text():
-            self.assertLess(time.monotonic(), deadline, f"no event {event!r}: {log.read_text() if log.exists() else ''}")
+            self.assertLess(
+                time.monotonic(), deadline, f"no event {event!r}: {log.read_text() if log.exists() else ''}"
+            )
             threading.Event().wait(0.02)
 
     def check_against_sgd(self, model, count=48, servers=1, lr=0.1, loader=None, **options):
@@ -126,6 +130,27 @@ class Models(Base):
         # Above what makes the exchange go on in the background.
         model = nn.Sequential(nn.Linear(4, 1024), nn.Tanh(), nn.Linear(1024, 4200), nn.Tanh(), nn.Linear(4200, 1))
         self.check_against_sgd(model, count=16, servers=2, lr=0.001)
+
+    def test_passes_without_a_step(self):
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        large = nn.Sequential(nn.Linear(1, 2100), nn.Linear(2100, 2000), nn.Linear(2000, 1))
+        overrides = ["training.epochs=1", "optimizer.lr=1", "consistency.mode=async"]
+        for some, options in ((model, {}), (large, {"overlap": False}), (large, {})):
+            with self.cluster(overrides=overrides) as cluster, cluster.connect(log="warning") as worker:
+                optimizer = slackline.Optimizer(some, worker, **options)
+                batches = iter(DataLoader(TensorDataset(torch.ones(16, 1)), batch_size=8, sampler=worker.sampler(16)))
+                x = next(batches)[0]
+                some(x).mean().backward()
+                optimizer.zero_grad()
+                if some is large and not options:
+                    with self.assertRaisesRegex(RuntimeError, "or overlap=False where some passes"):
+                        some(x).mean().backward()
+                    continue
+                some(x).mean().backward()
+                optimizer.step()
+                self.assertEqual(worker.clock, 1)
+        self.assertEqual(model.weight.item(), -1.0)
 
     def test_batches_that_are_drawn_ahead(self):
         # 44 samples: the last batch of an epoch is smaller.
@@ -183,19 +208,31 @@ class Models(Base):
             # Two passes of gradient 1, lr 1, in one step.
             self.assertEqual((worker.clock, model.weight.item()), (1, -2.0))
 
-    def test_sparse_gradients_are_refused(self):
-        with self.cluster() as cluster, cluster.connect(log="warning") as worker:
-            with self.assertRaisesRegex(TypeError, "layer 0 makes sparse gradients; allowed are dense"):
-                slackline.Optimizer(nn.Sequential(nn.Embedding(5, 2, sparse=True)), worker)
-            with self.assertRaisesRegex(TypeError, "weight is torch.float64; allowed is torch.float32"):
-                slackline.Optimizer(nn.Linear(2, 2).double(), worker)
-            with self.assertRaisesRegex(ValueError, "none requires a gradient"):
-                slackline.Optimizer(nn.Linear(2, 2).requires_grad_(False), worker)
-            model = nn.Linear(2, 1, bias=False)
-            slackline.Optimizer(model, worker)
-            with self.assertRaisesRegex(TypeError, "weight has a gradient of layout torch.sparse_coo"):
-                rows = torch.nn.functional.embedding(torch.tensor([0]), model.weight, sparse=True)
-                rows.sum().backward()
+    def test_what_cannot_be_exchanged_is_refused(self):
+        def worker():
+            return slackline.connect("127.0.0.1:1", str(self.job()), log="nothing")
+
+        for model, error, words in (
+            (
+                nn.Sequential(nn.Embedding(5, 2, sparse=True)),
+                TypeError,
+                "layer 0 makes sparse gradients; allowed are dense",
+            ),
+            (nn.Linear(2, 2).double(), TypeError, "weight is torch.float64; allowed is torch.float32"),
+            (nn.Linear(2, 2, device="meta"), TypeError, "weight is on meta; allowed is cpu"),
+            (nn.Linear(2, 2).requires_grad_(False), ValueError, "2 parameters, of which none requires a gradient"),
+            ([], TypeError, "found a model of type list"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                slackline.Optimizer(model, worker())
+        model = nn.Linear(2, 1, bias=False)
+        optimizer = slackline.Optimizer(model, worker())
+        with self.assertRaisesRegex(TypeError, "weight has a gradient of layout torch.sparse_coo"):
+            nn.functional.embedding(torch.tensor([0]), model.weight, sparse=True).sum().backward()
+        state = optimizer.state_dict()
+        optimizer.load_state_dict(state)
+        with self.assertRaisesRegex(ValueError, "of parameter bias where this model has weight"):
+            optimizer.load_state_dict({"param_groups": [{"params": ["bias"]}]})
 
 
 class Errors(Base):
@@ -236,10 +273,14 @@ class Errors(Base):
             optimizer = slackline.Optimizer(model, worker)
             with self.assertRaisesRegex(slackline.FailedPreconditionError, "a step needs samples, and 0 were drawn"):
                 optimizer.step()
+            worker.alive()
             batches = iter(DataLoader(data(), batch_size=8, sampler=worker.sampler(48)))
             next(batches)
+            worker.alive()
             model.weight.grad = torch.full((1, 4), torch.nan)
-            with self.assertRaisesRegex(slackline.InternalError, "the gradient's norm is nan; nothing of it was applied"):
+            with self.assertRaisesRegex(
+                slackline.InternalError, "the gradient's norm is nan; nothing of it was applied"
+            ):
                 optimizer.step()
 
     def test_another_model_than_the_first_workers_is_refused(self):
@@ -287,7 +328,15 @@ class Beside(Base):
             settings = [word for one in cluster.overrides for word in ("--set", one)]
             with open(self.folder / "cpp.log", "wb") as log:
                 other = subprocess.Popen(
-                    [f"{PROGRAMS}/slackline-worker", cluster.job, "--scheduler", cluster.address, "--name", "cpp", *settings],
+                    [
+                        f"{PROGRAMS}/slackline-worker",
+                        cluster.job,
+                        "--scheduler",
+                        cluster.address,
+                        "--name",
+                        "cpp",
+                        *settings,
+                    ],
                     stdout=log,
                     stderr=log,
                 )
@@ -336,7 +385,8 @@ class Processes(Base):
         # It waits for a second worker that never comes.
         code = (
             "import sys, torch, slackline\n"
-            "worker = slackline.connect(sys.argv[1], sys.argv[2], overrides=sys.argv[3:], name='waiting', log='nothing')\n"
+            "address, job, *overrides = sys.argv[1:]\n"
+            "worker = slackline.connect(address, job, overrides=overrides, name='waiting', log='nothing')\n"
             "slackline.Optimizer(torch.nn.Linear(4, 1), worker)\n"
             "try:\n"
             "    print('joins', flush=True)\n"

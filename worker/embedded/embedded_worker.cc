@@ -173,6 +173,8 @@ absl::Status EmbeddedWorker::OpenStep() {
   return opened;
 }
 
+bool EmbeddedWorker::leaves_early() const { return parts_.parameters.size() >= kEmbeddedBackgroundElementsMin; }
+
 absl::Status EmbeddedWorker::Ready(uint64_t from) {
   if (!step_open_) {
     if (const absl::Status opened = OpenStep(); !opened.ok()) return opened;
@@ -303,7 +305,7 @@ absl::Status EmbeddedWorker::OpenClient(bool reader) {
   options.first_clock = reader ? Clock64(0) : life_.first_clock;
   options.reader = reader;
   options.chunk_bytes = options_.chunk_bytes;
-  options.background = map_.elements >= kEmbeddedBackgroundElementsMin;
+  options.background = leaves_early();
   options.same_host = options_.same_host;
   options.protection = options_.protection;
   if (!reader) {

@@ -123,6 +123,9 @@ class EmbeddedWorker {
   //   as Step(), which says it again
   absl::Status Ready(uint64_t from) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Whether Ready() may have any effect: the exchange of a large model goes on between calls.
+  bool leaves_early() const;
+
   // Pushes, and pulls as the consistency mode says.
   //   kInternal            a gradient or the loss is not finite; nothing was pushed
   //   kFailedPrecondition  put out again and again
