@@ -89,7 +89,8 @@ Examples
   slackline resume runs/first
   slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4
   slackline resume runs/first --checkpoint 3
-  slackline resume runs/first --checkpoint best)";
+  slackline resume runs/first --checkpoint best
+  slackline resume runs/mine --script train.py)";
 
 constexpr char kCheckpointHelp[] = R"(
 Training goes on meanwhile. Prints the folder of the checkpoint once it is whole; exits with 1 where there is none.
@@ -180,15 +181,19 @@ int Simulate(const std::vector<std::string>& arguments) {
   return kExitFailed;
 }
 
+void AddScript(CLI::App& command, ScriptOptions& options) {
+  command.add_option("ARGS", options.arguments, "After --: arguments of the script");
+  command.add_option("--python", options.python, "Python interpreter, with the package slackline in it [python3]")
+      ->type_name("PROGRAM");
+}
+
 CLI::App* AddLaunch(CLI::App& app, LaunchOptions& options) {
   CLI::App* command = app.add_subcommand("launch", "Run a job on this machine whose workers are a Python script");
-  command->add_option("SCRIPT", options.script, "The script")->required();
+  command->add_option("SCRIPT", options.script.script, "The script")->required();
   command->add_option("JOB", options.train.job_file, "The job file (YAML)")->required();
-  command->add_option("ARGS", options.arguments, "After --: arguments of the script");
+  AddScript(*command, options.script);
   command->add_option("--servers", options.servers, "In the place of cluster.servers")->check(CLI::Range(1, 10000));
   command->add_option("--workers", options.workers, "In the place of cluster.workers")->check(CLI::Range(1, 10000));
-  command->add_option("--python", options.python, "Python interpreter, with the package slackline in it [python3]")
-      ->type_name("PROGRAM");
   command->add_option("--set", options.train.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   command->add_option("--run-folder", options.train.run_folder, "As with `slackline train`")->check(FolderMistake);
   command->add_flag("--quiet", options.train.quiet, "Show only the result");
@@ -282,6 +287,10 @@ int Main(int argc, char** argv) {
                              "default: the newest that is "
                              "whole");
   resume_command->add_option("--set", resume.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  ScriptOptions resume_script;
+  resume_command->add_option("--script", resume_script.script, "Of a run of `slackline launch`: its script")
+      ->type_name("SCRIPT");
+  AddScript(*resume_command, resume_script);
   resume_command->add_flag("--quiet", resume.quiet, "Show only the result");
   resume_command->footer(kResumeHelp);
 
@@ -346,7 +355,7 @@ int Main(int argc, char** argv) {
   if (train_command->parsed()) return Train(train);
   if (launch_command->parsed()) return Launch(launch);
   if (check_command->parsed()) return Check(check_file, check_overrides);
-  if (resume_command->parsed()) return Resume(resume);
+  if (resume_command->parsed()) return Resume(resume, resume_script);
   if (checkpoint_command->parsed()) return MakeCheckpoint(status);
   if (checkpoints_command->parsed()) return ListCheckpoints(target, verify);
   if (export_command->parsed()) return ExportCheckpoint(target, resume.checkpoint, weights);

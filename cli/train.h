@@ -28,6 +28,8 @@ struct ResumeOptions {
   std::string checkpoint;
   std::vector<std::string> overrides;
   bool quiet = false;
+  // As in TrainOptions.
+  std::vector<std::string> script = {};
 };
 
 // Goes on with a run that has ended, from a checkpoint. Returns the exit code.

@@ -122,14 +122,26 @@ class Launch(unittest.TestCase):
         self.assertIn("worker-2 (process", run.stdout())
         self.assertIn("steps: training is complete", self.log(run, "worker-1"))
 
-    def test_run_that_is_stopped(self):
-        run = self.launch(OPTIONS.examples / "patterns.py", "--set", "training.epochs=1000")
+    def test_run_that_is_stopped_and_goes_on(self):
+        script = OPTIONS.examples / "patterns.py"
+        run = self.launch(script, "--set", "training.epochs=1000")
         run.wait_for_training()
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(60), 1, run.diagnosis())
         for name in ("worker-1", "worker-2"):
             self.assertRegex(self.log(run, name), r"took \d+ steps: ", run.diagnosis())
         self.assertEqual(run.leftovers(), [])
+        slackline = str(pathlib.Path(OPTIONS.programs) / "slackline")
+        bare = subprocess.run([slackline, "resume", run.folder], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(bare.returncode, 2)
+        self.assertIn("slackline resume RUN --script SCRIPT", bare.stderr)
+        # Some more than were begun.
+        done = json.loads((run.folder / "summary.json").read_text())["epochs_done"]
+        more = ["--set", f"training.epochs={done + 5}", "--script", str(script), "--python", sys.executable]
+        again = TrainRun.resume(run.programs, run, more)
+        self.addCleanup(self.end, again)
+        self.assertEqual(again.wait(120), 0, again.diagnosis())
+        self.assertIn("steps: training is complete", self.log(run, "worker-1") + self.log(run, "worker-2"))
 
     def test_script_that_raises(self):
         script = self.folder / "clumsy.py"
