@@ -1,5 +1,6 @@
 // The `slackline` command.
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -14,6 +15,7 @@
 #include "cli/doctor/command.h"
 #include "cli/experiment.h"
 #include "cli/launch.h"
+#include "cli/prepare/command.h"
 #include "cli/run_checks.h"
 #include "cli/servers.h"
 #include "cli/sibling.h"
@@ -137,11 +139,15 @@ std::string PriceOf(const job::Consistency& consistency) {
                       ".\n");
 }
 
-int Check(const std::string& job_file, const std::vector<std::string>& overrides) {
+int Check(const std::string& job_file, const std::vector<std::string>& overrides, bool only_fingerprint) {
   const absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
   if (!job.ok()) {
     std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
     return kExitWrongUse;
+  }
+  if (only_fingerprint) {
+    std::printf("%016" PRIx64 "\n", Fingerprint(*job));
+    return kExitDone;
   }
   if (const absl::Status files = security::CheckCredentials(Resolve(*job), absl::Now()); !files.ok()) {
     std::fprintf(stderr, "%s\n", std::string(files.message()).c_str());
@@ -263,9 +269,12 @@ int Main(int argc, char** argv) {
 
   std::string check_file;
   std::vector<std::string> check_overrides;
+  bool check_fingerprint = false;
   CLI::App* check_command = app.add_subcommand("check", "Check a job file without running it");
   check_command->add_option("JOB", check_file, "The job file (YAML)")->required();
   check_command->add_option("--set", check_overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  check_command->add_flag("--fingerprint", check_fingerprint,
+                          "Print only the number that all processes of the job name");
   check_command->footer(kCheckHelp);
 
   StatusOptions status;
@@ -341,6 +350,7 @@ int Main(int argc, char** argv) {
   app.add_subcommand("simulate", "Play a job in virtual time, in one process");
   slurm::Command slurm(app, argv[0]);
   const doctor::Command doctor(app);
+  const prepare::Command prepare(app);
 
   if (const std::string mistake = SubcommandMistake(app, 1, argc, argv); !mistake.empty()) {
     std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
@@ -354,7 +364,7 @@ int Main(int argc, char** argv) {
   }
   if (train_command->parsed()) return Train(train);
   if (launch_command->parsed()) return Launch(launch);
-  if (check_command->parsed()) return Check(check_file, check_overrides);
+  if (check_command->parsed()) return Check(check_file, check_overrides, check_fingerprint);
   if (resume_command->parsed()) return Resume(resume, resume_script);
   if (checkpoint_command->parsed()) return MakeCheckpoint(status);
   if (checkpoints_command->parsed()) return ListCheckpoints(target, verify);
@@ -378,6 +388,7 @@ int Main(int argc, char** argv) {
   if (credentials_command->parsed()) return Credentials(credentials);
   if (slurm.parsed()) return slurm.Run();
   if (doctor.parsed()) return doctor.Run();
+  if (prepare.parsed()) return prepare.Run();
   return Status(status);
 }
 

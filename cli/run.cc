@@ -209,10 +209,17 @@ void Run::StopInOrder(const std::string& reason, int impatient_at) {
     if (signals_left_ > 0) progress_.Say("The scheduler did not answer: nothing was saved at the end.");
     return StopAll({.leave = absl::ZeroDuration(), .impatient_at = signals_left_});
   }
+  const uint64_t newest = NewestCheckpoint();
   AwaitEnd(kLeaveMax + last_checkpoint_max(),
            [&] { processes_.scheduler().StopJob(reason, /*failed=*/false).IgnoreError(); });
+  const bool hangs = processes_.scheduler_runs() && !AskScheduler().ok();
   StopAll({.leave = signals_left_ > 0 ? kLeaveMax : absl::ZeroDuration(), .impatient_at = signals_left_});
   SayUnsaved();
+  // It was told, and did not get to it: of that only the folder knows.
+  const bool broke_off = hangs || !trouble_.empty();
+  if (broke_off && last_checkpoint_max() > absl::ZeroDuration() && NewestCheckpoint() == newest) {
+    progress_.Say("The scheduler did not live to make a checkpoint at the end: nothing was saved there.");
+  }
 }
 
 void Run::AwaitEnd(absl::Duration most, const std::function<void()>& tell) {
@@ -276,6 +283,11 @@ void Run::MakeCheckpoint() {
       processes_.scheduler().Checkpoint(absl::StrCat("SIGUSR1 to ", options_.command));
   progress_.Say(number.ok() ? absl::StrCat("SIGUSR1: checkpoint ", *number, " is being made")
                             : absl::StrCat("SIGUSR1: no checkpoint: ", number.status().message()));
+}
+
+uint64_t Run::NewestCheckpoint() const {
+  const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
+  return list.empty() ? 0 : list.front().number;
 }
 
 void Run::PointToCheckpoint() {

@@ -78,6 +78,8 @@ class Run {
   // A checkpoint, or waiting for room for it.
   absl::Duration checkpoint_max() const;
   void MakeCheckpoint();
+  // 0: there is none.
+  uint64_t NewestCheckpoint() const;
   void PointToCheckpoint();
   // Has the scheduler save the run and end it, then ends what is left.
   void StopInOrder(const std::string& reason, int impatient_at);

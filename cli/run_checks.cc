@@ -16,6 +16,7 @@
 #include "common/network/ports.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
+#include "worker/data/prepared_index.h"
 
 namespace slackline::cli {
 namespace {
@@ -38,7 +39,13 @@ absl::Status CheckData(const job::Job& job) {
                                             "; allowed is the folder of the images (Debian's dataset-fashion-mnist "
                                             "is the default's)"));
   }
-  if (job.data().format() != job::Data::IDX) return absl::OkStatus();
+  if (job.data().format() == job::Data::PREPARED) {
+    const absl::StatusOr<worker::PreparedIndex> index = worker::ReadPreparedIndex(folder);
+    if (!index.ok()) return absl::Status(index.status().code(), absl::StrCat("data.path: ", index.status().message()));
+    if (index->classes.size() == job.model().classes()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("model.classes: found ", job.model().classes(), "; allowed is ",
+                                                   index->classes.size(), ", as many as ", folder.string(), " has"));
+  }
   std::vector<std::string> missing;
   for (const std::string name :
        {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {

@@ -48,7 +48,7 @@ endfunction()
 # slackline_test(NAME SOURCES a_test.cc ... [LINK ...] [LABELS ...] [ARGS ...]): one gtest program, one ctest entry.
 # Labels: `core` (the default) also runs under the sanitizers, `long` only with ./test --all, `e2e` starts processes;
 # `smoke` is an e2e test that also runs under the sanitizers, `accuracy` one that only ./test --all runs, on a release
-# build.
+# build. `invariants`: one failure of many is a fault, so ./test does not run it a second time.
 function(slackline_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
   if(NOT ARG_TIMEOUT)

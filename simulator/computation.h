@@ -43,6 +43,7 @@ struct Learned {
 struct StepTask {
   Weights weights;
   std::vector<uint32_t> images;
+  uint32_t epoch = 0;  // from 0
   // So many at once; more are several batches, whose gradients are averaged.
   size_t batch_size = 1;
   worker::LocalConfig local = {};

@@ -13,9 +13,9 @@
 #include "common/clock.h"
 #include "simulator/no_computation.h"
 #include "simulator/step_task.h"
-#include "worker/data/class_names.h"
 #include "worker/evaluator.h"
 #include "worker/gradient_norm.h"
+#include "worker/job_data.h"
 #include "worker/model/layout.h"
 
 namespace slackline::simulator {
@@ -69,14 +69,15 @@ class Spares {
 
 class TorchComputation final : public Computation {
  public:
-  TorchComputation(const worker::WorkerConfig& config, Dataset train, Dataset test,
-                   std::vector<std::string> class_names, std::unique_ptr<Model> model)
+  TorchComputation(const worker::WorkerConfig& config, worker::JobData data, std::unique_ptr<Model> model)
       : normalisation_(config.normalisation),
-        train_(std::move(train)),
-        test_(std::move(test)),
+        augment_(config.augment),
+        seed_(config.seed),
+        train_(std::move(data.train)),
+        test_(std::move(data.test)),
         evaluator_(test_, {.normalisation = config.normalisation,
                            .batch_size = config.evaluation_batch_size,
-                           .class_names = std::move(class_names)}),
+                           .class_names = std::move(data.class_names)}),
         model_(std::move(model)),
         initial_(model_->parameters().begin(), model_->parameters().end()),
         spares_(std::make_shared<Spares>(model_->elements())),
@@ -161,8 +162,9 @@ class TorchComputation final : public Computation {
     gradient->push = spares_->Take();
     CopyWeights(task.weights, model.parameters());
     model.UsePush({gradient->push.get(), model.elements()});
-    const auto load = [this, &batch](absl::Span<const uint32_t> images) {
-      train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
+    const worker::Variation variation{.augment = augment_, .seed = seed_, .epoch = task.epoch};
+    const auto load = [this, &batch, &variation](absl::Span<const uint32_t> images) {
+      train_.Load(images, normalisation_.mean, normalisation_.deviation, batch, &variation);
       return worker::ViewOf(batch);
     };
     if (absl::Status stepped = RunTask(task, load, model, *gradient); !stepped.ok()) return stepped;
@@ -176,6 +178,8 @@ class TorchComputation final : public Computation {
   }
 
   const worker::Prefetcher::Normalisation normalisation_;
+  const worker::Augment augment_;
+  const uint64_t seed_;
   const Dataset train_;
   const Dataset test_;
   worker::Evaluator evaluator_;
@@ -194,20 +198,16 @@ class TorchComputation final : public Computation {
 
 // The data and the model that fits them.
 struct Loaded {
-  Dataset train;
-  Dataset test;
+  worker::JobData data;
   worker::ModelSpec spec;
 };
 
 absl::StatusOr<Loaded> Load(const worker::WorkerConfig& config) {
-  absl::StatusOr<Dataset> train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
-  if (!train.ok()) return train.status();
-  absl::StatusOr<Dataset> test = Dataset::ReadIdx(config.data_path, "t10k");
-  if (!test.ok()) return test.status();
-  if (absl::Status fits = worker::CheckData(*train, *test, config.model.classes); !fits.ok()) return fits;
-  absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, *train);
+  absl::StatusOr<worker::JobData> data = worker::ReadJobData(config);
+  if (!data.ok()) return data.status();
+  absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, data->train);
   if (!spec.ok()) return spec.status();
-  return Loaded{*std::move(train), *std::move(test), *std::move(spec)};
+  return Loaded{*std::move(data), *std::move(spec)};
 }
 
 }  // namespace
@@ -216,8 +216,6 @@ absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::
                                                                   uint32_t threads) {
   absl::StatusOr<Loaded> loaded = Load(config);
   if (!loaded.ok()) return loaded.status();
-  auto class_names = worker::ReadClassNames(config.data_path, config.model.classes);
-  if (!class_names.ok()) return class_names.status();
   worker::SetComputeThreads(1);
   std::vector<std::unique_ptr<Model>> models;
   for (uint32_t i = 0; i <= threads; ++i) {
@@ -227,8 +225,7 @@ absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::
   }
   std::unique_ptr<Model> own = std::move(models.back());
   models.pop_back();
-  auto computation = std::make_unique<TorchComputation>(config, std::move(loaded->train), std::move(loaded->test),
-                                                        *std::move(class_names), std::move(own));
+  auto computation = std::make_unique<TorchComputation>(config, std::move(loaded->data), std::move(own));
   for (std::unique_ptr<Model>& model : models) computation->AddThread(std::move(model));
   return computation;
 }
@@ -238,8 +235,8 @@ absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::Wor
   if (!loaded.ok()) return loaded.status();
   absl::StatusOr<worker::Layout> layout = worker::MakeLayout(loaded->spec);
   if (!layout.ok()) return layout.status();
-  return std::make_unique<NoComputation>(
-      Learned{layout->tensors, layout->elements, layout->trained_elements, loaded->train.size(), loaded->test.size()});
+  return std::make_unique<NoComputation>(Learned{layout->tensors, layout->elements, layout->trained_elements,
+                                                 loaded->data.train.size(), loaded->data.test.size()});
 }
 
 }  // namespace slackline::simulator

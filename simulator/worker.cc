@@ -292,6 +292,7 @@ void Worker::Compute() {
   // Not in the event, which stays in the queue when this life ends before.
   pending_ = world_.computation.Begin({.weights = std::move(weights),
                                        .images = {first, first + static_cast<int64_t>(count)},
+                                       .epoch = range_->work.epoch,
                                        .batch_size = batch,
                                        .local = world_.local,
                                        .local_state = std::move(local_state_)});

@@ -164,6 +164,17 @@ WorkerConfig::Metering MakeMetering(const job::Power& power) {
   return metering;
 }
 
+Augment MakeAugment(const job::Augment& augment) {
+  using A = job::Augment;
+  return {.flip_horizontal = augment.flip() == A::HORIZONTAL || augment.flip() == A::BOTH,
+          .flip_vertical = augment.flip() == A::VERTICAL || augment.flip() == A::BOTH,
+          .crop_padding = augment.crop_padding(),
+          .crop_area_min = augment.crop_area_min(),
+          .brightness = augment.brightness(),
+          .contrast = augment.contrast(),
+          .saturation = augment.saturation()};
+}
+
 }  // namespace
 
 WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint32_t cores) {
@@ -175,6 +186,10 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.seed = job.seed();
   config.data_path = job.data().path();
   config.train_images_max = job.data().train_images_max();
+  config.prepared = job.data().format() == job::Data::PREPARED;
+  if (job.data().evaluation_split() == job::Data::VALIDATION) config.evaluation_split = "validation";
+  config.verify_data = job.data().verify();
+  config.augment = MakeAugment(job.data().augment());
   config.normalisation = {.mean = job.data().mean(), .deviation = job.data().deviation()};
   config.prefetch_batches = job.data().prefetch_batches();
   config.evaluation_batch_size = job.training().evaluation_batch_size();
@@ -225,6 +240,7 @@ absl::Status CheckData(const Dataset& train, const Dataset& test, uint32_t class
 
 absl::StatusOr<ModelSpec> FitModel(const WorkerConfig& config, const Dataset& train) {
   ModelSpec spec = config.model;
+  spec.channels = train.channels();
   spec.height = train.height();
   spec.width = train.width();
   if (!config.class_weights_balanced) return spec;

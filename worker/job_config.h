@@ -22,6 +22,11 @@ struct WorkerConfig {
   uint64_t seed = 1;
   std::string data_path;
   uint64_t train_images_max = 0;
+  // Prepared images; else IDX.
+  bool prepared = false;
+  std::string evaluation_split = "test";
+  bool verify_data = false;
+  Augment augment;
   Prefetcher::Normalisation normalisation;
   uint32_t prefetch_batches = 4;
   uint32_t evaluation_batch_size = 500;

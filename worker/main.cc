@@ -24,9 +24,9 @@
 #include "common/serve_metrics.h"
 #include "common/version_text.h"
 #include "worker/cuda/gpus.h"
-#include "worker/data/class_names.h"
 #include "worker/devices.h"
 #include "worker/job_config.h"
+#include "worker/job_data.h"
 #include "worker/metering.h"
 #include "worker/step_memory.h"
 #include "worker/stop_signals.h"
@@ -85,16 +85,9 @@ int Work(const Flags& flags, const job::Job& job) {
   const auto security = security::Security::Open(job, security::Role::kWorker);
   if (!security.ok()) return Fail(security.status(), kWrongUse);
   config.trainer.protection = security->To(security::Role::kServer);
-  const auto train = Dataset::ReadIdx(config.data_path, "train", config.train_images_max);
-  if (!train.ok()) return Fail(train.status(), kFailed);
-  const auto test = Dataset::ReadIdx(config.data_path, "t10k");
-  if (!test.ok()) return Fail(test.status(), kFailed);
-  const absl::Status data = CheckData(*train, *test, config.model.classes);
-  if (!data.ok()) return Fail(data, kFailed);
-  const auto class_names = ReadClassNames(config.data_path, config.model.classes);
-  if (!class_names.ok()) return Fail(class_names.status(), kFailed);
-
-  const absl::StatusOr<ModelSpec> spec = FitModel(config, *train);
+  const absl::StatusOr<JobData> data = ReadJobData(config);
+  if (!data.ok()) return Fail(data.status(), kFailed);
+  const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);
   if (!spec.ok()) return Fail(spec.status(), kFailed);
   SetComputeThreads(config.compute_threads);
   const auto trace = config.trace.empty() ? nullptr : std::make_unique<Trace>(flags.name);
@@ -108,7 +101,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                 .trace = trace.get()});
   if (!group.ok()) return Fail(group.status(), kFailed);
   log::Info("LibTorch ", LibTorchVersion(), ", ", Names(*devices), " with ", config.compute_threads, " thread(s), ",
-            (*group)->model().elements(), " parameters, ", train->size(), " training images");
+            (*group)->model().elements(), " parameters, ", data->train.size(), " training images");
   auto push_runs = MakeCodecRuns(config.push_codecs, (*group)->model().tensors());
   if (!push_runs.ok()) return Fail(push_runs.status(), kWrongUse);
   config.trainer.push_runs = *std::move(push_runs);
@@ -126,13 +119,13 @@ int Work(const Flags& flags, const job::Job& job) {
   link_options.metrics_address = *served;
   link_options.on_live = [&metrics] { metrics.SetMissing(""); };
   if (energy != nullptr) link_options.energy = [&energy] { return energy->Take(); };
-  link_options.train_samples = train->size();
-  link_options.test_samples = test->size();
+  link_options.train_samples = data->train.size();
+  link_options.test_samples = data->test.size();
   const auto link = SchedulerLink::Create(link_options);
-  Prefetcher prefetcher(*train, config.normalisation, config.prefetch_batches);
-  Evaluator evaluator(
-      *test,
-      {.normalisation = config.normalisation, .batch_size = config.evaluation_batch_size, .class_names = *class_names});
+  Prefetcher prefetcher(data->train, config.normalisation, config.prefetch_batches, config.augment, config.seed);
+  Evaluator evaluator(data->test, {.normalisation = config.normalisation,
+                                   .batch_size = config.evaluation_batch_size,
+                                   .class_names = data->class_names});
   const StepMemory push_memory(config.trainer.window, (*group)->model().elements(),
                                config.trainer.same_host == SameHost::kSharedMemory);
   const StepMemory parameter_memory(config.trainer.window > 1 ? config.trainer.window : 0, (*group)->model().elements(),
@@ -146,7 +139,7 @@ int Work(const Flags& flags, const job::Job& job) {
   Trainer trainer(config.trainer, {.time = time,
                                    .link = *link,
                                    .group = **group,
-                                   .train = *train,
+                                   .train = data->train,
                                    .prefetcher = prefetcher,
                                    .evaluator = evaluator,
                                    .metrics = trainer_metrics,

@@ -148,7 +148,7 @@ absl::Status Trainer::TrainRange(const RangeWork& range) {
   }
   std::vector<uint32_t> images = ImagesOf(range);
   RangeProgress progress = {.done = 0, .size = images.size()};
-  parts_.prefetcher.Start(std::move(images), BatchSizeOf(range));
+  parts_.prefetcher.Start(std::move(images), BatchSizeOf(range), range.epoch);
   const absl::Time begin = parts_.time.Now();
   while (progress.done < progress.size) {
     const absl::StatusOr<uint64_t> trained = TrainStep(range, progress);

@@ -4,8 +4,8 @@
 #include "cli/cluster.h"
 #include "cli/run_checks.h"
 #include "common/security/check_credentials.h"
-#include "worker/data/dataset.h"
 #include "worker/job_config.h"
+#include "worker/job_data.h"
 #include "worker/model/layout.h"
 
 namespace slackline::cli::doctor {
@@ -16,17 +16,14 @@ constexpr absl::Duration kSoon = absl::Hours(7 * 24);
 
 absl::Status TryData(const job::Job& job, JobProbe& probe) {
   if (absl::Status folder = CheckData(job); !folder.ok()) return folder;
-  if (job.data().format() != job::Data::IDX) return absl::OkStatus();
-  const auto train = worker::Dataset::ReadIdx(job.data().path(), "train", job.data().train_images_max());
-  if (!train.ok()) return train.status();
-  const auto test = worker::Dataset::ReadIdx(job.data().path(), "t10k");
-  if (!test.ok()) return test.status();
-  worker::ModelSpec spec = worker::MakeWorkerConfig(job, "worker-1", 1).model;
-  spec.height = train->height();
-  spec.width = train->width();
-  const absl::StatusOr<worker::Layout> layout = worker::MakeLayout(spec);
+  const worker::WorkerConfig config = worker::MakeWorkerConfig(job, "worker-1", 1);
+  const absl::StatusOr<worker::JobData> data = worker::ReadJobData(config);
+  if (!data.ok()) return data.status();
+  const absl::StatusOr<worker::ModelSpec> spec = worker::FitModel(config, data->train);
+  if (!spec.ok()) return spec.status();
+  const absl::StatusOr<worker::Layout> layout = worker::MakeLayout(*spec);
   if (layout.ok()) probe.parameters = layout->elements;
-  return worker::CheckData(*train, *test, spec.classes);
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -172,7 +172,15 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& text, const fs::path& 
   if (!google::protobuf::util::JsonStringToMessage(text, &manifest, options).ok()) {
     return absl::DataLossError(absl::StrCat((path / kManifestFile).string(), " is no manifest"));
   }
-  if (absl::Status status = CheckManifest(path, manifest); !status.ok()) return status;
+  if (absl::Status status = CheckManifest(path, manifest); !status.ok()) {
+    // What this version cannot read may matter, and its checksum cannot be known.
+    options.ignore_unknown_fields = false;
+    Manifest known;
+    const auto whole = google::protobuf::util::JsonStringToMessage(text, &known, options);
+    if (whole.ok()) return status;
+    return absl::DataLossError(absl::StrCat(
+        status.message(), "; a newer version of slackline may have written it: ", std::string(whole.message())));
+  }
   return manifest;
 }
 

@@ -106,6 +106,16 @@ class Rules {
     NeedsOther(job.local(), "local.epochs", needed, "external");
   }
 
+  void Data(const job::Data& data) {
+    if (data.format() == job::Data::PREPARED) {
+      NeedsOther(data, "data.mean", "data.format: idx", "prepared");
+      NeedsOther(data, "data.deviation", "data.format: idx", "prepared");
+    } else {
+      NeedsOther(data, "data.evaluation_split", "data.format: prepared", "idx");
+      NeedsOther(data, "data.verify", "data.format: prepared", "idx");
+    }
+  }
+
   void ClassWeights(const job::Training& training, uint32_t classes) {
     const auto& weights = training.class_weights();
     if (weights.empty() || (weights.size() == 1 && weights[0] == "balanced")) return;
@@ -531,6 +541,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Names(job);
   rules.Model(job.model());
   rules.External(job);
+  rules.Data(job.data());
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);
   rules.Consistency(job.consistency(), job.guard().action());

@@ -117,7 +117,8 @@ class Command(unittest.TestCase):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
                          (2, "slackline: found 'dance'; allowed is train, launch, check, status, resume, checkpoint, "
-                             "checkpoints, export, credentials, servers, experiment, plan, trace, simulate, slurm, placement, doctor\n"))
+                             "checkpoints, export, credentials, servers, experiment, plan, trace, simulate, slurm, placement, doctor, "
+                             "prepare\n"))
 
     def test_unknown_words_after_a_command_are_named_with_those_that_exist(self):
         for arguments, words in ((("servers", "ad", "r1"), "found 'ad' after 'servers'; allowed is add, drain"),

@@ -172,6 +172,22 @@ TEST_F(CheckpointTest, EveryFlippedBitIsFound) {
   ASSERT_TRUE(StateOf(path).ok());
 }
 
+TEST_F(CheckpointTest, ManifestOfANewerVersionIsRefusedWithTheFieldThatItHas) {
+  const fs::path path = Make(1);
+  std::ifstream in(path / "manifest.json");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  const size_t at = text.find("\"format\": 1,");
+  ASSERT_NE(at, std::string::npos);
+  text.insert(at, "\"of_later\": 3, ");
+  // Its checksum is of a field, too, that is not known here.
+  const size_t number = text.find("\"900\"");
+  ASSERT_NE(number, std::string::npos);
+  text.replace(number, 5, "\"800\"");
+  std::ofstream(path / "manifest.json") << text;
+  EXPECT_EQ(StateOf(path).code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(StateOf(path).message(), testing::AllOf(HasSubstr("a newer version"), HasSubstr("of_later")));
+}
+
 TEST_F(CheckpointTest, ManifestThatWasTouchedIsRefused) {
   const fs::path path = Make(1);
   std::ifstream in(path / "manifest.json");

@@ -103,6 +103,14 @@ class FullDisk(Faults):
         self.assertNotIn("No checkpoint could be made", run.stdout())
         self.assertIn("the last checkpoint is checkpoint-", run.stderr())
 
+    def test_a_scheduler_that_then_hangs_says_that_nothing_was_saved(self):
+        run = self.train_until_full("training.epochs=400", "cluster.scheduler_restarts_max=0")
+        run.process.terminate()
+        self.wait_for("the first attempt", lambda: "while the servers keep the weights: make room" in run.stdout(), run)
+        run.kill("scheduler", signal.SIGSTOP)
+        self.finish(run, 1)
+        self.assertIn("did not live to make a checkpoint at the end: nothing was saved there", run.stdout())
+
 
 class Hangs(Faults):
     """Whoever hangs is killed and started again."""

@@ -120,8 +120,27 @@ def checkpoints():
     yield "shard-without-blocks", shard({**own, "block_elements": "0"}, struct.pack("<6f", *range(6)))
 
 
+def prepared():
+    # See prepared_fuzz.cc: which of the three, then its text.
+    def file(name, size):
+        return {"name": name, "bytes": size, "xxh3": "0123456789abcdef"}
+
+    shard = {"rows": 2, "images": file("train-00000.images.npy", 140), "labels": file("train-00000.labels.npy", 144)}
+    index = {"format": "slackline-prepared", "version": 1, "classes": ["ash", "birch"], "channels": 1, "height": 2, "width": 3,
+             "mean": [0.5], "deviation": [0.25], "skipped": 0, "settings": {"seed": 1},
+             "splits": {"train": {"images": 2, "class_counts": [1, 1], "shards": [shard]}}}
+    yield "index", b"\0" + json.dumps(index).encode()
+    yield "index-endless", b"\0" + json.dumps({**index, "height": 65535, "width": 65535}).replace('"rows": 2', '"rows": 4294967295').encode()
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (12, 3), }"
+    yield "header", b"\1\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header
+    yield "header-cut", b"\1\x93NUMPY\1\0" + struct.pack("<H", 500) + header
+    yield "labels", b'\2kind,label,path\nx, 3 ,"a, b.png"\r\nx,,c.png\n'
+    yield "labels-open-quote", b'\2path,label\n"a.png,3\n'
+
+
 def main():
-    for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("descriptors", descriptors)):
+    for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("descriptors", descriptors),
+                         ("prepared", prepared)):
         for name, data in cases():
             path = CORPUS / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ FAILED = '<testcase name="b" status="fail"><failure message=""/><system-out>no</
 SKIPPED = ('<testcase name="c" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
            "<system-out>SKIP: no sbatch here</system-out></testcase>")
 NOT_FOUND = '<testcase name="d" status="notrun"><skipped message="Unable to find executable"/></testcase>'
+LEAKS = '<testcase name="f" status="fail"><system-out>==7==ERROR: LeakSanitizer: ...</system-out></testcase>'
+FAILED_THEN_PASSED = '<testcase name="b" status="run"><system-out>fine</system-out></testcase>'
 CUT_SHORT = '<testcase name="e" status="run"><system-out>'
 
 # (cases of each report, broken stages, expected last line, expected exit code, text that must be there)
@@ -23,25 +25,61 @@ CASES = [
     ([[PASSED]], ["tsa: did not build"], "1 passed, 1 failed, 0 skipped", 1, "tsa: did not build"),
 ]
 
+# (cases of the first run, those of the second, expected last line, expected exit code, text that must be there)
+CASES_AGAIN = [
+    ([PASSED, FAILED], [FAILED_THEN_PASSED], "2 passed, 0 failed, 0 skipped", 0, "FLAKY    run: b"),
+    ([PASSED, FAILED], [FAILED], "1 passed, 1 failed, 0 skipped", 1, "FAILED   run: b"),
+    ([PASSED, FAILED], [CUT_SHORT], "0 passed, 1 failed, 0 skipped", 1, "no XML"),
+]
+
+# (cases of a run, the names worth a second one)
+WORTH = [([PASSED], []), ([PASSED, FAILED, SKIPPED, NOT_FOUND], ["b"]), ([FAILED, LEAKS], []), ([FAILED] * 4, [])]
+
+
+def write_report(path, cases):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"<testsuite>{''.join(cases)}</testsuite>")
+
+
+def run_tool(*arguments):
+    tool = os.path.join(sys.argv[1], "scripts", "summarise_tests")
+    return subprocess.run([sys.executable, tool, *arguments], capture_output=True, text=True, check=False)
+
+
+def second_runs_are_right(folder):
+    first, second = os.path.join(folder, "first.xml"), os.path.join(folder, "second.xml")
+    for cases, again, last_line, code, text in CASES_AGAIN:
+        write_report(first, cases)
+        write_report(second, again)
+        done = run_tool(f"run={first}={second}")
+        if (done.stdout.splitlines()[-1], done.returncode, text in done.stdout) != (last_line, code, True):
+            print(f"wanted {last_line!r}, exit code {code} and {text!r}; found:\n{done.stdout}{done.stderr}")
+            return False
+    for cases, names in WORTH:
+        write_report(first, cases)
+        done = run_tool("--try-again", first)
+        if done.returncode != 0 or done.stdout.split() != names:
+            print(f"worth a second run should be {names}; found:\n{done.stdout}{done.stderr}")
+            return False
+    return True
+
 
 def main():
-    tool = os.path.join(sys.argv[1], "scripts", "summarise_tests")
     with tempfile.TemporaryDirectory() as folder:
         for reports, broken, last_line, code, text in CASES:
-            command = [sys.executable, tool]
+            command = []
             for problem in broken:
                 command += ["--broken", problem]
             for number, cases in enumerate(reports):
                 path = os.path.join(folder, f"{number}.xml")
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(f"<testsuite>{''.join(cases)}</testsuite>")
+                write_report(path, cases)
                 command.append(f"run{number}={path}")
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = run_tool(*command)
             found = (done.stdout.splitlines()[-1:], done.returncode, text in done.stdout)
             if found != ([last_line], code, True):
                 print(f"wanted {last_line!r}, exit code {code} and {text!r}; found:\n{done.stdout}{done.stderr}")
                 return 1
-    return 0
+        return 0 if second_runs_are_right(folder) else 1
 
 
 if __name__ == "__main__":

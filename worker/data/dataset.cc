@@ -27,16 +27,15 @@ absl::StatusOr<Dataset> Dataset::ReadIdx(const std::string& folder, const std::s
                                                    labels->shape[0], " labels; there must be one for each"));
   }
   Dataset dataset;
-  dataset.height_ = images->shape[1];
-  dataset.width_ = images->shape[2];
+  dataset.shape_ = {.channels = 1, .height = images->shape[1], .width = images->shape[2]};
   dataset.pixels_ = std::move(images->values);
-  dataset.labels_ = std::move(labels->values);
+  dataset.labels_.assign(labels->values.begin(), labels->values.end());
   return dataset;
 }
 
 std::vector<uint64_t> Dataset::LabelCounts(uint32_t classes) const {
   std::vector<uint64_t> counts(classes);
-  for (const uint8_t label : labels_) {
+  for (const uint32_t label : labels_) {
     if (label < classes) ++counts[label];
   }
   return counts;
@@ -44,19 +43,63 @@ std::vector<uint64_t> Dataset::LabelCounts(uint32_t classes) const {
 
 uint32_t Dataset::label_max() const { return *std::max_element(labels_.begin(), labels_.end()); }
 
-void Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch) const {
-  const size_t pixels = size_t{height_} * width_;
-  const auto scale = static_cast<float>(1 / (kPixelMax * deviation));
-  const auto shift = static_cast<float>(mean / deviation);
-  batch.images.resize(indices.size() * pixels);
+Dataset::Scale Dataset::ScaleOf(double mean, double deviation) {
+  return {.scale = static_cast<float>(1 / (kPixelMax * deviation)), .shift = static_cast<float>(mean / deviation)};
+}
+
+absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& folder, const PreparedIndex& index,
+                                              const std::string& split, const PreparedOptions& options) {
+  const PreparedSplit* found = index.Find(split);
+  if (found == nullptr || found->rows() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(folder, " has no images in its split ", split,
+                                                   "; `slackline prepare --split` says how many each has"));
+  }
+  const uint64_t size = options.images_max == 0 ? found->rows() : std::min(options.images_max, found->rows());
+  Dataset dataset;
+  dataset.shape_ = index.shape;
+  for (size_t c = 0; c < index.shape.channels; ++c) {
+    // What is the same everywhere has no deviation, and becomes 0.
+    dataset.scales_.push_back(ScaleOf(index.mean[c], index.deviation[c] > 0 ? index.deviation[c] : 1));
+  }
+  for (const PreparedShard& shard : found->shards) {
+    absl::StatusOr<MappedShard> mapped = OpenShard(folder, shard, index.shape);
+    if (!mapped.ok()) return mapped.status();
+    absl::Status status = CheckLabels(*mapped, shard, index.classes.size());
+    if (status.ok() && options.verify) status = CheckBytes(*mapped, shard);
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(folder, ": ", status.message()));
+    dataset.starts_.push_back(dataset.labels_.size());
+    for (uint64_t row = 0; row < shard.rows && dataset.labels_.size() < size; ++row) {
+      dataset.labels_.push_back(static_cast<uint32_t>(mapped->label(row)));
+    }
+    dataset.shards_.push_back(*std::move(mapped));
+  }
+  return dataset;
+}
+
+const uint8_t* Dataset::Pixels(uint32_t index) const {
+  SLACKLINE_CHECK(index < size());
+  if (shards_.empty()) return pixels_.data() + index * shape_.bytes();
+  const size_t shard =
+      static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
+  return shards_[shard].pixels + (index - starts_[shard]) * shape_.bytes();
+}
+
+void Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
+                   const Variation* variation) const {
+  const size_t plane = size_t{shape_.height} * shape_.width;
+  const Scale same = ScaleOf(mean, deviation);
+  batch.images.resize(indices.size() * shape_.bytes());
   batch.labels.resize(indices.size());
   batch.noise = 0;
   for (const uint32_t index : indices) batch.noise = SplitMix64(batch.noise + index).Next();
+  Augmenter augmenter(variation == nullptr ? Variation{} : *variation, shape_);
   float* out = batch.images.data();
-  for (size_t i = 0; i < indices.size(); ++i, out += pixels) {
-    SLACKLINE_CHECK(indices[i] < size());
-    const uint8_t* in = pixels_.data() + indices[i] * pixels;
-    for (size_t p = 0; p < pixels; ++p) out[p] = static_cast<float>(in[p]) * scale - shift;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const uint8_t* in = augmenter.Apply(Pixels(indices[i]), indices[i]);
+    for (uint32_t c = 0; c < shape_.channels; ++c, in += plane, out += plane) {
+      const Scale scale = scales_.empty() ? same : scales_[c];
+      for (size_t p = 0; p < plane; ++p) out[p] = static_cast<float>(in[p]) * scale.scale - scale.shift;
+    }
     batch.labels[i] = labels_[indices[i]];
   }
 }

@@ -1,4 +1,4 @@
-// Images and labels in memory, and the order in which an epoch goes through them.
+// Images and labels, in memory or mapped into it, and the order in which an epoch goes through them.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/data/augment.h"
+#include "worker/data/prepared_check.h"
+#include "worker/data/prepared_index.h"
 #include "worker/model/model.h"
 
 namespace slackline::worker {
 
-// uint8 images with one label each.
+// uint8 images with one label each. Moved, not copied.
 //
 // Thread-safety: const calls are safe.
 class Dataset {
@@ -23,21 +26,50 @@ class Dataset {
   //   kInvalidArgument  not IDX, cut short, trailing bytes, another count of labels than of images
   static absl::StatusOr<Dataset> ReadIdx(const std::string& folder, const std::string& stem, uint64_t images_max = 0);
 
+  struct PreparedOptions {
+    uint64_t images_max = 0;  // keeps the first; 0 keeps all
+    bool verify = false;      // reads all bytes, and compares their checksums
+  };
+  // Maps the files of one split of prepared images.
+  //   kNotFound         a file is missing
+  //   kInvalidArgument  a file is cut short, of another type or shape, a label is not below the number of classes, or
+  //   the
+  //                     split has no images
+  //   kDataLoss         a checksum differs
+  static absl::StatusOr<Dataset> OpenPrepared(const std::string& folder, const PreparedIndex& index,
+                                              const std::string& split, const PreparedOptions& options);
+
   uint64_t size() const { return labels_.size(); }
-  uint32_t height() const { return height_; }
-  uint32_t width() const { return width_; }
+  uint32_t channels() const { return shape_.channels; }
+  uint32_t height() const { return shape_.height; }
+  uint32_t width() const { return shape_.width; }
   uint32_t label_max() const;
   // How many images each class has; labels that are not below `classes` are not counted.
   std::vector<uint64_t> LabelCounts(uint32_t classes) const;
 
-  // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation.
-  void Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch) const;
+  // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have a mean and a
+  // deviation of their own for each channel, and these do not count. With a variation images are augmented before that.
+  void Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
+            const Variation* variation = nullptr) const;
 
  private:
-  uint32_t height_ = 0;
-  uint32_t width_ = 0;
+  // What makes a pixel a number: pixel x scale - shift.
+  struct Scale {
+    float scale = 1;
+    float shift = 0;
+  };
+  static Scale ScaleOf(double mean, double deviation);
+  // channels x height x width bytes.
+  const uint8_t* Pixels(uint32_t index) const;
+
+  ImageShape shape_;
+  std::vector<uint32_t> labels_;
+  // Of IDX.
   std::vector<uint8_t> pixels_;
-  std::vector<uint8_t> labels_;
+  // Of prepared images: the shards, the first image of each, and a scale a channel.
+  std::vector<MappedShard> shards_;
+  std::vector<uint64_t> starts_;
+  std::vector<Scale> scales_;
 };
 
 // The order of epoch `epoch` (from 0) over `size` images: the same permutation on every worker and platform for the

@@ -8,8 +8,9 @@
 
 namespace slackline::worker {
 
-Prefetcher::Prefetcher(const Dataset& dataset, Normalisation normalisation, uint32_t capacity)
-    : dataset_(dataset), normalisation_(normalisation), capacity_(capacity) {
+Prefetcher::Prefetcher(const Dataset& dataset, Normalisation normalisation, uint32_t capacity, const Augment& augment,
+                       uint64_t seed)
+    : dataset_(dataset), normalisation_(normalisation), capacity_(capacity), augment_(augment), seed_(seed) {
   SLACKLINE_CHECK(capacity > 0);
   thread_ = std::thread(&Prefetcher::Run, this);
 }
@@ -22,11 +23,12 @@ Prefetcher::~Prefetcher() {
   thread_.join();
 }
 
-void Prefetcher::Start(std::vector<uint32_t> indices, uint32_t batch_size) {
+void Prefetcher::Start(std::vector<uint32_t> indices, uint32_t batch_size, uint32_t epoch) {
   SLACKLINE_CHECK(batch_size > 0);
   absl::MutexLock lock(&mutex_);
   indices_ = std::move(indices);
   batch_size_ = batch_size;
+  epoch_ = epoch;
   next_ = 0;
   ++range_;
   for (std::unique_ptr<Batch>& batch : ready_) spare_.push_back(std::move(batch));
@@ -79,9 +81,10 @@ void Prefetcher::Run() {
     const uint64_t range = range_;
     const std::vector<uint32_t> indices = TakeIndices();
     std::unique_ptr<Batch> batch = TakeSpare();
+    const Variation variation{.augment = augment_, .seed = seed_, .epoch = epoch_};
     loading_ = true;
     mutex_.Unlock();
-    dataset_.Load(indices, normalisation_.mean, normalisation_.deviation, *batch);
+    dataset_.Load(indices, normalisation_.mean, normalisation_.deviation, *batch, &variation);
     mutex_.Lock();
     loading_ = false;
     if (range == range_) {

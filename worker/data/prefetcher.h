@@ -25,13 +25,14 @@ class Prefetcher {
     double deviation = 1;
   };
 
-  // Borrows `dataset`, which must outlive it.
-  Prefetcher(const Dataset& dataset, Normalisation normalisation, uint32_t capacity);
+  // Borrows `dataset`, which must outlive it. `seed` says how `augment` varies the images.
+  Prefetcher(const Dataset& dataset, Normalisation normalisation, uint32_t capacity, const Augment& augment = {},
+             uint64_t seed = 0);
   ~Prefetcher();
 
   // Starts on these images, cut into batches of `batch_size` (the last may be smaller); what was left of an
-  // earlier range is forgotten.
-  void Start(std::vector<uint32_t> indices, uint32_t batch_size);
+  // earlier range is forgotten. `epoch`, from 0, varies how they are augmented.
+  void Start(std::vector<uint32_t> indices, uint32_t batch_size, uint32_t epoch = 0);
   // The next batch, or nullptr when the range is used up. Give it back with Recycle() so that its memory is used again.
   //   kDeadlineExceeded  none became ready in time
   absl::StatusOr<std::unique_ptr<Batch>> Next(absl::Duration timeout);
@@ -48,9 +49,12 @@ class Prefetcher {
   const Dataset& dataset_;
   const Normalisation normalisation_;
   const size_t capacity_;
+  const Augment augment_;
+  const uint64_t seed_;
   absl::Mutex mutex_;
   std::vector<uint32_t> indices_ ABSL_GUARDED_BY(mutex_);
   uint32_t batch_size_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint32_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;     // first index not yet taken by the thread
   uint64_t range_ ABSL_GUARDED_BY(mutex_) = 0;  // counts Start()
   bool loading_ ABSL_GUARDED_BY(mutex_) = false;

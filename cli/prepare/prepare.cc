@@ -1,0 +1,367 @@
+#include "cli/prepare/prepare.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "cli/complain.h"
+#include "cli/prepare/decoders.h"
+#include "cli/prepare/label_file.h"
+#include "cli/prepare/output.h"
+#include "cli/prepare/shard_maker.h"
+#include "cli/prepare/source.h"
+#include "cli/prepare/split.h"
+#include "worker/data/prepared_check.h"
+#include "worker/data/prepared_index.h"
+
+namespace slackline::cli {
+namespace prepare {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kDefaultSplit[] = "train=0.8,validation=0.1,test=0.1";
+constexpr uint64_t kShardBytes = uint64_t{64} << 20;
+constexpr uint64_t kShardImagesMax = 65536;
+constexpr uint32_t kSideMax = 8192;
+constexpr double kPixelMax = 255;
+
+// How far it is, on a line of the terminal; nothing where there is none.
+class ProgressLine {
+ public:
+  ProgressLine(uint64_t images, bool quiet)
+      : images_(images), shown_(!quiet && ::isatty(STDERR_FILENO) != 0), began_(absl::Now()) {}
+  ~ProgressLine() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+  }
+
+  // `done` of the shard in the making, behind those of earlier ones.
+  void Show(size_t done) {
+    if (!shown_) return;
+    const double seconds = absl::ToDoubleSeconds(absl::Now() - began_);
+    const uint64_t all = before_ + done;
+    std::fprintf(stderr, "\r\x1b[Kprepared %lu of %lu images, %lu skipped, %.0f images/s",
+                 static_cast<unsigned long>(all), static_cast<unsigned long>(images_),
+                 static_cast<unsigned long>(skipped_), static_cast<double>(made_ + done) / std::max(seconds, 1e-3));
+    std::fflush(stderr);
+  }
+  void Add(uint64_t images, uint64_t skipped, bool made) {
+    before_ += images;
+    skipped_ += skipped;
+    if (made) made_ += images;
+    Show(0);
+  }
+
+ private:
+  const uint64_t images_;
+  const bool shown_;
+  const absl::Time began_;
+  uint64_t before_ = 0;
+  uint64_t made_ = 0;
+  uint64_t skipped_ = 0;
+};
+
+// "64x48" or "64".
+absl::StatusOr<Size> ParseSize(const std::string& text) {
+  const std::vector<std::string> sides = absl::StrSplit(text, 'x');
+  Size size;
+  const bool ok = sides.size() <= 2 && absl::SimpleAtoi(sides.front(), &size.width) &&
+                  absl::SimpleAtoi(sides.back(), &size.height) && size.width >= 1 && size.width <= kSideMax &&
+                  size.height >= 1 && size.height <= kSideMax;
+  if (ok) return size;
+  return absl::InvalidArgumentError(
+      absl::StrCat("found --size ", text, "; allowed are N or WIDTHxHEIGHT, with sides of 1 to ", kSideMax, " pixels"));
+}
+
+// That of the first image that can be read.
+absl::StatusOr<Size> FirstSize(const Source& source) {
+  std::string first;
+  for (const Sample& sample : source.samples()) {
+    const absl::StatusOr<Image> image = source.Read(sample);
+    if (image.ok() && image->width <= kSideMax && image->height <= kSideMax) {
+      return Size{.width = image->width, .height = image->height};
+    }
+    const std::string why = image.ok() ? absl::StrCat("a side is longer than ", kSideMax, " pixels; --size scales it")
+                                       : std::string(image.status().message());
+    if (first.empty()) first = absl::StrCat(sample.name, ": ", why);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("none of the ", source.samples().size(), " images can be prepared; the first is ", first));
+}
+
+// Everything that the result depends on.
+struct Plan {
+  Form form;
+  Fractions fractions;  // empty: as the source says
+  uint64_t seed = 1;
+  uint64_t shard_images = 1;
+};
+
+absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& source) {
+  Plan plan;
+  plan.seed = options.seed;
+  plan.form.scaled = !options.size.empty();
+  if (options.fit != "stretch" && options.fit != "crop") {
+    return absl::InvalidArgumentError(absl::StrCat("found --fit ", options.fit, "; allowed are stretch, crop"));
+  }
+  plan.form.fit = options.fit == "crop" ? Fit::kCrop : Fit::kStretch;
+  const absl::StatusOr<Size> size = plan.form.scaled ? ParseSize(options.size) : FirstSize(source);
+  if (!size.ok()) return size.status();
+  plan.form.shape = {options.grey ? 1 : source.channels(), size->height, size->width};
+  if (!options.split.empty() || !source.has_splits()) {
+    absl::StatusOr<Fractions> fractions = ParseFractions(options.split.empty() ? kDefaultSplit : options.split);
+    if (!fractions.ok()) return fractions.status();
+    plan.fractions = *std::move(fractions);
+  }
+  plan.shard_images = options.shard_images > 0
+                          ? options.shard_images
+                          : std::clamp<uint64_t>(kShardBytes / plan.form.shape.bytes(), 1, kShardImagesMax);
+  return plan;
+}
+
+std::string SettingsOf(const PrepareOptions& options, const Plan& plan, const Source& source) {
+  Json split = "source";
+  if (!plan.fractions.empty()) {
+    split = Json::object();
+    for (int i = 0; i < kSplits; ++i) split[kSplitNames[i]] = plan.fractions[i];
+  }
+  const Json settings = {{"size", absl::StrCat(plan.form.shape.width, "x", plan.form.shape.height)},
+                         {"scaled", plan.form.scaled},
+                         {"fit", options.fit},
+                         {"channels", plan.form.shape.channels},
+                         {"split", split},
+                         {"seed", plan.seed},
+                         {"shard_images", plan.shard_images},
+                         {"source",
+                          {{"kind", source.kind()},
+                           {"images", source.samples().size()},
+                           {"xxh3", absl::StrFormat("%016x", source.Digest())}}}};
+  return settings.dump(2) + "\n";
+}
+
+absl::Status CheckClasses(const Source& source) {
+  for (const std::string& name : source.classes()) {
+    try {
+      Json(name).dump();
+    } catch (const Json::exception&) {
+      return absl::InvalidArgumentError(absl::StrCat("the name of class ", name, " is no UTF-8"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What all shards together come to.
+struct Result {
+  worker::PreparedIndex index;
+  std::vector<Skipped> skipped;
+};
+
+class Preparation {
+ public:
+  Preparation(const PrepareOptions& options, const Source& source, const Plan& plan, const Output& output)
+      : options_(options), source_(source), plan_(plan), output_(output) {}
+
+  absl::StatusOr<Result> Run() {
+    const auto splits = SplitSamples(source_, plan_.fractions, plan_.seed);
+    Decoders decoders(options_.jobs > 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency()));
+    ShardMaker maker(source_, plan_.form, decoders);
+    ProgressLine line(source_.samples().size(), options_.quiet);
+    Result result;
+    result.skipped = source_.skipped();
+    for (int i = 0; i < kSplits; ++i) {
+      worker::PreparedSplit split;
+      split.name = kSplitNames[i];
+      split.class_counts.resize(source_.classes().size());
+      std::vector<uint64_t> sums(plan_.form.shape.channels), square_sums(sums);
+      const absl::Span<const uint32_t> all(splits[i]);
+      for (uint64_t begin = 0, number = 0; begin < all.size(); begin += plan_.shard_images, ++number) {
+        const auto part = all.subspan(begin, plan_.shard_images);
+        const absl::StatusOr<ShardRecord> record =
+            FindOrMake(maker, part, absl::StrFormat("%s-%05d", split.name, number), line);
+        if (!record.ok()) return record.status();
+        for (size_t c = 0; c < sums.size(); ++c) {
+          sums[c] += record->sums[c];
+          square_sums[c] += record->square_sums[c];
+        }
+        for (size_t c = 0; c < split.class_counts.size(); ++c) split.class_counts[c] += record->class_counts[c];
+        result.skipped.insert(result.skipped.end(), record->skipped.begin(), record->skipped.end());
+        if (record->shard.rows > 0) split.shards.push_back(record->shard);
+      }
+      if (i == 0) SetMoments(sums, square_sums, split.rows(), result.index);
+      result.index.splits.push_back(std::move(split));
+    }
+    return result;
+  }
+
+  uint64_t found() const { return found_; }
+
+ private:
+  absl::StatusOr<ShardRecord> FindOrMake(ShardMaker& maker, absl::Span<const uint32_t> samples, const std::string& stem,
+                                         ProgressLine& line) {
+    const std::string path = output_.RecordPath(stem);
+    const absl::StatusOr<std::string> text = ReadWhole(path);
+    if (text.ok()) {
+      auto record = ParseShardRecord(*text, source_.classes().size(), plan_.form.shape.channels);
+      if (record.ok() && IsWhole(options_.folder, *record, plan_.form.shape)) {
+        ++found_;
+        line.Add(samples.size(), record->skipped.size(), /*made=*/false);
+        return record;
+      }
+    }
+    absl::StatusOr<ShardRecord> record =
+        maker.Make(samples, options_.folder, stem, [&line](size_t done) { line.Show(done); });
+    if (!record.ok()) return record;
+    if (absl::Status written = WriteText(path, ToJson(*record)); !written.ok()) return written;
+    line.Add(samples.size(), record->skipped.size(), /*made=*/true);
+    return record;
+  }
+
+  void SetMoments(const std::vector<uint64_t>& sums, const std::vector<uint64_t>& square_sums, uint64_t rows,
+                  worker::PreparedIndex& index) const {
+    const double pixels = std::max(1.0, static_cast<double>(rows) * plan_.form.shape.height * plan_.form.shape.width);
+    for (size_t c = 0; c < sums.size(); ++c) {
+      const double mean = static_cast<double>(sums[c]) / pixels;
+      const double variance = static_cast<double>(square_sums[c]) / pixels - mean * mean;
+      index.mean.push_back(mean / kPixelMax);
+      index.deviation.push_back(std::sqrt(std::max(0.0, variance)) / kPixelMax);
+    }
+  }
+
+  const PrepareOptions& options_;
+  const Source& source_;
+  const Plan& plan_;
+  const Output& output_;
+  uint64_t found_ = 0;  // shards of an earlier attempt
+};
+
+std::string SkippedCsv(std::vector<Skipped> skipped) {
+  std::sort(skipped.begin(), skipped.end(), [](const Skipped& a, const Skipped& b) { return a.name < b.name; });
+  std::string csv = "path,reason\n";
+  for (const Skipped& one : skipped) absl::StrAppend(&csv, CsvField(one.name), ",", CsvField(one.reason), "\n");
+  return csv;
+}
+
+std::string Describe(const worker::PreparedIndex& index) {
+  return absl::StrCat(index.classes.size(), " classes, ", index.shape.channels, " x ", index.shape.height, " x ",
+                      index.shape.width, ": ",
+                      absl::StrJoin(index.splits, ", ", [](std::string* out, const worker::PreparedSplit& split) {
+                        absl::StrAppend(out, split.name, " ", split.rows());
+                      }));
+}
+
+// There is something to train on.
+absl::Status CheckResult(const Result& result, const Source& source) {
+  uint64_t rows = 0;
+  for (const worker::PreparedSplit& split : result.index.splits) rows += split.rows();
+  if (rows == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("none of the ", source.samples().size(),
+                                                   " images can be prepared; the first is ", result.skipped[0].name,
+                                                   ": ", result.skipped[0].reason));
+  }
+  if (result.index.splits[0].rows() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("no image is left for train; ", result.skipped.size(), " of ",
+                                                   source.samples().size(), " cannot be prepared"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const PrepareOptions& options) {
+  const absl::StatusOr<Source> source = Source::Open(options.source, options.label_file);
+  if (!source.ok()) return source.status();
+  if (absl::Status classes = CheckClasses(*source); !classes.ok()) return classes;
+  const absl::StatusOr<Plan> plan = MakePlan(options, *source);
+  if (!plan.ok()) return plan.status();
+  const std::string settings = SettingsOf(options, *plan, *source);
+  absl::StatusOr<Output> output = Output::Open(options.folder, settings, options.overwrite);
+  if (!output.ok()) return output.status();
+  if (output->state() == Output::State::kWhole) {
+    output->RemovePartial();
+    const auto index = worker::ReadPreparedIndex(options.folder);
+    if (!index.ok()) return index.status();
+    std::printf("%s is there already, with %s\n", options.folder.c_str(), Describe(*index).c_str());
+    return absl::OkStatus();
+  }
+  Preparation preparation(options, *source, *plan, *output);
+  absl::StatusOr<Result> result = preparation.Run();
+  if (!result.ok()) return result.status();
+  if (absl::Status usable = CheckResult(*result, *source); !usable.ok()) {
+    // Another attempt, with better files, begins anew.
+    output->RemovePartial();
+    return usable;
+  }
+  worker::PreparedIndex& index = result->index;
+  index.classes = source->classes();
+  index.shape = plan->form.shape;
+  index.skipped = result->skipped.size();
+  index.settings = settings;
+  absl::Status written = WriteText(absl::StrCat(options.folder, "/", kSkippedFile), SkippedCsv(result->skipped));
+  if (written.ok()) {
+    written = WriteText(absl::StrCat(options.folder, "/", worker::kPreparedIndexFile), worker::ToJson(index));
+  }
+  if (!written.ok()) return written;
+  output->RemovePartial();
+  if (preparation.found() > 0) {
+    std::printf("%lu shards of an earlier attempt were whole\n", static_cast<unsigned long>(preparation.found()));
+  }
+  if (index.skipped > 0) {
+    std::printf("%lu files were skipped: %s/%s says why\n", static_cast<unsigned long>(index.skipped),
+                options.folder.c_str(), kSkippedFile);
+  }
+  std::printf("%s has %s\n", options.folder.c_str(), Describe(index).c_str());
+  return absl::OkStatus();
+}
+
+// Says what is wrong with a shard; true if nothing.
+bool VerifyShard(const std::string& folder, const worker::PreparedShard& shard, const worker::PreparedIndex& index) {
+  const absl::StatusOr<worker::MappedShard> mapped = worker::OpenShard(folder, shard, index.shape);
+  absl::Status status = mapped.status();
+  if (status.ok()) status = worker::CheckBytes(*mapped, shard);
+  if (status.ok()) status = worker::CheckLabels(*mapped, shard, index.classes.size());
+  if (!status.ok()) std::fprintf(stderr, "slackline prepare: %s\n", std::string(status.message()).c_str());
+  return status.ok();
+}
+
+}  // namespace
+}  // namespace prepare
+
+int Prepare(const PrepareOptions& options) {
+  const absl::Status status = prepare::Run(options);
+  if (status.ok()) return kExitDone;
+  std::fprintf(stderr, "slackline prepare: %s\n", std::string(status.message()).c_str());
+  const bool wrong_use =
+      absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+  return wrong_use ? kExitWrongUse : kExitFailed;
+}
+
+int VerifyPrepared(const std::string& folder) {
+  const absl::StatusOr<worker::PreparedIndex> index = worker::ReadPreparedIndex(folder);
+  if (!index.ok()) {
+    std::fprintf(stderr, "slackline prepare: %s\n", std::string(index.status().message()).c_str());
+    return absl::IsNotFound(index.status()) ? kExitWrongUse : kExitFailed;
+  }
+  uint64_t files = 0, broken = 0;
+  for (const worker::PreparedSplit& split : index->splits) {
+    for (const worker::PreparedShard& shard : split.shards) {
+      files += 2;
+      if (!prepare::VerifyShard(folder, shard, *index)) ++broken;
+    }
+  }
+  if (broken > 0) return kExitFailed;
+  std::printf("%s is whole: %lu files, %s\n", folder.c_str(), static_cast<unsigned long>(files),
+              prepare::Describe(*index).c_str());
+  return kExitDone;
+}
+
+}  // namespace slackline::cli

@@ -1,0 +1,51 @@
+#define STB_IMAGE_RESIZE_IMPLEMENTATION
+#define STB_IMAGE_RESIZE_STATIC
+#include <stb/stb_image_resize.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/prepare/image.h"
+
+namespace slackline::cli::prepare {
+namespace {
+
+struct Part {
+  uint32_t left = 0;
+  uint32_t top = 0;
+  uint32_t width = 0;
+  uint32_t height = 0;
+};
+
+// The largest part in the middle that has the shape of `size`.
+Part MiddleOf(const Image& image, Size size) {
+  Part part{.left = 0, .top = 0, .width = image.width, .height = image.height};
+  const uint64_t across = uint64_t{image.width} * size.height, down = uint64_t{image.height} * size.width;
+  if (across > down) part.width = static_cast<uint32_t>(std::max<uint64_t>(1, down / size.height));
+  if (across < down) part.height = static_cast<uint32_t>(std::max<uint64_t>(1, across / size.width));
+  part.left = (image.width - part.width) / 2;
+  part.top = (image.height - part.height) / 2;
+  return part;
+}
+
+}  // namespace
+
+absl::StatusOr<Image> Resize(Image image, Size size, Fit fit) {
+  if (image.width == size.width && image.height == size.height) return image;
+  const Part part = fit == Fit::kCrop ? MiddleOf(image, size)
+                                      : Part{.left = 0, .top = 0, .width = image.width, .height = image.height};
+  Image out{.channels = image.channels, .height = size.height, .width = size.width, .pixels = {}};
+  out.pixels.resize(size_t{size.width} * size.height * image.channels);
+  const auto channels = static_cast<int>(image.channels);
+  const size_t row_bytes = size_t{image.width} * image.channels;
+  const uint8_t* in = image.pixels.data() + part.top * row_bytes + size_t{part.left} * image.channels;
+  if (stbir_resize_uint8_generic(in, static_cast<int>(part.width), static_cast<int>(part.height),
+                                 static_cast<int>(row_bytes), out.pixels.data(), static_cast<int>(size.width),
+                                 static_cast<int>(size.height), 0, channels, STBIR_ALPHA_CHANNEL_NONE, 0,
+                                 STBIR_EDGE_CLAMP, STBIR_FILTER_TRIANGLE, STBIR_COLORSPACE_LINEAR, nullptr) == 0) {
+    return absl::InternalError("no memory to scale it");
+  }
+  return out;
+}
+
+}  // namespace slackline::cli::prepare

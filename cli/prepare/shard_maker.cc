@@ -1,0 +1,175 @@
+#include "cli/prepare/shard_maker.h"
+
+#include <cstring>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+#include "absl/strings/str_cat.h"
+#include "common/storage/checksum.h"
+#include "common/storage/durable_file.h"
+#include "worker/data/npy.h"
+#include "worker/data/prepared_check.h"
+
+namespace slackline::cli::prepare {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Writes an array of NumPy's format, and says what it is in `file`.
+absl::Status WriteArray(const std::string& folder, const std::string& header, absl::string_view values,
+                        worker::PreparedFile& file) {
+  DurableFile out(absl::StrCat(folder, "/", file.name));
+  absl::Status status = out.Open();
+  if (status.ok()) status = out.Write(header.data(), header.size());
+  if (status.ok()) status = out.Write(values.data(), values.size());
+  if (status.ok()) status = out.Commit();
+  RunningChecksum checksum;
+  checksum.Add(header.data(), header.size());
+  checksum.Add(values.data(), values.size());
+  file.bytes = header.size() + values.size();
+  file.checksum = checksum.value();
+  return status;
+}
+
+absl::StatusOr<std::vector<uint64_t>> Numbers(const Json& json, const char* key, size_t size) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array() || found->size() != size) {
+    return absl::InvalidArgumentError(absl::StrCat("no list '", key, "' of ", size));
+  }
+  std::vector<uint64_t> numbers;
+  for (const Json& value : *found) {
+    if (!value.is_number_unsigned()) return absl::InvalidArgumentError(absl::StrCat("'", key, "' has no numbers"));
+    numbers.push_back(value.get<uint64_t>());
+  }
+  return numbers;
+}
+
+void AddUp(absl::Span<const uint8_t> pixels, uint32_t channels, ShardRecord& record) {
+  const size_t plane = pixels.size() / channels;
+  for (uint32_t c = 0; c < channels; ++c) {
+    uint64_t sum = 0, square_sum = 0;
+    for (const uint8_t value : pixels.subspan(c * plane, plane)) {
+      sum += value;
+      square_sum += uint32_t{value} * value;
+    }
+    record.sums[c] += sum;
+    record.square_sums[c] += square_sum;
+  }
+}
+
+}  // namespace
+
+std::string ToJson(const ShardRecord& record) {
+  Json json = {{"class_counts", record.class_counts}, {"sums", record.sums}, {"square_sums", record.square_sums}};
+  json["shard"] = record.shard.rows == 0 ? Json() : Json::parse(worker::ShardJson(record.shard));
+  json["skipped"] = Json::array();
+  // Names are bytes that may be no UTF-8, which JSON does not have: each byte becomes a character.
+  const auto bytes = [](const std::string& text) {
+    Json list = Json::array();
+    for (const char byte : text) list.push_back(static_cast<uint8_t>(byte));
+    return list;
+  };
+  for (const Skipped& one : record.skipped) json["skipped"].push_back({bytes(one.name), bytes(one.reason)});
+  return json.dump() + "\n";
+}
+
+absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t classes, size_t channels) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("shard") || !json.contains("skipped")) {
+    return absl::InvalidArgumentError("no record of a shard");
+  }
+  ShardRecord record;
+  auto counts = Numbers(json, "class_counts", classes);
+  auto sums = Numbers(json, "sums", channels);
+  auto square_sums = Numbers(json, "square_sums", channels);
+  for (const auto* one : {&counts, &sums, &square_sums}) {
+    if (!one->ok()) return one->status();
+  }
+  record.class_counts = *std::move(counts);
+  record.sums = *std::move(sums);
+  record.square_sums = *std::move(square_sums);
+  if (!json["shard"].is_null()) {
+    auto shard = worker::ParseShardJson(json["shard"].dump());
+    if (!shard.ok()) return shard.status();
+    record.shard = *std::move(shard);
+  }
+  const auto text_of = [](const Json& list) {
+    std::string out;
+    for (const Json& byte : list) {
+      if (byte.is_number_unsigned()) out.push_back(static_cast<char>(byte.get<uint64_t>()));
+    }
+    return out;
+  };
+  for (const Json& one : json["skipped"]) {
+    if (!one.is_array() || one.size() != 2) return absl::InvalidArgumentError("'skipped' has no pairs");
+    record.skipped.push_back({text_of(one[0]), text_of(one[1])});
+  }
+  return record;
+}
+
+absl::Status ShardMaker::Fill(uint32_t number, absl::Span<uint8_t> out) const {
+  absl::StatusOr<Image> image = source_.Read(source_.samples()[number]);
+  if (!image.ok()) return image.status();
+  const Size size{.width = form_.shape.width, .height = form_.shape.height};
+  if (!form_.scaled && Size{.width = image->width, .height = image->height} != size) {
+    return absl::InvalidArgumentError(absl::StrCat("has ", image->width, "x", image->height,
+                                                   " pixels, the first image ", size.width, "x", size.height,
+                                                   "; --size scales them"));
+  }
+  image = Resize(WithChannels(*std::move(image), form_.shape.channels), size, form_.fit);
+  if (!image.ok()) return image.status();
+  WritePlanes(*image, out);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples, const std::string& folder,
+                                             const std::string& stem, const std::function<void(size_t)>& look) {
+  const size_t image_bytes = form_.shape.bytes();
+  pixels_.resize(samples.size() * image_bytes);
+  std::vector<absl::Status> results(samples.size());
+  const auto fill = [&](size_t i) {
+    results[i] = Fill(samples[i], absl::MakeSpan(pixels_).subspan(i * image_bytes, image_bytes));
+  };
+  decoders_.Run(samples.size(), fill, look);
+
+  ShardRecord record;
+  record.class_counts.resize(source_.classes().size());
+  record.sums.resize(form_.shape.channels);
+  record.square_sums.resize(form_.shape.channels);
+  std::vector<int64_t> labels;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Sample& sample = source_.samples()[samples[i]];
+    if (!results[i].ok()) {
+      record.skipped.push_back({sample.name, std::string(results[i].message())});
+      continue;
+    }
+    uint8_t* to = pixels_.data() + labels.size() * image_bytes;
+    if (labels.size() != i) std::memmove(to, pixels_.data() + i * image_bytes, image_bytes);
+    AddUp({to, image_bytes}, form_.shape.channels, record);
+    ++record.class_counts[sample.label];
+    labels.push_back(sample.label);
+  }
+  worker::PreparedShard& shard = record.shard;
+  shard.rows = labels.size();
+  if (shard.rows == 0) return record;
+  shard.images.name = stem + ".images.npy";
+  shard.labels.name = stem + ".labels.npy";
+  const std::vector<uint64_t> shape = {shard.rows, form_.shape.channels, form_.shape.height, form_.shape.width};
+  absl::Status status =
+      WriteArray(folder, worker::NpyHeaderText(worker::kNpyUint8, shape),
+                 {reinterpret_cast<const char*>(pixels_.data()), shard.rows * image_bytes}, shard.images);
+  if (status.ok()) {
+    status = WriteArray(folder, worker::NpyHeaderText(worker::kNpyInt64, {shard.rows}),
+                        {reinterpret_cast<const char*>(labels.data()), labels.size() * sizeof(int64_t)}, shard.labels);
+  }
+  if (!status.ok()) return status;
+  return record;
+}
+
+bool IsWhole(const std::string& folder, const ShardRecord& record, const worker::ImageShape& shape) {
+  if (record.shard.rows == 0) return true;
+  const absl::StatusOr<worker::MappedShard> mapped = worker::OpenShard(folder, record.shard, shape);
+  return mapped.ok() && worker::CheckBytes(*mapped, record.shard).ok();
+}
+
+}  // namespace slackline::cli::prepare

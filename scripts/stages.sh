@@ -1,0 +1,48 @@
+# The builds of ./test, stage by stage. Source it after lib.sh.
+# shellcheck shell=bash
+
+# leave_out STAGE REASON: it has no tests to run, and that is no failure.
+leave_out() {
+  touch "$LOGS/stage-$1.left-out"
+  say "skipped  $1: $2"
+}
+
+# build_stage STAGE: what its tests need.
+build_stage() {
+  case $1 in
+    dev) build dev all ;;
+    asan | tsan) build "$1" core_tests "${PROGRAMS[@]}" ledger-worker ;;
+    tsa) build tsa slackline_libraries ;;
+    release) build release "${PROGRAMS[@]}" ;;
+    # After release, whose objects it finds in ccache.
+    cuda)
+      if scripts/cuda_toolchain; then
+        build cuda "${PROGRAMS[@]}" ledger-worker cuda_tests
+      else
+        leave_out cuda "there is no nvcc, and it could not be installed"
+      fi
+      ;;
+    # On a slow machine it would be the straw too much; what was fuzzed by hand or on another one counts as well.
+    fuzz)
+      if [[ -n ${SLACKLINE_FUZZ_UNTIL:-} ]] && ((EPOCHSECONDS > SLACKLINE_FUZZ_UNTIL)); then
+        leave_out fuzz "too much time has passed; ./test --stage fuzz runs it"
+      else
+        build fuzz fuzz_targets
+      fi
+      ;;
+  esac
+}
+
+# build_ahead STAGE...: builds them with what time others leave, and leaves for each its log and, when that is whole, its
+# exit code in a file. For a session of its own: schedulers divide time between sessions, and within one by class.
+build_ahead() {
+  local stage status
+  chrt --idle --pid 0 "$$" >/dev/null 2>&1 || renice -n 19 "$$" >/dev/null
+  { echo 19 >/proc/self/autogroup; } 2>/dev/null || true
+  for stage in "$@"; do
+    status=0
+    build_stage "$stage" >"$LOGS/stage-$stage.log" 2>&1 || status=$?
+    echo "$status" >"$LOGS/stage-$stage.part"
+    mv "$LOGS/stage-$stage.part" "$LOGS/stage-$stage.built"
+  done
+}

@@ -1,0 +1,52 @@
+// What the job file says of images, and what it refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/job_file.h"
+
+namespace slackline {
+namespace {
+
+std::string RefusalOfData(const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); }
+
+TEST(JobData, SettingsOfTheOtherFormatAreRefused) {
+  EXPECT_EQ(
+      RefusalOfData("data: {format: prepared, mean: 0.5}"),
+      "j.yaml:1: data.mean: found a value together with prepared; allowed is only with data.format: idx (add --set "
+      "data.mean=0.286 to take the default back)");
+  EXPECT_EQ(
+      RefusalOfData("data: {format: prepared, deviation: 0.5}"),
+      "j.yaml:1: data.deviation: found a value together with prepared; allowed is only with data.format: idx (add "
+      "--set data.deviation=0.353 to take the default back)");
+  EXPECT_EQ(
+      RefusalOfData("data: {evaluation_split: validation}"),
+      "j.yaml:1: data.evaluation_split: found a value together with idx; allowed is only with data.format: prepared "
+      "(add --set data.evaluation_split=test to take the default back)");
+  EXPECT_EQ(
+      RefusalOfData("data: {verify: true}"),
+      "j.yaml:1: data.verify: found a value together with idx; allowed is only with data.format: prepared (add --set "
+      "data.verify=false to take the default back)");
+}
+
+TEST(JobData, AugmentationHasItsRanges) {
+  EXPECT_EQ(RefusalOfData("data: {augment: {crop_area_min: 0}}"),
+            "j.yaml:1: data.augment.crop_area_min: found '0'; allowed is a number from 0.01 to 1");
+  EXPECT_EQ(RefusalOfData("data: {augment: {brightness: 1.5}}"),
+            "j.yaml:1: data.augment.brightness: found '1.5'; allowed is a number from 0 to 1");
+  EXPECT_THAT(RefusalOfData("data: {augment: {flip: sideways}}"), ::testing::HasSubstr("horizontal"));
+}
+
+TEST(JobData, WrittenOutItIsTheSame) {
+  const absl::StatusOr<job::Job> job = ParseJob(
+      "data: {format: prepared, path: /p, evaluation_split: validation, verify: true, augment: {flip: both, "
+      "crop_padding: 4}}",
+      "j.yaml");
+  ASSERT_TRUE(job.ok()) << job.status();
+  const absl::StatusOr<job::Job> back = ParseJob(ToYaml(*job), "resolved.yaml");
+  ASSERT_TRUE(back.ok()) << back.status() << "\n" << ToYaml(*job);
+  EXPECT_EQ(Fingerprint(*back), Fingerprint(*job));
+  EXPECT_EQ(back->data().augment().crop_padding(), 4u);
+}
+
+}  // namespace
+}  // namespace slackline

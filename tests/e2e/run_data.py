@@ -1,0 +1,153 @@
+"""Pictures, prepared and trained on from outside: what docs/data.md says, colours, and what is broken.
+
+    run_data.py --programs BIN_FOLDER [--patience FACTOR] [TEST...]
+
+Exits with 77 (skipped) where the programs, numpy or Pillow are not there.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from run_e2e import NEEDED
+from slackline_run import Programs, TrainRun
+
+try:
+    import numpy
+    from PIL import Image
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+OPTIONS = argparse.Namespace()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+JOB = """
+name: pictures
+model: {kind: mlp, classes: 3, hidden: [32]}
+data: {format: prepared, path: prepared, augment: {flip: both, crop_padding: 1, brightness: 0.1}}
+training: {epochs: 2, batch_size: 16}
+optimizer: {lr: 0.05, momentum: 0.9}
+consistency: {mode: bsp}
+cluster: {servers: 1, workers: 2}
+worker: {threads: 1}
+"""
+
+
+class Data(unittest.TestCase):
+    def setUp(self):
+        root = tempfile.TemporaryDirectory(prefix="slackline-data-")
+        self.addCleanup(root.cleanup)
+        self.root = pathlib.Path(root.name)
+        self.programs = Programs(OPTIONS.programs, OPTIONS.patience)
+        self.job = self.root / "job.yaml"
+        self.job.write_text(JOB)
+
+    def prepare(self, *flags):
+        """Three classes of colours with texture, 16 x 16, of which one file is broken."""
+        draw = numpy.random.default_rng(1)
+        for name, colour in {"blue": (40, 60, 200), "green": (40, 200, 60), "red": (200, 60, 40)}.items():
+            folder = self.root / "pictures" / name
+            folder.mkdir(parents=True)
+            for i in range(120):
+                pixels = numpy.array(colour) + draw.normal(0, 40, (20, 20, 3))
+                Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8)).save(folder / f"{i:03}.jpg", quality=95)
+        (self.root / "pictures/red/broken.jpg").write_bytes(b"\xff\xd8\xff and no more")
+        subprocess.run([self.programs.path("slackline"), "prepare", self.root / "pictures", self.root / "prepared",
+                        "--size", "16", "--split", "train=0.7,validation=0.1,test=0.2", *flags], check=True,
+                       capture_output=True, timeout=60 * OPTIONS.patience)
+
+    def train(self, *settings):
+        run = TrainRun(self.programs, self.root, self.job, settings)
+        self.addCleanup(run.close)
+        return run
+
+    def accuracy(self, run):
+        self.assertEqual(run.wait(), 0, run.diagnosis())
+        accuracy = json.loads((run.folder / "summary.json").read_text())["test_accuracy"]
+        print(f"{self.id()}: test accuracy {100 * accuracy:.1f} %")
+        return accuracy
+
+    def test_what_the_document_says_works(self):
+        text = (ROOT / "docs/data.md").read_text()
+        commands = "".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+        self.assertIn("slackline train textures.yaml", commands)
+        (self.root / ".cache").mkdir()
+        (self.root / ".cache/venv").symlink_to(sys.prefix)
+        path = f"{self.programs.folder}:{os.environ['PATH']}"
+        said = subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=self.root, capture_output=True,
+                              text=True, env=os.environ | {"PATH": path}, timeout=200 * OPTIONS.patience, check=False)
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+        report = json.loads((self.root / "runs/textures/report.json").read_text())
+        print(f"{self.id()}: test accuracy {100 * report['accuracy']:.1f} %")
+        self.assertGreater(report["accuracy"], 0.9)
+        self.assertEqual([one["name"] for one in report["classes"]], ["checks", "rows", "stripes"])
+        self.assertEqual(report["samples"], 120)
+
+    def test_colours_are_learned_in_shards_and_on_the_validation_split(self):
+        self.prepare("--shard-images", "50")
+        run = self.train("data.evaluation_split=validation", "data.verify=true")
+        self.assertGreater(self.accuracy(run), 0.9)
+        report = json.loads((run.folder / "report.json").read_text())
+        names = [one["name"] for one in report["classes"]]
+        self.assertEqual((report["samples"], names), (36, ["blue", "green", "red"]))
+        self.assertIn("blue,green,red", (run.folder / "confusion.csv").read_text().splitlines()[0])
+
+    def test_what_is_broken_is_named_before_or_by_the_worker(self):
+        self.prepare()
+        for settings, message in ((("model.classes=10",), "model.classes: found 10; allowed is 3"),
+                                  (("data.path=pictures",), "there is no .*pictures/index.json"),
+                                  (("data.mean=0.5",), "data.mean"), (("data.format=idx",), "found no train-images")):
+            wrong = self.train(*settings)
+            self.assertNotEqual(wrong.wait(), 0)
+            self.assertRegex(wrong.diagnosis(), message)
+        images = self.root / "prepared/train-00000.images.npy"
+        whole = images.read_bytes()
+        for data, setting, message in ((whole[:-7], "data.verify=false", "it was cut short"),
+                                       (whole[:-1] + bytes([whole[-1] ^ 1]), "data.verify=true", "is damaged: its"),
+                                       (None, "data.verify=false", "cannot open .*train-00000.images.npy")):
+            images.unlink()
+            if data is not None:
+                images.write_bytes(data)
+            doctor = subprocess.run([self.programs.path("slackline"), "doctor", self.job, "--set", setting],
+                                    capture_output=True, text=True, timeout=60 * OPTIONS.patience, check=False)
+            self.assertRegex(doctor.stdout, message)
+            if data is None:
+                images.write_bytes(whole)
+        images.write_bytes(whole[:-7])
+        run = self.train()
+        self.assertEqual(run.wait(), 1, run.diagnosis())
+        self.assertIn("it was cut short", run.diagnosis())
+
+    def test_a_simulation_sees_the_same_images(self):
+        self.prepare()
+        weights = []
+        for name, threads in (("one", 1), ("two", 2)):
+            subprocess.run([self.programs.path("slackline"), "simulate", self.job, "--run-folder", self.root / name,
+                            "--threads", str(threads)], check=True, capture_output=True, timeout=200 * OPTIONS.patience)
+            weights.append((self.root / name / "model.safetensors").read_bytes())
+        self.assertEqual(weights[0], weights[1])
+        plain = self.root / "plain"
+        subprocess.run([self.programs.path("slackline"), "simulate", self.job, "--run-folder", plain, "--set",
+                        "data.augment.flip=none"], check=True, capture_output=True, timeout=200 * OPTIONS.patience)
+        self.assertNotEqual((plain / "model.safetensors").read_bytes(), weights[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", required=True, help="folder of the built programs")
+    parser.add_argument("--patience", type=float, default=1, help="factor on all waits")
+    _, names = parser.parse_known_args(namespace=OPTIONS)
+    needed = [pathlib.Path(OPTIONS.programs) / name for name in NEEDED]
+    if missing := [str(path) for path in needed if not path.exists()]:
+        print(f"skipped: {', '.join(missing)} missing")
+        return 77
+    return 0 if unittest.main(argv=[sys.argv[0], *names], exit=False, verbosity=2).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

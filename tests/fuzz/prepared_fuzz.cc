@@ -1,0 +1,62 @@
+// What prepared images and tables of labels say: refused with a reason, or the same when it is written again.
+#include "cli/prepare/label_file.h"
+#include "common/check.h"
+#include "tests/fuzz/bytes_input.h"
+#include "worker/data/npy.h"
+#include "worker/data/prepared_index.h"
+
+namespace slackline {
+namespace {
+
+void TryIndex(const std::string& text) {
+  const auto index = worker::ParsePreparedIndex(text);
+  if (!index.ok()) {
+    SLACKLINE_CHECK(absl::IsInvalidArgument(index.status()) && !index.status().message().empty());
+    return;
+  }
+  const std::string again = worker::ToJson(*index);
+  const auto same = worker::ParsePreparedIndex(again);
+  SLACKLINE_CHECK(same.ok() && worker::ToJson(*same) == again);
+}
+
+void TryHeader(const std::string& text) {
+  const auto header = worker::ParseNpyHeader(text);
+  if (!header.ok()) {
+    SLACKLINE_CHECK(absl::IsInvalidArgument(header.status()) && !header.status().message().empty());
+    return;
+  }
+  SLACKLINE_CHECK(header->data_offset <= text.size());
+  const auto same = worker::ParseNpyHeader(worker::NpyHeaderText(header->type, header->shape));
+  SLACKLINE_CHECK(same.ok() && same->type == header->type && same->shape == header->shape);
+}
+
+void TryLabels(const std::string& text) {
+  const auto table = cli::prepare::ParseLabels(text);
+  if (!table.ok()) {
+    SLACKLINE_CHECK(absl::IsInvalidArgument(table.status()) && !table.status().message().empty());
+    return;
+  }
+  std::string again = "path,label\n";
+  for (const cli::prepare::LabelRow& row : table->rows) {
+    again += cli::prepare::CsvField(row.path) + "," + cli::prepare::CsvField(row.label) + "\n";
+  }
+  const auto same = cli::prepare::ParseLabels(again);
+  SLACKLINE_CHECK(same.ok() && same->rows.size() == table->rows.size());
+  for (size_t i = 0; i < table->rows.size(); ++i) {
+    SLACKLINE_CHECK(same->rows[i].path == table->rows[i].path && same->rows[i].label == table->rows[i].label);
+  }
+}
+
+}  // namespace
+}  // namespace slackline
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  slackline::fuzz::BytesInput input(data, size);
+  const uint64_t which = input.TakeUpTo(2);
+  const auto rest = input.TakeRest();
+  const std::string text(rest.begin(), rest.end());
+  if (which == 0) slackline::TryIndex(text);
+  if (which == 1) slackline::TryHeader(text);
+  if (which == 2) slackline::TryLabels(text);
+  return 0;
+}

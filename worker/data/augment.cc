@@ -1,0 +1,158 @@
+#include "worker/data/augment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace slackline::worker {
+namespace {
+
+// Where no part with the wanted sides was found after so many draws, the image stays whole, as torchvision has it.
+constexpr int kCropAttempts = 10;
+constexpr double kRatioMax = 4.0 / 3;
+
+// In [0, 1).
+double Uniform(SplitMix64& random) { return static_cast<double>(random.Next() >> 11) * 0x1p-53; }
+
+double Between(SplitMix64& random, double low, double high) { return low + (high - low) * Uniform(random); }
+
+// 1 +- `most`, in units of 1/256; 1 without drawing for nothing.
+int32_t Factor(SplitMix64& random, double most) {
+  if (most == 0) return 256;
+  return static_cast<int32_t>(std::lround(256 * Between(random, 1 - most, 1 + most)));
+}
+
+uint8_t Clip(int32_t value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
+
+// `middle` + factor x (value - middle), rounded.
+uint8_t Away(int32_t value, int32_t middle, int32_t factor) {
+  return Clip((256 * middle + factor * (value - middle) + 128) >> 8);
+}
+
+struct CropPart {
+  uint32_t left = 0;
+  uint32_t top = 0;
+  uint32_t width = 0;
+  uint32_t height = 0;
+};
+
+CropPart DrawPart(SplitMix64& random, const ImageShape& shape, double area_min) {
+  const double area = static_cast<double>(shape.height) * shape.width;
+  for (int attempt = 0; attempt < kCropAttempts; ++attempt) {
+    const double wanted = area * Between(random, area_min, 1);
+    const double ratio = std::exp(Between(random, -std::log(kRatioMax), std::log(kRatioMax)));
+    const auto width = static_cast<uint32_t>(std::lround(std::sqrt(wanted * ratio * shape.width / shape.height)));
+    const auto height = static_cast<uint32_t>(std::lround(std::sqrt(wanted / ratio * shape.height / shape.width)));
+    if (width < 1 || height < 1 || width > shape.width || height > shape.height) continue;
+    const auto left = static_cast<uint32_t>(random.Below(shape.width - width + 1));
+    const auto top = static_cast<uint32_t>(random.Below(shape.height - height + 1));
+    return {.left = left, .top = top, .width = width, .height = height};
+  }
+  return {.left = 0, .top = 0, .width = shape.width, .height = shape.height};
+}
+
+// Between which two pixels each pixel of a side lies, and how near to the second, in units of 1/256.
+struct LinearPlace {
+  uint32_t first = 0;
+  uint32_t second = 0;
+  int32_t weight = 0;
+};
+
+std::vector<LinearPlace> Sampling(uint32_t begin, uint32_t from, uint32_t to) {
+  std::vector<LinearPlace> places(to);
+  for (uint32_t i = 0; i < to; ++i) {
+    const double at = std::clamp((i + 0.5) * from / to - 0.5, 0.0, from - 1.0);
+    const auto first = static_cast<uint32_t>(at);
+    places[i] = {.first = begin + first,
+                 .second = begin + std::min(first + 1, from - 1),
+                 .weight = static_cast<int32_t>(std::lround((at - first) * 256))};
+  }
+  return places;
+}
+
+}  // namespace
+
+const uint8_t* Augmenter::Apply(const uint8_t* in, uint32_t image) {
+  const Augment& augment = variation_.augment;
+  if (!augment.on()) return in;
+  // Each is mixed before the next is added, so that neighbours have nothing in common.
+  SplitMix64 random(
+      SplitMix64(SplitMix64(SplitMix64(variation_.seed).Next() + variation_.epoch).Next() + image).Next());
+  image_.assign(in, in + shape_.bytes());
+  before_.resize(image_.size());
+  if (augment.crop_area_min < 1) ResizedCrop(random);
+  if (augment.crop_padding > 0 || augment.flip_horizontal || augment.flip_vertical) Move(random);
+  if (augment.brightness > 0 || augment.contrast > 0 || augment.saturation > 0) Jitter(random);
+  return image_.data();
+}
+
+void Augmenter::ResizedCrop(SplitMix64& random) {
+  const CropPart part = DrawPart(random, shape_, variation_.augment.crop_area_min);
+  const std::vector<LinearPlace> across = Sampling(part.left, part.width, shape_.width);
+  const std::vector<LinearPlace> down = Sampling(part.top, part.height, shape_.height);
+  std::swap(image_, before_);
+  uint8_t* out = image_.data();
+  for (uint32_t c = 0; c < shape_.channels; ++c) {
+    const uint8_t* plane = before_.data() + size_t{c} * shape_.height * shape_.width;
+    for (const LinearPlace& y : down) {
+      const uint8_t* above = plane + size_t{y.first} * shape_.width;
+      const uint8_t* below = plane + size_t{y.second} * shape_.width;
+      for (const LinearPlace& x : across) {
+        const int32_t upper = above[x.first] * (256 - x.weight) + above[x.second] * x.weight;
+        const int32_t lower = below[x.first] * (256 - x.weight) + below[x.second] * x.weight;
+        *out++ = static_cast<uint8_t>((upper * (256 - y.weight) + lower * y.weight + 32768) >> 16);
+      }
+    }
+  }
+}
+
+void Augmenter::Move(SplitMix64& random) {
+  const Augment& augment = variation_.augment;
+  const auto padding = static_cast<int64_t>(augment.crop_padding);
+  const int64_t right = padding > 0 ? static_cast<int64_t>(random.Below(2 * padding + 1)) - padding : 0;
+  const int64_t down = padding > 0 ? static_cast<int64_t>(random.Below(2 * padding + 1)) - padding : 0;
+  const bool mirrored = augment.flip_horizontal && random.Below(2) == 1;
+  const bool upside_down = augment.flip_vertical && random.Below(2) == 1;
+  std::swap(image_, before_);
+  const int64_t width = shape_.width, height = shape_.height;
+  // Columns [begin, end) of the result come from columns further left by `right`; the others are black.
+  const int64_t begin = std::clamp<int64_t>(right, 0, width), end = std::clamp<int64_t>(width + right, 0, width);
+  uint8_t* out = image_.data();
+  for (uint32_t c = 0; c < shape_.channels; ++c) {
+    const uint8_t* plane = before_.data() + c * height * width;
+    for (int64_t y = 0; y < height; ++y, out += width) {
+      const int64_t from = (upside_down ? height - 1 - y : y) - down;
+      std::memset(out, 0, static_cast<size_t>(width));
+      if (from < 0 || from >= height || begin >= end) continue;
+      std::memcpy(out + begin, plane + from * width + begin - right, static_cast<size_t>(end - begin));
+      if (mirrored) std::reverse(out, out + width);
+    }
+  }
+}
+
+void Augmenter::Jitter(SplitMix64& random) {
+  const Augment& augment = variation_.augment;
+  const size_t plane = size_t{shape_.height} * shape_.width;
+  if (const int32_t factor = Factor(random, augment.brightness); factor != 256) {
+    for (uint8_t& value : image_) value = Away(value, 0, factor);
+  }
+  const auto grey = [&](size_t p) {
+    if (shape_.channels != 3) return int32_t{image_[p]};
+    return (image_[p] * 19595 + image_[plane + p] * 38470 + image_[2 * plane + p] * 7471 + 0x8000) >> 16;
+  };
+  if (const int32_t factor = Factor(random, augment.contrast); factor != 256) {
+    int64_t sum = 0;
+    for (size_t p = 0; p < plane; ++p) sum += grey(p);
+    const auto mean = static_cast<int32_t>((sum + static_cast<int64_t>(plane) / 2) / static_cast<int64_t>(plane));
+    for (uint8_t& value : image_) value = Away(value, mean, factor);
+  }
+  const int32_t factor = Factor(random, augment.saturation);
+  if (factor == 256 || shape_.channels != 3) return;
+  for (size_t p = 0; p < plane; ++p) {
+    const int32_t middle = grey(p);
+    for (size_t c = 0; c < 3; ++c) image_[c * plane + p] = Away(image_[c * plane + p], middle, factor);
+  }
+}
+
+}  // namespace slackline::worker

@@ -1,0 +1,57 @@
+// Training images that vary from epoch to epoch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/data/prepared_index.h"
+#include "worker/data/random_order.h"
+
+namespace slackline::worker {
+
+// As the job file's data.augment has them.
+struct Augment {
+  bool flip_horizontal = false;
+  bool flip_vertical = false;
+  uint32_t crop_padding = 0;  // pixels
+  double crop_area_min = 1;   // share of the image
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+
+  bool on() const {
+    return flip_horizontal || flip_vertical || crop_padding > 0 || crop_area_min < 1 || brightness > 0 ||
+           contrast > 0 || saturation > 0;
+  }
+};
+
+// What is drawn for an image follows from these and from its number, and from nothing else.
+struct Variation {
+  Augment augment = {};
+  uint64_t seed = 0;
+  uint32_t epoch = 0;
+};
+
+// Thread-safety: none.
+class Augmenter {
+ public:
+  Augmenter(const Variation& variation, const ImageShape& shape) : variation_(variation), shape_(shape) {}
+
+  // `in`: channels x height x width. Returns as much: `in` itself where nothing is to be done, else memory that the
+  // next call writes again.
+  const uint8_t* Apply(const uint8_t* in, uint32_t image);
+
+ private:
+  // A part of the image is scaled to the whole.
+  void ResizedCrop(SplitMix64& random);
+  // Moves and flips.
+  void Move(SplitMix64& random);
+  void Jitter(SplitMix64& random);
+
+  const Variation variation_;
+  const ImageShape shape_;
+  std::vector<uint8_t> image_;
+  std::vector<uint8_t> before_;
+};
+
+}  // namespace slackline::worker

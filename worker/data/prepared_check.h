@@ -1,0 +1,39 @@
+// Whether the files of prepared images are what their index says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/data/mapped_file.h"
+#include "worker/data/prepared_index.h"
+
+namespace slackline::worker {
+
+// One shard as memory.
+struct MappedShard {
+  MappedFile images;
+  MappedFile labels;
+  const uint8_t* pixels = nullptr;  // rows x channels x height x width
+  const char* label_bytes = nullptr;
+  uint64_t rows = 0;
+
+  int64_t label(uint64_t row) const;
+};
+
+// Opens both files of a shard, and compares sizes and headers with the index.
+//   kNotFound         a file is missing
+//   kInvalidArgument  a file has another size, another type or another shape, or is no file of NumPy's format
+//   kUnavailable      a file cannot be read
+absl::StatusOr<MappedShard> OpenShard(const std::string& folder, const PreparedShard& shard, const ImageShape& shape);
+
+// Labels are below `classes`.
+//   kInvalidArgument  names the first that is not
+absl::Status CheckLabels(const MappedShard& mapped, const PreparedShard& shard, uint64_t classes);
+
+// Reads all bytes.
+//   kDataLoss  a checksum differs; names the file
+absl::Status CheckBytes(const MappedShard& mapped, const PreparedShard& shard);
+
+}  // namespace slackline::worker

@@ -1,0 +1,75 @@
+// index.json of a folder of prepared images, which `slackline prepare` writes: what is in it, and in which files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace slackline::worker {
+
+inline constexpr char kPreparedIndexFile[] = "index.json";
+
+struct PreparedFile {
+  std::string name;  // in the folder
+  uint64_t bytes = 0;
+  uint64_t checksum = 0;  // XXH3 over the whole file
+};
+
+// Some images of a split: uint8, rows x channels x height x width; and their labels: int64, rows. Both are files of
+// NumPy's format.
+struct PreparedShard {
+  PreparedFile images;
+  PreparedFile labels;
+  uint64_t rows = 0;
+};
+
+struct PreparedSplit {
+  std::string name;  // train, validation or test
+  std::vector<PreparedShard> shards;
+  std::vector<uint64_t> class_counts;  // images by class
+
+  uint64_t rows() const;
+};
+
+struct ImageShape {
+  uint32_t channels = 0;
+  uint32_t height = 0;
+  uint32_t width = 0;
+
+  uint64_t bytes() const { return uint64_t{channels} * height * width; }
+  friend bool operator==(const ImageShape&, const ImageShape&) = default;
+};
+
+struct PreparedIndex {
+  std::vector<std::string> classes;
+  ImageShape shape;
+  // Of the train split's pixels, by channel, where a pixel is 0..1. A channel without deviation has 0.
+  std::vector<double> mean;
+  std::vector<double> deviation;
+  std::vector<PreparedSplit> splits;
+  uint64_t skipped = 0;  // images that could not be read: skipped.csv
+  std::string settings;  // JSON: what they were made of, and how
+
+  // nullptr where there is none.
+  const PreparedSplit* Find(absl::string_view split) const;
+};
+
+// As index.json has it.
+std::string ToJson(const PreparedIndex& index);
+
+//   kInvalidArgument  no JSON, a later version, something missing or out of its range; says what
+absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text);
+
+// Reads `folder`/index.json.
+//   kNotFound         no such file
+//   kInvalidArgument  as above; names the file
+absl::StatusOr<PreparedIndex> ReadPreparedIndex(const std::string& folder);
+
+// What one shard's record is made of, in index.json and wherever else.
+std::string ShardJson(const PreparedShard& shard);
+absl::StatusOr<PreparedShard> ParseShardJson(absl::string_view text);
+
+}  // namespace slackline::worker

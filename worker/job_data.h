@@ -1,0 +1,24 @@
+// The images of a job, and what is said of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/job_config.h"
+
+namespace slackline::worker {
+
+struct JobData {
+  Dataset train;
+  Dataset test;                          // what evaluations are on
+  std::vector<std::string> class_names;  // one a class
+};
+
+// Reads or maps them, and checks that they fit the model.
+//   kNotFound          a file is missing
+//   kInvalidArgument   a file is broken, or the model has another number of classes
+//   kDataLoss          a checksum differs
+absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config);
+
+}  // namespace slackline::worker
