@@ -20,6 +20,8 @@ constexpr absl::Duration kAddressPoll = absl::Milliseconds(10);
 constexpr absl::Duration kBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kBackOffMax = absl::Seconds(10);
 constexpr absl::Duration kYoung = absl::Seconds(10);
+// Becomes another program, with more in its environment.
+constexpr char kEnv[] = "/usr/bin/env";
 constexpr absl::Duration kNewestStatusTimeout = absl::Seconds(2);
 
 // Or is the backup of one that has.
@@ -139,6 +141,7 @@ absl::Status Cluster::StartWorker(const std::string& name) {
   restarts_[name].role = Role::kWorker;
   restarts_[name].started = absl::Now();
   restarts_[name].there = 0;
+  if (!share_.script.empty()) return crew_.Start(Role::kWorker, name, ScriptCommand(name));
   std::vector<std::string> command = {programs_.worker, folder_.job_file(),      "--scheduler", place_, "--name", name,
                                       "--set",          "network.metrics_port=0"};
   if (const auto group = share_.groups.find(name); group != share_.groups.end()) {
@@ -150,6 +153,15 @@ absl::Status Cluster::StartWorker(const std::string& name) {
   }
   command.insert(command.end(), share_.worker_arguments.begin(), share_.worker_arguments.end());
   return crew_.Start(Role::kWorker, name, std::move(command));
+}
+
+std::vector<std::string> Cluster::ScriptCommand(const std::string& name) const {
+  // Its log is to have what it prints as it prints it.
+  std::vector<std::string> command = {kEnv, absl::StrCat("SLACKLINE_JOB=", fs::absolute(folder_.job_file()).string()),
+                                      absl::StrCat("SLACKLINE_SCHEDULER=", place_),
+                                      absl::StrCat("SLACKLINE_WORKER=", name), "PYTHONUNBUFFERED=1"};
+  command.insert(command.end(), share_.script.begin(), share_.script.end());
+  return command;
 }
 
 absl::Status Cluster::TakeServer(const std::string& name) {

@@ -52,6 +52,9 @@ struct Share {
   std::vector<std::string> scheduler_arguments;
   std::vector<std::string> server_arguments;
   std::vector<std::string> worker_arguments;
+  // In the place of the worker's program and its arguments: a script, which finds job, scheduler and name in its
+  // environment. Empty: the worker's program.
+  std::vector<std::string> script = {};
   // Called again and again while the scheduler's address is waited for; may be empty.
   std::function<void()> waiting = nullptr;
 };
@@ -103,6 +106,7 @@ class Cluster : public RunProcesses {
   void Follow(const std::string& address);
   absl::Status StartServer(const std::string& name);
   absl::Status StartWorker(const std::string& name);
+  std::vector<std::string> ScriptCommand(const std::string& name) const;
   absl::StatusOr<std::string> WaitForAddress();
   void WorkerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);

@@ -14,6 +14,7 @@
 #include "cli/credentials.h"
 #include "cli/doctor/command.h"
 #include "cli/experiment.h"
+#include "cli/launch.h"
 #include "cli/prepare/command.h"
 #include "cli/run_checks.h"
 #include "cli/servers.h"
@@ -46,6 +47,15 @@ Examples
   slackline train examples/fashion-mnist-mlp.yaml
   slackline train examples/bsp.yaml --set cluster.workers=4 --set optimizer.lr=0.1
   slackline train job.yaml --run-folder runs/first --quiet)";
+
+constexpr char kLaunchHelp[] = R"(
+Each worker is a process of the script, which calls slackline.connect() and finds the job, the scheduler and its own
+name in its environment; its words are in the run folder's logs. All else is as with `slackline train`. Where the job
+file names no model.kind it is `external`: the script brings the model and the data. What comes after -- is the script's.
+
+Examples
+  slackline launch train.py job.yaml
+  slackline launch train.py --servers 2 --workers 4 job.yaml --python venv/bin/python -- --depth 18)";
 
 constexpr char kCheckHelp[] = R"(
 Prints the job with every default written out. A mistake is named with its line, what was found, and what is allowed.
@@ -81,7 +91,8 @@ Examples
   slackline resume runs/first
   slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4
   slackline resume runs/first --checkpoint 3
-  slackline resume runs/first --checkpoint best)";
+  slackline resume runs/first --checkpoint best
+  slackline resume runs/mine --script train.py)";
 
 constexpr char kCheckpointHelp[] = R"(
 Training goes on meanwhile. Prints the folder of the checkpoint once it is whole; exits with 1 where there is none.
@@ -176,6 +187,26 @@ int Simulate(const std::vector<std::string>& arguments) {
   return kExitFailed;
 }
 
+void AddScript(CLI::App& command, ScriptOptions& options) {
+  command.add_option("ARGS", options.arguments, "After --: arguments of the script");
+  command.add_option("--python", options.python, "Python interpreter, with the package slackline in it [python3]")
+      ->type_name("PROGRAM");
+}
+
+CLI::App* AddLaunch(CLI::App& app, LaunchOptions& options) {
+  CLI::App* command = app.add_subcommand("launch", "Run a job on this machine whose workers are a Python script");
+  command->add_option("SCRIPT", options.script.script, "The script")->required();
+  command->add_option("JOB", options.train.job_file, "The job file (YAML)")->required();
+  AddScript(*command, options.script);
+  command->add_option("--servers", options.servers, "In the place of cluster.servers")->check(CLI::Range(1, 10000));
+  command->add_option("--workers", options.workers, "In the place of cluster.workers")->check(CLI::Range(1, 10000));
+  command->add_option("--set", options.train.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  command->add_option("--run-folder", options.train.run_folder, "As with `slackline train`")->check(FolderMistake);
+  command->add_flag("--quiet", options.train.quiet, "Show only the result");
+  command->footer(kLaunchHelp);
+  return command;
+}
+
 CLI::App* AddServers(CLI::App& app, ServersOptions& options) {
   CLI::App* command =
       app.add_subcommand("servers", "Add parameter servers to a run, or have some leave, while it trains");
@@ -232,6 +263,10 @@ int Main(int argc, char** argv) {
   train_command->add_flag("--quiet", train.quiet, "Show only the result");
   train_command->footer(kTrainHelp);
 
+  LaunchOptions launch;
+  launch.train.program = argv[0];
+  CLI::App* launch_command = AddLaunch(app, launch);
+
   std::string check_file;
   std::vector<std::string> check_overrides;
   bool check_fingerprint = false;
@@ -261,6 +296,10 @@ int Main(int argc, char** argv) {
                              "default: the newest that is "
                              "whole");
   resume_command->add_option("--set", resume.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  ScriptOptions resume_script;
+  resume_command->add_option("--script", resume_script.script, "Of a run of `slackline launch`: its script")
+      ->type_name("SCRIPT");
+  AddScript(*resume_command, resume_script);
   resume_command->add_flag("--quiet", resume.quiet, "Show only the result");
   resume_command->footer(kResumeHelp);
 
@@ -324,8 +363,9 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitDone : kExitWrongUse;
   }
   if (train_command->parsed()) return Train(train);
+  if (launch_command->parsed()) return Launch(launch);
   if (check_command->parsed()) return Check(check_file, check_overrides, check_fingerprint);
-  if (resume_command->parsed()) return Resume(resume);
+  if (resume_command->parsed()) return Resume(resume, resume_script);
   if (checkpoint_command->parsed()) return MakeCheckpoint(status);
   if (checkpoints_command->parsed()) return ListCheckpoints(target, verify);
   if (export_command->parsed()) return ExportCheckpoint(target, resume.checkpoint, weights);

@@ -31,6 +31,7 @@ int Fail(const absl::Status& status, int code) {
 }
 
 absl::Status CheckData(const job::Job& job) {
+  if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();  // scripts bring their own
   const std::filesystem::path folder = job.data().path();
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {

@@ -26,6 +26,14 @@ absl::StatusOr<RunFolder> MakeRunFolder(const TrainOptions& options, const job::
   return RunFolder::CreateUnused(DefaultRunFolder(job.name(), absl::Now()));
 }
 
+// Who can train this model.
+absl::Status CheckWorkers(const std::vector<std::string>& script, const job::Job& job) {
+  if (job.model().kind() != job::Model::EXTERNAL || !script.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "model.kind: found external; allowed is a model that is known here, or a script that brings one: `slackline "
+      "launch SCRIPT JOB`, `slackline resume RUN --script SCRIPT`");
+}
+
 }  // namespace
 
 int Train(const TrainOptions& options) {
@@ -35,6 +43,7 @@ int Train(const TrainOptions& options) {
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
+  if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return Fail(status, kExitWrongUse);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
   if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
@@ -49,8 +58,10 @@ int Train(const TrainOptions& options) {
   if (absl::Status unused = CheckUnused(job, folder->path()); !unused.ok()) return Fail(unused, kExitFailed);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
+  Share share = WholeJob(job);
+  share.script = options.script;
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, /*checkpoint=*/"",
-                  WholeJob(job), signals);
+                  std::move(share), signals);
   const RunOptions run{.program = options.program,
                        .job_file = options.job_file,
                        .quiet = options.quiet,
@@ -68,6 +79,7 @@ int Resume(const ResumeOptions& options) {
   if (!read.ok()) return Fail(read.status(), kExitWrongUse);
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
+  if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return Fail(status, kExitWrongUse);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
   if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
@@ -99,8 +111,10 @@ int Resume(const ResumeOptions& options) {
   if (!folder.ok()) return Fail(folder.status(), kExitFailed);
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
   if (!options.quiet) std::printf("Going on from %s\n", choice->path.c_str());
+  Share share = WholeJob(job);
+  share.script = options.script;
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, choice->path,
-                  WholeJob(job), signals);
+                  std::move(share), signals);
   const RunOptions again{.program = options.program,
                          .job_file = folder->job_file(),
                          .quiet = options.quiet,

@@ -16,6 +16,8 @@ struct TrainOptions {
   // Empty: as the job says.
   std::string run_folder;
   bool quiet = false;
+  // The workers' program with its arguments, where they are scripts.
+  std::vector<std::string> script = {};
 };
 
 struct ResumeOptions {
@@ -26,6 +28,8 @@ struct ResumeOptions {
   std::string checkpoint;
   std::vector<std::string> overrides;
   bool quiet = false;
+  // As in TrainOptions.
+  std::vector<std::string> script = {};
 };
 
 // Goes on with a run that has ended, from a checkpoint. Returns the exit code.

@@ -57,7 +57,9 @@ if(SLACKLINE_TORCH)
   install_libraries(torch)
 endif()
 
-install(DIRECTORY python/ DESTINATION share/slackline/python COMPONENT python PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY python/ DESTINATION share/slackline/python COMPONENT python PATTERN __pycache__ EXCLUDE
+  # What pip builds: docs/python.md.
+  PATTERN slackline EXCLUDE PATTERN src EXCLUDE PATTERN pyproject.toml EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
 install(DIRECTORY examples DESTINATION share/slackline COMPONENT data)
 install(DIRECTORY slurm monitoring DESTINATION share/slackline COMPONENT data PATTERN __pycache__ EXCLUDE)
 install(FILES README.md LICENSE packaging/copyright DESTINATION share/doc/slackline COMPONENT docs)

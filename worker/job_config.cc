@@ -83,6 +83,8 @@ ModelSpec MakeModelSpec(const job::Model& model) {
       spec.hidden = OrElse(model.hidden(), {4096, 4096});
       spec.dropout = 0.5;
       break;
+    case job::Model::EXTERNAL:
+      break;  // a script's, which is built there
   }
   if (model.dropout() >= 0) spec.dropout = model.dropout();
   if (model.stochastic_depth() >= 0) spec.stochastic_depth = model.stochastic_depth();

@@ -241,6 +241,12 @@ int Main(int argc, char** argv) {
   log::Initialise(flags.name);
   const absl::StatusOr<job::Job> job = ReadJobFile(flags.job_file, flags.overrides);
   if (!job.ok()) return Fail(job.status(), kWrongUse);
+  if (job->model().kind() == job::Model::EXTERNAL) {
+    return Fail(
+        absl::InvalidArgumentError("model.kind: found external; allowed is a model that is known here: the workers of "
+                                   "this job are scripts (slackline launch)"),
+        kWrongUse);
+  }
   if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
   job::Job resolved = Resolve(*job);
   if (absl::Status group = CheckGroupFlag(flags, resolved); !group.ok()) return Fail(group, kWrongUse);

@@ -50,6 +50,19 @@ class Rules : private RuleBook {
     }
   }
 
+  // What the C++ worker alone does, a job of scripts cannot have.
+  void External(const job::Job& job) {
+    if (job.model().kind() != job::Model::EXTERNAL) return;
+    const std::string needed = "a model.kind that is known here";
+    NeedsOther(job.model(), "model.classes", needed, "external");
+    NeedsOther(job.model(), "model.init", needed, "external");
+    NeedsOther(job.training(), "training.label_smoothing", needed, "external");
+    NeedsOther(job.training(), "training.class_weights", needed, "external");
+    NeedsOther(job.wire(), "wire.window", needed, "external");
+    NeedsOther(job.local(), "local.steps", needed, "external");
+    NeedsOther(job.local(), "local.epochs", needed, "external");
+  }
+
   void Data(const job::Data& data) {
     if (data.format() == job::Data::PREPARED) {
       NeedsOther(data, "data.mean", "data.format: idx", "prepared");
@@ -395,6 +408,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   Rules rules(name, origins, mistakes);
   rules.Names(job);
   rules.Model(job.model());
+  rules.External(job);
   rules.Data(job.data());
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);

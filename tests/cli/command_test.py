@@ -116,14 +116,15 @@ class Command(unittest.TestCase):
     def test_an_unknown_command_is_named_with_those_that_exist(self):
         result = run("dance")
         self.assertEqual((result.returncode, result.stderr),
-                         (2, "slackline: found 'dance'; allowed is train, check, status, resume, checkpoint, checkpoints, "
-                             "export, credentials, servers, experiment, plan, trace, simulate, slurm, placement, doctor, prepare\n"))
+                         (2, "slackline: found 'dance'; allowed is train, launch, check, status, resume, checkpoint, "
+                             "checkpoints, export, credentials, servers, experiment, plan, trace, simulate, slurm, placement, doctor, "
+                             "prepare\n"))
 
     def test_unknown_words_after_a_command_are_named_with_those_that_exist(self):
         for arguments, words in ((("servers", "ad", "r1"), "found 'ad' after 'servers'; allowed is add, drain"),
                                  (("servers",), "found no command after 'servers'; allowed is add, drain"),
                                  (("slurm", "sub"), "found 'sub' after 'slurm'; allowed is submit, run, node"),
-                                 ((), "found no command; allowed is train, check, ")):
+                                 ((), "found no command; allowed is train, launch, check, ")):
             with self.subTest(arguments):
                 result = run(*arguments)
                 self.assertEqual(result.returncode, 2)
@@ -159,7 +160,7 @@ class Command(unittest.TestCase):
             self.assertNotIn("says", result.stderr)
 
     def test_help_has_examples(self):
-        for command in ("train", "check", "status", "resume", "checkpoint", "checkpoints", "export", "credentials",
+        for command in ("train", "launch", "check", "status", "resume", "checkpoint", "checkpoints", "export", "credentials",
                         "doctor", "simulate"):
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0)

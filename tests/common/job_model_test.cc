@@ -41,6 +41,22 @@ TEST(JobModel, StagesAreForChains) {
             "j.yaml:2: worker.stages: found 2 with model.kind: vit_tiny; allowed is 1, or model.kind: mlp or cnn");
 }
 
+TEST(JobModel, ScriptsHaveModelsOfTheirOwn) {
+  EXPECT_EQ(ParseJob("model: {kind: external}\ntraining: {accumulate: 2}\nwire: {encoding: bf16}", "j.yaml").status(),
+            absl::OkStatus());
+  EXPECT_EQ(Refusal("model: {kind: external, classes: 3}"),
+            "j.yaml:1: model.classes: found a value together with external; allowed is only with a model.kind that is "
+            "known here (add --set model.classes=10 to take the default back)");
+  for (const std::string setting :
+       {"model: {kind: external, init: xavier_uniform}", "model: {kind: external, hidden: [3]}",
+        "{model: {kind: external}, training: {label_smoothing: 0.1}}",
+        "{model: {kind: external}, training: {class_weights: balanced}}",
+        "{model: {kind: external}, wire: {window: 2}}", "{model: {kind: external}, local: {steps: 4}}",
+        "{model: {kind: external}, local: {epochs: 2}}"}) {
+    EXPECT_THAT(Refusal(setting), testing::HasSubstr("found a value together with external")) << setting;
+  }
+}
+
 TEST(JobModel, ClassWeightsAreBalancedOrOneAClass) {
   EXPECT_EQ(Refusal("training: {class_weights: [1, 2]}"),
             "j.yaml:1: training.class_weights: found 2 items; allowed is balanced, or as many as model.classes (10)");

@@ -17,6 +17,7 @@ MAY_INCLUDE = {
     "scheduler": {"scheduler", "common", "protos"},
     "simulator": {"simulator", "common", "protos", *PROCESS_ROOMS},
     "cli": {"cli", "common", "protos", *PROCESS_ROOMS},
+    "python": {"python", "common", "worker"},
     "bench": {"bench", "common", "protos", *PROCESS_ROOMS},
     "tests": {"tests", "cli", "simulator", "common", "protos", *PROCESS_ROOMS},
 }
@@ -42,6 +43,7 @@ THIRD_PARTIES = {
     "nlohmann": re.compile(r"^nlohmann/"),
     "cli11": re.compile(r"^CLI/"),
     "highway": re.compile(r"^hwy/"),
+    "python": re.compile(r"^(Python\.h$|nanobind/)"),
     "gtest": re.compile(r"^(gtest|gmock)/"),
     "benchmark": re.compile(r"^benchmark/"),
 }
@@ -76,6 +78,7 @@ ALLOWED = {
     "cli11": ["cli/.*", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "simulator/main\\.cc", "bench/.*"],
     # Its vectors stay in the files of kernels; a test goes through the instruction sets.
     "highway": ["common/(codec|optimizer)/kernels_simd\\.cc", "tests/each_target\\.h"],
+    "python": ["python/src/.*"],
     "gtest": ["tests/.*"],
     "benchmark": ["bench/.*"],
 }

@@ -1,0 +1,125 @@
+"""A scheduler and servers on this machine, for notebooks and tests; the workers are the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterator, Optional, Sequence, Union
+
+from ._errors import AbortedError, DeadlineExceededError, NotFoundError
+from ._worker import Worker, connect
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+_PROGRAMS = ("slackline-scheduler", "slackline-ps")
+_POLL_S = 0.02
+
+
+class LocalCluster:
+    """What local_cluster() gives: where a job's processes are.
+
+    job: the job file. overrides: KEY=VALUE that hold beside it. address: the file that the scheduler writes its
+    address to.
+    run_folder: with its results and logs.
+    """
+
+    def __init__(self, job: Path, overrides: Sequence[str], run_folder: Path, programs: dict[str, Path]) -> None:
+        self.job = str(job)
+        self.overrides = list(overrides)
+        self.run_folder = str(run_folder)
+        self.address = str(run_folder / "scheduler.address")
+        self._programs = programs
+        self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def connect(self, **options: Any) -> Worker:
+        """slackline.connect() to this job; `options` are the others of it."""
+        return connect(self.address, self.job, overrides=self.overrides, **options)
+
+    def _start(self, name: str, program: str, *arguments: str) -> None:
+        overrides = [word for one in self.overrides for word in ("--set", one)]
+        with open(Path(self.run_folder) / f"{name}.log", "ab") as log:
+            process = subprocess.Popen(
+                [str(self._programs[program]), self.job, *arguments, *overrides],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is the caller's, who then ends them
+            )
+        self._processes.append((name, process))
+
+    def _await_address(self, startup_s: float) -> None:
+        deadline = time.monotonic() + startup_s
+        while not os.path.exists(self.address):
+            for name, process in self._processes:
+                if process.poll() is not None:
+                    log = (Path(self.run_folder) / f"{name}.log").read_text(errors="replace").strip()
+                    raise AbortedError(f"{name} ended with code {process.returncode}: {log[-2000:]}")
+            if time.monotonic() > deadline:
+                raise DeadlineExceededError(f"waited {startup_s:g} s for the scheduler to write {self.address}")
+            threading.Event().wait(_POLL_S)
+
+    def _stop(self, most_s: float) -> None:
+        # The scheduler ends the job, and tells the servers.
+        for _, process in self._processes:
+            process.terminate()
+            try:
+                process.wait(most_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextlib.contextmanager
+def local_cluster(
+    job: Optional[PathLike] = None,
+    *,
+    servers: int = 1,
+    workers: int = 1,
+    overrides: Sequence[str] = (),
+    run_folder: Optional[PathLike] = None,
+    programs: Optional[PathLike] = None,
+    startup_s: float = 60,
+) -> Iterator[LocalCluster]:
+    """Starts a scheduler and `servers` servers, and ends them at the end of the `with`; training begins with `workers`
+    workers.
+
+    job: the job file; None: the defaults. Where it names no model.kind, give overrides=["model.kind=external"].
+    run_folder: new or empty; None: a temporary one, removed at the end.
+    programs: the folder of slackline-scheduler and slackline-ps; None: where $PATH has them.
+
+    Raises FileNotFoundError where a program is not there, and TimeoutError where the scheduler does not start.
+    """
+    found = {}
+    for name in _PROGRAMS:
+        program = shutil.which(name, path=None if programs is None else os.fspath(programs))
+        if program is None:
+            raise NotFoundError(f"found no program {name} in {'$PATH' if programs is None else programs}")
+        found[name] = Path(program).absolute()
+    with contextlib.ExitStack() as stack:
+        if run_folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slackline-")))
+        else:
+            folder = Path(run_folder)
+            folder.mkdir(parents=True, exist_ok=True)
+        if job is None:
+            path = folder / "job.yaml"
+            path.write_text("model: {kind: external}\n")
+        else:
+            path = Path(job).absolute()
+        sizes = [f"cluster.servers={servers}", f"cluster.workers={workers}"]
+        cluster = LocalCluster(path, [*overrides, *sizes], folder.absolute(), found)
+        try:
+            cluster._start("scheduler", "slackline-scheduler", "--run-folder", cluster.run_folder)
+            cluster._await_address(startup_s)
+            for number in range(1, servers + 1):
+                name = f"ps-{number}"
+                cluster._start(name, "slackline-ps", "--scheduler", cluster.address, "--name", name)
+            yield cluster
+        finally:
+            cluster._stop(most_s=20)

@@ -1,0 +1,418 @@
+"""A script's place in the job: joining, samples, steps, evaluations, leaving."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+
+import torch
+import torch.utils.data
+
+from . import _core
+from ._errors import FailedPreconditionError
+from ._launched import Launched
+
+if TYPE_CHECKING:
+    from ._optimizer import Optimizer
+
+Item = TypeVar("Item")
+Evaluate = Callable[[], Optional[Mapping[str, float]]]
+
+_REPORTABLE = ("loss", "accuracy")
+
+
+def connect(
+    address: Optional[str] = None,
+    job: Optional[str] = None,
+    *,
+    name: Optional[str] = None,
+    overrides: Sequence[str] = (),
+    topology: str = "",
+    threads: Optional[int] = None,
+    log: str = "info",
+) -> Worker:
+    """A worker of a job. It joins when its first samples are drawn: until then nobody waits for it.
+
+    address: HOST:PORT of the scheduler, or the file that it writes that to; None: SLACKLINE_SCHEDULER, which `slackline
+        launch` sets.
+    job: the job file, the same for all processes of the job; None: SLACKLINE_JOB.
+    name: in logs, metrics and the status page; None: SLACKLINE_WORKER, or python-PID.
+    overrides: KEY=VALUE of the job file, the same for all processes.
+    topology: where this is in the network, as SLURM_TOPOLOGY_ADDR has it.
+    threads: that torch computes with; None: with `slackline launch` the job's worker.threads, else as torch has it.
+    log: what goes to standard error: "info", "warning" or "nothing".
+
+    Raises ValueError where there is no address or no job, and for mistakes in the job file; FileNotFoundError where it
+    is not there.
+    """
+    launched = Launched.read()
+    address = address or launched.scheduler
+    job = job or launched.job
+    missing = [what for what, value in (("address", address), ("job", job)) if not value]
+    if missing:
+        raise ValueError(
+            f"found no {' and no '.join(missing)}: start the script with `slackline launch`, "
+            "or give connect(address, job)"
+        )
+    if log not in ("info", "warning", "nothing"):
+        raise ValueError(f"found log={log!r}; allowed is info, warning or nothing")
+    assert address is not None and job is not None
+    name = name or launched.worker or f"python-{os.getpid()}"
+    _core.log_as(name, log)
+    worker = Worker(_core.Job(os.fspath(job), list(overrides), os.fspath(address), name, topology), name)
+    if threads is None and launched.worker is not None:
+        threads = worker._job.threads
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return worker
+
+
+class Worker:
+    """What connect() returns; also a context manager, which leaves at its end and says why.
+
+    Not for several threads: one trains, and only in the process that has connected. Waits end when a server or the
+    scheduler has been silent for too long, and for Ctrl-C, after which the worker can only leave().
+    """
+
+    def __init__(self, job: _core.Job, name: str) -> None:
+        self._job = job
+        self.name = name
+        self._pid = os.getpid()
+        self._optimizer: Optional[Optimizer] = None
+        self._sampler: Optional[Sampler] = None
+        self._evaluate: Optional[Evaluate] = None
+        self._test_samples = 0
+        self._left = False
+        self._over = False  # as `done`, known by this thread already
+        self._epoch = 0
+        # The range that is being trained: which samples, and how many of them were in a step.
+        self._samples: Sequence[int] = ()
+        self._stepped = 0
+        # Over all ranges: samples that the sampler has given, that batches() has passed on, and that were in a step.
+        self._drawn = 0
+        self._delivered: Optional[int] = None
+        self._taken = 0
+        self._loss = 0.0
+        self._accuracy = 0.0
+        self._since = time.monotonic()
+        _leave_at_exit(self)
+        _stop_on_sigterm()
+
+    # --- what is known ---
+
+    @property
+    def clock(self) -> int:
+        """Steps that every shard has answered."""
+        return self._job.view()[3]
+
+    @property
+    def staleness(self) -> int:
+        """Of the last step: versions between the weights that it was computed on and those that it met; the most over
+        shards."""
+        return self._job.view()[4]
+
+    @property
+    def slack(self) -> int:
+        """This worker's clock minus the slowest's, at the last step."""
+        return self._job.view()[5]
+
+    @property
+    def rank(self) -> int:
+        """The number that the scheduler has given, from 0; -1 before the worker has joined. Who is started again gets
+        a new one."""
+        return self._job.view()[0] - 1
+
+    @property
+    def done(self) -> bool:
+        """The job, or this worker's part in it, is over."""
+        return self._left or self._job.view()[6] is not None
+
+    @property
+    def reason(self) -> Optional[str]:
+        """Why it is over; None while it is not."""
+        return self._job.view()[6]
+
+    @property
+    def epoch(self) -> int:
+        """Of the samples that were drawn last, from 0."""
+        return self._epoch
+
+    @property
+    def epochs(self) -> int:
+        """The job's training.epochs."""
+        return self._job.epochs
+
+    @property
+    def batch_size(self) -> int:
+        """The job's training.batch_size."""
+        return self._job.batch_size
+
+    @property
+    def accumulate(self) -> int:
+        """The job's training.accumulate."""
+        return self._job.accumulate
+
+    @property
+    def seed(self) -> int:
+        """The job's seed: torch.manual_seed(worker.seed) before the model is made gives all workers the same start."""
+        return self._job.seed
+
+    # --- data ---
+
+    def sampler(self, samples: int) -> Sampler:
+        """Indices into a data set of `samples` samples, as the scheduler hands them out, for a DataLoader's
+        `sampler`."""
+        if samples < 1:
+            raise ValueError(f"found a data set of {samples} samples; allowed is 1 and more")
+        if self._sampler is not None and len(self._sampler) != samples:
+            raise ValueError(f"found a data set of {samples} samples; the job's has {len(self._sampler)}")
+        if self._sampler is None:
+            self._sampler = Sampler(self, samples)
+        return self._sampler
+
+    def batches(self, loader: Iterable[Item]) -> Iterator[Item]:
+        """The batches of a DataLoader over sampler(), pass after pass, until the job is over.
+
+        A pass ends where a batch would cross the end of what the scheduler has handed out, which a plain loop over the
+        loader sees as its end; and it knows how many samples were in a batch when DataLoader's own workers draw ahead.
+        """
+        size = getattr(loader, "batch_size", None)
+        ahead = getattr(loader, "num_workers", 0) > 0 and size is not None
+        while not self.done:
+            before = (self._taken, self._job.view()[1])
+            given = 0
+            self._delivered = self._taken if ahead else None
+            for batch in loader:
+                if ahead:
+                    assert self._delivered is not None and size is not None
+                    self._delivered = min(self._delivered + size, self._drawn)
+                given += 1
+                yield batch
+            if given == 0 and not self.done and before == (self._taken, self._job.view()[1]):
+                raise FailedPreconditionError(
+                    f"the loader gave no batch, and {len(self._samples) - self._stepped} samples are left: drop_last must "
+                    "be False, and its sampler this worker's"
+                )
+        self._delivered = None
+
+    # --- figures ---
+
+    def evaluation(self, evaluate: Evaluate, samples: int) -> None:
+        """Has `evaluate()` measure the model on `samples` test samples when the scheduler asks for it; the same in all
+        workers.
+
+        It is called between steps, with the newest weights, the model in evaluation mode and no gradients; it returns
+        {"loss": mean over samples, "accuracy": share from 0 to 1}, or None where there is nothing to say.
+        """
+        if self._job.is_open:
+            raise FailedPreconditionError("the worker has joined: evaluation() comes before the first sample is drawn")
+        if samples < 1:
+            raise ValueError(f"found {samples} test samples; allowed is 1 and more")
+        self._evaluate = evaluate
+        self._test_samples = samples
+
+    def report(self, **figures: float) -> None:
+        """loss (mean over the samples) and accuracy (share from 0 to 1) of the steps that follow, for the job's
+        progress.
+
+        Between backward and step() it is of that step. Raises TypeError for other names, ValueError for values beyond.
+        """
+        unknown = [name for name in figures if name not in _REPORTABLE]
+        if unknown:
+            raise TypeError(f"found {', '.join(unknown)}; allowed is {', '.join(_REPORTABLE)}")
+        accuracy = float(figures.get("accuracy", self._accuracy))
+        if not 0 <= accuracy <= 1:
+            raise ValueError(f"found accuracy={accuracy}; allowed is 0 to 1")
+        self._accuracy = accuracy
+        self._loss = float(figures.get("loss", self._loss))
+
+    def alive(self) -> None:
+        """The script is at work on something that is no step: with neither for timeouts.stall_ms it counts as hanging."""
+        if self._job.is_open and not self.done:
+            self._job.alive()
+
+    # --- the end ---
+
+    def leave(self, reason: str = "the script is done") -> None:
+        """Says goodbye to the servers and the scheduler, so that nobody waits for this worker. Again changes
+        nothing."""
+        if self._left or os.getpid() != self._pid:
+            return
+        self._left = True
+        self._job.leave(self.reason or reason)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        del trace
+        self.leave("the script is done" if kind is None else f"failed: {_describe(kind, error)}")
+
+    # --- what the optimizer calls ---
+
+    def _attach(self, optimizer: Optimizer) -> None:
+        if self._optimizer is not None:
+            raise FailedPreconditionError("this worker has an optimizer already; allowed is one a worker")
+        self._optimizer = optimizer
+
+    def _may_leave_early(self) -> bool:
+        return self._job.is_open and self._job.leaves_early and not self.done and len(self._samples) > 0
+
+    def _ready(self, from_element: int) -> None:
+        self._job.ready(from_element)
+
+    def _before_step(self) -> None:
+        """Joins, where no sample was drawn yet."""
+        if not self._job.is_open and not self.done:
+            self._open()
+
+    def _step(self, samples: Optional[int]) -> None:
+        if self.done:
+            return
+        delivered = self._drawn if self._delivered is None else self._delivered
+        count = delivered - self._taken if samples is None else int(samples)
+        if count < 1:
+            raise FailedPreconditionError(
+                f"a step needs samples, and {count} were drawn from worker.sampler() since the last one"
+            )
+        if not math.isfinite(self._loss):
+            raise FailedPreconditionError(f"the loss that was reported is {self._loss}")
+        seconds = time.monotonic() - self._since
+        try:
+            outcome = self._job.step(count, self._loss, round(self._accuracy * count), seconds)
+        finally:
+            self._since = time.monotonic()
+        self._taken += count
+        self._stepped += count
+        self._over = outcome == "ended"
+        if outcome == "rejoined":
+            self._samples = ()
+            self._stepped = 0
+
+    # --- what the sampler calls ---
+
+    def _open(self) -> None:
+        if self._optimizer is None or self._sampler is None:
+            missing = "slackline.Optimizer(model, worker)" if self._optimizer is None else "worker.sampler(len(data))"
+            raise FailedPreconditionError(f"a worker joins with a model and data: make a {missing} first")
+        self._job.open(self._optimizer.tensors, len(self._sampler), self._test_samples, self._optimizer._flat)
+        self._optimizer._bind(self._job.push_buffer())
+
+    def _next_range(self) -> bool:
+        """Has samples to draw; False once the job is over."""
+        if self.done:
+            return False
+        if not self._job.is_open:
+            self._open()
+        assert self._optimizer is not None
+        done = len(self._samples) > 0
+        while True:
+            task = self._job.next(done)
+            done = False
+            self._optimizer._take_averages()
+            self._since = time.monotonic()
+            self._samples = ()
+            self._stepped = 0
+            if task[0] == "range":
+                self._epoch, self._samples = task[1], task[3]
+                return True
+            if task[0] == "end":
+                return False
+            self._measure()
+
+    def _measure(self) -> None:
+        began = time.monotonic()
+        result = None
+        if self._evaluate is not None:
+            assert self._optimizer is not None
+            model = self._optimizer._model
+            training = model.training
+            self._job.set_busy_elsewhere(True)
+            try:
+                model.eval()
+                with torch.no_grad():
+                    result = self._evaluate()
+            finally:
+                model.train(training)
+                self._job.set_busy_elsewhere(False)
+        figures = dict(result or {})
+        count = self._test_samples if result is not None else 0
+        self._job.evaluated(
+            count, float(figures.get("loss", 0.0)), float(figures.get("accuracy", 0.0)), time.monotonic() - began
+        )
+
+
+class Sampler(torch.utils.data.Sampler[int]):
+    """What Worker.sampler() returns. len() is that of the data set: the samples of an epoch, over all workers.
+
+    Drawing goes from range to range of samples that the scheduler hands out, epoch after epoch. It ends once the job
+    is over, and where samples of a range are drawn and in no step yet when the next range is due: iterate again then.
+    """
+
+    def __init__(self, worker: Worker, samples: int) -> None:
+        self._worker = worker
+        self._count = samples
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        worker = self._worker
+        # What an earlier iteration has drawn, and nobody has stepped on, is drawn again.
+        worker._drawn = worker._taken
+        while not worker.done:
+            if worker._stepped >= len(worker._samples) and not worker._next_range():
+                return
+            samples = worker._samples
+            for index in samples[worker._stepped :]:
+                if worker._samples is not samples or worker._over:
+                    return
+                worker._drawn += 1
+                yield index
+            if worker._samples is not samples or worker._stepped < len(samples):
+                return
+
+
+def _describe(kind: type[BaseException], error: Optional[BaseException]) -> str:
+    text = str(error).splitlines()[0] if error is not None and str(error) else ""
+    return f"{kind.__name__}: {text}" if text else kind.__name__
+
+
+_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+def _leave_at_exit(worker: Worker) -> None:
+    if not _workers:
+        atexit.register(_leave_all)
+    _workers.add(worker)
+
+
+def _leave_all() -> None:
+    # What has ended the script, where it was an exception.
+    error: Any = getattr(sys, "last_value", None)
+    for worker in list(_workers):
+        try:
+            worker.leave("the script is done" if error is None else f"failed: {_describe(type(error), error)}")
+        except Exception as problem:  # the interpreter goes, whatever the servers say
+            print(f"slackline: could not leave in good order: {problem}", file=sys.stderr)
+
+
+def _stop_on_sigterm() -> None:
+    """SIGTERM ends a script as SystemExit does, so that it leaves; unless the script has a handler of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -1,0 +1,194 @@
+"""`slackline launch` with a script for the workers, from outside.
+
+    launch_test.py --programs FOLDER --package FOLDER --examples FOLDER [TEST...]
+
+Skipped (77) where the script's interpreter has no PyTorch.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+from slackline_run import Programs, TrainRun  # noqa: E402
+
+OPTIONS = argparse.Namespace()
+
+CLUMSY = """
+import slackline, torch, sys
+with slackline.connect() as worker:
+    slackline.Optimizer(torch.nn.Linear(1, 1), worker)
+    next(iter(worker.sampler(9)))
+    raise RuntimeError("said " + sys.argv[1])
+"""
+
+
+class Launch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def launch(self, script, *flags, job=None, arguments=()):
+        programs = Programs(OPTIONS.programs)
+        job = job or OPTIONS.examples / "patterns.yaml"
+        command = [programs.path("slackline"), "launch", str(script), "--python", sys.executable, str(job), *flags]
+        command += ["--run-folder", str(self.folder / "run")]
+        run = TrainRun(programs, self.folder, job, command=[*command, "--", *arguments])
+        self.addCleanup(self.end, run)
+        return run
+
+    @staticmethod
+    def end(run):
+        if run.process.poll() is None:
+            run.process.send_signal(signal.SIGINT)
+            run.process.wait(60)
+
+    def log(self, run, name):
+        return (run.folder / "logs" / f"{name}.log").read_text(errors="replace")
+
+    def accuracy(self, run):
+        return json.loads((run.folder / "summary.json").read_text())["test_accuracy"]
+
+    def check_mode(self, mode, *settings):
+        flags = [word for one in (f"consistency.mode={mode}", *settings) for word in ("--set", one)]
+        run = self.launch(OPTIONS.examples / "patterns.py", *flags)
+        self.assertEqual(run.wait(120), 0, run.diagnosis())
+        for name in ("worker-1", "worker-2"):
+            self.assertIn("steps: training is complete", self.log(run, name), run.diagnosis())
+        self.assertIn("test accuracy", run.events())
+        self.assertTrue((run.folder / "model.safetensors").exists(), run.diagnosis())
+        return run
+
+    def test_bsp_with_tls(self):
+        folder = self.folder / "credentials"
+        slackline = str(pathlib.Path(OPTIONS.programs) / "slackline")
+        subprocess.run(
+            [slackline, "credentials", folder, "--job", "patterns"], check=True, timeout=60, capture_output=True
+        )
+        self.check_mode("bsp", "security.mode=tls", f"security.folder={folder}")
+
+    def test_ssp(self):
+        run = self.check_mode("ssp")
+        last = [line for line in run.events().splitlines() if "test accuracy" in line][-1]
+        self.assertGreater(float(last.split("test accuracy ")[1].split(" %")[0]), 90, last)
+
+    def test_async_over_tcp_in_bf16(self):
+        self.check_mode("async", "wire.same_host=tcp", "wire.encoding=bf16", "wire.pull_encoding=bf16")
+
+    def test_killed_worker_is_replaced(self):
+        flags = [
+            "--set",
+            "consistency.mode=bsp",
+            "--set",
+            "cluster.worker_restarts_max=1",
+            "--set",
+            "training.epochs=10000",
+        ]
+        run = self.launch(OPTIONS.examples / "patterns.py", *flags)
+        run.wait_for_training()
+        run.kill("worker-2")
+        run.programs.wait_for(
+            lambda: f"worker-2 to be back\n{run.diagnosis()}",
+            lambda: self.log(run, "worker-2").count("live as worker") == 2,
+            60,
+            run.process,
+        )
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(60), 1, run.diagnosis())
+        self.assertIn("worker-2 is started again (restart 1 of 1", run.stdout(), run.diagnosis())
+        for name in ("worker-1", "worker-2"):
+            self.assertRegex(self.log(run, name), r"took \d+ steps: ", run.diagnosis())
+
+    def test_killed_worker_is_done_without(self):
+        flags = [
+            "--set",
+            "consistency.mode=bsp",
+            "--set",
+            "cluster.worker_restarts_max=0",
+            "--set",
+            "training.epochs=20",
+        ]
+        run = self.launch(OPTIONS.examples / "patterns.py", *flags)
+        run.wait_for_training()
+        run.kill("worker-2")
+        self.assertEqual(run.wait(120), 0, run.diagnosis())
+        self.assertIn("worker-2 (process", run.stdout())
+        self.assertIn("steps: training is complete", self.log(run, "worker-1"))
+
+    def test_run_that_is_stopped_and_goes_on(self):
+        script = OPTIONS.examples / "patterns.py"
+        run = self.launch(script, "--set", "training.epochs=1000")
+        run.wait_for_training()
+        run.process.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(60), 1, run.diagnosis())
+        for name in ("worker-1", "worker-2"):
+            self.assertRegex(self.log(run, name), r"took \d+ steps: ", run.diagnosis())
+        self.assertEqual(run.leftovers(), [])
+        slackline = str(pathlib.Path(OPTIONS.programs) / "slackline")
+        bare = subprocess.run([slackline, "resume", run.folder], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(bare.returncode, 2)
+        self.assertIn("slackline resume RUN --script SCRIPT", bare.stderr)
+        # Some more than were begun.
+        done = json.loads((run.folder / "summary.json").read_text())["epochs_done"]
+        more = ["--set", f"training.epochs={done + 5}", "--script", str(script), "--python", sys.executable]
+        again = TrainRun.resume(run.programs, run, more)
+        self.addCleanup(self.end, again)
+        self.assertEqual(again.wait(120), 0, again.diagnosis())
+        self.assertIn("steps: training is complete", self.log(run, "worker-1") + self.log(run, "worker-2"))
+
+    def test_script_that_raises(self):
+        script = self.folder / "clumsy.py"
+        script.write_text(CLUMSY)
+        run = self.launch(script, "--workers", "1", "--servers", "1", arguments=["this"])
+        self.assertEqual(run.wait(120), 1, run.diagnosis())
+        self.assertIn("RuntimeError: said this", self.log(run, "worker-1"))
+        self.assertIn("failed: RuntimeError: said this", run.events(), run.diagnosis())
+
+    def test_wrong_use(self):
+        slackline = str(pathlib.Path(OPTIONS.programs) / "slackline")
+        job = OPTIONS.examples / "patterns.yaml"
+        script = OPTIONS.examples / "patterns.py"
+        for arguments, said in (
+            (["launch", "none.py", job], "found no file none.py"),
+            (["launch", script, "none.yaml"], "none.yaml"),
+            (["launch", script, job, "--python", "./none"], "--python: found no file ./none"),
+            (["train", job], "found external; allowed is a model that is known here, or a script"),
+        ):
+            with self.subTest(said):
+                result = subprocess.run(
+                    [slackline, *map(str, arguments)],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    cwd=self.folder,
+                    check=False,
+                )
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertIn(said, result.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--programs", type=lambda path: str(pathlib.Path(path).resolve()), required=True)
+    parser.add_argument("--package", required=True)
+    parser.add_argument("--examples", type=lambda path: pathlib.Path(path).resolve(), required=True)
+    options, rest = parser.parse_known_args()
+    vars(OPTIONS).update(vars(options))
+    # Scripts find the package as they would in an environment of their own.
+    os.environ["PYTHONPATH"] = options.package
+    if subprocess.run([sys.executable, "-c", "import torch, slackline"], check=False).returncode:
+        print("SKIP: this interpreter has no torch, or no package slackline")
+        return 77
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+// The worker in somebody else's program, with a scheduler and a client that the test plays.
+#include "worker/embedded/embedded_worker.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "tests/worker/scripted.h"
+#include "worker/data/dataset.h"
+
+namespace slackline::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class EmbeddedTest : public testing::Test {
+ protected:
+  EmbeddedTest() {
+    EmbeddedWorker::Options options;
+    options.tensors = {{.name = "weight", .shape = {2}}};
+    options.train_samples = 10;
+    options.batch_size = 4;
+    worker_ = std::make_unique<EmbeddedWorker>(
+        options, EmbeddedWorker::Parts{.time = time_,
+                                       .link = link_,
+                                       .metrics = trainer_metrics_,
+                                       .parameters = absl::MakeSpan(parameters_),
+                                       .push = absl::MakeSpan(push_),
+                                       .connect = [this](const ClientOptions& client, const ShardMap&) {
+                                         return absl::StatusOr<std::unique_ptr<Client>>(
+                                             std::make_unique<ScriptedClient>(client, wire_));
+                                       }});
+  }
+
+  static RangeWork Range(uint64_t range, uint64_t begin, uint64_t end) {
+    return {.range = RangeId(range), .epoch = 0, .begin = begin, .end = end};
+  }
+  // What Next() says, as a range; fails the test where it is something else.
+  EmbeddedRange NextRange(bool done = false) {
+    const absl::StatusOr<EmbeddedTask> task = worker_->Next(done);
+    EXPECT_TRUE(task.ok()) << task.status();
+    const EmbeddedRange* range = task.ok() ? std::get_if<EmbeddedRange>(&*task) : nullptr;
+    EXPECT_NE(range, nullptr);
+    return range != nullptr ? *range : EmbeddedRange();
+  }
+  absl::StatusOr<EmbeddedStep> Step(uint64_t samples) {
+    return worker_->Step({.samples = samples, .loss = 0.5, .correct = 1, .compute = {}, .data_wait = {}});
+  }
+
+  ManualTime time_;
+  ScriptedLink link_;
+  Wire wire_;
+  slackline::Metrics metrics_;
+  TrainerMetrics trainer_metrics_{metrics_};
+  std::vector<float> parameters_ = {5, 6};
+  std::vector<float> push_ = {3, 4};
+  std::unique_ptr<EmbeddedWorker> worker_;
+};
+
+TEST_F(EmbeddedTest, SeedsPullsTrainsItsRangesAndLeaves) {
+  link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
+  const EmbeddedRange first = NextRange();
+  EXPECT_EQ(first.work.range, RangeId(7));
+  EXPECT_EQ(first.work.batch_size, 4);
+  const std::vector<uint32_t> order = EpochOrder(10, 1, 0);
+  EXPECT_EQ(first.samples, std::vector<uint32_t>(order.begin(), order.begin() + 6));
+  EXPECT_EQ(worker_->view().worker, 1);
+  EXPECT_EQ(worker_->view().clock, Clock64(5));
+  ASSERT_TRUE(Step(4).ok());
+  const absl::StatusOr<EmbeddedStep> step = Step(2);
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->outcome, EmbeddedStep::Outcome::kTaken);
+  EXPECT_EQ(step->report.clock, Clock64(7));
+  EXPECT_EQ(worker_->view().clock, Clock64(7));
+  EXPECT_EQ(worker_->view().steps, 2);
+  NextRange(/*done=*/true);
+  ASSERT_TRUE(Step(4).ok());
+  const absl::StatusOr<EmbeddedTask> end = worker_->Next(true);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(std::get<EmbeddedEnd>(*end).reason, "the job is done");
+  worker_->Leave("the script is done");
+  worker_->Leave("again");
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: the script is done"));
+  EXPECT_EQ(link_.left, "the script is done");
+  EXPECT_THAT(link_.done, ElementsAre(7, 8));
+  ASSERT_EQ(wire_.pushes.size(), 3);
+  EXPECT_EQ(wire_.pushes[1].range, RangeId(7));
+  EXPECT_EQ(wire_.pushes[1].samples, 2);
+  EXPECT_EQ(wire_.pushes[1].range_samples_done, 6);
+  EXPECT_EQ(wire_.pushes[1].gradient_norm, 5);
+  EXPECT_EQ(wire_.written[0], parameters_.data());
+  EXPECT_EQ(link_.progress().Take(absl::Now()).total.samples, 10);
+  EXPECT_EQ(worker_->view().ended, "the job is done");
+}
+
+TEST_F(EmbeddedTest, GradientsLeaveWhileTheyAreMade) {
+  link_.work = {Range(7, 0, 4)};
+  NextRange();
+  ASSERT_TRUE(worker_->Ready(1).ok());
+  ASSERT_TRUE(worker_->Ready(0).ok());
+  const absl::StatusOr<EmbeddedTask> early = worker_->Next(false);
+  EXPECT_THAT(early.status().message(), HasSubstr("a step is under way"));
+  ASSERT_TRUE(Step(4).ok());
+  EXPECT_THAT(wire_.ready, ElementsAre(1, 0));
+  EXPECT_THAT(wire_.pushed, ElementsAre(ElementsAre(3, 4)));
+}
+
+TEST_F(EmbeddedTest, RangeThatIsNotTrainedIsNotDone) {
+  link_.work = {Range(7, 0, 6), Range(8, 6, 10)};
+  NextRange();
+  ASSERT_TRUE(Step(4).ok());
+  const absl::StatusOr<EmbeddedTask> early = worker_->Next(true);
+  EXPECT_EQ(early.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(early.status().message(), HasSubstr("4 of its 6 samples"));
+  ASSERT_TRUE(Step(2).ok());
+  NextRange(true);
+  EXPECT_THAT(link_.done, ElementsAre(7));
+}
+
+TEST_F(EmbeddedTest, StepThatFindsItExpelledJoinsAgain) {
+  link_.work = {Range(7, 0, 8), Range(8, 0, 8)};
+  NextRange();
+  wire_.step_errors = {absl::FailedPreconditionError("not a member")};
+  const absl::StatusOr<EmbeddedStep> lost = Step(4);
+  ASSERT_TRUE(lost.ok()) << lost.status();
+  EXPECT_EQ(lost->outcome, EmbeddedStep::Outcome::kRejoined);
+  EXPECT_EQ(worker_->view().lives, 2);
+  // A batch that was drawn before belongs to no range; nothing of the old one is reported.
+  ASSERT_TRUE(Step(4).ok());
+  EXPECT_EQ(wire_.pushes.back().range, RangeId());
+  NextRange(/*done=*/true);
+  EXPECT_THAT(link_.done, ElementsAre());
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: not a member", "open", "pull"));
+}
+
+TEST_F(EmbeddedTest, HeartbeatThatSaysExpelledCutsTheStepShort) {
+  link_.work = {Range(7, 0, 8)};
+  NextRange();
+  wire_.during_step = [this, once = true]() mutable {
+    if (std::exchange(once, false)) link_.on_end_(absl::FailedPreconditionError("dead"), "declared dead");
+  };
+  const absl::StatusOr<EmbeddedStep> lost = Step(4);
+  ASSERT_TRUE(lost.ok()) << lost.status();
+  EXPECT_EQ(lost->outcome, EmbeddedStep::Outcome::kRejoined);
+  EXPECT_EQ(link_.joins, 2);
+}
+
+TEST_F(EmbeddedTest, GivesUpAfterLivesWithoutAStep) {
+  link_.work = {Range(7, 0, 8)};
+  NextRange();
+  link_.work.assign(10, absl::FailedPreconditionError("register again"));
+  EXPECT_EQ(worker_->Next(false).status(), absl::FailedPreconditionError("register again"));
+  EXPECT_EQ(link_.joins, 4) << "three more";
+}
+
+TEST_F(EmbeddedTest, EndOfTheJobEndsAStepInGoodOrder) {
+  link_.work = {Range(7, 0, 8)};
+  NextRange();
+  wire_.during_step = [this] { link_.on_end_(absl::OkStatus(), "stopped by somebody"); };
+  const absl::StatusOr<EmbeddedStep> step = Step(4);
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(step->outcome, EmbeddedStep::Outcome::kEnded);
+  const absl::StatusOr<EmbeddedTask> task = worker_->Next(true);
+  ASSERT_TRUE(task.ok()) << task.status();
+  EXPECT_EQ(std::get<EmbeddedEnd>(*task).reason, "stopped by somebody");
+  EXPECT_EQ(worker_->view().ended, "stopped by somebody");
+}
+
+TEST_F(EmbeddedTest, InterruptCutsAStepShortAndLeavingStillWorks) {
+  link_.work = {Range(7, 0, 8)};
+  NextRange();
+  wire_.during_step = [this] { worker_->Interrupt("Ctrl-C"); };
+  EXPECT_EQ(Step(4).status(), absl::CancelledError("Ctrl-C"));
+  EXPECT_EQ(link_.interrupted, "Ctrl-C");
+  EXPECT_EQ(worker_->Next(false).status(), absl::CancelledError("Ctrl-C"));
+  worker_->Leave("failed: KeyboardInterrupt");
+  EXPECT_EQ(link_.left, "failed: KeyboardInterrupt");
+}
+
+TEST_F(EmbeddedTest, StandsByOutOfTheClockAndComesBack) {
+  link_.work = {StandbyWork{absl::Seconds(1)}, absl::FailedPreconditionError("register again"), Range(9, 0, 4)};
+  std::vector<std::string> calls;
+  link_.on_pause = [&](absl::Duration) { calls = wire_.calls; };
+  EXPECT_EQ(NextRange().work.range, RangeId(9));
+  EXPECT_THAT(calls, ElementsAre("open", "seed", "pull", "close: standing by"));
+  EXPECT_EQ(worker_->view().lives, 2);
+}
+
+TEST_F(EmbeddedTest, EvaluationsPullFirstAndTheLastOneAsAReader) {
+  link_.work = {EvaluationWork{.epoch = 1, .final = false, .run_folder = "r"},
+                EvaluationWork{.epoch = 2, .final = true, .run_folder = "r"}};
+  EvaluationResult result;
+  for (const bool final : {false, true}) {
+    const absl::StatusOr<EmbeddedTask> task = worker_->Next(false);
+    ASSERT_TRUE(task.ok()) << task.status();
+    result.work = std::get<EvaluationWork>(*task);
+    EXPECT_EQ(result.work.final, final);
+    result.metrics.samples = 10;
+    result.metrics.accuracy = final ? 0.75 : 0.5;
+    ASSERT_TRUE(worker_->ReportEvaluation(result).ok());
+  }
+  EXPECT_THAT(link_.evaluations, ElementsAre(0.5, 0.75));
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "pull", "pull", "close: reading the final weights",
+                                       "open reader", "pull", "close: has read the final weights"));
+}
+
+TEST_F(EmbeddedTest, ValuesThatAreNotFiniteArePushedNowhere) {
+  link_.work = {Range(7, 0, 8)};
+  NextRange();
+  push_[1] = std::numeric_limits<float>::quiet_NaN();
+  const absl::StatusOr<EmbeddedStep> step = Step(4);
+  EXPECT_EQ(step.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(step.status().message(), HasSubstr("step 6: the gradient's norm is nan"));
+  EXPECT_THAT(wire_.pushes, ElementsAre());
+}
+
+TEST_F(EmbeddedTest, AnotherModelThanTheJobsIsRefused) {
+  link_.elements = 3;
+  EXPECT_THAT(worker_->Next(false).status().message(), HasSubstr("the shard map has 3 elements"));
+}
+
+TEST_F(EmbeddedTest, StepWithoutARangeIsRefused) {
+  EXPECT_THAT(Step(1).status().message(), HasSubstr("has no samples of the job"));
+  worker_->Leave("done");
+  EXPECT_THAT(worker_->Next(false).status().message(), HasSubstr("has left the job"));
+}
+
+}  // namespace
+}  // namespace slackline::worker
