@@ -212,6 +212,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const std::string& name, uint
   config.devices.assign(job.worker().devices().begin(), job.worker().devices().end());
   config.stages = job.worker().stages();
   config.metering = MakeMetering(job.power());
+  config.weights = job.model().weights();
   config.micro_batches = job.worker().micro_batches();
   if (!job.worker().trace().empty()) config.trace = TracePath(job.worker().trace(), name);
   const auto cpus = static_cast<uint32_t>(std::count(config.devices.begin(), config.devices.end(), "cpu"));

@@ -49,6 +49,8 @@ struct WorkerConfig {
     absl::Duration every = absl::Milliseconds(500);
   };
   Metering metering;
+  // A safetensors file to begin with; empty: what the model draws.
+  std::string weights;
 };
 
 // `name`: of this worker. `cores`: of this machine.
