@@ -157,8 +157,9 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   if (const std::string doubt = SlowdownDoubt(*job); !doubt.empty())
     absl::StrAppend(&warnings, "# Warning: ", doubt, ".\n");
   // A job file may be checked on a machine that has no data.
-  if (const absl::Status data = CheckData(Resolve(*job)); !data.ok()) {
-    absl::StrAppend(&warnings, "# On this machine it cannot run: ", std::string(data.message()), ".\n");
+  for (const absl::Status& found : {CheckData(Resolve(*job)), CheckWeights(*job)}) {
+    if (found.ok()) continue;
+    absl::StrAppend(&warnings, "# On this machine it cannot run: ", std::string(found.message()), ".\n");
   }
   std::printf("%s%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
               warnings.c_str(), job_file.c_str());

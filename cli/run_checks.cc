@@ -30,6 +30,13 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
+absl::Status CheckWeights(const job::Job& job) {
+  std::error_code error;
+  const std::string& path = job.model().weights();
+  if (path.empty() || std::filesystem::is_regular_file(path, error)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("model.weights: found no file ", path, "; allowed is a safetensors file"));
+}
+
 absl::Status CheckData(const job::Job& job) {
   if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();  // scripts bring their own
   const std::filesystem::path folder = job.data().path();

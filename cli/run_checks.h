@@ -18,6 +18,9 @@ int Fail(const absl::Status& status, int code);
 // What a worker would find out only after everything has started.
 absl::Status CheckData(const job::Job& job);
 
+// That a file that the job begins with is there.
+absl::Status CheckWeights(const job::Job& job);
+
 // What of `network` the processes of a machine would complain about one after the other: its interface is not there, it
 // may not be listened on, or network.ports are too few for all of a job.
 absl::Status CheckNetwork(const job::Job& job);

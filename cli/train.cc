@@ -45,6 +45,7 @@ int Train(const TrainOptions& options) {
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return Fail(status, kExitWrongUse);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = CheckWeights(job); !status.ok()) return Fail(status, kExitFailed);
   if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
   if (!security.ok()) return Fail(security.status(), kExitWrongUse);

@@ -69,6 +69,8 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
     return found.is_absolute() || found.empty() ? found.string() : (folder / found).lexically_normal().string();
   };
   if (job->has_data()) job->mutable_data()->set_path(from_here(job->data().path()));
+  if (job->has_model() && job->model().has_weights())
+    job->mutable_model()->set_weights(from_here(job->model().weights()));
   if (job->worker().has_trace()) job->mutable_worker()->set_trace(from_here(job->worker().trace()));
   if (job->has_checkpoint()) job->mutable_checkpoint()->set_folder(from_here(job->checkpoint().folder()));
   if (job->has_security()) {

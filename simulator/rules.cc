@@ -28,6 +28,7 @@ absl::Status CheckSimulation(const job::Job& job, bool gradients) {
   // Values are not encoded here: what would be learned from them, with fewer bytes, would be a lie.
   const std::string exact = "fp32, or any with --no-gradients";
   if (gradients && job.wire().encoding() != "fp32") return Refuse("wire.encoding", job.wire().encoding(), exact);
+  if (gradients && !job.model().weights().empty()) return Refuse("model.weights", job.model().weights(), "none");
   if (job.wire().groups_size() > 0) return Refuse("wire.groups", "a list", "none");
   if (gradients && job.wire().pull_encoding() != job::Wire::FP32) return Refuse("wire.pull_encoding", "bf16", exact);
   // It scales no loss, and skips no steps.

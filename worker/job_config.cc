@@ -273,6 +273,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.devices.assign(devices.begin(), devices.end());
   config.stages = job.worker().stages();
   config.metering = MakeMetering(job.power());
+  config.weights = job.model().weights();
   config.micro_batches = job.worker().micro_batches();
   if (!job.worker().trace().empty()) config.trace = TracePath(job.worker().trace(), self.name);
   config.compute_threads =

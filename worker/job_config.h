@@ -53,6 +53,8 @@ struct WorkerConfig {
     absl::Duration every = absl::Milliseconds(500);
   };
   Metering metering;
+  // A safetensors file to begin with; empty: what the model draws.
+  std::string weights;
 };
 
 // Which of the job's workers a process is.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@
 #include "worker/job_config.h"
 #include "worker/job_data.h"
 #include "worker/metering.h"
+#include "worker/model/load_weights.h"
 #include "worker/own_cores.h"
 #include "worker/step_memory.h"
 #include "worker/stop_signals.h"
@@ -100,6 +102,18 @@ void WriteTrace(Trace& trace, const std::string& path) {
   const absl::Status written = trace.Write(path);
   if (!written.ok()) return log::Error(written.message());
   log::Info("worker.trace: what this worker did is in ", path);
+}
+
+// What model.weights says; null where it says nothing.
+std::function<absl::Status(absl::Span<float>)> BeginWith(const std::string& path, LocalGroup& group) {
+  if (path.empty()) return nullptr;
+  return [path, &group](absl::Span<float> parameters) -> absl::Status {
+    const auto kept = LoadWeights(path, group.model().tensors(), parameters);
+    if (!kept.ok()) return absl::Status(kept.status().code(), absl::StrCat("model.weights: ", kept.status().message()));
+    log::Info("begins with the weights of ", path,
+              kept->empty() ? "" : absl::StrCat(", but for ", absl::StrJoin(*kept, " and "), ": other classes"));
+    return absl::OkStatus();
+  };
 }
 
 int Work(const Flags& flags, const job::Job& job) {
@@ -183,6 +197,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .push_memory = push_memory.parts(),
                                    .parameter_memory = parameter_memory.parts(),
                                    .push_segment = push_memory.segment(),
+                                   .begin_with = BeginWith(config.weights, **group),
                                    .device_time = alone_on_cpu ? &thread_time : nullptr,
                                    .trace = trace.get(),
                                    .energy = energy.get()});

@@ -101,6 +101,8 @@ absl::Status Trainer::Enter(const Membership& life) {
   absl::Status status = OpenClient(/*reader=*/false);
   if (!status.ok()) return status;
   const absl::Duration timeout = std::max(options_.timeouts.startup, silence_max());
+  if (life_.send_seed && parts_.begin_with) status = parts_.begin_with(model.parameters());
+  if (!status.ok()) return status;
   if (life_.send_seed) status = Await([&] { return client_->Seed(model.parameters(), timeout); });
   if (!status.ok()) return status;
   return Await([&] { return client_->Pull(model.parameters(), timeout); });

@@ -90,6 +90,8 @@ class Trainer {
     Connect connect = Client::Create;
     // Lets the time pass for which this worker is slower than it is; tests have another.
     Wait wait = WaitOnClock;
+    // Writes what the job begins with, where this worker is to say it. Null: as the model drew it.
+    std::function<absl::Status(absl::Span<float> parameters)> begin_with = nullptr;
     // What computations take of their device, which a slow worker stretches. Null: `time`.
     const TimeSource* device_time = nullptr;
     // Of what it and its clients do. May be null.

@@ -16,6 +16,7 @@ constexpr absl::Duration kSoon = absl::Hours(7 * 24);
 
 absl::Status TryData(const job::Job& job, JobProbe& probe) {
   if (absl::Status folder = CheckData(job); !folder.ok()) return folder;
+  if (absl::Status weights = CheckWeights(job); !weights.ok()) return weights;
   const worker::WorkerConfig config = worker::MakeWorkerConfig(job, {"worker-1"}, 1);
   const absl::StatusOr<worker::JobData> data = worker::ReadJobData(config);
   if (!data.ok()) return data.status();

@@ -56,6 +56,9 @@ class Rules : private RuleBook {
     const std::string needed = "a model.kind that is known here";
     NeedsOther(job.model(), "model.classes", needed, "external");
     NeedsOther(job.model(), "model.init", needed, "external");
+    NeedsOther(job.model(), "model.weights", needed, "external");
+    NeedsOther(job.worker(), "worker.groups", needed, "external");
+    NeedsOther(job.worker(), "worker.precision", needed, "external");
     NeedsOther(job.training(), "training.label_smoothing", needed, "external");
     NeedsOther(job.training(), "training.class_weights", needed, "external");
     NeedsOther(job.wire(), "wire.window", needed, "external");

@@ -93,6 +93,41 @@ class Models(unittest.TestCase):
     def test_texture_cnn_2(self):
         self.check("texture_cnn_2", "model.hidden=[32]", "consistency.mode=ssp")
 
+    def test_begins_with_given_weights(self):
+        small = ("model={kind: cnn, filters: [4, 8], batch_norm: true, hidden: [32]}",)
+        first = TrainRun(self.programs, self.root, self.job, (*small, "training.epochs=20", "optimizer.lr=0.005"))
+        self.addCleanup(first.close)
+        self.assertEqual(first.wait(), 0, first.diagnosis())
+        trained = self.root / "trained.safetensors"
+        (first.folder / "model.safetensors").rename(trained)
+        accuracy = json.loads((first.folder / "report.json").read_text())["accuracy"]
+        self.assertGreater(accuracy, 0.5)
+
+        def start(name, *settings):
+            root = self.root / name
+            root.mkdir()
+            run = TrainRun(self.programs, root, self.job, (*small, f"model.weights={trained}", *settings))
+            self.addCleanup(run.close)
+            return run
+
+        again = start("again", "optimizer.lr=1e-9")
+        self.assertEqual(again.wait(), 0, again.diagnosis())
+        self.assertAlmostEqual(json.loads((again.folder / "report.json").read_text())["accuracy"], accuracy, delta=0.11)
+        self.assertRegex(again.diagnosis(), r"begins with the weights of \S+/trained\.safetensors")
+        # Not needed any more, once there is a checkpoint.
+        trained.rename(self.root / "elsewhere")
+        further = TrainRun.resume(self.programs, again, ("--set", "training.epochs=2"))
+        self.addCleanup(further.close)
+        self.assertEqual(further.wait(), 0, further.diagnosis())
+
+        missing = start("missing")
+        self.assertEqual(missing.wait(), 1)
+        self.assertRegex(missing.stderr(), r"model\.weights: found no file \S+/trained\.safetensors; allowed is a safetensors file")
+        (self.root / "elsewhere").rename(trained)
+        other = start("other", "model.hidden=[31]")
+        self.assertEqual(other.wait(), 1)
+        self.assertRegex(other.diagnosis(), r"model\.weights: \S+: fc1\.weight: found shape \[32, \d+\]; the model has \[31, \d+\]")
+
     def test_simulation_gives_the_same_bytes_again_with_dropout(self):
         weights = []
         for name, threads in (("one", 1), ("two", 2)):

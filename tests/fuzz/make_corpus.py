@@ -138,9 +138,27 @@ def prepared():
     yield "labels-open-quote", b'\2path,label\n"a.png,3\n'
 
 
+def safetensors():
+    def file(entries, data=b"", pad=b""):
+        header = json.dumps(entries).encode() + pad
+        return struct.pack("<Q", len(header)) + header + data
+
+    def entry(dtype, shape, begin, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    whole = {"__metadata__": {"format": "pt"}, "conv.weight": entry("F16", [2], 0, 4), "fc.weight": entry("F32", [2, 2], 4, 20),
+             "fc.bias": entry("BF16", [2], 20, 24)}
+    data = struct.pack("<2e4f", 1.5, -2, 1, 2, 3, 4) + b"\xc0\x3f\x00\xc0"
+    yield "whole", file(whole, data, b"  ")
+    yield "other-classes", file({**whole, "fc.weight": entry("F32", [1, 2], 4, 12), "fc.bias": entry("F32", [1], 12, 16)}, data)
+    yield "cut", file(whole, data)[:-1]
+    yield "endless", file({**whole, "fc.bias": entry("F32", [2**62, 4], 0, 2**63)}, data)
+    yield "not-finite", file(whole, data[:4] + struct.pack("<4f", 1, float("nan"), 3, 4) + data[20:])
+
+
 def main():
     for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("descriptors", descriptors),
-                         ("prepared", prepared)):
+                         ("prepared", prepared), ("safetensors", safetensors)):
         for name, data in cases():
             path = CORPUS / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

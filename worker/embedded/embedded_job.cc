@@ -169,7 +169,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedJob>> EmbeddedJob::Read(const Options& op
   const absl::StatusOr<job::Network> network = network::OnThisMachine(job.network());
   if (!network.ok()) return network.status();
   *job.mutable_network() = *network;
-  WorkerConfig config = MakeWorkerConfig(job, options.name, std::thread::hardware_concurrency());
+  WorkerConfig config = MakeWorkerConfig(job, {options.name}, std::thread::hardware_concurrency());
   if (const absl::Status status = CheckSettings(job, config); !status.ok()) return status;
   absl::StatusOr<security::Security> security = security::Security::Open(job, security::Role::kWorker);
   if (!security.ok()) return security.status();
