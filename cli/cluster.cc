@@ -6,11 +6,21 @@
 #include <cmath>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace slackline::cli {
 namespace {
+
+// What was wrong, without when it was written and by whom; `how` where nothing was said.
+std::string LastLine(absl::string_view words, const std::string& how) {
+  words = absl::StripAsciiWhitespace(words);
+  words = words.substr(words.rfind('\n') + 1);
+  const std::string error = " error: ";
+  if (const size_t at = words.find(error); at != words.npos) words = words.substr(at + error.size());
+  return words.empty() ? how : std::string(absl::StripAsciiWhitespace(words));
+}
 
 namespace fs = std::filesystem;
 
@@ -215,8 +225,8 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
     return entry.second.role == Role::kWorker && entry.second.due != absl::InfiniteFuture();
   });
   if (news.trouble.empty() && share_.whole && !somebody_comes && crew_.Watched(Role::kWorker) == 0) {
-    news.trouble = "no worker is left";
-    news.maybe_done = !worker_died_;
+    news.trouble = absl::StrCat("no worker is left", worker_death_.empty() ? "" : "; ", worker_death_);
+    news.maybe_done = worker_death_.empty();
   }
   return news;
 }
@@ -420,7 +430,7 @@ void Cluster::StartAddedServers(const wire::GetStatusReply& status, News& news) 
 void Cluster::WorkerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
   // A worker that was told to leave has not died.
   if (end.how.ok()) return;
-  worker_died_ = true;
+  worker_death_ = absl::StrCat(end.name, " died: ", LastLine(end.last_words, end.how.Describe()));
   news.lines.push_back(end.Describe());
   client_->ReportExit(status.job(), wire::MEMBER_ROLE_WORKER, end.name, end.how.Describe()).IgnoreError();
   NoteIncarnation(end.name, wire::MEMBER_ROLE_WORKER, status);

@@ -160,7 +160,7 @@ class Cluster : public RunProcesses {
     absl::Time dead_since = absl::InfiniteFuture();
   };
   std::map<std::string, Restarts> restarts_;
-  bool worker_died_ = false;
+  std::string worker_death_;  // the last one: who, and its last line; empty: none has died
   Silence silence_;
 };
 

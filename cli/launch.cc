@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Looks names up in $PATH.
-constexpr char kEnv[] = "/usr/bin/env";
+constexpr char kEnvOfScript[] = "/usr/bin/env";
 
 }  // namespace
 
@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options)
   }
   const std::string python = options.python.empty() ? "python3" : options.python;
   if (python.find('/') == std::string::npos) {
-    command = {kEnv, python};
+    command = {kEnvOfScript, python};
   } else if (fs::exists(python, error)) {
     command = {fs::absolute(python)};
   } else {

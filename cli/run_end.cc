@@ -186,8 +186,10 @@ std::string TimeText(int64_t unix_ms) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms), absl::LocalTimeZone());
 }
 
-std::string RenderLast(const wire::JobProgress& progress) {
-  if (progress.epoch() == 0) return "nothing was trained\n";
+std::string RenderLast(const wire::JobStatus& status) {
+  const wire::JobProgress& progress = status.progress();
+  // Of how far it was only the checkpoint is left, where the run folder was removed.
+  if (progress.epoch() == 0) return status.checkpoints().whole() > 0 ? "" : "nothing was trained\n";
   std::string out =
       absl::StrFormat("epoch %d/%d, %s trained", progress.epoch(), progress.epochs(), RenderTime(progress.elapsed_s()));
   if (progress.has_loss()) absl::StrAppendFormat(&out, ", loss %.3f", progress.loss());
@@ -268,7 +270,7 @@ std::string RenderEnd(const wire::JobStatus& status) {
       absl::StrCat("job ", Harmless(status.name()), ": ", status.state(),
                    status.has_ended_unix_ms() ? absl::StrCat(when, TimeText(status.ended_unix_ms())) : "",
                    status.reason().empty() ? "" : absl::StrCat(" (", Harmless(status.reason()), ")"), "\n");
-  absl::StrAppend(&out, RenderLast(status.progress()), RenderLastCheckpoint(status));
+  absl::StrAppend(&out, RenderLast(status), RenderLastCheckpoint(status));
   if (status.progress().epoch() > 0) out += RenderEnergy(status.has_energy() ? &status.energy() : nullptr);
   absl::StrAppend(&out, RenderGoOn(status));
   if (status.events_size() > 0) out += "last events\n";

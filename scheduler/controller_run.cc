@@ -323,7 +323,8 @@ void Controller::FailIfDeserted(absl::Time now) {
   }
   if (!deserted_since_) {
     deserted_since_ = now;
-    events_.Add(absl::StrCat("no worker is left; waiting ", Readable(config_.timeouts.startup), " for a new one"));
+    events_.Add(
+        absl::StrCat("no worker is left; waiting up to ", Readable(config_.timeouts.startup), " for a new one"));
   }
   if (now - *deserted_since_ <= config_.timeouts.startup) return;
   if (gone.size() > kNamesMax) gone.erase(gone.begin(), gone.end() - kNamesMax);

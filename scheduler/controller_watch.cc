@@ -77,12 +77,14 @@ void Controller::HearSnapshots(ServerId id, const wire::ServerProgress& now) {
 }
 
 void Controller::WatchSnapshots(absl::Time now) {
-  if (config_.snapshot_folder.empty() || warned_not_durable_ || now - began_ < kFirstSnapshotMax) return;
+  // A resumed run began long ago, and its servers now.
+  const absl::Time since = std::max(began_, created_);
+  if (config_.snapshot_folder.empty() || warned_not_durable_ || now - since < kFirstSnapshotMax) return;
   warned_not_durable_ = true;
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state != ServerState::kLive || durable_.contains(id)) continue;
     events_.Add(absl::StrCat("warning: ", Called("server", server.name), " has no snapshot on disk ",
-                             Readable(now - began_), " after training began, in ", config_.snapshot_folder,
+                             Readable(now - since), " after training began, in ", config_.snapshot_folder,
                              ": when it dies the job fails; its log says why"));
   }
 }

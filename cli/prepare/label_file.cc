@@ -2,6 +2,7 @@
 
 #include <csv.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -65,6 +66,10 @@ absl::StatusOr<LabelTable> ParseLabels(absl::string_view text) {
   if (rows->empty())
     return absl::InvalidArgumentError("it is empty; the first row must name the columns path and label");
   const std::vector<std::string>& names = rows->front();
+  for (const char* name : {"path", "label", "split"}) {
+    if (std::count(names.begin(), names.end(), name) <= 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the first row names the column ", name, " twice; allowed is once"));
+  }
   const size_t path = ColumnOf(names, "path"), label = ColumnOf(names, "label"), split = ColumnOf(names, "split");
   if (path == kNoColumn || label == kNoColumn) {
     return absl::InvalidArgumentError(

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -293,7 +295,28 @@ absl::Status CheckResult(const Result& result, const Source& source) {
   return absl::OkStatus();
 }
 
+// What is written would be read the next time.
+absl::Status CheckApart(const PrepareOptions& options) {
+  std::error_code error;
+  const std::string source = std::filesystem::weakly_canonical(options.source, error).string();
+  const std::string folder = std::filesystem::weakly_canonical(options.folder, error).string();
+  if (source.empty() || (folder != source && !absl::StartsWith(folder, source + "/"))) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("found ", options.folder, " within ", options.source, "; allowed is a folder outside of it"));
+}
+
+void WarnOfEmptyClasses(const worker::PreparedIndex& index) {
+  for (size_t c = 0; c < index.classes.size(); ++c) {
+    uint64_t images = 0;
+    for (const worker::PreparedSplit& split : index.splits) images += split.class_counts[c];
+    if (images == 0) {
+      std::fprintf(stderr, "slackline: warning: class %s has no image that can be read\n", index.classes[c].c_str());
+    }
+  }
+}
+
 absl::Status Run(const PrepareOptions& options) {
+  if (absl::Status apart = CheckApart(options); !apart.ok()) return apart;
   const absl::StatusOr<Source> source = Source::Open(options.source, options.label_file);
   if (!source.ok()) return source.status();
   if (absl::Status classes = CheckClasses(*source); !classes.ok()) return classes;
@@ -328,6 +351,7 @@ absl::Status Run(const PrepareOptions& options) {
   }
   if (!written.ok()) return written;
   output->RemovePartial();
+  WarnOfEmptyClasses(index);
   if (preparation.found() > 0) {
     std::printf("%lu shards of an earlier attempt were whole\n", static_cast<unsigned long>(preparation.found()));
   }

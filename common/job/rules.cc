@@ -79,15 +79,20 @@ class Rules : private RuleBook {
   void ClassWeights(const job::Training& training, uint32_t classes) {
     const auto& weights = training.class_weights();
     if (weights.empty() || (weights.size() == 1 && weights[0] == "balanced")) return;
+    bool some = false;
     for (const std::string& weight : weights) {
       double value = 0;
-      if (absl::SimpleAtod(weight, &value) && value >= 0 && value <= kClassWeightMax) continue;
+      const bool number = absl::SimpleAtod(weight, &value) && value >= 0 && value <= kClassWeightMax;
+      some |= value > 0;
+      if (number) continue;
       return Refuse("training.class_weights", Quoted(weight),
                     absl::StrCat("balanced alone, or numbers from 0 to ", NumberText(kClassWeightMax)));
     }
     if (static_cast<uint32_t>(weights.size()) != classes) {
       Refuse("training.class_weights", Count(weights.size(), "item"),
              absl::StrCat("balanced, or as many as model.classes (", classes, ")"));
+    } else if (!some) {
+      Refuse("training.class_weights", "zeros alone", "at least one above 0: else nothing is learned");
     }
   }
 

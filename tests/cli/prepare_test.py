@@ -292,6 +292,13 @@ class Damage(PrepareTest):
         self.assertIn(f"{len(bad) + 2} files were skipped", done.stdout)
         self.assertEqual(self.index()["splits"]["train"]["class_counts"], [4, 3, 3])
 
+    def test_a_class_without_pictures_is_said(self):
+        self.write_classes(count=4)
+        (self.source / "nothing").mkdir()
+        (self.source / "nothing" / "0.png").write_bytes(b"no picture")
+        done = self.prepare("--split", "train=1")
+        self.assertIn("warning: class nothing has no image that can be read", done.stderr)
+
     def test_all_broken_is_an_error_that_leaves_no_index(self):
         for name in ("a/0.png", "b/0.jpg"):
             (self.source / name).parent.mkdir(parents=True)
@@ -323,6 +330,7 @@ class Damage(PrepareTest):
         for text, message in (("", "is empty"), ("file,label\n0.png,a\n", "file,label"),
                               ("path,label\n0.png\n", "row 2 has 1"), ("path,label\n\"0.png,a\n", "is no CSV"),
                               ("path,label\n0.png,a\n0.png,b\n", "row 3 names 0.png"),
+                              ("path,label,path\n0.png,a,1.png\n", "names the column path twice"),
                               ("path,label,split\n0.png,a,rest\n", "'rest'")):
             table.write_text(text)
             self.assertIn(message, self.prepare("--labels", table, code=2).stderr)
@@ -335,6 +343,9 @@ class Damage(PrepareTest):
                                (("--size", "3x"), "--size 3x"),
                                (("--fit", "pad"), "stretch, crop"), (("--jobs", "0"), "--jobs")):
             self.assertIn(message, self.prepare(*flags, code=2).stderr)
+        inside = self.source / "prepared"
+        self.assertIn("allowed is a folder outside of it", self.prepare(out=inside, code=2).stderr)
+        self.assertFalse(inside.exists())
         self.out.mkdir()
         (self.out / "thesis.txt").write_text("mine")
         self.assertIn("thesis.txt", self.prepare("--overwrite", code=2).stderr)

@@ -61,6 +61,9 @@ TEST(JobModel, ClassWeightsAreBalancedOrOneAClass) {
   EXPECT_EQ(Refusal("training: {class_weights: [1, 2]}"),
             "j.yaml:1: training.class_weights: found 2 items; allowed is balanced, or as many as model.classes (10)");
   const std::string allowed = "; allowed is balanced alone, or numbers from 0 to 1000000";
+  EXPECT_EQ(
+      Refusal("model: {classes: 2}\ntraining: {class_weights: [0, 0]}"),
+      "j.yaml:2: training.class_weights: found zeros alone; allowed is at least one above 0: else nothing is learned");
   EXPECT_EQ(Refusal("training: {class_weights: even}"), "j.yaml:1: training.class_weights: found 'even'" + allowed);
   EXPECT_EQ(Refusal("model: {classes: 2}\ntraining: {class_weights: [balanced, 1]}"),
             "j.yaml:2: training.class_weights: found 'balanced'" + allowed);

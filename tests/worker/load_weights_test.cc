@@ -110,6 +110,12 @@ TEST(LoadWeights, TheClassifierStaysWhereTheClassesDiffer) {
   EXPECT_THAT(flat, ElementsAre(1, 2, -1, -1, -1, -1, -1, -1, 9));
 }
 
+TEST(LoadWeights, AClassifierThatContradictsItselfIsRefused) {
+  Maker maker = WholeFile();
+  maker.header()["fc.bias"]["shape"] = {7};
+  ExpectBad(maker.file(), "fc.weight: found shape [2, 2], and [7] of fc.bias; allowed are as many classes in both");
+}
+
 TEST(LoadWeights, WhatDoesNotFitIsNamed) {
   Maker without = WholeFile();
   without.header().erase("conv.weight");

@@ -151,6 +151,15 @@ absl::StatusOr<std::vector<std::string>> TakeWeights(absl::string_view bytes, co
       return fits;
     }
   }
+  for (const TensorInfo& wanted : tensors) {
+    if (kept.empty() || LayerOf(wanted.name) != last) continue;
+    const StoredTensor& first = stored->at(kept.front());
+    const StoredTensor& found = stored->at(wanted.name);
+    if (!found.shape.empty() && found.shape[0] == first.shape[0]) continue;
+    return absl::InvalidArgumentError(absl::StrCat(wanted.name, ": found shape ", ShapeText(found.shape), ", and ",
+                                                   ShapeText(first.shape), " of ", kept.front(),
+                                                   "; allowed are as many classes in both"));
+  }
   for (const auto& [name, tensor] : *stored) {
     const auto same = [&name = name](const TensorInfo& info) { return info.name == name; };
     if (absl::EndsWith(name, ".num_batches_tracked") || std::any_of(tensors.begin(), tensors.end(), same)) continue;
