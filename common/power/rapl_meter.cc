@@ -22,6 +22,14 @@ struct Zone {
   uint64_t grown_uj = 0;
 };
 
+// Between two readings no processor takes half of the range, which lasts for minutes: a counter that fell by less than
+// that was set back, and what it had counted until then is not known.
+uint64_t Growth(const Zone& zone, uint64_t now) {
+  if (now >= zone.last_uj) return now - zone.last_uj;
+  const uint64_t over_the_end = zone.range_uj - std::min(zone.last_uj, zone.range_uj) + now;
+  return over_the_end <= zone.range_uj / 2 ? over_the_end : 0;
+}
+
 class RaplMeter : public PowerMeter {
  public:
   explicit RaplMeter(std::vector<Zone> zones) : zones_(std::move(zones)) {}
@@ -31,8 +39,7 @@ class RaplMeter : public PowerMeter {
     for (Zone& zone : zones_) {
       const std::optional<uint64_t> now = ReadValue<uint64_t>(zone.file);
       if (!now) continue;
-      zone.grown_uj +=
-          *now >= zone.last_uj ? *now - zone.last_uj : zone.range_uj - std::min(zone.last_uj, zone.range_uj) + *now;
+      zone.grown_uj += Growth(zone, *now);
       zone.last_uj = *now;
       DeviceReading& reading = readings.emplace_back();
       reading.device = zone.device;

@@ -50,8 +50,16 @@ TEST_F(RaplTest, CounterThatBeginsAgainGoesOn) {
   ASSERT_TRUE(meter.ok());
   WriteZone("intel-rapl:0", "package-0", 2000000);
   EXPECT_NEAR(JoulesOf(**meter)["package-0"], 3, 1e-9);
+}
+
+TEST_F(RaplTest, CounterThatIsSetBackCountsOnFromThere) {
+  WriteZone("intel-rapl:0", "package-0", 2000000);
+  const auto meter = OpenRapl(root_);
+  ASSERT_TRUE(meter.ok());
   WriteZone("intel-rapl:0", "package-0", 1000000);
-  EXPECT_NEAR(JoulesOf(**meter)["package-0"], 3 + 999, 1e-9);
+  EXPECT_NEAR(JoulesOf(**meter)["package-0"], 0, 1e-9);
+  WriteZone("intel-rapl:0", "package-0", 4000000);
+  EXPECT_NEAR(JoulesOf(**meter)["package-0"], 3, 1e-9);
 }
 
 TEST_F(RaplTest, CounterThatCannotBeReadNowIsLeftOut) {
