@@ -295,8 +295,9 @@ absl::Status CheckResult(const Result& result, const Source& source) {
   return absl::OkStatus();
 }
 
-// What is written would be read the next time.
-absl::Status CheckApart(const PrepareOptions& options) {
+// What is written would be read the next time, but for IDX, whose files have names of their own.
+absl::Status CheckApart(const PrepareOptions& options, const Source& pictures) {
+  if (pictures.kind() == "idx") return absl::OkStatus();
   std::error_code error;
   const std::string source = std::filesystem::weakly_canonical(options.source, error).string();
   const std::string folder = std::filesystem::weakly_canonical(options.folder, error).string();
@@ -316,9 +317,9 @@ void WarnOfEmptyClasses(const worker::PreparedIndex& index) {
 }
 
 absl::Status Run(const PrepareOptions& options) {
-  if (absl::Status apart = CheckApart(options); !apart.ok()) return apart;
   const absl::StatusOr<Source> source = Source::Open(options.source, options.label_file);
   if (!source.ok()) return source.status();
+  if (absl::Status apart = CheckApart(options, *source); !apart.ok()) return apart;
   if (absl::Status classes = CheckClasses(*source); !classes.ok()) return classes;
   const absl::StatusOr<Plan> plan = MakePlan(options, *source);
   if (!plan.ok()) return plan.status();
