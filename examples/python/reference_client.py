@@ -92,7 +92,7 @@ class Scheduler:
         reply = self.ask("RegisterWorker", self.registration)
         self.job, self.worker, self.incarnation = reply.job, reply.worker, reply.incarnation
         self.registration.worker, self.registration.incarnation = reply.worker, reply.incarnation
-        self.progress, self.beat = self.wire.WorkerProgress(), None
+        self.progress, self.beat = self.wire.WorkerProgress(slack_max=0), None
         self.last_step = time.monotonic()
         threading.Thread(target=self.keep_beating, args=(self.left,), daemon=True).start()
         deadline = time.monotonic() + WAIT_S
@@ -100,7 +100,8 @@ class Scheduler:
             if time.monotonic() > deadline:
                 raise Stopped(f"the scheduler has not made this worker live within {WAIT_S} s")
             self.left.wait(self.period / 4)
-        return self.check_beat()
+        self.count(clock=self.check_beat().first_clock)
+        return self.beat
 
     def check_beat(self):
         if isinstance(self.beat, Exception):
@@ -112,6 +113,7 @@ class Scheduler:
             self.progress.idle_ms = int(1000 * (time.monotonic() - self.last_step))
             request = self.wire.HeartbeatRequest(job=self.job, role=2, member=self.worker, incarnation=self.incarnation,
                                                  worker=self.progress, **more)
+            self.progress.slack_max = 0
         return self.ask("Heartbeat", request)
 
     def keep_beating(self, left):
@@ -135,6 +137,10 @@ class Scheduler:
             for name, more in totals.items():
                 setattr(self.progress, name, getattr(self.progress, name) + more)
 
+    def note_slack(self, slack):
+        with self.lock:
+            self.progress.slack_max = max(self.progress.slack_max, slack)
+
     def waits(self, waiting):
         with self.lock:
             self.progress.waiting = waiting
@@ -156,7 +162,7 @@ class Exchange:
         self.wire, self.scheduler, self.first_clock, self.reader = wire, scheduler, first_clock, reader
         self.answered, self.versions, self.pending, self.wanted = {}, {}, {}, set()
         self.pull_ids, self.pull_clock, self.channels, self.discarded = {}, first_clock, {}, 0
-        self.weights = None
+        self.weights, self.clock_min = None, {}
         self.open()
 
     def open(self):
@@ -277,6 +283,7 @@ class Exchange:
                 del self.pending[body.shard]
                 self.answered[body.shard] = max(self.answered[body.shard], body.sequence)
                 self.discarded += body.outcome == DISCARDED and body.sequence > 0
+                self.clock_min[body.shard] = body.clock_min
             elif kind == "pull" and body.id == self.pull_ids[server]:
                 begin = self.shards[body.shard].begin + body.offset
                 self.weights[begin:begin + body.elements] = np.frombuffer(payload, "<f4")

@@ -129,6 +129,7 @@ def train_range(wire, scheduler, exchange, model, images, labels, order, task, b
         exchange.step(clock, gradient, {"samples": len(batch), "loss": loss, "data": data,
                                         "gradient_norm": float(np.linalg.norm(gradient))})
         scheduler.waits(False)
+        scheduler.note_slack(max(0, clock - min(exchange.clock_min.values())))
         lost = exchange.discarded > discarded
         scheduler.count(clock=clock - scheduler.progress.clock, steps=1, samples=len(batch), loss_sum=loss * len(batch),
                         correct=correct, pushes_applied=not lost, pushes_discarded=lost)

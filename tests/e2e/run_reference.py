@@ -72,6 +72,9 @@ class Reference(unittest.TestCase):
         run.wait_for_snapshots()
         run.kill("ps-1")
         self.finish(run, reference)
+        if mode == "ssp":
+            # By what answers say, though clocks in heartbeats are old by the time they are compared.
+            self.assertLessEqual(max(int(row["slack"]) for row in run.rows()), 4 + 1)
 
     def test_over_the_death_of_a_server_in_async(self):
         self.train_together("async")
