@@ -84,6 +84,7 @@ ModelSpec MakeModelSpec(const job::Model& model) {
       spec.dropout = 0.5;
       break;
     case job::Model::EXTERNAL:
+    case job::Model::TORCHSCRIPT:
       break;  // a script's, which is built there
   }
   if (model.dropout() >= 0) spec.dropout = model.dropout();
