@@ -56,7 +56,7 @@ def check_options(options: argparse.Namespace, experiment: Experiment) -> None:
 
 def list_cells(experiment: Experiment, cells: Sequence[resolve.ResolvedCell]) -> None:
     for number, one in enumerate(cells, 1):
-        last = one.seed + experiment.repeats - 1
+        last = store.Run(one, experiment.repeats).seed
         seeds = f"seed {one.seed}" if last == one.seed else f"seeds {one.seed} to {last}"
         say(f"{number:4}  {one.cell.id}  ({cell_name(one.cell)}; {seeds})")
     say(f"{len(cells)} cells x {experiment.repeats} repeats = {len(cells) * experiment.repeats} runs "

@@ -8,10 +8,10 @@ from typing import Any, Callable, Mapping, Optional, Union
 import yaml
 
 from slackline_experiment import grid, plot_specs, schema
-from slackline_experiment.document import Mistakes, Wrong, compose, describe, entries, value_of
+from slackline_experiment.document import Mistakes, Wrong, compose, describe, entries, items, value_of
 
-KEYS = ("name", "about", "job", "run", "set", "grid", "exclude", "include", "repeats", "cool_down_s", "target_accuracy",
-        "plots")
+KEYS = ("name", "about", "job", "run", "set", "grid", "exclude", "include", "repeats", "folds", "cool_down_s",
+        "target_accuracy", "plots")
 RUNS = ("simulate", "train")
 REPEATS_MAX = 1000
 CELLS_MAX = 10000
@@ -37,6 +37,8 @@ class Experiment:
     axes: tuple[grid.Axis, ...]
     cells: tuple[grid.Cell, ...]
     repeats: int
+    # Prepared images in which another part is test, each; the repeats go through them in turns. Empty: all are on the job's.
+    folds: tuple[Path, ...]
     cool_down_s: float
     target_accuracy: Optional[float]
     plots: tuple[plot_specs.PlotSpec, ...]
@@ -111,6 +113,7 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
     cells = _read_cells(nodes, axes, fixed, mistakes)
     axes = grid.with_included(axes, cells)
     target = fields.number("target_accuracy", None, 0, 1)
+    folds = _read_folds(path, nodes, mistakes)
     run = fields.get("run", "train", " or ".join(RUNS), lambda value: value in RUNS)
     return Experiment(
         file=path,
@@ -122,7 +125,8 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
         fixed=fixed,
         axes=axes,
         cells=tuple(cell if cell.run else replace(cell, run=run) for cell in cells),
-        repeats=fields.number("repeats", 1, 1, REPEATS_MAX, whole=True),
+        repeats=_read_repeats(fields, len(folds)),
+        folds=folds,
         cool_down_s=fields.number("cool_down_s", 0, 0, COOL_DOWN_S_MAX),
         target_accuracy=target,
         plots=plot_specs.read(nodes["plots"], axes, target is not None, mistakes) if "plots" in nodes
@@ -143,6 +147,35 @@ def _check_settings(nodes: Mapping[str, yaml.Node], fixed: Mapping[str, Any], ax
             mistakes.add(nodes["grid"], f"grid.{axis.key}: found the setting seed; repeats choose the seeds")
         for key in sorted(keys & set(fixed)):
             mistakes.add(nodes["set"], f"set: found {key}, which the axis {axis.key} sets too; allowed is one of them")
+
+
+def _read_folds(path: Path, nodes: Mapping[str, yaml.Node], mistakes: Mistakes) -> tuple[Path, ...]:
+    if "folds" not in nodes:
+        return ()
+    folds = []
+    for node in items(nodes["folds"], "folds", mistakes):
+        value = value_of(node)
+        folder = path.parent / str(value)
+        if not isinstance(value, str) or not (folder / "index.json").is_file():
+            mistakes.add(node, f"folds: found {describe(node)}; allowed are folders that `slackline prepare` has written")
+        elif folder.resolve() in folds:
+            mistakes.add(node, f"folds: found {describe(node)} twice")
+        else:
+            folds.append(folder.resolve())
+    if len(folds) == 1:
+        mistakes.add(nodes["folds"], "folds: found one folder; allowed are at least two")
+    if "data.path" in str([value_of(nodes[key]) for key in ("set", "grid", "include") if key in nodes]):
+        mistakes.add(nodes["folds"], "folds: found data.path set too; allowed is one of the two")
+    return tuple(folds)
+
+
+def _read_repeats(fields: "_Fields", folds: int) -> int:
+    """A repeat is on one fold, so that all folds count alike only where there is a multiple of them."""
+    if folds == 0:
+        return fields.number("repeats", 1, 1, REPEATS_MAX, whole=True)
+    return fields.get("repeats", folds, f"a multiple of the {folds} folds, up to {REPEATS_MAX}",
+                      lambda value: isinstance(value, int) and not isinstance(value, bool)
+                      and 1 <= value <= REPEATS_MAX and value % folds == 0)
 
 
 def _read_job(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes: Mistakes) -> Union[Path, InlineJob]:

@@ -42,7 +42,8 @@ def versions(slackline: Path) -> list[str]:
 def write(results: Results, drawing: Drawing, path: Path, origin: Origin) -> None:
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     name = escape(results.experiment.name)
-    sections = [("results", "Results", _results(results)), ("plots", "Plots", _plots(drawing)),
+    sections = [("results", "Results", _results(results)), ("folds", "Folds", _folds(results)),
+                ("plots", "Plots", _plots(drawing)),
                 ("failed", "Not done", _not_done(results)), ("classes", "Per class", _classes(results)),
                 ("grid", "Grid", _grid(results)), ("origin", "How it was made", _origin(results, origin))]
     kept = [one for one in sections if one[2]]
@@ -119,6 +120,14 @@ def _not_done(results: Results) -> str:
     return '<div class="card failed">' + table(["cell", "repeat", "state", "reason", "log"], rows, 5) + "</div>"
 
 
+def _folds(results: Results) -> str:
+    if not results.experiment.folds:
+        return ""
+    header = tables.fold_header(results)
+    names = len(results.axes) or 1
+    return f'<div class="card">{table(header, tables.fold_rows(results), names + 1)}</div>'
+
+
 def _classes(results: Results) -> str:
     """F1, recall and precision of each class; the last two folded away."""
     cells = [cell for cell in results.experiment.cells if any(one.data.classes for one in results.of(cell))]
@@ -130,7 +139,7 @@ def _classes(results: Results) -> str:
     for measure in measures:
         rows = []
         for cell in cells:
-            means = [_percent(_class_mean(results.of(cell), name, measure)) for name in names]
+            means = [_percent(_class_mean(results.of(cell), name, measure), results) for name in names]
             rows.append([*tables.places_of(cell, results), *means])
         header = [*([axis.key for axis in results.axes] or ["cell"]), *names]
         opened = " open" if measure == "f1" else ""
@@ -145,8 +154,12 @@ def _class_mean(runs: Sequence[Result], name: str, measure: str) -> Optional[Sta
     return statistic([value for value in values if value is not None])
 
 
-def _percent(value: Optional[Statistic]) -> str:
-    return "" if value is None else f"{100 * value.mean:.1f}"
+def _percent(value: Optional[Statistic], results: Results) -> str:
+    """With the deviation over the folds, where there are any."""
+    if value is None:
+        return ""
+    spread = f" ± {100 * value.deviation:.1f}" if results.experiment.folds and value.deviation is not None else ""
+    return f"{100 * value.mean:.1f}{spread}"
 
 
 def _grid(results: Results) -> str:

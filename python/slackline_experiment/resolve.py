@@ -23,6 +23,8 @@ class ResolvedCell:
     overrides: tuple[str, ...]
     # Equal for cells whose runs are the same, but for the repeat.
     fingerprint: str
+    # Of the experiment.
+    folds: tuple[Path, ...] = ()
 
 
 # Of a job: what counts from the file that it is in.
@@ -55,10 +57,13 @@ def resolve(experiment: Experiment, slackline: Path) -> list[ResolvedCell]:
         resolved, refused = [], {}
         for cell in experiment.cells:
             overrides = tuple(overrides_of({**inline_overrides(experiment), **cell.sets}))
-            checks = [_check(slackline, ["check", str(job), *overrides])]
+            checks = [_check(slackline, ["check", str(job), *overrides, *on_fold(experiment.folds, 1)])]
             if checks[0].returncode == 0 and cell.run == "simulate":
                 # Not everything that can be trained can be simulated.
                 checks.append(_check(slackline, ["simulate", str(job), "--check", *overrides]))
+            for repeat in range(2, len(experiment.folds) + 1):
+                if checks[-1].returncode == 0:
+                    checks.append(_check(slackline, ["check", str(job), *overrides, *on_fold(experiment.folds, repeat)]))
             if checks[-1].returncode == 0:
                 resolved.append(_resolved(experiment, cell, overrides, checks[0].stdout))
             else:
@@ -68,6 +73,11 @@ def resolve(experiment: Experiment, slackline: Path) -> list[ResolvedCell]:
         raise Wrong("\n".join(f"cell {', '.join(cells)}:\n  " + message.replace("\n", "\n  ")
                               for message, cells in refused.items()) + "\nNothing was run.")
     return resolved
+
+
+def on_fold(folds: Sequence[Path], repeat: int) -> list[str]:
+    """What a repeat, from 1 on, sets to be on its part of the images."""
+    return overrides_of({"data.path": str(folds[(repeat - 1) % len(folds)])}) if folds else []
 
 
 def _check(slackline: Path, arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -83,5 +93,6 @@ def _resolved(experiment: Experiment, cell: Cell, overrides: tuple[str, ...], te
     seed = job.get("seed", 1) if isinstance(job, dict) else None
     if not isinstance(seed, int):
         raise Wrong(f"cell {cell.id}: `slackline check` printed no job with a whole number as seed")
-    fingerprint = hashlib.sha256("\n".join([cell.run, *lines]).encode()).hexdigest()[:16]
-    return ResolvedCell(cell, seed, overrides, fingerprint)
+    parts = [cell.run, *lines, *map(str, experiment.folds[1:])]
+    fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return ResolvedCell(cell, seed, overrides, fingerprint, experiment.folds)

@@ -16,6 +16,8 @@ class Result:
     cell: Cell
     repeat: int
     seed: int
+    # From 1; None without folds.
+    fold: Optional[int]
     # done, failed or missing.
     state: str
     reason: str = ""
@@ -80,7 +82,7 @@ def collect(experiment: Experiment, cells: Sequence[ResolvedCell], store: Store)
 
 
 def _collect_one(experiment: Experiment, run: Run, store: Store) -> Result:
-    result = Result(run.cell.cell, run.repeat, run.seed, "missing", "it was not run, or not to its end",
+    result = Result(run.cell.cell, run.repeat, run.seed, run.fold, "missing", "it was not run, or not to its end",
                     str(store.log(run).relative_to(store.root)))
     failure = store.failure(run)
     if failure is not None:

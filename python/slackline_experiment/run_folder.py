@@ -15,7 +15,8 @@ WORKER_SUMS = ("pushes_applied", "pushes_discarded", "pushes_lost", "pushed_byte
 SUMMARY_NUMBERS = ("workers", "servers", "time_s", "samples", "steps", "samples_per_second", "epochs", "loss",
                    "test_accuracy", "test_loss", "best_test_accuracy", "slack_max", "deaths", "samples_given_twice")
 REPORT_NUMBERS = {"accuracy": "test_accuracy", "loss": "test_loss", "precision_macro": "precision_macro",
-                  "recall_macro": "recall_macro", "f1_macro": "f1_macro", "top5_accuracy": "top5_accuracy"}
+                  "recall_macro": "recall_macro", "f1_macro": "f1_macro", "top5_accuracy": "top5_accuracy",
+                  "f1_weighted": "f1_weighted"}
 # Fields of the summary's energy, which is null where nothing was metered.
 ENERGY_NUMBERS = {"joules": "joules", "training": "joules_training", "validation": "joules_validation",
                   "test": "joules_test", "edp": "edp"}

@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Union
 from slackline_experiment import run_folder
 from slackline_experiment.child import Child
 from slackline_experiment.progress import Progress
+from slackline_experiment.resolve import on_fold
 from slackline_experiment.store import Run, Store
 
 # A run that is told to stop has this long; asked once more, the second span; then it is killed.
@@ -32,8 +33,8 @@ class Plan:
     cool_down_s: float = 0.0
 
     def command(self, run: Run, folder: Path) -> list[str]:
-        return [str(self.slackline), run.cell.cell.run, str(self.job), *run.cell.overrides, "--set", f"seed={run.seed}",
-                "--run-folder", str(folder)]
+        return [str(self.slackline), run.cell.cell.run, str(self.job), *run.cell.overrides,
+                *on_fold(run.cell.folds, run.repeat), "--set", f"seed={run.seed}", "--run-folder", str(folder)]
 
 
 @dataclass

@@ -26,7 +26,7 @@ class Column:
 RESULTS: tuple[Column, ...] = (
     Column("cell", "text", "", "the cell's id, which is its folder below cells/"),
     Column("repeat", "whole number", "", "from 1"),
-    Column("seed", "whole number", "", "the job's seed + repeat - 1"),
+    Column("seed", "whole number", "", "the job's seed + repeat - 1; with folds one more each time all were gone through"),
     Column("state", "text", "", "done, failed or missing"),
     Column("reason", "text", "", "why it is not done"),
     Column("run_mode", "text", "", "mode, as the run's summary has it"),
@@ -66,6 +66,8 @@ RESULTS: tuple[Column, ...] = (
     Column("joules_validation", "number", "J", "during evaluations while training went on", "energy of validation"),
     Column("joules_test", "number", "J", "during the last evaluation", "energy of the test"),
     Column("edp", "number", "J s", "joules x time_s", "energy x time"),
+    Column("fold", "whole number", "", "which of the folds, from 1; empty without folds"),
+    Column("f1_weighted", "number", "", "mean over the classes by their images, 0 to 1", "F1, weighted"),
 )
 
 # metrics.csv of a run folder, after the columns that name the run.
@@ -110,10 +112,14 @@ EPOCHS: tuple[Column, ...] = (
 )
 
 FIGURES = tuple(column for column in RESULTS if column.label)
-SHARES = ("test_accuracy", "best_test_accuracy", "wait_fraction", "precision_macro", "recall_macro", "f1_macro", "top5_accuracy")
+SHARES = ("test_accuracy", "best_test_accuracy", "wait_fraction", "precision_macro", "recall_macro", "f1_macro", "top5_accuracy",
+          "f1_weighted")
 # What results.md and the page show of each cell, where any run has it.
 SHOWN = ("test_accuracy", "best_test_accuracy", "time_s", "time_to_target_s", "samples_per_second", "staleness_mean",
          "wait_fraction", "joules", "edp", "deaths")
+
+# What they show of each fold.
+FOLD_SHOWN = ("test_accuracy", "precision_macro", "recall_macro", "f1_macro", "f1_weighted", "test_loss")
 
 
 def figure(name: str) -> Optional[Column]:

@@ -26,7 +26,13 @@ class Run:
 
     @property
     def seed(self) -> int:
-        return self.cell.seed + self.repeat - 1
+        """One more each repeat, or each time that all folds were gone through."""
+        return self.cell.seed + (self.repeat - 1) // max(1, len(self.cell.folds))
+
+    @property
+    def fold(self) -> Optional[int]:
+        """From 1; None without folds."""
+        return (self.repeat - 1) % len(self.cell.folds) + 1 if self.cell.folds else None
 
     @property
     def id(self) -> str:

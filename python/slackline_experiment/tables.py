@@ -6,7 +6,7 @@ from typing import Any, Iterable, Optional, Sequence
 
 from slackline_experiment import schema
 from slackline_experiment.grid import Cell
-from slackline_experiment.results import Result, Results, Statistic
+from slackline_experiment.results import Result, Results, Statistic, statistic
 
 
 def write_all(results: Results, folder: Path) -> None:
@@ -49,7 +49,7 @@ def places_of(cell: Cell, results: Results) -> list[str]:
 
 def result_row(result: Result, results: Results) -> list[str]:
     texts = {"repeat": str(result.repeat), "seed": str(result.seed), "state": result.state, "reason": result.reason,
-             "run_mode": result.data.mode}
+             "run_mode": result.data.mode, "fold": "" if result.fold is None else str(result.fold)}
     values = [texts[column.name] if column.name in texts else number_text(result.figures.get(column.name))
               for column in schema.RESULTS[1:]]
     return [result.cell.id, *axis_values(result.cell, results), *values]
@@ -115,6 +115,32 @@ def _with_count(text: str, n: int, done: int) -> str:
     return text if n == done else f"{text} ({n} of {done})"
 
 
+def fold_header(results: Results) -> list[str]:
+    names = [axis.key for axis in results.axes] or ["cell"]
+    return [*names, "fold", *(column.axis_label() for column in _fold_figures(results)), "n"]
+
+
+def _fold_figures(results: Results) -> list[schema.Column]:
+    columns = [schema.figure(name) for name in schema.FOLD_SHOWN if results.has(name)]
+    return [column for column in columns if column is not None]
+
+
+def fold_rows(results: Results) -> list[list[str]]:
+    """Of each cell a row a fold, the mean of its runs, and one of all: mean and deviation over all runs."""
+    rows = []
+    folds = len(results.experiment.folds)
+    for cell in results.experiment.cells:
+        runs = results.of(cell)
+        for name, chosen in [*((str(fold), [one for one in runs if one.fold == fold]) for fold in range(1, folds + 1)),
+                             ("all", runs)]:
+            values = [statistic([one.figures[column.name] for one in chosen if column.name in one.figures])
+                      for column in _fold_figures(results)]
+            texts = ["" if value is None else figure_text(column.name, value)
+                     for column, value in zip(_fold_figures(results), values)]
+            rows.append([*places_of(cell, results), name, *texts, str(len(chosen))])
+    return rows
+
+
 def as_markdown(results: Results) -> str:
     experiment = results.experiment
     lines = [f"# {experiment.name}", ""]
@@ -124,6 +150,10 @@ def as_markdown(results: Results) -> str:
     lines += [_markdown_row(rows[0]), "|" + "---|" * len(rows[0]), *map(_markdown_row, rows[1:]), "",
               "Mean ± standard deviation of the sample over the runs that are done; n counts them.",
               metered_text(results)]
+    if experiment.folds:
+        rows = [fold_header(results), *fold_rows(results)]
+        lines += ["", "## Folds", "", _markdown_row(rows[0]), "|" + "---|" * len(rows[0])]
+        lines += map(_markdown_row, rows[1:])
     if results.failed():
         lines += ["", "## Failed", ""]
         lines += [

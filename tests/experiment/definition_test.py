@@ -1,12 +1,14 @@
 """The experiment file: what the grid expands to, and what is said of mistakes."""
 import pathlib
+import re
+import tempfile
 import unittest
 
 import support  # noqa: F401, puts the package on the path
 from slackline_experiment import definition
 from slackline_experiment.document import Wrong, as_flow, load
 from slackline_experiment.progress import duration_text, time_left_s
-from slackline_experiment.resolve import ResolvedCell
+from slackline_experiment.resolve import ResolvedCell, on_fold
 from slackline_experiment.store import Run
 
 HEAD = "job: {model: {kind: mlp}}\nrun: simulate\n"
@@ -49,6 +51,32 @@ class Grid(unittest.TestCase):
         self.assertEqual([dict(cell.sets) for cell in experiment.cells[2:]],
                          [{"a.x": 7, "a.y": "p"}, {"a.y": "p", "a.w": 3}])
         self.assertEqual([point.name for point in experiment.axes[0].points], ["1", "2", "7"])
+
+    def test_folds_are_repeats_on_other_images(self):
+        with tempfile.TemporaryDirectory() as root:
+            folder = pathlib.Path(root).resolve()
+            for name in ("a", "b"):
+                (folder / name).mkdir()
+                (folder / name / "index.json").touch()
+
+            def read(text):
+                return definition.parse(HEAD + text, folder / "trial.yaml")
+
+            self.assertEqual(read("folds: [a, b]\n").repeats, 2)
+            experiment = read("folds: [a, b]\nrepeats: 4\n")
+            self.assertEqual(experiment.folds, (folder / "a", folder / "b"))
+            cell = ResolvedCell(experiment.cells[0], 7, (), "f", experiment.folds)
+            self.assertEqual([(Run(cell, repeat).fold, Run(cell, repeat).seed) for repeat in range(1, 5)],
+                             [(1, 7), (2, 7), (1, 8), (2, 8)])
+            self.assertEqual(on_fold(experiment.folds, 4), ["--set", f"data.path={folder / 'b'}"])
+            for text, message in (
+                    ("folds: [a, c]\n", "folds: found 'c'; allowed are folders that `slackline prepare` has written"),
+                    ("folds: [a, ./a]\n", "folds: found './a' twice"),
+                    ("folds: [a]\n", "folds: found one folder; allowed are at least two"),
+                    ("folds: [a, b]\nrepeats: 3\n", "repeats: found '3'; allowed is a multiple of the 2 folds, up to 1000"),
+                    ("folds: [a, b]\nset: {data.path: a}\n", "folds: found data.path set too; allowed is one of the two")):
+                with self.assertRaisesRegex(Wrong, re.escape(message)):
+                    read(text)
 
     def test_ids_do_not_depend_on_the_rest_of_the_grid(self):
         one, other = parse(HEAD + "grid: {a.x: [2]}\n"), parse(HEAD + "grid: {a.x: [1, 2, 3]}\n")

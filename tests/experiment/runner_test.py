@@ -38,6 +38,28 @@ class Running(ExperimentTest):
         self.assertEqual([call["mode"] for call in self.calls()], ["train"])
         self.assertIn("allowed is 1", self.run_experiment("--jobs", "2", code=2).stderr)
 
+    def test_repeats_go_through_the_folds(self):
+        for name in ("one", "two"):
+            (self.root / name).mkdir()
+            (self.root / name / "index.json").touch()
+        self.write("folds: [one, two]\nrepeats: 4\n", TRAINED)
+        self.run_experiment()
+        root = self.root.resolve()
+        self.assertEqual([(call["job"]["data.path"], call["job"]["seed"]) for call in self.calls()],
+                         [(str(root / "one"), 1), (str(root / "two"), 1), (str(root / "one"), 2), (str(root / "two"), 2)])
+        self.assertEqual([row["fold"] for row in self.results()], ["1", "2", "1", "2"])
+        text = (self.out / "results.md").read_text()
+        table = text[text.index("## Folds"):].splitlines()[2:]
+        self.assertEqual([line.split("|")[2].strip() for line in table if line], ["fold", "---", "1", "2", "all"])
+        both = [100 * float(row["test_accuracy"]) for row in self.results() if row["fold"] == "1"]
+        self.assertIn(f"{sum(both) / 2:.2f} ±", table[2])
+        self.assertRegex((self.out / "index.html").read_text(), '<section id="folds">')
+        # Other images, other runs.
+        (self.root / "three").mkdir()
+        (self.root / "three" / "index.json").touch()
+        self.write("folds: [one, three]\nrepeats: 4\n", TRAINED)
+        self.assertIn("its job has changed", self.run_experiment().stdout)
+
     def test_real_and_simulated_runs_stand_side_by_side(self):
         self.write("grid: {run: [train, simulate], optimizer.lr: [0.1]}\n")
         self.run_experiment()
