@@ -14,6 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "cli/complain.h"
+#include "cli/run_end.h"
 #include "cli/scheduler_client.h"
 #include "common/checkpoint/model_reader.h"
 #include "common/job_file.h"
@@ -151,13 +152,15 @@ absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const fs::path& folder, cons
 
 int MakeCheckpoint(const StatusOptions& run) {
   const absl::StatusOr<std::string> address = FindAddress(run.target);
-  if (!address.ok()) return Complain(address.status());
+  if (!address.ok()) return Complain(OrTheEnd(run.target, address.status()));
   const auto protection = FindProtection(run);
   if (!protection.ok()) return ComplainOfWrongUse(protection.status());
   SchedulerClient scheduler(*address, *protection);
   const absl::StatusOr<uint64_t> number = BeginCheckpoint(scheduler);
   if (!number.ok()) {
-    return Complain(absl::UnavailableError(absl::StrCat("no checkpoint: ", WhoSays(*address, number.status()))));
+    const absl::Status failed =
+        absl::UnavailableError(absl::StrCat("no checkpoint: ", WhoSays(*address, number.status())));
+    return Complain(OrTheEnd(run.target, failed));
   }
   const absl::StatusOr<std::string> folder = AwaitCheckpoint(scheduler, *number);
   if (!folder.ok()) {

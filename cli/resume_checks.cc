@@ -1,5 +1,6 @@
 #include "cli/resume_checks.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/value.h"
+#include "worker/data/prepared_index.h"
 
 namespace slackline::cli {
 namespace {
@@ -34,6 +36,25 @@ absl::Status CheckModelKept(const job::Job& before, const job::Job& after) {
                                     ", as the checkpoints of the run have it"));
   }
   return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(mistakes, "\n"));
+}
+
+absl::Status CheckImagesKept(uint64_t samples, const job::Job& after) {
+  if (after.model().kind() == job::Model::EXTERNAL || samples == 0) return absl::OkStatus();
+  const uint64_t most = after.data().train_images_max();
+  if (after.data().format() == job::Data::PREPARED) {
+    const absl::StatusOr<worker::PreparedIndex> index = worker::ReadPreparedIndex(after.data().path());
+    const worker::PreparedSplit* const train = index.ok() ? index->Find("train") : nullptr;
+    if (train == nullptr) return absl::OkStatus();  // what is wrong with it others say
+    const uint64_t found = most == 0 ? train->rows() : std::min(most, train->rows());
+    if (found == samples) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.path: found ", found, " training images in ", after.data().path(),
+                     most == 0 ? "" : absl::StrCat(" (data.train_images_max: ", most, ")"), "; allowed are ", samples,
+                     ", as the checkpoint has them"));
+  }
+  if (most == 0 || most >= samples) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("data.train_images_max: found ", most, "; allowed is ", samples,
+                                                 ", as many images as the checkpoint has"));
 }
 
 }  // namespace slackline::cli

@@ -129,10 +129,12 @@ absl::Status CheckUnused(const job::Job& job, const std::filesystem::path& run) 
 absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job) {
   const state::Tasks& tasks = from.manifest.scheduler().tasks();
   const uint32_t epochs = job.training().epochs();
-  if (!tasks.complete() || tasks.ranges().epochs_done() < epochs) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "all ", tasks.ranges().epochs_done(), " epochs are done in ", from.path.string(), ", and training.epochs is ",
-      epochs, "; to train on: --set training.epochs=", tasks.ranges().epochs_done() + 1));
+  const uint32_t done = tasks.ranges().epochs_done();
+  // Between the last epoch and its evaluation nothing is left to train, but something to do.
+  if (done < epochs || (done == epochs && !tasks.complete())) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(done, done == 1 ? " epoch is" : " epochs are", " done in ",
+                                                    from.path.string(), ", and training.epochs is ", epochs,
+                                                    "; to train on: --set training.epochs=", done + 1));
 }
 
 absl::StatusOr<security::Security> OpenSecurity(const job::Job& job) {

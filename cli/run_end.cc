@@ -280,6 +280,19 @@ std::string RenderEnd(const wire::JobStatus& status) {
   return out;
 }
 
+absl::Status OrTheEnd(const std::string& target, const absl::Status& failed) {
+  std::error_code error;
+  if (!fs::is_directory(target, error)) return failed;
+  const absl::StatusOr<wire::JobStatus> end = ReadEnd(target);
+  // While it lives, or may come back, the scheduler's silence is what there is to say.
+  if (!end.ok() || end->state() == kAway || end->state() == kPending) return failed;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the run in ", target, " is over: it is ", end->state(), end->reason().empty() ? "" : ": ", end->reason(),
+      end->go_on().empty()
+          ? ""
+          : absl::StrCat("; ", end->state() == "done" ? "to train on: " : "to go on: ", end->go_on())));
+}
+
 int ExitCodeOf(const std::string& state) {
   const bool well = state == "starting" || state == "training" || state == "done" || state == kPending;
   return well ? kExitDone : kExitFailed;

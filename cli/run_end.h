@@ -29,6 +29,10 @@ absl::Status RecordEnd(const std::filesystem::path& run, const std::string& stat
 // The same for people, with the last events.
 std::string RenderEnd(const wire::JobStatus& status);
 
+// Why an order to a run came to nothing: where nobody answers and the run of the folder `target` is over, that, and how
+// to go on; else `failed`.
+absl::Status OrTheEnd(const std::string& target, const absl::Status& failed);
+
 // Exit code of `slackline status` for a state: done where the run is done or goes on, else failed.
 int ExitCodeOf(const std::string& state);
 

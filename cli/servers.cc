@@ -11,6 +11,7 @@
 #include "cli/complain.h"
 #include "cli/report.h"
 #include "cli/run_checks.h"
+#include "cli/run_end.h"
 #include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
 #include "common/job_file.h"
@@ -93,7 +94,7 @@ absl::Status CheckRoom(const ServersOptions& options) {
 
 int ChangeServers(const ServersOptions& options) {
   const absl::StatusOr<std::string> address = FindAddress(options.run.target);
-  if (!address.ok()) return Complain(address.status());
+  if (!address.ok()) return Complain(OrTheEnd(options.run.target, address.status()));
   const auto protection = FindProtection(options.run);
   if (!protection.ok()) return ComplainOfWrongUse(protection.status());
   if (absl::Status room = CheckRoom(options); !room.ok()) return Complain(room);
@@ -103,7 +104,8 @@ int ChangeServers(const ServersOptions& options) {
   for (const std::string& name : options.drain) request.add_drain(name);
   const absl::StatusOr<uint32_t> servers = scheduler.ChangeServers(request);
   if (!servers.ok()) {
-    return Complain(absl::Status(servers.status().code(), WhoSays(*address, servers.status())));
+    const absl::Status failed(servers.status().code(), WhoSays(*address, servers.status()));
+    return Complain(OrTheEnd(options.run.target, failed));
   }
   std::printf("the run is to have %d server%s\n", *servers, *servers == 1 ? "" : "s");
   std::fflush(stdout);

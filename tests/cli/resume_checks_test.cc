@@ -1,6 +1,11 @@
 #include "cli/resume_checks.h"
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 #include <gtest/gtest.h>
+#include "worker/data/prepared_index.h"
 
 namespace slackline::cli {
 namespace {
@@ -30,6 +35,39 @@ TEST(CheckModelKept, FewerLayersAreADifference) {
   before.mutable_model()->add_hidden(32);
   EXPECT_FALSE(CheckModelKept(before, after).ok());
   EXPECT_FALSE(CheckModelKept(after, before).ok());
+}
+
+TEST(CheckImagesKept, FewerImagesThanTheCheckpointHasAreRefused) {
+  job::Job job;
+  EXPECT_TRUE(CheckImagesKept(60000, job).ok());
+  job.mutable_data()->set_train_images_max(70000);
+  EXPECT_TRUE(CheckImagesKept(60000, job).ok());
+  job.mutable_data()->set_train_images_max(500);
+  EXPECT_TRUE(CheckImagesKept(500, job).ok());
+  EXPECT_EQ(CheckImagesKept(60000, job).message(),
+            "data.train_images_max: found 500; allowed is 60000, as many images as the checkpoint has");
+}
+
+TEST(CheckImagesKept, PreparedImagesAreCounted) {
+  const std::string folder = testing::TempDir() + "/check_images_kept";
+  std::filesystem::create_directories(folder);
+  worker::PreparedIndex index{.classes = {"a", "b"}, .shape = {1, 2, 2}, .mean = {0.5}, .deviation = {0.2}};
+  worker::PreparedShard shard{.images = {.name = "train-00000.images.npy", .bytes = 100, .checksum = 1},
+                              .labels = {.name = "train-00000.labels.npy", .bytes = 100, .checksum = 1},
+                              .rows = 7};
+  index.splits.push_back({.name = "train", .shards = {shard}, .class_counts = {3, 4}});
+  std::ofstream(folder + "/index.json") << worker::ToJson(index);
+  job::Job job;
+  job.mutable_data()->set_format(job::Data::PREPARED);
+  job.mutable_data()->set_path(folder);
+  EXPECT_TRUE(CheckImagesKept(7, job).ok());
+  EXPECT_EQ(CheckImagesKept(8, job).message(),
+            "data.path: found 7 training images in " + folder + "; allowed are 8, as the checkpoint has them");
+  job.mutable_data()->set_train_images_max(5);
+  EXPECT_TRUE(CheckImagesKept(5, job).ok());
+  EXPECT_EQ(CheckImagesKept(7, job).message(),
+            "data.path: found 5 training images in " + folder +
+                " (data.train_images_max: 5); allowed are 7, as the checkpoint has them");
 }
 
 }  // namespace

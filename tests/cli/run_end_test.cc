@@ -55,6 +55,22 @@ TEST_F(RunEnd, OneThatOnlyTheLauncherKnowsIsRecorded) {
   EXPECT_EQ(ReadEnd(root_)->reason(), "ps-1 died") << "it has ended once";
 }
 
+TEST_F(RunEnd, AnOrderToARunThatIsOverSaysSo) {
+  const absl::Status failed = absl::UnavailableError("no answer");
+  EXPECT_EQ(OrTheEnd("127.0.0.1:1", failed), failed) << "of an address nothing is known";
+  Happened("training begins with 2 workers on 10 samples for 1 epochs");
+  ASSERT_EQ(RecordEnd(root_, "failed", "ps-1 died"), absl::OkStatus());
+  const absl::Status over = OrTheEnd(root_.string(), failed);
+  EXPECT_TRUE(absl::IsFailedPrecondition(over));
+  EXPECT_EQ(over.message(), "the run in " + root_.string() +
+                                " is over: it is failed: ps-1 died; to go on: slackline train " + root_.string() +
+                                "/job.yaml");
+  std::filesystem::create_directory(root_ / "scheduler");
+  std::filesystem::remove(root_ / "events.log");
+  ASSERT_EQ(ReadEnd(root_)->state(), kAway);
+  EXPECT_EQ(OrTheEnd(root_.string(), failed), failed) << "it may come back";
+}
+
 TEST_F(RunEnd, OneOfBeforeIsNotThatOfARunThatWentOn) {
   Happened("the job is stopped: by a signal");
   Happened("goes on from checkpoint 1: 10 samples");
