@@ -203,7 +203,7 @@ int ListCheckpoints(const std::string& target, bool verify) {
   return all_whole ? kExitDone : kExitFailed;
 }
 
-int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file) {
+int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file, bool quiet) {
   const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target, name);
   if (!choice.ok()) return Complain(choice.status());
   for (const std::string& broken : choice->passed_over)
@@ -216,7 +216,7 @@ int ExportCheckpoint(const std::string& target, const std::string& name, const s
       worker::WriteSafetensors(file, TensorsOf(choice->manifest), weights,
                                {{"checkpoint", choice->path.filename()}, {"job", choice->manifest.job_name()}});
   if (!written.ok()) return Complain(written);
-  std::printf("%s: the weights of %s\n", file.c_str(), choice->path.c_str());
+  if (!quiet) std::printf("%s: the weights of %s\n", file.c_str(), choice->path.c_str());
   return kExitDone;
 }
 

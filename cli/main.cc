@@ -13,6 +13,7 @@
 #include "cli/complain.h"
 #include "cli/credentials.h"
 #include "cli/doctor/command.h"
+#include "cli/evaluate.h"
 #include "cli/experiment.h"
 #include "cli/launch.h"
 #include "cli/prepare/command.h"
@@ -352,6 +353,7 @@ int Main(int argc, char** argv) {
   slurm::Command slurm(app, argv[0]);
   const doctor::Command doctor(app);
   const prepare::Command prepare(app);
+  const EvaluateCommand evaluate(app);
 
   if (const std::string mistake = SubcommandMistake(app, 1, argc, argv); !mistake.empty()) {
     std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
@@ -390,6 +392,7 @@ int Main(int argc, char** argv) {
   if (slurm.parsed()) return slurm.Run();
   if (doctor.parsed()) return doctor.Run();
   if (prepare.parsed()) return prepare.Run();
+  if (evaluate.parsed()) return evaluate.Run();
   return Status(status);
 }
 

@@ -155,9 +155,14 @@ std::vector<std::string> PendingServers(const wire::GetStatusReply& status) {
 }
 
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
-  std::string out =
-      absl::StrFormat("Test accuracy %.2f %%  (loss %.4f, %s images, after %u epochs)\n\n", 100 * evaluation.accuracy(),
-                      evaluation.loss(), RenderCount(static_cast<double>(evaluation.samples())), evaluation.epoch());
+  return RenderEvaluation(
+      evaluation,
+      absl::StrFormat("Test accuracy %.2f %%  (loss %.4f, %s images, after %u epochs)", 100 * evaluation.accuracy(),
+                      evaluation.loss(), RenderCount(static_cast<double>(evaluation.samples())), evaluation.epoch()));
+}
+
+std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std::string& first) {
+  std::string out = absl::StrCat(first, "\n\n");
   if (evaluation.has_top5_accuracy()) {
     out.insert(out.size() - 1, absl::StrFormat("Top-5 accuracy %.2f %%\n", 100 * evaluation.top5_accuracy()));
   }

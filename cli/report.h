@@ -12,6 +12,8 @@ namespace slackline::cli {
 
 // Test accuracy, then precision, recall and F1 of each class and their means.
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation);
+// The same under a first line of the caller's.
+std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std::string& first);
 // Energy by phase, power, and energy times delay; "energy: not metered" of null.
 std::string RenderEnergy(const wire::EnergyView* energy);
 // Where the results lie. `folder` is read.

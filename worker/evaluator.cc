@@ -65,6 +65,14 @@ std::string ConfusionCsv(const EvaluationResult& result) {
   return csv + "\n";
 }
 
+absl::Status MakeFolder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  const std::string why = absl::StrCat("cannot make ", folder.string(), ": ", error.message());
+  return error == std::errc::no_space_on_device ? absl::ResourceExhaustedError(why) : absl::UnavailableError(why);
+}
+
 absl::Status WriteWhole(const std::string& path, const std::string& text) {
   DurableFile file(path);
   absl::Status status = file.Open();
@@ -108,21 +116,21 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
 
 absl::Status Evaluator::WriteFiles(Model& model, EvaluationResult& result) const {
   const std::filesystem::path folder(result.work.run_folder);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    const std::string why = absl::StrCat("cannot make ", folder.string(), ": ", error.message());
-    return error == std::errc::no_space_on_device ? absl::ResourceExhaustedError(why) : absl::UnavailableError(why);
-  }
+  if (absl::Status made = MakeFolder(folder); !made.ok()) return made;
   const absl::Status weights = WriteSafetensors(
       folder / kWeightsFile, model.tensors(), model.parameters(),
       {{"epoch", absl::StrCat(result.work.epoch)}, {"test_accuracy", absl::StrCat(result.metrics.accuracy)}});
   if (!weights.ok()) return weights;
+  const absl::Status report = WriteReport(result);
+  if (report.ok()) result.files = {kWeightsFile, kReportFile, kConfusionFile};
+  return report;
+}
+
+absl::Status Evaluator::WriteReport(const EvaluationResult& result) const {
+  const std::filesystem::path folder(result.work.run_folder);
+  if (absl::Status made = MakeFolder(folder); !made.ok()) return made;
   const absl::Status report = WriteWhole(folder / kReportFile, ToJson(result));
-  if (!report.ok()) return report;
-  const absl::Status confusion = WriteWhole(folder / kConfusionFile, ConfusionCsv(result));
-  if (confusion.ok()) result.files = {kWeightsFile, kReportFile, kConfusionFile};
-  return confusion;
+  return report.ok() ? WriteWhole(folder / kConfusionFile, ConfusionCsv(result)) : report;
 }
 
 }  // namespace slackline::worker

@@ -34,6 +34,8 @@ class Evaluator {
   // Writes model.safetensors, report.json and confusion.csv into work.run_folder, and names them in `result`.
   //   kResourceExhausted, kUnavailable  as DurableFile has them
   absl::Status WriteFiles(Model& model, EvaluationResult& result) const;
+  // The last two of them only.
+  absl::Status WriteReport(const EvaluationResult& result) const;
 
  private:
   const Dataset& test_;

@@ -29,6 +29,7 @@
 #include "common/version_text.h"
 #include "worker/cuda/gpus.h"
 #include "worker/devices.h"
+#include "worker/evaluate_weights.h"
 #include "worker/job_config.h"
 #include "worker/job_data.h"
 #include "worker/metering.h"
@@ -49,6 +50,7 @@ struct Flags {
   std::optional<uint32_t> group = {};
   std::string seat = {};
   bool supervised = false;
+  WeightsToEvaluate evaluate = {};
 };
 
 constexpr int kFailed = 1;
@@ -219,6 +221,15 @@ int Work(const Flags& flags, const job::Job& job) {
   return 0;
 }
 
+// What the files of evaluations name, the user has named: a mistake of theirs.
+int Evaluate(const Flags& flags, const job::Job& job) {
+  const absl::Status status = EvaluateWeights(
+      flags.evaluate,
+      MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency()));
+  if (status.ok()) return 0;
+  return Fail(status, absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kWrongUse : kFailed);
+}
+
 int Main(int argc, char** argv) {
   rpc::PrepareProcess();
   rpc::SilenceGrpcLog();
@@ -228,7 +239,6 @@ int Main(int argc, char** argv) {
   app.add_option("JOB.yaml", flags.job_file, "The job file, the same for all processes of the job")->required();
   app.add_option("--scheduler", flags.scheduler,
                  "HOST:PORT of the job's scheduler, or the file that it writes that to (with a / in its path)")
-      ->required()
       ->type_name("HOST:PORT|FILE")
       ->check(PlaceMistake);
   app.add_option("--set", flags.overrides, "KEY=VALUE: overrides a field of the job file; may be repeated")
@@ -247,6 +257,17 @@ int Main(int argc, char** argv) {
          "Which of the job's workers on this machine this is, from 0 on, and how many there are: for worker.cores")
       ->type_name("NUMBER/WORKERS");
   app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
+  CLI::Option* const weights =
+      app.add_option("--evaluate", flags.evaluate.path,
+                     "Measure these weights on the job's images, and end: what `slackline evaluate` starts")
+          ->type_name("FILE");
+  app.add_option("--split", flags.evaluate.split, "With --evaluate: train, validation or test")
+      ->needs(weights)
+      ->check(CLI::IsMember({"train", "validation", "test"}));
+  app.add_option("--out", flags.evaluate.out, "With --evaluate: where report.json and confusion.csv go")
+      ->needs(weights)
+      ->type_name("FOLDER");
+  weights->needs("--out");
   app.set_version_flag("--version", VersionText("slackline-worker"));
   try {
     app.parse(argc, argv);
@@ -264,6 +285,10 @@ int Main(int argc, char** argv) {
   }
   if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
   job::Job resolved = Resolve(*job);
+  if (!flags.evaluate.path.empty()) return Evaluate(flags, resolved);
+  if (flags.scheduler.empty()) {
+    return Fail(absl::InvalidArgumentError("--scheduler is required"), kWrongUse);
+  }
   if (absl::Status group = CheckGroupFlag(flags, resolved); !group.ok()) return Fail(group, kWrongUse);
   const absl::StatusOr<job::Network> network = network::OnThisMachine(resolved.network());
   if (!network.ok()) return Fail(network.status(), kWrongUse);

@@ -51,9 +51,14 @@ TEST(CheckImagesKept, FewerImagesThanTheCheckpointHasAreRefused) {
 TEST(CheckImagesKept, PreparedImagesAreCounted) {
   const std::string folder = testing::TempDir() + "/check_images_kept";
   std::filesystem::create_directories(folder);
-  worker::PreparedIndex index{.classes = {"a", "b"}, .shape = {1, 2, 2}, .mean = {0.5}, .deviation = {0.2}};
-  worker::PreparedShard shard{.images = {.name = "train-00000.images.npy", .bytes = 100, .checksum = 1},
-                              .labels = {.name = "train-00000.labels.npy", .bytes = 100, .checksum = 1},
+  worker::PreparedIndex index;
+  index.classes = {"a", "b"};
+  index.shape = {1, 2, 2};
+  index.mean = {0.5};
+  index.deviation = {0.2};
+  index.settings = "{}";
+  worker::PreparedShard shard{.images = {.name = "train-00000.images.npy", .bytes = 256, .checksum = 1},
+                              .labels = {.name = "train-00000.labels.npy", .bytes = 256, .checksum = 1},
                               .rows = 7};
   index.splits.push_back({.name = "train", .shards = {shard}, .class_counts = {3, 4}});
   std::ofstream(folder + "/index.json") << worker::ToJson(index);

@@ -1,0 +1,163 @@
+#include "cli/evaluate.h"
+
+#include <stdlib.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include <google/protobuf/util/json_util.h>
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/checkpoints.h"
+#include "cli/complain.h"
+#include "cli/process.h"
+#include "cli/report.h"
+#include "cli/sibling.h"
+#include "scheduler.pb.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kEvaluateHelp[] = R"(
+Loss, accuracy, and precision, recall and F1 of each class, of the weights that a run has left, of a checkpoint, or of
+a safetensors file with the names of the job's model. It runs in one process, on one device, without servers.
+Exit codes: 0 done, 2 wrong use (flags, job file, or weights that do not fit), 1 failed.
+
+Examples
+  slackline evaluate runs/first                                   # as the run's last evaluation
+  slackline evaluate runs/first --split validation --out report   # report/report.json and confusion.csv
+  slackline evaluate runs/first --checkpoint best
+  slackline evaluate job.yaml --weights resnet18.safetensors --set data.path=other)";
+
+constexpr absl::Duration kLookAgain = absl::Seconds(1);
+
+// Removed with what is in it.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::error_code error;
+    std::string name = fs::temp_directory_path(error) / "slackline-evaluate-XXXXXX";
+    if (!error && ::mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+
+  // Empty where none could be made.
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string ReadWhole(const fs::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+absl::StatusOr<wire::EvaluationReport> ReadReport(const fs::path& path) {
+  wire::EvaluationReport report;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(ReadWhole(path), &report, options);
+  if (parsed.ok()) return report;
+  return absl::InternalError(absl::StrCat(path.string(), ": ", std::string(parsed.message())));
+}
+
+// The worker says what is wrong in its log, which is shown.
+absl::Status MeasureIn(const fs::path& scratch, const std::vector<std::string>& command, int* code) {
+  absl::StatusOr<Process> worker = Process::Start({.name = "evaluation", .command = command, .log = scratch / "log"});
+  if (!worker.ok()) return worker.status();
+  std::optional<ProcessEnd> end;
+  while (!end) end = worker->WaitFor(kLookAgain);
+  std::fputs(ReadWhole(scratch / "log").c_str(), stderr);
+  *code = end->by_signal ? kExitFailed : end->code;
+  if (!end->by_signal) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("the process that evaluates was ended: ", end->Describe()));
+}
+
+}  // namespace
+
+EvaluateCommand::EvaluateCommand(CLI::App& app) {
+  command_ = app.add_subcommand("evaluate", "Measure weights on the images of a job");
+  command_->add_option("RUN|JOB.yaml", target_, "Folder of a run, or a job file with --weights")->required();
+  CLI::Option* const weights =
+      command_->add_option("--weights", weights_, "A safetensors file; default: the run's model.safetensors")
+          ->type_name("FILE");
+  command_
+      ->add_option("--checkpoint", checkpoint_,
+                   "The weights of a checkpoint of the run: its name or number, `best`, or `newest`")
+      ->excludes(weights);
+  command_
+      ->add_option("--split", split_, "The images: train, validation or test; default: what data.evaluation_split says")
+      ->check(CLI::IsMember({"train", "validation", "test"}));
+  command_->add_option("--out", out_, "Also writes report.json and confusion.csv there")->type_name("FOLDER");
+  command_->add_option("--set", overrides_, "KEY=VALUE: overrides a field of the job file; may be repeated")
+      ->take_all()
+      ->allow_extra_args(false);
+  command_->footer(kEvaluateHelp);
+}
+
+bool EvaluateCommand::parsed() const { return command_->parsed(); }
+
+int EvaluateCommand::Run() const {
+  std::error_code error;
+  const fs::path target = target_;
+  const bool run = fs::is_directory(target, error);
+  if (!run && weights_.empty()) {
+    return ComplainOfWrongUse(absl::InvalidArgumentError(absl::StrCat(
+        "found ", target_, " and no weights; allowed is the folder of a run, or a job file with --weights FILE")));
+  }
+  const ScratchFolder scratch;
+  if (scratch.path().empty()) return Complain(absl::UnavailableError("cannot make a temporary folder"));
+  std::string weights = weights_.empty() ? (target / "model.safetensors").string() : weights_;
+  std::string shown = weights;
+  if (!checkpoint_.empty()) {
+    weights = scratch.path() / "checkpoint.safetensors";
+    shown = absl::StrCat("checkpoint ", checkpoint_);
+    const int exported = ExportCheckpoint(target_, checkpoint_ == "newest" ? "" : checkpoint_, weights, /*quiet=*/true);
+    if (exported != kExitDone) return exported;
+  } else if (!fs::is_regular_file(weights, error)) {
+    return ComplainOfWrongUse(
+        absl::NotFoundError(absl::StrCat("found no file ", weights,
+                                         weights_.empty() ? "; allowed is a run that is done, or --checkpoint newest"
+                                                          : "; allowed is a safetensors file")));
+  }
+  const absl::StatusOr<fs::path> worker = Sibling("slackline-worker");
+  if (!worker.ok()) return Complain(worker.status());
+  const std::string out = out_.empty() ? (scratch.path() / "report").string() : out_;
+  std::vector<std::string> command = {
+      *worker,     run ? (target / "job.yaml").string() : target_, "--evaluate", weights, "--out", out, "--name",
+      "evaluation"};
+  if (!split_.empty()) command.insert(command.end(), {"--split", split_});
+  for (const std::string& one : overrides_) command.insert(command.end(), {"--set", one});
+  int code = kExitFailed;
+  if (absl::Status measured = MeasureIn(scratch.path(), command, &code); !measured.ok()) return Complain(measured);
+  if (code != kExitDone) return code;
+  const absl::StatusOr<wire::EvaluationReport> report = ReadReport(fs::path(out) / "report.json");
+  if (!report.ok()) return Complain(report.status());
+  std::fputs(RenderEvaluation(*report, absl::StrFormat("Accuracy %.2f %%  (loss %.4f, %d images%s; %s)",
+                                                       100 * report->accuracy(), report->loss(), report->samples(),
+                                                       split_.empty() ? "" : absl::StrCat(" of ", split_), shown))
+                 .c_str(),
+             stdout);
+  if (!out_.empty()) std::printf("\n%s has report.json and confusion.csv\n", out_.c_str());
+  return kExitDone;
+}
+
+}  // namespace slackline::cli

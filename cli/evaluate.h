@@ -1,0 +1,33 @@
+// `slackline evaluate`: how good weights are on a job's images.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace slackline::cli {
+
+// Thread-safety: none.
+class EvaluateCommand {
+ public:
+  // Adds the command to `app`, which must outlive it.
+  explicit EvaluateCommand(CLI::App& app);
+
+  bool parsed() const;
+  // Returns the exit code.
+  int Run() const;
+
+ private:
+  std::string target_;
+  std::string weights_;
+  std::string checkpoint_;
+  std::string split_;
+  std::string out_;
+  std::vector<std::string> overrides_;
+  CLI::App* command_ = nullptr;
+};
+
+}  // namespace slackline::cli

@@ -1,0 +1,62 @@
+#include "worker/evaluate_weights.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/logging.h"
+#include "worker/cuda/gpus.h"
+#include "worker/devices.h"
+#include "worker/evaluator.h"
+#include "worker/job_data.h"
+#include "worker/model/load_weights.h"
+
+namespace slackline::worker {
+namespace {
+
+absl::StatusOr<std::unique_ptr<LocalGroup>> OneDevice(const ModelSpec& spec, const WorkerConfig& config) {
+  const auto devices = ResolveDevices(config.devices, gpu::FindGpus(), "worker.devices");
+  if (!devices.ok()) return devices.status();
+  const Device& first = devices->front();
+  if (first.kind == Device::Kind::kCuda) return gpu::MakeGroup(spec, config.seed, {first}, config.trainer.timeouts);
+  return LocalGroup::Create(
+      spec, config.seed, {ToString(first)},
+      {.timeouts = config.trainer.timeouts, .buckets = {}, .stages = 1, .micro_batches = 0, .trace = nullptr});
+}
+
+}  // namespace
+
+absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config) {
+  const bool on_train = what.split == "train";
+  if (!what.split.empty() && !on_train) {
+    if (!config.prepared && what.split != "test") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--split: found ", what.split, "; allowed are train and test: IDX files have no others"));
+    }
+    config.evaluation_split = what.split;
+  }
+  const absl::StatusOr<JobData> data = ReadJobData(config);
+  if (!data.ok()) return data.status();
+  const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);
+  if (!spec.ok()) return spec.status();
+  SetComputeThreads(config.compute_threads);
+  const auto group = OneDevice(*spec, config);
+  if (!group.ok()) return group.status();
+  Model& model = (*group)->model();
+  const auto drawn = LoadWeights(what.path, model.tensors(), model.parameters());
+  if (!drawn.ok()) return drawn.status();
+  if (!drawn->empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(what.path, ": found ", absl::StrJoin(*drawn, " and "),
+                                                   " of another number of classes; allowed are ", spec->classes,
+                                                   ", as model.classes says"));
+  }
+  Evaluator evaluator(on_train ? data->train : data->test, {.normalisation = config.normalisation,
+                                                            .batch_size = config.evaluation_batch_size,
+                                                            .class_names = data->class_names});
+  auto result =
+      evaluator.Evaluate(model, {.epoch = 0, .final = true, .run_folder = what.out}, [] { return absl::OkStatus(); });
+  return result.ok() ? evaluator.WriteReport(*result) : result.status();
+}
+
+}  // namespace slackline::worker
