@@ -10,6 +10,16 @@ namespace {
 // Of a peer.
 double SecondsOr0(double seconds) { return std::isfinite(seconds) ? std::max(0.0, seconds) : 0; }
 
+EpochFigures::WorkerSeconds SecondsOf(const ProgressTotals& now, const ProgressTotals& before, uint32_t epochs) {
+  const auto share = [epochs](double later, double earlier) { return SecondsOr0(later - earlier) / epochs; };
+  // Of workers, computing has waiting for data in it.
+  return {.compute = share(now.compute_seconds - now.data_seconds, before.compute_seconds - before.data_seconds),
+          .data = share(now.data_seconds, before.data_seconds),
+          .wait = share(now.wait_seconds, before.wait_seconds),
+          .push = share(now.push_seconds, before.push_seconds),
+          .pull = share(now.pull_seconds, before.pull_seconds)};
+}
+
 state::EpochFigures ToState(const EpochFigures& row) {
   state::EpochFigures state;
   state.set_epoch(row.epoch);
@@ -23,6 +33,11 @@ state::EpochFigures ToState(const EpochFigures& row) {
   if (row.test_accuracy) state.set_test_accuracy(*row.test_accuracy);
   if (row.top5_accuracy) state.set_top5_accuracy(*row.top5_accuracy);
   if (row.joules) state.set_joules(*row.joules);
+  state.set_compute_s(row.seconds.compute);
+  state.set_data_s(row.seconds.data);
+  state.set_wait_s(row.seconds.wait);
+  state.set_push_s(row.seconds.push);
+  state.set_pull_s(row.seconds.pull);
   return state;
 }
 
@@ -39,6 +54,11 @@ EpochFigures FromState(const state::EpochFigures& state) {
   if (state.has_test_accuracy()) row.test_accuracy = state.test_accuracy();
   if (state.has_top5_accuracy()) row.top5_accuracy = state.top5_accuracy();
   if (state.has_joules()) row.joules = state.joules();
+  row.seconds = {.compute = SecondsOr0(state.compute_s()),
+                 .data = SecondsOr0(state.data_s()),
+                 .wait = SecondsOr0(state.wait_s()),
+                 .push = SecondsOr0(state.push_s()),
+                 .pull = SecondsOr0(state.pull_s())};
   return row;
 }
 
@@ -56,6 +76,7 @@ void EpochBook::Completed(uint32_t epoch, uint32_t completed, const Standing& no
     row.accuracy = static_cast<double>(now.totals.correct - std::min(now.totals.correct, last_.totals.correct)) /
                    static_cast<double>(samples);
   }
+  row.seconds = SecondsOf(now.totals, last_.totals, completed);
   if (now.joules) row.joules = std::max(0.0, *now.joules - last_.joules.value_or(0)) / completed;
   for (row.epoch = epoch - completed + 1; row.epoch <= epoch && rows_.size() < kRowsMax; ++row.epoch) {
     rows_.push_back(row);
@@ -92,6 +113,11 @@ state::Epochs EpochBook::Save() const {
   state.set_correct(last_.totals.correct);
   state.set_joules(last_.joules.value_or(0));
   state.set_evaluating_s(evaluating_s_);
+  state.set_compute_s(last_.totals.compute_seconds);
+  state.set_data_s(last_.totals.data_seconds);
+  state.set_wait_s(last_.totals.wait_seconds);
+  state.set_push_s(last_.totals.push_seconds);
+  state.set_pull_s(last_.totals.pull_seconds);
   return state;
 }
 
@@ -106,6 +132,11 @@ void EpochBook::Restore(const state::Epochs& state) {
   last_.totals.loss_sum = state.loss_sum();
   last_.totals.correct = state.correct();
   last_.joules = state.joules();
+  last_.totals.compute_seconds = SecondsOr0(state.compute_s());
+  last_.totals.data_seconds = SecondsOr0(state.data_s());
+  last_.totals.wait_seconds = SecondsOr0(state.wait_s());
+  last_.totals.push_seconds = SecondsOr0(state.push_s());
+  last_.totals.pull_seconds = SecondsOr0(state.pull_s());
   evaluating_s_ = SecondsOr0(state.evaluating_s());
   news_ = true;
 }

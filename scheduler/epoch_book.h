@@ -27,6 +27,16 @@ struct EpochFigures {
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
   std::optional<double> top5_accuracy;
+  // Seconds of all workers together, by what they did: computed, had no batch, waited for servers; and how long pushes
+  // and pulls were on their way, which overlap with the others and with each other.
+  struct WorkerSeconds {
+    double compute = 0;
+    double data = 0;
+    double wait = 0;
+    double push = 0;
+    double pull = 0;
+  };
+  WorkerSeconds seconds;
   // Of all devices, from the end of the epoch before.
   std::optional<double> joules;
 };

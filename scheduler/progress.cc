@@ -26,6 +26,9 @@ ProgressTotals Difference(const wire::WorkerProgress& now, const wire::WorkerPro
   if (std::isfinite(loss)) grown.loss_sum = loss;
   grown.compute_seconds = Grown(now.compute_seconds(), before.compute_seconds());
   grown.wait_seconds = Grown(now.wait_seconds(), before.wait_seconds());
+  grown.data_seconds = Grown(now.data_seconds(), before.data_seconds());
+  grown.push_seconds = Grown(now.push_seconds(), before.push_seconds());
+  grown.pull_seconds = Grown(now.pull_seconds(), before.pull_seconds());
   grown.pushes_applied = Grown(now.pushes_applied(), before.pushes_applied());
   grown.pushes_discarded = Grown(now.pushes_discarded(), before.pushes_discarded());
   grown.pushes_quarantined = Grown(now.pushes_quarantined(), before.pushes_quarantined());
@@ -54,6 +57,9 @@ void ProgressTotals::Add(const ProgressTotals& other) {
   correct += other.correct;
   compute_seconds += other.compute_seconds;
   wait_seconds += other.wait_seconds;
+  data_seconds += other.data_seconds;
+  push_seconds += other.push_seconds;
+  pull_seconds += other.pull_seconds;
   pushes_applied += other.pushes_applied;
   pushes_discarded += other.pushes_discarded;
   pushes_quarantined += other.pushes_quarantined;
@@ -187,6 +193,9 @@ state::Totals ToState(const ProgressTotals& totals) {
   state.set_correct(totals.correct);
   state.set_compute_seconds(totals.compute_seconds);
   state.set_wait_seconds(totals.wait_seconds);
+  state.set_data_seconds(totals.data_seconds);
+  state.set_push_seconds(totals.push_seconds);
+  state.set_pull_seconds(totals.pull_seconds);
   state.set_pushes_applied(totals.pushes_applied);
   state.set_pushes_discarded(totals.pushes_discarded);
   state.set_pushes_quarantined(totals.pushes_quarantined);
@@ -206,6 +215,9 @@ ProgressTotals FromState(const state::Totals& state) {
   totals.correct = state.correct();
   totals.compute_seconds = state.compute_seconds();
   totals.wait_seconds = state.wait_seconds();
+  totals.data_seconds = state.data_seconds();
+  totals.push_seconds = state.push_seconds();
+  totals.pull_seconds = state.pull_seconds();
   totals.pushes_applied = state.pushes_applied();
   totals.pushes_discarded = state.pushes_discarded();
   totals.pushes_quarantined = state.pushes_quarantined();

@@ -26,6 +26,9 @@ struct ProgressTotals {
   uint64_t correct = 0;
   double compute_seconds = 0;
   double wait_seconds = 0;
+  double data_seconds = 0;
+  double push_seconds = 0;
+  double pull_seconds = 0;
   uint64_t pushes_applied = 0;
   uint64_t pushes_discarded = 0;
   uint64_t pushes_quarantined = 0;  // of those

@@ -21,7 +21,10 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   progress_.loss_sum += step.loss * static_cast<double>(step.samples);
   total.correct += step.correct;
   total.compute += step.compute;
+  total.data_wait += step.data_wait;
   total.wait += step.wait;
+  total.push += step.push;
+  total.pull += step.pull;
   total.applied += step.applied;
   total.discarded += step.discarded;
   total.quarantined += step.quarantined;

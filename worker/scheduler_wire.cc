@@ -38,6 +38,9 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   out.set_step_ms_median(absl::ToDoubleMilliseconds(progress.step_median));
   out.set_compute_seconds(absl::ToDoubleSeconds(total.compute));
   out.set_wait_seconds(absl::ToDoubleSeconds(total.wait));
+  out.set_data_seconds(absl::ToDoubleSeconds(total.data_wait));
+  out.set_push_seconds(absl::ToDoubleSeconds(total.push));
+  out.set_pull_seconds(absl::ToDoubleSeconds(total.pull));
   out.set_pushes_applied(total.applied);
   out.set_pushes_discarded(total.discarded);
   out.set_pushes_quarantined(total.quarantined);

@@ -238,8 +238,12 @@ void BackupLink::EndWhenQuiet() {
   const absl::Status why = attempt_->broken_because.ok() ? rpc::FromGrpc(attempt_->status) : attempt_->broken_because;
   attempt_.reset();  // the next one is Tick()'s
   if (!wanted_) return;
-  // A move is over; this one hears of it when it is promoted.
-  if (why.ok()) return log::Info("the server at ", address_, " has given its shards up");
+  // A move is over; this one hears of it when it is promoted. There is nothing to follow any more, however long that
+  // takes.
+  if (why.ok()) {
+    wanted_ = false;
+    return log::Info("the server at ", address_, " has given its shards up");
+  }
   const std::string words = why.ToString();
   if (words != said_) log::Warning("does not follow the server at ", address_, ": ", words, "; tries again");
   said_ = words;

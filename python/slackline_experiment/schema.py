@@ -104,6 +104,11 @@ EPOCH_FIGURES: tuple[Column, ...] = (
     Column("test_accuracy", "number", "", "of its evaluation, 0 to 1"),
     Column("top5_accuracy", "number", "", "of its evaluation, for 10 classes and more, 0 to 1"),
     Column("joules", "number", "J", "energy of all devices from the end of the epoch before; empty: not metered"),
+    Column("compute_s", "number", "s", "forward, backward and what belongs to them, all workers together"),
+    Column("data_s", "number", "s", "no batch was ready, all workers together"),
+    Column("wait_s", "number", "s", "waiting for servers, all workers together"),
+    Column("push_s", "number", "s", "from a push until all shards had answered, all workers together"),
+    Column("pull_s", "number", "s", "until the weights were there, all workers together"),
 )
 EPOCHS: tuple[Column, ...] = (
     Column("cell", "text", "", "the cell's id"),

@@ -43,6 +43,32 @@ TEST(EpochBook, FiguresAreOfTheEpochAlone) {
   EXPECT_EQ(book.rows()[1].joules, 500);
 }
 
+TEST(EpochBook, SecondsOfWorkersAreThoseOfTheEpoch) {
+  EpochBook book;
+  EpochBook::Standing first = At(10, 100, 0, 0), third = At(30, 300, 0, 0);
+  first.totals.compute_seconds = 8;
+  first.totals.data_seconds = 1;
+  third.totals.compute_seconds = 28;
+  third.totals.data_seconds = 5;
+  third.totals.wait_seconds = 3;
+  third.totals.push_seconds = 2;
+  third.totals.pull_seconds = 4;
+  book.Completed(1, 1, first);
+  EpochBook again;  // another life of the scheduler
+  again.Restore(book.Save());
+  again.Completed(3, 2, third);
+  ASSERT_EQ(again.rows().size(), 3u);
+  EXPECT_EQ(again.rows()[0].seconds.compute, 7);
+  EXPECT_EQ(again.rows()[0].seconds.data, 1);
+  for (const size_t i : {1, 2}) {
+    EXPECT_EQ(again.rows()[i].seconds.compute, 8);  // half of 16: waiting for data does not compute
+    EXPECT_EQ(again.rows()[i].seconds.data, 2);
+    EXPECT_EQ(again.rows()[i].seconds.wait, 1.5);
+    EXPECT_EQ(again.rows()[i].seconds.push, 1);
+    EXPECT_EQ(again.rows()[i].seconds.pull, 2);
+  }
+}
+
 TEST(EpochBook, EvaluationsGoToTheirEpoch) {
   EpochBook book;
   book.Completed(1, 1, At(10, 100, 0, 0));

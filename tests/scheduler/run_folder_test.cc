@@ -146,12 +146,14 @@ TEST_F(RunFolderTest, EpochsAreRowsAndWhatIsNotKnownIsEmpty) {
   second.test_accuracy = 0.7;
   second.top5_accuracy = 0.99;
   second.joules = 123.5;
+  second.seconds = {.compute = 5, .data = 0.125, .wait = 1.5, .push = 0.75, .pull = 2};
   ASSERT_TRUE((*run)->WriteEpochs({first}).ok());
   ASSERT_TRUE((*run)->WriteEpochs({first, second}).ok());
   EXPECT_EQ(Read(Path() + "/epochs.csv"),
-            "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules\n"
-            "1,2.500,2.500,0.000,0.000,,,,,,\n"
-            "2,6.000,3.000,0.500,0.250,0.5,0.75,0.625,0.7,0.99,123.5\n");
+            "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules,"
+            "compute_s,data_s,wait_s,push_s,pull_s\n"
+            "1,2.500,2.500,0.000,0.000,,,,,,,0.000,0.000,0.000,0.000,0.000\n"
+            "2,6.000,3.000,0.500,0.250,0.5,0.75,0.625,0.7,0.99,123.5,5.000,0.125,1.500,0.750,2.000\n");
 }
 
 TEST_F(RunFolderTest, EachReportIsARowAtOnce) {
