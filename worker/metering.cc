@@ -5,6 +5,7 @@
 
 #include "common/host_name.h"
 #include "common/logging.h"
+#include "common/power/meter_watch.h"
 #include "common/power/node_series.h"
 #include "worker/cuda/gpus.h"
 
@@ -32,10 +33,15 @@ std::unique_ptr<power::EnergySampler> StartMetering(const WorkerConfig::Metering
     if (found.complaints.empty()) log::Info("energy: not metered: this machine shows no meter");
     return nullptr;
   }
-  auto series = std::make_shared<power::NodeSeries>(metrics, HostName());  // kept by the function
-  return std::make_unique<power::EnergySampler>(
-      std::move(found.meters), metering.every,
-      [series](const power::EnergyTotals& totals) { series->Publish(totals.devices); });
+  // Both kept by the function.
+  auto series = std::make_shared<power::NodeSeries>(metrics, HostName());
+  auto watch = std::make_shared<power::MeterWatch>();
+  return std::make_unique<power::EnergySampler>(std::move(found.meters), metering.every,
+                                                [series, watch](const power::EnergyTotals& totals) {
+                                                  series->Publish(totals.devices);
+                                                  for (const std::string& complaint : watch->Look(totals))
+                                                    log::Warning("energy: ", complaint);
+                                                });
 }
 
 }  // namespace slackline::worker

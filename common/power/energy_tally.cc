@@ -52,6 +52,7 @@ void EnergyTally::Add(absl::Span<const DeviceReading> readings, absl::Time now) 
     if (fresh) totals.device = reading.device;
     if (fresh || seconds > 0) {
       totals.reading = reading;
+      totals.read_at = now;
       device.last = now;
     }
   }

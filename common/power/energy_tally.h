@@ -29,8 +29,9 @@ struct DeviceTotals {
   std::string device;
   PhaseJoules joules;  // since it was first read
   double watts = 0;    // lately
-  // The last reading.
+  // The last reading, and when it was.
   DeviceReading reading;
+  absl::Time read_at;
 };
 
 // Energy between two readings is what the device's counter has grown by; where it has none, the trapezoid of its power.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include "absl/synchronization/notification.h"
 #include "common/power/energy_sampler.h"
+#include "common/power/meter_watch.h"
 #include "common/power/node_series.h"
 
 namespace slackline::power {
@@ -129,6 +130,43 @@ TEST(NodeSeries, HasNodeAndDeviceAndOnlyWhatIsKnown) {
   EXPECT_THAT(text, HasSubstr("slackline_node_power_watts{device=\"package-0\",node=\"n1\"} 60"));
   EXPECT_THAT(text, Not(HasSubstr("slackline_node_gpu")));
   EXPECT_THAT(text, Not(HasSubstr("celsius")));
+}
+
+EnergyTotals Sampled(int second, double joules, int read_at) {
+  EnergyTotals totals;
+  totals.until = absl::FromUnixSeconds(second);
+  DeviceTotals& device = totals.devices.emplace_back();
+  device.device = "package-0";
+  device.joules.training = joules;
+  device.reading.joules = joules;
+  device.read_at = absl::FromUnixSeconds(read_at);
+  return totals;
+}
+
+TEST(MeterWatch, SilenceIsSaidOnce) {
+  MeterWatch watch;
+  EXPECT_THAT(watch.Look(Sampled(100, 5, 100)), testing::IsEmpty());
+  EXPECT_THAT(watch.Look(Sampled(110, 5, 100)), testing::IsEmpty());
+  EXPECT_THAT(
+      watch.Look(Sampled(111, 5, 100)),
+      testing::ElementsAre("the meter of package-0 has said nothing for 11s; its energy since then is not counted"));
+  EXPECT_THAT(watch.Look(Sampled(300, 5, 100)), testing::IsEmpty());
+}
+
+TEST(MeterWatch, AMeterThatStandsStillIsSaidOnce) {
+  MeterWatch watch;
+  for (int second = 100; second <= 160; ++second)
+    EXPECT_THAT(watch.Look(Sampled(second, 7, second)), testing::IsEmpty());
+  EXPECT_THAT(watch.Look(Sampled(161, 7, 161)),
+              testing::ElementsAre("the meter of package-0 stands still: it has counted 7 J, and nothing for 1m1s"));
+  EXPECT_THAT(watch.Look(Sampled(400, 7, 400)), testing::IsEmpty());
+}
+
+TEST(MeterWatch, AMeterThatMovesIsNotMentioned) {
+  MeterWatch watch;
+  for (int second = 100; second <= 400; second += 50) {
+    EXPECT_THAT(watch.Look(Sampled(second, second, second)), testing::IsEmpty());
+  }
 }
 
 }  // namespace
