@@ -21,6 +21,16 @@ _PROGRAMS = ("slackline-scheduler", "slackline-ps")
 _POLL_S = 0.02
 
 
+def _end_with_us() -> list[str]:
+    """What goes before a command so that the system ends it where this process dies without a word: of util-linux. The signal comes
+    when the thread dies that has started it, so that only the main thread can ask for it."""
+    command = ["setpriv", "--pdeathsig", "TERM", "--"]
+    if threading.current_thread() is not threading.main_thread() or shutil.which(command[0]) is None:
+        return []
+    known = subprocess.run([*command, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    return command if known.returncode == 0 else []
+
+
 class LocalCluster:
     """What local_cluster() gives: where a job's processes are.
 
@@ -36,6 +46,7 @@ class LocalCluster:
         self.address = str(run_folder / "scheduler.address")
         self._programs = programs
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._before = _end_with_us()
 
     def connect(self, **options: Any) -> Worker:
         """slackline.connect() to this job; `options` are the others of it."""
@@ -45,7 +56,7 @@ class LocalCluster:
         overrides = [word for one in self.overrides for word in ("--set", one)]
         with open(Path(self.run_folder) / f"{name}.log", "ab") as log:
             process = subprocess.Popen(
-                [str(self._programs[program]), self.job, *arguments, *overrides],
+                [*self._before, str(self._programs[program]), self.job, *arguments, *overrides],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -178,12 +178,17 @@ class Worker:
             self._sampler = Sampler(self, samples)
         return self._sampler
 
-    def batches(self, loader: Iterable[Item]) -> Iterator[Item]:
+    def batches(self, loader: Iterable[Item], *, progress: bool = False) -> Iterator[Item]:
         """The batches of a DataLoader over sampler(), pass after pass, until the job is over.
+
+        progress: a bar of this worker's samples, with epoch, loss and staleness, in a terminal or a notebook; needs tqdm.
 
         A pass ends where a batch would cross the end of what the scheduler has handed out, which a plain loop over the
         loader sees as its end; and it knows how many samples were in a batch when DataLoader's own workers draw ahead.
         """
+        if progress:
+            yield from self._with_bar(loader)
+            return
         size = getattr(loader, "batch_size", None)
         ahead = getattr(loader, "num_workers", 0) > 0 and size is not None
         while not self.done:
@@ -202,6 +207,18 @@ class Worker:
                     "be False, and its sampler this worker's"
                 )
         self._delivered = None
+
+    def _with_bar(self, loader: Iterable[Item]) -> Iterator[Item]:
+        from tqdm.auto import tqdm
+
+        # How many samples will be this worker's nobody knows: no end of the bar.
+        with tqdm(unit="samples", desc=self.name) as bar:
+            for batch in self.batches(loader):
+                yield batch
+                bar.update(self._taken - bar.n)
+                bar.set_postfix(
+                    epoch=f"{self.epoch + 1}/{self.epochs}", loss=f"{self._loss:.3f}", staleness=self.staleness, refresh=False
+                )
 
     # --- figures ---
 

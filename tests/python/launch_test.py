@@ -29,7 +29,9 @@ with slackline.connect() as worker:
 """
 
 
-class Launch(unittest.TestCase):
+class Launched(unittest.TestCase):
+    """Has a folder, and runs in it."""
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -56,6 +58,8 @@ class Launch(unittest.TestCase):
     def accuracy(self, run):
         return json.loads((run.folder / "summary.json").read_text())["test_accuracy"]
 
+
+class Launch(Launched):
     def check_mode(self, mode, *settings):
         flags = [word for one in (f"consistency.mode={mode}", *settings) for word in ("--set", one)]
         run = self.launch(OPTIONS.examples / "patterns.py", *flags)

@@ -6,7 +6,10 @@ Skipped (77) without PyTorch or without the package.
 """
 
 import argparse
+import contextlib
 import gzip
+import importlib.util
+import io
 import os
 import pathlib
 import signal
@@ -29,6 +32,14 @@ except ImportError as missing:
     sys.exit(77)
 
 PROGRAMS = ""
+
+
+def is_alive(process):
+    try:
+        status = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 class Tied(nn.Module):
@@ -376,6 +387,47 @@ class Beside(Base):
 
 
 class Processes(Base):
+    def test_cluster_ends_with_a_process_that_is_killed(self):
+        code = (
+            "import sys, slackline\n"
+            "with slackline.local_cluster(sys.argv[1], programs=sys.argv[2]) as cluster:\n"
+            "    print(*(process.pid for _, process in cluster._processes), flush=True)\n"
+            "    sys.stdin.read()\n"
+        )
+        script = subprocess.Popen(
+            [sys.executable, "-c", code, str(self.job()), PROGRAMS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        try:
+            pids = [int(word) for word in script.stdout.readline().split()]
+            self.assertEqual(len(pids), 2)
+        finally:
+            script.kill()
+            script.communicate()
+        deadline = time.monotonic() + 30
+        while left := [pid for pid in pids if is_alive(pid)]:
+            self.assertLess(time.monotonic(), deadline, f"still there: {left}")
+            threading.Event().wait(0.02)
+
+    @unittest.skipIf(importlib.util.find_spec("tqdm") is None, "no Python module tqdm")
+    def test_progress_is_drawn(self):
+        with self.cluster() as cluster, cluster.connect(log="nothing") as worker:
+            model = nn.Linear(4, 1)
+            optimizer = slackline.Optimizer(model, worker)
+            loader = DataLoader(data(48), batch_size=8, sampler=worker.sampler(48))
+            drawn = io.StringIO()
+            with contextlib.redirect_stderr(drawn):
+                for x, y in worker.batches(loader, progress=True):
+                    optimizer.zero_grad()
+                    loss = ((model(x) - y) ** 2).mean()
+                    loss.backward()
+                    worker.report(loss=loss.item())
+                    optimizer.step()
+            self.assertRegex(drawn.getvalue(), r"python-\d+: .*(8[0-9]|9[0-6])samples .*epoch=2/2, loss=")
+
     def test_order_of_imports(self):
         code = "import {0}, {1}, {2}\nassert torch.ones(3).sum() == 3\nslackline._core.log_as('x', 'info')"
         for order in (("slackline", "torch", "json"), ("torch", "slackline", "google.protobuf.descriptor_pb2")):

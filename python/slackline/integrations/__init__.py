@@ -1,0 +1,1 @@
+"""Trainers of other libraries as workers of a job: transformers (Hugging Face) and lightning. docs/python.md."""

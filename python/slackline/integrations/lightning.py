@@ -1,0 +1,77 @@
+"""Lightning's Trainer as a worker of a job.
+
+    from slackline.integrations.lightning import SlacklineStrategy
+
+    with slackline.connect() as worker:
+        strategy = SlacklineStrategy(worker)
+        loader = DataLoader(data, batch_size=worker.batch_size, sampler=worker.sampler(len(data)))
+        lightning.Trainer(strategy=strategy, max_epochs=-1, ...).fit(module, loader)
+
+What is the job's is not the module's or the Trainer's: epochs (max_epochs=-1), the optimizers and schedules of configure_optimizers,
+and checkpoints (enable_checkpointing=False).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional
+
+import lightning
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import SingleDeviceStrategy
+
+from .. import Worker
+from ._adapter import TorchOptimizer, check_steps
+
+Measure = Callable[[lightning.LightningModule], Optional[Mapping[str, float]]]
+
+
+class SlacklineStrategy(SingleDeviceStrategy):
+    """Gradients go to the servers, and training ends with the job. Automatic optimization only.
+
+    worker: what slackline.connect() returned; the caller leaves.
+    measure: called with the module, in evaluation mode and without gradients, when the scheduler wants an evaluation, on
+        `test_samples` samples; returns {"loss": ..., "accuracy": ...}.
+
+    Raises ValueError in fit(): accumulate_grad_batches is not training.accumulate, or optimization is manual.
+    """
+
+    strategy_name = "slackline"
+
+    def __init__(
+        self, worker: Worker, *, measure: Optional[Measure] = None, test_samples: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(device="cpu", **kwargs)
+        self.worker = worker
+        self._measure = measure
+        self._test_samples = test_samples
+
+    def setup_optimizers(self, trainer: lightning.Trainer) -> None:
+        module = self.lightning_module
+        assert module is not None
+        if not module.automatic_optimization:
+            raise ValueError("found automatic_optimization = False; allowed is True: the servers take the steps")
+        accumulate = trainer.accumulate_grad_batches
+        check_steps(accumulate, self.worker)
+        # Clipping here changes gradients between backward and the push.
+        overlap = not trainer.gradient_clip_val and accumulate == 1
+        self.optimizers = [TorchOptimizer(module, self.worker, accumulate=accumulate, overlap=overlap)]
+        self.lr_scheduler_configs = []
+        measure = self._measure
+        if measure is not None:
+            self.worker.evaluation(lambda: measure(module), samples=self._test_samples)
+        trainer.callbacks.append(_EndWithTheJob(self.worker))  # type: ignore[attr-defined]
+
+
+class _EndWithTheJob(Callback):
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        self._look(trainer)
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        self._look(trainer)
+
+    def _look(self, trainer: lightning.Trainer) -> None:
+        if self._worker.done:
+            trainer.should_stop = True

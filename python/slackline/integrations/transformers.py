@@ -1,0 +1,114 @@
+"""Hugging Face's Trainer as a worker of a job.
+
+    from slackline.integrations.transformers import SlacklineTrainer
+
+    with slackline.connect() as worker:
+        trainer = SlacklineTrainer(worker=worker, model=model, args=TrainingArguments(..., use_cpu=True),
+                                   train_dataset=train, eval_dataset=test, compute_metrics=accuracy)
+        trainer.train()
+
+What is the job's is not the arguments': epochs (num_train_epochs, max_steps), batch size (per_device_train_batch_size), learning
+rate, schedule, weight decay, checkpoints (save_strategy), and the evaluations whose results the run shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import PrinterCallback, Trainer, TrainerCallback
+from transformers.trainer_callback import ProgressCallback
+
+from .. import Worker
+from ._adapter import TorchOptimizer, check_steps
+
+# The job says when it is over.
+_STEPS_MAX = 2**31 - 1
+
+
+class _EndWithTheJob(TrainerCallback):
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        return self._look(control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        return self._look(control)
+
+    def _look(self, control: Any) -> Any:
+        if self._worker.done:
+            control.should_training_stop = True
+        return control
+
+
+class SlacklineTrainer(Trainer):
+    """transformers.Trainer whose samples come from the scheduler and whose gradients go to the servers.
+
+    worker: what slackline.connect() returned; the caller leaves.
+
+    With an eval_dataset it is measured when the scheduler asks for it: `loss` is eval_loss, and `accuracy` what compute_metrics
+    returns under that name (0 where there is none).
+
+    Raises ValueError for a device that is no CPU, and where gradient_accumulation_steps is not training.accumulate.
+    """
+
+    def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
+        self.worker = worker
+        super().__init__(*args, **kwargs)
+        if self.args.device.type != "cpu":
+            raise ValueError(f"found device {self.args.device}; allowed is cpu: TrainingArguments(use_cpu=True)")
+        check_steps(self.args.gradient_accumulation_steps, worker)
+        if self.train_dataset is None or not hasattr(self.train_dataset, "__len__"):
+            raise ValueError("found no train_dataset with a length; the scheduler hands out its samples by number")
+        self.args.max_steps = _STEPS_MAX
+        self.args.save_strategy = "no"  # type: ignore[assignment,unused-ignore]
+        self.add_callback(_EndWithTheJob(worker))
+        # Of how many steps there will be nothing is known: no bar.
+        if self.pop_callback(ProgressCallback) is not None:
+            self.add_callback(PrinterCallback)
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        if self.optimizer is None:
+            accumulate = self.args.gradient_accumulation_steps
+            # Clipping here changes gradients between backward and the push.
+            overlap = not self.args.max_grad_norm and accumulate == 1
+            self.optimizer = TorchOptimizer(self.model, self.worker, accumulate=accumulate, overlap=overlap)
+            if self.eval_dataset is not None:
+                self.worker.evaluation(self._measure, samples=len(self.eval_dataset))
+        return self.optimizer
+
+    def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:
+        assert self.optimizer is not None
+        if self.lr_scheduler is None:
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1.0)
+        return self.lr_scheduler
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        assert self.train_dataset is not None
+        collate = self.data_collator
+        if hasattr(self, "_get_collator_with_removed_columns"):
+            collate = self._get_collator_with_removed_columns(collate, description="training")
+        # Without accelerate's wrapping, which draws a batch ahead of the step.
+        return DataLoader(
+            self.train_dataset,
+            batch_size=self.worker.batch_size,
+            sampler=self.worker.sampler(len(self.train_dataset)),  # type: ignore[arg-type]
+            collate_fn=collate,
+            num_workers=0,
+            pin_memory=False,
+        )
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        loss = super().training_step(*args, **kwargs)
+        self.worker.report(loss=float(loss) * self.args.gradient_accumulation_steps)
+        return loss
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        logs.pop("learning_rate", None)  # the job's
+        super().log(logs, *args, **kwargs)
+
+    def _measure(self) -> Optional[Mapping[str, float]]:
+        figures = self.evaluate()
+        return {"loss": figures["eval_loss"], "accuracy": figures.get("eval_accuracy", 0.0)}
