@@ -19,7 +19,10 @@ int MakeCheckpoint(const StatusOptions& run);
 int ListCheckpoints(const std::string& target, bool verify);
 
 // Writes the weights of a checkpoint, or of a run's newest one, as safetensors with the model's own names.
-int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file);
+// `which`: kExportLast, kExportAveraged, or empty for what the run would leave: the average, where the job keeps one.
+inline constexpr char kExportLast[] = "last", kExportAveraged[] = "averaged";
+int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file,
+                     const std::string& which = "");
 
 // Where the checkpoints of the run are, as its job.yaml says.
 //   kNotFound  no run folder
