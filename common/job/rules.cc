@@ -148,7 +148,7 @@ class Rules : private RuleBook {
       Refuse(key + ".match", Quoted(""), "names of tensors, such as *.bias", key);
     }
     if (!group.frozen()) return;
-    if (group.has_lr_factor() || group.has_weight_decay()) {
+    if (group.lr_factor() != 1 || group.weight_decay() >= 0) {
       Refuse(key + ".frozen", "true together with lr_factor or weight_decay",
              "true alone: what is frozen is not changed");
     }
