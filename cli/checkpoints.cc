@@ -1,5 +1,6 @@
 #include "cli/checkpoints.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include "cli/scheduler_client.h"
 #include "common/checkpoint/model_reader.h"
 #include "common/job_file.h"
+#include "common/optimizer/averaged_weights.h"
 #include "worker/model/safetensors.h"
 
 namespace slackline::cli {
@@ -203,20 +205,30 @@ int ListCheckpoints(const std::string& target, bool verify) {
   return all_whole ? kExitDone : kExitFailed;
 }
 
-int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file, bool quiet) {
+int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file,
+                     const std::string& which, bool quiet) {
   const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target, name);
   if (!choice.ok()) return Complain(choice.status());
   for (const std::string& broken : choice->passed_over)
     std::fprintf(stderr, "slackline: passed over %s\n", broken.c_str());
   const absl::StatusOr<std::unique_ptr<checkpoint::ModelReader>> reader = checkpoint::ModelReader::Open(choice->path);
   if (!reader.ok()) return Complain(reader.status());
+  const std::vector<std::string>& arrays = (*reader)->arrays();
+  const auto average = std::find(arrays.begin(), arrays.end(), kAveragedWeights);
+  if (which == kExportAveraged && average == arrays.end()) {
+    return Complain(
+        absl::NotFoundError(absl::StrCat(choice->path.string(), " has no average of the weights; it has ",
+                                         absl::StrJoin(arrays, ", "), ". A job keeps one with optimizer.ema above 0")));
+  }
+  const bool averaged = average != arrays.end() && which != kExportLast;
   std::vector<float> weights(choice->manifest.elements());
-  if (absl::Status read = (*reader)->Read(0, 0, absl::MakeSpan(weights)); !read.ok()) return Complain(read);
+  const size_t array = averaged ? static_cast<size_t>(average - arrays.begin()) : 0;
+  if (absl::Status read = (*reader)->Read(array, 0, absl::MakeSpan(weights)); !read.ok()) return Complain(read);
   const absl::Status written =
       worker::WriteSafetensors(file, TensorsOf(choice->manifest), weights,
                                {{"checkpoint", choice->path.filename()}, {"job", choice->manifest.job_name()}});
   if (!written.ok()) return Complain(written);
-  if (!quiet) std::printf("%s: the weights of %s\n", file.c_str(), choice->path.c_str());
+  if (!quiet) std::printf("%s: the %sweights of %s\n", file.c_str(), averaged ? "averaged " : "", choice->path.c_str());
   return kExitDone;
 }
 

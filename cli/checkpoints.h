@@ -18,9 +18,12 @@ int MakeCheckpoint(const StatusOptions& run);
 // Lists those of a run folder, or of a folder of checkpoints. `verify`: reads all bytes of each.
 int ListCheckpoints(const std::string& target, bool verify);
 
-// Writes the weights of a checkpoint, or of a run's newest one, as safetensors with the model's own names. `quiet`:
-// prints only what is wrong.
-int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file, bool quiet = false);
+// Writes the weights of a checkpoint, or of a run's newest one, as safetensors with the model's own names.
+// `which`: kExportLast, kExportAveraged, or empty for what the run would leave: the average, where the job keeps one.
+// `quiet`: prints only what is wrong.
+inline constexpr char kExportLast[] = "last", kExportAveraged[] = "averaged";
+int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file,
+                     const std::string& which = "", bool quiet = false);
 
 // Where the checkpoints of the run are, as its job.yaml says.
 //   kNotFound  no run folder

@@ -130,7 +130,8 @@ int EvaluateCommand::Run() const {
   if (!checkpoint_.empty()) {
     weights = scratch.path() / "checkpoint.safetensors";
     shown = absl::StrCat("checkpoint ", checkpoint_);
-    const int exported = ExportCheckpoint(target_, checkpoint_ == "newest" ? "" : checkpoint_, weights, /*quiet=*/true);
+    const int exported =
+        ExportCheckpoint(target_, checkpoint_ == "newest" ? "" : checkpoint_, weights, /*which=*/"", /*quiet=*/true);
     if (exported != kExitDone) return exported;
   } else if (!fs::is_regular_file(weights, error)) {
     return ComplainOfWrongUse(

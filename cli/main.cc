@@ -325,6 +325,11 @@ int Main(int argc, char** argv) {
   export_command->add_option(
       "--checkpoint", resume.checkpoint,
       "With a run folder: name or number of a checkpoint of it, or `best` (checkpoint.keep_best)");
+  std::string which_weights;
+  export_command
+      ->add_option("--weights", which_weights,
+                   "With optimizer.ema, whether the weights' average is written, or they themselves; else the average")
+      ->check(CLI::IsMember(std::vector<std::string>{kExportAveraged, kExportLast}));
   export_command->footer(kExportHelp);
   CredentialsOptions credentials;
   CLI::App* credentials_command = AddCredentials(app, credentials);
@@ -371,7 +376,7 @@ int Main(int argc, char** argv) {
   if (resume_command->parsed()) return Resume(resume, resume_script);
   if (checkpoint_command->parsed()) return MakeCheckpoint(status);
   if (checkpoints_command->parsed()) return ListCheckpoints(target, verify);
-  if (export_command->parsed()) return ExportCheckpoint(target, resume.checkpoint, weights);
+  if (export_command->parsed()) return ExportCheckpoint(target, resume.checkpoint, weights, which_weights);
   if (experiment_command->parsed()) {
     experiment.arguments = experiment_command->remaining();
     return Experiment(experiment);

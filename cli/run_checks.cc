@@ -31,10 +31,17 @@ int Fail(const absl::Status& status, int code) {
 }
 
 absl::Status CheckWeights(const job::Job& job) {
-  std::error_code error;
-  const std::string& path = job.model().weights();
-  if (path.empty() || std::filesystem::is_regular_file(path, error)) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("model.weights: found no file ", path, "; allowed is a safetensors file"));
+  const auto check = [](const char* key, const std::string& path, const char* allowed) {
+    std::error_code error;
+    if (path.empty() || std::filesystem::is_regular_file(path, error)) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat(key, ": found no file ", path, "; allowed is ", allowed));
+  };
+  absl::Status status = check("model.weights", job.model().weights(), "a safetensors file");
+  status.Update(check("model.torchscript", job.model().torchscript(), "what torch.jit.save has written"));
+  for (const std::string& path : job.model().libraries()) {
+    status.Update(check("model.libraries", path, "a library with operators"));
+  }
+  return status;
 }
 
 absl::Status CheckData(const job::Job& job) {

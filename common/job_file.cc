@@ -71,6 +71,12 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
   if (job->has_data()) job->mutable_data()->set_path(from_here(job->data().path()));
   if (job->has_model() && job->model().has_weights())
     job->mutable_model()->set_weights(from_here(job->model().weights()));
+  if (job->has_model() && job->model().has_torchscript()) {
+    job->mutable_model()->set_torchscript(from_here(job->model().torchscript()));
+  }
+  for (int i = 0; i < job->model().libraries_size(); ++i) {
+    job->mutable_model()->set_libraries(i, from_here(job->model().libraries(i)));
+  }
   if (job->worker().has_trace()) job->mutable_worker()->set_trace(from_here(job->worker().trace()));
   if (job->has_checkpoint()) job->mutable_checkpoint()->set_folder(from_here(job->checkpoint().folder()));
   if (job->has_security()) {

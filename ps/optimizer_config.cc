@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "common/push_samples.h"
 
@@ -61,6 +62,15 @@ DelayCompensationConfig MakeDelayCompensation(const job::Consistency& consistenc
   };
 }
 
+std::vector<GroupConfig> MakeGroups(const job::Optimizer& optimizer) {
+  std::vector<GroupConfig> groups;
+  for (const job::ParameterGroup& group : optimizer.groups()) {
+    groups.push_back({.lr_factor = group.lr_factor(),
+                      .weight_decay = group.weight_decay() < 0 ? optimizer.weight_decay() : group.weight_decay()});
+  }
+  return groups;
+}
+
 }  // namespace
 
 OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch) {
@@ -81,6 +91,8 @@ OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_ep
       .scaling = optimizer.scaling() == job::LrScaling::LINEAR ? LrScaling::kLinear : LrScaling::kNone,
       // Its time is samples applied, of which an epoch of local training has so many more.
       .schedule = MakeScheduleConfig(job, samples_per_epoch * PassesOfPush(job)),
+      .groups = MakeGroups(optimizer),
+      .ema = optimizer.ema(),
   };
 }
 

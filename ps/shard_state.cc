@@ -25,44 +25,85 @@ absl::Status CheckSeed(const ByteSegments& bytes, const ShardExtent& extent) {
 
 }  // namespace
 
-ShardState::ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements,
-                       SliceStorage storage)
+ShardState::ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, std::vector<GroupRun> groups,
+                       uint64_t chunk_elements, SliceStorage storage)
     : extent_(extent),
       config_(optimizer),
       weights_({.elements = extent.size(), .chunk_elements = chunk_elements}, std::move(storage)),
-      optimizer_(optimizer) {
-  SLACKLINE_CHECK(extent.begin <= extent.end && extent.trained <= extent.size());
-  for (size_t i = 0; i < optimizer_.arrays().size(); ++i) {
+      optimizer_(optimizer),
+      groups_(std::move(groups)) {
+  SLACKLINE_CHECK(extent.begin <= extent.end && extent.frozen <= extent.size() && extent.trained <= extent.pushed());
+  for (const absl::string_view name : optimizer_.arrays()) {
     arrays_.emplace_back(SliceShape{.elements = extent.trained, .chunk_elements = chunk_elements},
                          SliceStorage{.versions_kept = 0});
+    array_names_.emplace_back(name);
   }
+  if (optimizer.ema == 0) return;
+  averaged_.emplace(SliceShape{.elements = extent.size(), .chunk_elements = chunk_elements},
+                    SliceStorage{.versions_kept = 0});
+  array_names_.emplace_back(kAveragedWeights);
 }
+
+// A walk from the shard's first trained element to the last.
+class ShardState::Steps {
+ public:
+  Steps(const Optimizer& optimizer, const std::vector<GroupRun>& groups) : optimizer_(optimizer), groups_(groups) {}
+
+  // For elements begin, begin + 1, ...
+  void Take(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights,
+            Optimizer::BlockOfArrays arrays) {
+    while (true) {
+      while (run_ < groups_.size() && groups_[run_].end <= begin) ++run_;
+      if (run_ == groups_.size()) return optimizer_.StepBlock(gradient, weights, arrays);
+      const size_t size = std::min<uint64_t>(weights.size(), groups_[run_].end - begin);
+      optimizer_.StepBlock(gradient.first(size), weights.first(size), arrays, groups_[run_].group);
+      if (size == weights.size()) return;
+      gradient.remove_prefix(size);
+      weights.remove_prefix(size);
+      for (float*& array : arrays) array = array == nullptr ? nullptr : array + size;
+      begin += size;
+    }
+  }
+
+ private:
+  const Optimizer& optimizer_;
+  const std::vector<GroupRun>& groups_;
+  size_t run_ = 0;
+};
 
 absl::Status ShardState::Seed(const ByteSegments& bytes) {
   if (seeded_) return absl::FailedPreconditionError("the shard has its initial weights already");
   if (absl::Status status = CheckSeed(bytes, extent_); !status.ok()) return status;
   ByteReader reader(bytes);
-  weights_.Update(
-      [&](uint64_t /*begin*/, absl::Span<float> values) { reader.Read(values.data(), values.size() * sizeof(float)); });
+  std::optional<SliceWriter> averaged;
+  if (averaged_) averaged.emplace(*averaged_);
+  weights_.Update([&](uint64_t /*begin*/, absl::Span<float> values) {
+    reader.Read(values.data(), values.size() * sizeof(float));
+    if (averaged) std::copy_n(values.data(), values.size(), averaged->Next(values.size()));
+  });
   seeded_ = true;
   return absl::OkStatus();
 }
 
 void ShardState::Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments,
                        absl::Span<float> mean_out) {
-  SLACKLINE_CHECK(!contributions.empty() && (mean_out.empty() || mean_out.size() == extent_.size()));
+  SLACKLINE_CHECK(!contributions.empty() && (mean_out.empty() || mean_out.size() == extent_.pushed()));
   for (const Contribution& part : contributions) {
     uint64_t elements = 0;
     for (const EncodedPiece& piece : part.pieces) {
       SLACKLINE_CHECK(codec::IsEncodedLength(piece.codec, piece.elements, piece.bytes.size()));
       elements += piece.elements;
     }
-    SLACKLINE_CHECK(elements == extent_.size());
+    SLACKLINE_CHECK(elements == extent_.pushed());
     SLACKLINE_CHECK(part.reference.chunks() == 0 || part.reference.elements() == extent_.size());
   }
   std::vector<SliceWriter> writers;
   writers.reserve(arrays_.size());
   for (Slice& array : arrays_) writers.emplace_back(array);
+  std::optional<SliceWriter> averaged;
+  if (averaged_) averaged.emplace(*averaged_);
+  const auto averaged_rate = static_cast<float>(1 - config_.ema);
+  Steps steps(optimizer_, groups_);
   GradientMean mean(contributions, config_.clip_norm);
   const bool compensate = Compensates(contributions);
   const auto average_rate = static_cast<float>(arguments.average_rate);
@@ -71,21 +112,29 @@ void ShardState::Apply(absl::Span<const Contribution> contributions, const StepA
     if (!mean_out.empty()) std::copy_n(values.data(), values.size(), mean_out.data() + begin);
     return values;
   };
-  weights_.Update([&](uint64_t begin, absl::Span<float> values) {
+  const auto step = [&](uint64_t begin, absl::Span<float> values) {
     const size_t trained = std::min<uint64_t>(values.size(), extent_.trained - std::min(begin, extent_.trained));
     if (trained > 0) {
       const absl::Span<float> weights = values.first(trained);
       Optimizer::BlockOfArrays arrays = {};
       for (size_t i = 0; i < writers.size(); ++i) arrays[i] = writers[i].Next(trained);
-      optimizer_.StepBlock(keep(begin, compensate ? mean.NextCompensated(begin, weights, optimizer_, arrays)
-                                                  : mean.Next(trained, GradientMean::Clip::kYes)),
-                           weights, arrays);
+      steps.Take(begin,
+                 keep(begin, compensate ? mean.NextCompensated(begin, weights, optimizer_, arrays)
+                                        : mean.Next(trained, GradientMean::Clip::kYes)),
+                 weights, arrays);
       values.remove_prefix(trained);
     }
     if (values.empty()) return;
     const absl::Span<const float> pushed = keep(begin + trained, mean.Next(values.size(), GradientMean::Clip::kNo));
     Average({.elements = values.size(), .gradient = pushed.data(), .weights = values.data()}, average_rate);
+  };
+  weights_.UpdateFirst(extent_.pushed(), [&](uint64_t begin, absl::Span<float> values) {
+    step(begin, values);
+    if (!averaged) return;
+    Average({.elements = values.size(), .gradient = values.data(), .weights = averaged->Next(values.size())},
+            averaged_rate);
   });
+  if (averaged) averaged->SkipRestOfChunk();
   samples_applied_ += arguments.samples;
 }
 
@@ -96,6 +145,7 @@ ShardView ShardState::Snapshot() const {
                                  .steps = optimizer_.steps(),
                                  .staleness_mean = optimizer_.staleness_mean()}};
   for (const Slice& array : arrays_) view.arrays.push_back(array.View());
+  if (averaged_) view.arrays.push_back(averaged_->View());
   return view;
 }
 
@@ -109,6 +159,7 @@ absl::Status ShardState::Restore(const ShardProgress& progress, ReadKept read) {
   };
   fill(weights_, std::nullopt);
   for (size_t i = 0; i < arrays_.size(); ++i) fill(arrays_[i], i);
+  if (averaged_) fill(*averaged_, arrays_.size());
   if (!status.ok()) return status;
   samples_applied_ = progress.samples_applied;
   optimizer_.set_steps(progress.steps);

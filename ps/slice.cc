@@ -35,6 +35,13 @@ void SliceView::CopyTo(absl::Span<float> out) const {
   }
 }
 
+SliceView SliceView::First(uint64_t elements) const {
+  SLACKLINE_CHECK(elements <= shape_.elements);
+  SliceView first = *this;
+  first.shape_.elements = elements;
+  return first;
+}
+
 Slice::Slice(const SliceShape& shape, SliceStorage storage)
     : shape_(shape), pool_(std::make_shared<ChunkPool>(PoolOptions(shape, std::move(storage)))) {
   chunks_.reserve(ChunkCount(shape));
@@ -45,14 +52,19 @@ uint64_t Slice::SegmentBytes(const SliceShape& shape, size_t versions_max) {
   return ChunkCount(shape) * versions_max * ChunkPool::Stride(BufferElements(shape));
 }
 
-void Slice::Update(absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change) {
+void Slice::UpdateFirst(uint64_t elements, absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change) {
+  SLACKLINE_CHECK(elements <= shape_.elements);
   SliceWriter writer(*this);
-  uint64_t begin = 0;
-  while (const uint64_t left = writer.left_in_chunk()) {
-    const size_t size = std::min<uint64_t>(kBlockElements, left);
+  for (uint64_t begin = 0; begin < elements;) {
+    const size_t size = std::min({uint64_t{kBlockElements}, writer.left_in_chunk(), elements - begin});
     change(begin, {writer.Next(size), size});
     begin += size;
   }
+  writer.SkipRestOfChunk();
+}
+
+void SliceWriter::SkipRestOfChunk() {
+  if (written_ > 0) Next(left_in_chunk());
 }
 
 SliceWriter::~SliceWriter() { SLACKLINE_CHECK(written_ == 0); }

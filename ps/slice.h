@@ -44,7 +44,10 @@ class SliceView {
 
   uint64_t elements() const { return shape_.elements; }
   uint64_t chunk_elements() const { return shape_.chunk_elements; }
-  size_t chunks() const { return chunks_ == nullptr ? 0 : chunks_->size(); }
+  size_t chunks() const {
+    if (chunks_ == nullptr) return 0;
+    return shape_.elements / shape_.chunk_elements + (shape_.elements % shape_.chunk_elements != 0);
+  }
 
   // Values of chunk `index`; its first element is element index x chunk_elements() of the slice.
   absl::Span<const float> chunk(size_t index) const {
@@ -57,6 +60,9 @@ class SliceView {
   std::optional<uint64_t> chunk_offset(size_t index) const { return (*chunks_)[index].segment_offset(); }
   // Keeps chunk `index` alive by itself, so that a sender can let go of a view piece by piece.
   ChunkRef reference(size_t index) const { return (*chunks_)[index]; }
+
+  // The same version without the elements from there on. Requires: elements <= this->elements().
+  SliceView First(uint64_t elements) const;
 
   // Requires: out.size() == elements().
   void CopyTo(absl::Span<float> out) const;
@@ -90,7 +96,12 @@ class Slice {
   // Calls change(begin, values) for each block from front to back; `values` are those of elements begin,
   // begin + 1, ..., to be changed in place. Chunks that nobody else holds are written where they are, the others
   // into fresh buffers: block by block, so that memory is passed over once.
-  void Update(absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change);
+  void Update(absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change) {
+    UpdateFirst(elements(), change);
+  }
+  // The same for the first elements only; chunks behind them stay what they are.
+  // Requires: elements <= this->elements().
+  void UpdateFirst(uint64_t elements, absl::FunctionRef<void(uint64_t begin, absl::Span<float> values)> change);
 
   // Chunks that had to be written into fresh buffers, since the beginning.
   uint64_t chunks_copied() const { return chunks_copied_; }
@@ -121,6 +132,8 @@ class SliceWriter {
   // The values of the next elements, to be changed in place.
   // Requires: 0 < elements, so many are left, and they lie in one chunk.
   float* Next(size_t elements);
+  // Leaves what is left of the chunk that it stands in as it is; nothing where it stands between chunks.
+  void SkipRestOfChunk();
   // Elements of the chunk it stands in, or at; 0 at the end.
   uint64_t left_in_chunk() const;
 

@@ -201,7 +201,7 @@ absl::Status Controller::CheckNoNamesake(const std::string& name) const {
 
 absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) {
   if (first_worker_) return CheckSame(*first_worker_, request);
-  absl::StatusOr<ModelLayout> layout = LayoutOf(request);
+  absl::StatusOr<ModelLayout> layout = LayoutOf(request, config_.job.optimizer());
   if (!layout.ok()) return layout.status();
   first_worker_ = request;
   layout_ = *layout;
@@ -263,6 +263,7 @@ absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetSh
   reply.set_generation(generation_.value());
   reply.set_elements(layout_.elements);
   reply.set_trained_elements(layout_.trained_elements);
+  reply.set_frozen_from(layout_.frozen_from);
   for (const auto& [id, server] : membership_.servers()) {
     wire::ServerSpec& spec = *reply.add_servers();
     spec.set_server(id.value());

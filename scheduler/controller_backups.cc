@@ -93,6 +93,8 @@ void Controller::SendBackupInstall(ServerId id) {
   for (const ShardPlace& place : places_) {
     if (place.server == id) *request.add_shards() = ToWire(place);
   }
+  request.set_frozen_from(layout_.frozen_from);
+  AddGroups(layout_, request);
   servers_.Install({id, backup->second.incarnation}, request);
 }
 

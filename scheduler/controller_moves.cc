@@ -270,6 +270,8 @@ void Controller::SendTake() {
     if (std::find(move_->shards.begin(), move_->shards.end(), place.shard) == move_->shards.end()) continue;
     *request.add_shards() = ToWire(place);
   }
+  request.set_frozen_from(layout_.frozen_from);
+  AddGroups(layout_, request);
   servers_.TakeShards({move_->to, move_->to_incarnation}, request);
 }
 

@@ -158,10 +158,13 @@ void Controller::Place() {
   if (!places_.empty() || !first_worker_ || !membership_.AllServersPresent()) return;
   const job::Cluster& cluster = config_.job.cluster();
   const std::map<ServerId, double> shares = Shares();
-  places_ = PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()}, shares);
+  places_ =
+      PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()}, shares, layout_.frozen_from);
   placed_ = !shares.empty();
+  const uint64_t frozen = layout_.frozen_from == 0 ? 0 : layout_.elements - layout_.frozen_from;
   events_.Add(absl::StrCat("the model has ", layout_.trained_elements, " parameters and ",
-                           layout_.elements - layout_.trained_elements, " averaged values, in ", places_.size(),
+                           layout_.elements - frozen - layout_.trained_elements, " averaged values, ",
+                           frozen == 0 ? "" : absl::StrCat("and ", frozen, " that are frozen, "), "in ", places_.size(),
                            " shards on ", cluster.servers(), cluster.servers() == 1 ? " server" : " servers"));
   if (!shares.empty()) TellShares(shares);
   if (const std::string doubt = SlowdownDoubt(config_.job); !doubt.empty()) {
@@ -201,6 +204,8 @@ void Controller::SendInstall(ServerId server) {
   for (const ShardPlace& place : places_) {
     if (place.server == server) *request.add_shards() = ToWire(place);
   }
+  request.set_frozen_from(layout_.frozen_from);
+  AddGroups(layout_, request);
   servers_.Install({server, membership_.servers().at(server).incarnation}, request);
   SendBackupInstall(server);
 }

@@ -165,8 +165,10 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   const job::Cluster& cluster = config_.job.cluster();
   if (state.has_placement()) {
     const auto shards = static_cast<size_t>(state.placement().servers_size());
-    const size_t known =
-        first_worker_ ? PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()}).size() : 0;
+    const size_t known = first_worker_ ? PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()},
+                                                     {}, layout_.frozen_from)
+                                             .size()
+                                       : 0;
     if (shards != known) {
       return absl::DataLossError(absl::StrCat("the saved state places ", shards, " shards; the job has ", known));
     }
@@ -215,7 +217,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   membership_.Restore(FromState(state.members(), now), Holders(), now, actions);
   if (state.has_placement()) membership_.SetPlaces(state.placement().places());
   if (first_worker_ && membership_.servers().size() == membership_.places()) {
-    places_ = PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()});
+    places_ = PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()}, {}, layout_.frozen_from);
   }
   RestoreMoves(state, now);
   RestoreServers(state.members(), now);

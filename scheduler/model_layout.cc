@@ -1,10 +1,13 @@
 #include "scheduler/model_layout.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/parameter_groups.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -26,29 +29,104 @@ absl::StatusOr<uint64_t> ElementsOf(const wire::TensorSpec& tensor) {
   return elements;
 }
 
+// Parts of the flat vector, in their order.
+enum class Part { kTrained, kAveraged, kFrozen };
+
+Part PartOf(const wire::TensorSpec& tensor) {
+  if (tensor.frozen()) return Part::kFrozen;
+  return tensor.trained() ? Part::kTrained : Part::kAveraged;
+}
+
+const char* NameOf(Part part) {
+  switch (part) {
+    case Part::kTrained:
+      return "tensor ";
+    case Part::kAveraged:
+      return "buffer ";
+    case Part::kFrozen:
+      return "frozen tensor ";
+  }
+  return "tensor ";
+}
+
 std::string Describe(const wire::TensorSpec& tensor) {
-  return absl::StrCat(tensor.trained() ? "tensor " : "buffer ", tensor.name(), " [",
-                      absl::StrJoin(tensor.shape(), ", "), "]");
+  return absl::StrCat(NameOf(PartOf(tensor)), tensor.name(), " [", absl::StrJoin(tensor.shape(), ", "), "]");
 }
 
 bool Same(const wire::TensorSpec& a, const wire::TensorSpec& b) {
-  return a.name() == b.name() && a.trained() == b.trained() &&
+  return a.name() == b.name() && a.trained() == b.trained() && a.frozen() == b.frozen() &&
          std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
 }
 
+// Which parameters are in which group.
+class Groups {
+ public:
+  explicit Groups(const job::Optimizer& optimizer) : used_(static_cast<size_t>(optimizer.groups_size())) {
+    for (const job::ParameterGroup& group : optimizer.groups()) rules_.push_back({group.match(), group.frozen()});
+  }
+
+  // A parameter that lies behind those before it, from `begin` on.
+  absl::Status Add(const wire::TensorSpec& tensor, uint64_t begin, uint64_t elements, ModelLayout& layout) {
+    const std::optional<size_t> group = GroupOf(rules_, tensor.name());
+    const bool frozen = group && rules_[*group].frozen;
+    if (group) used_[*group] = true;
+    if (frozen != tensor.frozen()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(tensor), ", but ",
+                       frozen ? absl::StrCat("optimizer.groups[", *group, "] (", rules_[*group].match, ") freezes it")
+                              : "no group of optimizer.groups freezes it"));
+    }
+    names_.push_back(tensor.name());
+    if (!group || frozen) return absl::OkStatus();
+    const auto number = static_cast<uint32_t>(*group);
+    if (!layout.groups.empty() && layout.groups.back().end() == begin && layout.groups.back().group() == number) {
+      layout.groups.back().set_end(begin + elements);
+      return absl::OkStatus();
+    }
+    wire::GroupRange& range = layout.groups.emplace_back();
+    range.set_begin(begin);
+    range.set_end(begin + elements);
+    range.set_group(number);
+    return absl::OkStatus();
+  }
+
+  absl::Status AllUsed() const {
+    for (size_t i = 0; i < used_.size(); ++i) {
+      if (used_[i]) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "optimizer.groups[", i, "].match: found \"", rules_[i].match,
+          "\", which is the first to match none of the parameters; they are ", absl::StrJoin(names_, ", ")));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<ParameterGroupRule> rules_;
+  std::vector<bool> used_;
+  std::vector<std::string> names_;
+};
+
 }  // namespace
 
-absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request) {
+absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request, const job::Optimizer& optimizer) {
   ModelLayout layout;
-  bool in_buffers = false;
+  Groups groups(optimizer);
+  Part part = Part::kTrained;
   for (const wire::TensorSpec& tensor : request.tensors()) {
     absl::StatusOr<uint64_t> elements = ElementsOf(tensor);
     if (!elements.ok()) return elements.status();
-    if (tensor.trained() && in_buffers) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(tensor), " comes after a buffer; trained tensors come first"));
+    if (tensor.trained() && tensor.frozen()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name(), " is both trained and frozen"));
     }
-    in_buffers = !tensor.trained();
+    if (PartOf(tensor) < part) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " comes after a ", NameOf(part),
+                                                     "; trained tensors come first, then buffers, then frozen ones"));
+    }
+    part = PartOf(tensor);
+    if (part != Part::kAveraged) {
+      if (absl::Status added = groups.Add(tensor, layout.elements, *elements, layout); !added.ok()) return added;
+    }
+    if (part == Part::kFrozen && layout.frozen_from == 0) layout.frozen_from = layout.elements;
     layout.elements += *elements;
     if (tensor.trained()) layout.trained_elements += *elements;
     if (layout.elements > kElementsMax) {
@@ -59,6 +137,7 @@ absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request)
     return absl::InvalidArgumentError(absl::StrCat("worker ", request.name(), " declares ", request.tensors_size(),
                                                    " tensors, of which none is trained"));
   }
+  if (absl::Status used = groups.AllUsed(); !used.ok()) return used;
   if (request.train_samples() == 0 || request.train_samples() > kSamplesMax) {
     return absl::InvalidArgumentError(absl::StrCat("worker ", request.name(), " sees ", request.train_samples(),
                                                    " training samples; allowed are 1 to ", kSamplesMax));

@@ -13,6 +13,33 @@ uint64_t Boundary(uint64_t units, uint64_t index, uint64_t shards) {
   return units / shards * index + units % shards * index / shards;
 }
 
+// A model in units of kShardAlignment elements, and what they cost where some are frozen.
+class Costs {
+ public:
+  Costs(uint64_t elements, uint64_t frozen_from)
+      : units_(UnitsOf(elements)), pushed_(frozen_from == 0 ? units_ : UnitsOf(std::min(frozen_from, elements))) {}
+
+  uint64_t units() const { return units_; }
+  // Of the first so many units; a frozen one costs 1.
+  uint64_t Of(uint64_t units) const {
+    return kPushedCost * std::min(units, pushed_) + units - std::min(units, pushed_);
+  }
+  // Where shard `index` of `shards` begins, in units. No shard is empty.
+  uint64_t Begin(uint64_t index, uint64_t shards) const {
+    const uint64_t cost = Boundary(Of(units_), index, shards), pushed = kPushedCost * pushed_;
+    const uint64_t unit = cost <= pushed ? cost / kPushedCost : pushed_ + (cost - pushed);
+    return std::clamp(unit, index, units_ - (shards - index));
+  }
+
+ private:
+  static constexpr uint64_t kPushedCost = 8;
+
+  static uint64_t UnitsOf(uint64_t elements) { return elements / kShardAlignment + (elements % kShardAlignment != 0); }
+
+  const uint64_t units_;
+  const uint64_t pushed_;
+};
+
 // Deals shards out, one after the other.
 class Dealer {
  public:
@@ -49,10 +76,10 @@ class Dealer {
 }  // namespace
 
 std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape,
-                                    const std::map<ServerId, double>& shares) {
+                                    const std::map<ServerId, double>& shares, uint64_t frozen_from) {
   SLACKLINE_CHECK(elements > 0 && shape.servers > 0 && shape.shards_per_server > 0);
-  const uint64_t units = elements / kShardAlignment + (elements % kShardAlignment != 0);
-  const uint64_t shards = std::min<uint64_t>(uint64_t{shape.servers} * shape.shards_per_server, units);
+  const Costs costs(elements, frozen_from);
+  const uint64_t shards = std::min<uint64_t>(uint64_t{shape.servers} * shape.shards_per_server, costs.units());
 
   Dealer dealer(shape, shares, shards);
   std::vector<ShardPlace> places;
@@ -60,9 +87,10 @@ std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape
   for (uint64_t i = 0; i < shards; ++i) {
     ShardPlace place;
     place.shard = ShardId(static_cast<uint32_t>(i));
-    place.begin = Boundary(units, i, shards) * kShardAlignment;
-    place.end = std::min(elements, Boundary(units, i + 1, shards) * kShardAlignment);
-    place.server = dealer.Deal(place.size(), shards - i - 1);
+    const uint64_t begin = costs.Begin(i, shards), end = costs.Begin(i + 1, shards);
+    place.begin = begin * kShardAlignment;
+    place.end = std::min(elements, end * kShardAlignment);
+    place.server = dealer.Deal(costs.Of(end) - costs.Of(begin), shards - i - 1);
     places.push_back(place);
   }
   return places;

@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "ps/engine_config.h"
 #include "ps/optimizer_config.h"
+#include "ps/shard_parts.h"
 
 namespace slackline::simulator {
 namespace {
@@ -43,9 +44,8 @@ void Server::Install(const wire::InstallShardsRequest& request) {
   for (const wire::ShardSpec& spec : request.shards()) {
     ShardSpec shard;
     shard.id = ShardId(spec.shard());
-    shard.extent.begin = spec.begin();
-    shard.extent.end = spec.end();
-    shard.extent.trained = std::clamp(request.trained_elements(), spec.begin(), spec.end()) - spec.begin();
+    shard.extent = ps::ExtentOf(request, spec);
+    shard.groups = ps::RunsOf(request, spec);
     shard.chunk_elements = world_.job.wire().chunk_bytes() / sizeof(float);
     shard.window = world_.job.wire().window();
     if (computes && consistency.delay_compensation() != job::DelayCompensation::NONE) {
@@ -74,14 +74,14 @@ Clock64 Server::SetMembers(const wire::SetMembersRequest& request) {
 
 uint64_t Server::PushBytes(ShardId shard) const {
   const ps::ShardExtent& extent = shards_.at(shard).spec().extent;
-  return codec::EncodedBytesMax(push_codec_, extent.trained) + (extent.size() - extent.trained) * sizeof(float);
+  return codec::EncodedBytesMax(push_codec_, extent.trained) + (extent.pushed() - extent.trained) * sizeof(float);
 }
 
 uint64_t Server::PullBytes(ShardId shard) const {
   const ps::ShardExtent& extent = shards_.at(shard).spec().extent;
   const codec::Codec codec = {
       world_.job.wire().pull_encoding() == job::Wire::FP32 ? codec::Encoding::kFp32 : codec::Encoding::kBf16, 0};
-  return codec::EncodedBytesMax(codec, extent.trained) + (extent.size() - extent.trained) * sizeof(float);
+  return codec::EncodedBytesMax(codec, extent.trained) + (extent.pushed() - extent.trained) * sizeof(float);
 }
 
 uint64_t Server::Bytes(const Message& message) const {

@@ -59,7 +59,7 @@ class Server {
   void Tick();
 
   // The weights of shard `id` as they are. Requires: it is one of this server's.
-  ps::SliceView View(ShardId id) const { return shards_.at(id).View(); }
+  ps::SliceView Evaluated(ShardId id) const { return shards_.at(id).Evaluated(); }
   uint64_t bytes_in() const { return bytes_in_; }
   // Of the values of a shard on the wire, in the job's encodings; averaged ones are fp32.
   uint64_t PushBytes(ShardId shard) const;

@@ -10,7 +10,7 @@ namespace slackline::simulator {
 
 Shard::Shard(const ShardSpec& spec, const ps::EngineConfig& engine, const std::optional<OptimizerConfig>& optimizer)
     : spec_(spec), engine_(engine), references_(spec.references_max) {
-  if (optimizer) state_ = std::make_unique<ps::ShardState>(spec.extent, *optimizer, spec.chunk_elements);
+  if (optimizer) state_ = std::make_unique<ps::ShardState>(spec.extent, *optimizer, spec.groups, spec.chunk_elements);
 }
 
 absl::Status Shard::Seed(absl::Span<const float> weights) {
@@ -75,8 +75,8 @@ void Shard::Execute(const ps::ApplyAction& apply) {
     SLACKLINE_CHECK(staged != staged_.end());
     if (state_ == nullptr) continue;
     const Gradient& gradient = *staged->second.gradient;
-    const absl::Span<const float> values(gradient.push.get() + spec_.extent.begin, spec_.extent.size());
-    contributions.push_back({{{spec_.extent.size(), codec::Codec(), ByteSegments(AsBytes(values))}},
+    const absl::Span<const float> values(gradient.push.get() + spec_.extent.begin, spec_.extent.pushed());
+    contributions.push_back({{{spec_.extent.pushed(), codec::Codec(), ByteSegments(AsBytes(values))}},
                              part.weight,
                              gradient.norm,
                              Reference(part)});

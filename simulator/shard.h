@@ -39,6 +39,7 @@ struct ShardReply {
 struct ShardSpec {
   ShardId id;
   ps::ShardExtent extent;
+  std::vector<ps::GroupRun> groups;  // as ps::ShardState has them
   uint64_t chunk_elements = 0;
   uint32_t window = 1;          // steps of a worker in flight
   uint32_t references_max = 0;  // versions kept for delay compensation
@@ -67,6 +68,8 @@ class Shard {
 
   // What it has said since the last call, in order.
   std::vector<ShardReply> TakeReplies() { return std::exchange(replies_, {}); }
+  // What evaluations are of: its weights as they are, or their average where one is kept.
+  ps::SliceView Evaluated() const { return state_ && state_->averages() ? state_->AveragedView() : View(); }
   // Its weights as they are.
   ps::SliceView View() const { return state_ ? state_->View() : ps::SliceView(); }
 

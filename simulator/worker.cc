@@ -242,7 +242,8 @@ void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
     Weights weights;
     for (size_t i = 0; i < held_.size(); ++i) {
       const ShardId shard(static_cast<uint32_t>(i));
-      weights.push_back(work.final ? servers_[server_of_[i]]->View(shard) : held_[i].front().weights);
+      const bool there = work.final || world_.job.optimizer().ema() > 0;
+      weights.push_back(there ? servers_[server_of_[i]]->Evaluated(shard) : held_[i].front().weights);
     }
     const absl::StatusOr<worker::EvaluationResult> result = world_.computation.Evaluate(weights, work);
     if (!result.ok()) return world_.Fail(plan_.name, result.status());

@@ -83,14 +83,19 @@ ModelSpec MakeModelSpec(const job::Model& model) {
       spec.hidden = OrElse(model.hidden(), {4096, 4096});
       spec.dropout = 0.5;
       break;
-    case job::Model::EXTERNAL:
     case job::Model::TORCHSCRIPT:
+      spec.kind = ModelKind::kTorchScript;
+      break;
+    case job::Model::EXTERNAL:
       break;  // a script's, which is built there
   }
   if (model.dropout() >= 0) spec.dropout = model.dropout();
   if (model.stochastic_depth() >= 0) spec.stochastic_depth = model.stochastic_depth();
   spec.patch_size = model.patch_size();
+  spec.checkpointing = model.checkpointing();
   spec.init = MakeInitialisation(model);
+  spec.torchscript = model.torchscript();
+  spec.libraries.assign(model.libraries().begin(), model.libraries().end());
   return spec;
 }
 
@@ -103,6 +108,26 @@ std::vector<float> MakeClassWeights(const job::Training& training) {
     weights.push_back(weight);
   }
   return weights;
+}
+
+LossKind MakeLoss(job::Training::Loss loss) {
+  switch (loss) {
+    case job::Training::MSE:
+      return LossKind::kMeanSquare;
+    case job::Training::BCE:
+      return LossKind::kBinaryCrossEntropy;
+    case job::Training::MODEL:
+      return LossKind::kModel;
+    case job::Training::CROSS_ENTROPY:
+      break;
+  }
+  return LossKind::kCrossEntropy;
+}
+
+std::vector<ParameterGroupRule> MakeGroupRules(const job::Optimizer& optimizer) {
+  std::vector<ParameterGroupRule> rules;
+  for (const job::ParameterGroup& group : optimizer.groups()) rules.push_back({group.match(), group.frozen()});
+  return rules;
 }
 
 Timeouts MakeTimeouts(const job::Job& job) {
@@ -232,6 +257,8 @@ std::vector<CoreShare> CoreShares(const job::Job& job, const MachineShape& machi
 WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, uint32_t cores) {
   WorkerConfig config;
   config.model = MakeModelSpec(job.model());
+  config.model.groups = MakeGroupRules(job.optimizer());
+  config.model.loss = MakeLoss(job.training().loss());
   config.model.label_smoothing = job.training().label_smoothing();
   config.model.class_weights = MakeClassWeights(job.training());
   config.model.precision = PrecisionOf(job.worker(), self.group);
@@ -252,6 +279,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.normalisation = {.mean = job.data().mean(), .deviation = job.data().deviation()};
   config.prefetch_batches = job.data().prefetch_batches();
   config.evaluation_batch_size = job.training().evaluation_batch_size();
+  config.trainer.averaged = job.optimizer().ema() > 0;
   config.trainer.seed = job.seed();
   config.trainer.batch_size = BatchSizeOf(job, self.group);
   config.trainer.accumulate = job.training().accumulate();

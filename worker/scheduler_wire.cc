@@ -22,6 +22,7 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
     spec.set_name(tensor.name);
     spec.mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
     spec.set_trained(tensor.trained);
+    spec.set_frozen(tensor.frozen);
   }
   return request;
 }
@@ -140,6 +141,7 @@ ShardMap FromWire(const wire::GetShardMapReply& reply) {
   map.generation = Generation(reply.generation());
   map.elements = reply.elements();
   map.trained_elements = reply.trained_elements();
+  map.frozen_from = reply.frozen_from();
   for (const wire::ServerSpec& server : reply.servers()) {
     map.servers.push_back({.server = ServerId(server.server()),
                            .name = server.name(),

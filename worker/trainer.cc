@@ -98,7 +98,7 @@ absl::Status Trainer::Enter(const Membership& life) {
   }
   log::Info("live as worker ", life_.worker.value(), " (incarnation ", life_.incarnation.value(), ") from clock ",
             life_.first_clock.value(), life_.send_seed ? ", sends the initial weights" : "");
-  absl::Status status = OpenClient(/*reader=*/false);
+  absl::Status status = OpenClient();
   if (!status.ok()) return status;
   const absl::Duration timeout = std::max(options_.timeouts.startup, silence_max());
   if (life_.send_seed && parts_.begin_with) status = parts_.begin_with(model.parameters());
@@ -341,7 +341,8 @@ absl::Status Trainer::FinishSteps(size_t left) {
 absl::Status Trainer::CheckFinite(const StepResult& result, double norm, const RangeWork& range) const {
   const bool loss_finite = std::isfinite(result.loss);
   // Averaged buffers lie behind the gradient.
-  const absl::Span<const float> push = parts_.group.model().push();
+  const Model& model = parts_.group.model();
+  const absl::Span<const float> push = parts_.group.model().push().first(model.pushed_elements());
   const double buffers = L2Norm(push.subspan(std::min<size_t>(map_.trained_elements, push.size())));
   if (loss_finite && std::isfinite(norm) && std::isfinite(buffers)) return absl::OkStatus();
   const std::string what = !loss_finite           ? absl::StrCat("the loss is ", result.loss)
@@ -364,13 +365,19 @@ bool Trainer::Skips(const absl::Status& finite) {
 }
 
 absl::Status Trainer::Evaluate(const EvaluationWork& work) {
+  Model& model = parts_.group.model();
+  absl::Span<float> trained_on;
   if (work.final) {
-    const absl::Status pulled = PullAsReader();
+    CloseClient("reading the final weights");
+    const absl::Status pulled = PullAsReader(model.parameters());
     if (!pulled.ok()) return pulled;
   } else if (client_ == nullptr) {
     return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
+  } else if (options_.averaged) {
+    const absl::StatusOr<absl::Span<float>> before = UseAveraged();
+    if (!before.ok()) return before.status();
+    trained_on = *before;
   }
-  Model& model = parts_.group.model();
   TraceSpan evaluating(trace_, {"evaluate"});
   const Beginning begin = BeginComputing();
   absl::StatusOr<EvaluationResult> result = parts_.evaluator.Evaluate(model, work, [this] {
@@ -378,6 +385,7 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
     return CheckStopped();
   });
   evaluating.End();
+  if (!trained_on.empty()) model.UseParameters(trained_on);
   if (!result.ok()) return result.status();
   if (const absl::Status dawdled = Dawdle(begin); !dawdled.ok()) return dawdled;
   const absl::Duration took = parts_.time.Now() - begin.time;
@@ -419,22 +427,49 @@ absl::Status Trainer::WriteResults(Model& model, EvaluationResult& result) {
       absl::StrCat(written.message(), "; waited ", most, ": make room there, and go on with `slackline resume`"));
 }
 
-absl::Status Trainer::PullAsReader() {
-  CloseClient("reading the final weights");
-  const absl::Status opened = OpenClient(/*reader=*/true);
-  if (!opened.ok()) return opened;
-  const absl::Status status = Await([&] { return client_->Pull(parts_.group.model().parameters(), silence_max()); });
-  CloseClient("has read the final weights");
-  return status;
+absl::StatusOr<absl::Span<float>> Trainer::UseAveraged() {
+  Model& model = parts_.group.model();
+  const absl::Span<float> before = model.parameters();
+  if (!averaged_) averaged_.emplace(1, model.elements(), /*shared=*/false);
+  const absl::Span<float> averaged = averaged_->parts().front();
+  const absl::Status pulled = PullAsReader(averaged);
+  if (!pulled.ok()) return pulled;
+  model.UseParameters(averaged);
+  return before;
 }
 
-absl::Status Trainer::OpenClient(bool reader) {
+absl::Status Trainer::PullAsReader(absl::Span<float> parameters) {
+  absl::StatusOr<std::unique_ptr<Client>> reader = MakeClient(/*reader=*/true);
+  if (!reader.ok()) return reader.status();
+  std::unique_ptr<Client> own = Replace(*std::move(reader));
+  const absl::Status status = Await([&] { return client_->Pull(parameters, silence_max()); });
+  client_->Close("has read the weights", kGoodbyeTimeout);
+  Replace(std::move(own));
+  return status.ok() ? CheckInterrupted() : status;
+}
+
+std::unique_ptr<Client> Trainer::Replace(std::unique_ptr<Client> client) {
+  absl::MutexLock lock(&mutex_);
+  std::swap(client_, client);
+  if (client_ != nullptr && newest_map_ && newest_map_->generation > map_.generation) client_->Remap(*newest_map_);
+  return client;
+}
+
+absl::Status Trainer::OpenClient() {
+  absl::StatusOr<std::unique_ptr<Client>> client = MakeClient(/*reader=*/false);
+  if (!client.ok()) return client.status();
+  Replace(*std::move(client));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Trainer::MakeClient(bool reader) {
   ClientOptions options;
   options.job = life_.job;
   options.worker = life_.worker;
   options.incarnation = life_.incarnation;
   options.first_clock = reader ? Clock64(0) : life_.first_clock;
   options.reader = reader;
+  options.averaged = reader && options_.averaged;
   options.chunk_bytes = options_.chunk_bytes;
   options.window = options_.window;
   options.background = options_.window > 1 || map_.elements >= kBackgroundElementsMin;
@@ -449,12 +484,7 @@ absl::Status Trainer::OpenClient(bool reader) {
   options.timeouts = options_.timeouts;
   options.trace = exchange_trace_;
   options.on_notice = [](const std::string& message) { log::Info(message); };
-  absl::StatusOr<std::unique_ptr<Client>> client = parts_.connect(options, map_);
-  if (!client.ok()) return client.status();
-  absl::MutexLock lock(&mutex_);
-  client_ = *std::move(client);
-  if (newest_map_ && newest_map_->generation > map_.generation) client_->Remap(*newest_map_);
-  return absl::OkStatus();
+  return parts_.connect(options, map_);
 }
 
 void Trainer::OnMap(const ShardMap& map) {

@@ -27,6 +27,7 @@
 #include "worker/loss_scaler.h"
 #include "worker/push_mean.h"
 #include "worker/scheduler_link.h"
+#include "worker/step_memory.h"
 #include "worker/trace.h"
 #include "worker/trainer_metrics.h"
 
@@ -39,6 +40,8 @@ class Trainer {
   struct Options {
     // Of the order of the data.
     uint64_t seed = 1;
+    // Evaluations, and what the run leaves, are of the weights' exponential average, which the servers keep.
+    bool averaged = false;
     // Where a range does not say another one.
     uint32_t batch_size = 64;
     // Batches of a push.
@@ -163,11 +166,17 @@ class Trainer {
   // Weights and figures of the run. Where the disk is full, waits for room.
   //   kResourceExhausted  there was none for so long
   absl::Status WriteResults(Model& model, EvaluationResult& result);
-  absl::Status PullAsReader();
+  // What is evaluated, into the model's parameters or other memory. Beside this life's client, which stays as it is.
+  absl::Status PullAsReader(absl::Span<float> parameters);
+  // The model computes on the averaged weights from now on. Returns what it computed on before.
+  absl::StatusOr<absl::Span<float>> UseAveraged();
   void Standby();
   void EnterPhase(power::Phase phase);
 
-  absl::Status OpenClient(bool reader);
+  absl::StatusOr<std::unique_ptr<Client>> MakeClient(bool reader);
+  absl::Status OpenClient();
+  // Tells it the newest map; returns the one before.
+  std::unique_ptr<Client> Replace(std::unique_ptr<Client> client) ABSL_LOCKS_EXCLUDED(mutex_);
   void CloseClient(const std::string& reason);
   // Runs a call of the client's that Stop() and being expelled can cut short.
   template <typename Call>
@@ -196,6 +205,7 @@ class Trainer {
   absl::Duration data_wait_;     // for batches, of the step that is being computed
   std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
   size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
+  std::optional<StepMemory> averaged_;  // of evaluations
   PushMean push_mean_;
   LossScaler scaler_;
   LocalRound round_;

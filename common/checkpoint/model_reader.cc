@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/checkpoint/folder.h"
+#include "common/optimizer/averaged_weights.h"
 
 namespace slackline::checkpoint {
 namespace {
@@ -47,7 +48,8 @@ absl::StatusOr<ShardFileReader*> ModelReader::Reader(int file) {
 
 absl::Status ModelReader::Read(size_t array, uint64_t begin, absl::Span<float> out) {
   SLACKLINE_CHECK(array < arrays_.size());
-  const uint64_t elements = array == 0 ? manifest_.elements() : manifest_.trained_elements();
+  const bool whole = array == 0 || arrays_[array] == kAveragedWeights;
+  const uint64_t elements = whole ? manifest_.elements() : manifest_.trained_elements();
   SLACKLINE_CHECK(out.size() <= elements && begin <= elements - out.size());
   for (int i = 0; i < manifest_.files_size() && !out.empty(); ++i) {
     const wire::CheckpointFile& file = manifest_.files(i);

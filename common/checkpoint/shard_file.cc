@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
+#include "common/optimizer/averaged_weights.h"
 
 namespace slackline::checkpoint {
 namespace {
@@ -225,7 +226,8 @@ absl::Status ShardFileReader::CheckHeader(const wire::CheckpointFile& file) cons
   for (int i = 0; i < header_.arrays_size(); ++i) {
     const Array& array = header_.arrays(i);
     const bool right =
-        array.elements() == (i == 0 ? size : header_.trained()) && array.elements() <= left &&
+        array.elements() == (i == 0 || array.name() == kAveragedWeights ? size : header_.trained()) &&
+        array.elements() <= left &&
         static_cast<uint64_t>(array.checksums_size()) == BlocksOf(array.elements(), header_.block_elements());
     if (!right) return broken(absl::StrCat("lengths of ", array.name(), " that contradict each other"));
     left -= array.elements();

@@ -39,7 +39,9 @@ class Rules : private RuleBook {
       Refuse("model.filters", Count(model.filters_size(), "item"), "exactly two, one for each convolution");
     }
     const std::string vits = "vit_tiny, vit_small or vit_base";
-    if (!vit) NeedsOther(model, "model.patch_size", "model.kind: " + vits, name);
+    for (const char* key : {"model.patch_size", "model.checkpointing"}) {
+      if (!vit) NeedsOther(model, key, "model.kind: " + vits, name);
+    }
     if (!vit && !efficientnet) {
       NeedsOther(model, "model.stochastic_depth", "model.kind: efficientnet_b0, " + vits, name);
       if (!texture) NeedsOther(model, "model.dropout", "model.kind: efficientnet_b0, texture_cnn_2, " + vits, name);
@@ -48,6 +50,28 @@ class Rules : private RuleBook {
       NeedsOther(model, "model.init_std", "model.init: truncated_normal",
                  EnumName(*M::Init_descriptor()->FindValueByNumber(model.init())));
     }
+  }
+
+  void TorchScript(const job::Job& job) {
+    const job::Model& model = job.model();
+    const std::string name = EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind()));
+    if (model.kind() != job::Model::TORCHSCRIPT) {
+      NeedsOther(model, "model.torchscript", "model.kind: torchscript", name);
+      NeedsOther(model, "model.libraries", "model.kind: torchscript", name);
+      if (job.training().loss() == job::Training::MODEL) {
+        Refuse("training.loss", "model with model.kind: " + name, "model with model.kind: torchscript alone");
+      }
+      return;
+    }
+    if (model.torchscript().empty()) {
+      Refuse("model.torchscript", Quoted(""), "a file that torch.jit.save has written", "model.kind");
+    }
+    NeedsOther(model, "model.init", "a model.kind that is known here", name);
+    NeedsOther(job.worker(), "worker.precision", "a model.kind that is known here", name);
+    if (job.training().loss() != job::Training::MODEL) return;
+    NeedsOther(job.training(), "training.label_smoothing", "a training.loss that is known here",
+               "training.loss: model");
+    NeedsOther(job.training(), "training.class_weights", "a training.loss that is known here", "training.loss: model");
   }
 
   // What the C++ worker alone does, a job of scripts cannot have.
@@ -61,6 +85,7 @@ class Rules : private RuleBook {
     NeedsOther(job.worker(), "worker.precision", needed, "external");
     NeedsOther(job.training(), "training.label_smoothing", needed, "external");
     NeedsOther(job.training(), "training.class_weights", needed, "external");
+    NeedsOther(job.training(), "training.loss", needed, "external");
     NeedsOther(job.wire(), "wire.window", needed, "external");
     NeedsOther(job.local(), "local.steps", needed, "external");
     NeedsOther(job.local(), "local.epochs", needed, "external");
@@ -111,8 +136,30 @@ class Rules : private RuleBook {
       NeedsOther(optimizer, "optimizer.nesterov", "optimizer.kind: sgd", kind);
       NeedsOther(optimizer, "optimizer.momentum_correction", "optimizer.kind: sgd", kind);
     }
+    for (int i = 0; i < optimizer.groups_size(); ++i) Group(job, i);
     MomentumCorrection(optimizer, job.consistency());
     Schedule(optimizer.schedule(), job.training());
+  }
+
+  void Group(const job::Job& job, int number) {
+    const job::ParameterGroup& group = job.optimizer().groups(number);
+    const std::string key = absl::StrCat("optimizer.groups[", number, "]");
+    if (group.match().empty()) {
+      Refuse(key + ".match", Quoted(""), "names of tensors, such as *.bias", key);
+    }
+    if (!group.frozen()) return;
+    if (group.lr_factor() != 1 || group.weight_decay() >= 0) {
+      Refuse(key + ".frozen", "true together with lr_factor or weight_decay",
+             "true alone: what is frozen is not changed");
+    }
+    if (job.model().kind() == job::Model::EXTERNAL) {
+      Refuse(key + ".frozen", "true with model.kind: external",
+             "false; a script freezes by requires_grad_(False), and says it that way");
+    }
+    if (job.worker().stages() > 1) {
+      Refuse(key + ".frozen", absl::StrCat("true with worker.stages: ", job.worker().stages()),
+             "true with worker.stages: 1");
+    }
   }
 
   void Local(const job::Job& job) {
@@ -416,6 +463,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   Rules rules(name, origins, mistakes);
   rules.Names(job);
   rules.Model(job.model());
+  rules.TorchScript(job);
   rules.External(job);
   rules.Data(job.data());
   rules.ClassWeights(job.training(), job.model().classes());

@@ -8,16 +8,16 @@
 namespace slackline {
 namespace {
 
-SgdCoefficients Sgd(const OptimizerConfig& config, double lr, double momentum) {
+SgdCoefficients Sgd(double weight_decay, double lr, double momentum) {
   return {
       .lr = static_cast<float>(lr),
       .momentum = static_cast<float>(momentum),
-      .weight_decay = static_cast<float>(config.weight_decay),
+      .weight_decay = static_cast<float>(weight_decay),
   };
 }
 
 // `step` counts from 1.
-AdamCoefficients Adam(const OptimizerConfig& config, double lr, uint64_t step) {
+AdamCoefficients Adam(const OptimizerConfig& config, double weight_decay, double lr, uint64_t step) {
   const bool decoupled = config.kind == OptimizerKind::kAdamW;
   const double correction1 = 1 - std::pow(config.beta1, static_cast<double>(step));
   const double root_correction2 = std::sqrt(1 - std::pow(config.beta2, static_cast<double>(step)));
@@ -27,8 +27,8 @@ AdamCoefficients Adam(const OptimizerConfig& config, double lr, uint64_t step) {
       .beta2 = static_cast<float>(config.beta2),
       .one_minus_beta2 = static_cast<float>(1 - config.beta2),
       .epsilon = static_cast<float>(config.epsilon * root_correction2),
-      .weight_decay = decoupled ? 0.0f : static_cast<float>(config.weight_decay),
-      .keep = decoupled ? static_cast<float>(1 - lr * config.weight_decay) : 1.0f,
+      .weight_decay = decoupled ? 0.0f : static_cast<float>(weight_decay),
+      .keep = decoupled ? static_cast<float>(1 - lr * weight_decay) : 1.0f,
   };
 }
 
@@ -57,11 +57,19 @@ Optimizer::Optimizer(const OptimizerConfig& config)
 void Optimizer::BeginStep(const Step& step) {
   ++steps_;
   staleness_mean_ += (step.staleness - staleness_mean_) / static_cast<double>(std::min(steps_, kStalenessSteps));
+  own_ = CoefficientsOf({.lr_factor = 1, .weight_decay = config_.weight_decay}, step.lr);
+  groups_.clear();
+  for (const GroupConfig& group : config_.groups) groups_.push_back(CoefficientsOf(group, step.lr));
+}
+
+Optimizer::Coefficients Optimizer::CoefficientsOf(const GroupConfig& group, double lr) const {
+  Coefficients coefficients;
   if (config_.kind == OptimizerKind::kSgd) {
-    sgd_ = Sgd(config_, step.lr, momentum());
+    coefficients.sgd = Sgd(group.weight_decay, lr * group.lr_factor, momentum());
   } else {
-    adam_ = Adam(config_, step.lr, steps_);
+    coefficients.adam = Adam(config_, group.weight_decay, lr * group.lr_factor, steps_);
   }
+  return coefficients;
 }
 
 double Optimizer::momentum() const {
@@ -81,17 +89,18 @@ void Optimizer::CompensateBlock(StaleBlock block, const BlockOfArrays& arrays) c
 }
 
 void Optimizer::StepBlock(absl::Span<const float> gradient, absl::Span<float> weights,
-                          const BlockOfArrays& arrays) const {
-  SLACKLINE_CHECK(gradient.size() == weights.size());
+                          const BlockOfArrays& arrays, std::optional<uint32_t> group) const {
+  SLACKLINE_CHECK(gradient.size() == weights.size() && (!group || *group < groups_.size()));
+  const auto& [sgd, adam] = group ? groups_[*group] : own_;
   const Block block{.elements = weights.size(), .gradient = gradient.data(), .weights = weights.data()};
   if (config_.kind != OptimizerKind::kSgd) {
-    AdamStep(adam_, block, {arrays[0], arrays[1]});
+    AdamStep(adam, block, {arrays[0], arrays[1]});
   } else if (config_.momentum == 0) {
-    SgdStep(sgd_, block);
+    SgdStep(sgd, block);
   } else if (config_.nesterov) {
-    NesterovStep(sgd_, block, arrays[0]);
+    NesterovStep(sgd, block, arrays[0]);
   } else {
-    MomentumStep(sgd_, block, arrays[0]);
+    MomentumStep(sgd, block, arrays[0]);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -49,6 +50,13 @@ enum class MomentumCorrection {
 
 enum class LrScaling { kNone, kLinear };
 
+// What a group of tensors has in the place of the optimizer's own settings, as torch.optim's param_groups.
+struct GroupConfig {
+  // Of the learning rate, after schedule and scale.
+  double lr_factor = 1;
+  double weight_decay = 0;
+};
+
 // Means what the fields of the same name in job.proto mean.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
@@ -66,6 +74,9 @@ struct OptimizerConfig {
   DelayCompensationConfig delay_compensation = {};
   LrScaling scaling = LrScaling::kNone;
   ScheduleConfig schedule = {};
+  std::vector<GroupConfig> groups = {};
+  // Of the exponential average of the weights, which ShardState keeps; 0: there is none.
+  double ema = 0;
 };
 
 // Learning rate of a step that is taken after `samples_applied` samples, on a mean over `batches` batches of one
@@ -105,9 +116,10 @@ class Optimizer {
   // push exactly once, before the step is taken for these elements. weights_then null: not known, or the same; adaptive
   // still counts the gradient in its mean square. Requires: delay compensation.
   void CompensateBlock(StaleBlock block, const BlockOfArrays& arrays) const;
-  // Takes the open step for some elements; each element exactly once a step.
-  // Requires: gradient.size() == weights.size().
-  void StepBlock(absl::Span<const float> gradient, absl::Span<float> weights, const BlockOfArrays& arrays) const;
+  // Takes the open step for some elements, which are all of one of OptimizerConfig::groups, or of none; each element
+  // exactly once a step. Requires: gradient.size() == weights.size().
+  void StepBlock(absl::Span<const float> gradient, absl::Span<float> weights, const BlockOfArrays& arrays,
+                 std::optional<uint32_t> group = std::nullopt) const;
 
   // Steps over which the mean staleness runs; before, it is the mean of all.
   static constexpr uint64_t kStalenessSteps = 100;
@@ -127,8 +139,14 @@ class Optimizer {
   uint64_t steps_ = 0;
   double staleness_mean_ = 0;
   // Of the open step; the one that belongs to the kind.
-  SgdCoefficients sgd_;
-  AdamCoefficients adam_;
+  struct Coefficients {
+    SgdCoefficients sgd;
+    AdamCoefficients adam;
+  };
+  Coefficients CoefficientsOf(const GroupConfig& group, double lr) const;
+
+  Coefficients own_;                  // where no group is
+  std::vector<Coefficients> groups_;  // one a group
   const CompensationCoefficients compensation_;
 };
 

@@ -38,13 +38,12 @@ class ArrayReader {
 };
 
 ShardIdentity IdentityOf(JobId job, const ShardHost& host) {
-  ShardIdentity identity = {job, host.config().shard, host.config().extent, {}};
-  for (const absl::string_view array : host.optimizer().arrays()) identity.arrays.emplace_back(array);
-  return identity;
+  return {job, host.config().shard, host.config().extent, host.arrays()};
 }
 
 uint64_t ElementsOf(const ShardHost& host, size_t array) {
-  return array == 0 ? host.config().extent.size() : host.config().extent.trained;
+  const ShardExtent& extent = host.config().extent;
+  return array == 0 ? extent.size() : ArrayElements(extent, host.arrays()[array - 1]);
 }
 
 bool Sensible(const wire::ReplicaStep& step) {
@@ -60,7 +59,7 @@ BackupFeed::BackupFeed(JobId job, const Hosts& hosts, const TimeSource& time)
   for (const auto& [id, host] : hosts) {
     Copy& copy = copies_[id];
     copy.host = host.get();
-    copy.arrays.resize(1 + host->optimizer().arrays().size());
+    copy.arrays.resize(1 + host->arrays().size());
   }
 }
 
@@ -171,7 +170,7 @@ absl::Status BackupFeed::Handle(const wire::ReplicaBytes& bytes, rpc::Payload pa
   const absl::StatusOr<codec::Codec> codec = CodecFromWire(bytes.encoding());
   if (!codec.ok()) return codec.status();
   if (copy.step == nullptr) copy.step = std::make_shared<StagedPush>();
-  const uint64_t elements = copy.host->config().extent.size();
+  const uint64_t elements = copy.host->config().extent.pushed();
   const bool last = bytes.offset() + bytes.elements() == elements;
   if (absl::Status status =
           copy.step->Add({bytes.offset(), bytes.elements(), *codec, last}, {elements, UINT64_MAX}, std::move(payload));
@@ -186,7 +185,7 @@ absl::Status BackupFeed::Handle(const wire::ReplicaStep& step) {
   const absl::StatusOr<Copy*> found = Find(step.shard(), /*based=*/true);
   if (!found.ok()) return found.status();
   Copy& copy = **found;
-  const bool empty = copy.host->config().extent.size() == 0;
+  const bool empty = copy.host->config().extent.pushed() == 0;
   if (!copy.step_complete && !empty) {
     return absl::InvalidArgumentError(absl::StrCat("a step of shard ", step.shard(), " without all of its gradient"));
   }

@@ -17,6 +17,7 @@
 #include "ps/optimizer_config.h"
 #include "ps/service/readable.h"
 #include "ps/service/shard_table.h"
+#include "ps/shard_parts.h"
 
 namespace slackline::ps {
 namespace {
@@ -225,8 +226,7 @@ StoredShard ShardTable::StoreOf(const wire::InstallShardsRequest& request, const
   options.folder = std::filesystem::path(request.snapshot_folder()) / absl::StrFormat("shard-%05d", spec.shard());
   options.keep = job_.durability().snapshots_kept();
   options.open = hooks_.open_database;
-  ShardIdentity identity = {JobId(request.job()), host.config().shard, host.config().extent, {}};
-  for (const absl::string_view array : host.optimizer().arrays()) identity.arrays.emplace_back(array);
+  const ShardIdentity identity = {JobId(request.job()), host.config().shard, host.config().extent, host.arrays()};
   const auto open = [options, identity] { return SnapshotStore::Open(options, identity); };
   return {host.config().shard, options.folder, nullptr, open};
 }
@@ -258,10 +258,8 @@ absl::Status ShardTable::ReadCheckpoint(const wire::InstallShardsRequest& reques
         absl::StrCat(reader.status().message(), ": this server must see the checkpoints of the job"));
   }
   if (!reader.ok()) return reader.status();
-  std::vector<std::string> arrays;
-  for (const absl::string_view array : host.optimizer().arrays()) arrays.emplace_back(array);
   const absl::Status read = host.Restore(
-      [&](ShardState& state) { return ReadPart(**reader, host.config().extent, arrays, state); }, Lineage());
+      [&](ShardState& state) { return ReadPart(**reader, host.config().extent, host.arrays(), state); }, Lineage());
   if (!read.ok()) return read;
   log::Info("shard ", host.config().shard.value(), " goes on from ", request.checkpoint_folder(), " as version ",
             ToString(host.engine().version()));
@@ -312,6 +310,7 @@ absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request)
       return absl::InvalidArgumentError(absl::StrCat("shard ", spec.shard(), " is there twice"));
     }
   }
+  if (absl::Status status = CheckParts(request, job_.optimizer().groups_size()); !status.ok()) return status;
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
   if (request.replicated() && job_.consistency().mode() == job::Consistency::SOFTSYNC) {
     return absl::InvalidArgumentError("softsync with backups: it answers a push before it is in a step");
@@ -328,9 +327,8 @@ absl::Status ShardTable::CheckExtents(const wire::InstallShardsRequest& request)
 ShardConfig ShardTable::MakeConfig(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec) const {
   ShardConfig config;
   config.shard = ShardId(spec.shard());
-  config.extent.begin = spec.begin();
-  config.extent.end = spec.end();
-  config.extent.trained = std::clamp(request.trained_elements(), spec.begin(), spec.end()) - spec.begin();
+  config.extent = ExtentOf(request, spec);
+  config.groups = RunsOf(request, spec);
   config.optimizer = MakeOptimizerConfig(job_, request.samples_per_epoch());
   config.engine = MakeEngineConfig(job_, timeouts_, request.samples_per_epoch());
   config.chunk_elements = job_.wire().chunk_bytes() / sizeof(float);

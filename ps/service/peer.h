@@ -47,6 +47,8 @@ struct PullReply {
   Clock64 clock_min;
   // Null: what the worker has is still current.
   std::shared_ptr<const PinnedView> weights;
+  // Of these, from the first on.
+  uint64_t elements = 0;
   // So many replies for one shard may wait to go out.
   uint32_t queued_max = 1;
   // The peer reads chunks in the shard's segment, and says when it is done with them.

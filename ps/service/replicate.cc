@@ -1,6 +1,7 @@
 // A server and its backup: who is what.
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
@@ -10,11 +11,13 @@ namespace slackline::ps {
 namespace {
 
 bool SameShards(const wire::InstallShardsRequest& a, const wire::InstallShardsRequest& b) {
-  if (a.trained_elements() != b.trained_elements() || a.shards_size() != b.shards_size()) return false;
-  for (int i = 0; i < a.shards_size(); ++i) {
-    if (a.shards(i).SerializeAsString() != b.shards(i).SerializeAsString()) return false;
-  }
-  return true;
+  const auto same = [](const auto& left, const auto& right) {
+    return absl::c_equal(left, right, [](const auto& one, const auto& other) {
+      return one.SerializeAsString() == other.SerializeAsString();
+    });
+  };
+  return a.trained_elements() == b.trained_elements() && a.frozen_from() == b.frozen_from() &&
+         same(a.groups(), b.groups()) && same(a.shards(), b.shards());
 }
 
 }  // namespace
@@ -44,9 +47,7 @@ void ShardTable::OpenLog(absl::Time serve_from, const std::vector<ShardId>& shar
   options.bugs = bugs_.log;
   for (const ShardId shard : shards) {
     const ShardHost& host = *hosts_.at(shard.value());
-    ShardIdentity identity = {identity_.job, shard, host.config().extent, {}};
-    for (const absl::string_view array : host.optimizer().arrays()) identity.arrays.emplace_back(array);
-    options.shards.push_back(std::move(identity));
+    options.shards.push_back({identity_.job, shard, host.config().extent, host.arrays()});
   }
   log_ = std::make_unique<ReplicaLog>(std::move(options), metrics_, time_);
   for (const ShardId shard : shards) hosts_.at(shard.value())->SetJournal(log_.get());

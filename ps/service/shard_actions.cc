@@ -85,7 +85,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
                                       .mean = nullptr,
                                       .answers = AnswersOf(apply)});
   } else if (recorded) {
-    mean = std::make_shared<std::vector<float>>(config_.extent.size());
+    mean = std::make_shared<std::vector<float>>(config_.extent.pushed());
   }
   const absl::Time begin = time_.Now();
   state_.Apply(contributions, ArgumentsOf(apply), mean == nullptr ? absl::Span<float>() : absl::MakeSpan(*mean));
@@ -200,10 +200,11 @@ void ShardHost::Execute(const LostAction& lost) {
 
 // --- Pulls ------------------------------------------------------------------------------------------------------
 
-void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known) {
+void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known,
+                     bool averaged) {
   ForgetOldest(caller);
   Asked asked{caller.peer,          std::nullopt,         pull.id,    pull.clock, known, caller.window,
-              caller.shared_memory, caller.pull_encoding, time_.Now()};
+              caller.shared_memory, caller.pull_encoding, time_.Now(),         averaged};
   if (!caller.reader) asked.sender = caller.sender;
   if (caller.reader) return Serve(asked);
   const auto member = members_.find(caller.sender);
@@ -251,7 +252,12 @@ bool ShardHost::TryServe(const Asked& asked) {
   reply.shared_memory = asked.shared_memory;
   reply.encoding = asked.encoding;
   reply.encoded_elements = config_.extent.trained;
-  if (asked.known != version_) {
+  // Whoever has some version has what is frozen.
+  reply.elements = asked.known ? config_.extent.pushed() : config_.extent.size();
+  if (asked.averaged) {
+    reply.weights = PinAveraged();
+    if (reply.weights == nullptr) return false;
+  } else if (asked.known != version_) {
     // Holds the version until the peer does.
     std::shared_ptr<const PinnedView> view;
     Pinned* const pinned = Pin(asked, view);
@@ -281,6 +287,17 @@ ShardHost::Pinned* ShardHost::Pin(const Asked& asked, std::shared_ptr<const Pinn
   // Clocks only rise: if the newest will not do, no older one will.
   if (view == nullptr || (!current && !WillDo(pinned_.back().state, asked))) return nullptr;
   return &pinned_.back();
+}
+
+std::shared_ptr<const PinnedView> ShardHost::PinAveraged() {
+  std::erase_if(averaged_, [](const auto& view) { return view.expired(); });
+  std::shared_ptr<const PinnedView> view;
+  if (!averaged_.empty()) view = averaged_.back().lock();
+  if (view != nullptr && view->version() == version_) return view;
+  if (averaged_.size() >= config_.pinned_versions_max) return nullptr;
+  view = std::make_shared<const PinnedView>(version_, state_.AveragedView(), config_.on_unpinned);
+  averaged_.push_back(view);
+  return view;
 }
 
 size_t ShardHost::pinned_versions() const {

@@ -60,7 +60,7 @@ ShardHost::ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& 
       time_(time),
       engine_(config_.engine),
       segment_(MakeSegment(config_)),
-      state_(config_.extent, config_.optimizer, config_.chunk_elements,
+      state_(config_.extent, config_.optimizer, config_.groups, config_.chunk_elements,
              {.segment = segment_, .versions_kept = segment_ == nullptr ? 1 : VersionsHeld(config_)}),
       version_(engine_.version()),
       references_(config_.references_max),
@@ -93,12 +93,11 @@ void ShardHost::CutAt(std::optional<uint64_t> version, std::function<void(ShardC
 void ShardHost::TakeCut() {
   ShardCut cut = {.shard = config_.shard,
                   .extent = config_.extent,
-                  .arrays = {},
+                  .arrays = state_.arrays(),
                   .numbers = state_.Snapshot(),
                   .version = version_,
                   .engine_samples = engine_.samples_applied(),
                   .clock_min = engine_.clock_min()};
-  for (const absl::string_view name : optimizer().arrays()) cut.arrays.emplace_back(name);
   std::exchange(take_cut_, nullptr)(std::move(cut));
 }
 
@@ -217,7 +216,8 @@ absl::Status ShardHost::Stage(const wire::PushChunk& chunk, rpc::Payload payload
                                                    " as ", codec::ToString(*codec), "; allowed is fp32"));
   }
   return staged.Add({chunk.offset(), chunk.elements(), *codec, chunk.has_commit()},
-                    {config_.extent.size(), chunk.has_segment_offset() ? UINT64_MAX : config_.chunk_bytes_max},
+                    {chunk.seed() ? config_.extent.size() : config_.extent.pushed(),
+                     chunk.has_segment_offset() ? UINT64_MAX : config_.chunk_bytes_max},
                     std::move(payload));
 }
 
@@ -281,7 +281,7 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
   }
   // What lies in the worker's segment takes none of this process's memory, if it need not be kept beyond the answer.
   const bool lent = chunk.has_segment_offset() && config_.engine.mode != Mode::kSoftsync;
-  absl::StatusOr<StagingBudget::Reservation> room = budget_.Reserve(lent ? 0 : config_.extent.size() * sizeof(float));
+  absl::StatusOr<StagingBudget::Reservation> room = budget_.Reserve(lent ? 0 : config_.extent.pushed() * sizeof(float));
   if (!room.ok()) return room.status();
   return Arriving{sequence, false, Fate::kStage, StagedPush(*std::move(room))};
 }

@@ -36,6 +36,8 @@ struct ShardConfig {
   ShardId shard;
   ShardExtent extent;
   OptimizerConfig optimizer;
+  // As ShardState has them.
+  std::vector<GroupRun> groups;
   EngineConfig engine;
   // The shard's weights lie in memory that workers of this host may map.
   bool shared_memory = false;
@@ -75,7 +77,8 @@ class ShardHost {
   void Disconnected(const Caller& caller);
 
   void Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload);
-  void Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known);
+  // `averaged`: of the weights' average, for a reader. Requires: the optimizer keeps it.
+  void Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known, bool averaged = false);
 
   //   kFailedPrecondition  an older epoch than the installed one
   absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members);
@@ -130,6 +133,8 @@ class ShardHost {
   // Of the weights as they are now. Requires: seeded().
   uint64_t Checksum() const;
   const Optimizer& optimizer() const { return state_.optimizer(); }
+  // As ShardState::arrays().
+  const std::vector<std::string>& arrays() const { return state_.arrays(); }
   bool seeded() const { return state_.seeded(); }
   // Where the weights lie; null on the heap.
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
@@ -173,6 +178,7 @@ class ShardHost {
     bool shared_memory = false;
     codec::Encoding encoding = codec::Encoding::kFp32;
     absl::Time since = {};
+    bool averaged = false;
   };
   struct Blocked {
     Asked asked;
@@ -235,6 +241,8 @@ class ShardHost {
   // The current version to send from; when too many others are being sent from, the newest of those that will do for
   // this pull. Null when there is none.
   Pinned* Pin(const Asked& asked, std::shared_ptr<const PinnedView>& view);
+  // The average of the weights as it is now; null where too many of its versions are being sent from.
+  std::shared_ptr<const PinnedView> PinAveraged();
   // Whether the version may answer the pull although it is superseded.
   bool WillDo(const PastState& state, const Asked& asked) const;
   // For the peer to keep as long as it reads.
@@ -269,7 +277,8 @@ class ShardHost {
   std::map<PushRef, Held> held_;                    // complete and checked
   std::optional<WorkerId> pushing_;                 // whose push the engine's actions follow from
   std::vector<Blocked> blocked_;
-  std::vector<Pinned> pinned_;  // oldest first
+  std::vector<Pinned> pinned_;                               // oldest first
+  std::vector<std::weak_ptr<const PinnedView>> averaged_;  // the same of the average
   std::map<Sender, Gap> lost_;  // what each of the members must be told
   ShardJournal* journal_ = nullptr;
   // In a copy: what the engine is to be, but for the workers, of each its newest incarnation.

@@ -85,6 +85,8 @@ absl::Status ShardTable::Take(const wire::TakeShardsRequest& request) {
   install.set_server(request.server());
   install.set_trained_elements(request.trained_elements());
   install.set_samples_per_epoch(request.samples_per_epoch());
+  install.set_frozen_from(request.frozen_from());
+  *install.mutable_groups() = request.groups();
   *install.mutable_shards() = request.shards();
   *install.mutable_backup_of() = request.from();
   // They will keep snapshots here, or have a backup's.

@@ -243,6 +243,11 @@ void ShardTable::Pull(const Caller& caller, const wire::Pull& pull) {
   if (absl::Status status = CheckCount("pull", pull.shards_size()); !status.ok()) {
     return Refuse(*caller.peer, wire::WorkerItem(), status);
   }
+  if (pull.averaged() && (!caller.reader || job_.optimizer().ema() == 0)) {
+    const absl::string_view why = caller.reader ? "the job keeps none (optimizer.ema)" : "only readers may have them";
+    return Refuse(*caller.peer, wire::WorkerItem(),
+                  absl::FailedPreconditionError(absl::StrCat("a pull of averaged weights; ", why)));
+  }
   for (const wire::ShardVersion& wanted : pull.shards()) {
     if (hosts_.contains(wanted.shard())) continue;
     return Refuse(*caller.peer, wire::WorkerItem(), UnknownShard(wanted.shard()));
@@ -251,7 +256,7 @@ void ShardTable::Pull(const Caller& caller, const wire::Pull& pull) {
     std::optional<Version> known;
     if (wanted.has_known()) known = FromWire(wanted.known());
     hosts_[wanted.shard()]->Pull(caller, {caller.sender, PullId(pull.id()), Clock64(pull.clock()), caller.window},
-                                 known);
+                                 known, pull.averaged());
   }
 }
 
@@ -302,7 +307,7 @@ void ShardTable::Tick() {
     held += host->engine().held_pushes();
     live = std::max(live, host->engine().live_workers());
     elements += host->config().extent.size();
-    optimizer_elements += host->config().extent.trained * host->optimizer().arrays().size();
+    for (const std::string& array : host->arrays()) optimizer_elements += ArrayElements(host->config().extent, array);
   }
   const Progress now = progress();
   metrics_.version_min.Set(static_cast<double>(now.version_min));

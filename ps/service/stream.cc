@@ -68,11 +68,12 @@ void Stream::Send(const wire::ServerItem& item) {
 
 void Stream::Serve(PullReply reply) {
   if (end_.has_value()) return;
-  Sending next{std::move(reply), 0, false, {}};
-  if (next.reply.weights != nullptr && next.reply.weights->view().elements() <= rpc::kInlineBytes / sizeof(float)) {
-    next.copied.resize(next.reply.weights->view().elements());
-    next.reply.weights->view().CopyTo(absl::MakeSpan(next.copied));
+  Sending next{std::move(reply), 0, false, {}, false};
+  if (next.reply.weights != nullptr && next.reply.elements <= rpc::kInlineBytes / sizeof(float)) {
+    next.copied.resize(next.reply.elements);
+    next.reply.weights->view().First(next.reply.elements).CopyTo(absl::MakeSpan(next.copied));
     next.reply.weights = nullptr;
+    next.all_frozen = next.copied.empty();
   }
   uint32_t queued = 0;
   Sending* last = nullptr;
@@ -240,11 +241,11 @@ rpc::Attachment Stream::NextPullItem(wire::ServerItem& item) {
     return piece;
   }
   if (reply.weights == nullptr) {
-    Complete(reply, /*unchanged=*/true, *item.mutable_pull_done());
+    Complete(reply, /*unchanged=*/!sending.all_frozen, *item.mutable_pull_done());
     pulls_.pop_front();
     return {};
   }
-  const SliceView& view = reply.weights->view();
+  const SliceView view = reply.weights->view().First(reply.elements);
   const bool encodes = Encodes(reply, {sending.next * view.chunk_elements(), view.chunk(sending.next).size()});
   rpc::Attachment piece = encodes ? EncodedItem(sending, item) : PlainItem(sending, item);
   if (sending.next == view.chunks()) {
@@ -275,7 +276,7 @@ rpc::Attachment Stream::CopiedItem(Sending& sending, wire::ServerItem& item) {
 
 rpc::Attachment Stream::EncodedItem(Sending& sending, wire::ServerItem& item) {
   const PullReply& reply = sending.reply;
-  const SliceView& view = reply.weights->view();
+  const SliceView view = reply.weights->view().First(reply.elements);
   // As many bytes as a chunk of fp32 has.
   const codec::Codec codec = {.encoding = reply.encoding};
   const uint64_t elements_max = view.chunk_elements() * sizeof(float) / codec::Granularity(codec);
@@ -295,7 +296,7 @@ rpc::Attachment Stream::EncodedItem(Sending& sending, wire::ServerItem& item) {
 
 rpc::Attachment Stream::PlainItem(Sending& sending, wire::ServerItem& item) {
   const PullReply& reply = sending.reply;
-  const SliceView& view = reply.weights->view();
+  const SliceView view = reply.weights->view().First(reply.elements);
   const size_t index = sending.next++;
   const absl::Span<const float> values = view.chunk(index);
   wire::PullChunk& chunk = NameChunk(reply, {index * view.chunk_elements(), values.size()}, item);

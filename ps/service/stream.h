@@ -92,6 +92,7 @@ class Stream : public Peer {
     bool lent = false;  // a chunk of it was left in shared memory
     // All of a small shard, copied, so that no version is held for it.
     std::vector<float> copied;
+    bool all_frozen = false;  // a new version without anything to send
   };
   // Elements of a shard, one after the other in memory.
   struct Extent {

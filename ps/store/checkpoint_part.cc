@@ -26,7 +26,7 @@ checkpoint::ShardHeader ToHeader(JobId job, const ShardCut& cut) {
     array.set_elements(elements);
   };
   add(kWeights, cut.extent.size());
-  for (const std::string& name : cut.arrays) add(name, cut.extent.trained);
+  for (const std::string& name : cut.arrays) add(name, ArrayElements(cut.extent, name));
   header.set_lineage(cut.version.lineage.value());
   header.set_version(cut.version.number);
   header.set_samples_applied(cut.numbers.progress.samples_applied);

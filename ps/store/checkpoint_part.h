@@ -18,7 +18,7 @@ namespace slackline::ps {
 struct ShardCut {
   ShardId shard;
   ShardExtent extent;
-  // Of the optimizer, in their order.
+  // ShardState::arrays().
   std::vector<std::string> arrays;
   ShardView numbers;
   Version version;

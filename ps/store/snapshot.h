@@ -17,7 +17,7 @@ struct ShardIdentity {
   JobId job;
   ShardId shard;
   ShardExtent extent;
-  // Names of the optimizer's arrays, in their order.
+  // ShardState::arrays().
   std::vector<std::string> arrays;
 };
 

@@ -27,6 +27,29 @@ TEST(JobModel, SettingsOfOtherModelsAreRefused) {
             "truncated_normal (add --set model.init_std=0.02 to take the default back)");
 }
 
+TEST(JobModel, GroupsOfParametersMakeSense) {
+  EXPECT_EQ(
+      ParseJob("optimizer: {ema: 0.999, groups: [{match: '*.bias', weight_decay: 0}, {match: fc1.*, frozen: true}]}",
+               "j.yaml")
+          .status(),
+      absl::OkStatus());
+  EXPECT_EQ(Refusal("optimizer: {groups: [{frozen: true}]}"),
+            "j.yaml:1: optimizer.groups[0].match: found ''; allowed is names of tensors, such as *.bias");
+  EXPECT_EQ(Refusal("optimizer: {groups: [{match: a, frozen: true, lr_factor: 2}]}"),
+            "j.yaml:1: optimizer.groups[0].frozen: found true together with lr_factor or weight_decay; allowed is true "
+            "alone: what is frozen is not changed");
+  EXPECT_EQ(Refusal("model: {kind: external}\noptimizer: {groups: [{match: a, frozen: true}]}"),
+            "j.yaml:2: optimizer.groups[0].frozen: found true with model.kind: external; allowed is false; a script "
+            "freezes by requires_grad_(False), and says it that way");
+  EXPECT_EQ(Refusal("worker: {stages: 2, devices: [cpu, cpu]}\noptimizer: {groups: [{match: a, frozen: true}]}"),
+            "j.yaml:2: optimizer.groups[0].frozen: found true with worker.stages: 2; allowed is true with "
+            "worker.stages: 1");
+  EXPECT_EQ(Refusal("optimizer: {ema: 1}"),
+            "j.yaml:1: optimizer.ema: found '1'; allowed is a number from 0 to 0.9999999");
+  EXPECT_THAT(Refusal("model: {checkpointing: true}"),
+              testing::HasSubstr("model.checkpointing: found a value together with mlp"));
+}
+
 TEST(JobModel, NumbersOutOfRangeAreRefused) {
   EXPECT_EQ(Refusal("model: {kind: vit_tiny, dropout: 1}"),
             "j.yaml:1: model.dropout: found '1'; allowed is a number from -1 to 0.99");
@@ -50,6 +73,7 @@ TEST(JobModel, ScriptsHaveModelsOfTheirOwn) {
   for (const std::string setting :
        {"model: {kind: external, init: xavier_uniform}", "model: {kind: external, hidden: [3]}",
         "{model: {kind: external}, training: {label_smoothing: 0.1}}",
+        "{model: {kind: external}, training: {loss: mse}}",
         "{model: {kind: external}, training: {class_weights: balanced}}",
         "{model: {kind: external}, wire: {window: 2}}", "{model: {kind: external}, local: {steps: 4}}",
         "{model: {kind: external}, local: {epochs: 2}}"}) {

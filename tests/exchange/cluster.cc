@@ -104,7 +104,8 @@ Cluster::Cluster(const ClusterShape& shape) : shape_(shape), timeouts_(kTimeouts
     map_.shards.push_back({ShardId(id), map_.elements, map_.elements + elements, ServerId(id % shape.servers + 1)});
     map_.elements += elements;
   }
-  map_.trained_elements = map_.elements;
+  map_.trained_elements = map_.elements - shape.averaged - shape.frozen;
+  if (shape.frozen > 0) map_.frozen_from = map_.elements - shape.frozen;
   for (size_t index = 0; index < servers_.size(); ++index) Install(index);
   std::vector<uint32_t> members(shape.workers);
   std::iota(members.begin(), members.end(), 1);
@@ -124,13 +125,25 @@ size_t Cluster::AddServer() {
   return index;
 }
 
+template <typename Request>
+void Cluster::SetParts(Request& request) const {
+  request.set_trained_elements(map_.trained_elements);
+  request.set_frozen_from(map_.frozen_from);
+  request.set_samples_per_epoch(100);
+  for (size_t i = 0; i < shape_.groups.size(); ++i) {
+    wire::GroupRange& range = *request.add_groups();
+    range.set_begin(shape_.groups[i].first);
+    range.set_end(shape_.groups[i].second);
+    range.set_group(static_cast<uint32_t>(i));
+  }
+}
+
 void Cluster::BeginMove(size_t from, size_t to, const std::vector<uint32_t>& shards) {
   wire::TakeShardsRequest request;
   request.set_job(kJob.value());
   request.set_server(static_cast<uint32_t>(to + 1));
   request.set_move(++moves_);
-  request.set_trained_elements(map_.elements);
-  request.set_samples_per_epoch(100);
+  SetParts(request);
   request.mutable_from()->set_name(map_.servers[from].name);
   request.mutable_from()->set_address(map_.servers[from].address);
   request.mutable_from()->set_server(static_cast<uint32_t>(from + 1));
@@ -198,8 +211,7 @@ void Cluster::Install(size_t index, bool restore, bool moves) {
   request.set_snapshot_folder(shape_.snapshot_folder);
   if (restore) request.set_restore_lineage(static_cast<uint32_t>(map_.generation.value()));
   request.set_server(static_cast<uint32_t>(index + 1));
-  request.set_trained_elements(map_.elements);
-  request.set_samples_per_epoch(100);
+  SetParts(request);
   request.set_moves(moves);
   for (const worker::ShardInfo& shard : map_.shards) {
     if (shard.server != ServerId(static_cast<uint32_t>(index + 1))) continue;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
@@ -52,6 +53,11 @@ struct ClusterShape {
   security::Security server_security = {};
   security::Security scheduler_security = {};
   security::Security worker_security = {};
+  // Elements at the end of the model that are averaged, and behind them those that are frozen.
+  uint64_t averaged = 0;
+  uint64_t frozen = 0;
+  // Ranges [begin, end) of elements, of the job's groups in their order.
+  std::vector<std::pair<uint64_t, uint64_t>> groups = {};
   // For whatever else the job file says.
   std::function<void(job::Job&)> change = nullptr;
 };
@@ -123,6 +129,9 @@ class Cluster {
   void Listen(size_t index);
   // As the scheduler does: a server whose disk is slow is asked again.
   static void ExpectTaken(const std::function<grpc::Status()>& call);
+  // What there is to say of the elements.
+  template <typename Request>
+  void SetParts(Request& request) const;
   void Install(size_t index, bool restore = false, bool moves = false);
   void SendMembers(size_t index);
 

@@ -22,6 +22,7 @@ void Set(const std::string& key, const std::string& value, OptimizerConfig& conf
                                                   {"beta2", &config.beta2},
                                                   {"epsilon", &config.epsilon},
                                                   {"clip_norm", &config.clip_norm},
+                                                  {"ema", &config.ema},
                                                   {"gamma", &config.schedule.gamma},
                                                   {"final_fraction", &config.schedule.final_fraction}};
   const std::map<std::string, uint64_t*> samples = {{"warmup_samples", &config.schedule.warmup_samples},

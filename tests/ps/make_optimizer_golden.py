@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes optimizer_golden.txt and schedule_golden.txt: what PyTorch's optimizers and schedules do.
+"""Writes optimizer_golden.txt, groups_golden.txt and schedule_golden.txt: what PyTorch's optimizers and schedules do.
 
     .cache/venv/bin/python tests/ps/make_optimizer_golden.py
 
 optimizer_golden.txt: `case NAME key=value...`, then a line `N w0 w1 ...` with the weights after every tenth step.
+groups_golden.txt: the same, with `param_groups` as GROUPS has them, and with an exponential average of the weights in their
+place in cases that name `ema`.
 schedule_golden.txt:  `case NAME key=value...`, then `N factor` a line: lr / base lr after N samples.
 Both start from the formulas `weight` and `gradient`, which the C++ test repeats; they are exact in float32.
 """
@@ -40,6 +42,17 @@ OPTIMIZER_CASES = {
     "adamw": dict(kind=ADAMW, lr=0.01, weight_decay=0.1),
     "adamw_cosine": dict(kind=ADAMW, lr=0.02, weight_decay=0.05, beta1=0.95, schedule="cosine", total_samples=100,
                          final_fraction=0.1),
+}
+# Elements up to the first number, from those before it on: factor of the learning rate, and weight decay (None: the case's).
+GROUPS = [(10, 1.0, None), (13, 10.0, 0.0), (25, 0.1, 0.2), (37, 1.0, None)]
+GROUP_CASES = {
+    "sgd": dict(kind=SGD, lr=0.02, weight_decay=0.01),
+    "momentum_clipped": dict(kind=SGD, lr=0.005, momentum=0.9, weight_decay=0.01, clip_norm=3.0),
+    "nesterov_step": dict(kind=SGD, lr=0.005, momentum=0.9, nesterov=1, schedule="step", every_samples=30, gamma=0.5),
+    "adam": dict(kind=ADAM, lr=0.005, weight_decay=0.1),
+    "adamw_step": dict(kind=ADAMW, lr=0.005, weight_decay=0.1, schedule="step", every_samples=30, gamma=0.5),
+    "sgd_ema": dict(kind=SGD, lr=0.02, momentum=0.5, ema=0.9),
+    "adamw_ema": dict(kind=ADAMW, lr=0.005, weight_decay=0.1, ema=0.99),
 }
 SCHEDULE_CASES = {
     "constant": dict(schedule="constant"),
@@ -90,6 +103,35 @@ def optimizer_lines(name, case):
             yield " ".join([str(step)] + [f"{value:.9g}" for value in weights.detach().tolist()])
 
 
+def group_lines(name, case):
+    yield head(name, case)
+    values = torch.tensor([weight(i) for i in range(ELEMENTS)], dtype=torch.float32)
+    begins = [0] + [end for end, _, _ in GROUPS[:-1]]
+    parts = torch.nn.ParameterList(torch.nn.Parameter(values[begin:end].clone())
+                                   for begin, (end, _, _) in zip(begins, GROUPS))
+    optimizer = make_optimizer(case, [
+        dict(params=[part], lr=case["lr"] * factor, weight_decay=case.get("weight_decay", 0.0) if decay is None else decay)
+        for part, (_, factor, decay) in zip(parts, GROUPS)])
+    schedule = make_schedule(case, optimizer)
+    average = torch.optim.swa_utils.get_ema_multi_avg_fn(case["ema"]) if "ema" in case else None
+    averaged = torch.optim.swa_utils.AveragedModel(parts, multi_avg_fn=average) if average else None
+    if averaged:
+        averaged.update_parameters(parts)  # the first call copies: the average begins as the weights do
+    for step in range(1, STEPS + 1):
+        values = [gradient(step, i) for i in range(ELEMENTS)]
+        norm = math.sqrt(sum(value * value for value in values))
+        factor = min(1.0, case["clip_norm"] / norm) if "clip_norm" in case else 1.0
+        for begin, (end, _, _), part in zip(begins, GROUPS, parts):
+            part.grad = torch.tensor(values[begin:end], dtype=torch.float32) * factor
+        optimizer.step()
+        schedule.step()
+        if averaged:
+            averaged.update_parameters(parts)
+        if step % 10 == 0:
+            shown = averaged.module if averaged else parts
+            yield " ".join([str(step)] + [f"{value:.9g}" for part in shown for value in part.detach().tolist()])
+
+
 def schedule_lines(name, case):
     yield head(name, case)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
@@ -120,4 +162,5 @@ def write(name, groups):
 
 if __name__ == "__main__":
     write("optimizer_golden.txt", [optimizer_lines(*item) for item in OPTIMIZER_CASES.items()])
+    write("groups_golden.txt", [group_lines(*item) for item in GROUP_CASES.items()])
     write("schedule_golden.txt", [schedule_lines(*item) for item in SCHEDULE_CASES.items()] + [warmup_lines()])

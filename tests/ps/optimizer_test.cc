@@ -79,6 +79,55 @@ TEST(Optimizer, GivesPyTorchsWeightsOver100Steps) {
   }
 }
 
+// As GROUPS of make_optimizer_golden.py has them.
+ShardState GroupedShard(OptimizerConfig config) {
+  config.groups = {{.lr_factor = 10, .weight_decay = 0}, {.lr_factor = 0.1, .weight_decay = 0.2}};
+  const std::vector<GroupRun> runs = {{10, std::nullopt}, {13, 0}, {25, 1}};
+  std::vector<float> weights;
+  for (int i = 0; i < kElements; ++i) weights.push_back(Weight(i));
+  ShardState shard({.begin = 0, .end = kElements, .trained = kElements}, config, runs, /*chunk_elements=*/8);
+  EXPECT_TRUE(shard.Seed(Bytes(weights)).ok());
+  return shard;
+}
+
+TEST(Optimizer, GivesPyTorchsWeightsWithGroupsAndTheirAverages) {
+  const std::vector<GoldenCase> cases = ReadGoldenFile("groups_golden.txt");
+  EXPECT_EQ(cases.size(), 7u);
+  for (const GoldenCase& golden : cases) {
+    ShardState shard = GroupedShard(golden.config);
+    EXPECT_EQ(shard.averages(), golden.config.ema > 0);
+    int step = 0;
+    for (const GoldenRow& row : golden.rows) {
+      while (static_cast<uint64_t>(step) < row.time) Step(++step, shard);
+      std::vector<float> values(kElements);
+      (shard.averages() ? shard.AveragedView() : shard.View()).CopyTo(absl::MakeSpan(values));
+      ExpectClose(values, row, golden.name);
+    }
+    EXPECT_EQ(step, 100) << golden.name;
+  }
+}
+
+TEST(Optimizer, GroupsThatChangeNothingGiveTheSameBits) {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    OptimizerConfig config{.kind = kind, .lr = 0.01, .momentum = 0.9, .weight_decay = 0.05};
+    ShardState plain = SeededShard(config);
+    config.groups = {{.lr_factor = 1, .weight_decay = 0.05}};
+    std::vector<float> weights(kElements);
+    plain.View().CopyTo(absl::MakeSpan(weights));
+    ShardState grouped({.begin = 0, .end = kElements, .trained = kElements}, config,
+                       {{3, 0}, {21, std::nullopt}, {36, 0}}, 16);
+    ASSERT_TRUE(grouped.Seed(Bytes(weights)).ok());
+    for (int step = 1; step <= 5; ++step) {
+      Step(step, plain);
+      Step(step, grouped);
+    }
+    std::vector<float> others(kElements);
+    plain.View().CopyTo(absl::MakeSpan(weights));
+    grouped.View().CopyTo(absl::MakeSpan(others));
+    EXPECT_EQ(weights, others);
+  }
+}
+
 OptimizerConfig Config(OptimizerKind kind, double momentum) { return {.kind = kind, .momentum = momentum}; }
 
 TEST(Optimizer, KeepsTheArraysOfItsKindUnderPyTorchsNames) {

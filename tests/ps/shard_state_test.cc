@@ -59,6 +59,51 @@ std::vector<float> Ramp(size_t size, float first = 0.1f) {
   return values;
 }
 
+TEST(ShardState, WhatIsFrozenStaysAsItWasSeeded) {
+  // 20 trained elements, 4 averaged ones, 30 frozen ones.
+  ShardState shard({.begin = 0, .end = 54, .trained = 20, .frozen = 30}, kSgd, /*chunk_elements=*/16);
+  const std::vector<float> seed = Ramp(54), push = Ramp(24, 1);
+  ASSERT_TRUE(shard.Seed(ByteSegments(Raw(seed))).ok());
+  const SliceView before = shard.View();
+  shard.Apply({Part(push)}, {});
+  const std::vector<float> after = Weights(shard.View());
+  for (size_t i = 0; i < 54; ++i) {
+    const float expected = i < 20 ? seed[i] - 0.5f * push[i] : i < 24 ? push[i] : seed[i];
+    EXPECT_FLOAT_EQ(after[i], expected) << i;
+  }
+  // A chunk that is frozen as a whole was not copied.
+  EXPECT_EQ(shard.View().chunk(2).data(), before.chunk(2).data());
+  EXPECT_NE(shard.View().chunk(1).data(), before.chunk(1).data());
+}
+
+TEST(ShardState, AveragesWeightsAndStatisticsFromTheFirstOn) {
+  OptimizerConfig config = kSgd;
+  config.ema = 0.75;
+  ShardState shard({.begin = 0, .end = 40, .trained = 20, .frozen = 10}, config, /*chunk_elements=*/16);
+  EXPECT_EQ(shard.arrays(), std::vector<std::string>{"ema"});
+  const std::vector<float> seed = Ramp(40), push = Ramp(30, 1);
+  ASSERT_TRUE(shard.Seed(ByteSegments(Raw(seed))).ok());
+  EXPECT_EQ(Weights(shard.AveragedView()), seed);
+  shard.Apply({Part(push)}, {});
+  const std::vector<float> weights = Weights(shard.View()), averaged = Weights(shard.AveragedView());
+  for (size_t i = 0; i < 40; ++i) EXPECT_NEAR(averaged[i], 0.75 * seed[i] + 0.25 * weights[i], 1e-5) << i;
+
+  // It is kept and restored as the weights are.
+  const ShardView kept = shard.Snapshot();
+  ASSERT_EQ(kept.arrays.size(), 1u);
+  ShardState copy({.begin = 0, .end = 40, .trained = 20, .frozen = 10}, config, /*chunk_elements=*/16);
+  const auto read = [&](std::optional<size_t> array, uint64_t begin, absl::Span<float> out) {
+    const std::vector<float> values = Weights(array ? kept.arrays[*array] : kept.weights);
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(copy.Restore(kept.progress, read).ok());
+  EXPECT_EQ(Weights(copy.AveragedView()), averaged);
+  copy.Apply({Part(push)}, {});
+  shard.Apply({Part(push)}, {});
+  EXPECT_EQ(Weights(copy.AveragedView()), Weights(shard.AveragedView()));
+}
+
 TEST(ShardState, WeightedMeanIsTheJoinedBatch) {
   // Means over 1 and 3 samples; their joined batch has the mean (a + 3 b) / 4.
   const std::vector<float> a = Ramp(40), b = Ramp(40, -2);

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace slackline::scheduler {
 namespace {
 
@@ -44,6 +48,66 @@ TEST(ModelLayout, ScalarsHaveOneElement) {
   wire::RegisterWorkerRequest request = Request();
   AddTensor(request, "num_batches", {}, /*trained=*/false);
   EXPECT_EQ(LayoutOf(request)->elements, 7861u);
+}
+
+job::Optimizer Groups(const std::vector<std::pair<std::string, bool>>& groups) {
+  job::Optimizer optimizer;
+  for (const auto& [match, frozen] : groups) {
+    job::ParameterGroup& group = *optimizer.add_groups();
+    group.set_match(match);
+    group.set_frozen(frozen);
+  }
+  return optimizer;
+}
+
+wire::RegisterWorkerRequest Tuned() {
+  wire::RegisterWorkerRequest request;
+  request.set_name("w-1");
+  AddTensor(request, "a.weight", {4, 5});
+  AddTensor(request, "a.bias", {4});
+  AddTensor(request, "b.bias", {3});
+  AddTensor(request, "c.weight", {2});
+  AddTensor(request, "c.bias", {1});
+  AddTensor(request, "running_mean", {10}, /*trained=*/false);
+  AddTensor(request, "stem.weight", {6}, /*trained=*/false);
+  request.mutable_tensors(6)->set_frozen(true);
+  request.set_train_samples(10);
+  return request;
+}
+
+TEST(ModelLayout, GroupsHaveTheRangesOfTheTensorsThatTheyAreTheFirstToMatch) {
+  const auto layout = LayoutOf(Tuned(), Groups({{"*.bias", false}, {"stem*", true}, {"c*", false}}));
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->trained_elements, 30u);
+  EXPECT_EQ(layout->frozen_from, 40u);
+  EXPECT_EQ(layout->elements, 46u);
+  std::vector<std::vector<uint64_t>> ranges;
+  for (const wire::GroupRange& range : layout->groups) ranges.push_back({range.begin(), range.end(), range.group()});
+  // Neighbours of one group are one range.
+  EXPECT_EQ(ranges, (std::vector<std::vector<uint64_t>>{{20, 27, 0}, {27, 29, 2}, {29, 30, 0}}));
+
+  wire::InstallShardsRequest request;
+  request.add_shards()->set_begin(28);
+  request.mutable_shards(0)->set_end(46);
+  AddGroups(*layout, request);
+  EXPECT_EQ(request.groups_size(), 2);
+}
+
+TEST(ModelLayout, WorkersAndTheJobAgreeOnWhatIsFrozen) {
+  const auto refusal = [](const wire::RegisterWorkerRequest& request, const job::Optimizer& optimizer) {
+    return std::string(LayoutOf(request, optimizer).status().message());
+  };
+  EXPECT_EQ(refusal(Tuned(), {}), "frozen tensor stem.weight [6], but no group of optimizer.groups freezes it");
+  EXPECT_EQ(refusal(Tuned(), Groups({{"stem*", true}, {"b.*", true}})),
+            "tensor b.bias [3], but optimizer.groups[1] (b.*) freezes it");
+  EXPECT_THAT(refusal(Tuned(), Groups({{"stem*", true}, {"stem.weight", false}})),
+              HasSubstr("optimizer.groups[1].match: found \"stem.weight\", which is the first to match none"));
+  wire::RegisterWorkerRequest request = Tuned();
+  AddTensor(request, "late", {3}, /*trained=*/false);
+  EXPECT_THAT(refusal(request, Groups({{"stem*", true}})), HasSubstr("buffer late [3] comes after a frozen tensor"));
+  request = Tuned();
+  request.mutable_tensors(6)->set_trained(true);
+  EXPECT_THAT(refusal(request, {}), HasSubstr("both trained and frozen"));
 }
 
 TEST(ModelLayout, RefusesWhatNoModelIs) {

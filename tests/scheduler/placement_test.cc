@@ -39,6 +39,26 @@ void CheckPlacement(uint64_t elements, const ClusterShape& shape) {
   EXPECT_LE(most->second - least->second, uneven + 2 * kShardAlignment * shape.shards_per_server);
 }
 
+TEST(Placement, FrozenElementsCountForAnEighth) {
+  // 80 units that are trained cost as much as 640 that are frozen.
+  const std::vector<ShardPlace> places = PlaceShards(720 * kShardAlignment, {2, 2}, {}, 80 * kShardAlignment);
+  ASSERT_EQ(places.size(), 4u);
+  std::vector<uint64_t> units;
+  for (const ShardPlace& place : places) units.push_back(place.size() / kShardAlignment);
+  EXPECT_EQ(units, (std::vector<uint64_t>{40, 40, 320, 320}));
+  // One of each kind on either server.
+  EXPECT_NE(places[0].server, places[1].server);
+  EXPECT_NE(places[2].server, places[3].server);
+  // Hardly anything is trained: no shard is empty, and all is somewhere.
+  uint64_t next = 0;
+  for (const ShardPlace& place : PlaceShards(1000, {3, 8}, {}, 5)) {
+    EXPECT_EQ(place.begin, next);
+    EXPECT_GT(place.end, place.begin);
+    next = place.end;
+  }
+  EXPECT_EQ(next, 1000u);
+}
+
 TEST(Placement, CoversTheModelEvenlyForAllShapes) {
   for (uint64_t elements : {1u, 15u, 16u, 17u, 100u, 1000u, 4096u, 152650u, 1199882u, 11173962u}) {
     for (uint32_t servers : {1u, 2u, 3u, 5u, 16u}) {

@@ -81,7 +81,7 @@ TEST_F(PullWriterTest, WritesPiecesWhereTheyBelong) {
   const std::vector<float> first = {1, 2, 3}, second = {4, 5};
   ASSERT_TRUE(Write(0, version_, first).ok());
   ASSERT_TRUE(Write(3, version_, second).ok());
-  EXPECT_TRUE(writer_.Finish(version_, false, 5).ok());
+  EXPECT_TRUE(writer_.Finish(version_, false, {5, 5}).ok());
   EXPECT_THAT(shard_, testing::ElementsAre(1, 2, 3, 4, 5));
 }
 
@@ -91,8 +91,18 @@ TEST_F(PullWriterTest, RefusesGapsMixturesAndShortPulls) {
   EXPECT_FALSE(Write(4, version_, second).ok());
   EXPECT_FALSE(Write(3, {Lineage(1), 5}, second).ok());
   EXPECT_FALSE(Write(3, version_, first).ok());
-  EXPECT_FALSE(writer_.Finish(version_, false, 5).ok());
-  EXPECT_TRUE(writer_.Finish(version_, true, 5).ok());  // the next one: nothing has come, nothing has changed
+  EXPECT_FALSE(writer_.Finish(version_, false, {5, 5}).ok());
+  EXPECT_TRUE(writer_.Finish(version_, true, {5, 5}).ok());  // the next one: nothing has come, nothing has changed
+}
+
+TEST_F(PullWriterTest, WhatIsFrozenNeedNotComeAgain) {
+  const std::vector<float> first = {1, 2, 3};
+  ASSERT_TRUE(Write(0, version_, first).ok());
+  EXPECT_EQ(writer_.Finish(version_, false, {.shard = 5, .pushed = 3}).value_or(0), 3u);
+  ASSERT_TRUE(Write(0, version_, first).ok());
+  EXPECT_FALSE(writer_.Finish(version_, false, {.shard = 5, .pushed = 5}).ok());
+  // A shard that is frozen as a whole.
+  EXPECT_EQ(writer_.Finish({Lineage(1), 9}, false, {.shard = 5, .pushed = 0}).value_or(1), 0u);
 }
 
 TEST(Backoff, DoublesUpToItsLimitAndBeginsAnew) {

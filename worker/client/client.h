@@ -60,6 +60,8 @@ struct ShardMap {
   std::vector<ShardInfo> shards;  // in the order of ShardId, which is the order of elements
   uint64_t elements = 0;
   uint64_t trained_elements = 0;
+  // Elements from here on are frozen: pulled once, and never pushed. 0: none are.
+  uint64_t frozen_from = 0;
 };
 
 struct ClientOptions {
@@ -69,6 +71,8 @@ struct ClientOptions {
   Clock64 first_clock;
   // Only pulls; Step() is a mistake.
   bool reader = false;
+  // Of a reader: pulls are of the weights' exponential average (optimizer.ema).
+  bool averaged = false;
   uint32_t chunk_bytes = 1 << 20;
   // A shard of fewer bytes waits for its step to be committed: an item of its own would cost more than its bytes.
   uint64_t early_bytes_min = 256 << 10;
@@ -144,7 +148,7 @@ class Client {
   //   kFailedPrecondition, kInvalidArgument, ...   a server's final word
   virtual absl::Status Pull(absl::Span<float> parameters, absl::Duration timeout) = 0;
 
-  // Opens the next step, whose push (map.elements long) is still being made. Returns at once, as the two calls that
+  // Opens the next step, whose push (map.elements long, frozen ones count for nothing) is still being made. Returns at once, as the two calls that
   // follow it; failures show when the step is finished.
   //   kFailedPrecondition  options.window steps are in flight, one is open already, or nothing was pulled yet
   virtual absl::Status OpenStep(absl::Span<const float> push) = 0;

@@ -2,6 +2,7 @@
 // the trainer has in progress.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -154,6 +155,10 @@ class Exchange : private Stream::Owner {
   // Tries to share memory with a server of this host.
   void JoinMemory(Peer& peer);
   std::string AddressOf(const ServerInfo& server) const;
+  // Where the elements of a shard that are pushed end: those behind it are frozen.
+  uint64_t PushedEnd(const ShardInfo& shard) const {
+    return map_.frozen_from == 0 ? shard.end : std::clamp(map_.frozen_from, shard.begin, shard.end);
+  }
   // What this pull was lent in shared memory has been copied: tells the server. False, and the stream is broken off,
   // when the server may have written to it before.
   bool GiveBack(Peer& peer, const wire::PullDone& done);
@@ -183,8 +188,9 @@ class Exchange : private Stream::Owner {
   InFlight* FindStep(uint64_t sequence);
   // Where the shard's weights of an awaited pull are to be written.
   absl::Span<float> Destination(const Shard& shard, Clock64 pull_clock);
-  // The pull has been written, or all is as it was: makes it so in every memory that awaited it.
-  void Deliver(Shard& shard, const Session::Clocks& clocks, bool unchanged);
+  // The pull has been written, of which so many elements came, and the others are as they were: makes it so in every
+  // memory that awaited it.
+  void Deliver(Shard& shard, const Session::Clocks& clocks, uint64_t came);
   // Of steps that are finished: when that was.
   void NoteFinished();
   bool RequestDone() const;

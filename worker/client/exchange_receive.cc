@@ -295,13 +295,15 @@ absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
   if (std::exchange(shard.lent, false) && !GiveBack(peers_[shard.peer], done)) return absl::OkStatus();
   if (!clock) return absl::OkStatus();
   const Version version = FromWire(done.version());
-  const absl::Status status = shard.writer.Finish(version, done.unchanged(), shard.info.end - shard.info.begin);
-  if (!status.ok()) return Named(absl::StrCat("shard ", id.value()), status);
+  const uint64_t elements = shard.info.end - shard.info.begin;
+  const absl::StatusOr<uint64_t> came = shard.writer.Finish(
+      version, done.unchanged(), {elements, session_.version(id) ? PushedEnd(shard.info) - shard.info.begin : elements});
+  if (!came.ok()) return Named(absl::StrCat("shard ", id.value()), came.status());
   if (done.unchanged() && session_.version(id) != version) {
     return absl::InternalError(absl::StrCat("shard ", id.value(), ": unchanged at version ", ToString(version),
                                             ", which the worker does not have"));
   }
-  Deliver(shard, session_.Pulled(id, PullId(done.id()), version), done.unchanged());
+  Deliver(shard, session_.Pulled(id, PullId(done.id()), version), *came);
   InFlight* const step = FindStep(clock->value());
   if (step != nullptr) Record("pull shard", id, step->committed);
   if (step != nullptr && *clock > Clock64(done.clock_min())) {
@@ -330,13 +332,17 @@ absl::Span<float> Exchange::Destination(const Shard& shard, Clock64 pull_clock) 
   return parameters.subspan(shard.info.begin, shard.info.end - shard.info.begin);
 }
 
-void Exchange::Deliver(Shard& shard, const Session::Clocks& clocks, bool unchanged) {
-  const absl::Span<const float> from = unchanged ? shard.held : Destination(shard, clocks.back());
+void Exchange::Deliver(Shard& shard, const Session::Clocks& clocks, uint64_t came) {
+  const absl::Span<float> newest = Destination(shard, clocks.back());
+  if (newest.data() != shard.held.data() && came < newest.size()) {
+    const absl::Span<const float> kept = shard.held.subspan(came);
+    std::copy(kept.begin(), kept.end(), newest.begin() + static_cast<std::ptrdiff_t>(came));
+  }
   for (const Clock64 clock : clocks) {
     const absl::Span<float> to = Destination(shard, clock);
-    if (to.data() != from.data()) std::copy(from.begin(), from.end(), to.begin());
+    if (to.data() != newest.data()) std::copy(newest.begin(), newest.end(), to.begin());
   }
-  shard.held = Destination(shard, clocks.back());
+  shard.held = newest;
 }
 
 void Exchange::OnWaiting(size_t peer, const wire::Waiting& waiting) {

@@ -26,8 +26,8 @@ void Exchange::Ready(uint64_t from) {
       const ShardInfo& shard = shards_[id->value()].info;
       SentPush& sent = open_->sent[id->value()];
       if (shard.begin < from) break;
-      const auto values = open_->push.values.subspan(shard.begin, shard.end - shard.begin);
-      if (sent.early || AsBytes(values).size() < options_.early_bytes_min) continue;
+      const auto values = open_->push.values.subspan(shard.begin, PushedEnd(shard) - shard.begin);
+      if (sent.early || values.empty() || AsBytes(values).size() < options_.early_bytes_min) continue;
       SubPush push = OpenPush(*id, open_->sequence, values);
       push.loans = open_->push.loans;
       AppendValues(push, sent, peer, items);
@@ -65,7 +65,7 @@ void Exchange::ForgetPush(ShardId shard, InFlight& step, bool settled) {
 
 uint64_t Exchange::BytesOf(ShardId shard, const SentPush& sent) const {
   const ShardInfo& info = shards_[shard.value()].info;
-  if (sent.encoded == nullptr) return (info.end - info.begin) * sizeof(float);
+  if (sent.encoded == nullptr) return (PushedEnd(info) - info.begin) * sizeof(float);
   uint64_t bytes = 0;
   for (const PushEncoder::Push::Chunk& chunk : sent.encoded->chunks()) {
     bytes += chunk.run.lossy() ? chunk.size : chunk.elements * sizeof(float);
@@ -90,7 +90,7 @@ void Exchange::SendAll(absl::Span<const Session::Send> sends) {
     std::vector<Outgoing> first, items;
     // Pulls wait for this worker's own push, so that each shard is served as soon as its push is answered, while those
     // of the others are still on their way.
-    AppendPulls(by_peer[i], first);
+    AppendPulls(by_peer[i], options_.averaged, first);
     const size_t pulls = first.size();
     // Backward finishes the last layers first; forward needs the first layers first. Steps stay in their order.
     std::vector<Session::Send>& mine = by_peer[i];
@@ -116,7 +116,7 @@ void Exchange::AppendPushOf(const Session::Send& send, const Peer& peer, std::ve
   InFlight& step = *FindStep(send.push->value());
   SentPush& sent = step.sent[send.shard.value()];
   const ShardInfo& shard = shards_[send.shard.value()].info;
-  SubPush push = GradientPush(send, step.info, step.push.values.subspan(shard.begin, shard.end - shard.begin));
+  SubPush push = GradientPush(send, step.info, step.push.values.subspan(shard.begin, PushedEnd(shard) - shard.begin));
   push.loans = step.push.loans;
   if (!sent.early) {
     AppendValues(push, sent, peer, items);
@@ -130,7 +130,7 @@ void Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& pee
                                             ? OffsetInSegment(options_.push_segment.get(), push.values)
                                             : std::nullopt;
   if (options_.trace.trace != nullptr) sent.begun = std::min(sent.begun, time_.Now());
-  sent.plain |= place.has_value() || !encoder_.lossy();
+  sent.plain |= place.has_value() || !encoder_.lossy() || push.values.empty();
   if (place) {
     AppendSharedPush(push, *place, items);
   } else if (sent.plain) {

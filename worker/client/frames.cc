@@ -111,7 +111,7 @@ SubPush SeedPush(ShardId shard, absl::Span<const float> values) {
   return push;
 }
 
-void AppendPulls(absl::Span<const Session::Send> sends, std::vector<Outgoing>& items) {
+void AppendPulls(absl::Span<const Session::Send> sends, bool averaged, std::vector<Outgoing>& items) {
   wire::Pull* pull = nullptr;
   for (const Session::Send& send : sends) {
     if (!send.pull) continue;
@@ -119,6 +119,7 @@ void AppendPulls(absl::Span<const Session::Send> sends, std::vector<Outgoing>& i
       pull = items.emplace_back().item.mutable_pull();
       pull->set_id(send.pull->value());
       pull->set_clock(send.clock.value());
+      pull->set_averaged(averaged);
     }
     wire::ShardVersion& shard = *pull->add_shards();
     shard.set_shard(send.shard.value());

@@ -63,7 +63,7 @@ SubPush OpenPush(ShardId shard, Sequence sequence, absl::Span<const float> value
 SubPush SeedPush(ShardId shard, absl::Span<const float> values);
 
 // Appends the pulls that `sends` ask for: one item for all that share an id and a clock.
-void AppendPulls(absl::Span<const Session::Send> sends, std::vector<Outgoing>& items);
+void AppendPulls(absl::Span<const Session::Send> sends, bool averaged, std::vector<Outgoing>& items);
 
 inline Version FromWire(const wire::Version& version) {
   return {.lineage = Lineage(version.lineage()), .number = version.number()};

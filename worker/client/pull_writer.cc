@@ -36,18 +36,18 @@ absl::Status PullWriter::Write(const PulledChunk& chunk, const ByteSegments& byt
   return absl::OkStatus();
 }
 
-absl::Status PullWriter::Finish(Version version, bool unchanged, uint64_t shard_elements) {
+absl::StatusOr<uint64_t> PullWriter::Finish(Version version, bool unchanged, const Lengths& lengths) {
   const uint64_t received = std::exchange(received_, 0);
-  if (unchanged && received == 0) return absl::OkStatus();
-  if (received != shard_elements) {
+  if (unchanged && received == 0) return received;
+  if (received != lengths.shard && received != lengths.pushed) {
     return absl::InternalError(
-        absl::StrCat("a pull ended after ", received, " of the shard's ", shard_elements, " elements"));
+        absl::StrCat("a pull ended after ", received, " of the shard's ", lengths.shard, " elements"));
   }
-  if (version != version_) {
+  if (received > 0 && version != version_) {
     return absl::InternalError(
         absl::StrCat("a pull of version ", ToString(version_), " ended as version ", ToString(version)));
   }
-  return absl::OkStatus();
+  return received;
 }
 
 }  // namespace slackline::worker

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/byte_segments.h"
 #include "common/codec/codec.h"
@@ -30,9 +31,14 @@ class PullWriter {
   //              chunk before
   absl::Status Write(const PulledChunk& chunk, const ByteSegments& bytes, absl::Span<float> shard);
 
-  // The pull is complete: all of the shard has arrived, or nothing did and it is `unchanged`.
+  // The pull is complete: all of the shard has arrived, or nothing did and it is `unchanged`; or all but what is frozen,
+  // of a shard that was there already. Returns how many elements came.
   //   kInternal  elements are missing, or came of another version
-  absl::Status Finish(Version version, bool unchanged, uint64_t shard_elements);
+  struct Lengths {
+    uint64_t shard = 0;
+    uint64_t pushed = 0;  // as `shard` where all must come
+  };
+  absl::StatusOr<uint64_t> Finish(Version version, bool unchanged, const Lengths& lengths);
 
  private:
   uint64_t received_ = 0;  // elements, from the beginning of the shard

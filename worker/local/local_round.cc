@@ -23,7 +23,8 @@ void LocalRound::Step(Model& model, const StepResult& result) {
   const absl::Span<const float> push = model.push();
   optimizer_->BeginStep({.lr = config_.optimizer.lr});
   optimizer_->StepBlock(0, push.first(trained), model.parameters().first(trained));
-  absl::c_copy(push.subspan(trained), model.parameters().begin() + static_cast<std::ptrdiff_t>(trained));
+  absl::c_copy(push.first(model.pushed_elements()).subspan(trained),
+               model.parameters().begin() + static_cast<std::ptrdiff_t>(trained));
   sum_.samples += result.samples;
   sum_.correct += result.correct;
   loss_sum_ += result.loss * static_cast<double>(result.samples);

@@ -21,8 +21,10 @@ FlatTensors::FlatTensors(const Layout& layout, at::Device device)
       push_(at::zeros(static_cast<int64_t>(layout.elements), device)) {
   for (const TensorInfo& info : layout.tensors) {
     const at::Tensor agreed = View(parameters_, info);
-    (info.trained ? trained_ : averaged_)[info.name] = {.info = info, .tensor = {.agreed = agreed, .pushed = {}}};
+    const bool averaged = !info.trained && !info.frozen;
+    (averaged ? averaged_ : trained_)[info.name] = {.info = info, .tensor = {.agreed = agreed, .pushed = {}}};
     if (info.trained) agreed.set_requires_grad(true);
+    if (averaged) averaged_elements_ += info.elements();
   }
   PointIntoPush();
 }
@@ -59,7 +61,7 @@ void FlatTensors::UseParameters(absl::Span<float> memory) {
 void FlatTensors::Begin(float loss_scale) {
   loss_scale_ = loss_scale;
   for (auto& [name, placed] : trained_) placed.tensor.agreed.mutable_grad().reset();
-  const auto trained = static_cast<int64_t>(trained_elements_), buffers = push_.numel() - trained;
+  const auto trained = static_cast<int64_t>(trained_elements_), buffers = static_cast<int64_t>(averaged_elements_);
   if (buffers > 0) push_.narrow(0, trained, buffers).copy_(parameters_.narrow(0, trained, buffers));
 }
 

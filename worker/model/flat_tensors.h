@@ -28,12 +28,13 @@ class FlatTensors {
   FlatTensors(const FlatTensors&) = delete;
   FlatTensors& operator=(const FlatTensors&) = delete;
 
-  // A leaf, for good, whose data follows UseParameters().
-  // Requires: the layout has a trained tensor of that name.
+  // A leaf, for good, whose data follows UseParameters(); it needs a gradient unless it is frozen.
+  // Requires: the layout has a parameter of that name.
   at::Tensor Trained(const std::string& name) const { return trained_.at(name).tensor.agreed; }
   // Valid as long as this object; follows UseParameters() and UsePush(). Requires: the layout has such a buffer.
   const AgreedTensor& Averaged(const std::string& name) const { return averaged_.at(name).tensor; }
 
+  at::Device device() const { return parameters_.device(); }
   absl::Span<float> parameters() const { return Flat(parameters_); }
   absl::Span<float> push() const { return Flat(push_); }
   // Requires: as many floats as push() has.
@@ -61,11 +62,12 @@ class FlatTensors {
   void PointIntoPush();
 
   const uint64_t trained_elements_;
+  uint64_t averaged_elements_ = 0;
   // LibTorch allocates as its kernels like it: on cache lines.
   float loss_scale_ = 1;
   at::Tensor parameters_;
   at::Tensor push_;
-  std::map<std::string, Placed> trained_;
+  std::map<std::string, Placed> trained_;  // and frozen
   std::map<std::string, Placed> averaged_;
 };
 

@@ -59,7 +59,7 @@ void Reinitialise(const Initialisation& init, const Layout& layout, const FlatTe
                   at::Generator& generator) {
   if (init.kind == Initialisation::Kind::kReference) return;
   for (const TensorInfo& info : layout.tensors) {
-    if (!info.trained) continue;
+    if (!info.trained && !info.frozen) continue;
     at::Tensor tensor = tensors.Trained(info.name);
     if (absl::EndsWith(info.name, ".bias")) tensor.zero_();
     if (absl::EndsWith(info.name, ".weight") && info.shape.size() > 1) FillWeight(init, tensor, generator);

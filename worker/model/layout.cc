@@ -31,6 +31,8 @@ absl::Status AddNetwork(const ModelSpec& spec, LayoutBuilder& builder) {
       return AddVit(spec, builder);
     case ModelKind::kTextureCnn2:
       return AddTexture(spec, builder);
+    case ModelKind::kTorchScript:
+      return absl::InvalidArgumentError("what a torchscript module is made of is known by LibTorch alone");
   }
   return absl::InvalidArgumentError(absl::StrCat("there is no model of kind ", static_cast<int>(spec.kind)));
 }
@@ -59,6 +61,8 @@ std::string KindName(ModelKind kind) {
       return "vit_base";
     case ModelKind::kTextureCnn2:
       return "texture_cnn_2";
+    case ModelKind::kTorchScript:
+      return "torchscript";
   }
   return absl::StrCat("model ", static_cast<int>(kind));
 }
@@ -66,6 +70,12 @@ std::string KindName(ModelKind kind) {
 uint64_t TensorInfo::elements() const {
   uint64_t elements = 1;
   for (uint64_t side : shape) elements *= side;
+  return elements;
+}
+
+uint64_t Model::pushed_elements() const {
+  uint64_t elements = 0;
+  for (const TensorInfo& tensor : tensors()) elements += tensor.frozen ? 0 : tensor.elements();
   return elements;
 }
 
@@ -79,7 +89,7 @@ absl::StatusOr<Layout> MakeLayout(const ModelSpec& spec) {
   }
   LayoutBuilder builder;
   if (absl::Status status = AddNetwork(spec, builder); !status.ok()) return status;
-  return std::move(builder).Finish();
+  return std::move(builder).Finish(spec.groups);
 }
 
 }  // namespace slackline::worker

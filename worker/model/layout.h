@@ -9,7 +9,8 @@
 
 namespace slackline::worker {
 
-// Invariant: tensors lie one behind the other in the order of `tensors`; trained ones first.
+// Invariant: tensors lie one behind the other in the order of `tensors`; trained ones first, frozen
+// ones last.
 struct Layout {
   std::vector<TensorInfo> tensors;
   uint64_t trained_elements = 0;

@@ -1,8 +1,11 @@
 #include "worker/model/layout_builder.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace slackline::worker {
 
@@ -32,6 +35,36 @@ void LayoutBuilder::Parameter(const std::string& name, std::vector<uint64_t> sha
   Add(name, std::move(shape), true);
 }
 
+void LayoutBuilder::Buffer(const std::string& name, std::vector<uint64_t> shape) {
+  Add(name, std::move(shape), false);
+}
+
+absl::Status LayoutBuilder::TakeFrozen(const std::vector<ParameterGroupRule>& groups, std::vector<TensorInfo>& frozen) {
+  std::vector<bool> used(groups.size());
+  std::vector<std::string> names;
+  std::vector<TensorInfo> trained;
+  for (TensorInfo& tensor : trained_) {
+    names.push_back(tensor.name);
+    const std::optional<size_t> group = GroupOf(groups, tensor.name);
+    if (group) used[*group] = true;
+    tensor.frozen = group && groups[*group].frozen;
+    tensor.trained = !tensor.frozen;
+    (tensor.frozen ? frozen : trained).push_back(std::move(tensor));
+  }
+  trained_ = std::move(trained);
+  const auto unused = std::find(used.begin(), used.end(), false);
+  if (unused != used.end()) {
+    const auto i = static_cast<size_t>(unused - used.begin());
+    return absl::InvalidArgumentError(absl::StrCat("optimizer.groups[", i, "].match: found \"", groups[i].match,
+                                                   "\", which is the first to match none of the parameters; they are ",
+                                                   absl::StrJoin(names, ", ")));
+  }
+  if (trained_.empty() && !frozen.empty()) {
+    return absl::InvalidArgumentError("optimizer.groups: all parameters are frozen; at least one must be trained");
+  }
+  return absl::OkStatus();
+}
+
 // Refuses before a product or the sum can overflow.
 void LayoutBuilder::Add(std::string name, std::vector<uint64_t> shape, bool trained) {
   uint64_t elements = 1;
@@ -42,12 +75,14 @@ void LayoutBuilder::Add(std::string name, std::vector<uint64_t> shape, bool trai
   (trained ? trained_ : buffers_).push_back({.name = std::move(name), .shape = std::move(shape), .trained = trained});
 }
 
-absl::StatusOr<Layout> LayoutBuilder::Finish() && {
+absl::StatusOr<Layout> LayoutBuilder::Finish(const std::vector<ParameterGroupRule>& groups) && {
   if (too_large_) {
     return absl::InvalidArgumentError(absl::StrCat("the model has more than ", kElementsMax, " elements"));
   }
+  std::vector<TensorInfo> frozen;
+  if (absl::Status took = TakeFrozen(groups, frozen); !took.ok()) return took;
   Layout layout;
-  for (std::vector<TensorInfo>* part : {&trained_, &buffers_}) {
+  for (std::vector<TensorInfo>* part : {&trained_, &buffers_, &frozen}) {
     for (TensorInfo& tensor : *part) {
       tensor.offset = layout.elements;
       layout.elements += tensor.elements();

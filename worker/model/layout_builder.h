@@ -31,13 +31,17 @@ class LayoutBuilder {
   void Linear(const std::string& name, const LayerShape& shape);
   void BatchNorm(const std::string& name, uint64_t channels);
   void LayerNorm(const std::string& name, uint64_t width);
-  // A trained tensor outside of any layer.
+  // A trained tensor outside of any layer, and one that is averaged.
   void Parameter(const std::string& name, std::vector<uint64_t> shape);
+  void Buffer(const std::string& name, std::vector<uint64_t> shape);
 
-  //   kInvalidArgument  more than kElementsMax elements
-  absl::StatusOr<Layout> Finish() &&;
+  // Parameters that `groups` freeze come last.
+  //   kInvalidArgument  more than kElementsMax elements; all parameters are frozen; a group that is the first to match
+  //                     no parameter
+  absl::StatusOr<Layout> Finish(const std::vector<ParameterGroupRule>& groups = {}) &&;
 
  private:
+  absl::Status TakeFrozen(const std::vector<ParameterGroupRule>& groups, std::vector<TensorInfo>& frozen);
   void Add(std::string name, std::vector<uint64_t> shape, bool trained);
 
   std::vector<TensorInfo> trained_;

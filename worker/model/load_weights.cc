@@ -88,7 +88,7 @@ std::string LayerOf(const std::string& tensor) { return tensor.substr(0, tensor.
 std::string LastLayer(const std::vector<TensorInfo>& tensors) {
   std::string last;
   for (const TensorInfo& tensor : tensors) {
-    if (tensor.trained) last = LayerOf(tensor.name);
+    if (tensor.trained || tensor.frozen) last = LayerOf(tensor.name);
   }
   return last;
 }

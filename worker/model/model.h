@@ -1,7 +1,7 @@
 // A neural network on one device, with all its numbers in flat buffers. LibTorch stays behind this header.
 //
 // The flat vector has the trained parameters first, in the order of tensors(), then the buffers that are averaged
-// (batch-norm statistics). Parameters are views into parameters(); gradients are moved to push() as backward makes
+// (batch-norm statistics), then the parameters that are frozen, of which there is no gradient. Parameters are views into parameters(); gradients are moved to push() as backward makes
 // them.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/device.h"
+#include "common/parameter_groups.h"
 
 namespace slackline::worker {
 
@@ -28,7 +29,9 @@ enum class ModelKind {
   kVitTiny,
   kVitSmall,
   kVitBase,
-  kTextureCnn2
+  kTextureCnn2,
+  // A module of somebody else's: ModelSpec::torchscript.
+  kTorchScript
 };
 
 // As the job file writes it.
@@ -39,6 +42,18 @@ struct Initialisation {
   enum class Kind { kReference, kKaimingNormal, kKaimingUniform, kXavierUniform, kTruncatedNormal };
   Kind kind = Kind::kReference;
   double deviation = 0.02;  // kTruncatedNormal
+};
+
+// What training makes small; evaluations measure the same, without class weights and label smoothing.
+enum class LossKind {
+  kCrossEntropy,
+  // Mean over the outputs of the squared difference from the label's one-hot vector.
+  kMeanSquare,
+  // Mean over the outputs of the binary cross-entropy (sigmoid) with the label's one-hot vector.
+  kBinaryCrossEntropy,
+  // kTorchScript only: what the module returns in training mode, a number or a dictionary of numbers, which are added.
+  // Evaluations measure the cross-entropy of its outputs.
+  kModel,
 };
 
 // Of products in forward and backward; weights, and what is pushed, are float32 always.
@@ -58,10 +73,17 @@ struct ModelSpec {
   // Probabilities in training, resolved: 0 for networks that have none.
   double dropout = 0;           // of an input of the classifier
   double stochastic_depth = 0;  // of the last residual branch; the earlier ones less, in proportion
+  bool checkpointing = false;  // vit: blocks keep their inputs only, and are computed again in backward
   Initialisation init = {};
-  // Of training only; evaluations measure the plain cross-entropy.
+  // Which tensors are frozen, by the first rule that matches; each must be the first to match some parameter.
+  std::vector<ParameterGroupRule> groups = {};
+  LossKind loss = LossKind::kCrossEntropy;
+  // Of training only; evaluations measure the plain loss.
   double label_smoothing = 0;
   std::vector<float> class_weights = {};  // one a class; empty: 1 for all
+  // kTorchScript: the file, and libraries with operators of the module.
+  std::string torchscript = {};
+  std::vector<std::string> libraries = {};
   // How it is computed, in training; evaluations are in float32.
   Precision precision = Precision::kFloat32;
   bool channels_last = true;  // of images, and of what convolutions make of them
@@ -72,6 +94,7 @@ struct TensorInfo {
   std::string name;  // as in state_dict
   std::vector<uint64_t> shape;
   bool trained = true;
+  bool frozen = false;  // not trained, and no buffer either: stays as it began
   uint64_t offset = 0;  // first element in the flat vector
 
   uint64_t elements() const;
@@ -104,7 +127,7 @@ inline BatchView ViewOf(const Batch& batch) {
 
 struct StepResult {
   uint64_t samples = 0;
-  double loss = 0;       // mean cross-entropy over the samples; in training with class weights and label smoothing
+  double loss = 0;       // mean over the samples; in training with class weights and label smoothing
   uint64_t correct = 0;  // largest output is the label
   // The label is among the five largest outputs; counted by Evaluate(), of models with kTop5Classes and more.
   uint64_t correct_top5 = 0;
@@ -128,10 +151,13 @@ class Model {
   virtual const std::vector<TensorInfo>& tensors() const = 0;
   virtual uint64_t elements() const = 0;
   virtual uint64_t trained_elements() const = 0;
+  // Those before what is frozen.
+  uint64_t pushed_elements() const;
 
   // Weights and buffers, elements() long. Whoever writes them does so between steps.
   virtual absl::Span<float> parameters() = 0;
-  // What is pushed after a step, elements() long: gradients, then the buffers' new values.
+  // What is pushed after a step, elements() long: gradients, then the buffers' new values; what is frozen has room there,
+  // and no values.
   virtual absl::Span<float> push() = 0;
   // Makes `memory` the push() of the steps that follow, so that what an earlier step made can still be on its way.
   // Borrows it. Requires: elements() floats, on a cache line.

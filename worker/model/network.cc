@@ -4,6 +4,7 @@
 #include "worker/model/chain_network.h"
 #include "worker/model/efficientnet_network.h"
 #include "worker/model/resnet_network.h"
+#include "worker/model/scripted_network.h"
 #include "worker/model/texture_network.h"
 #include "worker/model/vit_network.h"
 
@@ -26,6 +27,8 @@ std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& t
       return std::make_unique<VitNetwork>(spec, tensors);
     case ModelKind::kTextureCnn2:
       return std::make_unique<TextureNetwork>(spec, tensors);
+    case ModelKind::kTorchScript:
+      return MakeScriptedNetwork(spec, tensors);
   }
   SLACKLINE_CHECK(false);
   return nullptr;

@@ -26,6 +26,10 @@ class Network {
   // Images n x channels x height x width, channels last in memory unless the spec has them otherwise; returns outputs n
   // x classes. What is left out at random is drawn from `noise`.
   virtual at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const = 0;
+  // The same in training, for networks that look at the labels; with LossKind::kModel it returns the loss.
+  virtual at::Tensor Train(const at::Tensor& images, const at::Tensor& /*labels*/, Noise& noise) const {
+    return Forward(images, Mode::kTraining, noise);
+  }
 };
 
 // Borrows `tensors`, which come from the layout of the same spec.

@@ -30,10 +30,15 @@ at::Tensor Noise::Dropout(const at::Tensor& x, double p) {
 }
 
 at::Tensor Noise::DropImages(const at::Tensor& x, double p) {
-  if (mode_ == Mode::kEvaluation || p == 0) return x;
+  const at::Tensor mask = ImageMask(x, p);
+  return mask.defined() ? x * mask : x;
+}
+
+at::Tensor Noise::ImageMask(const at::Tensor& x, double p) {
+  if (mode_ == Mode::kEvaluation || p == 0) return {};
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape.front() = x.size(0);
-  return x * Mask(shape, p);
+  return Mask(shape, p);
 }
 
 at::Tensor Noise::Mask(at::IntArrayRef shape, double p) {

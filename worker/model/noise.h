@@ -29,6 +29,8 @@ class Noise {
   at::Tensor Dropout(const at::Tensor& x, double p);
   // The same for each image, which is x's first dimension, as a whole (Huang et al. 2016: stochastic depth).
   at::Tensor DropImages(const at::Tensor& x, double p);
+  // What DropImages() would multiply x by; undefined where it would leave x alone.
+  at::Tensor ImageMask(const at::Tensor& x, double p);
 
  private:
   at::Tensor Mask(at::IntArrayRef shape, double p);

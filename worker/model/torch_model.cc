@@ -24,6 +24,7 @@
 #include "worker/model/model.h"
 #include "worker/model/network.h"
 #include "worker/model/noise.h"
+#include "worker/model/scripted_network.h"
 #include "worker/model/training_loss.h"
 
 namespace slackline::worker {
@@ -77,8 +78,8 @@ class TorchModel final : public Model {
   c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
   at::Tensor Labels(const BatchView& batch) const;
-  // Outputs in training, in float32.
-  at::Tensor Forward(const BatchView& batch);
+  // Outputs in training, or the loss that the network has computed by itself, in float32.
+  at::Tensor Forward(const BatchView& batch, const at::Tensor& labels);
   StepResult Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
                    absl::Span<int64_t> predictions) const;
 
@@ -170,10 +171,10 @@ at::Tensor TorchModel::Labels(const BatchView& batch) const {
   return at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong).to(device_);
 }
 
-at::Tensor TorchModel::Forward(const BatchView& batch) {
+at::Tensor TorchModel::Forward(const BatchView& batch, const at::Tensor& labels) {
   const at::Tensor images = Images(batch);
   const Autocast autocast(device_, spec_.precision);
-  return network_->Forward(images, Mode::kTraining, noise_).to(at::kFloat);
+  return network_->Train(images, labels, noise_).to(at::kFloat);
 }
 
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
@@ -182,12 +183,15 @@ absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready&
     const c10::OptionalDeviceGuard guard = OnDevice();
     tensors_.Begin(batch.loss_scale);
     noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
-    const at::Tensor logits = Forward(batch);
-    const at::Tensor loss = loss_.Mean(logits, Labels(batch));
+    const at::Tensor labels = Labels(batch);
+    const bool own = spec_.loss == LossKind::kModel;
+    const at::Tensor made = Forward(batch, labels);
+    const at::Tensor loss = own ? made : loss_.Mean(made, labels);
     watch_.Begin(ready);
     (batch.loss_scale == 1 ? loss : loss * batch.loss_scale).backward();
     watch_.End();
-    return Score(logits.detach(), loss.detach(), batch, {});
+    if (own) return StepResult{.samples = batch.labels.size(), .loss = loss.item<float>()};
+    return Score(made.detach(), loss.detach(), batch, {});
   });
 }
 
@@ -202,14 +206,15 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
     const at::NoGradGuard no_grad;
     noise_.Begin(Mode::kEvaluation, {});
     const at::Tensor logits = network_->Forward(Images(batch), Mode::kEvaluation, noise_);
-    return Score(logits, at::cross_entropy_loss(logits, Labels(batch)), batch, predictions);
+    return Score(logits, loss_.Plain(logits, Labels(batch)), batch, predictions);
   });
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelSpec& spec, uint64_t seed, const Device& device) {
-  absl::StatusOr<Layout> layout = MakeLayout(spec);
+  absl::StatusOr<Layout> layout =
+      spec.kind == ModelKind::kTorchScript ? MakeScriptedLayout(spec) : MakeLayout(spec);
   if (!layout.ok()) return layout.status();
   return Guarded([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
     if (absl::Status can = CheckPrecision(ToTorch(device), spec.precision); !can.ok()) return can;

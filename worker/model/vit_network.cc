@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "worker/model/recompute.h"
+
 namespace slackline::worker {
 namespace {
 
@@ -12,14 +14,23 @@ constexpr double kVitDeviation = 0.02;
 constexpr double kClassTokenDeviation = 1e-6;
 
 TransformerBlock MakeTransformerBlock(const FlatTensors& tensors, const std::string& name, double stochastic_depth) {
-  return {.norm1 = LayerNorm(tensors, name + "norm1"),
-          .qkv = Linear(tensors, name + "attn.qkv"),
-          .proj = Linear(tensors, name + "attn.proj"),
-          .norm2 = LayerNorm(tensors, name + "norm2"),
-          .fc1 = Linear(tensors, name + "mlp.fc1"),
-          .fc2 = Linear(tensors, name + "mlp.fc2"),
-          .stochastic_depth = stochastic_depth};
+  TransformerBlock block = {.norm1 = LayerNorm(tensors, name + "norm1"),
+                            .qkv = Linear(tensors, name + "attn.qkv"),
+                            .proj = Linear(tensors, name + "attn.proj"),
+                            .norm2 = LayerNorm(tensors, name + "norm2"),
+                            .fc1 = Linear(tensors, name + "mlp.fc1"),
+                            .fc2 = Linear(tensors, name + "mlp.fc2"),
+                            .stochastic_depth = stochastic_depth};
+  for (const char* layer : {"norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2"}) {
+    for (const char* part : {".weight", ".bias"}) {
+      const at::Tensor parameter = tensors.Trained(name + layer + part);
+      if (parameter.requires_grad()) block.trained.push_back(parameter);
+    }
+  }
+  return block;
 }
+
+at::Tensor Masked(const at::Tensor& x, const at::Tensor& mask) { return mask.defined() ? x * mask : x; }
 
 }  // namespace
 
@@ -32,14 +43,22 @@ at::Tensor TransformerBlock::Attend(const at::Tensor& rows, uint64_t heads) cons
   return proj(seen.transpose(1, 2).reshape({count, tokens, width}));
 }
 
-at::Tensor TransformerBlock::operator()(const at::Tensor& rows, uint64_t heads, Noise& noise) const {
-  const at::Tensor x = rows + noise.DropImages(Attend(norm1(rows), heads), stochastic_depth);
-  return x + noise.DropImages(fc2(at::gelu(fc1(norm2(x)))), stochastic_depth);
+TransformerBlock::Masks TransformerBlock::Draw(const at::Tensor& rows, Noise& noise) const {
+  // In the order in which they are used.
+  const at::Tensor attention = noise.ImageMask(rows, stochastic_depth);
+  return {.attention = attention, .mlp = noise.ImageMask(rows, stochastic_depth)};
+}
+
+at::Tensor TransformerBlock::operator()(const at::Tensor& rows, uint64_t heads, const Masks& masks) const {
+  const at::Tensor x = rows + Masked(Attend(norm1(rows), heads), masks.attention);
+  return x + Masked(fc2(at::gelu(fc1(norm2(x)))), masks.mlp);
 }
 
 VitNetwork::VitNetwork(const ModelSpec& spec, const FlatTensors& tensors)
     : shape_(ShapeOfVit(spec)),
       dropout_(spec.dropout),
+      checkpointing_(spec.checkpointing),
+      precision_(spec.precision),
       class_token_(tensors.Trained("cls_token")),
       positions_(tensors.Trained("pos_embed")),
       patches_(tensors, "patch_embed.proj", Convolution::Bias::kTrained, spec.patch_size),
@@ -70,10 +89,16 @@ void VitNetwork::Initialise(at::Generator& generator) {
   for (Linear* layer : linears) layer->FillTruncated(kVitDeviation, generator);
 }
 
-at::Tensor VitNetwork::Forward(const at::Tensor& images, Mode /*mode*/, Noise& noise) const {
+at::Tensor VitNetwork::Forward(const at::Tensor& images, Mode mode, Noise& noise) const {
   at::Tensor x = patches_(images).flatten(2).transpose(1, 2);
   x = at::cat({class_token_.expand({x.size(0), -1, -1}), x}, 1) + positions_;
-  for (const TransformerBlock& block : blocks_) x = block(x, shape_.heads, noise);
+  for (const TransformerBlock& block : blocks_) {
+    const TransformerBlock::Masks masks = block.Draw(x, noise);
+    const auto compute = [&block, masks, heads = shape_.heads](const at::Tensor& rows) {
+      return block(rows, heads, masks);
+    };
+    x = checkpointing_ && mode == Mode::kTraining ? Recomputed(x, block.trained, precision_, compute) : compute(x);
+  }
   return head_(noise.Dropout(norm_(x).select(1, 0), dropout_));
 }
 

@@ -16,10 +16,18 @@ struct TransformerBlock {
   Linear fc1;
   Linear fc2;
   double stochastic_depth = 0;
+  // Those of its parameters that are not frozen.
+  std::vector<at::Tensor> trained = {};
 
   // Rows are n x tokens x width.
   at::Tensor Attend(const at::Tensor& rows, uint64_t heads) const;
-  at::Tensor operator()(const at::Tensor& rows, uint64_t heads, Noise& noise) const;
+  // What is added to each image by either half is multiplied by its mask; undefined: 1.
+  struct Masks {
+    at::Tensor attention;
+    at::Tensor mlp;
+  };
+  Masks Draw(const at::Tensor& rows, Noise& noise) const;
+  at::Tensor operator()(const at::Tensor& rows, uint64_t heads, const Masks& masks) const;
 };
 
 class VitNetwork final : public Network {
@@ -33,6 +41,8 @@ class VitNetwork final : public Network {
  private:
   const VitShape shape_;
   const double dropout_;
+  const bool checkpointing_;
+  const Precision precision_;
   at::Tensor class_token_;
   at::Tensor positions_;
   Convolution patches_;
