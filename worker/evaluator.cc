@@ -85,7 +85,9 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
   for (uint64_t begin = 0; begin < test_.size(); begin += options_.batch_size) {
     indices.resize(std::min<uint64_t>(options_.batch_size, test_.size() - begin));
     std::iota(indices.begin(), indices.end(), static_cast<uint32_t>(begin));
-    test_.Load(indices, options_.normalisation.mean, options_.normalisation.deviation, batch_);
+    const absl::Status loaded =
+        test_.Load(indices, options_.normalisation.mean, options_.normalisation.deviation, batch_);
+    if (!loaded.ok()) return loaded;
     predictions.resize(indices.size());
     const auto part = model.Evaluate({.images = batch_.images, .labels = batch_.labels}, absl::MakeSpan(predictions));
     if (!part.ok()) return part.status();

@@ -215,7 +215,13 @@ Augment MakeAugment(const job::Augment& augment) {
           .crop_area_min = augment.crop_area_min(),
           .brightness = augment.brightness(),
           .contrast = augment.contrast(),
-          .saturation = augment.saturation()};
+          .saturation = augment.saturation(),
+          .rand_augment = augment.rand_augment(),
+          .rand_augment_magnitude = augment.rand_augment_magnitude(),
+          .grey = augment.grey(),
+          .blur = augment.blur(),
+          .mixup_alpha = augment.mixup_alpha(),
+          .cutmix_alpha = augment.cutmix_alpha()};
 }
 
 }  // namespace
@@ -253,6 +259,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.prefetch_batches = job.data().prefetch_batches();
   config.evaluation_batch_size = job.training().evaluation_batch_size();
   config.trainer.seed = job.seed();
+  config.trainer.balanced = job.data().sampling() == job::Data::BALANCED;
   config.trainer.batch_size = BatchSizeOf(job, self.group);
   config.trainer.accumulate = job.training().accumulate();
   config.trainer.local = MakeLocalConfig(job.local());

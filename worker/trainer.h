@@ -39,6 +39,8 @@ class Trainer {
   struct Options {
     // Of the order of the data.
     uint64_t seed = 1;
+    // Epochs have each class as often as any other.
+    bool balanced = false;
     // Where a range does not say another one.
     uint32_t batch_size = 64;
     // Batches of a push.

@@ -74,6 +74,10 @@ class Rules : private RuleBook {
       NeedsOther(data, "data.evaluation_split", "data.format: prepared", "idx");
       NeedsOther(data, "data.verify", "data.format: prepared", "idx");
     }
+    if (data.augment().rand_augment() == 0) {
+      NeedsOther(data.augment(), "data.augment.rand_augment_magnitude", "data.augment.rand_augment above 0",
+                 "no rand_augment");
+    }
   }
 
   void ClassWeights(const job::Training& training, uint32_t classes) {

@@ -126,8 +126,8 @@ TEST(Prepare, IdxComesBackAsItWas) {
   std::vector<uint32_t> all(300);
   std::iota(all.begin(), all.end(), 0);
   worker::Batch old_batch, new_batch;
-  before->Load(all, index->mean[0], index->deviation[0], old_batch);
-  after->Load(all, 0, 1, new_batch);
+  ASSERT_TRUE(before->Load(all, index->mean[0], index->deviation[0], old_batch).ok());
+  ASSERT_TRUE(after->Load(all, 0, 1, new_batch).ok());
   std::sort(old_batch.images.begin(), old_batch.images.end());
   std::sort(new_batch.images.begin(), new_batch.images.end());
   EXPECT_EQ(new_batch.images, old_batch.images);

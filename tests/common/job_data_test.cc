@@ -34,6 +34,14 @@ TEST(JobData, AugmentationHasItsRanges) {
   EXPECT_EQ(RefusalOfData("data: {augment: {brightness: 1.5}}"),
             "j.yaml:1: data.augment.brightness: found '1.5'; allowed is a number from 0 to 1");
   EXPECT_THAT(RefusalOfData("data: {augment: {flip: sideways}}"), ::testing::HasSubstr("horizontal"));
+  EXPECT_EQ(RefusalOfData("data: {augment: {rand_augment_magnitude: 5}}"),
+            "j.yaml:1: data.augment.rand_augment_magnitude: found a value together with no rand_augment; allowed is "
+            "only with data.augment.rand_augment above 0 (add --set data.augment.rand_augment_magnitude=9 to take the "
+            "default back)");
+  EXPECT_EQ(RefusalOfData("data: {augment: {rand_augment: 2, rand_augment_magnitude: 31}}"),
+            "j.yaml:1: data.augment.rand_augment_magnitude: found '31'; allowed is a number from 0 to 30");
+  EXPECT_EQ(RefusalOfData("data: {augment: {mixup_alpha: -1}}"),
+            "j.yaml:1: data.augment.mixup_alpha: found '-1'; allowed is a number from 0 to 100");
 }
 
 TEST(JobData, WrittenOutItIsTheSame) {

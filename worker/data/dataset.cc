@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "worker/data/idx_file.h"
+#include "worker/data/mix_batch.h"
 #include "worker/data/random_order.h"
 
 namespace slackline::worker {
@@ -84,24 +85,29 @@ const uint8_t* Dataset::Pixels(uint32_t index) const {
   return shards_[shard].pixels + (index - starts_[shard]) * shape_.bytes();
 }
 
-void Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
-                   const Variation* variation) const {
+absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
+                           const Variation* variation) const {
   const size_t plane = size_t{shape_.height} * shape_.width;
   const Scale same = ScaleOf(mean, deviation);
   batch.images.resize(indices.size() * shape_.bytes());
   batch.labels.resize(indices.size());
   batch.noise = 0;
+  batch.share = 1;
+  batch.other_labels.clear();
   for (const uint32_t index : indices) batch.noise = SplitMix64(batch.noise + index).Next();
   Augmenter augmenter(variation == nullptr ? Variation{} : *variation, shape_);
   float* out = batch.images.data();
   for (size_t i = 0; i < indices.size(); ++i) {
-    const uint8_t* in = augmenter.Apply(Pixels(indices[i]), indices[i]);
+    const auto image = static_cast<uint32_t>(indices[i] % size());
+    const uint8_t* in = augmenter.Apply(Pixels(image), indices[i]);
     for (uint32_t c = 0; c < shape_.channels; ++c, in += plane, out += plane) {
       const Scale scale = scales_.empty() ? same : scales_[c];
       for (size_t p = 0; p < plane; ++p) out[p] = static_cast<float>(in[p]) * scale.scale - scale.shift;
     }
-    batch.labels[i] = labels_[indices[i]];
+    batch.labels[i] = labels_[image];
   }
+  if (variation != nullptr && variation->augment.mixes() && !indices.empty()) MixBatch(*variation, shape_, batch);
+  return absl::OkStatus();
 }
 
 }  // namespace slackline::worker

@@ -47,10 +47,13 @@ class Dataset {
   // How many images each class has; labels that are not below `classes` are not counted.
   std::vector<uint64_t> LabelCounts(uint32_t classes) const;
 
+  const std::vector<uint32_t>& labels() const { return labels_; }
+
   // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have a mean and a
-  // deviation of their own for each channel, and these do not count. With a variation images are augmented before that.
-  void Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
-            const Variation* variation = nullptr) const;
+  // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,
+  // and the batch is mixed behind it. An index of image + n x size() is the image once more, varied otherwise.
+  absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
+                    const Variation* variation = nullptr) const;
 
  private:
   // What makes a pixel a number: pixel x scale - shift.
@@ -75,5 +78,10 @@ class Dataset {
 // The order of epoch `epoch` (from 0) over `size` images: the same permutation on every worker and platform for the
 // same seed and epoch.
 std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch);
+
+// The order of an epoch over as many images as there are labels, in which each class that has images is as often as any
+// other, to within one. The images of a class, mixed anew each epoch, go round as often as it takes: the n-th time, from
+// 0, image i is i + n x the number of labels, as Dataset::Load() has it (n is taken modulo what 32 bits hold).
+std::vector<uint32_t> BalancedOrder(absl::Span<const uint32_t> labels, uint64_t seed, uint32_t epoch);
 
 }  // namespace slackline::worker

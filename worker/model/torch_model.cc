@@ -76,7 +76,7 @@ class TorchModel final : public Model {
   // While it lives, this thread's device is the model's.
   c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
-  at::Tensor Labels(const BatchView& batch) const;
+  at::Tensor Targets(const BatchView& batch) const;
   // Outputs in training, in float32.
   at::Tensor Forward(const BatchView& batch);
   StepResult Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
@@ -124,13 +124,7 @@ absl::Status TorchModel::Check(const BatchView& batch) const {
                                                    batch.images.size(), " pixels; it must have ", pixels,
                                                    " and at least one label"));
   }
-  for (int64_t label : batch.labels) {
-    if (label < 0 || label >= spec_.classes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("label ", label, " is not below the model's ", spec_.classes, " classes"));
-    }
-  }
-  return absl::OkStatus();
+  return CheckTargets(batch, spec_.classes);
 }
 
 // Channels last: pooling and its gradient are then vectorised, which makes a step of the cnn 1.7 times as fast. With
@@ -165,9 +159,8 @@ StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, c
   return result;
 }
 
-at::Tensor TorchModel::Labels(const BatchView& batch) const {
-  const auto count = static_cast<int64_t>(batch.labels.size());
-  return at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong).to(device_);
+at::Tensor TorchModel::Targets(const BatchView& batch) const {
+  return TargetsOf(batch, spec_.classes).to(device_);
 }
 
 at::Tensor TorchModel::Forward(const BatchView& batch) {
@@ -183,7 +176,7 @@ absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready&
     tensors_.Begin(batch.loss_scale);
     noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
     const at::Tensor logits = Forward(batch);
-    const at::Tensor loss = loss_.Mean(logits, Labels(batch));
+    const at::Tensor loss = loss_.Mean(logits, Targets(batch));
     watch_.Begin(ready);
     (batch.loss_scale == 1 ? loss : loss * batch.loss_scale).backward();
     watch_.End();
@@ -202,7 +195,7 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
     const at::NoGradGuard no_grad;
     noise_.Begin(Mode::kEvaluation, {});
     const at::Tensor logits = network_->Forward(Images(batch), Mode::kEvaluation, noise_);
-    return Score(logits, at::cross_entropy_loss(logits, Labels(batch)), batch, predictions);
+    return Score(logits, at::cross_entropy_loss(logits, Targets(batch)), batch, predictions);
   });
 }
 

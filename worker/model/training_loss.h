@@ -8,7 +8,14 @@
 
 namespace slackline::worker {
 
-// Outputs are n x classes, labels n.
+//   kInvalidArgument  a label is not below `classes`, or mixed images have another number of other labels
+absl::Status CheckTargets(const BatchView& batch, uint32_t classes);
+
+// What a batch's outputs are to be, on the CPU: labels, n int64; of mixed images n x classes float32, what each class
+// counts.
+at::Tensor TargetsOf(const BatchView& batch, uint32_t classes);
+
+// Outputs are n x classes, targets as TargetsOf() has them.
 //
 // Thread-safety: safe.
 class TrainingLoss {
@@ -16,9 +23,9 @@ class TrainingLoss {
   TrainingLoss(const ModelSpec& spec, at::Device device);
 
   // That of torch.nn.functional.cross_entropy with reduction="sum".
-  at::Tensor Sum(const at::Tensor& logits, const at::Tensor& labels) const;
+  at::Tensor Sum(const at::Tensor& logits, const at::Tensor& targets) const;
   // Sum() over n. PyTorch's mean would divide by the sum of the weights, and parts of a batch would not add up.
-  at::Tensor Mean(const at::Tensor& logits, const at::Tensor& labels) const;
+  at::Tensor Mean(const at::Tensor& logits, const at::Tensor& targets) const;
 
  private:
   const double label_smoothing_;
