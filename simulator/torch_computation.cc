@@ -171,8 +171,7 @@ class TorchComputation final : public Computation {
     const worker::Variation variation{.augment = augment_, .seed = seed_, .epoch = task.epoch};
     const auto load = [this, &batch,
                        &variation](absl::Span<const uint32_t> images) -> absl::StatusOr<worker::BatchView> {
-      const absl::Status loaded =
-          train_.Load(images, normalisation_.mean, normalisation_.deviation, batch, &variation);
+      const absl::Status loaded = train_.Load(images, normalisation_.mean, normalisation_.deviation, batch, &variation);
       if (!loaded.ok()) return loaded;
       return worker::ViewOf(batch);
     };

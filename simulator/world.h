@@ -38,9 +38,8 @@ struct World {
   const std::vector<uint32_t>& EpochOrder(uint32_t epoch) {
     if (order_epoch != epoch || order.empty()) {
       const Learned& learned = computation.learned();
-      order = learned.balanced_labels.empty()
-                  ? worker::EpochOrder(learned.train_samples, job.seed(), epoch)
-                  : worker::BalancedOrder(learned.balanced_labels, job.seed(), epoch);
+      order = learned.balanced_labels.empty() ? worker::EpochOrder(learned.train_samples, job.seed(), epoch)
+                                              : worker::BalancedOrder(learned.balanced_labels, job.seed(), epoch);
       order_epoch = epoch;
     }
     return order;

@@ -7,20 +7,26 @@
 
 #include "cli/complain.h"
 #include "cli/prepare/decoders.h"
-#include "cli/prepare/image.h"
-#include "cli/prepare/label_file.h"
 #include "cli/prepare/prepare.h"
 #include "cli/prepare/shard_maker.h"
-#include "cli/prepare/split.h"
 #include "tests/worker/test_data.h"
 #include "worker/data/dataset.h"
 #include "worker/data/random_order.h"
+#include "worker/pictures/image.h"
+#include "worker/pictures/label_file.h"
+#include "worker/pictures/split.h"
 
 namespace slackline::cli::prepare {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using worker::pictures::CsvField;
+using worker::pictures::Fractions;
+using worker::pictures::Image;
+using worker::pictures::ParseFractions;
+using worker::pictures::ParseLabels;
+using worker::pictures::SplitCounts;
 
 TEST(Split, FractionsAreReadOrRefused) {
   EXPECT_THAT(*ParseFractions("test=0.25,train=0.75"), ElementsAre(0.75, 0, 0.25));

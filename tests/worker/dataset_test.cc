@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 #include <map>
+#include <set>
 
 #include "tests/worker/test_data.h"
 #include "worker/data/class_names.h"

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/data/augment.h"
+#include "worker/data/image_source.h"
 #include "worker/data/prepared_check.h"
 #include "worker/data/prepared_index.h"
 #include "worker/model/model.h"
@@ -39,6 +40,13 @@ class Dataset {
   static absl::StatusOr<Dataset> OpenPrepared(const std::string& folder, const PreparedIndex& index,
                                               const std::string& split, const PreparedOptions& options);
 
+  // The same of files that `locate` finds; `name`: of the whole, in errors.
+  static absl::StatusOr<Dataset> OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,
+                                              const std::string& split, const PreparedOptions& options);
+  // Of images that are made when they are needed.
+  static Dataset FromSource(std::shared_ptr<const ImageSource> source, const ImageShape& shape,
+                            std::vector<uint32_t> labels);
+
   uint64_t size() const { return labels_.size(); }
   uint32_t channels() const { return shape_.channels; }
   uint32_t height() const { return shape_.height; }
@@ -52,6 +60,7 @@ class Dataset {
   // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have a mean and a
   // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,
   // and the batch is mixed behind it. An index of image + n x size() is the image once more, varied otherwise.
+  //   as ImageSource::Read()
   absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
                     const Variation* variation = nullptr) const;
 
@@ -62,11 +71,13 @@ class Dataset {
     float shift = 0;
   };
   static Scale ScaleOf(double mean, double deviation);
-  // channels x height x width bytes.
-  const uint8_t* Pixels(uint32_t index) const;
+  // channels x height x width bytes, in `scratch` if they are nowhere else.
+  absl::StatusOr<const uint8_t*> Pixels(uint32_t index, std::vector<uint8_t>& scratch) const;
 
   ImageShape shape_;
   std::vector<uint32_t> labels_;
+  // Shared: data sets can be moved while threads read.
+  std::shared_ptr<const ImageSource> source_;
   // Of IDX.
   std::vector<uint8_t> pixels_;
   // Of prepared images: the shards, the first image of each, and a scale a channel.
@@ -80,8 +91,8 @@ class Dataset {
 std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch);
 
 // The order of an epoch over as many images as there are labels, in which each class that has images is as often as any
-// other, to within one. The images of a class, mixed anew each epoch, go round as often as it takes: the n-th time, from
-// 0, image i is i + n x the number of labels, as Dataset::Load() has it (n is taken modulo what 32 bits hold).
+// other, to within one. The images of a class, mixed anew each epoch, go round as often as it takes: the n-th time,
+// from 0, image i is i + n x the number of labels, as Dataset::Load() has it (n is taken modulo what 32 bits hold).
 std::vector<uint32_t> BalancedOrder(absl::Span<const uint32_t> labels, uint64_t seed, uint32_t epoch);
 
 }  // namespace slackline::worker

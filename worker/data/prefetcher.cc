@@ -62,7 +62,9 @@ void Prefetcher::Recycle(std::unique_ptr<Batch> batch) {
 
 bool Prefetcher::HasWork() const { return stop_ || (next_ < indices_.size() && taken_ - given_ < capacity_); }
 
-bool Prefetcher::HasAnswer() const { return !failed_.ok() || ready_.contains(given_) || (next_ == indices_.size() && given_ == taken_); }
+bool Prefetcher::HasAnswer() const {
+  return !failed_.ok() || ready_.contains(given_) || (next_ == indices_.size() && given_ == taken_);
+}
 
 std::vector<uint32_t> Prefetcher::TakeIndices() {
   const size_t end = std::min<size_t>(next_ + batch_size_, indices_.size());

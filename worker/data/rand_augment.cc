@@ -230,14 +230,12 @@ void Perform(Operation operation, double strength, const ImageShape& shape, std:
       return BlendWithSmooth(factor, shape, image, scratch);
     case Operation::kPosterize: {
       const auto dropped = 8 - static_cast<int>(strength);
-      return Replace(shape, image, [&](const auto&) {
-        return TableOf([&](int i) { return int64_t{(i >> dropped) << dropped}; });
-      });
+      return Replace(shape, image,
+                     [&](const auto&) { return TableOf([&](int i) { return int64_t{(i >> dropped) << dropped}; }); });
     }
     case Operation::kSolarize:
-      return Replace(shape, image, [&](const auto&) {
-        return TableOf([&](int i) { return int64_t{i < strength ? i : 255 - i}; });
-      });
+      return Replace(shape, image,
+                     [&](const auto&) { return TableOf([&](int i) { return int64_t{i < strength ? i : 255 - i}; }); });
     case Operation::kAutoContrast:
       return Replace(shape, image, AutoContrast);
     case Operation::kEqualize:

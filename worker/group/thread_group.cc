@@ -27,8 +27,8 @@ BatchView Cut(const BatchView& batch, const Part& part) {
           .noise = batch.noise + part.begin,
           .loss_scale = batch.loss_scale,
           .share = batch.share,
-          .other_labels = batch.other_labels.empty() ? batch.other_labels
-                                                     : batch.other_labels.subspan(part.begin, part.size)};
+          .other_labels =
+              batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(part.begin, part.size)};
 }
 
 }  // namespace

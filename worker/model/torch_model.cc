@@ -159,9 +159,7 @@ StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, c
   return result;
 }
 
-at::Tensor TorchModel::Targets(const BatchView& batch) const {
-  return TargetsOf(batch, spec_.classes).to(device_);
-}
+at::Tensor TorchModel::Targets(const BatchView& batch) const { return TargetsOf(batch, spec_.classes).to(device_); }
 
 at::Tensor TorchModel::Forward(const BatchView& batch) {
   const at::Tensor images = Images(batch);

@@ -21,8 +21,8 @@ at::Tensor ClassWeights(const ModelSpec& spec, at::Device device) {
 
 absl::Status CheckTargets(const BatchView& batch, uint32_t classes) {
   if (!batch.other_labels.empty() && batch.other_labels.size() != batch.labels.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.labels.size(), " labels has ",
-                                                   batch.other_labels.size(), " other labels"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch.labels.size(), " labels has ", batch.other_labels.size(), " other labels"));
   }
   for (const absl::Span<const int64_t> labels : {batch.labels, batch.other_labels}) {
     for (const int64_t label : labels) {
