@@ -22,10 +22,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using worker::pictures::CsvField;
+using worker::pictures::DecodeImage;
+using worker::pictures::Fit;
 using worker::pictures::Fractions;
 using worker::pictures::Image;
 using worker::pictures::ParseFractions;
 using worker::pictures::ParseLabels;
+using worker::pictures::Resize;
+using worker::pictures::Size;
 using worker::pictures::SplitCounts;
 
 TEST(Split, FractionsAreReadOrRefused) {

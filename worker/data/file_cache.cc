@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/storage/checksum.h"
@@ -115,6 +117,19 @@ absl::Status AwaitLock(const LockedFile& file, const std::string& path, absl::Du
   return absl::OkStatus();
 }
 
+// CHECKSUM-BYTES-NAME
+uint64_t BytesInName(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, absl::MaxSplits('-', 2));
+  uint64_t bytes = 0;
+  return parts.size() == 3 && absl::SimpleAtoi(parts[1], &bytes) ? bytes : 0;
+}
+
+// On the disk, so that a copy that has its name is whole also when the power fails.
+absl::Status Sync(const std::string& path) {
+  const LockedFile file(path, O_RDONLY);
+  return file.open() && ::fsync(file.descriptor()) == 0 ? absl::OkStatus() : CacheError("write", path);
+}
+
 struct CachedCopy {
   std::string path;
   uint64_t bytes = 0;
@@ -167,6 +182,7 @@ absl::Status FileCache::Make(const PreparedFile& file, const std::string& path, 
     const absl::StatusOr<uint64_t> checksum = ChecksumOfFile(part);
     if (!checksum.ok()) return checksum.status();
     if (*checksum == file.checksum && BytesOf(part) == file.bytes) {
+      if (absl::Status synced = Sync(part); !synced.ok()) return synced;
       return ::rename(part.c_str(), path.c_str()) == 0 ? absl::OkStatus() : CacheError("rename", part);
     }
     found = *checksum;
@@ -188,8 +204,11 @@ absl::Status FileCache::MakeRoom(const PreparedFile& file, const std::string& pa
   for (fs::directory_iterator it(options_.folder, error), end; !error && it != end; it.increment(error)) {
     const std::string path = it->path().string();
     std::error_code gone;
-    const uint64_t bytes = it->file_size(gone);
-    if (gone || path == part || absl::EndsWith(path, "lock")) continue;
+    if (path == part || absl::EndsWith(path, "lock")) continue;
+    uint64_t bytes = it->file_size(gone);
+    if (gone) continue;
+    // One in the making needs what its name says.
+    if (absl::EndsWith(path, kPartEnding)) bytes = std::max(bytes, BytesInName(it->path().filename().string()));
     used += bytes;
     copies.push_back({.path = path, .bytes = bytes, .used = it->last_write_time(gone)});
   }

@@ -96,6 +96,8 @@ class HttpFetch::Session {
     SLACKLINE_CHECK(curl_ != nullptr);
     Set(CURLOPT_NOSIGNAL, 1L);
     Set(CURLOPT_PROTOCOLS_STR, "http");
+    // The environment may say one; the servers are inside the network.
+    Set(CURLOPT_PROXY, "");
     Set(CURLOPT_REDIR_PROTOCOLS_STR, "http");
     Set(CURLOPT_FOLLOWLOCATION, 1L);
     Set(CURLOPT_MAXREDIRS, kRedirectsMax);
@@ -112,14 +114,12 @@ class HttpFetch::Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Asks for `address` from byte `from` on. `begin` is told the answer's code before its bytes are taken. `progress` is
-  // when something came last.
+  // Asks for `address` from byte `from` on. `begin` is told the answer's code before its bytes are taken.
   //   kUnavailable  worth another attempt
   absl::Status Perform(const std::string& address, uint64_t from, const std::function<absl::Status(long code)>& begin,
-                       const Take& take, absl::Time& progress) {
+                       const Take& take) {
     begin_ = &begin;
     take_ = &take;
-    progress_ = &progress;
     refusal_ = absl::OkStatus();
     begun_ = false;
     heard_ = absl::Now();
@@ -157,7 +157,6 @@ class HttpFetch::Session {
     if (!session->begun_) refusal = session->Begin();
     if (refusal.ok()) refusal = (*session->take_)({data, size});
     if (!refusal.ok()) return CURL_WRITEFUNC_ERROR;
-    *session->progress_ = session->heard_;
     return size;
   }
 
@@ -176,7 +175,6 @@ class HttpFetch::Session {
   // Of the transfer.
   const std::function<absl::Status(long)>* begin_ = nullptr;
   const Take* take_ = nullptr;
-  absl::Time* progress_ = nullptr;
   absl::Time heard_;
   bool begun_ = false;
   absl::Status refusal_;
@@ -202,7 +200,6 @@ HttpFetch::~HttpFetch() = default;
 
 absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t bytes_max) {
   std::string body;
-  absl::Time progress = absl::Now();
   const auto begin = [](long code) { return Judge(code); };
   const auto take = [&](absl::string_view data) {
     if (body.size() + data.size() > bytes_max) {
@@ -213,7 +210,7 @@ absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t 
   };
   const absl::Status got = Insist(address, [&] {
     body.clear();
-    return session_->Perform(address, 0, begin, take, progress);
+    return session_->Perform(address, 0, begin, take);
   });
   if (!got.ok()) return got;
   return body;
@@ -236,11 +233,10 @@ absl::Status HttpFetch::Download(const std::string& address, const std::string& 
     part.Append(data);
     return part.status();
   };
-  absl::Time progress = absl::Now();
   return Insist(address, [&]() -> absl::Status {
     if (part.bytes() == bytes && bytes > 0) return absl::OkStatus();
     const uint64_t from = part.bytes();
-    absl::Status done = session_->Perform(address, from, begin, take, progress);
+    absl::Status done = session_->Perform(address, from, begin, take);
     if (done.ok() && part.bytes() < bytes) {
       return absl::DataLossError(
           absl::StrCat("the server's file has ", part.bytes(), " bytes, index.json says ", bytes));

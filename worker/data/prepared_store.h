@@ -14,8 +14,8 @@
 namespace slackline::worker {
 
 struct StoreOptions {
-  std::string path;          // a folder, or http://files.example.org:8000/FOLDER
-  std::string cache_folder;  // empty: none; a server needs one
+  std::string path;               // a folder, or http://files.example.org:8000/FOLDER
+  std::string cache_folder = {};  // empty: none; a server needs one
   uint64_t cache_bytes_max = 0;
   HttpOptions http = {};
 };
