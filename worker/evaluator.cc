@@ -105,7 +105,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
   uint64_t top5 = 0;
   std::vector<int64_t> predictions;
   std::unique_ptr<Prefetcher> ahead;
-  if (options_.data_threads > 1) {
+  if (options_.data_threads > 1 && test_.decoded()) {
     ahead = std::make_unique<Prefetcher>(test_, options_.normalisation, options_.data_threads, Augment{}, /*seed=*/0,
                                          options_.data_threads);
     ahead->Start(Indices(0, test_.size()), options_.batch_size);

@@ -23,7 +23,8 @@ class Evaluator {
     Prefetcher::Normalisation normalisation;
     uint32_t batch_size = 500;
     std::vector<std::string> class_names;  // one a class
-    // With several, batches are made ready by so many threads beside the caller; none may take longer than `batch_max`.
+    // With several, batches of images that are decoded are made ready by so many threads beside the caller, as many at
+    // a time; none may take longer than `batch_max`.
     uint32_t data_threads = 1;
     absl::Duration batch_max = absl::Minutes(2);
   };

@@ -48,6 +48,8 @@ class Dataset {
                             std::vector<uint32_t> labels);
 
   uint64_t size() const { return labels_.size(); }
+  // Images are made when they are needed, which takes longer than reading them.
+  bool decoded() const { return source_ != nullptr; }
   uint32_t channels() const { return shape_.channels; }
   uint32_t height() const { return shape_.height; }
   uint32_t width() const { return shape_.width; }
