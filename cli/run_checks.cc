@@ -16,6 +16,7 @@
 #include "common/network/ports.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
+#include "worker/data/http_fetch.h"
 #include "worker/data/prepared_index.h"
 
 namespace slackline::cli {
@@ -46,6 +47,7 @@ absl::Status CheckWeights(const job::Job& job) {
 
 absl::Status CheckData(const job::Job& job) {
   if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();  // scripts bring their own
+  if (worker::IsHttp(job.data().path())) return absl::OkStatus();           // workers ask it as they begin
   const std::filesystem::path folder = job.data().path();
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
@@ -60,6 +62,8 @@ absl::Status CheckData(const job::Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("model.classes: found ", job.model().classes(), "; allowed is ",
                                                    index->classes.size(), ", as many as ", folder.string(), " has"));
   }
+  // What is in it, workers look at as they begin.
+  if (job.data().format() != job::Data::IDX) return absl::OkStatus();
   std::vector<std::string> missing;
   for (const std::string name :
        {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {

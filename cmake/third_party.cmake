@@ -9,6 +9,7 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # What reads pictures and tables of labels. libstb is used for its headers alone.
 pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
 find_package(PNG REQUIRED)
+find_package(CURL REQUIRED)
 find_library(SLACKLINE_CSV csv REQUIRED)
 find_path(SLACKLINE_STB stb/stb_image_resize.h REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)

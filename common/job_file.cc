@@ -6,6 +6,7 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/mistakes.h"
 #include "common/job/reader.h"
@@ -68,7 +69,12 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
   const auto from_here = [&](const std::filesystem::path& found) {
     return found.is_absolute() || found.empty() ? found.string() : (folder / found).lexically_normal().string();
   };
-  if (job->has_data()) job->mutable_data()->set_path(from_here(job->data().path()));
+  if (job->has_data() && !absl::StartsWith(job->data().path(), "http://")) {
+    job->mutable_data()->set_path(from_here(job->data().path()));
+  }
+  if (job->data().has_cache()) {
+    job->mutable_data()->mutable_cache()->set_folder(from_here(job->data().cache().folder()));
+  }
   if (job->has_model() && job->model().has_weights())
     job->mutable_model()->set_weights(from_here(job->model().weights()));
   if (job->has_model() && job->model().has_torchscript()) {
@@ -115,6 +121,8 @@ uint64_t Fingerprint(const job::Job& job) {
   same.clear_output();
   same.clear_network();
   same.mutable_data()->clear_path();
+  same.mutable_data()->clear_cache();
+  same.mutable_data()->clear_http_timeout_s();
   same.mutable_security()->clear_folder();
   same.mutable_security()->clear_token_file();
   same.mutable_security()->clear_insecure();

@@ -37,6 +37,8 @@ struct Learned {
   uint64_t trained_elements = 0;
   uint64_t train_samples = 0;
   uint64_t test_samples = 0;
+  // Of the training images, where epochs have each class as often as any other; else empty.
+  std::vector<uint32_t> balanced_labels = {};
 };
 
 // A worker's step: the mean gradient of these training images, or a round of local training on them.

@@ -11,7 +11,9 @@ absl::Status Accumulate(const StepTask& task, const LoadBatch& load, worker::Mod
   worker::PushMean mean;
   double loss_sum = 0;
   for (size_t begin = 0; begin < images.size(); begin += task.batch_size) {
-    const auto result = model.Step(load(images.subspan(begin, task.batch_size)));
+    const absl::StatusOr<worker::BatchView> batch = load(images.subspan(begin, task.batch_size));
+    if (!batch.ok()) return batch.status();
+    const auto result = model.Step(*batch);
     if (!result.ok()) return result.status();
     sum.samples += result->samples;
     sum.correct += result->correct;
@@ -31,7 +33,9 @@ absl::Status RunTask(const StepTask& task, const LoadBatch& load, worker::Model&
   round.Begin(model, task.local_state);
   const absl::Span<const uint32_t> images = task.images;
   for (size_t begin = 0; begin < images.size(); begin += task.batch_size) {
-    const auto result = model.Step(load(images.subspan(begin, task.batch_size)));
+    const absl::StatusOr<worker::BatchView> batch = load(images.subspan(begin, task.batch_size));
+    if (!batch.ok()) return batch.status();
+    const auto result = model.Step(*batch);
     if (!result.ok()) return result.status();
     round.Step(model, *result);
   }

@@ -12,7 +12,7 @@
 namespace slackline::simulator {
 
 // The batch of these images; valid until the next call.
-using LoadBatch = std::function<worker::BatchView(absl::Span<const uint32_t> images)>;
+using LoadBatch = std::function<absl::StatusOr<worker::BatchView>(absl::Span<const uint32_t> images)>;
 
 // Fills model.push() and gradient.result, and gives gradient the inner optimizer's state that local training leaves.
 // Requires: the model has the weights of the task.

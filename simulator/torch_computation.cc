@@ -81,7 +81,12 @@ class TorchComputation final : public Computation {
         model_(std::move(model)),
         initial_(model_->parameters().begin(), model_->parameters().end()),
         spares_(std::make_shared<Spares>(model_->elements())),
-        learned_{model_->tensors(), model_->elements(), model_->trained_elements(), train_.size(), test_.size()} {}
+        learned_{.tensors = model_->tensors(),
+                 .elements = model_->elements(),
+                 .trained_elements = model_->trained_elements(),
+                 .train_samples = train_.size(),
+                 .test_samples = test_.size(),
+                 .balanced_labels = config.trainer.balanced ? train_.labels() : std::vector<uint32_t>{}} {}
 
   ~TorchComputation() override {
     {
@@ -127,7 +132,8 @@ class TorchComputation final : public Computation {
     Batch batch;
     while (times.size() < kStepsMin || (times.size() < kStepsMax && time.Now() - beginning < kEnough)) {
       const absl::Time begin = time.Now();
-      train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
+      const absl::Status loaded = train_.Load(images, normalisation_.mean, normalisation_.deviation, batch);
+      if (!loaded.ok()) return loaded;
       const auto result = model_->Step(worker::ViewOf(batch));
       if (!result.ok()) return result.status();
       times.push_back(time.Now() - begin);
@@ -163,8 +169,10 @@ class TorchComputation final : public Computation {
     CopyWeights(task.weights, model.parameters());
     model.UsePush({gradient->push.get(), model.elements()});
     const worker::Variation variation{.augment = augment_, .seed = seed_, .epoch = task.epoch};
-    const auto load = [this, &batch, &variation](absl::Span<const uint32_t> images) {
-      train_.Load(images, normalisation_.mean, normalisation_.deviation, batch, &variation);
+    const auto load = [this, &batch,
+                       &variation](absl::Span<const uint32_t> images) -> absl::StatusOr<worker::BatchView> {
+      const absl::Status loaded = train_.Load(images, normalisation_.mean, normalisation_.deviation, batch, &variation);
+      if (!loaded.ok()) return loaded;
       return worker::ViewOf(batch);
     };
     if (absl::Status stepped = RunTask(task, load, model, *gradient); !stepped.ok()) return stepped;

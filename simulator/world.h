@@ -37,7 +37,9 @@ struct World {
   // Of the epoch in which most workers are: made once for all of them.
   const std::vector<uint32_t>& EpochOrder(uint32_t epoch) {
     if (order_epoch != epoch || order.empty()) {
-      order = worker::EpochOrder(computation.learned().train_samples, job.seed(), epoch);
+      const Learned& learned = computation.learned();
+      order = learned.balanced_labels.empty() ? worker::EpochOrder(learned.train_samples, job.seed(), epoch)
+                                              : worker::BalancedOrder(learned.balanced_labels, job.seed(), epoch);
       order_epoch = epoch;
     }
     return order;

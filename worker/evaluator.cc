@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/check.h"
 #include "common/storage/durable_file.h"
 #include "worker/model/safetensors.h"
 
@@ -81,23 +82,48 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
   return status;
 }
 
+std::vector<uint32_t> Indices(uint64_t begin, uint64_t end) {
+  std::vector<uint32_t> indices(end - begin);
+  std::iota(indices.begin(), indices.end(), static_cast<uint32_t>(begin));
+  return indices;
+}
+
 }  // namespace
+
+absl::Status Evaluator::Load(uint64_t begin, Prefetcher* ahead) {
+  if (ahead == nullptr) {
+    return test_.Load(Indices(begin, std::min(test_.size(), begin + options_.batch_size)), options_.normalisation.mean,
+                      options_.normalisation.deviation, *batch_);
+  }
+  if (batch_ != nullptr) ahead->Recycle(std::move(batch_));
+  absl::StatusOr<std::unique_ptr<Batch>> batch = ahead->Next(options_.batch_max);
+  if (!batch.ok()) {
+    batch_ = std::make_unique<Batch>();
+    return batch.status();
+  }
+  SLACKLINE_CHECK(*batch != nullptr);
+  batch_ = *std::move(batch);
+  return absl::OkStatus();
+}
 
 absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const EvaluationWork& work,
                                                      const std::function<absl::Status()>& between) {
   ConfusionMatrix confusion(static_cast<uint32_t>(options_.class_names.size()));
   double loss_sum = 0;
   uint64_t top5 = 0;
-  std::vector<uint32_t> indices;
   std::vector<int64_t> predictions;
+  std::unique_ptr<Prefetcher> ahead;
+  if (options_.data_threads > 1 && test_.decoded()) {
+    ahead = std::make_unique<Prefetcher>(test_, options_.normalisation, options_.data_threads, Augment{}, /*seed=*/0,
+                                         options_.data_threads);
+    ahead->Start(Indices(0, test_.size()), options_.batch_size);
+  }
   for (uint64_t begin = 0; begin < test_.size(); begin += options_.batch_size) {
-    indices.resize(std::min<uint64_t>(options_.batch_size, test_.size() - begin));
-    std::iota(indices.begin(), indices.end(), static_cast<uint32_t>(begin));
-    test_.Load(indices, options_.normalisation.mean, options_.normalisation.deviation, batch_);
-    predictions.resize(indices.size());
-    const auto part = model.Evaluate({.images = batch_.images, .labels = batch_.labels}, absl::MakeSpan(predictions));
+    if (absl::Status loaded = Load(begin, ahead.get()); !loaded.ok()) return loaded;
+    predictions.resize(batch_->size());
+    const auto part = model.Evaluate({.images = batch_->images, .labels = batch_->labels}, absl::MakeSpan(predictions));
     if (!part.ok()) return part.status();
-    confusion.Add(batch_.labels, predictions);
+    confusion.Add(batch_->labels, predictions);
     loss_sum += part->loss * static_cast<double>(part->samples);
     top5 += part->correct_top5;
     const absl::Status go_on = between();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ class Evaluator {
     Prefetcher::Normalisation normalisation;
     uint32_t batch_size = 500;
     std::vector<std::string> class_names;  // one a class
+    // With several, batches of images that are decoded are made ready by so many threads beside the caller, as many at
+    // a time; none may take longer than `batch_max`.
+    uint32_t data_threads = 1;
+    absl::Duration batch_max = absl::Minutes(2);
   };
 
   Evaluator(const Dataset& test, Options options) : test_(test), options_(std::move(options)) {}
@@ -38,9 +43,12 @@ class Evaluator {
   absl::Status WriteReport(const EvaluationResult& result) const;
 
  private:
+  // The images from `begin` on into batch_; `ahead`: null, or who makes them ready.
+  absl::Status Load(uint64_t begin, Prefetcher* ahead);
+
   const Dataset& test_;
   const Options options_;
-  Batch batch_;
+  std::unique_ptr<Batch> batch_ = std::make_unique<Batch>();
 };
 
 }  // namespace slackline::worker

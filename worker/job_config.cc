@@ -232,6 +232,20 @@ WorkerConfig::Metering MakeMetering(const job::Power& power) {
   return metering;
 }
 
+WorkerConfig::DataFormat ToDataFormat(job::Data::Format format) {
+  switch (format) {
+    case job::Data::IDX:
+      return WorkerConfig::DataFormat::kIdx;
+    case job::Data::PREPARED:
+      return WorkerConfig::DataFormat::kPrepared;
+    case job::Data::FOLDER:
+      return WorkerConfig::DataFormat::kFolder;
+    case job::Data::WEBDATASET:
+      return WorkerConfig::DataFormat::kWebdataset;
+  }
+  return WorkerConfig::DataFormat::kIdx;
+}
+
 Augment MakeAugment(const job::Augment& augment) {
   using A = job::Augment;
   return {.flip_horizontal = augment.flip() == A::HORIZONTAL || augment.flip() == A::BOTH,
@@ -240,7 +254,13 @@ Augment MakeAugment(const job::Augment& augment) {
           .crop_area_min = augment.crop_area_min(),
           .brightness = augment.brightness(),
           .contrast = augment.contrast(),
-          .saturation = augment.saturation()};
+          .saturation = augment.saturation(),
+          .rand_augment = augment.rand_augment(),
+          .rand_augment_magnitude = augment.rand_augment_magnitude(),
+          .grey = augment.grey(),
+          .blur = augment.blur(),
+          .mixup_alpha = augment.mixup_alpha(),
+          .cutmix_alpha = augment.cutmix_alpha()};
 }
 
 }  // namespace
@@ -271,7 +291,15 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.seed = job.seed();
   config.data_path = job.data().path();
   config.train_images_max = job.data().train_images_max();
-  config.prepared = job.data().format() == job::Data::PREPARED;
+  config.data_format = ToDataFormat(job.data().format());
+  config.store = {.path = job.data().path(),
+                  .cache_folder = job.data().cache().folder(),
+                  .cache_bytes_max = static_cast<uint64_t>(job.data().cache().gigabytes_max() * 1e9),
+                  .http = {.silence_max = absl::Seconds(job.data().http_timeout_s()),
+                           .give_up = absl::Milliseconds(job.timeouts().startup_ms())}};
+  config.decode = {.size = job.data().decode().size(),
+                   .grey = job.data().decode().grey(),
+                   .crop = job.data().decode().fit() == job::Decode::CROP};
   if (job.data().evaluation_split() == job::Data::VALIDATION) config.evaluation_split = "validation";
   config.verify_data = job.data().verify();
   config.data_threads = job.data().threads();
@@ -281,6 +309,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.evaluation_batch_size = job.training().evaluation_batch_size();
   config.trainer.averaged = job.optimizer().ema() > 0;
   config.trainer.seed = job.seed();
+  config.trainer.balanced = job.data().sampling() == job::Data::BALANCED;
   config.trainer.batch_size = BatchSizeOf(job, self.group);
   config.trainer.accumulate = job.training().accumulate();
   config.trainer.local = MakeLocalConfig(job.local());

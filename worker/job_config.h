@@ -11,6 +11,7 @@
 #include "job.pb.h"
 #include "worker/core_plan.h"
 #include "worker/data/prefetcher.h"
+#include "worker/data/prepared_store.h"
 #include "worker/model/model.h"
 #include "worker/push_codecs.h"
 #include "worker/trainer.h"
@@ -23,8 +24,14 @@ struct WorkerConfig {
   uint64_t seed = 1;
   std::string data_path;
   uint64_t train_images_max = 0;
-  // Prepared images; else IDX.
-  bool prepared = false;
+  enum class DataFormat { kIdx, kPrepared, kFolder, kWebdataset } data_format = DataFormat::kIdx;
+  // folder and webdataset.
+  struct Decode {
+    std::string size;  // empty: that of the first picture
+    bool grey = false;
+    bool crop = false;
+  } decode = {};
+  StoreOptions store;  // of prepared images
   std::string evaluation_split = "test";
   bool verify_data = false;
   Augment augment;

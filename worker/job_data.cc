@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "worker/data/class_names.h"
 #include "worker/data/prepared_index.h"
+#include "worker/data/prepared_store.h"
+#include "worker/pictures/picture_data.h"
 
 namespace slackline::worker {
 namespace {
@@ -25,17 +27,20 @@ absl::StatusOr<JobData> ReadIdxData(const WorkerConfig& config) {
 }
 
 absl::StatusOr<JobData> OpenPreparedData(const WorkerConfig& config) {
-  absl::StatusOr<PreparedIndex> index = ReadPreparedIndex(config.data_path);
+  absl::StatusOr<PreparedStore> store = PreparedStore::Open(config.store);
+  if (!store.ok()) return store.status();
+  absl::StatusOr<PreparedIndex> index = store->ReadIndex();
   if (!index.ok()) return index.status();
   if (index->classes.size() != config.model.classes) {
     return absl::InvalidArgumentError(absl::StrCat(config.data_path, " has ", index->classes.size(),
                                                    " classes; model.classes is ", config.model.classes));
   }
   JobData data;
+  const Locate locate = [&store](const PreparedFile& file) { return store->Get(file); };
   absl::StatusOr<Dataset> train = Dataset::OpenPrepared(
-      config.data_path, *index, "train", {.images_max = config.train_images_max, .verify = config.verify_data});
+      config.data_path, locate, *index, "train", {.images_max = config.train_images_max, .verify = config.verify_data});
   if (!train.ok()) return train.status();
-  absl::StatusOr<Dataset> test = Dataset::OpenPrepared(config.data_path, *index, config.evaluation_split,
+  absl::StatusOr<Dataset> test = Dataset::OpenPrepared(config.data_path, locate, *index, config.evaluation_split,
                                                        {.images_max = 0, .verify = config.verify_data});
   if (!test.ok()) {
     if (index->Find(config.evaluation_split) != nullptr && index->Find(config.evaluation_split)->rows() > 0) {
@@ -50,10 +55,39 @@ absl::StatusOr<JobData> OpenPreparedData(const WorkerConfig& config) {
   return data;
 }
 
+absl::StatusOr<JobData> OpenPictureData(const WorkerConfig& config) {
+  const bool tars = config.data_format == WorkerConfig::DataFormat::kWebdataset;
+  absl::StatusOr<pictures::PictureData> data = pictures::OpenPictures(
+      config.data_path, {.kind = tars ? "webdataset" : "folders",
+                         .form = {.size = config.decode.size,
+                                  .grey = config.decode.grey,
+                                  .fit = config.decode.crop ? pictures::Fit::kCrop : pictures::Fit::kStretch,
+                                  .size_key = "data.decode.size"},
+                         .evaluation_split = config.evaluation_split,
+                         .train_images_max = config.train_images_max,
+                         .classes = config.model.classes});
+  if (!data.ok()) return data.status();
+  if (data->class_names.size() != config.model.classes) {
+    return absl::InvalidArgumentError(absl::StrCat(config.data_path, " has ", data->class_names.size(),
+                                                   " classes; model.classes is ", config.model.classes));
+  }
+  return JobData{
+      .train = std::move(data->train), .test = std::move(data->test), .class_names = std::move(data->class_names)};
+}
+
 }  // namespace
 
 absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config) {
-  return config.prepared ? OpenPreparedData(config) : ReadIdxData(config);
+  switch (config.data_format) {
+    case WorkerConfig::DataFormat::kPrepared:
+      return OpenPreparedData(config);
+    case WorkerConfig::DataFormat::kFolder:
+    case WorkerConfig::DataFormat::kWebdataset:
+      return OpenPictureData(config);
+    case WorkerConfig::DataFormat::kIdx:
+      break;
+  }
+  return ReadIdxData(config);
 }
 
 }  // namespace slackline::worker

@@ -178,7 +178,9 @@ int Work(const Flags& flags, const job::Job& job) {
                         config.data_threads);
   Evaluator evaluator(data->test, {.normalisation = config.normalisation,
                                    .batch_size = config.evaluation_batch_size,
-                                   .class_names = data->class_names});
+                                   .class_names = data->class_names,
+                                   .data_threads = config.data_threads,
+                                   .batch_max = config.trainer.timeouts.stall});
   const StepMemory push_memory(config.trainer.window, (*group)->model().elements(),
                                config.trainer.same_host == SameHost::kSharedMemory);
   const StepMemory parameter_memory(config.trainer.window > 1 ? config.trainer.window : 0, (*group)->model().elements(),

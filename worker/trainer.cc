@@ -142,7 +142,8 @@ void Trainer::EnterPhase(power::Phase phase) {
 absl::Status Trainer::TrainRange(const RangeWork& range) {
   if (client_ == nullptr) return absl::FailedPreconditionError("there is work for a worker on standby");
   if (order_epoch_ != range.epoch) {
-    order_ = EpochOrder(parts_.train.size(), options_.seed, range.epoch);
+    order_ = options_.balanced ? BalancedOrder(parts_.train.labels(), options_.seed, range.epoch)
+                               : EpochOrder(parts_.train.size(), options_.seed, range.epoch);
     order_epoch_ = range.epoch;
   }
   if (range.begin > range.end || range.end > order_.size()) {

@@ -42,6 +42,8 @@ class Trainer {
     uint64_t seed = 1;
     // Evaluations, and what the run leaves, are of the weights' exponential average, which the servers keep.
     bool averaged = false;
+    // Epochs have each class as often as any other.
+    bool balanced = false;
     // Where a range does not say another one.
     uint32_t batch_size = 64;
     // Batches of a push.

@@ -10,9 +10,10 @@ namespace {
 
 constexpr char kPrepareHelp[] = R"(
 SOURCE is a folder with a folder of images (JPEG, PNG) for each class, or with folders train, validation and test of
-these; or with the files of IDX (MNIST); or, with --labels, with images that a CSV names. In OUT all images have one
-shape, as files of NumPy's format that training maps into its memory (data.format: prepared), beside an index.json with
-classes, mean, deviation and checksums. Images that cannot be read are passed over, and OUT/skipped.csv says why.
+these; or with tar files as WebDataset has them; or with the files of IDX (MNIST); or, with --labels, with images that a
+CSV names. In OUT all images have one shape, as files of NumPy's format that training maps into its memory (data.format:
+prepared), beside an index.json with classes, mean, deviation and checksums. Images that cannot be read are passed over,
+and OUT/skipped.csv says why.
 
 What was interrupted goes on when the same command is given again. The result does not depend on --jobs.
 Exit codes: 0 done, 2 wrong use (flags, or no image can be read), 1 failed or broken.

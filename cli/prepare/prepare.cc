@@ -20,25 +20,32 @@
 #include "absl/time/clock.h"
 #include "cli/complain.h"
 #include "cli/prepare/decoders.h"
-#include "cli/prepare/label_file.h"
 #include "cli/prepare/output.h"
 #include "cli/prepare/shard_maker.h"
-#include "cli/prepare/source.h"
-#include "cli/prepare/split.h"
 #include "worker/data/prepared_check.h"
 #include "worker/data/prepared_index.h"
+#include "worker/pictures/label_file.h"
+#include "worker/pictures/source.h"
+#include "worker/pictures/split.h"
 
 namespace slackline::cli {
 namespace prepare {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using worker::pictures::CsvField;
+using worker::pictures::Fold;
+using worker::pictures::Fractions;
+using worker::pictures::kSplitNames;
+using worker::pictures::kSplits;
+using worker::pictures::MakeForm;
+using worker::pictures::ParseFractions;
+using worker::pictures::SplitSamples;
 
 constexpr char kDefaultSplit[] = "train=0.8,validation=0.1,test=0.1";
 constexpr uint64_t kShardBytes = uint64_t{64} << 20;
 constexpr uint64_t kShardBytesMax = uint64_t{4} << 30;
 constexpr uint64_t kShardImagesMax = 65536;
-constexpr uint32_t kSideMax = 8192;
 constexpr double kPixelMax = 255;
 
 // How far it is, on a line of the terminal; nothing where there is none.
@@ -76,34 +83,6 @@ class ProgressLine {
   uint64_t skipped_ = 0;
 };
 
-// "64x48" or "64".
-absl::StatusOr<Size> ParseSize(const std::string& text) {
-  const std::vector<std::string> sides = absl::StrSplit(text, 'x');
-  Size size;
-  const bool ok = sides.size() <= 2 && absl::SimpleAtoi(sides.front(), &size.width) &&
-                  absl::SimpleAtoi(sides.back(), &size.height) && size.width >= 1 && size.width <= kSideMax &&
-                  size.height >= 1 && size.height <= kSideMax;
-  if (ok) return size;
-  return absl::InvalidArgumentError(
-      absl::StrCat("found --size ", text, "; allowed are N or WIDTHxHEIGHT, with sides of 1 to ", kSideMax, " pixels"));
-}
-
-// That of the first image that can be read.
-absl::StatusOr<Size> FirstSize(const Source& source) {
-  std::string first;
-  for (const Sample& sample : source.samples()) {
-    const absl::StatusOr<Image> image = source.Read(sample);
-    if (image.ok() && image->width <= kSideMax && image->height <= kSideMax) {
-      return Size{.width = image->width, .height = image->height};
-    }
-    const std::string why = image.ok() ? absl::StrCat("a side is longer than ", kSideMax, " pixels; --size scales it")
-                                       : std::string(image.status().message());
-    if (first.empty()) first = absl::StrCat(sample.name, ": ", why);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("none of the ", source.samples().size(), " images can be prepared; the first is ", first));
-}
-
 // Everything that the result depends on.
 struct Plan {
   Form form;
@@ -116,14 +95,16 @@ struct Plan {
 absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& source) {
   Plan plan;
   plan.seed = options.seed;
-  plan.form.scaled = !options.size.empty();
   if (options.fit != "stretch" && options.fit != "crop") {
     return absl::InvalidArgumentError(absl::StrCat("found --fit ", options.fit, "; allowed are stretch, crop"));
   }
-  plan.form.fit = options.fit == "crop" ? Fit::kCrop : Fit::kStretch;
-  const absl::StatusOr<Size> size = plan.form.scaled ? ParseSize(options.size) : FirstSize(source);
-  if (!size.ok()) return size.status();
-  plan.form.shape = {options.grey ? 1 : source.channels(), size->height, size->width};
+  absl::StatusOr<Form> form = MakeForm({.size = options.size,
+                                        .grey = options.grey,
+                                        .fit = options.fit == "crop" ? Fit::kCrop : Fit::kStretch,
+                                        .size_key = "--size"},
+                                       source);
+  if (!form.ok()) return form.status();
+  plan.form = *std::move(form);
   if (options.folds > 0) {
     if (!options.split.empty() || options.fold < 1 || options.fold > options.folds) {
       return absl::InvalidArgumentError(absl::StrCat(

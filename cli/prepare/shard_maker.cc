@@ -107,28 +107,14 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
   return record;
 }
 
-absl::Status ShardMaker::Fill(uint32_t number, absl::Span<uint8_t> out) const {
-  absl::StatusOr<Image> image = source_.Read(source_.samples()[number]);
-  if (!image.ok()) return image.status();
-  const Size size{.width = form_.shape.width, .height = form_.shape.height};
-  if (!form_.scaled && Size{.width = image->width, .height = image->height} != size) {
-    return absl::InvalidArgumentError(absl::StrCat("has ", image->width, "x", image->height,
-                                                   " pixels, the first image ", size.width, "x", size.height,
-                                                   "; --size scales them"));
-  }
-  image = Resize(WithChannels(*std::move(image), form_.shape.channels), size, form_.fit);
-  if (!image.ok()) return image.status();
-  WritePlanes(*image, out);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples, const std::string& folder,
                                              const std::string& stem, const std::function<void(size_t)>& look) {
   const size_t image_bytes = form_.shape.bytes();
   pixels_.resize(samples.size() * image_bytes);
   std::vector<absl::Status> results(samples.size());
   const auto fill = [&](size_t i) {
-    results[i] = Fill(samples[i], absl::MakeSpan(pixels_).subspan(i * image_bytes, image_bytes));
+    results[i] = ReadShaped(source_, source_.samples()[samples[i]], form_,
+                            absl::MakeSpan(pixels_).subspan(i * image_bytes, image_bytes));
   };
   decoders_.Run(samples.size(), fill, look);
 

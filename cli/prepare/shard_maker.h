@@ -10,17 +10,17 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cli/prepare/decoders.h"
-#include "cli/prepare/source.h"
 #include "worker/data/prepared_index.h"
+#include "worker/pictures/form.h"
+#include "worker/pictures/source.h"
 
 namespace slackline::cli::prepare {
 
-// The shape that all images get. Without `scaled`, one of another size is passed over.
-struct Form {
-  worker::ImageShape shape;
-  bool scaled = false;
-  Fit fit = Fit::kStretch;
-};
+using worker::pictures::Fit;
+using worker::pictures::Form;
+using worker::pictures::Sample;
+using worker::pictures::Skipped;
+using worker::pictures::Source;
 
 // What is known of a shard once it is made.
 struct ShardRecord {
@@ -52,9 +52,6 @@ class ShardMaker {
                                    const std::string& stem, const std::function<void(size_t)>& look);
 
  private:
-  // Reads and shapes sample `number`, and writes its pixels.
-  absl::Status Fill(uint32_t number, absl::Span<uint8_t> out) const;
-
   const Source& source_;
   const Form& form_;
   Decoders& decoders_;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -92,12 +93,43 @@ class Rules : private RuleBook {
   }
 
   void Data(const job::Data& data) {
-    if (data.format() == job::Data::PREPARED) {
-      NeedsOther(data, "data.mean", "data.format: idx", "prepared");
-      NeedsOther(data, "data.deviation", "data.format: idx", "prepared");
+    using D = job::Data;
+    const std::string format = EnumName(*D::Format_descriptor()->FindValueByNumber(data.format()));
+    const bool prepared = data.format() == D::PREPARED,
+               decoded = data.format() == D::FOLDER || data.format() == D::WEBDATASET;
+    if (prepared) {
+      NeedsOther(data, "data.mean", "data.format: idx, folder or webdataset", format);
+      NeedsOther(data, "data.deviation", "data.format: idx, folder or webdataset", format);
     } else {
-      NeedsOther(data, "data.evaluation_split", "data.format: prepared", "idx");
-      NeedsOther(data, "data.verify", "data.format: prepared", "idx");
+      NeedsOther(data, "data.verify", "data.format: prepared", format);
+    }
+    if (data.format() == D::IDX) {
+      NeedsOther(data, "data.evaluation_split", "data.format: prepared, folder or webdataset", format);
+    }
+    if (!decoded) {
+      for (const char* key : {"data.decode.size", "data.decode.grey", "data.decode.fit"}) {
+        NeedsOther(data.decode(), key, "data.format: folder or webdataset", format);
+      }
+    }
+    if (!prepared) {
+      NeedsOther(data.cache(), "data.cache.folder", "data.format: prepared", format);
+    }
+    if (data.cache().folder().empty()) {
+      NeedsOther(data.cache(), "data.cache.gigabytes_max", "data.cache.folder", "no folder");
+    }
+    const bool served = absl::StartsWith(data.path(), "http://");
+    if (!served) {
+      NeedsOther(data, "data.http_timeout_s", "a data.path that begins with http://", "a folder");
+    } else if (!prepared) {
+      Refuse("data.path", absl::StrCat(Quoted(data.path()), " with data.format: ", format),
+             "a folder, or data.format: prepared");
+    } else if (data.cache().folder().empty()) {
+      Refuse("data.path", absl::StrCat(Quoted(data.path()), " without data.cache.folder"),
+             "a folder, or a server with data.cache.folder, where each node keeps what it has read");
+    }
+    if (data.augment().rand_augment() == 0) {
+      NeedsOther(data.augment(), "data.augment.rand_augment_magnitude", "data.augment.rand_augment above 0",
+                 "no rand_augment");
     }
   }
 

@@ -28,7 +28,7 @@ class ResolvedCell:
 
 
 # Of a job: what counts from the file that it is in.
-PATHS = (("data", "path"), ("checkpoint", "folder"), ("security", "folder"), ("security", "token_file"))
+PATHS = (("data", "path"), ("data", "cache", "folder"), ("checkpoint", "folder"), ("security", "folder"), ("security", "token_file"))
 
 
 def write_inline_job(job: InlineJob, folder: Path) -> Path:
@@ -40,11 +40,13 @@ def write_inline_job(job: InlineJob, folder: Path) -> Path:
 def inline_overrides(experiment: Experiment) -> dict[str, Any]:
     """A relative path in an inline job counts from the experiment file."""
     found = {}
-    for section, key in PATHS:
-        values = experiment.job.values.get(section) if isinstance(experiment.job, InlineJob) else None
-        path = values.get(key) if isinstance(values, Mapping) else None
-        if isinstance(path, str) and path and not Path(path).is_absolute():
-            found[f"{section}.{key}"] = str((experiment.file.parent / path).resolve())
+    for keys in PATHS:
+        value = experiment.job.values if isinstance(experiment.job, InlineJob) else None
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        # Images may come from a server.
+        if isinstance(value, str) and value and not Path(value).is_absolute() and not value.startswith("http://"):
+            found[".".join(keys)] = str((experiment.file.parent / value).resolve())
     return found
 
 

@@ -7,20 +7,30 @@
 
 #include "cli/complain.h"
 #include "cli/prepare/decoders.h"
-#include "cli/prepare/image.h"
-#include "cli/prepare/label_file.h"
 #include "cli/prepare/prepare.h"
 #include "cli/prepare/shard_maker.h"
-#include "cli/prepare/split.h"
 #include "tests/worker/test_data.h"
 #include "worker/data/dataset.h"
 #include "worker/data/random_order.h"
+#include "worker/pictures/image.h"
+#include "worker/pictures/label_file.h"
+#include "worker/pictures/split.h"
 
 namespace slackline::cli::prepare {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using worker::pictures::CsvField;
+using worker::pictures::DecodeImage;
+using worker::pictures::Fit;
+using worker::pictures::Fractions;
+using worker::pictures::Image;
+using worker::pictures::ParseFractions;
+using worker::pictures::ParseLabels;
+using worker::pictures::Resize;
+using worker::pictures::Size;
+using worker::pictures::SplitCounts;
 
 TEST(Split, FractionsAreReadOrRefused) {
   EXPECT_THAT(*ParseFractions("test=0.25,train=0.75"), ElementsAre(0.75, 0, 0.25));
@@ -126,8 +136,8 @@ TEST(Prepare, IdxComesBackAsItWas) {
   std::vector<uint32_t> all(300);
   std::iota(all.begin(), all.end(), 0);
   worker::Batch old_batch, new_batch;
-  before->Load(all, index->mean[0], index->deviation[0], old_batch);
-  after->Load(all, 0, 1, new_batch);
+  ASSERT_TRUE(before->Load(all, index->mean[0], index->deviation[0], old_batch).ok());
+  ASSERT_TRUE(after->Load(all, 0, 1, new_batch).ok());
   std::sort(old_batch.images.begin(), old_batch.images.end());
   std::sort(new_batch.images.begin(), new_batch.images.end());
   EXPECT_EQ(new_batch.images, old_batch.images);

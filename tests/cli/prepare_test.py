@@ -4,12 +4,14 @@
 import csv
 import gzip
 import hashlib
+import io
 import json
 import pathlib
 import signal
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -88,6 +90,99 @@ class PrepareTest(unittest.TestCase):
         for label, name in enumerate(classes):
             for i in range(count):
                 self.write(f"{name}/{i:03}.{ending}", picture(100 * label + i), **options)
+
+
+class TarFiles(PrepareTest):
+    """Samples as WebDataset has them, written by Python's tarfile."""
+
+    def write_tar(self, name, members, kind=tarfile.PAX_FORMAT):
+        self.source.mkdir(exist_ok=True)
+        with tarfile.open(self.source / name, "w", format=kind) as tar:
+            for member, content in members:
+                info = tarfile.TarInfo(member)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+        return self.source / name
+
+    @staticmethod
+    def png(number):
+        file = io.BytesIO()
+        Image.fromarray(picture(number)).save(file, "png")
+        return file.getvalue()
+
+    def sample(self, key, number):
+        return [(f"{key}.png", self.png(number)), (f"{key}.cls", str(number % 3).encode()), (f"{key}.json", b"{}")]
+
+    def samples(self, keys):
+        return [member for number, key in enumerate(keys) for member in self.sample(key, number)]
+
+    def assert_has(self, split, count):
+        images, labels = self.rows(split)
+        found = sorted((label, image.tobytes()) for image, label in zip(images, labels.tolist()))
+        self.assertEqual(found, sorted((i % 3, picture(i).transpose(2, 0, 1).tobytes()) for i in range(count)))
+
+    def test_all_that_tarfile_writes_is_read(self):
+        long = "a" * 90 + "/" + "b" * 90 + "/" + "ü" * 60
+        kinds = (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT))
+        for number, (name, kind) in enumerate(kinds):
+            keys = ["0", "cells/1", "a" * 80 + "/" + "b" * 80 if name == "ustar" else long]
+            path = self.write_tar(f"{name}-train-{number:06}.tar", self.samples(keys), kind)
+            with tarfile.open(path, "a", format=kind) as tar:
+                for extra in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE):
+                    info = tarfile.TarInfo(f"more-{extra.decode()}.png")
+                    info.type, info.linkname = extra, "0.png"
+                    tar.addfile(info)
+            self.prepare("--overwrite")
+            self.assert_has("train", 3)
+            self.assertEqual(self.skipped(), {})
+            path.unlink()
+
+    def test_names_say_the_split_and_without_them_it_is_drawn(self):
+        for split in ("train", "validation", "test"):
+            self.write_tar(f"{split}-00000.tar", self.samples([f"{split}{i}" for i in range(6)]))
+        (self.source / "class-names.txt").write_text("ash\nbirch\ncedar\n")
+        self.prepare()
+        self.assertEqual(self.index()["classes"], ["ash", "birch", "cedar"])
+        for split in ("train", "validation", "test"):
+            self.assert_has(split, 6)
+        for number, split in enumerate(("train", "validation", "test")):
+            (self.source / f"{split}-00000.tar").rename(self.source / f"{number:03}.tar")
+        self.prepare("--overwrite", "--split", "train=0.5,test=0.5")
+        self.assertEqual([len(self.rows(split)[0]) for split in ("train", "test")], [9, 9])
+        (self.source / "000.tar").rename(self.source / "train-000.tar")
+        self.assertIn("beside files that say their split", self.prepare("--overwrite", code=2).stderr)
+
+    def test_samples_that_are_not_whole_are_skipped_and_said(self):
+        good = self.samples(["0", "1", "2"])
+        broken = [("a.png", self.png(1)), ("b.cls", b"1"), ("c.jpg", b"no picture"), ("c.cls", b"1"),
+                  ("d.png", self.png(1)), ("d.cls", b"oak"), ("e.png", self.png(1)), ("e.jpg", b""), ("e.cls", b"0"),
+                  (".hidden.png", b""), ("f.txt", b"of nobody"), ("g.cls", b"0" * 100), ("g.png", self.png(1))]
+        self.write_tar("train-0.tar", good + broken)
+        self.prepare()
+        self.assert_has("train", 3)
+        reasons = {"a.png": "it has no file .cls", "b": "it has no file .jpg", "c.jpg": "first bytes", "d.png": "its .cls is 'oak'",
+                   "e.jpg": "it has two files", "g.png": "its .cls is ''"}
+        found = self.skipped()
+        self.assertEqual(sorted(found), sorted(f"train-0.tar/{name}" for name in reasons))
+        for name, reason in reasons.items():
+            self.assertIn(reason, found[f"train-0.tar/{name}"])
+
+    def test_a_broken_tar_file_is_an_error_that_says_where(self):
+        path = self.write_tar("train-0.tar", self.samples(["0", "1", "2"]))
+        whole = path.read_bytes()
+        end = len(whole.rstrip(b"\0")) // 512 * 512 + 512
+        for content, message in ((whole[:end], "was cut short: it has"), (whole[:700], "it was cut short"), (whole[:100], "cut short"),
+                                 (b"", "cut short"), (gzip.compress(whole) + bytes(512), "byte 0: it is compressed"),
+                                 (b"x" * 10240, "byte 0: no header of a tar file"),
+                                 (whole[:110] + b"7" + whole[111:], "no header of a tar file, or a damaged one")):
+            path.write_bytes(content)
+            self.assertIn(message, self.prepare(code=2).stderr)
+        random = numpy.random.default_rng(1)
+        for _ in range(25):
+            damaged = bytearray(whole)
+            damaged[int(random.integers(0, 1024 + 512))] ^= 1 << int(random.integers(0, 8))
+            path.write_bytes(damaged)
+            self.assertIn(self.run_prepare(self.source, self.out, "--overwrite").returncode, (0, 2))
 
 
 class Pictures(PrepareTest):

@@ -12,20 +12,54 @@ std::string RefusalOfData(const std::string& yaml) { return std::string(ParseJob
 TEST(JobData, SettingsOfTheOtherFormatAreRefused) {
   EXPECT_EQ(
       RefusalOfData("data: {format: prepared, mean: 0.5}"),
-      "j.yaml:1: data.mean: found a value together with prepared; allowed is only with data.format: idx (add --set "
-      "data.mean=0.286 to take the default back)");
-  EXPECT_EQ(
-      RefusalOfData("data: {format: prepared, deviation: 0.5}"),
-      "j.yaml:1: data.deviation: found a value together with prepared; allowed is only with data.format: idx (add "
-      "--set data.deviation=0.353 to take the default back)");
+      "j.yaml:1: data.mean: found a value together with prepared; allowed is only with data.format: idx, folder or "
+      "webdataset (add --set data.mean=0.286 to take the default back)");
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, deviation: 0.5}"),
+            "j.yaml:1: data.deviation: found a value together with prepared; allowed is only with data.format: idx, "
+            "folder or "
+            "webdataset (add --set data.deviation=0.353 to take the default back)");
   EXPECT_EQ(
       RefusalOfData("data: {evaluation_split: validation}"),
-      "j.yaml:1: data.evaluation_split: found a value together with idx; allowed is only with data.format: prepared "
-      "(add --set data.evaluation_split=test to take the default back)");
+      "j.yaml:1: data.evaluation_split: found a value together with idx; allowed is only with data.format: prepared, "
+      "folder or webdataset (add --set data.evaluation_split=test to take the default back)");
   EXPECT_EQ(
       RefusalOfData("data: {verify: true}"),
       "j.yaml:1: data.verify: found a value together with idx; allowed is only with data.format: prepared (add --set "
       "data.verify=false to take the default back)");
+}
+
+TEST(JobData, AServerNeedsACache) {
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, path: \"http://example.org:80/p\"}"),
+            "j.yaml:1: data.path: found 'http://example.org:80/p' without data.cache.folder; allowed is a folder, or a "
+            "server "
+            "with data.cache.folder, where each node keeps what it has read");
+  EXPECT_EQ(RefusalOfData("data: {path: \"http://example.org:80/p\"}"),
+            "j.yaml:1: data.path: found 'http://example.org:80/p' with data.format: idx; allowed is a folder, or "
+            "data.format: "
+            "prepared");
+  EXPECT_EQ(
+      RefusalOfData("data: {format: prepared, path: \"http://example.org/p\", http_timeout_s: 3, cache: {folder: /c}}"),
+      "");
+  EXPECT_THAT(RefusalOfData("data: {format: prepared, http_timeout_s: 3}"),
+              ::testing::HasSubstr("only with a data.path that begins with http://"));
+  EXPECT_THAT(RefusalOfData("data: {cache: {folder: /c}}"), ::testing::HasSubstr("only with data.format: prepared"));
+  EXPECT_THAT(RefusalOfData("data: {format: prepared, cache: {gigabytes_max: 3}}"),
+              ::testing::HasSubstr("only with data.cache.folder"));
+}
+
+TEST(JobData, WhereANodeKeepsCopiesIsItsOwn) {
+  const auto job = ParseJob("data: {format: prepared, path: /p}", "j.yaml");
+  const auto other = ParseJob("data: {format: prepared, path: /p, cache: {folder: /c, gigabytes_max: 1}}", "j.yaml");
+  ASSERT_TRUE(job.ok() && other.ok());
+  EXPECT_EQ(Fingerprint(*job), Fingerprint(*other));
+}
+
+TEST(JobData, DecodingIsOfPictures) {
+  EXPECT_EQ(
+      RefusalOfData("data: {format: prepared, decode: {size: 64}}"),
+      "j.yaml:1: data.decode.size: found a value together with prepared; allowed is only with data.format: folder "
+      "or webdataset (add --set data.decode.size= to take the default back)");
+  EXPECT_EQ(RefusalOfData("data: {format: webdataset, decode: {size: 64, grey: true, fit: crop}}"), "");
 }
 
 TEST(JobData, AugmentationHasItsRanges) {
@@ -34,6 +68,14 @@ TEST(JobData, AugmentationHasItsRanges) {
   EXPECT_EQ(RefusalOfData("data: {augment: {brightness: 1.5}}"),
             "j.yaml:1: data.augment.brightness: found '1.5'; allowed is a number from 0 to 1");
   EXPECT_THAT(RefusalOfData("data: {augment: {flip: sideways}}"), ::testing::HasSubstr("horizontal"));
+  EXPECT_EQ(RefusalOfData("data: {augment: {rand_augment_magnitude: 5}}"),
+            "j.yaml:1: data.augment.rand_augment_magnitude: found a value together with no rand_augment; allowed is "
+            "only with data.augment.rand_augment above 0 (add --set data.augment.rand_augment_magnitude=9 to take the "
+            "default back)");
+  EXPECT_EQ(RefusalOfData("data: {augment: {rand_augment: 2, rand_augment_magnitude: 31}}"),
+            "j.yaml:1: data.augment.rand_augment_magnitude: found '31'; allowed is a number from 0 to 30");
+  EXPECT_EQ(RefusalOfData("data: {augment: {mixup_alpha: -1}}"),
+            "j.yaml:1: data.augment.mixup_alpha: found '-1'; allowed is a number from 0 to 100");
 }
 
 TEST(JobData, WrittenOutItIsTheSame) {

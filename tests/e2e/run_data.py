@@ -5,13 +5,19 @@
 Exits with 77 (skipped) where the programs, numpy or Pillow are not there.
 """
 import argparse
+import functools
+import http.server
+import io
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import threading
 import unittest
 
 from run_e2e import NEEDED
@@ -65,6 +71,12 @@ class Data(unittest.TestCase):
         run = TrainRun(self.programs, self.root, self.job, settings)
         self.addCleanup(run.close)
         return run
+
+    def doctor(self, *settings):
+        """What it says of the job."""
+        flags = [part for setting in settings for part in ("--set", setting)]
+        return subprocess.run([self.programs.path("slackline"), "doctor", self.job, *flags], capture_output=True, text=True,
+                              timeout=60 * OPTIONS.patience, check=False).stdout
 
     def accuracy(self, run):
         self.assertEqual(run.wait(), 0, run.diagnosis())
@@ -122,6 +134,92 @@ class Data(unittest.TestCase):
         run = self.train()
         self.assertEqual(run.wait(), 1, run.diagnosis())
         self.assertIn("it was cut short", run.diagnosis())
+
+    def test_pictures_are_the_same_prepared_or_in_folders_or_in_tar_files(self):
+        self.prepare()
+        colours = list((self.root / "pictures").iterdir())
+        for split, count in (("train", 20), ("test", 8)):
+            for colour in colours:
+                folder = self.root / "split" / split / colour.name
+                folder.mkdir(parents=True)
+                begin = 0 if split == "train" else 20
+                for path in sorted(colour.glob("[01]*.jpg"))[begin:begin + count]:
+                    (folder / path.name).write_bytes(path.read_bytes())
+            with tarfile.open(self.root / f"{split}-00000.tar", "w") as tar:
+                # In the order of names, as the folders have them.
+                paths = sorted(path for path in (self.root / "split" / split).glob("*/*.jpg"))
+                for path in paths:
+                    label = sorted(colour.name for colour in colours).index(path.parent.name)
+                    for ending, content in (("jpg", path.read_bytes()), ("cls", str(label).encode())):
+                        info = tarfile.TarInfo(f"{path.parent.name}/{path.stem}.{ending}")
+                        info.size = len(content)
+                        tar.addfile(info, io.BytesIO(content))
+        (self.root / "tars").mkdir()
+        for path in self.root.glob("*.tar"):
+            path.rename(self.root / "tars" / path.name)
+        subprocess.run([self.programs.path("slackline"), "prepare", self.root / "split", self.root / "grey", "--size", "12x10", "--grey"],
+                       check=True, capture_output=True, timeout=60 * OPTIONS.patience)
+        index = json.loads((self.root / "grey/index.json").read_text())
+        same = [f"data.mean={index['mean'][0]!r}", f"data.deviation={index['deviation'][0]!r}", "data.decode.size=12x10",
+                "data.decode.grey=true"]
+        weights = []
+        for settings in (["data.path=grey"], ["data.format=folder", "data.path=split", *same],
+                         ["data.format=webdataset", "data.path=tars", *same]):
+            folder = self.root / f"run-{len(weights)}"
+            flags = [part for setting in [*settings, "data.sampling=balanced", "data.augment.rand_augment=1", "data.augment.mixup_alpha=0.2"]
+                     for part in ("--set", setting)]
+            done = subprocess.run([self.programs.path("slackline"), "simulate", self.job, "--run-folder", folder, *flags],
+                                  capture_output=True, text=True, timeout=200 * OPTIONS.patience, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            weights.append((folder / "model.safetensors").read_bytes())
+        self.assertEqual(weights[0], weights[1])
+        self.assertEqual(weights[0], weights[2])
+
+    def test_a_picture_that_breaks_is_named_and_another_takes_its_place(self):
+        self.prepare()
+        for split in ("train", "test"):
+            (self.root / "split" / split).mkdir(parents=True)
+            for colour in (self.root / "pictures").iterdir():
+                (self.root / "split" / split / colour.name).symlink_to(colour)
+        run = self.train("data.format=folder", "data.path=split", "data.decode.size=16", "data.mean=0.5", "data.deviation=0.25",
+                         "data.threads=2")
+        self.assertGreater(self.accuracy(run), 0.9)
+        self.assertRegex(run.diagnosis(), "red/broken.jpg cannot be read, and another picture of its class takes its place: damaged JPEG")
+        (self.root / "none/train/red").mkdir(parents=True)
+        for settings, message in ((["data.path=none"], "has no images"), (["data.path=pictures"], "which has no folders of splits"),
+                                  (["model.classes=4"], "has 3 classes; model.classes is 4"),
+                                  (["data.decode.size=0"], "found data.decode.size 0; allowed are N or WIDTHxHEIGHT"),
+                                  (["data.format=webdataset"], "which has no tar files that say their split")):
+            self.assertIn(message, self.doctor("data.format=folder", "data.path=split", *settings))
+
+    def test_images_come_from_a_server_once_for_a_node(self):
+        self.prepare()
+        counts = {}
+
+        class Counting(http.server.SimpleHTTPRequestHandler):
+            def do_GET(self):
+                counts[self.path] = counts.get(self.path, 0) + 1
+                super().do_GET()
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Counting, directory=self.root))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        address = f"http://127.0.0.1:{server.server_address[1]}/prepared"
+        settings = (f"data.path={address}", "data.cache.folder=cache", "data.verify=true")
+        for _ in range(2):
+            run = self.train(*settings)
+            self.assertGreater(self.accuracy(run), 0.9)
+            shutil.rmtree(run.folder)
+        files = {path: count for path, count in counts.items() if path.endswith(".npy")}
+        self.assertEqual(set(files.values()), {1}, "two workers, two runs, and each file went over once")
+        self.assertIn("/prepared/none/index.json: the server says 404",
+                      self.doctor(f"data.path={address}/none", "data.cache.folder=cache"))
 
     def test_a_simulation_sees_the_same_images(self):
         self.prepare()

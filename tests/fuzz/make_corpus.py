@@ -2,9 +2,11 @@
 """Writes the seeds of the fuzzers whose inputs are bytes into corpus/; the others' seeds are text."""
 
 import gzip
+import io
 import json
 import pathlib
 import struct
+import tarfile
 
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
 
@@ -83,6 +85,30 @@ def idx_files():
     yield "trailing", b"\0\0" + idx([1], b"\1\2")
 
 
+def tar_files():
+    def tar(kind, members):
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w", format=kind) as out:
+            for name, content, type_ in members:
+                info = tarfile.TarInfo(name)
+                info.size, info.type, info.linkname = len(content), type_, "a.png" if type_ == tarfile.SYMTYPE else ""
+                out.addfile(info, io.BytesIO(content))
+        # The zeros that fill the last record add nothing.
+        return file.getvalue().rstrip(b"\0").ljust(512 * -(-len(file.getvalue().rstrip(b"\0")) // 512) + 512, b"\0")
+
+    sample = [("a.png", b"picture", tarfile.REGTYPE), ("a.cls", b"3", tarfile.REGTYPE), ("b", b"", tarfile.SYMTYPE)]
+    long = [("n" * 120 + ".png", b"picture", tarfile.REGTYPE)]
+    for name, kind in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT)):
+        yield name, b"\1" + tar(kind, sample)
+        if name != "ustar":
+            yield f"{name}-long", b"\1" + tar(kind, long)
+    whole = tar(tarfile.USTAR_FORMAT, sample)
+    yield "cut", b"\0" + whole[:-513]
+    yield "wrong-sum", b"\0" + b"b" + whole[1:]
+    yield "huge", b"\1" + whole[:124] + b"\x80" + b"\xff" * 11 + whole[136:]
+    yield "gzip", b"\0" + gzip.compress(whole, mtime=0)
+
+
 def descriptors():
     # See descriptors_fuzz.cc: who is tried, packets, and of each the header, the message, and the descriptors.
     def packet(message, kinds):
@@ -157,7 +183,7 @@ def safetensors():
 
 
 def main():
-    for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("descriptors", descriptors),
+    for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("tar_index", tar_files), ("descriptors", descriptors),
                          ("prepared", prepared), ("safetensors", safetensors)):
         for name, data in cases():
             path = CORPUS / folder / name

@@ -1,9 +1,9 @@
 // What prepared images and tables of labels say: refused with a reason, or the same when it is written again.
-#include "cli/prepare/label_file.h"
 #include "common/check.h"
 #include "tests/fuzz/bytes_input.h"
 #include "worker/data/npy.h"
 #include "worker/data/prepared_index.h"
+#include "worker/pictures/label_file.h"
 
 namespace slackline {
 namespace {
@@ -31,16 +31,16 @@ void TryHeader(const std::string& text) {
 }
 
 void TryLabels(const std::string& text) {
-  const auto table = cli::prepare::ParseLabels(text);
+  const auto table = worker::pictures::ParseLabels(text);
   if (!table.ok()) {
     SLACKLINE_CHECK(absl::IsInvalidArgument(table.status()) && !table.status().message().empty());
     return;
   }
   std::string again = "path,label\n";
-  for (const cli::prepare::LabelRow& row : table->rows) {
-    again += cli::prepare::CsvField(row.path) + "," + cli::prepare::CsvField(row.label) + "\n";
+  for (const worker::pictures::LabelRow& row : table->rows) {
+    again += worker::pictures::CsvField(row.path) + "," + worker::pictures::CsvField(row.label) + "\n";
   }
-  const auto same = cli::prepare::ParseLabels(again);
+  const auto same = worker::pictures::ParseLabels(again);
   SLACKLINE_CHECK(same.ok() && same->rows.size() == table->rows.size());
   for (size_t i = 0; i < table->rows.size(); ++i) {
     SLACKLINE_CHECK(same->rows[i].path == table->rows[i].path && same->rows[i].label == table->rows[i].label);

@@ -8,6 +8,7 @@
 
 #include "tests/worker/test_data.h"
 #include "worker/data/prefetcher.h"
+#include "worker/data/rand_augment.h"
 
 namespace slackline::worker {
 namespace {
@@ -188,6 +189,50 @@ TEST(Augment, BatchesFromTheMiddleOfAnEpochAreTheSame) {
   const std::vector<float> whole = images(0, 16, 1), rest = images(40, 7, 1);
   EXPECT_EQ(rest, std::vector<float>(whole.begin() + 40 * 144, whole.end()));
   EXPECT_NE(images(0, 16, 2), whole);
+}
+
+// What each operation makes is compared with Pillow by vary_image_test.py.
+TEST(RandAugment, SeveralOperationsAreDrawnForEachImage) {
+  const Bytes image = Noise(kShape.bytes());
+  std::set<Bytes> seen;
+  for (uint32_t i = 0; i < 200; ++i) {
+    const Augment augment{.rand_augment = 2, .rand_augment_magnitude = 15};
+    seen.insert(Varied(image, augment, i));
+    EXPECT_EQ(Varied(image, augment, i), Varied(image, augment, i));
+  }
+  EXPECT_GT(seen.size(), 100u);
+}
+
+TEST(RandAugment, StrengthsAreThoseOfTorchvision) {
+  const ImageShape shape{.channels = 3, .height = 331, .width = 662};
+  const auto at = [&](Operation operation, double magnitude) { return StrengthOf(operation, magnitude, shape); };
+  EXPECT_DOUBLE_EQ(at(Operation::kShearX, 15), 0.15);
+  EXPECT_DOUBLE_EQ(at(Operation::kTranslateX, 30), 300);
+  EXPECT_DOUBLE_EQ(at(Operation::kTranslateY, 30), 150);
+  EXPECT_DOUBLE_EQ(at(Operation::kRotate, 9), 9);
+  EXPECT_DOUBLE_EQ(at(Operation::kColor, 10), 0.3);
+  const int bits[] = {8, 8, 8, 8, 7, 7, 7, 7, 7, 7, 7, 7, 6, 6, 6, 6, 6, 6, 6, 5, 5, 5, 5, 5, 5, 5, 5, 4, 4, 4, 4};
+  for (int i = 0; i <= 30; ++i) EXPECT_EQ(at(Operation::kPosterize, i), bits[i]) << i;
+  EXPECT_DOUBLE_EQ(at(Operation::kSolarize, 0), 255);
+  EXPECT_DOUBLE_EQ(at(Operation::kSolarize, 30), 0);
+  EXPECT_EQ(at(Operation::kEqualize, 30), 0);
+}
+
+TEST(Augment, SomeImagesBecomeGreyAndSomeBlurred) {
+  const Bytes image = Noise(kShape.bytes());
+  int grey = 0, blurred = 0;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    const Bytes one = Varied(image, {.grey = 0.2}, i);
+    const size_t plane = one.size() / 3;
+    const bool same = std::equal(one.begin(), one.begin() + plane, one.begin() + plane) &&
+                      std::equal(one.begin(), one.begin() + plane, one.begin() + 2 * plane);
+    EXPECT_TRUE(same || one == image);
+    grey += same ? 1 : 0;
+    blurred += Varied(image, {.blur = 0.3}, i) == image ? 0 : 1;
+  }
+  EXPECT_NEAR(grey, 200, 60);
+  // One of less than a quarter of a pixel changes hardly anything.
+  EXPECT_NEAR(blurred, 300 * 0.93, 70);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "tests/worker/test_data.h"
 #include "worker/data/class_names.h"
@@ -58,7 +59,7 @@ TEST_F(DatasetTest, GzippedFilesReadLikePlainOnes) {
   const absl::StatusOr<Dataset> data = Read();
   ASSERT_TRUE(data.ok()) << data.status();
   Batch batch;
-  data->Load({2}, 0, 1, batch);
+  ASSERT_TRUE(data->Load({2}, 0, 1, batch).ok());
   EXPECT_THAT(batch.labels, ElementsAre(9));
   EXPECT_FLOAT_EQ(batch.images[5], 1.0f);
 }
@@ -66,7 +67,7 @@ TEST_F(DatasetTest, GzippedFilesReadLikePlainOnes) {
 TEST_F(DatasetTest, LoadNormalisesTheImagesAskedForInTheirOrder) {
   WriteGood();
   Batch batch;
-  Read()->Load({2, 0}, 0.5, 0.25, batch);
+  ASSERT_TRUE(Read()->Load({2, 0}, 0.5, 0.25, batch).ok());
   EXPECT_THAT(batch.labels, ElementsAre(9, 4));
   ASSERT_EQ(batch.images.size(), 12u);
   for (size_t i = 0; i < 6; ++i) {
@@ -168,6 +169,42 @@ TEST(EpochOrder, IsAPermutation) {
     std::sort(order.begin(), order.end());
     for (uint32_t i = 0; i < size; ++i) EXPECT_EQ(order[i], i);
   }
+}
+
+TEST(BalancedOrder, EachClassIsAsOftenAsAnyOther) {
+  // 6 of class 0, 3 of class 2, 1 of class 5.
+  const std::vector<uint32_t> labels = {0, 0, 2, 0, 5, 0, 2, 0, 2, 0};
+  std::map<uint32_t, int> extra;
+  for (uint32_t epoch = 0; epoch < 60; ++epoch) {
+    const std::vector<uint32_t> order = BalancedOrder(labels, 3, epoch);
+    EXPECT_EQ(order, BalancedOrder(labels, 3, epoch));
+    ASSERT_EQ(order.size(), 10u);
+    EXPECT_EQ(std::set<uint32_t>(order.begin(), order.end()).size(), 10u) << "each a variation of its own";
+    std::map<uint32_t, int> classes;
+    for (const uint32_t i : order) ++classes[labels[i % 10]];
+    for (const auto& [label, count] : classes) {
+      EXPECT_TRUE(count == 3 || count == 4) << count;
+      if (count == 4) ++extra[label];
+    }
+    // The one of class 5 comes for the first time, the second and so on; those of class 2 once, or one of them twice.
+    EXPECT_TRUE(std::count(order.begin(), order.end(), 4) == 1 && std::count(order.begin(), order.end(), 14) == 1 &&
+                std::count(order.begin(), order.end(), 24) == 1);
+    for (const uint32_t i : {2, 6, 8}) EXPECT_EQ(std::count(order.begin(), order.end(), i), 1);
+  }
+  EXPECT_EQ(extra.size(), 3u) << "what is left over is not always of the same class";
+  EXPECT_NE(BalancedOrder(labels, 3, 0), BalancedOrder(labels, 3, 1));
+}
+
+TEST_F(DatasetTest, AnImageOnceMoreIsVariedOtherwise) {
+  WriteGood();
+  const auto data = Read();
+  const Variation variation{.augment = {.brightness = 1}, .seed = 1, .epoch = 0};
+  Batch batch;
+  const auto size = static_cast<uint32_t>(data->size());
+  ASSERT_TRUE(data->Load({1, 1 + size, 1 + 2 * size}, 0, 1, batch, &variation).ok());
+  EXPECT_THAT(batch.labels, ElementsAre(data->labels()[1], data->labels()[1], data->labels()[1]));
+  const std::vector<float> first(batch.images.begin(), batch.images.begin() + 6);
+  EXPECT_NE(first, std::vector<float>(batch.images.begin() + 6, batch.images.begin() + 12));
 }
 
 TEST(EpochOrder, EveryOrderIsAboutAsLikely) {

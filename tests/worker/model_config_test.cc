@@ -120,5 +120,32 @@ TEST(ModelConfig, WeightsInTheJobFileAreTaken) {
   EXPECT_THAT(FitModel(config, DataOf(folder, {0, 0}))->class_weights, ::testing::ElementsAre(1, 2.5f));
 }
 
+TEST(DataConfig, WhatIsSaidOfImagesIsTaken) {
+  const WorkerConfig config = ConfigOf(
+      "timeouts: {startup_ms: 5000}\ndata: {format: prepared, path: \"http://localhost/p\", http_timeout_s: 3, "
+      "sampling: "
+      "balanced, cache: {folder: /c, gigabytes_max: 0.5}, augment: {rand_augment: 2, rand_augment_magnitude: 7, "
+      "mixup_alpha: 0.2, cutmix_alpha: 1, grey: 0.1, blur: 0.3}}");
+  EXPECT_EQ(config.data_format, WorkerConfig::DataFormat::kPrepared);
+  EXPECT_TRUE(config.trainer.balanced);
+  EXPECT_EQ(config.store.path, "http://localhost/p");
+  EXPECT_EQ(config.store.cache_folder, "/c");
+  EXPECT_EQ(config.store.cache_bytes_max, 500'000'000u);
+  EXPECT_EQ(config.store.http.silence_max, absl::Seconds(3));
+  EXPECT_EQ(config.store.http.give_up, absl::Seconds(5));
+  EXPECT_EQ(config.augment.rand_augment, 2u);
+  EXPECT_EQ(config.augment.rand_augment_magnitude, 7);
+  EXPECT_EQ(config.augment.mixup_alpha, 0.2);
+  EXPECT_EQ(config.augment.cutmix_alpha, 1);
+  EXPECT_EQ(config.augment.grey, 0.1);
+  EXPECT_EQ(config.augment.blur, 0.3);
+  const WorkerConfig pictures = ConfigOf(
+      "data: {format: webdataset, evaluation_split: validation, decode: {size: 32x16, grey: true, fit: crop}}");
+  EXPECT_EQ(pictures.data_format, WorkerConfig::DataFormat::kWebdataset);
+  EXPECT_EQ(pictures.evaluation_split, "validation");
+  EXPECT_EQ(pictures.decode.size, "32x16");
+  EXPECT_TRUE(pictures.decode.grey && pictures.decode.crop && !pictures.trainer.balanced);
+}
+
 }  // namespace
 }  // namespace slackline::worker

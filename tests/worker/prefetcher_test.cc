@@ -146,5 +146,40 @@ TEST_F(PrefetcherTest, CanBeDestroyedInTheMiddle) {
   }
 }
 
+// Image i is one pixel of value i, but for one that cannot be read.
+class OneIsBroken final : public ImageSource {
+ public:
+  explicit OneIsBroken(uint32_t broken) : broken_(broken) {}
+  absl::Status Read(uint32_t index, absl::Span<uint8_t> out) const override {
+    if (index == broken_) return absl::DataLossError("image is broken");
+    out[0] = static_cast<uint8_t>(index);
+    return absl::OkStatus();
+  }
+
+ private:
+  const uint32_t broken_;
+};
+
+TEST(Prefetcher, AnImageThatCannotBeReadIsTheConsumersError) {
+  for (const uint32_t threads : {1u, 3u}) {
+    const ImageShape shape{.channels = 1, .height = 1, .width = 1};
+    const Dataset data = Dataset::FromSource(std::make_shared<OneIsBroken>(5), shape, std::vector<uint32_t>(10, 0));
+    Prefetcher prefetcher(data, {}, 2, {}, 1, threads);
+    prefetcher.Start({0, 1, 2, 3, 4}, 2);
+    int batches = 0;
+    for (;;) {
+      auto batch = prefetcher.Next(kLong);
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      if (*batch == nullptr) break;
+      EXPECT_EQ((*batch)->images[0], static_cast<float>(2 * batches++) / 255);
+    }
+    EXPECT_EQ(batches, 3);
+    prefetcher.Start({6, 5, 7, 8}, 2);
+    absl::Status status;
+    for (int i = 0; i < 3 && status.ok(); ++i) status = prefetcher.Next(kLong).status();
+    EXPECT_EQ(status, absl::DataLossError("image is broken"));
+  }
+}
+
 }  // namespace
 }  // namespace slackline::worker

@@ -68,7 +68,7 @@ TEST_F(PreparedTest, ImagesOfAllShardsAreNormalisedByChannel) {
   EXPECT_EQ(data->label_max(), 2u);
   EXPECT_THAT(data->LabelCounts(3), ElementsAre(2, 2, 1));
   Batch batch;
-  data->Load({4, 1, 2, 3}, /*mean=*/9, /*deviation=*/9, batch);
+  ASSERT_TRUE(data->Load({4, 1, 2, 3}, /*mean=*/9, /*deviation=*/9, batch).ok());
   EXPECT_THAT(batch.labels, ElementsAre(2, 1, 0, 1));
   const int images[] = {4, 1, 2, 3};
   for (int i = 0; i < 4; ++i) {

@@ -88,7 +88,7 @@ Batch LoadAll(const Dataset& data) {
   std::vector<uint32_t> indices(data.size());
   std::iota(indices.begin(), indices.end(), 0);
   Batch batch;
-  data.Load(indices, kMean, kDeviation, batch);
+  SLACKLINE_CHECK(data.Load(indices, kMean, kDeviation, batch).ok());
   return batch;
 }
 

@@ -204,6 +204,31 @@ TEST(TrainingLoss, PartsOfABatchAddUpAlsoWithWeights) {
   EXPECT_THAT(added, ::testing::Pointwise(::testing::FloatNear(1e-5f), gradient));
 }
 
+// The loss is linear in its targets, also with weights and smoothing.
+TEST(TrainingLoss, OfMixedImagesIsThatOfBothLabelsInTheirShares) {
+  for (const bool plain : {true, false}) {
+    ModelSpec spec = TinyMlp();
+    if (!plain) spec.class_weights = {0.5, 4, 1};
+    if (!plain) spec.label_smoothing = 0.1;
+    const auto model = MakeModel(spec);
+    Batch batch = TinyBatch(spec, 6), other = batch;
+    std::rotate(other.labels.begin(), other.labels.begin() + 1, other.labels.end());
+    const double own_loss = LossOf(*model, batch);
+    std::vector<float> gradient = Copy(model->push());
+    const double other_loss = LossOf(*model, other);
+    for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = 0.7f * gradient[i] + 0.3f * model->push()[i];
+    batch.share = 0.7f;
+    batch.other_labels = other.labels;
+    EXPECT_NEAR(LossOf(*model, batch), 0.7 * own_loss + 0.3 * other_loss, 1e-5);
+    EXPECT_THAT(Copy(model->push()), ::testing::Pointwise(::testing::FloatNear(1e-5f), gradient));
+    batch.other_labels[2] = 3;
+    EXPECT_THAT(std::string(model->Step(ViewOf(batch)).status().message()),
+                ::testing::HasSubstr("label 3 is not below the model's 3 classes"));
+    batch.other_labels.pop_back();
+    EXPECT_EQ(model->Step(ViewOf(batch)).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(TrainingLoss, EvaluationIsPlainCrossEntropy) {
   ModelSpec spec = TinyMlp(), weighted = spec;
   weighted.class_weights = {0.5, 4, 1};

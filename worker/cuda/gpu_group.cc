@@ -22,7 +22,9 @@ BatchView PartOf(const BatchView& batch, size_t device, size_t devices) {
   return {.images = batch.images.subspan(begin * pixels, size * pixels),
           .labels = batch.labels.subspan(begin, size),
           .noise = batch.noise + begin,
-          .loss_scale = batch.loss_scale};
+          .loss_scale = batch.loss_scale,
+          .share = batch.share,
+          .other_labels = batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(begin, size)};
 }
 
 }  // namespace

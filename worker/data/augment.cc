@@ -5,12 +5,17 @@
 #include <cstring>
 #include <utility>
 
+#include "worker/data/rand_augment.h"
+
 namespace slackline::worker {
 namespace {
 
 // Where no part with the wanted sides was found after so many draws, the image stays whole, as torchvision has it.
 constexpr int kCropAttempts = 10;
 constexpr double kRatioMax = 4.0 / 3;
+// Of a Gaussian, in pixels.
+constexpr double kBlurMin = 0.1;
+constexpr double kBlurMax = 2;
 
 // In [0, 1).
 double Uniform(SplitMix64& random) { return static_cast<double>(random.Next() >> 11) * 0x1p-53; }
@@ -83,7 +88,9 @@ const uint8_t* Augmenter::Apply(const uint8_t* in, uint32_t image) {
   before_.resize(image_.size());
   if (augment.crop_area_min < 1) ResizedCrop(random);
   if (augment.crop_padding > 0 || augment.flip_horizontal || augment.flip_vertical) Move(random);
+  if (augment.rand_augment > 0) RandAugment(random);
   if (augment.brightness > 0 || augment.contrast > 0 || augment.saturation > 0) Jitter(random);
+  if (augment.grey > 0 || augment.blur > 0) Fade(random);
   return image_.data();
 }
 
@@ -131,16 +138,34 @@ void Augmenter::Move(SplitMix64& random) {
   }
 }
 
+void Augmenter::RandAugment(SplitMix64& random) {
+  for (uint32_t i = 0; i < variation_.augment.rand_augment; ++i) {
+    const auto operation = static_cast<Operation>(random.Below(kOperations));
+    const double strength = StrengthOf(operation, variation_.augment.rand_augment_magnitude, shape_);
+    const bool back = HasSign(operation) && random.Below(2) == 1;
+    Perform(operation, back ? -strength : strength, shape_, image_, before_);
+  }
+}
+
+void Augmenter::Fade(SplitMix64& random) {
+  const Augment& augment = variation_.augment;
+  if (augment.grey > 0 && Uniform(random) < augment.grey && shape_.channels == 3) {
+    const size_t plane = size_t{shape_.height} * shape_.width;
+    for (size_t p = 0; p < plane; ++p) {
+      const uint8_t grey = GreyOf(image_, shape_, p);
+      for (size_t c = 0; c < 3; ++c) image_[c * plane + p] = grey;
+    }
+  }
+  if (augment.blur > 0 && Uniform(random) < augment.blur) Blur(Between(random, kBlurMin, kBlurMax), shape_, image_);
+}
+
 void Augmenter::Jitter(SplitMix64& random) {
   const Augment& augment = variation_.augment;
   const size_t plane = size_t{shape_.height} * shape_.width;
   if (const int32_t factor = Factor(random, augment.brightness); factor != 256) {
     for (uint8_t& value : image_) value = Away(value, 0, factor);
   }
-  const auto grey = [&](size_t p) {
-    if (shape_.channels != 3) return int32_t{image_[p]};
-    return (image_[p] * 19595 + image_[plane + p] * 38470 + image_[2 * plane + p] * 7471 + 0x8000) >> 16;
-  };
+  const auto grey = [&](size_t p) { return int32_t{GreyOf(image_, shape_, p)}; };
   if (const int32_t factor = Factor(random, augment.contrast); factor != 256) {
     int64_t sum = 0;
     for (size_t p = 0; p < plane; ++p) sum += grey(p);

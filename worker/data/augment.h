@@ -18,11 +18,21 @@ struct Augment {
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;
+  uint32_t rand_augment = 0;  // operations
+  double rand_augment_magnitude = 9;
+  double grey = 0;  // probability
+  double blur = 0;  // probability
+  // Of batches; 0: not.
+  double mixup_alpha = 0;
+  double cutmix_alpha = 0;
 
+  // Images vary.
   bool on() const {
     return flip_horizontal || flip_vertical || crop_padding > 0 || crop_area_min < 1 || brightness > 0 ||
-           contrast > 0 || saturation > 0;
+           contrast > 0 || saturation > 0 || rand_augment > 0 || grey > 0 || blur > 0;
   }
+  // Batches do.
+  bool mixes() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
 };
 
 // What is drawn for an image follows from these and from its number, and from nothing else.
@@ -46,7 +56,10 @@ class Augmenter {
   void ResizedCrop(SplitMix64& random);
   // Moves and flips.
   void Move(SplitMix64& random);
+  void RandAugment(SplitMix64& random);
   void Jitter(SplitMix64& random);
+  // Grey, and blurred.
+  void Fade(SplitMix64& random);
 
   const Variation variation_;
   const ImageShape shape_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "worker/data/idx_file.h"
+#include "worker/data/mix_batch.h"
 #include "worker/data/random_order.h"
 
 namespace slackline::worker {
@@ -49,9 +50,17 @@ Dataset::Scale Dataset::ScaleOf(double mean, double deviation) {
 
 absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& folder, const PreparedIndex& index,
                                               const std::string& split, const PreparedOptions& options) {
+  const auto in_folder = [&](const PreparedFile& file) -> absl::StatusOr<HeldFile> {
+    return HeldFile{.path = absl::StrCat(folder, "/", file.name)};
+  };
+  return OpenPrepared(folder, in_folder, index, split, options);
+}
+
+absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,
+                                              const std::string& split, const PreparedOptions& options) {
   const PreparedSplit* found = index.Find(split);
   if (found == nullptr || found->rows() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(folder, " has no images in its split ", split,
+    return absl::InvalidArgumentError(absl::StrCat(name, " has no images in its split ", split,
                                                    "; `slackline prepare --split` says how many each has"));
   }
   const uint64_t size = options.images_max == 0 ? found->rows() : std::min(options.images_max, found->rows());
@@ -62,11 +71,11 @@ absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& folder, const P
     dataset.scales_.push_back(ScaleOf(index.mean[c], index.deviation[c] > 0 ? index.deviation[c] : 1));
   }
   for (const PreparedShard& shard : found->shards) {
-    absl::StatusOr<MappedShard> mapped = OpenShard(folder, shard, index.shape);
+    absl::StatusOr<MappedShard> mapped = OpenShard(locate, shard, index.shape);
     if (!mapped.ok()) return mapped.status();
     absl::Status status = CheckLabels(*mapped, shard, index.classes.size());
     if (status.ok() && options.verify) status = CheckBytes(*mapped, shard);
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(folder, ": ", status.message()));
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
     dataset.starts_.push_back(dataset.labels_.size());
     for (uint64_t row = 0; row < shard.rows && dataset.labels_.size() < size; ++row) {
       dataset.labels_.push_back(static_cast<uint32_t>(mapped->label(row)));
@@ -76,32 +85,54 @@ absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& folder, const P
   return dataset;
 }
 
-const uint8_t* Dataset::Pixels(uint32_t index) const {
+Dataset Dataset::FromSource(std::shared_ptr<const ImageSource> source, const ImageShape& shape,
+                            std::vector<uint32_t> labels) {
+  Dataset dataset;
+  dataset.source_ = std::move(source);
+  dataset.shape_ = shape;
+  dataset.labels_ = std::move(labels);
+  return dataset;
+}
+
+absl::StatusOr<const uint8_t*> Dataset::Pixels(uint32_t index, std::vector<uint8_t>& scratch) const {
   SLACKLINE_CHECK(index < size());
+  if (source_ != nullptr) {
+    scratch.resize(shape_.bytes());
+    if (absl::Status read = source_->Read(index, absl::MakeSpan(scratch)); !read.ok()) return read;
+    return scratch.data();
+  }
   if (shards_.empty()) return pixels_.data() + index * shape_.bytes();
   const size_t shard =
       static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
   return shards_[shard].pixels + (index - starts_[shard]) * shape_.bytes();
 }
 
-void Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
-                   const Variation* variation) const {
+absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
+                           const Variation* variation) const {
   const size_t plane = size_t{shape_.height} * shape_.width;
   const Scale same = ScaleOf(mean, deviation);
   batch.images.resize(indices.size() * shape_.bytes());
   batch.labels.resize(indices.size());
   batch.noise = 0;
+  batch.share = 1;
+  batch.other_labels.clear();
   for (const uint32_t index : indices) batch.noise = SplitMix64(batch.noise + index).Next();
   Augmenter augmenter(variation == nullptr ? Variation{} : *variation, shape_);
+  std::vector<uint8_t> scratch;
   float* out = batch.images.data();
   for (size_t i = 0; i < indices.size(); ++i) {
-    const uint8_t* in = augmenter.Apply(Pixels(indices[i]), indices[i]);
+    const auto image = static_cast<uint32_t>(indices[i] % size());
+    const absl::StatusOr<const uint8_t*> pixels = Pixels(image, scratch);
+    if (!pixels.ok()) return pixels.status();
+    const uint8_t* in = augmenter.Apply(*pixels, indices[i]);
     for (uint32_t c = 0; c < shape_.channels; ++c, in += plane, out += plane) {
       const Scale scale = scales_.empty() ? same : scales_[c];
       for (size_t p = 0; p < plane; ++p) out[p] = static_cast<float>(in[p]) * scale.scale - scale.shift;
     }
-    batch.labels[i] = labels_[indices[i]];
+    batch.labels[i] = labels_[image];
   }
+  if (variation != nullptr && variation->augment.mixes() && !indices.empty()) MixBatch(*variation, shape_, batch);
+  return absl::OkStatus();
 }
 
 }  // namespace slackline::worker

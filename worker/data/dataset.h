@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/data/augment.h"
+#include "worker/data/image_source.h"
 #include "worker/data/prepared_check.h"
 #include "worker/data/prepared_index.h"
 #include "worker/model/model.h"
@@ -39,7 +40,16 @@ class Dataset {
   static absl::StatusOr<Dataset> OpenPrepared(const std::string& folder, const PreparedIndex& index,
                                               const std::string& split, const PreparedOptions& options);
 
+  // The same of files that `locate` finds; `name`: of the whole, in errors.
+  static absl::StatusOr<Dataset> OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,
+                                              const std::string& split, const PreparedOptions& options);
+  // Of images that are made when they are needed.
+  static Dataset FromSource(std::shared_ptr<const ImageSource> source, const ImageShape& shape,
+                            std::vector<uint32_t> labels);
+
   uint64_t size() const { return labels_.size(); }
+  // Images are made when they are needed, which takes longer than reading them.
+  bool decoded() const { return source_ != nullptr; }
   uint32_t channels() const { return shape_.channels; }
   uint32_t height() const { return shape_.height; }
   uint32_t width() const { return shape_.width; }
@@ -47,10 +57,14 @@ class Dataset {
   // How many images each class has; labels that are not below `classes` are not counted.
   std::vector<uint64_t> LabelCounts(uint32_t classes) const;
 
+  const std::vector<uint32_t>& labels() const { return labels_; }
+
   // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have a mean and a
-  // deviation of their own for each channel, and these do not count. With a variation images are augmented before that.
-  void Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
-            const Variation* variation = nullptr) const;
+  // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,
+  // and the batch is mixed behind it. An index of image + n x size() is the image once more, varied otherwise.
+  //   as ImageSource::Read()
+  absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
+                    const Variation* variation = nullptr) const;
 
  private:
   // What makes a pixel a number: pixel x scale - shift.
@@ -59,11 +73,13 @@ class Dataset {
     float shift = 0;
   };
   static Scale ScaleOf(double mean, double deviation);
-  // channels x height x width bytes.
-  const uint8_t* Pixels(uint32_t index) const;
+  // channels x height x width bytes, in `scratch` if they are nowhere else.
+  absl::StatusOr<const uint8_t*> Pixels(uint32_t index, std::vector<uint8_t>& scratch) const;
 
   ImageShape shape_;
   std::vector<uint32_t> labels_;
+  // Shared: data sets can be moved while threads read.
+  std::shared_ptr<const ImageSource> source_;
   // Of IDX.
   std::vector<uint8_t> pixels_;
   // Of prepared images: the shards, the first image of each, and a scale a channel.
@@ -75,5 +91,10 @@ class Dataset {
 // The order of epoch `epoch` (from 0) over `size` images: the same permutation on every worker and platform for the
 // same seed and epoch.
 std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch);
+
+// The order of an epoch over as many images as there are labels, in which each class that has images is as often as any
+// other, to within one. The images of a class, mixed anew each epoch, go round as often as it takes: the n-th time,
+// from 0, image i is i + n x the number of labels, as Dataset::Load() has it (n is taken modulo what 32 bits hold).
+std::vector<uint32_t> BalancedOrder(absl::Span<const uint32_t> labels, uint64_t seed, uint32_t epoch);
 
 }  // namespace slackline::worker

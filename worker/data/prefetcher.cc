@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<Batch>> Prefetcher::Next(absl::Duration timeout) 
                                                     absl::FormatDuration(timeout), "; it has begun ", next_, " of ",
                                                     indices_.size(), " images of the range"));
   }
+  if (!failed_.ok()) return failed_;
   if (given_ == taken_) return nullptr;
   std::unique_ptr<Batch> batch = std::move(ready_.extract(given_++).mapped());
   return batch;
@@ -61,7 +62,9 @@ void Prefetcher::Recycle(std::unique_ptr<Batch> batch) {
 
 bool Prefetcher::HasWork() const { return stop_ || (next_ < indices_.size() && taken_ - given_ < capacity_); }
 
-bool Prefetcher::HasAnswer() const { return ready_.contains(given_) || (next_ == indices_.size() && given_ == taken_); }
+bool Prefetcher::HasAnswer() const {
+  return !failed_.ok() || ready_.contains(given_) || (next_ == indices_.size() && given_ == taken_);
+}
 
 std::vector<uint32_t> Prefetcher::TakeIndices() {
   const size_t end = std::min<size_t>(next_ + batch_size_, indices_.size());
@@ -87,9 +90,12 @@ void Prefetcher::Run() {
     std::unique_ptr<Batch> batch = TakeSpare();
     const Variation variation{.augment = augment_, .seed = seed_, .epoch = epoch_};
     mutex_.Unlock();
-    dataset_.Load(indices, normalisation_.mean, normalisation_.deviation, *batch, &variation);
+    const absl::Status loaded =
+        dataset_.Load(indices, normalisation_.mean, normalisation_.deviation, *batch, &variation);
     mutex_.Lock();
-    if (range == range_) {
+    if (!loaded.ok()) {
+      failed_ = loaded;
+    } else if (range == range_) {
       ready_.emplace(number, std::move(batch));
     } else if (spare_.size() < capacity_ + 2) {
       spare_.push_back(std::move(batch));  // another range has begun in the meantime

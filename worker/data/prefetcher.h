@@ -37,6 +37,7 @@ class Prefetcher {
   void Start(std::vector<uint32_t> indices, uint32_t batch_size, uint32_t epoch = 0);
   // The next batch, or nullptr when the range is used up. Give it back with Recycle() so that its memory is used again.
   //   kDeadlineExceeded  none became ready in time
+  //   as Dataset::Load() an image could not be read: the prefetcher is of no more use
   absl::StatusOr<std::unique_ptr<Batch>> Next(absl::Duration timeout);
   void Recycle(std::unique_ptr<Batch> batch);
 
@@ -62,6 +63,7 @@ class Prefetcher {
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // batches of the range that a thread has taken
   uint64_t given_ ABSL_GUARDED_BY(mutex_) = 0;  // and those that Next() has handed out
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
   // By their number in the range.
   std::map<uint64_t, std::unique_ptr<Batch>> ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Batch>> spare_ ABSL_GUARDED_BY(mutex_);

@@ -27,9 +27,8 @@ std::string Describe(absl::string_view type, const std::vector<uint64_t>& shape)
 }
 
 // Maps the file; `data_offset` is where its values begin.
-absl::StatusOr<MappedFile> OpenArray(const std::string& folder, const PreparedFile& file, const Expected& expected,
+absl::StatusOr<MappedFile> OpenArray(const std::string& path, const PreparedFile& file, const Expected& expected,
                                      uint64_t& data_offset) {
-  const std::string path = absl::StrCat(folder, "/", file.name);
   absl::StatusOr<MappedFile> mapped = MappedFile::Open(path);
   if (!mapped.ok()) return mapped;
   const uint64_t bytes = mapped->bytes().size();
@@ -70,16 +69,30 @@ int64_t MappedShard::label(uint64_t row) const {
 }
 
 absl::StatusOr<MappedShard> OpenShard(const std::string& folder, const PreparedShard& shard, const ImageShape& shape) {
+  const auto in_folder = [&](const PreparedFile& file) -> absl::StatusOr<HeldFile> {
+    return HeldFile{.path = absl::StrCat(folder, "/", file.name)};
+  };
+  return OpenShard(in_folder, shard, shape);
+}
+
+absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const ImageShape& shape) {
   MappedShard mapped;
+  const absl::StatusOr<HeldFile> images_file = locate(shard.images);
+  if (!images_file.ok()) return images_file.status();
+  const absl::StatusOr<HeldFile> labels_file = locate(shard.labels);
+  if (!labels_file.ok()) return labels_file.status();
+  mapped.images_hold = images_file->hold;
+  mapped.labels_hold = labels_file->hold;
   uint64_t offset = 0;
   absl::StatusOr<MappedFile> images = OpenArray(
-      folder, shard.images,
+      images_file->path, shard.images,
       {.type = kNpyUint8, .shape = {shard.rows, shape.channels, shape.height, shape.width}, .value_bytes = 1}, offset);
   if (!images.ok()) return images.status();
   mapped.images = *std::move(images);
   mapped.pixels = reinterpret_cast<const uint8_t*>(mapped.images.bytes().data()) + offset;
-  absl::StatusOr<MappedFile> labels = OpenArray(
-      folder, shard.labels, {.type = kNpyInt64, .shape = {shard.rows}, .value_bytes = sizeof(int64_t)}, offset);
+  absl::StatusOr<MappedFile> labels =
+      OpenArray(labels_file->path, shard.labels,
+                {.type = kNpyInt64, .shape = {shard.rows}, .value_bytes = sizeof(int64_t)}, offset);
   if (!labels.ok()) return labels.status();
   mapped.labels = *std::move(labels);
   mapped.label_bytes = mapped.labels.bytes().data() + offset;

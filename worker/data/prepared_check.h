@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/data/file_cache.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/prepared_index.h"
 
@@ -18,6 +21,9 @@ struct MappedShard {
   const uint8_t* pixels = nullptr;  // rows x channels x height x width
   const char* label_bytes = nullptr;
   uint64_t rows = 0;
+  // What keeps the files where they are.
+  std::shared_ptr<const void> images_hold = nullptr;
+  std::shared_ptr<const void> labels_hold = nullptr;
 
   int64_t label(uint64_t row) const;
 };
@@ -27,6 +33,9 @@ struct MappedShard {
 //   kInvalidArgument  a file has another size, another type or another shape, or is no file of NumPy's format
 //   kUnavailable      a file cannot be read
 absl::StatusOr<MappedShard> OpenShard(const std::string& folder, const PreparedShard& shard, const ImageShape& shape);
+// The same of files that `locate` finds, or makes.
+using Locate = std::function<absl::StatusOr<HeldFile>(const PreparedFile& file)>;
+absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const ImageShape& shape);
 
 // Labels are below `classes`.
 //   kInvalidArgument  names the first that is not

@@ -25,7 +25,10 @@ BatchView Cut(const BatchView& batch, const Part& part) {
   return {.images = batch.images.subspan(part.begin * pixels, part.size * pixels),
           .labels = batch.labels.subspan(part.begin, part.size),
           .noise = batch.noise + part.begin,
-          .loss_scale = batch.loss_scale};
+          .loss_scale = batch.loss_scale,
+          .share = batch.share,
+          .other_labels =
+              batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(part.begin, part.size)};
 }
 
 }  // namespace

@@ -106,6 +106,9 @@ struct Batch {
   std::vector<int64_t> labels;
   // Follows from which images these are, and their order: with the model's seed it says what dropout leaves out.
   uint64_t noise = 0;
+  // Of mixed images: what the label counts, and another one for the rest; empty: the label is the whole.
+  float share = 1;
+  std::vector<int64_t> other_labels = {};
   uint64_t size() const { return labels.size(); }
 };
 
@@ -116,13 +119,20 @@ struct BatchView {
   uint64_t noise = 0;
   // Backward begins with the loss times this, and gradients are divided by it before they are pushed.
   float loss_scale = 1;
+  // As Batch has them.
+  float share = 1;
+  absl::Span<const int64_t> other_labels = {};
 };
 
 // With fewer, five are half of them.
 inline constexpr uint32_t kTop5Classes = 10;
 
 inline BatchView ViewOf(const Batch& batch) {
-  return {.images = batch.images, .labels = batch.labels, .noise = batch.noise};
+  return {.images = batch.images,
+          .labels = batch.labels,
+          .noise = batch.noise,
+          .share = batch.share,
+          .other_labels = batch.other_labels};
 }
 
 struct StepResult {

@@ -105,17 +105,16 @@ absl::Status StagedChain::BeginStep(const BatchView& batch, size_t micro_batches
                                                    " pixels cannot be cut into ", micro_batches, " parts of images of ",
                                                    pixels));
   }
-  for (int64_t label : batch.labels) {
-    if (label >= 0 && label < spec_.classes) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("label ", label, " is not below the model's ", spec_.classes, " classes"));
-  }
+  if (absl::Status status = CheckTargets(batch, spec_.classes); !status.ok()) return status;
   samples_ = count;
   parts_.clear();
   for (size_t i = 0, begin = 0; i < micro_batches; ++i) {
     const size_t size = count / micro_batches + (i < count % micro_batches ? 1 : 0);
-    parts_.push_back(
-        {.images = batch.images.subspan(begin * pixels, size * pixels), .labels = batch.labels.subspan(begin, size)});
+    BatchView part = batch;
+    part.images = batch.images.subspan(begin * pixels, size * pixels);
+    part.labels = batch.labels.subspan(begin, size);
+    if (!batch.other_labels.empty()) part.other_labels = batch.other_labels.subspan(begin, size);
+    parts_.push_back(part);
     begin += size;
   }
   passing_.assign(stages(), std::vector<Passing>(micro_batches));
@@ -151,13 +150,13 @@ absl::Status StagedChain::Forward(size_t stage, size_t micro_batch) {
 
 // Its part in the mean over the whole batch, so that the gradients of the parts add up to that of the mean.
 at::Tensor StagedChain::Loss(const at::Tensor& logits, size_t micro_batch) {
-  const absl::Span<const int64_t> labels = parts_[micro_batch].labels;
-  const at::Tensor targets =
-      at::from_blob(const_cast<int64_t*>(labels.data()), {static_cast<int64_t>(labels.size())}, at::kLong);
-  const at::Tensor sum = loss_.Sum(logits, targets);
-  results_[micro_batch] = {.samples = labels.size(),
+  const BatchView& part = parts_[micro_batch];
+  const at::Tensor sum = loss_.Sum(logits, TargetsOf(part, spec_.classes));
+  // An image counts as right where its own label is said.
+  const at::Tensor labels = TargetsOf({.images = {}, .labels = part.labels}, spec_.classes);
+  results_[micro_batch] = {.samples = part.labels.size(),
                            .loss = sum.item<float>(),
-                           .correct = static_cast<uint64_t>(logits.argmax(1).eq(targets).sum().item<int64_t>())};
+                           .correct = static_cast<uint64_t>(logits.argmax(1).eq(labels).sum().item<int64_t>())};
   return sum / static_cast<double>(samples_);
 }
 

@@ -77,9 +77,9 @@ class TorchModel final : public Model {
   // While it lives, this thread's device is the model's.
   c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
-  at::Tensor Labels(const BatchView& batch) const;
+  at::Tensor Targets(const BatchView& batch) const;
   // Outputs in training, or the loss that the network has computed by itself, in float32.
-  at::Tensor Forward(const BatchView& batch, const at::Tensor& labels);
+  at::Tensor Forward(const BatchView& batch, const at::Tensor& targets);
   StepResult Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
                    absl::Span<int64_t> predictions) const;
 
@@ -125,13 +125,7 @@ absl::Status TorchModel::Check(const BatchView& batch) const {
                                                    batch.images.size(), " pixels; it must have ", pixels,
                                                    " and at least one label"));
   }
-  for (int64_t label : batch.labels) {
-    if (label < 0 || label >= spec_.classes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("label ", label, " is not below the model's ", spec_.classes, " classes"));
-    }
-  }
-  return absl::OkStatus();
+  return CheckTargets(batch, spec_.classes);
 }
 
 // Channels last: pooling and its gradient are then vectorised, which makes a step of the cnn 1.7 times as fast. With
@@ -166,15 +160,12 @@ StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, c
   return result;
 }
 
-at::Tensor TorchModel::Labels(const BatchView& batch) const {
-  const auto count = static_cast<int64_t>(batch.labels.size());
-  return at::from_blob(const_cast<int64_t*>(batch.labels.data()), {count}, at::kLong).to(device_);
-}
+at::Tensor TorchModel::Targets(const BatchView& batch) const { return TargetsOf(batch, spec_.classes).to(device_); }
 
-at::Tensor TorchModel::Forward(const BatchView& batch, const at::Tensor& labels) {
+at::Tensor TorchModel::Forward(const BatchView& batch, const at::Tensor& targets) {
   const at::Tensor images = Images(batch);
   const Autocast autocast(device_, spec_.precision);
-  return network_->Train(images, labels, noise_).to(at::kFloat);
+  return network_->Train(images, targets, noise_).to(at::kFloat);
 }
 
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
@@ -183,10 +174,10 @@ absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready&
     const c10::OptionalDeviceGuard guard = OnDevice();
     tensors_.Begin(batch.loss_scale);
     noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
-    const at::Tensor labels = Labels(batch);
+    const at::Tensor targets = Targets(batch);
     const bool own = spec_.loss == LossKind::kModel;
-    const at::Tensor made = Forward(batch, labels);
-    const at::Tensor loss = own ? made : loss_.Mean(made, labels);
+    const at::Tensor made = Forward(batch, targets);
+    const at::Tensor loss = own ? made : loss_.Mean(made, targets);
     watch_.Begin(ready);
     (batch.loss_scale == 1 ? loss : loss * batch.loss_scale).backward();
     watch_.End();
@@ -206,15 +197,14 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
     const at::NoGradGuard no_grad;
     noise_.Begin(Mode::kEvaluation, {});
     const at::Tensor logits = network_->Forward(Images(batch), Mode::kEvaluation, noise_);
-    return Score(logits, loss_.Plain(logits, Labels(batch)), batch, predictions);
+    return Score(logits, loss_.Plain(logits, Targets(batch)), batch, predictions);
   });
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelSpec& spec, uint64_t seed, const Device& device) {
-  absl::StatusOr<Layout> layout =
-      spec.kind == ModelKind::kTorchScript ? MakeScriptedLayout(spec) : MakeLayout(spec);
+  absl::StatusOr<Layout> layout = spec.kind == ModelKind::kTorchScript ? MakeScriptedLayout(spec) : MakeLayout(spec);
   if (!layout.ok()) return layout.status();
   return Guarded([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
     if (absl::Status can = CheckPrecision(ToTorch(device), spec.precision); !can.ok()) return can;

@@ -7,7 +7,14 @@
 
 namespace slackline::worker {
 
-// Outputs are n x classes, labels n.
+//   kInvalidArgument  a label is not below `classes`, or mixed images have another number of other labels
+absl::Status CheckTargets(const BatchView& batch, uint32_t classes);
+
+// What a batch's outputs are to be, on the CPU: labels, n int64; of mixed images n x classes float32, what each class
+// counts.
+at::Tensor TargetsOf(const BatchView& batch, uint32_t classes);
+
+// Outputs are n x classes, targets as TargetsOf() has them.
 //
 // Thread-safety: safe.
 class TrainingLoss {
@@ -15,18 +22,19 @@ class TrainingLoss {
   TrainingLoss(const ModelSpec& spec, at::Device device);
 
   // Sum over the images. Of cross-entropy that of torch.nn.functional.cross_entropy with reduction="sum"; of the others
-  // that of mse_loss or binary_cross_entropy_with_logits with the labels' one-hot vectors, y (1 - s) + s / classes with
-  // label smoothing s, as a mean over the outputs of an image, times the weight of its class.
-  at::Tensor Sum(const at::Tensor& logits, const at::Tensor& labels) const;
-  // Sum() over n. PyTorch's mean of cross-entropy would divide by the sum of the weights, and parts of a batch would not
-  // add up.
-  at::Tensor Mean(const at::Tensor& logits, const at::Tensor& labels) const;
+  // that of mse_loss or binary_cross_entropy_with_logits with the labels' one-hot vectors, or the targets themselves,
+  // y (1 - s) + s / classes with label smoothing s, as a mean over the outputs of an image, times the weight of its
+  // class (of mixed images the mean weight, by the targets).
+  at::Tensor Sum(const at::Tensor& logits, const at::Tensor& targets) const;
+  // Sum() over n. PyTorch's mean of cross-entropy would divide by the sum of the weights, and parts of a batch would
+  // not add up.
+  at::Tensor Mean(const at::Tensor& logits, const at::Tensor& targets) const;
   // What evaluations measure: the mean without weights and smoothing.
-  at::Tensor Plain(const at::Tensor& logits, const at::Tensor& labels) const;
+  at::Tensor Plain(const at::Tensor& logits, const at::Tensor& targets) const;
 
  private:
   // n: of each image, against targets with so much smoothing.
-  at::Tensor Each(const at::Tensor& logits, const at::Tensor& labels, double smoothing) const;
+  at::Tensor Each(const at::Tensor& logits, const at::Tensor& targets, double smoothing) const;
 
   const LossKind kind_;
   const double label_smoothing_;

@@ -1,4 +1,4 @@
-#include "cli/prepare/split.h"
+#include "worker/pictures/split.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "worker/data/random_order.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 namespace {
 
 constexpr double kSumTolerance = 1e-6;
@@ -83,7 +83,7 @@ std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Frac
                                                 uint64_t seed) {
   const std::vector<Sample>& samples = source.samples();
   std::vector<std::vector<uint32_t>> splits(kSplits);
-  worker::SplitMix64 random(worker::SplitMix64(seed).Next());
+  SplitMix64 random(SplitMix64(seed).Next());
   if (fractions.empty() && fold.folds == 0) {
     for (uint32_t i = 0; i < samples.size(); ++i) splits[samples[i].split].push_back(i);
   } else {
@@ -94,7 +94,7 @@ std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Frac
     for (const std::vector<uint32_t>& one : by_class) class_counts.push_back(one.size());
     const std::vector<std::vector<uint64_t>> counts = SplitCounts(class_counts, parts);
     for (size_t label = 0; label < by_class.size(); ++label) {
-      worker::Shuffle(random, absl::MakeSpan(by_class[label]));
+      Shuffle(random, absl::MakeSpan(by_class[label]));
       auto next = by_class[label].begin();
       for (size_t part = 0; part < parts.size(); ++part) {
         const auto end = next + static_cast<int64_t>(counts[label][part]);
@@ -104,8 +104,8 @@ std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Frac
       }
     }
   }
-  for (std::vector<uint32_t>& split : splits) worker::Shuffle(random, absl::MakeSpan(split));
+  for (std::vector<uint32_t>& split : splits) Shuffle(random, absl::MakeSpan(split));
   return splits;
 }
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

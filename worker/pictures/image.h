@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 
 // Rows of pixels of `channels` interleaved bytes: grey, or red, green and blue.
 struct Image {
@@ -54,4 +54,4 @@ absl::StatusOr<Image> Resize(Image image, Size size, Fit fit);
 // Writes channels x height x width bytes, one channel after the other.
 void WritePlanes(const Image& image, absl::Span<uint8_t> out);
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/prepare/image.h"
 #include "worker/data/idx_file.h"
+#include "worker/pictures/image.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 
 // One image that is to be prepared.
 struct Sample {
@@ -19,6 +19,10 @@ struct Sample {
   int split = -1;      // of kSplitNames; -1: not said by the source
   // Of a picture: its file; empty for a row of IDX.
   std::string path;
+  // A tar file's part.
+  bool in_tar = false;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
   uint32_t idx_file = 0;
   uint32_t row = 0;
 };
@@ -42,19 +46,21 @@ class Source {
   // Which of these it is, the folder's content says:
   //   * with `label_file`: a CSV of path (below `folder`) and label;
   //   * a folder with {train,t10k}-images-idx3-ubyte and their labels: IDX, which is kept in memory;
+  //   * a folder without folders, and with tar files: WebDataset;
   //   * a folder with a folder for each class; or with folders train, validation (val) and test of these.
   // Names beginning with a dot are passed over. Classes are in the order of their bytes, or, where all are numbers in
   // `label_file`, of their value.
   //   kNotFound         no such folder, or file of labels
   //   kInvalidArgument  no such content, or broken; says what was found
-  static absl::StatusOr<Source> Open(const std::string& folder, const std::string& label_file);
+  // `classes`: of tar files, how many there are at least.
+  static absl::StatusOr<Source> Open(const std::string& folder, const std::string& label_file, uint32_t classes = 0);
 
   const std::vector<std::string>& classes() const { return classes_; }
   // In the order of their names.
   const std::vector<Sample>& samples() const { return samples_; }
   // What was found and is no image that can be prepared.
   const std::vector<Skipped>& skipped() const { return skipped_; }
-  // folders, labels or idx.
+  // folders, labels, idx or webdataset.
   const std::string& kind() const { return kind_; }
   // Every sample says which split it is of.
   bool has_splits() const { return has_splits_; }
@@ -72,6 +78,7 @@ class Source {
  private:
   absl::Status OpenLabels(const std::string& folder, const std::string& label_file);
   absl::Status OpenIdx(const std::string& folder);
+  absl::Status OpenTars(const std::string& folder, const std::vector<std::string>& tars, uint32_t classes);
   absl::Status OpenFolders(const std::string& folder);
   // Images of the classes below `folder`, of one split.
   absl::Status AddClasses(const std::string& folder, const std::string& prefix, int split);
@@ -81,7 +88,7 @@ class Source {
   std::vector<std::string> classes_;
   std::vector<Sample> samples_;
   std::vector<Skipped> skipped_;
-  std::vector<worker::IdxArray> idx_;
+  std::vector<IdxArray> idx_;
 };
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

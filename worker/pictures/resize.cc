@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/prepare/image.h"
+#include "worker/pictures/image.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 namespace {
 
 struct Part {
@@ -48,4 +48,4 @@ absl::StatusOr<Image> Resize(Image image, Size size, Fit fit) {
   return out;
 }
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

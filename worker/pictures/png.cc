@@ -1,9 +1,9 @@
 #include <png.h>
 
 #include "absl/strings/str_cat.h"
-#include "cli/prepare/image.h"
+#include "worker/pictures/image.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 namespace {
 
 // What libpng keeps of a picture while it is read.
@@ -54,4 +54,4 @@ absl::StatusOr<Image> DecodePng(absl::string_view bytes) {
   return image;
 }
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

@@ -1,4 +1,4 @@
-#include "cli/prepare/label_file.h"
+#include "worker/pictures/label_file.h"
 
 #include <csv.h>
 
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 namespace {
 
 // libcsv's parser, and the rows that it has found.
@@ -101,4 +101,4 @@ std::string CsvField(absl::string_view text) {
   return field;
 }
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 
 struct LabelRow {
   std::string path;
@@ -29,4 +29,4 @@ absl::StatusOr<LabelTable> ParseLabels(absl::string_view text);
 // One field as CSV has it, in quotes.
 std::string CsvField(absl::string_view text);
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

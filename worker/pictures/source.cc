@@ -1,4 +1,4 @@
-#include "cli/prepare/source.h"
+#include "worker/pictures/source.h"
 
 #include <sys/stat.h>
 
@@ -15,11 +15,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/prepare/label_file.h"
 #include "common/storage/checksum.h"
 #include "worker/data/class_names.h"
+#include "worker/pictures/label_file.h"
+#include "worker/pictures/tar_index.h"
+#include "worker/pictures/webdataset.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,6 +30,10 @@ namespace fs = std::filesystem;
 constexpr uint64_t kImageFileBytesMax = uint64_t{1} << 30;
 constexpr const char* kIdxStems[] = {"train", "t10k"};
 constexpr int kIdxSplits[] = {0, 2};
+
+absl::Status TooLarge(uint64_t bytes) {
+  return absl::InvalidArgumentError(absl::StrCat("has ", bytes, " bytes; allowed are at most ", kImageFileBytesMax));
+}
 
 absl::Status ListError(const std::string& folder, const std::error_code& error) {
   const std::string message = absl::StrCat("cannot list ", folder, ": ", error.message());
@@ -111,7 +117,7 @@ int SplitNamed(absl::string_view name) {
   return name == "val" ? 1 : -1;
 }
 
-absl::StatusOr<Source> Source::Open(const std::string& folder, const std::string& label_file) {
+absl::StatusOr<Source> Source::Open(const std::string& folder, const std::string& label_file, uint32_t classes) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     return absl::NotFoundError(absl::StrCat("found ", folder, "; allowed is a folder that exists"));
@@ -123,7 +129,10 @@ absl::StatusOr<Source> Source::Open(const std::string& folder, const std::string
   } else if (HasIdx(folder)) {
     status = source.OpenIdx(folder);
   } else {
-    status = source.OpenFolders(folder);
+    const auto folders = FoldersIn(folder);
+    const auto tars = TarsIn(folder);
+    const bool has_tars = folders.ok() && folders->empty() && tars.ok() && !tars->empty();
+    status = has_tars ? source.OpenTars(folder, *tars, classes) : source.OpenFolders(folder);
   }
   if (!status.ok()) return status;
   if (source.samples_.empty()) {
@@ -176,11 +185,11 @@ absl::Status Source::OpenIdx(const std::string& folder) {
   uint32_t classes = 0;
   for (int i = 0; i < 2; ++i) {
     const std::string stem = kIdxStems[i];
-    auto images = worker::ReadIdxFile(folder, stem + "-images-idx3-ubyte", {.rank = 3});
+    auto images = ReadIdxFile(folder, stem + "-images-idx3-ubyte", {.rank = 3});
     // One of the two is enough.
     if (absl::IsNotFound(images.status())) continue;
     if (!images.ok()) return images.status();
-    const auto labels = worker::ReadIdxFile(folder, stem + "-labels-idx1-ubyte", {.rank = 1});
+    const auto labels = ReadIdxFile(folder, stem + "-labels-idx1-ubyte", {.rank = 1});
     if (!labels.ok()) return labels.status();
     if (images->kept != labels->kept) {
       return absl::InvalidArgumentError(absl::StrCat(folder, "/", stem, "-*: ", images->kept, " images but ",
@@ -197,7 +206,20 @@ absl::Status Source::OpenIdx(const std::string& folder) {
     }
     idx_.push_back(*std::move(images));
   }
-  absl::StatusOr<std::vector<std::string>> names = worker::ReadClassNames(folder, classes);
+  absl::StatusOr<std::vector<std::string>> names = ReadClassNames(folder, classes);
+  if (!names.ok()) return names.status();
+  classes_ = *std::move(names);
+  return absl::OkStatus();
+}
+
+absl::Status Source::OpenTars(const std::string& folder, const std::vector<std::string>& tars, uint32_t classes) {
+  kind_ = "webdataset";
+  absl::StatusOr<TarSamples> found = ReadTarSamples(folder, tars);
+  if (!found.ok()) return found.status();
+  has_splits_ = found->has_splits;
+  samples_ = std::move(found->samples);
+  skipped_ = std::move(found->skipped);
+  absl::StatusOr<std::vector<std::string>> names = ReadClassNames(folder, std::max(found->classes, classes));
   if (!names.ok()) return names.status();
   classes_ = *std::move(names);
   return absl::OkStatus();
@@ -209,7 +231,8 @@ absl::Status Source::OpenFolders(const std::string& folder) {
   if (!folders.ok()) return folders.status();
   if (folders->empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        folder, " has no folders; allowed are a folder for each class, the files of IDX, or --labels with a CSV"));
+        folder,
+        " has no folders; allowed are a folder for each class, tar files, the files of IDX, or --labels with a CSV"));
   }
   has_splits_ = std::all_of(folders->begin(), folders->end(), [](const auto& name) { return SplitNamed(name) >= 0; });
   if (!has_splits_) {
@@ -252,12 +275,18 @@ absl::Status Source::AddClasses(const std::string& folder, const std::string& pr
 
 absl::StatusOr<Image> Source::Read(const Sample& sample) const {
   if (sample.path.empty()) {
-    const worker::IdxArray& array = idx_[sample.idx_file];
+    const IdxArray& array = idx_[sample.idx_file];
     Image image{.channels = 1, .height = array.shape[1], .width = array.shape[2], .pixels = {}};
     const size_t bytes = size_t{image.height} * image.width;
     const uint8_t* begin = array.values.data() + bytes * sample.row;
     image.pixels.assign(begin, begin + bytes);
     return image;
+  }
+  if (sample.in_tar) {
+    if (sample.bytes > kImageFileBytesMax) return TooLarge(sample.bytes);
+    const absl::StatusOr<std::string> part = ReadPart(sample.path, sample.offset, sample.bytes);
+    if (!part.ok()) return part.status();
+    return DecodeImage(*part);
   }
   std::error_code error;
   const fs::file_status status = fs::status(sample.path, error);
@@ -265,9 +294,7 @@ absl::StatusOr<Image> Source::Read(const Sample& sample) const {
   if (!fs::is_regular_file(status)) return absl::UnavailableError("it is no file");
   const uint64_t bytes = fs::file_size(sample.path, error);
   if (error) return absl::UnavailableError(error.message());
-  if (bytes > kImageFileBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("has ", bytes, " bytes; allowed are at most ", kImageFileBytesMax));
-  }
+  if (bytes > kImageFileBytesMax) return TooLarge(bytes);
   const absl::StatusOr<std::string> text = ReadText(sample.path);
   if (!text.ok()) return absl::UnavailableError("it cannot be read");
   return DecodeImage(*text);
@@ -281,7 +308,7 @@ uint64_t Source::Digest() const {
     digest.Add(text.data(), text.size());
   };
   for (const std::string& name : classes_) add(name);
-  for (const worker::IdxArray& array : idx_) digest.Add(array.values.data(), array.values.size());
+  for (const IdxArray& array : idx_) digest.Add(array.values.data(), array.values.size());
   for (const Sample& sample : samples_) {
     add(sample.name);
     struct stat about {};
@@ -296,4 +323,4 @@ uint64_t Source::Digest() const {
   return digest.value();
 }
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

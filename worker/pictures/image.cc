@@ -1,4 +1,4 @@
-#include "cli/prepare/image.h"
+#include "worker/pictures/image.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 
 absl::StatusOr<Image> DecodeImage(absl::string_view bytes) {
   if (absl::StartsWith(bytes, "\xff\xd8\xff")) return DecodeJpeg(bytes);
@@ -41,4 +41,4 @@ void WritePlanes(const Image& image, absl::Span<uint8_t> out) {
   }
 }
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

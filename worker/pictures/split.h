@@ -8,9 +8,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "cli/prepare/source.h"
+#include "worker/pictures/source.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 
 // The fraction of each of kSplitNames.
 using Fractions = std::vector<double>;
@@ -36,4 +36,4 @@ struct Fold {
 std::vector<std::vector<uint32_t>> SplitSamples(const Source& source, const Fractions& fractions, const Fold& fold,
                                                 uint64_t seed);
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "cli/prepare/image.h"
+#include "worker/pictures/image.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::worker::pictures {
 namespace {
 
 struct DestroyDecoder {
@@ -49,4 +49,4 @@ absl::StatusOr<Image> DecodeJpeg(absl::string_view bytes) {
   return image;
 }
 
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::worker::pictures

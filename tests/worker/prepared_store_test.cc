@@ -1,0 +1,183 @@
+// Copies on a node's disk, and where they come from.
+#include "worker/data/prepared_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "common/storage/checksum.h"
+#include "tests/worker/broken_file_server.h"
+#include "tests/worker/test_data.h"
+
+namespace slackline::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// A file of `bytes` equal letters.
+struct Letters {
+  std::string text;
+  PreparedFile file;
+
+  Letters(char letter, uint64_t bytes)
+      : text(bytes, letter), file{.name = std::string(1, letter), .bytes = bytes, .checksum = ChecksumOf(text)} {}
+
+  FileCache::Fetch Fetch(std::atomic<int>* count = nullptr) const {
+    return [this, count](const std::string& path) {
+      if (count != nullptr) ++*count;
+      WriteFile(path, Bytes(text.begin(), text.end()));
+      return absl::OkStatus();
+    };
+  }
+};
+
+std::string TextOf(const std::string& path) {
+  const Bytes bytes = ReadFile(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+FileCache OpenCache(const TemporaryFolder& folder, uint64_t bytes_max, absl::Duration patience = absl::Seconds(60)) {
+  return *FileCache::Open({.folder = folder / "cache", .bytes_max = bytes_max, .patience = patience});
+}
+
+TEST(FileCache, AFileIsMadeOnceHoweverManyWantIt) {
+  const TemporaryFolder folder;
+  const Letters a('a', 100'000);
+  std::atomic<int> fetched{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      // As processes have it: each opens the folder by itself.
+      const FileCache cache = OpenCache(folder, 1 << 20);
+      const auto held = cache.Get(a.file, a.Fetch(&fetched));
+      ASSERT_TRUE(held.ok()) << held.status();
+      EXPECT_EQ(TextOf(held->path), a.text);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fetched, 1);
+}
+
+TEST(FileCache, WhatWasNotUsedForLongestMakesRoom) {
+  const TemporaryFolder folder;
+  const FileCache cache = OpenCache(folder, 250);
+  const Letters a('a', 100), b('b', 100), c('c', 100);
+  std::atomic<int> fetched{0};
+  const auto use = [&](const Letters& one) {
+    const auto held = cache.Get(one.file, one.Fetch(&fetched));
+    ASSERT_TRUE(held.ok()) << held.status();
+    // Times of files have ticks: those that were used are made older than what comes.
+    for (const auto& entry : fs::directory_iterator(folder / "cache")) {
+      fs::last_write_time(entry.path(), entry.last_write_time() - std::chrono::seconds(10));
+    }
+  };
+  for (const Letters* one : {&a, &b, &a, &c}) use(*one);
+  EXPECT_EQ(fetched, 3);
+  use(a);
+  EXPECT_EQ(fetched, 3) << "b was older";
+  use(b);
+  EXPECT_EQ(fetched, 4);
+}
+
+TEST(FileCache, WhatIsInUseStaysAndTheErrorNamesTheSizes) {
+  const TemporaryFolder folder;
+  const FileCache cache = OpenCache(folder, 250);
+  const Letters a('a', 100), b('b', 100), c('c', 100);
+  const auto held_a = cache.Get(a.file, a.Fetch());
+  {
+    const auto held_b = cache.Get(b.file, b.Fetch());
+    const auto none = OpenCache(folder, 250).Get(c.file, c.Fetch());
+    EXPECT_EQ(none.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(none.status().message()), HasSubstr("data.cache.gigabytes_max: found 0.000 GB"));
+  }
+  EXPECT_TRUE(cache.Get(c.file, c.Fetch()).ok());
+  EXPECT_EQ(TextOf(held_a->path), a.text);
+}
+
+TEST(FileCache, WrongBytesAreMadeOnceMoreAndThenAnError) {
+  const TemporaryFolder folder;
+  const FileCache cache = OpenCache(folder, 1000);
+  const Letters a('a', 100), wrong('x', 100);
+  std::atomic<int> fetched{0};
+  const auto at_last = [&](const std::string& path) { return (fetched < 2 ? wrong : a).Fetch(&fetched)(path); };
+  EXPECT_TRUE(cache.Get(a.file, at_last).ok());
+  EXPECT_EQ(fetched, 3);
+  const Letters b('b', 100);
+  const auto never = cache.Get(b.file, wrong.Fetch());
+  EXPECT_EQ(never.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(never.status().message()), HasSubstr("b is not what index.json says, 3 times"));
+}
+
+TEST(FileCache, OneThatAnotherMakesIsWaitedForAsLongAsItGrows) {
+  const TemporaryFolder folder;
+  const Letters a('a', 100);
+  const FileCache cache = OpenCache(folder, 1000, absl::Milliseconds(200));
+  const auto slow = [&](const std::string&) {
+    const auto other = cache.Get(a.file, a.Fetch());
+    EXPECT_EQ(other.status().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(other.status().message()), HasSubstr("another process of this node holds the lock of "));
+    return absl::UnavailableError("no more");
+  };
+  EXPECT_EQ(cache.Get(a.file, slow).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(FileCache, AFolderThatCannotBeMadeIsNamed) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "file", {});
+  EXPECT_THAT(std::string(FileCache::Open({.folder = folder / "file/cache"}).status().message()),
+              HasSubstr("data.cache.folder: cannot make "));
+}
+
+TEST(PreparedStore, AFolderIsReadOnceAndWhatDoesNotFitFromItself) {
+  const TemporaryFolder folder;
+  const Letters a('a', 100), b('b', 300);
+  fs::create_directory(folder / "origin");
+  WriteFile(folder / "origin/a", Bytes(a.text.begin(), a.text.end()));
+  WriteFile(folder / "origin/b", Bytes(b.text.begin(), b.text.end()));
+  const StoreOptions options{
+      .path = folder / "origin", .cache_folder = folder / "cache", .cache_bytes_max = 250, .http = {}};
+  auto store = PreparedStore::Open(options);
+  ASSERT_TRUE(store.ok());
+  const auto cached = store->Get(a.file);
+  ASSERT_TRUE(cached.ok()) << cached.status();
+  EXPECT_THAT(cached->path, HasSubstr("/cache/"));
+  EXPECT_EQ(TextOf(cached->path), a.text);
+  EXPECT_EQ(store->Get(b.file)->path, folder / "origin/b");
+  fs::remove(folder / "origin/a");
+  EXPECT_EQ(TextOf(PreparedStore::Open(options)->Get(a.file)->path), a.text);
+  EXPECT_EQ(PreparedStore::Open({.path = folder / "origin"})->Get(a.file)->path, folder / "origin/a");
+}
+
+TEST(PreparedStore, AServerIsReadOnceAndItsMistakesAreNamed) {
+  const TemporaryFolder folder;
+  BrokenFileServer server;
+  const Letters a('a', 100'000), wrong('x', 100'000);
+  server.Serve("/d/a", a.text);
+  server.Serve("/d/b", wrong.text);
+  server.BreakOff({30'000});
+  StoreOptions options{.path = server.Address("/d"),
+                       .cache_folder = folder / "cache",
+                       .cache_bytes_max = 1'000'000,
+                       .http = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}};
+  auto store = PreparedStore::Open(options);
+  ASSERT_TRUE(store.ok());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(TextOf(store->Get(a.file)->path), a.text);
+  EXPECT_EQ(server.bytes_sent(), 100'000u);
+  const Letters b('b', 100'000);
+  EXPECT_THAT(std::string(store->Get(b.file).status().message()),
+              HasSubstr(options.path + ": b is not what index.json says, 3 times"));
+  EXPECT_THAT(std::string(store->ReadIndex().status().message()), HasSubstr("/d/index.json: the server says 404"));
+  server.Serve("/d/index.json", "{}");
+  EXPECT_THAT(std::string(store->ReadIndex().status().message()), HasSubstr("/d/index.json: its 'format' is not"));
+  options.cache_bytes_max = 5000;
+  EXPECT_EQ(PreparedStore::Open(options)->Get(b.file).status().code(), absl::StatusCode::kResourceExhausted);
+  options.cache_folder = "";
+  EXPECT_EQ(PreparedStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace slackline::worker

@@ -1,0 +1,233 @@
+#include "worker/data/file_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/storage/checksum.h"
+
+namespace slackline::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPartEnding[] = ".part";
+constexpr char kLockEnding[] = ".lock";
+// How often a process that waits for another one's copy looks.
+constexpr absl::Duration kLookEvery = absl::Milliseconds(50);
+// How often a copy whose bytes are wrong is made.
+constexpr int kMakingsMax = 3;
+constexpr size_t kReadBytes = size_t{1} << 20;
+
+void Await(absl::Duration wait) {
+  absl::Mutex mutex;
+  absl::MutexLock lock(&mutex);
+  const auto never = +[](absl::Mutex*) { return false; };
+  mutex.AwaitWithTimeout(absl::Condition(never, &mutex), wait);
+}
+
+// An open file and its lock.
+class LockedFile {
+ public:
+  LockedFile(const std::string& path, int flags) : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  ~LockedFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  LockedFile(const LockedFile&) = delete;
+  LockedFile& operator=(const LockedFile&) = delete;
+
+  bool open() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
+  // Without waiting.
+  bool Lock(int kind) const { return ::flock(descriptor_, kind | LOCK_NB) == 0; }
+  // It is still the file of that name.
+  bool Is(const std::string& path) const {
+    struct stat own {
+    }, named{};
+    return ::fstat(descriptor_, &own) == 0 && ::stat(path.c_str(), &named) == 0 && own.st_ino == named.st_ino;
+  }
+
+ private:
+  const int descriptor_;
+};
+
+absl::Status CacheError(absl::string_view doing, const std::string& path) {
+  const int error = errno;
+  const std::string message = absl::StrCat("cannot ", doing, " ", path, ": ", std::strerror(error));
+  return error == ENOSPC || error == EDQUOT ? absl::ResourceExhaustedError(message) : absl::UnavailableError(message);
+}
+
+uint64_t BytesOf(const std::string& path) {
+  struct stat about {};
+  return ::stat(path.c_str(), &about) == 0 ? static_cast<uint64_t>(about.st_size) : 0;
+}
+
+absl::StatusOr<uint64_t> ChecksumOfFile(const std::string& path) {
+  const LockedFile file(path, O_RDONLY);
+  if (!file.open()) return CacheError("open", path);
+  RunningChecksum checksum;
+  std::vector<char> bytes(kReadBytes);
+  for (;;) {
+    const ssize_t got = ::read(file.descriptor(), bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return CacheError("read", path);
+    if (got == 0) return checksum.value();
+    checksum.Add(bytes.data(), static_cast<size_t>(got));
+  }
+}
+
+// The copy, locked against removal; nothing where there is none that is whole.
+std::shared_ptr<LockedFile> Hold(const std::string& path, uint64_t bytes) {
+  auto file = std::make_shared<LockedFile>(path, O_RDONLY);
+  if (!file->open() || !file->Lock(LOCK_SH) || !file->Is(path) || BytesOf(path) != bytes) return nullptr;
+  // Now is when it was used last.
+  ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  return file;
+}
+
+// Waits for `file`'s lock as long as `path` grows.
+absl::Status AwaitLock(const LockedFile& file, const std::string& path, absl::Duration patience) {
+  uint64_t bytes = 0;
+  for (absl::Time grown = absl::Now(); !file.Lock(LOCK_EX); Await(kLookEvery)) {
+    if (const uint64_t now = BytesOf(path); now != bytes) {
+      bytes = now;
+      grown = absl::Now();
+    }
+    if (absl::Now() - grown > patience) {
+      return absl::DeadlineExceededError(absl::StrCat("another process of this node holds the lock of ", path,
+                                                      ", which has not grown for ", absl::FormatDuration(patience)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// CHECKSUM-BYTES-NAME
+uint64_t BytesInName(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, absl::MaxSplits('-', 2));
+  uint64_t bytes = 0;
+  return parts.size() == 3 && absl::SimpleAtoi(parts[1], &bytes) ? bytes : 0;
+}
+
+// On the disk, so that a copy that has its name is whole also when the power fails.
+absl::Status Sync(const std::string& path) {
+  const LockedFile file(path, O_RDONLY);
+  return file.open() && ::fsync(file.descriptor()) == 0 ? absl::OkStatus() : CacheError("write", path);
+}
+
+struct CachedCopy {
+  std::string path;
+  uint64_t bytes = 0;
+  fs::file_time_type used;
+};
+
+std::string Gigabytes(uint64_t bytes) { return absl::StrFormat("%.3f GB", static_cast<double>(bytes) / 1e9); }
+
+}  // namespace
+
+absl::StatusOr<FileCache> FileCache::Open(const Options& options) {
+  std::error_code error;
+  fs::create_directories(options.folder, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("data.cache.folder: cannot make ", options.folder, ": ", error.message()));
+  }
+  if (::access(options.folder.c_str(), R_OK | W_OK | X_OK) != 0) {
+    const absl::Status status = CacheError("write to", options.folder);
+    return absl::Status(status.code(), absl::StrCat("data.cache.folder: ", status.message()));
+  }
+  return FileCache(options);
+}
+
+std::string FileCache::PathOf(const PreparedFile& file) const {
+  return absl::StrFormat("%s/%016x-%d-%s", options_.folder, file.checksum, file.bytes, file.name);
+}
+
+absl::StatusOr<HeldFile> FileCache::Get(const PreparedFile& file, const Fetch& fetch) const {
+  const std::string path = PathOf(file);
+  const auto held = [&](std::shared_ptr<LockedFile> copy) { return HeldFile{.path = path, .hold = std::move(copy)}; };
+  if (auto copy = Hold(path, file.bytes)) return held(std::move(copy));
+  const LockedFile lock(path + kLockEnding, O_RDWR | O_CREAT);
+  if (!lock.open()) return CacheError("make", path + kLockEnding);
+  if (absl::Status locked = AwaitLock(lock, path + kPartEnding, options_.patience); !locked.ok()) return locked;
+  // Somebody else may have made it meanwhile.
+  if (auto copy = Hold(path, file.bytes)) return held(std::move(copy));
+  if (absl::Status made = Make(file, path, fetch); !made.ok()) return made;
+  auto copy = Hold(path, file.bytes);
+  if (copy == nullptr) return absl::UnavailableError(absl::StrCat("somebody has removed ", path));
+  return held(std::move(copy));
+}
+
+absl::Status FileCache::Make(const PreparedFile& file, const std::string& path, const Fetch& fetch) const {
+  const std::string part = path + kPartEnding;
+  uint64_t found = 0;
+  for (int i = 0; i < kMakingsMax; ++i) {
+    if (absl::Status room = MakeRoom(file, part); !room.ok()) return room;
+    if (absl::Status fetched = fetch(part); !fetched.ok()) return fetched;
+    const absl::StatusOr<uint64_t> checksum = ChecksumOfFile(part);
+    if (!checksum.ok()) return checksum.status();
+    if (*checksum == file.checksum && BytesOf(part) == file.bytes) {
+      if (absl::Status synced = Sync(part); !synced.ok()) return synced;
+      return ::rename(part.c_str(), path.c_str()) == 0 ? absl::OkStatus() : CacheError("rename", part);
+    }
+    found = *checksum;
+    ::unlink(part.c_str());
+  }
+  return absl::DataLossError(
+      absl::StrFormat("%s is not what index.json says, %d times: its XXH3 is %016x, wanted is %016x", file.name,
+                      kMakingsMax, found, file.checksum));
+}
+
+absl::Status FileCache::MakeRoom(const PreparedFile& file, const std::string& part) const {
+  const std::string lock_path = options_.folder + "/lock";
+  const LockedFile lock(lock_path, O_RDWR | O_CREAT);
+  if (!lock.open()) return CacheError("make", lock_path);
+  if (absl::Status locked = AwaitLock(lock, lock_path, options_.patience); !locked.ok()) return locked;
+  std::vector<CachedCopy> copies;
+  uint64_t used = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(options_.folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string path = it->path().string();
+    std::error_code gone;
+    if (path == part || absl::EndsWith(path, "lock")) continue;
+    uint64_t bytes = it->file_size(gone);
+    if (gone) continue;
+    // One in the making needs what its name says.
+    if (absl::EndsWith(path, kPartEnding)) bytes = std::max(bytes, BytesInName(it->path().filename().string()));
+    used += bytes;
+    copies.push_back({.path = path, .bytes = bytes, .used = it->last_write_time(gone)});
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot list ", options_.folder, ": ", error.message()));
+  std::sort(copies.begin(), copies.end(), [](const CachedCopy& a, const CachedCopy& b) { return a.used < b.used; });
+  for (const CachedCopy& copy : copies) {
+    if (used + file.bytes <= options_.bytes_max) break;
+    // Of a part, whose maker has another file's lock.
+    const bool is_part = absl::EndsWith(copy.path, kPartEnding);
+    const std::string locked =
+        is_part ? copy.path.substr(0, copy.path.size() - sizeof(kPartEnding) + 1) + kLockEnding : copy.path;
+    const LockedFile held(locked, is_part ? O_RDWR | O_CREAT : O_RDONLY);
+    if (!held.open() || !held.Lock(LOCK_EX)) continue;
+    if (::unlink(copy.path.c_str()) == 0) used -= copy.bytes;
+  }
+  if (used + file.bytes <= options_.bytes_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("data.cache.gigabytes_max: found ", Gigabytes(options_.bytes_max),
+                                                   ", of which ", Gigabytes(used), " are in use; ", file.name,
+                                                   " needs ", Gigabytes(file.bytes)));
+}
+
+}  // namespace slackline::worker
