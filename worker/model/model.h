@@ -86,6 +86,20 @@ struct Batch {
   uint64_t size() const { return labels.size(); }
 };
 
+// Parameters that are still on their way while a step computes on them, first layers first.
+//
+// Thread-safety: none; the thread that steps.
+class Arrival {
+ public:
+  virtual ~Arrival() = default;
+
+  // Returns when parameters()[0, end) are there, and stay as they are.
+  //   others  they will not come
+  virtual absl::Status AwaitUpTo(uint64_t end) = 0;
+  // All of them, and what was pushed last needs push() no more. Comes before push() is written.
+  virtual absl::Status AwaitAll() = 0;
+};
+
 // A view of a part of a batch.
 struct BatchView {
   absl::Span<const float> images;
@@ -93,6 +107,8 @@ struct BatchView {
   uint64_t noise = 0;
   // Backward begins with the loss times this, and gradients are divided by it before they are pushed.
   float loss_scale = 1;
+  // Null: all parameters are there.
+  Arrival* arrival = nullptr;
 };
 
 // With fewer, five are half of them.
@@ -148,6 +164,7 @@ class Model {
   // this thread, whenever more of it is complete.
   //   kInvalidArgument  a label is not below classes; sizes do not fit
   //   kInternal         LibTorch's message
+  //   others            of batch.arrival
   virtual absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) = 0;
   absl::StatusOr<StepResult> Step(const BatchView& batch) {
     return Step(batch, [](uint64_t) {});

@@ -35,6 +35,7 @@ class VitNetwork final : public Network {
   const double dropout_;
   at::Tensor class_token_;
   at::Tensor positions_;
+  Gate gate_;
   Convolution patches_;
   std::vector<TransformerBlock> blocks_;
   LayerNorm norm_;
