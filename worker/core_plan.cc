@@ -15,8 +15,9 @@ constexpr size_t kOthersPart = 8;
 // Deals out cores to the workers of a machine.
 class Dealer {
  public:
-  Dealer(absl::Span<const uint32_t> cores, absl::Span<const CoreShare> workers)
-      : cores_(cores), workers_(workers), left_(cores.begin(), cores.end()), dealt_(workers.size()) {}
+  Dealer(absl::Span<const uint32_t> cores, absl::Span<const CoreShare> workers,
+         absl::Span<const std::vector<uint32_t>> nodes)
+      : cores_(cores), workers_(workers), nodes_(nodes), left_(cores.begin(), cores.end()), dealt_(workers.size()) {}
 
   absl::Status Lists() {
     for (size_t i = 0; i < workers_.size(); ++i) {
@@ -71,10 +72,41 @@ class Dealer {
   const std::vector<uint32_t>& left() const { return left_; }
 
  private:
+  // Requires: so many are left.
   void Take(size_t worker, size_t count) {
-    const auto end = left_.begin() + static_cast<std::ptrdiff_t>(count);
-    dealt_[worker].assign(left_.begin(), end);
-    left_.erase(left_.begin(), end);
+    std::vector<uint32_t>& taken = dealt_[worker];
+    const auto take_from = [&](absl::Span<const uint32_t> of, size_t most) {
+      for (const uint32_t core : of) {
+        if (most == 0 || taken.size() == count) return;
+        if (std::erase(left_, core) == 0) continue;
+        taken.push_back(core);
+        --most;
+      }
+    };
+    if (nodes_.size() > 1) {
+      // One near each GPU in turns, as often as there are any.
+      for (size_t before = count; before != taken.size() && taken.size() < count;) {
+        before = taken.size();
+        for (const size_t node : workers_[worker].near) take_from(nodes_[node], 1);
+      }
+      if (const auto node = NodeFor(count - taken.size()); node) take_from(nodes_[*node], count);
+    }
+    take_from(std::vector<uint32_t>(left_), count);
+    absl::c_sort(taken);
+  }
+
+  // The one with the fewest cores left that are enough: larger ones are kept for who needs them.
+  std::optional<size_t> NodeFor(size_t count) const {
+    std::optional<size_t> best;
+    size_t fewest = 0;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const auto left = static_cast<size_t>(
+          absl::c_count_if(nodes_[i], [&](uint32_t core) { return absl::c_binary_search(left_, core); }));
+      if (left < count || (best && left >= fewest)) continue;
+      best = i;
+      fewest = left;
+    }
+    return best;
   }
 
   absl::Status Refused(size_t worker, const std::string& found, const std::string& allowed) const {
@@ -83,20 +115,29 @@ class Dealer {
 
   const absl::Span<const uint32_t> cores_;
   const absl::Span<const CoreShare> workers_;
+  const absl::Span<const std::vector<uint32_t>> nodes_;
   std::vector<uint32_t> left_;
   std::vector<std::vector<uint32_t>> dealt_;
 };
 
+std::optional<size_t> NodeOf(absl::Span<const uint32_t> cores, absl::Span<const std::vector<uint32_t>> nodes) {
+  for (size_t i = 0; nodes.size() > 1 && !cores.empty() && i < nodes.size(); ++i) {
+    if (absl::c_all_of(cores, [&](uint32_t core) { return absl::c_binary_search(nodes[i], core); })) return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-absl::StatusOr<CorePlan> PlanCores(absl::Span<const uint32_t> cores, absl::Span<const CoreShare> workers, size_t self) {
+absl::StatusOr<CorePlan> PlanCores(absl::Span<const uint32_t> cores, absl::Span<const CoreShare> workers, size_t self,
+                                   absl::Span<const std::vector<uint32_t>> nodes) {
   SLACKLINE_CHECK(self < workers.size());
   CorePlan plan;
   if (absl::c_all_of(workers, [](const CoreShare& worker) { return worker.wish.kind == CoreWish::Kind::kNone; }) ||
       cores.empty()) {
     return plan;
   }
-  Dealer dealer(cores, workers);
+  Dealer dealer(cores, workers, nodes);
   if (absl::Status lists = dealer.Lists(); !lists.ok()) return lists;
   if (absl::Status counts = dealer.Counts(); !counts.ok()) return counts;
   if (!dealer.Autos() && workers[self].wish.kind == CoreWish::Kind::kAuto) {
@@ -105,6 +146,7 @@ absl::StatusOr<CorePlan> PlanCores(absl::Span<const uint32_t> cores, absl::Span<
     return plan;
   }
   plan.compute = dealer.dealt(self);
+  plan.node = NodeOf(plan.compute, nodes);
   plan.others = dealer.left();
   if (plan.others.empty()) {
     plan.others.assign(cores.begin(), cores.end());

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct CoreShare {
   uint32_t devices = 1;
   // A GPU's thread only hands out work: one core a device.
   bool gpus = false;
+  // The NUMA nodes of its GPUs, as places in the list of nodes, one a GPU; empty where they are not known.
+  std::vector<size_t> near = {};
 };
 
 struct CorePlan {
@@ -28,6 +31,8 @@ struct CorePlan {
   std::vector<uint32_t> compute;
   // Of all other threads; never empty where anybody is bound. All cores, where computing takes all of them.
   std::vector<uint32_t> others;
+  // The node of all cores that compute, as a place in the list of nodes, where there are several and it is one.
+  std::optional<size_t> node;
   // For people: why it is not as one might expect; empty where it is.
   std::string note;
 };
@@ -35,8 +40,11 @@ struct CorePlan {
 // `cores`: those that the process may use, rising. Lists come first, then counts, each from the lowest core that is
 // left; auto deals out the rest but for an eighth of the cores, at least one: to each GPU one, to each CPU device
 // equally many.
+// `nodes`: the cores of each NUMA node; with more than one, counts and auto take cores near the worker's GPUs, else
+// those of the fullest node that they fit into, and from the lowest core on where they fit into none.
 //   kInvalidArgument  a core that is not there, or that two workers want; more cores than there are: named with what is
 //   there
-absl::StatusOr<CorePlan> PlanCores(absl::Span<const uint32_t> cores, absl::Span<const CoreShare> workers, size_t self);
+absl::StatusOr<CorePlan> PlanCores(absl::Span<const uint32_t> cores, absl::Span<const CoreShare> workers, size_t self,
+                                   absl::Span<const std::vector<uint32_t>> nodes = {});
 
 }  // namespace slackline::worker

@@ -7,7 +7,6 @@
 #include "common/check.h"
 
 namespace slackline::worker {
-namespace {
 
 std::vector<Device> AllOf(const GpusHere& here) {
   std::vector<Device> devices;
@@ -15,6 +14,8 @@ std::vector<Device> AllOf(const GpusHere& here) {
   if (devices.empty()) devices.push_back({});
   return devices;
 }
+
+namespace {
 
 std::string ToText(const GpusHere& here) {
   if (here.names.empty()) return absl::StrCat("here is none: ", here.why_none);

@@ -17,6 +17,9 @@ struct GpusHere {
   std::string why_none;
 };
 
+// All GPUs, or one cpu where there is none.
+std::vector<Device> AllOf(const GpusHere& here);
+
 // `wanted` as worker.devices has it, whose rules the job file's reader has checked. Empty means one cpu; auto all GPUs,
 // or one cpu where there is none.
 // `key`: where the job file has them.

@@ -196,7 +196,18 @@ Precision PrecisionOf(const job::Worker& worker, uint32_t group) {
   return Precision::kFloat32;
 }
 
-CoreShare ShareOf(const job::Worker& worker, uint32_t group, uint32_t gpus) {
+// Of the share's GPUs; none, where that of one is not known.
+std::vector<size_t> NodesOf(const std::vector<uint32_t>& gpus, const MachineShape& machine) {
+  std::vector<size_t> nodes;
+  for (const uint32_t gpu : gpus) {
+    if (gpu >= machine.gpu_nodes.size() || !machine.gpu_nodes[gpu]) return {};
+    nodes.push_back(*machine.gpu_nodes[gpu]);
+  }
+  return nodes;
+}
+
+CoreShare ShareOf(const job::Worker& worker, uint32_t group, const MachineShape& machine) {
+  const uint32_t gpus = machine.gpus;
   CoreShare share{.key = "worker.cores", .wish = {}};
   auto cores = &worker.cores();
   if (worker.groups_size() > 0 && worker.groups(static_cast<int>(group)).cores_size() > 0) {
@@ -209,6 +220,11 @@ CoreShare ShareOf(const job::Worker& worker, uint32_t group, uint32_t gpus) {
   const bool any = devices.size() == 1 && devices[0] == kAutoDevices;
   share.gpus = any ? gpus > 0 : !devices.empty() && devices[0] != "cpu";
   share.devices = any ? std::max(1u, gpus) : static_cast<uint32_t>(std::max(1, devices.size()));
+  std::vector<uint32_t> own;
+  for (uint32_t i = 0; share.gpus && i < share.devices; ++i) {
+    own.push_back(any ? i : ParseDevice(devices[static_cast<int>(i)]).value_or(Device{}).index);
+  }
+  share.near = NodesOf(own, machine);
   return share;
 }
 
@@ -269,7 +285,7 @@ std::vector<CoreShare> CoreShares(const job::Job& job, const MachineShape& machi
   const uint32_t groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
   std::vector<CoreShare> shares;
   for (uint32_t seat = 0; seat < machine.workers; ++seat) {
-    shares.push_back(ShareOf(job.worker(), seat % groups, machine.gpus));
+    shares.push_back(ShareOf(job.worker(), seat % groups, machine));
   }
   return shares;
 }

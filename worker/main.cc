@@ -96,7 +96,8 @@ std::string Names(const std::vector<Device>& devices) {
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
                                                       const std::vector<Device>& devices, const GroupOptions& options) {
-  if (devices.front().kind == Device::Kind::kCuda) return gpu::MakeGroup(spec, seed, devices, options.timeouts);
+  if (devices.front().kind == Device::Kind::kCuda)
+    return gpu::MakeGroup(spec, seed, devices, options.timeouts, options.trace);
   return LocalGroup::Create(spec, seed, std::vector<std::string>(devices.size(), ToString(devices.front())), options);
 }
 
@@ -122,8 +123,10 @@ int Work(const Flags& flags, const job::Job& job) {
   WorkerConfig config =
       MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
   const GpusHere gpus = gpu::FindGpus();
-  const absl::StatusOr<CorePlan> cores = TakeCores(
-      job, {.group = flags.group.value_or(0), .seat = flags.seat, .gpus = static_cast<uint32_t>(gpus.names.size())});
+  const absl::StatusOr<CorePlan> cores = TakeCores(job, {.group = flags.group.value_or(0),
+                                                         .seat = flags.seat,
+                                                         .gpus = static_cast<uint32_t>(gpus.names.size()),
+                                                         .gpu_addresses = gpu::PciAddresses(AllOf(gpus))});
   if (!cores.ok()) return Fail(cores.status(), kWrongUse);
   config.trainer.exchange_cores = cores->others;
   if (config.threads_by_cores && !cores->compute.empty()) {

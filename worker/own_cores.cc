@@ -10,6 +10,7 @@
 #include "common/logging.h"
 #include "common/thread_cores.h"
 #include "worker/job_config.h"
+#include "worker/numa_nodes.h"
 
 namespace slackline::worker {
 namespace {
@@ -40,12 +41,26 @@ absl::StatusOr<CorePlan> TakeCores(const job::Job& job, const PlaceOnMachine& pl
     return absl::InvalidArgumentError(
         absl::StrCat("--seat: found '", place.seat, "'; allowed is NUMBER/WORKERS, such as 0/2 for the first of two"));
   }
-  auto plan = PlanCores(ThreadCores(), CoreShares(job, {.workers = seat->workers, .gpus = place.gpus}), seat->number);
+  const std::vector<NumaNode> nodes = ReadNumaNodes(place.sys);
+  std::vector<std::vector<uint32_t>> node_cores;
+  for (const NumaNode& node : nodes) node_cores.push_back(node.cores);
+  MachineShape machine = {.workers = seat->workers, .gpus = place.gpus};
+  // Workers without groups may see different GPUs each, of which the others do not know.
+  const bool same_gpus = seat->workers == 1 || job.worker().groups_size() > 0;
+  if (same_gpus && place.gpu_addresses.size() == place.gpus) {
+    machine.gpu_nodes = NodesOfGpus(place.sys, place.gpu_addresses, nodes);
+  }
+  auto plan = PlanCores(ThreadCores(), CoreShares(job, machine), seat->number, node_cores);
   if (!plan.ok()) return plan;
   if (!plan->note.empty()) log::Warning(plan->note);
   if (absl::Status bound = BindThread(plan->others); !bound.ok()) return bound;
+  if (plan->node) {
+    const absl::Status preferred = PreferMemoryOf(nodes[*plan->node].number);
+    if (!preferred.ok()) log::Warning(preferred.message());
+  }
   if (!plan->compute.empty()) {
-    log::Info("computes on cores ", CoresText(plan->compute), "; other threads are on ", CoresText(plan->others));
+    const std::string node = plan->node ? absl::StrCat(" of NUMA node ", nodes[*plan->node].number) : "";
+    log::Info("computes on cores ", CoresText(plan->compute), node, "; other threads are on ", CoresText(plan->others));
   }
   return plan;
 }

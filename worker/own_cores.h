@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "job.pb.h"
@@ -17,10 +19,14 @@ struct PlaceOnMachine {
   std::string seat;
   // Of the machine.
   uint32_t gpus = 0;
+  // Of each of them on the PCI bus, where that is known.
+  std::vector<std::string> gpu_addresses = {};
+  // Where the system says which cores and GPUs are near each other.
+  std::filesystem::path sys = "/sys";
 };
 
 // Plans, says in the log what comes of it, and binds the calling thread, and so those that it makes, to the cores that
-// compute nothing.
+// compute nothing, and their memory to the NUMA node of those that compute, where that is one of several.
 //   kInvalidArgument     no such seat, or as PlanCores()
 //   kFailedPrecondition  the system does not let it
 absl::StatusOr<CorePlan> TakeCores(const job::Job& job, const PlaceOnMachine& place);

@@ -1,11 +1,15 @@
 // Cores of the workers of a machine, and the threads that are bound to them.
 #include "worker/core_plan.h"
 
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "common/thread_cores.h"
+#include "tests/worker/test_data.h"
+#include "worker/numa_nodes.h"
 
 namespace slackline::worker {
 namespace {
@@ -102,6 +106,100 @@ TEST(PlanCoresTest, WhereComputingTakesAllOthersShareThem) {
   EXPECT_THAT(plan->compute, ElementsAre(0, 1));
   EXPECT_THAT(plan->others, ElementsAre(0, 1));
   EXPECT_THAT(plan->note, HasSubstr("leaves none of 2 cores to the exchange"));
+}
+
+// Two nodes of four cores, as machines number them that count hardware threads last.
+const std::vector<std::vector<uint32_t>> kTwoNodes = {{0, 1, 4, 5}, {2, 3, 6, 7}};
+
+CoreShare Gpus(const std::vector<size_t>& near, const std::vector<std::string>& cores = {"auto"}) {
+  CoreShare share = Share(cores, static_cast<uint32_t>(near.size()), /*gpus=*/true);
+  share.near = near;
+  return share;
+}
+
+TEST(PlanCoresTest, GpusGetCoresOfTheirNumaNodes) {
+  const auto plan = PlanCores(Machine(8), {Gpus({1, 1})}, 0, kTwoNodes);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->compute, ElementsAre(2, 3));
+  EXPECT_EQ(plan->node, 1u);
+  EXPECT_THAT(plan->others, ElementsAre(0, 1, 4, 5, 6, 7));
+  const auto across = PlanCores(Machine(8), {Gpus({1, 0})}, 0, kTwoNodes);
+  EXPECT_THAT(across->compute, ElementsAre(0, 2));
+  EXPECT_EQ(across->node, std::nullopt);
+  // More than its node has.
+  EXPECT_THAT(PlanCores(Machine(8), {Gpus({1}, {"5"})}, 0, kTwoNodes)->compute, ElementsAre(0, 2, 3, 6, 7));
+}
+
+TEST(PlanCoresTest, GroupsOfAMachineAreEachNearTheirGpusAndTheCpuGroupIsOnOneNode) {
+  const std::vector<CoreShare> workers = {Gpus({1}), Gpus({0}), Share({"3"})};
+  const auto first = PlanCores(Machine(8), workers, 0, kTwoNodes),
+             second = PlanCores(Machine(8), workers, 1, kTwoNodes),
+             third = PlanCores(Machine(8), workers, 2, kTwoNodes);
+  // Counts come before auto: the three of the CPU fill the first node that is as good as the other.
+  EXPECT_THAT(third->compute, ElementsAre(0, 1, 4));
+  EXPECT_EQ(third->node, 0u);
+  EXPECT_THAT(first->compute, ElementsAre(2));
+  EXPECT_THAT(second->compute, ElementsAre(5));
+  EXPECT_EQ(second->node, 0u);
+}
+
+TEST(PlanCoresTest, CountsFillTheFullestNodeThatHasRoom) {
+  const std::vector<CoreShare> workers = {Share({"3"}), Share({"2"}), Share({"1"})};
+  std::vector<std::vector<uint32_t>> compute;
+  for (size_t i = 0; i < 3; ++i) compute.push_back(PlanCores(Machine(8), workers, i, kTwoNodes)->compute);
+  EXPECT_THAT(compute, ElementsAre(ElementsAre(0, 1, 4), ElementsAre(2, 3), ElementsAre(5)));
+  EXPECT_EQ(PlanCores(Machine(8), {Share({"7"})}, 0, kTwoNodes)->node, std::nullopt);
+  EXPECT_THAT(PlanCores(Machine(8), {Share({"7"})}, 0, kTwoNodes)->compute, ElementsAre(0, 1, 2, 3, 4, 5, 6));
+}
+
+TEST(PlanCoresTest, OneNodeChangesNothing) {
+  const auto plan = PlanCores(Machine(8), {Share({"3"}), Share({"auto"})}, 0, {Machine(8)});
+  EXPECT_THAT(plan->compute, ElementsAre(0, 1, 2));
+  EXPECT_EQ(plan->node, std::nullopt);
+}
+
+class NumaNodesTest : public ::testing::Test {
+ protected:
+  void Put(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(folder_ / path).parent_path());
+    std::ofstream(folder_ / path) << text << '\n';
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(NumaNodesTest, NodesWithCoresAreReadAndGpusFound) {
+  Put("devices/system/node/node10/cpulist", "8");
+  Put("devices/system/node/node1/cpulist", "4-5,7");
+  Put("devices/system/node/node2/cpulist", "");  // memory alone
+  Put("devices/system/node/possible", "0-10");
+  Put("bus/pci/devices/0000:3b:00.0/numa_node", "10");
+  Put("bus/pci/devices/0000:5e:00.0/numa_node", "-1");
+  Put("bus/pci/devices/0000:6f:00.0/numa_node", "2");
+  const std::vector<NumaNode> nodes = ReadNumaNodes(folder_.path());
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0].number, 1u);
+  EXPECT_THAT(nodes[0].cores, ElementsAre(4, 5, 7));
+  EXPECT_THAT(nodes[1].cores, ElementsAre(8));
+  EXPECT_THAT(NodesOfGpus(folder_.path(), {"0000:3B:00.0", "0000:5E:00.0", "0000:6F:00.0", "none"}, nodes),
+              ElementsAre(std::optional<size_t>(1), std::nullopt, std::nullopt, std::nullopt));
+}
+
+TEST_F(NumaNodesTest, ASystemThatDoesNotSayHasNone) {
+  EXPECT_THAT(ReadNumaNodes(folder_ / "nowhere"), IsEmpty());
+  Put("devices/system/node/node0/cpulist", "0-x");
+  EXPECT_THAT(ReadNumaNodes(folder_.path()), IsEmpty());
+}
+
+TEST_F(NumaNodesTest, MemoryOfANodeIsPreferredOrTheSystemSaysWhyNot) {
+  std::thread([] {
+    // Containers may forbid it.
+    const absl::Status here = PreferMemoryOf(0);
+    EXPECT_TRUE(here.ok() || absl::IsFailedPrecondition(here)) << here;
+    const absl::Status nowhere = PreferMemoryOf(4095);
+    EXPECT_EQ(nowhere.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(nowhere.message(), HasSubstr("NUMA node 4095"));
+    EXPECT_EQ(PreferMemoryOf(5000).code(), absl::StatusCode::kFailedPrecondition);
+  }).join();
 }
 
 TEST(ThreadCoresTest, AThreadIsBoundAndThoseThatItMakesToo) {

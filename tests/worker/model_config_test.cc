@@ -44,6 +44,10 @@ TEST(ModelConfig, AGroupHasItsDevicesBatchCoresAndShareOfThreads) {
   EXPECT_EQ(shares[2].devices, 2u) << "auto is all GPUs of the machine";
   EXPECT_EQ(shares[3].devices, 2u) << "the first group again";
   EXPECT_FALSE(CoreShares(job, {.workers = 3, .gpus = 0})[2].gpus);
+  const auto near = CoreShares(job, {.workers = 3, .gpus = 2, .gpu_nodes = {1, 0}});
+  EXPECT_THAT(near[2].near, ::testing::ElementsAre(1, 0));
+  EXPECT_TRUE(near[0].near.empty()) << "of CPUs";
+  EXPECT_TRUE(CoreShares(job, {.workers = 3, .gpus = 2, .gpu_nodes = {1, std::nullopt}})[2].near.empty());
 }
 
 TEST(ModelConfig, WhatIsNotSetIsTheReferences) {

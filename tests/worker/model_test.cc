@@ -274,6 +274,88 @@ TEST_P(EveryModel, StepsReadWhereTheyAreTold) {
   EXPECT_NE(LossAt(*model, batch), wanted);
 }
 
+// Weights that come when they are asked for, and no earlier: what has not come is no number.
+class LateWeights : public Arrival {
+ public:
+  LateWeights(absl::Span<const float> weights, absl::Span<float> parameters)
+      : weights_(weights), parameters_(parameters) {
+    std::fill(parameters.begin(), parameters.end(), std::nanf(""));
+  }
+  absl::Status AwaitUpTo(uint64_t end) override {
+    asked.push_back(end);
+    std::copy(weights_.begin(), weights_.begin() + static_cast<std::ptrdiff_t>(end), parameters_.begin());
+    return asked.size() < fails_at ? absl::OkStatus() : absl::FailedPreconditionError("fenced");
+  }
+  absl::Status AwaitAll() override {
+    ++all;
+    std::copy(weights_.begin(), weights_.end(), parameters_.begin());
+    return absl::OkStatus();
+  }
+
+  std::vector<uint64_t> asked;
+  int all = 0;
+  size_t fails_at = 1000;
+
+ private:
+  absl::Span<const float> weights_;
+  absl::Span<float> parameters_;
+};
+
+TEST_P(EveryModel, EachLayerWaitsForItsOwnWeightsAndTheGradientIsTheSame) {
+  const auto model = MakeModel(GetParam());
+  const Batch batch = TinyBatch(GetParam(), 4);
+  const double loss = LossAt(*model, batch);
+  const std::vector<float> wanted = Copy(model->push()), weights = Copy(model->parameters());
+  LateWeights late(weights, model->parameters());
+  BatchView view = View(batch);
+  view.arrival = &late;
+  const auto result = model->Step(view);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->loss, loss);
+  EXPECT_EQ(Copy(model->push()), wanted);
+  EXPECT_EQ(late.all, 1);
+  if (model->elements() == model->trained_elements()) {
+    ASSERT_GT(late.asked.size(), 1);
+    EXPECT_LT(late.asked.front(), model->elements());
+  } else {
+    EXPECT_TRUE(late.asked.empty()) << "averaged buffers are needed at once";
+  }
+  // The next step is one as all others.
+  EXPECT_EQ(LossAt(*model, batch), loss);
+}
+
+TEST(Model, AVisionTransformerWaitsLayerByLayer) {
+  const ModelSpec spec = {
+      .kind = ModelKind::kVitTiny, .hidden = {}, .filters = {}, .classes = 3, .channels = 3, .height = 32, .width = 32};
+  const auto model = MakeModel(spec);
+  const Batch batch = TinyBatch(spec, 2);
+  const double loss = LossAt(*model, batch);
+  const std::vector<float> wanted = Copy(model->push()), weights = Copy(model->parameters());
+  LateWeights late(weights, model->parameters());
+  BatchView view = View(batch);
+  view.arrival = &late;
+  const auto result = model->Step(view);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->loss, loss);
+  EXPECT_EQ(Copy(model->push()), wanted);
+  EXPECT_TRUE(std::is_sorted(late.asked.begin() + 2, late.asked.end())) << "but for the patches";
+}
+
+TEST(Model, ALayerWhoseWeightsDoNotComeEndsTheStepWithThatStatus) {
+  const auto model = MakeModel(TinyMlp());
+  const Batch batch = TinyBatch(TinyMlp(), 4);
+  const double loss = LossAt(*model, batch);
+  const std::vector<float> pushed = Copy(model->push()), weights = Copy(model->parameters());
+  LateWeights late(weights, model->parameters());
+  late.fails_at = 2;
+  BatchView view = View(batch);
+  view.arrival = &late;
+  EXPECT_EQ(model->Step(view).status(), absl::FailedPreconditionError("fenced"));
+  EXPECT_EQ(Copy(model->push()), pushed) << "which may still be on its way";
+  std::copy(weights.begin(), weights.end(), model->parameters().begin());
+  EXPECT_EQ(LossAt(*model, batch), loss);
+}
+
 // Every gradient that is called ready has its last value, and in the end all of them are.
 TEST_P(EveryModel, GradientsBecomeReadyFromTheLastToTheFirst) {
   const auto model = MakeModel(GetParam());

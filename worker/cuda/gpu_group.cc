@@ -133,9 +133,10 @@ class GpuGroup::HostModel final : public Model {
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> GpuGroup::Create(const ModelSpec& spec, uint64_t seed,
                                                              const std::vector<Device>& devices,
-                                                             absl::Duration silence_max) {
+                                                             absl::Duration silence_max, Trace* trace) {
   SLACKLINE_CHECK(!devices.empty());
   std::unique_ptr<GpuGroup> group(new GpuGroup(devices, silence_max));
+  group->trace_ = trace;
   const absl::Status status = group->Prepare(spec, seed);
   if (!status.ok()) return status;
   return group;
@@ -159,7 +160,8 @@ absl::Status GpuGroup::Prepare(const ModelSpec& spec, uint64_t seed) {
                                       .rank = {.number = i, .count = count},
                                       .id = id,
                                       .timeout = silence_max_,
-                                      .on_bucket = [this] { progress_.BucketArrived(); }};
+                                      .on_bucket = [this] { progress_.BucketArrived(); },
+                                      .trace = AddRow(trace_, ToString(names_[static_cast<size_t>(i)]))};
     threads_.back()->Start([this, &spec, seed, options, i, &status = statuses[static_cast<size_t>(i)]] {
       auto replica = Replica::Create(spec, seed, options);
       status = replica.status();
@@ -189,6 +191,10 @@ absl::StatusOr<StepResult> GpuGroup::Step(const BatchView& batch, const Model::R
   if (!given_up_.ok()) return given_up_;
   const size_t samples = batch.labels.size();
   if (samples == 0) return absl::InvalidArgumentError("a batch of no labels; it must have at least one");
+  if (batch.arrival != nullptr) {
+    if (absl::Status all = batch.arrival->AwaitAll(); !all.ok()) return all;
+  }
+  begun_ = time_.Now();
   progress_.Begin();
   for (size_t i = 0; i < devices(); ++i) {
     const BatchView part = PartOf(batch, i, devices());
@@ -213,6 +219,9 @@ absl::Status GpuGroup::Await(const Model::Ready& ready) {
   absl::Time heard = time_.Now();
   while (seen.buckets < buckets || seen.devices_left < devices()) {
     const StepProgress::Seen now = progress_.Await(seen, silence_max_ / kLooksPerSilence);
+    for (uint64_t bucket = seen.buckets; trace_ != nullptr && bucket < now.buckets; ++bucket) {
+      trace_->AddOverlapping({"bucket to host", static_cast<int64_t>(bucket)}, begun_, time_.Now());
+    }
     if (now.buckets > seen.buckets) ready(BucketBegin(elements, now.buckets - 1));
     if (now.devices_left > seen.devices_left || now.buckets > seen.buckets) heard = time_.Now();
     seen = now;

@@ -71,7 +71,7 @@ class GpuGroup final : public LocalGroup {
  public:
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(const ModelSpec& spec, uint64_t seed,
                                                             const std::vector<Device>& devices,
-                                                            absl::Duration silence_max);
+                                                            absl::Duration silence_max, Trace* trace = nullptr);
   // A thread that hangs in its device is left behind, with what it uses.
   ~GpuGroup() override;
 
@@ -95,11 +95,13 @@ class GpuGroup final : public LocalGroup {
   const std::vector<Device> names_;
   const absl::Duration silence_max_;
   const SteadyTime time_;
+  Trace* trace_ = nullptr;
   StepProgress progress_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<Model> host_;
   // Each is its device's until that has left the step.
   std::vector<absl::StatusOr<StepResult>> results_;
+  absl::Time begun_;  // the step
   absl::Status given_up_;
   bool hangs_ = false;
   std::vector<std::unique_ptr<DeviceThread>> threads_;

@@ -19,11 +19,13 @@ GpusHere FindGpus();
 // out.
 std::vector<std::string> PciAddresses(const std::vector<Device>& devices);
 
-// A group over one GPU or several. Initial weights are those that Model::Create() gives on a CPU.
+// A group over one GPU or several. `trace` outlives it; may be null. Initial weights are those that Model::Create()
+// gives on a CPU.
 //   kInvalidArgument     the spec cannot be built
 //   kFailedPrecondition  this build has no CUDA
 //   others               what CUDA, NCCL or LibTorch says, with the device's name
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
-                                                      const std::vector<Device>& devices, const Timeouts& timeouts);
+                                                      const std::vector<Device>& devices, const Timeouts& timeouts,
+                                                      Trace* trace = nullptr);
 
 }  // namespace slackline::worker::gpu

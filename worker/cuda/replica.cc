@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "worker/cuda/cuda_status.h"
+#include "worker/cuda/profiled_span.h"
 
 namespace slackline::worker::gpu {
 namespace {
@@ -11,6 +12,18 @@ namespace {
 constexpr uint64_t kUploadElements = 4 << 20;
 
 }  // namespace
+
+// The host waits for nothing: the device's own stream waits before a layer.
+class Replica::LayerWait final : public Arrival {
+ public:
+  explicit LayerWait(Replica& replica) : replica_(replica) {}
+
+  absl::Status AwaitUpTo(uint64_t end) override { return replica_.AwaitParameters(end); }
+  absl::Status AwaitAll() override { return replica_.AwaitParameters(replica_.model_->elements()); }
+
+ private:
+  Replica& replica_;
+};
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const ModelSpec& spec, uint64_t seed, const Options& options) {
   std::unique_ptr<Replica> made(new Replica(options));
@@ -34,6 +47,10 @@ absl::Status Replica::Prepare(const ModelSpec& spec, uint64_t seed) {
     if (!status.ok()) return status;
   }
   status = Check(cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming), "making an event");
+  uploaded_.assign((model_->elements() + kUploadElements - 1) / kUploadElements, nullptr);
+  for (cudaEvent_t& event : uploaded_) {
+    if (status.ok()) status = Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  }
   if (!status.ok() || options_.rank.count == 1) return status;
   auto communicator = Communicator::Create(options_.device, options_.rank, options_.id, options_.timeout);
   if (!communicator.ok()) return communicator.status();
@@ -46,6 +63,9 @@ Replica::~Replica() {
   cudaSetDevice(static_cast<int>(options_.device.index));
   communicator_.reset();
   if (order_event_ != nullptr) cudaEventDestroy(order_event_);
+  for (cudaEvent_t event : uploaded_) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
   for (cudaStream_t stream : {sums_, copies_}) {
     if (stream != nullptr) cudaStreamDestroy(stream);
   }
@@ -65,8 +85,17 @@ absl::StatusOr<StepResult> Replica::Step(const Order& order) {
   if (broken_.ok()) broken_ = SendParameters(order);
   absl::StatusOr<StepResult> result = StepResult{};
   if (broken_.ok() && !order.part.labels.empty()) {
-    result = model_->Step(order.part, [this](uint64_t from) { Ready(from); });
+    LayerWait layers(*this);
+    BatchView part = order.part;
+    part.arrival = &layers;
+    ProfiledSpan span(options_.trace, {"forward"});
+    bool backward = false;
+    result = model_->Step(part, [&](uint64_t from) {
+      if (!std::exchange(backward, true)) span.Next({"backward"});
+      Ready(from);
+    });
   }
+  if (broken_.ok()) broken_ = AwaitParameters(model_->elements());
   if (broken_.ok() && (order.part.labels.empty() || !result.ok())) {
     // Zeros, and not what is left of the last step: 0 times infinity is no 0.
     const absl::Span<float> push = model_->push();
@@ -77,7 +106,17 @@ absl::StatusOr<StepResult> Replica::Step(const Order& order) {
   return result;
 }
 
+absl::Status Replica::AwaitParameters(uint64_t end) {
+  const size_t pieces = (end + kUploadElements - 1) / kUploadElements;
+  // The sums' stream has come by each piece in its order, so that the last one stands for all before it.
+  if (pieces <= uploads_known_) return absl::OkStatus();
+  uploads_known_ = pieces;
+  return Check(cudaStreamWaitEvent(compute(), uploaded_[pieces - 1], 0), "waiting for parameters");
+}
+
 absl::Status Replica::SendParameters(const Order& order) {
+  const ProfiledSpan span(options_.trace, {"send parameters"});
+  uploads_known_ = 0;
   const absl::Span<float> parameters = model_->parameters();
   // What the last step computed on, and the last copies of what this step's backward writes, come before.
   absl::Status status = Chain(compute(), copies_);
@@ -92,8 +131,9 @@ absl::Status Replica::SendParameters(const Order& order) {
       if (status.ok()) status = Chain(copies_, sums_);
     }
     if (status.ok() && communicator_ != nullptr) status = communicator_->Broadcast(part.data(), part.size(), sums_);
+    if (status.ok()) status = Check(cudaEventRecord(uploaded_[begin / kUploadElements], sums_), "recording an event");
   }
-  return status.ok() ? Chain(sums_, compute()) : status;
+  return status;
 }
 
 void Replica::Ready(uint64_t from) {
@@ -104,6 +144,7 @@ void Replica::Ready(uint64_t from) {
 }
 
 absl::Status Replica::SendBucket(uint64_t bucket) {
+  const ProfiledSpan span(options_.trace, {"send bucket", static_cast<int64_t>(bucket)});
   const uint64_t elements = model_->elements(), begin = BucketBegin(elements, bucket);
   const uint64_t size = (bucket == 0 ? elements : BucketBegin(elements, bucket - 1)) - begin;
   float* const values = model_->push().data() + begin;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,6 +15,7 @@
 #include "common/device.h"
 #include "worker/cuda/communicator.h"
 #include "worker/model/model.h"
+#include "worker/trace.h"
 
 namespace slackline::worker::gpu {
 
@@ -40,6 +42,7 @@ class Replica {
     // Of the first device only: a bucket of the sum has come to the host. From a thread of CUDA, which may not call
     // CUDA.
     std::function<void()> on_bucket;
+    TraceRow trace = {};
   };
   struct Order {
     BatchView part;  // empty: this device adds nothing
@@ -70,7 +73,11 @@ class Replica {
   Replica(const Options& options) : options_(options) {}
 
   absl::Status Prepare(const ModelSpec& spec, uint64_t seed);
+  class LayerWait;
+
   absl::Status SendParameters(const Order& order);
+  // What compute() gets from now on comes after parameters()[0, end) of this step.
+  absl::Status AwaitParameters(uint64_t end);
   void Ready(uint64_t from);
   absl::Status SendBucket(uint64_t bucket);
   // What `before` has now comes before what `after` gets from now on.
@@ -85,10 +92,12 @@ class Replica {
   cudaStream_t sums_ = nullptr;
   cudaStream_t copies_ = nullptr;
   cudaEvent_t order_event_ = nullptr;
+  std::vector<cudaEvent_t> uploaded_;  // one a piece of the parameters: it is there
 
   // Of the step that is under way.
   float* host_push_ = nullptr;
-  uint64_t sent_ = 0;  // buckets
+  uint64_t sent_ = 0;         // buckets
+  size_t uploads_known_ = 0;  // pieces that compute() waits for already
   absl::Status broken_;
 };
 

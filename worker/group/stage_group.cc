@@ -19,6 +19,9 @@ StageGroup::~StageGroup() = default;
 
 absl::StatusOr<StepResult> StageGroup::Step(const BatchView& batch, const Model::Ready& ready) {
   if (!given_up_.ok()) return given_up_;
+  if (batch.arrival != nullptr) {
+    if (absl::Status all = batch.arrival->AwaitAll(); !all.ok()) return all;
+  }
   const absl::Time begin = time_.Now();
   const LineShape shape = {.stages = model_->stages(), .micro_batches = std::min(micro_batches_, batch.labels.size())};
   const absl::Status begun = model_->BeginStep(batch, shape.micro_batches);

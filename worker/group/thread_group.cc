@@ -48,6 +48,9 @@ ThreadGroup::~ThreadGroup() = default;
 absl::StatusOr<StepResult> ThreadGroup::Step(const BatchView& batch, const Model::Ready& ready) {
   if (!given_up_.ok()) return given_up_;
   if (models_.size() == 1 || batch.labels.empty()) return StepOf(0, batch, ready);
+  if (batch.arrival != nullptr) {
+    if (absl::Status all = batch.arrival->AwaitAll(); !all.ok()) return all;
+  }
   const absl::Time begin = time_.Now();
   // A batch smaller than the group leaves the last devices idle.
   Start(batch, std::min(models_.size(), batch.labels.size()));

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "common/check.h"
 
 namespace slackline::worker {
@@ -58,6 +60,16 @@ void FlatTensors::UseParameters(absl::Span<float> memory) {
   }
 }
 
+uint64_t FlatTensors::EndOf(const std::string& name) const {
+  const TensorInfo& info = trained_.at(name).info;
+  return info.offset + info.elements();
+}
+
+FlatTensors::Arriving::Arriving(FlatTensors& tensors, Arrival* arrival) : tensors_(tensors) {
+  SLACKLINE_CHECK(arrival == nullptr || tensors.averaged_.empty());
+  tensors_.arrival_ = arrival;
+}
+
 void FlatTensors::Begin(float loss_scale) {
   loss_scale_ = loss_scale;
   for (auto& [name, placed] : trained_) placed.tensor.agreed.mutable_grad().reset();
@@ -76,6 +88,10 @@ void FlatTensors::MoveGradient(const std::string& name) {
   } else {
     tensor.pushed.zero_();
   }
+}
+
+Gate::Gate(const FlatTensors& tensors, const std::vector<std::string>& names) : tensors_(&tensors) {
+  for (const std::string& name : names) end_ = std::max(end_, tensors.EndOf(name));
 }
 
 }  // namespace slackline::worker

@@ -4,11 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "worker/model/layout.h"
+#include "worker/model/model.h"
 
 namespace slackline::worker {
 
@@ -16,6 +19,17 @@ namespace slackline::worker {
 struct AgreedTensor {
   at::Tensor agreed;
   at::Tensor pushed;
+};
+
+// Leaves a forward pass whose parameters do not come.
+class ArrivalFailed : public std::exception {
+ public:
+  explicit ArrivalFailed(absl::Status status) : status_(std::move(status)) {}
+  const absl::Status& status() const { return status_; }
+  const char* what() const noexcept override { return "the parameters did not arrive"; }
+
+ private:
+  absl::Status status_;
 };
 
 // Both vectors lie in the memory of one device; so does what is lent.
@@ -45,6 +59,25 @@ class FlatTensors {
   // Pushed buffers become what was agreed: the start of a step. What was left of gradients is dropped. Gradients that
   // backward makes are those of the loss times `loss_scale`, and are divided by it.
   void Begin(float loss_scale = 1);
+  // While it lives, trained tensors are read as they arrive. Null: they are there.
+  class Arriving {
+   public:
+    // Requires: null, where there are averaged tensors, which Begin() copies.
+    Arriving(FlatTensors& tensors, Arrival* arrival);
+    ~Arriving() { tensors_.arrival_ = nullptr; }
+    Arriving(const Arriving&) = delete;
+    Arriving& operator=(const Arriving&) = delete;
+
+   private:
+    FlatTensors& tensors_;
+  };
+  // Waits for parameters()[0, end). Throws ArrivalFailed.
+  void AwaitUpTo(uint64_t end) const {
+    if (arrival_ == nullptr) return;
+    if (absl::Status status = arrival_->AwaitUpTo(end); !status.ok()) throw ArrivalFailed(std::move(status));
+  }
+  // Where a trained tensor ends in parameters(). Requires: the layout has it.
+  uint64_t EndOf(const std::string& name) const;
   // Moves the gradient that backward has made to its place in push(): one pass, where adding to zeros would be two.
   // Zeros, where there is none.
   void MoveGradient(const std::string& name);
@@ -65,10 +98,29 @@ class FlatTensors {
   uint64_t averaged_elements_ = 0;
   // LibTorch allocates as its kernels like it: on cache lines.
   float loss_scale_ = 1;
+  Arrival* arrival_ = nullptr;
   at::Tensor parameters_;
   at::Tensor push_;
   std::map<std::string, Placed> trained_;  // and frozen
   std::map<std::string, Placed> averaged_;
+};
+
+// What a layer passes before it reads its trained tensors, which may still be on their way.
+//
+// Ownership: borrows the tensors.
+class Gate {
+ public:
+  Gate() = default;
+  Gate(const FlatTensors& tensors, const std::vector<std::string>& names);
+
+  // Throws ArrivalFailed.
+  void Pass() const {
+    if (tensors_ != nullptr) tensors_->AwaitUpTo(end_);
+  }
+
+ private:
+  const FlatTensors* tensors_ = nullptr;
+  uint64_t end_ = 0;
 };
 
 }  // namespace slackline::worker

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 namespace slackline::worker {
 namespace {
@@ -28,10 +29,13 @@ void FillPair(at::Tensor& weight, at::Tensor& bias, at::Generator& generator) {
 Convolution::Convolution(const FlatTensors& tensors, const std::string& name, Bias bias, uint64_t stride)
     : weight_(tensors.Trained(name + ".weight")),
       bias_(bias == Bias::kTrained ? tensors.Trained(name + ".bias") : at::Tensor()),
+      gate_(tensors,
+            bias == Bias::kTrained ? std::vector{name + ".weight", name + ".bias"} : std::vector{name + ".weight"}),
       stride_(static_cast<int64_t>(stride)),
       padding_(weight_.size(-1) / 2) {}
 
 at::Tensor Convolution::operator()(const at::Tensor& images) const {
+  gate_.Pass();
   if (!at::autocast::is_autocast_enabled(images.device().type())) {
     return at::conv2d(images, weight_, bias_, stride_, padding_, /*dilation=*/1, groups_);
   }
@@ -58,9 +62,14 @@ void Convolution::FillKaimingNormal(at::Generator& generator) {
 }
 
 Linear::Linear(const FlatTensors& tensors, const std::string& name)
-    : weight_(tensors.Trained(name + ".weight")), bias_(tensors.Trained(name + ".bias")) {}
+    : weight_(tensors.Trained(name + ".weight")),
+      bias_(tensors.Trained(name + ".bias")),
+      gate_(tensors, {name + ".weight", name + ".bias"}) {}
 
-at::Tensor Linear::operator()(const at::Tensor& rows) const { return at::linear(rows, weight_, bias_); }
+at::Tensor Linear::operator()(const at::Tensor& rows) const {
+  gate_.Pass();
+  return at::linear(rows, weight_, bias_);
+}
 
 void Linear::FillUniform(at::Generator& generator) { FillPair(weight_, bias_, generator); }
 
@@ -85,9 +94,11 @@ BatchNorm::BatchNorm(const FlatTensors& tensors, const std::string& name)
     : scale_(tensors.Trained(name + ".weight")),
       shift_(tensors.Trained(name + ".bias")),
       mean_(&tensors.Averaged(name + ".running_mean")),
-      variance_(&tensors.Averaged(name + ".running_var")) {}
+      variance_(&tensors.Averaged(name + ".running_var")),
+      gate_(tensors, {name + ".weight", name + ".bias"}) {}
 
 at::Tensor BatchNorm::operator()(const at::Tensor& images, Mode mode) const {
+  gate_.Pass();
   const bool training = mode == Mode::kTraining;
   at::Tensor mean = training ? mean_->pushed : mean_->agreed;
   at::Tensor variance = training ? variance_->pushed : variance_->agreed;
@@ -105,9 +116,12 @@ void BatchNorm::Fill() {
 }
 
 LayerNorm::LayerNorm(const FlatTensors& tensors, const std::string& name)
-    : scale_(tensors.Trained(name + ".weight")), shift_(tensors.Trained(name + ".bias")) {}
+    : scale_(tensors.Trained(name + ".weight")),
+      shift_(tensors.Trained(name + ".bias")),
+      gate_(tensors, {name + ".weight", name + ".bias"}) {}
 
 at::Tensor LayerNorm::operator()(const at::Tensor& rows) const {
+  gate_.Pass();
   return at::layer_norm(rows, scale_.sizes(), scale_, shift_, kLayerNormEpsilon);
 }
 

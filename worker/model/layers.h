@@ -33,6 +33,7 @@ class Convolution {
  private:
   at::Tensor weight_;
   at::Tensor bias_;  // undefined without bias
+  Gate gate_;
   int64_t stride_ = 1;
   int64_t padding_ = 0;
   int64_t groups_ = 1;
@@ -54,6 +55,7 @@ class Linear {
  private:
   at::Tensor weight_;
   at::Tensor bias_;
+  Gate gate_;
 };
 
 // timm's trunc_normal_: normal with mean 0, cut at -2 and 2, by the inverse of its distribution.
@@ -76,6 +78,7 @@ class BatchNorm {
   at::Tensor shift_;
   const AgreedTensor* mean_ = nullptr;
   const AgreedTensor* variance_ = nullptr;
+  Gate gate_;
 };
 
 // A convolution and the batch normalisation that follows it.
@@ -99,6 +102,7 @@ class LayerNorm {
  private:
   at::Tensor scale_;
   at::Tensor shift_;
+  Gate gate_;
 };
 
 }  // namespace slackline::worker

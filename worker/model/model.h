@@ -112,6 +112,20 @@ struct Batch {
   uint64_t size() const { return labels.size(); }
 };
 
+// Parameters that are still on their way while a step computes on them, first layers first.
+//
+// Thread-safety: none; the thread that steps.
+class Arrival {
+ public:
+  virtual ~Arrival() = default;
+
+  // Returns when parameters()[0, end) are there, and stay as they are.
+  //   others  they will not come
+  virtual absl::Status AwaitUpTo(uint64_t end) = 0;
+  // All of them, and what was pushed last needs push() no more. Comes before push() is written.
+  virtual absl::Status AwaitAll() = 0;
+};
+
 // A view of a part of a batch.
 struct BatchView {
   absl::Span<const float> images;
@@ -122,6 +136,8 @@ struct BatchView {
   // As Batch has them.
   float share = 1;
   absl::Span<const int64_t> other_labels = {};
+  // Null: all parameters are there.
+  Arrival* arrival = nullptr;
 };
 
 // With fewer, five are half of them.
@@ -184,6 +200,7 @@ class Model {
   // this thread, whenever more of it is complete.
   //   kInvalidArgument  a label is not below classes; sizes do not fit
   //   kInternal         LibTorch's message
+  //   others            of batch.arrival
   virtual absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) = 0;
   absl::StatusOr<StepResult> Step(const BatchView& batch) {
     return Step(batch, [](uint64_t) {});

@@ -35,12 +35,16 @@ template <typename Body>
 auto Guarded(Body&& body) -> decltype(body()) {
   try {
     return body();
+  } catch (const ArrivalFailed& failed) {
+    return failed.status();
   } catch (const c10::Error& error) {
     return absl::InternalError(absl::StrCat("LibTorch: ", error.what_without_backtrace()));
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("LibTorch: ", error.what()));
   }
 }
+
+absl::Status AwaitAll(Arrival* arrival) { return arrival != nullptr ? arrival->AwaitAll() : absl::OkStatus(); }
 
 at::Device ToTorch(const Device& device) {
   if (device.kind == Device::Kind::kCpu) return at::kCPU;
@@ -172,12 +176,19 @@ absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready&
   if (absl::Status status = Check(batch); !status.ok()) return status;
   return Guarded([&]() -> absl::StatusOr<StepResult> {
     const c10::OptionalDeviceGuard guard = OnDevice();
+    // Averaged buffers are copied before forward, and lie behind all else, as do frozen tensors; a module of the user's
+    // does not wait by itself.
+    const bool by_layer = elements() == trained_elements() && spec_.kind != ModelKind::kTorchScript;
+    Arrival* const arrival = by_layer ? batch.arrival : nullptr;
+    if (absl::Status all = AwaitAll(arrival == nullptr ? batch.arrival : nullptr); !all.ok()) return all;
+    const FlatTensors::Arriving arriving(tensors_, arrival);
     tensors_.Begin(batch.loss_scale);
     noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
     const at::Tensor targets = Targets(batch);
     const bool own = spec_.loss == LossKind::kModel;
     const at::Tensor made = Forward(batch, targets);
     const at::Tensor loss = own ? made : loss_.Mean(made, targets);
+    if (absl::Status all = AwaitAll(arrival); !all.ok()) return all;
     watch_.Begin(ready);
     (batch.loss_scale == 1 ? loss : loss * batch.loss_scale).backward();
     watch_.End();

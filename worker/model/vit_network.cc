@@ -61,6 +61,7 @@ VitNetwork::VitNetwork(const ModelSpec& spec, const FlatTensors& tensors)
       precision_(spec.precision),
       class_token_(tensors.Trained("cls_token")),
       positions_(tensors.Trained("pos_embed")),
+      gate_(tensors, {"cls_token", "pos_embed"}),
       patches_(tensors, "patch_embed.proj", Convolution::Bias::kTrained, spec.patch_size),
       norm_(tensors, "norm"),
       head_(tensors, "head") {
@@ -91,6 +92,7 @@ void VitNetwork::Initialise(at::Generator& generator) {
 
 at::Tensor VitNetwork::Forward(const at::Tensor& images, Mode mode, Noise& noise) const {
   at::Tensor x = patches_(images).flatten(2).transpose(1, 2);
+  gate_.Pass();
   x = at::cat({class_token_.expand({x.size(0), -1, -1}), x}, 1) + positions_;
   for (const TransformerBlock& block : blocks_) {
     const TransformerBlock::Masks masks = block.Draw(x, noise);

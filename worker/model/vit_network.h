@@ -45,6 +45,7 @@ class VitNetwork final : public Network {
   const Precision precision_;
   at::Tensor class_token_;
   at::Tensor positions_;
+  Gate gate_;
   Convolution patches_;
   std::vector<TransformerBlock> blocks_;
   LayerNorm norm_;
