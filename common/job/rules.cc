@@ -154,6 +154,10 @@ class Rules : private RuleBook {
       Refuse("local.epochs", absl::StrCat(local.epochs(), " together with local.steps: ", local.steps()),
              "exactly one of both above 0");
     }
+    if (local.subset_samples() > 0 && job.data().sampling() == job::Data::BALANCED) {
+      Refuse("data.sampling", absl::StrCat("balanced with local.subset_samples: ", local.subset_samples()),
+             "uniform, or local.subset_samples: 0: subsets are drawn of all images");
+    }
     const uint64_t samples = local.steps() > 0 ? uint64_t{local.steps()} * LargestBatchSize(job)
                                                : uint64_t{local.epochs()} * local.subset_samples();
     if (samples > kPushSamplesMax) {

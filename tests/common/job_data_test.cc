@@ -47,6 +47,13 @@ TEST(JobData, AServerNeedsACache) {
               ::testing::HasSubstr("only with data.cache.folder"));
 }
 
+TEST(JobData, SubsetsOfAllImagesAreNotBalanced) {
+  EXPECT_EQ(RefusalOfData("local: {epochs: 1, subset_samples: 50}\noptimizer: {lr: 1}\ndata: {sampling: balanced}"),
+            "j.yaml:3: data.sampling: found balanced with local.subset_samples: 50; allowed is uniform, or "
+            "local.subset_samples: 0: subsets are drawn of all images");
+  EXPECT_EQ(RefusalOfData("local: {epochs: 1}\noptimizer: {lr: 1}\ndata: {sampling: balanced}"), "");
+}
+
 TEST(JobData, WhereANodeKeepsCopiesIsItsOwn) {
   const auto job = ParseJob("data: {format: prepared, path: /p}", "j.yaml");
   const auto other = ParseJob("data: {format: prepared, path: /p, cache: {folder: /c, gigabytes_max: 1}}", "j.yaml");
