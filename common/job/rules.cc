@@ -108,6 +108,14 @@ class Rules : private RuleBook {
     }
   }
 
+  // A module's own loss is given labels, one an image.
+  void Mixing(const job::Augment& augment, const job::Training& training) {
+    if (training.loss() != job::Training::MODEL) return;
+    for (const char* key : {"data.augment.mixup_alpha", "data.augment.cutmix_alpha"}) {
+      NeedsOther(augment, key, "training.loss: cross_entropy, mse or bce", "training.loss: model");
+    }
+  }
+
   void ClassWeights(const job::Training& training, uint32_t classes) {
     const auto& weights = training.class_weights();
     if (weights.empty() || (weights.size() == 1 && weights[0] == "balanced")) return;
@@ -454,6 +462,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Model(job.model());
   rules.External(job);
   rules.Data(job.data());
+  rules.Mixing(job.data().augment(), job.training());
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);
   rules.Consistency(job.consistency(), job.guard().action());
