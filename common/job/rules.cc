@@ -133,6 +133,14 @@ class Rules : private RuleBook {
     }
   }
 
+  // A module's own loss is given labels, one an image.
+  void Mixing(const job::Augment& augment, const job::Training& training) {
+    if (training.loss() != job::Training::MODEL) return;
+    for (const char* key : {"data.augment.mixup_alpha", "data.augment.cutmix_alpha"}) {
+      NeedsOther(augment, key, "training.loss: cross_entropy, mse or bce", "training.loss: model");
+    }
+  }
+
   void ClassWeights(const job::Training& training, uint32_t classes) {
     const auto& weights = training.class_weights();
     if (weights.empty() || (weights.size() == 1 && weights[0] == "balanced")) return;
@@ -200,6 +208,10 @@ class Rules : private RuleBook {
     if (local.steps() > 0 && local.epochs() > 0) {
       Refuse("local.epochs", absl::StrCat(local.epochs(), " together with local.steps: ", local.steps()),
              "exactly one of both above 0");
+    }
+    if (local.subset_samples() > 0 && job.data().sampling() == job::Data::BALANCED) {
+      Refuse("data.sampling", absl::StrCat("balanced with local.subset_samples: ", local.subset_samples()),
+             "uniform, or local.subset_samples: 0: subsets are drawn of all images");
     }
     const uint64_t samples = local.steps() > 0 ? uint64_t{local.steps()} * LargestBatchSize(job)
                                                : uint64_t{local.epochs()} * local.subset_samples();
@@ -498,6 +510,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.TorchScript(job);
   rules.External(job);
   rules.Data(job.data());
+  rules.Mixing(job.data().augment(), job.training());
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);
   rules.Consistency(job.consistency(), job.guard().action());

@@ -47,6 +47,19 @@ TEST(JobData, AServerNeedsACache) {
               ::testing::HasSubstr("only with data.cache.folder"));
 }
 
+TEST(JobData, SubsetsOfAllImagesAreNotBalanced) {
+  EXPECT_EQ(RefusalOfData("local: {epochs: 1, subset_samples: 50}\noptimizer: {lr: 1}\ndata: {sampling: balanced}"),
+            "j.yaml:3: data.sampling: found balanced with local.subset_samples: 50; allowed is uniform, or "
+            "local.subset_samples: 0: subsets are drawn of all images");
+  EXPECT_EQ(RefusalOfData("local: {epochs: 1}\noptimizer: {lr: 1}\ndata: {sampling: balanced}"), "");
+}
+
+TEST(JobData, AModulesOwnLossKnowsNoMixedLabels) {
+  EXPECT_THAT(RefusalOfData("training: {loss: model}\ndata: {augment: {mixup_alpha: 0.2}}"),
+              ::testing::HasSubstr("j.yaml:2: data.augment.mixup_alpha: found a value together with training.loss: "
+                                   "model; allowed is only with training.loss: cross_entropy, mse or bce"));
+}
+
 TEST(JobData, WhereANodeKeepsCopiesIsItsOwn) {
   const auto job = ParseJob("data: {format: prepared, path: /p}", "j.yaml");
   const auto other = ParseJob("data: {format: prepared, path: /p, cache: {folder: /c, gigabytes_max: 1}}", "j.yaml");
