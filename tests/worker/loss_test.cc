@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kOutputs[] = {1, -0.5, 0.25};
 const std::vector<int64_t> kLabels = {0, 2, 2, 1};
+const std::vector<int64_t> kOtherLabels = {1, 0, 2, 1};
 constexpr double kClassWeights[] = {0.5, 4, 1};
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -21,13 +22,17 @@ struct Expected {
   double slopes[3] = {};  // by output
 };
 
-// By the definitions, with y (1 - s) + s / 3 as the target.
-Expected Compute(LossKind kind, double smoothing, bool weighted) {
+// By the definitions, with y (1 - s) + s / 3 as the target. Of mixed images y is `share` at the label and the rest at
+// the other one, and so is the weight.
+Expected Compute(LossKind kind, double smoothing, bool weighted, double share = 1) {
   Expected expected;
-  for (const int64_t label : kLabels) {
-    const double weight = (weighted ? kClassWeights[label] : 1) / (3 * static_cast<double>(kLabels.size()));
+  for (size_t i = 0; i < kLabels.size(); ++i) {
+    const int64_t label = kLabels[i], other = kOtherLabels[i];
+    const double of_class = share * kClassWeights[label] + (1 - share) * kClassWeights[other];
+    const double weight = (weighted ? of_class : 1) / (3 * static_cast<double>(kLabels.size()));
     for (int64_t k = 0; k < 3; ++k) {
-      const double output = kOutputs[k], target = (k == label ? 1 - smoothing : 0) + smoothing / 3;
+      const double y = (k == label ? share : 0) + (k == other ? 1 - share : 0);
+      const double output = kOutputs[k], target = y * (1 - smoothing) + smoothing / 3;
       if (kind == LossKind::kMeanSquare) {
         expected.loss += weight * std::pow(output - target, 2);
         expected.slopes[k] += weight * 2 * (output - target);
@@ -93,6 +98,22 @@ TEST_P(Loss, TakesSmoothingAndClassWeightsInTrainingOnly) {
   EXPECT_NEAR(model->Evaluate(ViewOf(batch), absl::MakeSpan(predictions))->loss, Compute(GetParam(), 0, false).loss,
               1e-6);
   EXPECT_THAT(predictions, testing::Each(0));
+}
+
+TEST_P(Loss, OfMixedImagesIsByTheirShares) {
+  ModelSpec spec = Spec();
+  spec.label_smoothing = 0.2;
+  spec.class_weights.assign(std::begin(kClassWeights), std::end(kClassWeights));
+  const auto model = Make(spec);
+  Batch batch = Images(spec);
+  batch.other_labels = kOtherLabels;
+  batch.share = 0.75;
+  const Expected expected = Compute(GetParam(), 0.2, true, 0.75);
+  const auto result = model->Step(ViewOf(batch));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(result->loss, expected.loss, 1e-6);
+  const auto slopes = Named(*model, model->push(), "fc2.bias");
+  for (size_t k = 0; k < 3; ++k) EXPECT_NEAR(slopes[k], expected.slopes[k], 1e-6) << k;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Loss, testing::Values(LossKind::kMeanSquare, LossKind::kBinaryCrossEntropy),
