@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> OneDevice(const ModelSpec& spec, con
 absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config) {
   const bool on_train = what.split == "train";
   if (!what.split.empty() && !on_train) {
-    if (!config.prepared && what.split != "test") {
+    if (config.data_format == WorkerConfig::DataFormat::kIdx && what.split != "test") {
       return absl::InvalidArgumentError(
           absl::StrCat("--split: found ", what.split, "; allowed are train and test: IDX files have no others"));
     }
