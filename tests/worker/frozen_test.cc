@@ -36,7 +36,7 @@ TEST(Frozen, ParametersComeLastAndTheirStatisticsDoNot) {
     EXPECT_FALSE(tensor.frozen && tensor.trained);
     EXPECT_TRUE(tensor.frozen || frozen.empty()) << tensor.name << " lies behind what is frozen";
   }
-  EXPECT_THAT(frozen, testing::ElementsAre("conv1.weight", "bn1.weight", "fc1.weight", "fc1.bias"));
+  EXPECT_THAT(frozen, testing::ElementsAre("conv1.weight", "conv1.bias", "bn1.weight", "fc1.weight", "fc1.bias"));
   EXPECT_EQ(layout->elements, MakeLayout(TinyCnn(true))->elements);
 }
 

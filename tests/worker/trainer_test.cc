@@ -399,7 +399,7 @@ TEST_F(TrainerTest, FinalEvaluationReadsFreshWeightsAndLeavesFiles) {
   link_.work = {StandbyWork{}, EvaluationWork{.epoch = 2, .final = true, .run_folder = folder_.path()}};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());
   EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: standing by", "open reader", "pull",
-                                       "close: has read the final weights"));
+                                       "close: has read the weights"));
   EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "model.safetensors"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "report.json"));
@@ -413,6 +413,19 @@ TEST_F(TrainerTest, EvaluationInAnEpochUsesTheWeightsAtHandAndGoesOnWithNewOnes)
   EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "pull", "close: the job is done"));
   EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
+}
+
+TEST_F(TrainerTest, EvaluationsOfTheAverageReadItBesideTheClientThatTrains) {
+  options_.averaged = true;
+  MakeTrainer();
+  link_.work = {Range(1, 0, 4), EvaluationWork{.epoch = 1, .final = false, .run_folder = folder_.path()},
+                Range(2, 4, 8)};
+  const float* const trained_on = group_.model().parameters().data();
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "open reader", "pull", "close: has read the weights",
+                                       "pull", "close: the job is done"));
+  EXPECT_THAT(link_.evaluations, ElementsAre(1.0));
+  EXPECT_EQ(group_.model().parameters().data(), trained_on);
 }
 
 class FullDiskTrainerTest : public TrainerTest {

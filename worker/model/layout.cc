@@ -74,9 +74,9 @@ uint64_t TensorInfo::elements() const {
 }
 
 uint64_t Model::pushed_elements() const {
-  uint64_t elements = 0;
-  for (const TensorInfo& tensor : tensors()) elements += tensor.frozen ? 0 : tensor.elements();
-  return elements;
+  uint64_t pushed = elements();
+  for (const TensorInfo& tensor : tensors()) pushed -= tensor.frozen ? tensor.elements() : 0;
+  return pushed;
 }
 
 absl::StatusOr<Layout> MakeLayout(const ModelSpec& spec) {

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "worker/model/autocast.h"
 #include "worker/model/backward_watch.h"
 #include "worker/model/flat_tensors.h"
@@ -77,6 +78,8 @@ class TorchModel final : public Model {
   void* stream() const override;
 
  private:
+  // What is frozen is drawn in its turn, although it lies last.
+  Layout OrderOfDraws() const;
   absl::Status Check(const BatchView& batch) const;
   // While it lives, this thread's device is the model's.
   c10::OptionalDeviceGuard OnDevice() const;
@@ -98,18 +101,26 @@ class TorchModel final : public Model {
   uint64_t seed_ = 0;
 };
 
+Layout TorchModel::OrderOfDraws() const {
+  if (spec_.groups.empty() || spec_.init.kind == Initialisation::Kind::kReference) return layout_;
+  SLACKLINE_CHECK(spec_.kind != ModelKind::kTorchScript);  // its weights begin as they are in its file
+  ModelSpec spec = spec_;
+  spec.groups.clear();
+  return *MakeLayout(spec);
+}
+
 void TorchModel::Initialise(uint64_t seed) {
   const at::NoGradGuard no_grad;
   seed_ = seed;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   if (device_.is_cpu()) {
     network_->Initialise(generator);
-    return Reinitialise(spec_.init, layout_, tensors_, generator);
+    return Reinitialise(spec_.init, OrderOfDraws(), tensors_, generator);
   }
   // A GPU would draw other numbers.
   FlatTensors drawn(layout_);
   MakeNetwork(spec_, drawn)->Initialise(generator);
-  Reinitialise(spec_.init, layout_, drawn, generator);
+  Reinitialise(spec_.init, OrderOfDraws(), drawn, generator);
   tensors_.CopyParameters(drawn);
 }
 
