@@ -331,6 +331,8 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.trainer.local = MakeLocalConfig(job.local());
   config.trainer.chunk_bytes = job.wire().chunk_bytes();
   config.trainer.window = job.wire().window();
+  // The same weights come in another order: there is nothing to choose.
+  config.trainer.pull_by_layers = true;
   config.trainer.slowdown = SlowdownOf(self.name, job.worker());
   config.push_codecs = MakePushCodecs(job.wire());
   if (job.wire().pull_encoding() == job::Wire::BF16) config.trainer.pull_encoding = codec::Encoding::kBf16;

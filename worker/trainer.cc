@@ -24,11 +24,48 @@ constexpr absl::Duration kRoomEvery = absl::Seconds(1);
 
 }  // namespace
 
+// Layers are asked in the order of forward, so that most of them ask for what has long come.
+class Trainer::LayerWait final : public Arrival {
+ public:
+  explicit LayerWait(Trainer& trainer) : trainer_(trainer) {}
+
+  absl::Status AwaitUpTo(uint64_t end) override {
+    if (end <= there_) return absl::OkStatus();
+    const TraceSpan span(trainer_.trace_, {"wait for a layer"});
+    const absl::Time begin = trainer_.parts_.time.Now();
+    const absl::StatusOr<uint64_t> to = trainer_.Await([&] { return trainer_.client_->AwaitPulled(end); });
+    const absl::Duration took = trainer_.parts_.time.Now() - begin;
+    trainer_.layer_wait_ += took;
+    trainer_.overlap_wait_ += took;
+    if (to.ok()) there_ = *to;
+    return to.status();
+  }
+  absl::Status AwaitAll() override { return trainer_.OpenNext(); }
+
+ private:
+  Trainer& trainer_;
+  uint64_t there_ = 0;
+};
+
+bool Trainer::MayOverlapPulls(const Options& options, const LocalGroup& group) {
+  const bool plain = options.window == 1 && options.accumulate == 1 && !options.local.on() && !options.loss_scale.on &&
+                     options.slowdown <= 1;
+  return options.pull_by_layers && plain && group.reads_as_they_arrive();
+}
+
+absl::Status Trainer::OpenNext() {
+  const absl::Time begin = parts_.time.Now();
+  const absl::Status finished = FinishSteps(0);
+  overlap_wait_ += parts_.time.Now() - begin;
+  return finished.ok() ? client_->OpenStep(parts_.group.model().push()) : finished;
+}
+
 Trainer::Trainer(const Options& options, const Parts& parts)
     : options_(options),
       parts_(parts),
       trace_(AddRow(parts.trace, "trainer")),
       exchange_trace_(AddRow(parts.trace, "exchange")),
+      overlap_pulls_(MayOverlapPulls(options, parts.group)),
       scaler_(options.loss_scale),
       round_(options.local) {
   SLACKLINE_CHECK(!options_.local.on() || (options_.window == 1 && options_.accumulate == 1 && !scaler_.on()));
@@ -184,7 +221,8 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   }
   const TraceSpan span(trace_, {"step", static_cast<int64_t>(steps_ + begun_.size())});
   const Beginning begin = BeginComputing();
-  absl::Status opened = scaler_.on() ? absl::OkStatus() : client_->OpenStep(model.push());
+  // The step before may be in flight still: then it is opened after forward.
+  absl::Status opened = scaler_.on() || arriving_ ? absl::OkStatus() : client_->OpenStep(model.push());
   if (!opened.ok()) return opened;
   const absl::StatusOr<StepResult> result = Compute(progress.size - progress.done);
   if (!result.ok()) return result.status();
@@ -214,8 +252,11 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   facts.loss = result->loss;
   facts.gradient_norm = norm;
   facts.correct = result->correct;
-  facts.compute = parts_.time.Now() - begin.time;
+  facts.compute = parts_.time.Now() - begin.time - std::exchange(overlap_wait_, absl::ZeroDuration());
   facts.data_wait = std::exchange(data_wait_, absl::ZeroDuration());
+  const bool last = progress.done + result->samples >= progress.size;
+  arriving_ = overlap_pulls_ && !last && client_->BeginFinish(silence_max());
+  if (arriving_) return result->samples;
   const absl::Status finished = FinishSteps(options_.window - 1);
   if (!finished.ok()) return finished;
   return result->samples;
@@ -271,10 +312,13 @@ absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
   SLACKLINE_CHECK(*batch != nullptr);  // the range has more samples
   BatchView view = ViewOf(**batch);
   view.loss_scale = scaler_.scale();
+  LayerWait layers(*this);
+  if (arriving_) view.arrival = &layers;
   absl::StatusOr<StepResult> result = parts_.group.Step(view, [this, early](uint64_t from) {
     if (early) client_->Ready(from);
   });
   parts_.prefetcher.Recycle(*std::move(batch));
+  SLACKLINE_CHECK(!result.ok() || !arriving_);  // the group has awaited all
   return result;
 }
 
@@ -312,6 +356,7 @@ absl::Status Trainer::FinishSteps(size_t left) {
     const absl::StatusOr<StepReport> report = Await([&] { return client_->FinishStep(silence_max()); });
     if (!report.ok()) return report.status();
     const absl::Time end = parts_.time.Now();
+    arriving_ = false;
     ++steps_;
     StepFacts facts = begun_.front();
     begun_.pop_front();
@@ -320,7 +365,7 @@ absl::Status Trainer::FinishSteps(size_t left) {
       parts_.group.model().UseParameters(parts_.parameter_memory[parameters_used_]);
     }
     facts.clock = report->clock;
-    facts.wait = end - begin;
+    facts.wait = end - begin + std::exchange(layer_wait_, absl::ZeroDuration());
     facts.applied = report->shards_applied;
     facts.discarded = report->shards_discarded;
     facts.quarantined = report->shards_quarantined;
@@ -473,6 +518,7 @@ absl::StatusOr<std::unique_ptr<Client>> Trainer::MakeClient(bool reader) {
   options.averaged = reader && options_.averaged;
   options.chunk_bytes = options_.chunk_bytes;
   options.window = options_.window;
+  options.first_layers_first = overlap_pulls_;
   options.background = options_.window > 1 || map_.elements >= kBackgroundElementsMin;
   options.same_host = options_.same_host;
   options.protection = options_.protection;
@@ -496,6 +542,8 @@ void Trainer::OnMap(const ShardMap& map) {
 
 void Trainer::CloseClient(const std::string& reason) {
   begun_.clear();
+  arriving_ = false;
+  layer_wait_ = overlap_wait_ = absl::ZeroDuration();
   if (client_ == nullptr) return;
   client_->Close(reason, kGoodbyeTimeout);
   absl::MutexLock lock(&mutex_);

@@ -51,6 +51,9 @@ class Trainer {
     // Where it is on, a push is a round of it; not with accumulate or window above 1.
     LocalConfig local = {};
     uint32_t chunk_bytes = 1 << 20;
+    // Forward begins while weights are on their way, where the model can: each layer waits for its own. Only of plain
+    // steps: with a window of 1, one batch a push, and neither local training, loss scaling nor slowdown.
+    bool pull_by_layers = false;
     // Steps in flight: with 2, a batch is computed while the push and pull of the one before are on their way.
     uint32_t window = 1;
     // Where it is on, a step whose gradient overflows is skipped, and nothing leaves before that is known; not with
@@ -146,6 +149,12 @@ class Trainer {
   }
   // The same as Compute() from one batch. `early`: what is complete may leave while backward goes on.
   absl::StatusOr<StepResult> ComputeBatch(bool early);
+  // What a step awaits of the one before it, while it computes.
+  class LayerWait;
+  // Whether the weights after a step may come while the next one computes.
+  static bool MayOverlapPulls(const Options& options, const LocalGroup& group);
+  // Waits until the step before is over, and opens the next one.
+  absl::Status OpenNext();
   // When a computation began.
   struct Beginning {
     absl::Time time;
@@ -200,11 +209,15 @@ class Trainer {
   const Parts parts_;
   // What the trainer's thread does, and its exchange with servers.
   const TraceRow trace_, exchange_trace_;
+  const bool overlap_pulls_;
   // The trainer's thread.
   Membership life_;
   ShardMap map_;
   uint64_t steps_ = 0;           // over all lives
   absl::Duration data_wait_;     // for batches, of the step that is being computed
+  bool arriving_ = false;        // the weights after the step in flight are read as they come
+  absl::Duration layer_wait_;    // for layers of them
+  absl::Duration overlap_wait_;  // for the step before, of the step that is being computed
   std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
   size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
   std::optional<StepMemory> averaged_;  // of evaluations

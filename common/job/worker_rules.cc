@@ -79,6 +79,11 @@ class WorkerRules : private RuleBook {
     if (!Misread(key)) Understood(key, ParseCores(std::vector<std::string>(cores.begin(), cores.end())).status());
   }
 
+  // A setting that did nothing would be believed.
+  void CudaGraphs(const job::Worker& worker) {
+    if (worker.cuda_graphs()) Refuse("worker.cuda_graphs", "true", "false: no step is captured as a CUDA graph yet");
+  }
+
   void Precision(const job::Job& job) {
     const job::Worker& worker = job.worker();
     const bool half =
@@ -196,6 +201,7 @@ void CheckWorkerRules(const job::Job& job, const std::string& name, const Origin
   }
   rules.Cores("worker.cores", job.worker().cores());
   rules.Precision(job);
+  rules.CudaGraphs(job.worker());
   rules.Stages(job.worker(), job.model());
 }
 

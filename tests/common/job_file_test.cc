@@ -129,7 +129,8 @@ const Refusal kRefusals[] = {
      "each value a number from 1 to 10000"},
     {"KeysOfMapEntriesAreNotSuggested", "worker: {value: 3}\n",
      "j.yaml:1: found the unknown key 'worker.value'; allowed are devices, threads, slowdown, trace, stages, "
-     "micro_batches, groups, cores, precision, loss_scale, loss_scale_growth_steps, channels_last, cudnn_benchmark"},
+     "micro_batches, groups, cores, precision, loss_scale, loss_scale_growth_steps, channels_last, cudnn_benchmark, "
+     "cuda_graphs"},
     {"Octal", "training: {epochs: 010}\n",
      "j.yaml:1: training.epochs: found '010'; allowed is a whole number from 1 to 1000000"},
     {"Hexadecimal", "training: {epochs: 0x10}\n",

@@ -105,6 +105,12 @@ TEST(JobWorker, CoresAreANumberAListOrAuto) {
   EXPECT_EQ(Fingerprint(*ParseJob("worker: {cores: 4}", "j.yaml")), Fingerprint(*ParseJob("", "j.yaml")));
 }
 
+TEST(JobWorker, CudaGraphsAreRefusedAsLongAsThereAreNone) {
+  EXPECT_TRUE(ParseJob("worker: {cuda_graphs: false}", "j.yaml").ok());
+  EXPECT_EQ(std::string(ParseJob("worker: {cuda_graphs: true}", "j.yaml").status().message()),
+            "j.yaml:1: worker.cuda_graphs: found true; allowed is false: no step is captured as a CUDA graph yet");
+}
+
 TEST(JobWorker, HalfPrecisionGoesWithoutStagesAndLocalTraining) {
   EXPECT_TRUE(ParseJob("worker: {precision: fp16, loss_scale: 1024, loss_scale_growth_steps: 10}", "j.yaml").ok());
   EXPECT_TRUE(ParseJob("worker: {groups: [{devices: cuda:0, precision: fp16}, cpu], loss_scale: 1024}", "j.yaml").ok());

@@ -130,6 +130,11 @@ class Traces(unittest.TestCase):
         names = [event["name"] for event in rows["device 0"]]
         self.assertEqual({name: names.count(name) for name in names}, {"forward": 20, "backward": 20})
         self.check_overlap(events, [[ends_of(event) for event in rows["device 0"] if event["name"] == "backward"]])
+        # Weights of the step before come while forward goes on: without layers that wait for their own, no pull does.
+        forwards = [ends_of(event) for event in rows["device 0"] if event["name"] == "forward"]
+        pulls = self.overlapping(events, "pull shard")
+        self.assertTrue(any(begin < last and first < end for first, last in forwards for begin, end in pulls))
+        self.assertIn("wait for a layer", [event["name"] for event in rows["trainer"]])
 
     def test_a_trace_becomes_spans_of_opentelemetry(self):
         begun = time.time_ns()

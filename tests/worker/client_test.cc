@@ -127,6 +127,137 @@ TEST_F(ClientTest, OnePullGoesFirstAndThenTheLastShardsArePushed) {
   EXPECT_TRUE(items[2].push().has_commit());
 }
 
+TEST_F(ClientTest, FirstShardsArePushedFirstWhereFirstLayersAreAwaitedFirst) {
+  options_.first_layers_first = true;
+  ConnectAndPull();
+  ASSERT_TRUE(Step().ok());
+  EXPECT_EQ(parameters_, Expected(1));
+  std::vector<uint32_t> order;
+  for (const wire::WorkerItem& item : first_.items()) {
+    if (item.has_push()) order.push_back(item.push().shard());
+  }
+  EXPECT_THAT(order, ElementsAre(0, 1));
+}
+
+TEST_F(ClientTest, FirstShardsOvertakeThoseThatWaitInTheQueue) {
+  // More than gRPC takes of a stream that is not read from.
+  constexpr uint64_t kLarge = 4 << 20;
+  FakeServer first({{0, 3}, {1, kLarge}});
+  map_.servers[0].address = first.address();
+  map_.shards[1].end = map_.shards[2].begin = 3 + kLarge;
+  map_.elements = map_.trained_elements = map_.shards[2].end = 3 + kLarge + 5;
+  parameters_.assign(map_.elements, -1);
+  push_.assign(map_.elements, 1);
+  options_.first_layers_first = true;
+  options_.background = true;
+  ConnectAndPull();
+  const auto released = std::make_shared<absl::Notification>();
+  first.set_hook([released](const wire::WorkerItem& item, FakeServer::Stream&) {
+    if (item.has_push()) released->WaitForNotificationWithTimeout(kLong);
+    return FakeServer::Verdict{};
+  });
+  ASSERT_EQ(client_->OpenStep(push_), absl::OkStatus());
+  client_->Ready(3);
+  ASSERT_TRUE(first.AwaitItem(wire::WorkerItem::kPush));
+  ASSERT_EQ(client_->CommitStep({.samples = 64, .gradient_norm = 2}, absl::MakeSpan(parameters_)), absl::OkStatus());
+  // The first server was spoken to before.
+  ASSERT_TRUE(second_.AwaitItem(wire::WorkerItem::kPush));
+  released->Notify();
+  ASSERT_TRUE(client_->FinishStep(kLong).ok());
+  EXPECT_EQ(parameters_, Expected(1));
+  std::vector<uint32_t> order;
+  for (const wire::WorkerItem& item : first.items()) {
+    if (item.has_push()) order.push_back(item.push().shard());
+  }
+  EXPECT_EQ(std::count(order.begin(), order.end(), 0), 1);
+  EXPECT_EQ(order.front(), 1) << "it was on its way";
+  EXPECT_EQ(order.back(), 1) << "and its rest was overtaken";
+  client_.reset();
+}
+
+// The second server says nothing of its shard before the test has read the shards of the first.
+class PullByLayersTest : public ClientTest {
+ protected:
+  PullByLayersTest() {
+    options_.background = true;
+    options_.first_layers_first = true;
+    second_.set_hook([released = released_](const wire::WorkerItem& item, FakeServer::Stream&) {
+      if (item.has_push()) released->WaitForNotificationWithTimeout(kLong);
+      return FakeServer::Verdict{};
+    });
+  }
+  ~PullByLayersTest() override { Release(); }
+  void Release() {
+    if (!released_->HasBeenNotified()) released_->Notify();
+  }
+  void Commit() {
+    ASSERT_EQ(client_->BeginStep(push_, {.samples = 64, .gradient_norm = 2}, absl::MakeSpan(parameters_)),
+              absl::OkStatus());
+  }
+
+  // The server's thread may be the last to look at it.
+  const std::shared_ptr<absl::Notification> released_ = std::make_shared<absl::Notification>();
+};
+
+TEST_F(PullByLayersTest, FirstLayersAreThereWhileTheLastAreAwaited) {
+  ConnectAndPull();
+  Commit();
+  ASSERT_TRUE(client_->BeginFinish(kLong));
+  EXPECT_FALSE(client_->BeginFinish(kLong)) << "once a step";
+  const auto to = client_->AwaitPulled(1000);
+  ASSERT_TRUE(to.ok()) << to.status();
+  EXPECT_EQ(*to, 2503);
+  const std::vector<float> expected = Expected(1);
+  EXPECT_TRUE(std::equal(parameters_.begin(), parameters_.begin() + 2503, expected.begin()));
+  EXPECT_EQ(parameters_[2503], 0) << "of the pull before";
+  EXPECT_EQ(client_->steps_in_flight(), 1);
+  Release();
+  EXPECT_EQ(*client_->AwaitPulled(2508), 2508);
+  EXPECT_EQ(parameters_, expected);
+  const auto report = client_->FinishStep(kLong);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->clock, Clock64(11));
+  EXPECT_EQ(report->shards_applied, 3);
+  // The next one begins anew.
+  Commit();
+  ASSERT_TRUE(client_->BeginFinish(kLong));
+  EXPECT_GE(*client_->AwaitPulled(3), 3);
+  ASSERT_TRUE(client_->FinishStep(kLong).ok());
+  EXPECT_EQ(parameters_, Expected(2));
+}
+
+TEST_F(PullByLayersTest, AWaitForALayerEndsWithTheExchange) {
+  ConnectAndPull();
+  Commit();
+  ASSERT_TRUE(client_->BeginFinish(kLong));
+  ASSERT_TRUE(client_->AwaitPulled(2503).ok());
+  std::thread other([&] { client_->Cancel("the job is over"); });
+  EXPECT_EQ(client_->AwaitPulled(2504).status(), absl::CancelledError("the job is over"));
+  EXPECT_EQ(client_->FinishStep(kLong).status(), absl::CancelledError("the job is over"));
+  other.join();
+}
+
+TEST_F(PullByLayersTest, ALayerThatDoesNotComeNamesItsServer) {
+  ConnectAndPull();
+  Commit();
+  ASSERT_TRUE(client_->BeginFinish(kShort));
+  const auto to = client_->AwaitPulled(2508);
+  EXPECT_EQ(to.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(to.status().message(), HasSubstr("ps-2"));
+}
+
+TEST_F(PullByLayersTest, ThereAreNoneWithoutAThreadOrAStep) {
+  ConnectAndPull();
+  EXPECT_FALSE(client_->BeginFinish(kLong)) << "no step";
+  EXPECT_EQ(client_->AwaitPulled(1).status().code(), absl::StatusCode::kFailedPrecondition);
+  options_.background = false;
+  ConnectAndPull();
+  Commit();
+  EXPECT_FALSE(client_->BeginFinish(kLong)) << "no thread";
+  Release();
+  EXPECT_TRUE(client_->FinishStep(kLong).ok());
+}
+
 TEST_F(ClientTest, LargeShardIsCutIntoChunksOfTheSmallerLimit) {
   options_.chunk_bytes = 4096;
   first_.set_chunk_bytes(1001 * 4 + 2);  // no whole number of elements

@@ -76,6 +76,10 @@ struct Wire {
   std::deque<absl::Status> step_errors;  // one a step; empty means OK
   std::function<void()> during_step;
   size_t in_flight_max = 0;
+  // Whether weights come while the next step computes; then `order` has what was awaited, opened, finished.
+  bool by_layers = false;
+  std::vector<std::string> order;
+  absl::Status layer_error;
 };
 
 class ScriptedClient : public Client {
@@ -86,7 +90,17 @@ class ScriptedClient : public Client {
 
   absl::Status Seed(absl::Span<const float>, absl::Duration) override { return Note("seed"); }
   absl::Status Pull(absl::Span<float>, absl::Duration) override { return Note("pull"); }
+  bool BeginFinish(absl::Duration) override {
+    if (wire_.by_layers) wire_.order.push_back("begin to finish");
+    return wire_.by_layers;
+  }
+  absl::StatusOr<uint64_t> AwaitPulled(uint64_t end) override {
+    wire_.order.push_back("await " + std::to_string(end));
+    if (!wire_.layer_error.ok()) return std::exchange(wire_.layer_error, absl::OkStatus());
+    return end;
+  }
   absl::Status OpenStep(absl::Span<const float> push) override {
+    wire_.order.push_back("open");
     push_ = push;
     return absl::OkStatus();
   }
@@ -110,6 +124,7 @@ class ScriptedClient : public Client {
     return begun.ok() ? FinishStep(timeout) : begun;
   }
   absl::StatusOr<StepReport> FinishStep(absl::Duration) override {
+    wire_.order.push_back("finish");
     --in_flight_;
     if (wire_.during_step) wire_.during_step();
     if (cancelled_.HasBeenNotified()) return absl::CancelledError("cancelled");
@@ -153,6 +168,12 @@ class FixedGroup : public LocalGroup, public Model {
     used.push_back(parameters_.data());
     loss_scales.push_back(batch.loss_scale);
     if (during_step) during_step();
+    if (batch.arrival != nullptr) {
+      for (const uint64_t end : {1, 1, 2}) {
+        if (absl::Status status = batch.arrival->AwaitUpTo(end); !status.ok()) return status;
+      }
+      if (absl::Status status = batch.arrival->AwaitAll(); !status.ok()) return status;
+    }
     if (!failure.ok()) return failure;
     ready(1);
     ready(0);
@@ -179,6 +200,9 @@ class FixedGroup : public LocalGroup, public Model {
     return result;
   }
 
+  bool reads_as_they_arrive() const override { return by_layers; }
+
+  bool by_layers = false;
   std::function<void()> during_step;
   absl::Status failure;  // of all steps
   double loss = 0.5;

@@ -116,6 +116,57 @@ TEST_F(TrainerTest, KeepsAsManyStepsInFlightAsTheWindowAllowsAndEndsARangeWithNo
   EXPECT_THAT(wire_.written, ElementsAre(second.data(), first.data(), second.data()));
 }
 
+class PullByLayersTest : public TrainerTest {
+ protected:
+  PullByLayersTest() {
+    options_.pull_by_layers = true;
+    wire_.by_layers = group_.by_layers = true;
+    MakeTrainer();
+  }
+};
+
+TEST_F(PullByLayersTest, AStepBeginsWhileWeightsComeAndOpensItsPushAfterThem) {
+  link_.work = {Range(7, 0, 8), Range(8, 8, 10)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.order, ElementsAre("open", "begin to finish", "await 1", "await 2", "finish", "open", "finish",
+                                       "open", "finish"))
+      << "a range ends with none in flight";
+  EXPECT_EQ(wire_.in_flight_max, 1);
+  EXPECT_EQ(wire_.pushes.size(), 3);
+  EXPECT_EQ(link_.progress().Take(absl::Now()).steps, 3);
+}
+
+TEST_F(PullByLayersTest, ALayerThatDoesNotComeEndsTheStepBeforeItIsPushed) {
+  wire_.layer_error = absl::FailedPreconditionError("fenced");
+  link_.work = {Range(7, 0, 8), Range(7, 0, 8)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(link_.joins, 2);
+  EXPECT_EQ(wire_.pushes.size(), 3) << "one of the first life, two of the second";
+}
+
+TEST_F(PullByLayersTest, OnlyPlainStepsDo) {
+  const std::vector<std::function<void()>> others = {
+      [&] { options_.accumulate = 2; },
+      [&] { options_.slowdown = 2; },
+      [&] { options_.loss_scale = {.on = true}; },
+      [&] { options_.local = {.steps = 2}; },
+      [&] { group_.by_layers = false; },
+      [&] { wire_.by_layers = false; },
+      [&] { options_.pull_by_layers = false; },
+  };
+  const Trainer::Options plain = options_;
+  for (const auto& change : others) {
+    options_ = plain;
+    wire_.by_layers = group_.by_layers = true;
+    wire_.order.clear();
+    change();
+    MakeTrainer({absl::MakeSpan(memory_)});
+    link_.work = {Range(7, 0, 10)};
+    EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+    EXPECT_THAT(wire_.order, testing::Not(testing::Contains("await 1")));
+  }
+}
+
 TEST_F(TrainerTest, GradientsLeaveWhileTheyAreMade) {
   link_.work = {Range(7, 0, 8)};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());

@@ -37,6 +37,7 @@ class ClientImpl : public Client {
         exchange_(options, map, queue_, time_) {
     wake_.client = this;
     for (const ShardInfo& shard : map.shards) shard_begins_.push_back(shard.begin);
+    if (options.background && window_ == 1) exchange_.set_on_pulled([this](uint64_t to) { Pulled(to); });
     exchange_.Start();
     if (options.background)
       thread_ = std::thread([this, cores = options.cores] {
@@ -114,6 +115,10 @@ class ClientImpl : public Client {
     if (absl::Status fit = CheckDestination(parameters); !fit.ok()) return fit;
     committed_.push_back({open_->loans, parameters.data()});
     open_.reset();
+    {
+      absl::MutexLock lock(&mutex_);
+      pulled_to_ = 0;
+    }
     Tell({.committed = Commit{info, parameters}});
     return absl::OkStatus();
   }
@@ -126,14 +131,33 @@ class ClientImpl : public Client {
 
   absl::StatusOr<StepReport> FinishStep(absl::Duration timeout) override {
     if (committed_.empty()) return absl::FailedPreconditionError("no step is in flight");
-    Request request{.kind = Request::Kind::kFinishStep, .timeout = timeout};
-    const absl::Status status = Run(request);
+    Request own{.kind = Request::Kind::kFinishStep, .timeout = timeout};
+    const absl::Status status = finishing_ ? AwaitDone() : Run(own);
+    const Request request = finishing_ ? *std::exchange(finishing_, std::nullopt) : own;
     const absl::Status returned = AwaitLoans(*committed_.front().loans);
     committed_.pop_front();
     if (!status.ok()) return status;
     if (!returned.ok()) return returned;
     clock_ = request.report.clock;
     return request.report;
+  }
+
+  bool BeginFinish(absl::Duration timeout) override {
+    if (!thread_.joinable() || window_ != 1 || committed_.empty() || finishing_) return false;
+    finishing_ = Request{.kind = Request::Kind::kFinishStep, .timeout = timeout};
+    absl::MutexLock lock(&mutex_);
+    Post(*finishing_);
+    return true;
+  }
+
+  absl::StatusOr<uint64_t> AwaitPulled(uint64_t end) override {
+    if (!finishing_) return absl::FailedPreconditionError("nothing has begun to finish");
+    absl::MutexLock lock(&mutex_);
+    awaited_to_ = std::min(end, elements_);
+    // No deadline here, as in Run().
+    mutex_.Await(absl::Condition(this, &ClientImpl::HasPulled));
+    if (done_ && !result_.ok()) return result_;
+    return done_ ? elements_ : pulled_to_;
   }
 
   size_t steps_in_flight() const override { return committed_.size(); }
@@ -208,12 +232,31 @@ class ClientImpl : public Client {
       RunUntil(time_.Now() + flush_max_, [&] { return exchange_.flushed(); });
       return *result;
     }
-    absl::MutexLock lock(&mutex_);
+    {
+      absl::MutexLock lock(&mutex_);
+      Post(request);
+    }
+    return AwaitDone();
+  }
+
+  void Post(Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     posted_ = &request;
     done_ = false;
     Wake();
+  }
+
+  absl::Status AwaitDone() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&done_));
     return result_;
+  }
+
+  bool HasPulled() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return done_ || pulled_to_ >= awaited_to_; }
+
+  // The I/O thread.
+  void Pulled(uint64_t to) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    pulled_to_ = to;
   }
 
   std::optional<std::string> Cancelled() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -339,6 +382,7 @@ class ClientImpl : public Client {
   std::optional<LentPush> open_;
   std::vector<uint64_t>::const_iterator first_ready_;  // of the open step's shards
   std::deque<Committed> committed_;                    // in flight, oldest first
+  std::optional<Request> finishing_;                   // the step that is waited for, from BeginFinish() on
 
   const SteadyTime time_;
   grpc::CompletionQueue queue_;
@@ -354,6 +398,8 @@ class ClientImpl : public Client {
   std::vector<News> news_ ABSL_GUARDED_BY(mutex_);
   Request* posted_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t pulled_to_ ABSL_GUARDED_BY(mutex_) = 0;   // of the step in flight, with a window of 1
+  uint64_t awaited_to_ ABSL_GUARDED_BY(mutex_) = 0;  // by AwaitPulled()
   absl::Status result_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> goodbye_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> cancelled_ ABSL_GUARDED_BY(mutex_);

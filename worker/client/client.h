@@ -78,6 +78,9 @@ struct ClientOptions {
   uint64_t early_bytes_min = 256 << 10;
   // Steps that may be in flight.
   uint32_t window = 1;
+  // Weights are read in the order of elements as they come: with a window of 1, shards that wait for the commit go out
+  // first layers first, so that they are served first (Jayarajan et al. 2019).
+  bool first_layers_first = false;
   // The exchange goes on between calls, in a thread of its own, which costs two hand-overs a call: for steps that are
   // on their way while the caller computes. Else it goes on only during calls, in the caller's thread.
   bool background = false;
@@ -164,9 +167,21 @@ class Client {
   // Both, one after the other.
   virtual absl::Status BeginStep(absl::Span<const float> push, const PushInfo& info, absl::Span<float> parameters) = 0;
   // Waits until every shard has answered and served the oldest step in flight. A wait at a consistency gate is bounded
-  // in silence, not in time: `timeout` runs anew with every word from the server.
+  // in silence, not in time: `timeout` runs anew with every word from the server. After BeginFinish() its timeout
+  // counts.
   //   kFailedPrecondition  no step is in flight
   virtual absl::StatusOr<StepReport> FinishStep(absl::Duration timeout) = 0;
+  // Begins to wait for the oldest step in flight, and returns at once; AwaitPulled() and FinishStep() follow. False,
+  // and nothing has begun: the exchange goes on only during calls, or the window is not 1.
+  virtual bool BeginFinish(absl::Duration timeout) {
+    (void)timeout;
+    return false;
+  }
+  // After BeginFinish(): waits until parameters[0, end) of the step are there, and says up to where they are.
+  virtual absl::StatusOr<uint64_t> AwaitPulled(uint64_t end) {
+    (void)end;
+    return absl::FailedPreconditionError("nothing has begun to finish");
+  }
   // Committed and not finished.
   virtual size_t steps_in_flight() const = 0;
   // BeginStep() and FinishStep(). Requires: no step is in flight.

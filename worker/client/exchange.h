@@ -57,6 +57,9 @@ class Exchange : private Stream::Owner {
   // Requires: a map that ValidateMap() takes.
   Exchange(const ClientOptions& options, const ShardMap& map, grpc::CompletionQueue& queue, const TimeSource& time);
 
+  // Is told up to which element the weights after the oldest step in flight are there, from the first one on, whenever
+  // that rises. Before Start().
+  void set_on_pulled(std::function<void(uint64_t to)> on_pulled) { on_pulled_ = std::move(on_pulled); }
   // Opens the streams.
   void Start();
   // After a failure these three do nothing.
@@ -126,6 +129,8 @@ class Exchange : private Stream::Owner {
     absl::Span<float> parameters = {};
     StepReport report = {};
     std::vector<SentPush> sent;  // by shard
+    std::vector<bool> pulled;    // by shard
+    size_t pulled_first = 0;     // so many shards from the first one on
     absl::Time committed = {};
   };
 
@@ -191,6 +196,8 @@ class Exchange : private Stream::Owner {
   // The pull has been written, of which so many elements came, and the others are as they were: makes it so in every
   // memory that awaited it.
   void Deliver(Shard& shard, const Session::Clocks& clocks, uint64_t came);
+  // Says how far the weights of the oldest step in flight have come.
+  void NotePulled(ShardId shard, const Session::Clocks& clocks);
   // Of steps that are finished: when that was.
   void NoteFinished();
   bool RequestDone() const;
@@ -212,6 +219,7 @@ class Exchange : private Stream::Owner {
   std::optional<InFlight> open_;
   Request* request_ = nullptr;
   Done done_;
+  std::function<void(uint64_t to)> on_pulled_;
   absl::Time request_begin_;
   // Since the last step was finished: what servers reported, and what came.
   uint64_t lost_ = 0;

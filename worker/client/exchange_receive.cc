@@ -303,7 +303,9 @@ absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
     return absl::InternalError(absl::StrCat("shard ", id.value(), ": unchanged at version ", ToString(version),
                                             ", which the worker does not have"));
   }
-  Deliver(shard, session_.Pulled(id, PullId(done.id()), version), *came);
+  const Session::Clocks served = session_.Pulled(id, PullId(done.id()), version);
+  Deliver(shard, served, *came);
+  NotePulled(id, served);
   InFlight* const step = FindStep(clock->value());
   if (step != nullptr) Record("pull shard", id, step->committed);
   if (step != nullptr && *clock > Clock64(done.clock_min())) {
@@ -343,6 +345,18 @@ void Exchange::Deliver(Shard& shard, const Session::Clocks& clocks, uint64_t cam
     if (to.data() != newest.data()) std::copy(newest.begin(), newest.end(), to.begin());
   }
   shard.held = newest;
+}
+
+void Exchange::NotePulled(ShardId shard, const Session::Clocks& clocks) {
+  if (on_pulled_ == nullptr || steps_.empty()) return;
+  InFlight& step = steps_.front();
+  const bool mine = std::any_of(clocks.begin(), clocks.end(),
+                                [&](const Clock64& clock) { return clock.value() == step.sequence.value(); });
+  if (!mine) return;
+  step.pulled[shard.value()] = true;
+  const size_t before = step.pulled_first;
+  while (step.pulled_first < shards_.size() && step.pulled[step.pulled_first]) ++step.pulled_first;
+  if (step.pulled_first > before) on_pulled_(shards_[step.pulled_first - 1].info.end);
 }
 
 void Exchange::OnWaiting(size_t peer, const wire::Waiting& waiting) {

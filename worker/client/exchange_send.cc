@@ -13,8 +13,10 @@ namespace slackline::worker {
 void Exchange::OpenStep(LentPush push) {
   if (leaving_ || !failure_.ok()) return;
   SLACKLINE_CHECK(!open_);
-  open_ = InFlight{
-      .sequence = session_.sequence().Next(), .push = std::move(push), .sent = std::vector<SentPush>(shards_.size())};
+  open_ = InFlight{.sequence = session_.sequence().Next(),
+                   .push = std::move(push),
+                   .sent = std::vector<SentPush>(shards_.size()),
+                   .pulled = std::vector<bool>(shards_.size())};
 }
 
 void Exchange::Ready(uint64_t from) {
@@ -92,9 +94,11 @@ void Exchange::SendAll(absl::Span<const Session::Send> sends) {
     // of the others are still on their way.
     AppendPulls(by_peer[i], options_.averaged, first);
     const size_t pulls = first.size();
-    // Backward finishes the last layers first; forward needs the first layers first. Steps stay in their order.
+    // Backward finishes the last layers first, and those that are ready early have gone out so; forward needs the first
+    // layers first, where it begins before all are there. Steps stay in their order.
     std::vector<Session::Send>& mine = by_peer[i];
-    std::stable_sort(mine.begin(), mine.end(), [](const Session::Send& a, const Session::Send& b) {
+    std::stable_sort(mine.begin(), mine.end(), [&](const Session::Send& a, const Session::Send& b) {
+      if (options_.first_layers_first) return std::pair(a.clock, a.shard) < std::pair(b.clock, b.shard);
       return std::pair(a.clock, b.shard) < std::pair(b.clock, a.shard);
     });
     for (const Session::Send& send : mine) {
@@ -108,6 +112,7 @@ void Exchange::SendAll(absl::Span<const Session::Send> sends) {
       items.insert(items.begin(), std::make_move_iterator(first.begin()), std::make_move_iterator(first.end()));
     }
     Send(peers_[i], std::move(items));
+    if (options_.first_layers_first) peers_[i].stream->QueueFirstShardsFirst();
   }
 }
 

@@ -131,6 +131,16 @@ void Stream::SendFirst(std::vector<Outgoing> items) {
   if (!attempt_->writing) WriteNext();
 }
 
+void Stream::QueueFirstShardsFirst() {
+  const auto rank = [](const Outgoing& queued) {
+    const wire::WorkerItem& item = queued.item;
+    return item.has_push() ? std::pair(item.push().sequence(), uint64_t{1} + item.push().shard())
+                           : std::pair(uint64_t{0}, uint64_t{0});
+  };
+  std::stable_sort(outgoing_.begin(), outgoing_.end(),
+                   [&](const Outgoing& a, const Outgoing& b) { return rank(a) < rank(b); });
+}
+
 bool Stream::CommitQueuedPush(ShardId shard, Sequence sequence, const wire::PushCommit& trailer) {
   const auto last = std::find_if(outgoing_.rbegin(), outgoing_.rend(),
                                  [&](const Outgoing& queued) { return IsPush(queued, shard, sequence); });

@@ -72,6 +72,8 @@ class Stream {
   void Send(std::vector<Outgoing> items);
   // The same, before all that is in the queue.
   void SendFirst(std::vector<Outgoing> items);
+  // Pushes in the queue go out in the order of their shards, whatever it was; the chunks of one stay in theirs.
+  void QueueFirstShardsFirst();
   // Lets the last chunk of this sub-push that waits in the queue carry the trailer. False when none waits.
   bool CommitQueuedPush(ShardId shard, Sequence sequence, const wire::PushCommit& trailer);
   // Forgets the chunks for this shard that wait in the queue; those of one sub-push only.

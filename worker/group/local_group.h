@@ -53,6 +53,9 @@ class LocalGroup {
   absl::StatusOr<StepResult> Step(const BatchView& batch) {
     return Step(batch, [](uint64_t) {});
   }
+  // Whether a step may begin while parameters are on their way (BatchView::arrival), and gains by it. Others wait for
+  // all of them.
+  virtual bool reads_as_they_arrive() const { return false; }
   // Why there are no more steps, if that is so: the thread of a device that hangs cannot be joined, so that the process
   // must end without destroying the group.
   virtual absl::Status given_up() const { return absl::OkStatus(); }

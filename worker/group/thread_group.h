@@ -28,6 +28,10 @@ class ThreadGroup final : public LocalGroup {
   Model& model() override { return *models_.front(); }
   using LocalGroup::Step;
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
+  // One device alone: several would take a wait for servers for one of theirs that hangs.
+  bool reads_as_they_arrive() const override {
+    return models_.size() == 1 && models_.front()->elements() == models_.front()->trained_elements();
+  }
   absl::Status given_up() const override { return given_up_; }
 
  private:
