@@ -18,8 +18,8 @@ class TrainingLoss {
   // that of mse_loss or binary_cross_entropy_with_logits with the labels' one-hot vectors, y (1 - s) + s / classes with
   // label smoothing s, as a mean over the outputs of an image, times the weight of its class.
   at::Tensor Sum(const at::Tensor& logits, const at::Tensor& labels) const;
-  // Sum() over n. PyTorch's mean of cross-entropy would divide by the sum of the weights, and parts of a batch would not
-  // add up.
+  // Sum() over n. PyTorch's mean of cross-entropy would divide by the sum of the weights, and parts of a batch would
+  // not add up.
   at::Tensor Mean(const at::Tensor& logits, const at::Tensor& labels) const;
   // What evaluations measure: the mean without weights and smoothing.
   at::Tensor Plain(const at::Tensor& logits, const at::Tensor& labels) const;
