@@ -21,8 +21,8 @@ absl::Status CheckParts(const wire::InstallShardsRequest& request, int groups) {
                                                      request.trained_elements(), " trained elements"));
     }
     if (range.group() >= static_cast<uint32_t>(groups)) {
-      return absl::InvalidArgumentError(absl::StrCat("a range of group ", range.group(),
-                                                     " (counted from 0); the job file has ", groups, " groups"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a range of group ", range.group(), " (counted from 0); the job file has ", groups, " groups"));
     }
     end = range.end();
   }

@@ -34,9 +34,9 @@ struct ClusterShape {
 //
 // `shares`: of all servers, as LinkShares() has them; amounts are then in proportion to them, as far as whole shards
 // allow, and each server has one at least, if there are enough.
-// `frozen_from`: elements from here on are frozen, 0 for none. They cost memory and hardly any work: where shards are cut
-// and dealt out, one counts for an eighth of another.
-// Requires: elements, servers and shards_per_server are at least 1; shares are above 0.
+// `frozen_from`: elements from here on are frozen, 0 for none. They cost memory and hardly any work: where shards are
+// cut and dealt out, one counts for an eighth of another. Requires: elements, servers and shards_per_server are at
+// least 1; shares are above 0.
 std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape,
                                     const std::map<ServerId, double>& shares = {}, uint64_t frozen_from = 0);
 

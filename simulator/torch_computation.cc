@@ -177,7 +177,8 @@ class TorchComputation final : public Computation {
     };
     if (absl::Status stepped = RunTask(task, load, model, *gradient); !stepped.ok()) return stepped;
     gradient->norm = worker::L2Norm(model.push().first(model.trained_elements()));
-    if (!std::isfinite(gradient->result.loss) || !std::isfinite(worker::L2Norm(model.push().first(model.pushed_elements())))) {
+    if (!std::isfinite(gradient->result.loss) ||
+        !std::isfinite(worker::L2Norm(model.push().first(model.pushed_elements())))) {
       return absl::InternalError(
           absl::StrCat("the loss is ", gradient->result.loss, ", the gradient's norm ", gradient->norm,
                        ". A smaller optimizer.lr, a warm-up or optimizer.clip_norm usually helps"));

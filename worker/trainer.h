@@ -213,13 +213,13 @@ class Trainer {
   // The trainer's thread.
   Membership life_;
   ShardMap map_;
-  uint64_t steps_ = 0;           // over all lives
-  absl::Duration data_wait_;     // for batches, of the step that is being computed
-  bool arriving_ = false;        // the weights after the step in flight are read as they come
-  absl::Duration layer_wait_;    // for layers of them
-  absl::Duration overlap_wait_;  // for the step before, of the step that is being computed
-  std::deque<StepFacts> begun_;  // of the steps in flight, oldest first
-  size_t parameters_used_ = 0;   // which of the parameter memory the model computes on
+  uint64_t steps_ = 0;                  // over all lives
+  absl::Duration data_wait_;            // for batches, of the step that is being computed
+  bool arriving_ = false;               // the weights after the step in flight are read as they come
+  absl::Duration layer_wait_;           // for layers of them
+  absl::Duration overlap_wait_;         // for the step before, of the step that is being computed
+  std::deque<StepFacts> begun_;         // of the steps in flight, oldest first
+  size_t parameters_used_ = 0;          // which of the parameter memory the model computes on
   std::optional<StepMemory> averaged_;  // of evaluations
   PushMean push_mean_;
   LossScaler scaler_;

@@ -5,8 +5,8 @@
 
 namespace slackline {
 
-// Its name among the arrays of a shard and in checkpoints. The optimizer's arrays have a value for each trained element;
-// this one has one for each element.
+// Its name among the arrays of a shard and in checkpoints. The optimizer's arrays have a value for each trained
+// element; this one has one for each element.
 inline constexpr absl::string_view kAveragedWeights = "ema";
 
 }  // namespace slackline

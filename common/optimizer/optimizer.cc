@@ -88,8 +88,8 @@ void Optimizer::CompensateBlock(StaleBlock block, const BlockOfArrays& arrays) c
   }
 }
 
-void Optimizer::StepBlock(absl::Span<const float> gradient, absl::Span<float> weights,
-                          const BlockOfArrays& arrays, std::optional<uint32_t> group) const {
+void Optimizer::StepBlock(absl::Span<const float> gradient, absl::Span<float> weights, const BlockOfArrays& arrays,
+                          std::optional<uint32_t> group) const {
   SLACKLINE_CHECK(gradient.size() == weights.size() && (!group || *group < groups_.size()));
   const auto& [sgd, adam] = group ? groups_[*group] : own_;
   const Block block{.elements = weights.size(), .gradient = gradient.data(), .weights = weights.data()};

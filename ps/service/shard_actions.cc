@@ -200,11 +200,10 @@ void ShardHost::Execute(const LostAction& lost) {
 
 // --- Pulls ------------------------------------------------------------------------------------------------------
 
-void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known,
-                     bool averaged) {
+void ShardHost::Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known, bool averaged) {
   ForgetOldest(caller);
-  Asked asked{caller.peer,          std::nullopt,         pull.id,    pull.clock, known, caller.window,
-              caller.shared_memory, caller.pull_encoding, time_.Now(),         averaged};
+  Asked asked{caller.peer,          std::nullopt,         pull.id,     pull.clock, known, caller.window,
+              caller.shared_memory, caller.pull_encoding, time_.Now(), averaged};
   if (!caller.reader) asked.sender = caller.sender;
   if (caller.reader) return Serve(asked);
   const auto member = members_.find(caller.sender);

@@ -277,9 +277,9 @@ class ShardHost {
   std::map<PushRef, Held> held_;                    // complete and checked
   std::optional<WorkerId> pushing_;                 // whose push the engine's actions follow from
   std::vector<Blocked> blocked_;
-  std::vector<Pinned> pinned_;                               // oldest first
+  std::vector<Pinned> pinned_;                             // oldest first
   std::vector<std::weak_ptr<const PinnedView>> averaged_;  // the same of the average
-  std::map<Sender, Gap> lost_;  // what each of the members must be told
+  std::map<Sender, Gap> lost_;                             // what each of the members must be told
   ShardJournal* journal_ = nullptr;
   // In a copy: what the engine is to be, but for the workers, of each its newest incarnation.
   std::optional<EngineState> replica_;

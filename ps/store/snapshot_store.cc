@@ -200,7 +200,8 @@ absl::StatusOr<EngineState> SnapshotStore::Read(uint64_t id, ShardState& shard) 
   BlockReader blocks(*database_, id, manifest->block_elements());
   const absl::Status read =
       shard.Restore(ToProgress(*manifest), [&](std::optional<size_t> array, uint64_t begin, absl::Span<float> out) {
-        const uint64_t elements = array ? ArrayElements(identity_.extent, identity_.arrays[*array]) : identity_.extent.size();
+        const uint64_t elements =
+            array ? ArrayElements(identity_.extent, identity_.arrays[*array]) : identity_.extent.size();
         return blocks.Read(array ? *array + 1 : 0, elements, begin, out);
       });
   if (!read.ok()) return read;

@@ -8,9 +8,12 @@ namespace {
 
 using ErrorFeedback = PushCodecs::ErrorFeedback;
 
-const std::vector<TensorInfo> kTensors = {
-    {"conv1.weight", {8, 1, 3, 3}, true, 0}, {"conv1.bias", {8}, true, 72}, {"bn1.bias", {8}, true, 80},
-    {"fc1.weight", {10, 20}, true, 88},      {"fc1.bias", {10}, true, 288}, {"bn1.running_mean", {8}, false, 298}};
+const std::vector<TensorInfo> kTensors = {{"conv1.weight", {8, 1, 3, 3}, true, false, 0},
+                                          {"conv1.bias", {8}, true, false, 72},
+                                          {"bn1.bias", {8}, true, false, 80},
+                                          {"fc1.weight", {10, 20}, true, false, 88},
+                                          {"fc1.bias", {10}, true, false, 288},
+                                          {"bn1.running_mean", {8}, false, false, 298}};
 
 codec::Codec Codec(const char* text) { return codec::ParseCodec(text).value(); }
 

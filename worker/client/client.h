@@ -151,8 +151,8 @@ class Client {
   //   kFailedPrecondition, kInvalidArgument, ...   a server's final word
   virtual absl::Status Pull(absl::Span<float> parameters, absl::Duration timeout) = 0;
 
-  // Opens the next step, whose push (map.elements long, frozen ones count for nothing) is still being made. Returns at once, as the two calls that
-  // follow it; failures show when the step is finished.
+  // Opens the next step, whose push (map.elements long, frozen ones count for nothing) is still being made. Returns at
+  // once, as the two calls that follow it; failures show when the step is finished.
   //   kFailedPrecondition  options.window steps are in flight, one is open already, or nothing was pulled yet
   virtual absl::Status OpenStep(absl::Span<const float> push) = 0;
   // push[from, map.elements) of the open step stays as it is from now on, until the step is finished: where the

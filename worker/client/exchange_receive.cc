@@ -296,8 +296,9 @@ absl::Status Exchange::OnPullDone(const wire::PullDone& done) {
   if (!clock) return absl::OkStatus();
   const Version version = FromWire(done.version());
   const uint64_t elements = shard.info.end - shard.info.begin;
-  const absl::StatusOr<uint64_t> came = shard.writer.Finish(
-      version, done.unchanged(), {elements, session_.version(id) ? PushedEnd(shard.info) - shard.info.begin : elements});
+  const absl::StatusOr<uint64_t> came =
+      shard.writer.Finish(version, done.unchanged(),
+                          {elements, session_.version(id) ? PushedEnd(shard.info) - shard.info.begin : elements});
   if (!came.ok()) return Named(absl::StrCat("shard ", id.value()), came.status());
   if (done.unchanged() && session_.version(id) != version) {
     return absl::InternalError(absl::StrCat("shard ", id.value(), ": unchanged at version ", ToString(version),

@@ -31,8 +31,8 @@ class PullWriter {
   //              chunk before
   absl::Status Write(const PulledChunk& chunk, const ByteSegments& bytes, absl::Span<float> shard);
 
-  // The pull is complete: all of the shard has arrived, or nothing did and it is `unchanged`; or all but what is frozen,
-  // of a shard that was there already. Returns how many elements came.
+  // The pull is complete: all of the shard has arrived, or nothing did and it is `unchanged`; or all but what is
+  // frozen, of a shard that was there already. Returns how many elements came.
   //   kInternal  elements are missing, or came of another version
   struct Lengths {
     uint64_t shard = 0;

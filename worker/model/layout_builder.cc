@@ -35,9 +35,7 @@ void LayoutBuilder::Parameter(const std::string& name, std::vector<uint64_t> sha
   Add(name, std::move(shape), true);
 }
 
-void LayoutBuilder::Buffer(const std::string& name, std::vector<uint64_t> shape) {
-  Add(name, std::move(shape), false);
-}
+void LayoutBuilder::Buffer(const std::string& name, std::vector<uint64_t> shape) { Add(name, std::move(shape), false); }
 
 absl::Status LayoutBuilder::TakeFrozen(const std::vector<ParameterGroupRule>& groups, std::vector<TensorInfo>& frozen) {
   std::vector<bool> used(groups.size());

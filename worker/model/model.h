@@ -1,8 +1,8 @@
 // A neural network on one device, with all its numbers in flat buffers. LibTorch stays behind this header.
 //
 // The flat vector has the trained parameters first, in the order of tensors(), then the buffers that are averaged
-// (batch-norm statistics), then the parameters that are frozen, of which there is no gradient. Parameters are views into parameters(); gradients are moved to push() as backward makes
-// them.
+// (batch-norm statistics), then the parameters that are frozen, of which there is no gradient. Parameters are views
+// into parameters(); gradients are moved to push() as backward makes them.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ struct ModelSpec {
   // Probabilities in training, resolved: 0 for networks that have none.
   double dropout = 0;           // of an input of the classifier
   double stochastic_depth = 0;  // of the last residual branch; the earlier ones less, in proportion
-  bool checkpointing = false;  // vit: blocks keep their inputs only, and are computed again in backward
+  bool checkpointing = false;   // vit: blocks keep their inputs only, and are computed again in backward
   Initialisation init = {};
   // Which tensors are frozen, by the first rule that matches; each must be the first to match some parameter.
   std::vector<ParameterGroupRule> groups = {};
@@ -182,8 +182,8 @@ class Model {
 
   // Weights and buffers, elements() long. Whoever writes them does so between steps.
   virtual absl::Span<float> parameters() = 0;
-  // What is pushed after a step, elements() long: gradients, then the buffers' new values; what is frozen has room there,
-  // and no values.
+  // What is pushed after a step, elements() long: gradients, then the buffers' new values; what is frozen has room
+  // there, and no values.
   virtual absl::Span<float> push() = 0;
   // Makes `memory` the push() of the steps that follow, so that what an earlier step made can still be on its way.
   // Borrows it. Requires: elements() floats, on a cache line.

@@ -1,5 +1,5 @@
-// Activation checkpointing: Chen, Xu, Zhang and Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016. LibTorch
-// inside.
+// Activation checkpointing: Chen, Xu, Zhang and Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016.
+// LibTorch inside.
 #pragma once
 
 #include <ATen/core/Tensor.h>

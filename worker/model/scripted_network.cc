@@ -133,8 +133,8 @@ class ScriptedNetwork final : public Network {
     if (made.isGenericDict()) {
       const auto dictionary = made.toGenericDict();
       const auto found = dictionary.find(kOutputs);
-      TORCH_CHECK(found != dictionary.end(), "model.torchscript: forward has returned a dictionary without \"", kOutputs,
-                  "\"");
+      TORCH_CHECK(found != dictionary.end(), "model.torchscript: forward has returned a dictionary without \"",
+                  kOutputs, "\"");
       made = found->value();
     }
     const int64_t classes = spec_.classes;

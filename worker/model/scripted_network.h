@@ -20,8 +20,8 @@ absl::Status LoadLibraries(const std::vector<std::string>& files);
 //   kInvalidArgument  it cannot be read, or does not do what is asked of it: says why
 absl::StatusOr<Layout> MakeScriptedLayout(const ModelSpec& spec);
 
-// Borrows `tensors`, which come from the layout of the same spec. Its weights begin as they are in the file. Throws what
-// LibTorch throws.
+// Borrows `tensors`, which come from the layout of the same spec. Its weights begin as they are in the file. Throws
+// what LibTorch throws.
 std::unique_ptr<Network> MakeScriptedNetwork(const ModelSpec& spec, const FlatTensors& tensors);
 
 }  // namespace slackline::worker
