@@ -118,7 +118,7 @@ class Command(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr),
                          (2, "slackline: found 'dance'; allowed is train, launch, check, status, resume, checkpoint, "
                              "checkpoints, export, credentials, servers, experiment, plan, trace, simulate, slurm, placement, doctor, "
-                             "prepare\n"))
+                             "prepare, evaluate\n"))
 
     def test_unknown_words_after_a_command_are_named_with_those_that_exist(self):
         for arguments, words in ((("servers", "ad", "r1"), "found 'ad' after 'servers'; allowed is add, drain"),
