@@ -213,7 +213,7 @@ cluster: {workers: 1, servers: 2}
         self.assertIn("found no whole checkpoint", self.slackline("resume", run.folder, "--checkpoint", "best", code=2))
         self.assertIn("1 epoch is done", self.slackline("resume", run.folder, "--checkpoint", "1", code=2))
         self.assertEqual(self.everything(run), before)
-        self.assertIn("no checkpoint: no answer from the scheduler at", self.slackline("checkpoint", run.folder, code=1))
+        self.assertIn(f"the run in {run.folder} is over: it is done", self.slackline("checkpoint", run.folder, code=1))
         self.assertIn("allowed is a run folder or HOST:PORT", self.slackline("checkpoint", "nowhere", code=2))
         self.assertIn("found no folder", self.slackline("checkpoints", self.root / "nowhere", code=2))
         other = self.resume(run, "--set", "training.epochs=2", "--set", "model.hidden=[8]")
