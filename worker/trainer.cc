@@ -224,7 +224,8 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   if (!opened.ok()) return opened;
   const absl::StatusOr<StepResult> result = Compute(progress.size - progress.done);
   if (!result.ok()) return result.status();
-  const double norm = L2Norm(model.push().first(model.trained_elements()));
+  const double norm =
+      result->gradient_norm ? *result->gradient_norm : L2Norm(model.push().first(model.trained_elements()));
   const absl::Status finite = CheckFinite(*result, norm, range);
   if (!finite.ok()) {
     if (Skips(finite)) return result->samples;
@@ -475,11 +476,26 @@ absl::StatusOr<std::unique_ptr<Client>> Trainer::MakeClient(bool reader) {
     options.push_runs = options_.push_runs;
     options.pull_encoding = options_.pull_encoding;
     options.push_segment = parts_.push_segment;
+    options.on_device = PlanOnDevice(options);
   }
   options.timeouts = options_.timeouts;
   options.trace = exchange_trace_;
   options.on_notice = [](const std::string& message) { log::Info(message); };
   return parts_.connect(options, map_);
+}
+
+DevicePlan Trainer::PlanOnDevice(const ClientOptions& options) {
+  ChunkEncoder* const encoder = parts_.group.encoder();
+  // What is more than one batch's gradient, or may be skipped, is made of floats.
+  if (encoder == nullptr || options_.accumulate > 1 || options_.local.on() || scaler_.on()) return {};
+  std::vector<PlannedChunk> chunks = PlanChunks(options, map_);
+  const absl::Status planned = encoder->Plan(chunks);
+  if (!planned.ok()) {
+    log::Warning("gradients are encoded on the host: ", std::string(planned.message()));
+    return {};
+  }
+  if (chunks.empty()) return {};
+  return {.encoder = encoder, .chunks = std::move(chunks)};
 }
 
 void Trainer::OnMap(const ShardMap& map) {

@@ -185,6 +185,8 @@ class Trainer {
   void EnterPhase(power::Phase phase);
 
   absl::StatusOr<std::unique_ptr<Client>> MakeClient(bool reader);
+  // What the group's device encodes of this life's pushes.
+  DevicePlan PlanOnDevice(const ClientOptions& options);
   absl::Status OpenClient();
   // Tells it the newest map; returns the one before.
   std::unique_ptr<Client> Replace(std::unique_ptr<Client> client) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -77,4 +77,33 @@ inline size_t EncodeTopK(uint64_t pairs, size_t elements, const float* in, float
   return static_cast<size_t>(next - out);
 }
 
+// residual += what the bytes say.
+template <typename Half>
+void ReturnHalves(size_t elements, const std::byte* in, float* residual) {
+  for (size_t i = 0; i < elements; ++i) {
+    uint16_t code = 0;
+    std::memcpy(&code, in + 2 * i, sizeof(code));
+    residual[i] += Half::Value(code);
+  }
+}
+
+inline void ReturnInt8Blocks(size_t elements, const std::byte* in, float* residual) {
+  for (size_t i = 0; i < elements; ++i) {
+    const std::byte* const block = in + i / kBlockElements * kBlockBytes;
+    float scale = 0;
+    std::memcpy(&scale, block, sizeof(scale));
+    residual[i] += DecodeInt8(static_cast<int8_t>(block[sizeof(scale) + i % kBlockElements]), scale);
+  }
+}
+
+inline void ReturnTopK(uint64_t pairs, const std::byte* in, float* residual) {
+  for (uint64_t i = 0; i < pairs; ++i) {
+    uint32_t index = 0;
+    float value = 0;
+    std::memcpy(&index, in + 8 * i, sizeof(index));
+    std::memcpy(&value, in + 8 * i + sizeof(index), sizeof(value));
+    residual[index] += value;
+  }
+}
+
 }  // namespace slackline::worker::gpu::host

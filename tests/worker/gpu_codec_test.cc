@@ -93,6 +93,26 @@ TEST(GpuCodecElements, EveryHalfDecodesAsTheOracleDoes) {
   }
 }
 
+// A residual that gets back what a push said.
+TEST(GpuCodecElements, WhatReturnsToAResidualIsTheOracles) {
+  for (const char* text : {"bf16", "fp16", "int8", "topk:0.1"}) {
+    const codec::Codec codec = codec::ParseCodec(text).value();
+    for (size_t size : {1, 1023, 1025, 4099}) {
+      SCOPED_TRACE(testing::Message() << text << " of " << size);
+      const std::vector<float> in = HardFloats(size, 7, Hard::kFinite);
+      std::vector<float> want = HardFloats(size, 8, Hard::kFinite), got = want;
+      Bytes bytes(codec::EncodedBytesMax(codec, size));
+      bytes.resize(codec::Encode(codec, in, absl::MakeSpan(bytes)));
+      codec::ReturnToResidual(codec, bytes, absl::MakeSpan(want));
+      if (codec.encoding == codec::Encoding::kBf16) host::ReturnHalves<Bf16>(size, bytes.data(), got.data());
+      if (codec.encoding == codec::Encoding::kFp16) host::ReturnHalves<Fp16>(size, bytes.data(), got.data());
+      if (codec.encoding == codec::Encoding::kInt8) host::ReturnInt8Blocks(size, bytes.data(), got.data());
+      if (codec.encoding == codec::Encoding::kTopK) host::ReturnTopK(bytes.size() / 8, bytes.data(), got.data());
+      ASSERT_NO_FATAL_FAILURE(ExpectSameBits(got, want));
+    }
+  }
+}
+
 TEST(GpuCodecElements, HalvesAreTheOracles) {
   ExpectEqualOnHardFloats({.encoding = codec::Encoding::kBf16, .fraction = 0}, host::EncodeHalves<Bf16>);
   ExpectEqualOnHardFloats({.encoding = codec::Encoding::kFp16, .fraction = 0}, host::EncodeHalves<Fp16>);

@@ -1,8 +1,8 @@
 // On a machine with a GPU: the kernels give the oracle's bits, and a group on GPUs the gradients of one on CPUs. Exits
 // with 77 where there is none.
-#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "tests/worker/model_fixture.h"
 #include "worker/cuda/codec_kernels.h"
 #include "worker/cuda/gpus.h"
+#include "worker/cuda/runtime.h"
 
 namespace slackline::worker::gpu {
 namespace {
@@ -143,6 +144,40 @@ TEST(GpuGroup, SeveralHaveTheGradientsOfACpu) {
   const size_t here = FindGpus().names.size();
   if (here < 2) GTEST_SKIP() << "one GPU here; needed are two";
   for (size_t samples : {8, 7, 1}) ExpectTheGradientsOfACpu(TinyCnn(false), here, samples);
+}
+
+// What the group encodes is the code of the very sum that another group brings to the host as floats.
+TEST(GpuGroup, LeavesItsSumEncoded) {
+  const ModelSpec spec = TinyMlp();
+  for (const char* codec : {"bf16", "fp16", "int8", "topk:0.25"}) {
+    SCOPED_TRACE(codec);
+    const auto plain = MakeGroup(spec, 1, Gpus(1), {}), encoding = MakeGroup(spec, 1, Gpus(1), {});
+    ASSERT_TRUE(plain.ok() && encoding.ok());
+    const uint64_t elements = (*plain)->model().trained_elements();
+    // Some in front, and some behind, stay floats.
+    const PlannedChunk chunk = {5, elements - 12, codec::ParseCodec(codec).value(), true};
+    ASSERT_EQ((*encoding)->encoder()->Plan({chunk}), absl::OkStatus());
+    std::vector<float> residual(chunk.elements);
+    for (int round = 0; round < 3; ++round) {
+      const Batch batch = TinyBatch(spec, 8);
+      const auto want = (*plain)->Step(View(batch)), got = (*encoding)->Step(View(batch));
+      ASSERT_TRUE(want.ok() && got.ok());
+      const absl::Span<const float> push = (*plain)->model().push();
+      double squares = 0;
+      for (uint64_t i = 0; i < elements; ++i) squares += static_cast<double>(push[i]) * push[i];
+      EXPECT_NEAR(got->gradient_norm.value(), std::sqrt(squares), 1e-6);
+      std::vector<std::byte> bytes(codec::EncodedBytesMax(chunk.codec, chunk.elements));
+      bytes.resize(codec::EncodeWithFeedback(chunk.codec, push.subspan(chunk.begin, chunk.elements),
+                                             absl::MakeSpan(residual), absl::MakeSpan(bytes)));
+      const float* const memory = (*encoding)->model().push().data();
+      const EncodedBytes taken = (*encoding)->encoder()->Take(memory, 0);
+      EXPECT_EQ(std::vector<std::byte>(taken.bytes.get(), taken.bytes.get() + taken.size), bytes);
+      for (uint64_t i : {uint64_t{0}, uint64_t{4}, chunk.end(), elements - 1}) EXPECT_EQ(memory[i], push[i]);
+      if (round != 1) continue;
+      codec::ReturnToResidual(chunk.codec, bytes, absl::MakeSpan(residual));
+      (*encoding)->encoder()->Return(0, taken);
+    }
+  }
 }
 
 TEST(GpuGroup, AWrongLabelEndsTheStepAndNotTheGroup) {

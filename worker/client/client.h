@@ -86,6 +86,8 @@ struct ClientOptions {
   bool background = false;
   // How pushes that travel on a stream are encoded, from the model's first element on; what no run covers is fp32.
   std::vector<CodecRun> push_runs = {};
+  // What of it is encoded where gradients are made, by PlanChunks(); the push memory has no values there.
+  DevicePlan on_device = {};
   // Of pulled weights on a stream: fp32 or bf16.
   codec::Encoding pull_encoding = codec::Encoding::kFp32;
   SameHost same_host = SameHost::kSharedMemory;
@@ -102,6 +104,10 @@ struct ClientOptions {
   // Must not block or call back.
   std::function<void(const std::string& message)> on_notice;
 };
+
+// What a device may encode in a client's stead: all that would be encoded, but for the shards of servers of this host
+// that may read gradients in shared memory, as floats.
+std::vector<PlannedChunk> PlanChunks(const ClientOptions& options, const ShardMap& map);
 
 struct PushInfo {
   uint64_t samples = 0;

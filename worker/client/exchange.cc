@@ -60,6 +60,19 @@ absl::Status ValidateMap(const ShardMap& map) {
   return absl::OkStatus();
 }
 
+std::vector<PlannedChunk> PlanChunks(const ClientOptions& options, const ShardMap& map) {
+  const PushEncoder encoder(options.push_runs);
+  std::vector<PlannedChunk> planned;
+  for (const ShardInfo& shard : map.shards) {
+    const auto server = std::find_if(map.servers.begin(), map.servers.end(),
+                                     [&](const ServerInfo& each) { return each.server == shard.server; });
+    if (server == map.servers.end() || MayShareMemory(*server, options)) continue;
+    const std::vector<PlannedChunk> more = encoder.PlanChunks(shard.begin, PushedEnd(shard, map), options.chunk_bytes);
+    planned.insert(planned.end(), more.begin(), more.end());
+  }
+  return planned;
+}
+
 Exchange::Exchange(const ClientOptions& options, const ShardMap& map, grpc::CompletionQueue& queue,
                    const TimeSource& time)
     : options_(options),
@@ -69,7 +82,7 @@ Exchange::Exchange(const ClientOptions& options, const ShardMap& map, grpc::Comp
       session_(map.shards.size(), options.first_clock),
       // A server speaks every notice() at least: twice that is silence.
       watch_(map.servers, 2 * options.timeouts.notice(), options.on_notice),
-      encoder_(options.push_runs) {
+      encoder_(options.push_runs, options.on_device) {
   for (const ServerInfo& info : map_.servers) AddPeer(info);
   for (const ShardInfo& info : map_.shards) {
     Shard& shard = shards_.emplace_back();

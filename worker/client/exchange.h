@@ -46,6 +46,11 @@ struct Request {
   StepReport report = {};  // filled in by kFinishStep
 };
 
+// Where the elements of a shard that are pushed end: those behind it are frozen.
+inline uint64_t PushedEnd(const ShardInfo& shard, const ShardMap& map) {
+  return map.frozen_from == 0 ? shard.end : std::clamp(map.frozen_from, shard.begin, shard.end);
+}
+
 // A request that fails, or a server's final word between two of them, ends the exchange: the streams are cut and
 // every later request gets the same status.
 //
@@ -160,10 +165,7 @@ class Exchange : private Stream::Owner {
   // Tries to share memory with a server of this host.
   void JoinMemory(Peer& peer);
   std::string AddressOf(const ServerInfo& server) const;
-  // Where the elements of a shard that are pushed end: those behind it are frozen.
-  uint64_t PushedEnd(const ShardInfo& shard) const {
-    return map_.frozen_from == 0 ? shard.end : std::clamp(map_.frozen_from, shard.begin, shard.end);
-  }
+  uint64_t PushedEnd(const ShardInfo& shard) const { return worker::PushedEnd(shard, map_); }
   // What this pull was lent in shared memory has been copied: tells the server. False, and the stream is broken off,
   // when the server may have written to it before.
   bool GiveBack(Peer& peer, const wire::PullDone& done);

@@ -57,10 +57,7 @@ std::string Exchange::AddressOf(const ServerInfo& server) const {
 void Exchange::JoinMemory(Peer& peer) {
   peer.memory.reset();
   peer.memory_agreed = false;
-  if (options_.same_host != SameHost::kSharedMemory || peer.info.memory_socket.empty() || peer.info.host.empty() ||
-      peer.info.host != shm::HostIdentity()) {
-    return;
-  }
+  if (!MayShareMemory(peer.info, options_)) return;
   // The only wait of this thread: for a process of this host, before a stream to it is open.
   auto memory = SharedMemory::Join(peer.info, options_, options_.timeouts.notice());
   if (memory.ok()) {
@@ -92,7 +89,12 @@ wire::Hello Exchange::MakeHello(Stream& stream) {
 }
 
 absl::Status Exchange::CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const {
-  const uint64_t least = encoder_.lossy() ? codec::kInt8BlockBytes : sizeof(float);
+  uint64_t least = encoder_.lossy() ? codec::kInt8BlockBytes : sizeof(float);
+  for (ShardId id : peer.shards) {
+    // What a device encodes was cut before.
+    const ShardInfo& shard = shards_[id.value()].info;
+    if (encoder_.OnDevice(shard.begin, shard.end)) least = std::max<uint64_t>(least, options_.chunk_bytes);
+  }
   if (welcome.chunk_bytes_max() < least) {
     return absl::InternalError(
         absl::StrCat("takes chunks of ", welcome.chunk_bytes_max(), " bytes; at least ", least, " are needed"));

@@ -131,7 +131,10 @@ void Exchange::AppendPushOf(const Session::Send& send, const Peer& peer, std::ve
 }
 
 void Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& peer, std::vector<Outgoing>& items) {
-  const std::optional<uint64_t> place = peer.memory_agreed && sent.encoded == nullptr
+  const ShardInfo& shard = shards_[push.first.shard()].info;
+  // Then there are no floats for the server to read.
+  const bool on_device = encoder_.OnDevice(shard.begin, PushedEnd(shard));
+  const std::optional<uint64_t> place = peer.memory_agreed && sent.encoded == nullptr && !on_device
                                             ? OffsetInSegment(options_.push_segment.get(), push.values)
                                             : std::nullopt;
   if (options_.trace.trace != nullptr) sent.begun = std::min(sent.begun, time_.Now());
@@ -142,8 +145,8 @@ void Exchange::AppendValues(const SubPush& push, SentPush& sent, const Peer& pee
     AppendPush(push, peer.chunk_bytes, items);
   } else {
     if (sent.encoded == nullptr) {
-      const ShardInfo& shard = shards_[push.first.shard()].info;
-      sent.encoded = std::make_shared<PushEncoder::Push>(encoder_.Cut(shard.begin, push.values, peer.chunk_bytes));
+      const uint64_t chunk_bytes = on_device ? options_.chunk_bytes : peer.chunk_bytes;
+      sent.encoded = std::make_shared<PushEncoder::Push>(encoder_.Cut(shard.begin, push.values, chunk_bytes));
     }
     AppendEncodedPush(push, encoder_, sent.encoded, items, options_.trace);
   }

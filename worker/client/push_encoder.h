@@ -14,10 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "common/codec/codec.h"
+#include "worker/chunk_encoder.h"
 
 namespace slackline::worker {
 
@@ -29,6 +31,12 @@ struct CodecRun {
   bool error_feedback = false;
 
   bool lossy() const { return codec.encoding != codec::Encoding::kFp32; }
+};
+
+// Chunks that are encoded where gradients are made, and who has them there. Their residuals are there, too.
+struct DevicePlan {
+  ChunkEncoder* encoder = nullptr;  // null: there are none
+  std::vector<PlannedChunk> chunks = {};
 };
 
 // Thread-safety: none; the I/O thread owns it.
@@ -44,8 +52,10 @@ class PushEncoder {
       uint64_t offset = 0;  // from the shard's beginning
       uint64_t elements = 0;
       CodecRun run;
+      // Of a chunk that the device encodes: its place in the plan. The host has no values of it.
+      std::optional<size_t> planned = {};
       // Empty until it was encoded, and always for fp32, which travels as it lies.
-      std::shared_ptr<std::byte[]> bytes;  // shared with gRPC, which may read on beyond the answer
+      std::shared_ptr<const std::byte[]> bytes = {};  // shared with gRPC, which may read on beyond the answer
       size_t size = 0;
     };
 
@@ -62,8 +72,9 @@ class PushEncoder {
     std::vector<Chunk> chunks_;
   };
 
-  // The runs lie one after the other from the model's first element; what they leave is fp32.
-  explicit PushEncoder(std::vector<CodecRun> runs);
+  // The runs lie one after the other from the model's first element; what they leave is fp32. The device's chunks are
+  // those that PlanChunks() gives of these runs; its encoder outlives this.
+  explicit PushEncoder(std::vector<CodecRun> runs, DevicePlan device = {});
 
   // False: all is fp32, and there is nothing to encode.
   bool lossy() const;
@@ -71,7 +82,13 @@ class PushEncoder {
   // Cuts the shard that begins at element `begin` of the model into chunks of at most `chunk_bytes` each, none of them
   // with two encodings. Borrows `values`, the shard's gradient, until all was encoded or the push is discarded.
   // Requires: chunk_bytes >= codec::kInt8BlockBytes.
+  // Where chunks of it are planned: that they are planned with these bytes.
   Push Cut(uint64_t begin, absl::Span<const float> values, uint64_t chunk_bytes) const;
+
+  // The chunks that Cut() would encode of [begin, end).
+  std::vector<PlannedChunk> PlanChunks(uint64_t begin, uint64_t end, uint64_t chunk_bytes) const;
+  // Whether the device encodes some of [begin, end).
+  bool OnDevice(uint64_t begin, uint64_t end) const;
 
   // The bytes of a chunk, encoded on the first call.
   // Requires: a chunk whose run is lossy.
@@ -85,9 +102,12 @@ class PushEncoder {
   absl::Span<const float> residual() const { return residual_; }
 
  private:
+  std::vector<Push::Chunk> CutRuns(uint64_t begin, uint64_t end, uint64_t chunk_bytes) const;
   absl::Span<float> ResidualOf(const Push& push, const Push::Chunk& chunk);
+  EncodedBytes TakeFromDevice(const Push& push, const Push::Chunk& chunk) const;
 
   const std::vector<CodecRun> runs_;
+  const DevicePlan device_;
   // Of all runs together; made when it is first needed.
   std::vector<float> residual_;
 };

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/shm/descriptor_exchange.h"
+#include "common/shm/host.h"
 #include "parameter_server.pb.h"
 
 namespace slackline::worker {
@@ -56,6 +57,11 @@ absl::StatusOr<rpc::Payload> SharedMemory::Find(ShardId shard, uint64_t offset, 
         absl::StrCat("a chunk of ", elements, " elements at byte ", offset, " of a segment of ", bytes, " bytes"));
   }
   return rpc::Payload({found->second->data() + offset, elements * sizeof(float)}, found->second);
+}
+
+bool MayShareMemory(const ServerInfo& server, const ClientOptions& options) {
+  return options.same_host == SameHost::kSharedMemory && !server.memory_socket.empty() && !server.host.empty() &&
+         server.host == shm::HostIdentity();
 }
 
 std::optional<uint64_t> OffsetInSegment(const shm::Segment* segment, absl::Span<const float> values) {

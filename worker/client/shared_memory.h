@@ -42,6 +42,9 @@ class SharedMemory {
   std::unique_ptr<shm::LoanFlagView> loan_;
 };
 
+// Whether a server is one to try it with.
+bool MayShareMemory(const ServerInfo& server, const ClientOptions& options);
+
 // Where `values` begin in the segment, in bytes; nullopt when they do not lie in it.
 std::optional<uint64_t> OffsetInSegment(const shm::Segment* segment, absl::Span<const float> values);
 

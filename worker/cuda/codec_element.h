@@ -109,6 +109,8 @@ SLACKLINE_HOST_DEVICE inline int8_t EncodeInt8(float x, const BlockScale& by, fl
   return q;
 }
 
+SLACKLINE_HOST_DEVICE inline float DecodeInt8(int8_t code, float scale) { return static_cast<float>(code) * scale; }
+
 // --- top-k -----------------------------------------------------------------------------------------------------------
 
 // The magnitude of the last value that is sent is found 8 bits at a time, from the highest: of the values whose higher

@@ -1,14 +1,7 @@
 #include "worker/cuda/codec_kernels.h"
 
-#if defined(__HIPCC__)
-#include <hip/hip_runtime.h>
-#define cudaError_t hipError_t
-#define cudaStream_t hipStream_t
-#define cudaGetLastError hipGetLastError
-#define cudaMemsetAsync hipMemsetAsync
-#else
-#include <cuda_runtime.h>
-#endif
+// HIP has its words for devices from here.
+#include "worker/cuda/runtime.h"
 
 #include "worker/cuda/codec_element.h"
 
@@ -251,6 +244,54 @@ __global__ void WriteKernel(DeviceValues values, TopKScratch scratch, unsigned c
   }
 }
 
+// --- what comes back -------------------------------------------------------------------------------------------------
+
+template <typename Half>
+__global__ void ReturnHalvesKernel(size_t elements, const uint16_t* in, float* residual) {
+  const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < elements) residual[i] += Half::Value(in[i]);
+}
+
+template <typename Half>
+int ReturnHalves(const DeviceBytes& in, float* residual, void* stream) {
+  if (in.elements == 0) return 0;
+  const auto blocks = static_cast<unsigned>((in.elements + kThreads - 1) / kThreads);
+  ReturnHalvesKernel<Half><<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      in.elements, reinterpret_cast<const uint16_t*>(in.bytes), residual);
+  return Launched();
+}
+
+__global__ void ReturnInt8Kernel(size_t elements, const unsigned char* in, float* residual) {
+  const unsigned char* const code = in + size_t{blockIdx.x} * kBlockBytes;
+  const float scale = *reinterpret_cast<const float*>(code);
+  const size_t begin = size_t{blockIdx.x} * kBlockElements;
+  for (unsigned i = threadIdx.x; i < kBlockElements && begin + i < elements; i += kThreads) {
+    residual[begin + i] += DecodeInt8(static_cast<int8_t>(code[sizeof(float) + i]), scale);
+  }
+}
+
+__global__ void ReturnTopKKernel(size_t pairs, const uint2* in, float* residual) {
+  const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < pairs) residual[in[i].x] += FloatOf(in[i].y);
+}
+
+// --- sums ------------------------------------------------------------------------------------------------------------
+
+__global__ void SumSquaresKernel(const float* in, size_t elements, double* parts) {
+  __shared__ double sums[kThreads];
+  double own = 0;
+  for (size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x; i < elements; i += size_t{kSquareSums} * kThreads) {
+    own += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+  }
+  sums[threadIdx.x] = own;
+  __syncthreads();
+  for (unsigned reach = kThreads / 2; reach > 0; reach /= 2) {
+    if (threadIdx.x < reach) sums[threadIdx.x] += sums[threadIdx.x + reach];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) parts[blockIdx.x] = sums[0];
+}
+
 }  // namespace
 
 int EncodeBf16(const DeviceValues& values, std::byte* out, void* stream) {
@@ -289,6 +330,33 @@ int EncodeTopK(uint64_t pairs, const DeviceValues& values, void* scratch, std::b
   CountKernel<<<tiles, kThreads, 0, on>>>(chosen, values.elements, memory);
   ScanKernel<<<1, kScanThreads, 0, on>>>(values, tiles, memory, bytes, written);
   WriteKernel<<<tiles, kThreads, 0, on>>>(values, memory, bytes);
+  return Launched();
+}
+
+int ReturnBf16(const DeviceBytes& in, float* residual, void* stream) {
+  return ReturnHalves<Bf16>(in, residual, stream);
+}
+int ReturnFp16(const DeviceBytes& in, float* residual, void* stream) {
+  return ReturnHalves<Fp16>(in, residual, stream);
+}
+
+int ReturnInt8(const DeviceBytes& in, float* residual, void* stream) {
+  if (in.elements == 0) return 0;
+  ReturnInt8Kernel<<<Tiles(in.elements), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      in.elements, reinterpret_cast<const unsigned char*>(in.bytes), residual);
+  return Launched();
+}
+
+int ReturnTopK(const DeviceBytes& in, float* residual, void* stream) {
+  if (in.elements == 0) return 0;
+  const auto blocks = static_cast<unsigned>((in.elements + kThreads - 1) / kThreads);
+  ReturnTopKKernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      in.elements, reinterpret_cast<const uint2*>(in.bytes), residual);
+  return Launched();
+}
+
+int SumSquares(const float* in, size_t elements, double* parts, void* stream) {
+  SumSquaresKernel<<<kSquareSums, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(in, elements, parts);
   return Launched();
 }
 

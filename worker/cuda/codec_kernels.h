@@ -1,5 +1,6 @@
 // The codecs of common/codec/codec.h on a GPU: a gradient is encoded where it was computed, so that only wire bytes
-// cross to the host. Plain types only: this is what nvcc and the host's compiler agree on.
+// cross to the host; and what else has to be known of it there. Plain types only: this is what nvcc and the host's
+// compiler agree on.
 //
 // All functions put their work on `stream` (a cudaStream_t of the current device) and return at once with what CUDA
 // says to that: 0, or a cudaError_t. Pointers are to the device's memory, must not overlap, and stay until the stream
@@ -33,5 +34,24 @@ size_t TopKScratchBytes(size_t elements);
 // Requires: 0 < pairs <= elements <= 2^32; `scratch` and `out` lie on 8 bytes.
 int EncodeTopK(uint64_t pairs, const DeviceValues& values, void* scratch, std::byte* out, uint64_t* written,
                void* stream);
+
+// Encoded values that come back; of top-k `elements` are pairs.
+struct DeviceBytes {
+  size_t elements = 0;
+  const std::byte* bytes = nullptr;
+};
+
+// Add to the residual what these bytes say, as codec::ReturnToResidual(). Require: `bytes` lie on 4 bytes, of top-k
+// on 8.
+int ReturnBf16(const DeviceBytes& in, float* residual, void* stream);
+int ReturnFp16(const DeviceBytes& in, float* residual, void* stream);
+int ReturnInt8(const DeviceBytes& in, float* residual, void* stream);
+// Requires: no index twice, as EncodeTopK() writes them.
+int ReturnTopK(const DeviceBytes& in, float* residual, void* stream);
+
+// How many parts a sum of squares has.
+inline constexpr unsigned kSquareSums = 256;
+// Writes the parts, in double; they are finite exactly when all values are. The same values give the same parts.
+int SumSquares(const float* in, size_t elements, double* parts, void* stream);
 
 }  // namespace slackline::worker::gpu

@@ -1,8 +1,6 @@
 // One device's end of NCCL. Nothing here blocks for longer than it was given.
 #pragma once
 
-#include <nccl.h>
-
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -13,6 +11,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/device.h"
+#include "worker/cuda/collectives.h"
+#include "worker/cuda/runtime.h"
 
 namespace slackline::worker::gpu {
 

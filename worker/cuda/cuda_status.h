@@ -1,13 +1,12 @@
 // What CUDA and NCCL say, as a Status that names the device and what was being done.
 #pragma once
 
-#include <cuda_runtime.h>
-#include <nccl.h>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/device.h"
+#include "worker/cuda/collectives.h"
+#include "worker/cuda/runtime.h"
 
 namespace slackline::worker::gpu {
 

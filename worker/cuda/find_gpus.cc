@@ -1,7 +1,6 @@
-#include <cuda_runtime.h>
-
 #include "absl/strings/str_cat.h"
 #include "worker/cuda/gpus.h"
+#include "worker/cuda/runtime.h"
 
 namespace slackline::worker::gpu {
 

@@ -191,8 +191,11 @@ absl::StatusOr<StepResult> GpuGroup::Step(const BatchView& batch, const Model::R
   if (!given_up_.ok()) return given_up_;
   const size_t samples = batch.labels.size();
   if (samples == 0) return absl::InvalidArgumentError("a batch of no labels; it must have at least one");
+  destination_ = {};
   if (batch.arrival != nullptr) {
-    if (absl::Status all = batch.arrival->AwaitAll(); !all.ok()) return all;
+    gate_.Close();
+  } else if (absl::Status prepared = PrepareDestination(); !prepared.ok()) {
+    return prepared;
   }
   begun_ = time_.Now();
   progress_.Begin();
@@ -201,15 +204,39 @@ absl::StatusOr<StepResult> GpuGroup::Step(const BatchView& batch, const Model::R
     const Replica::Order order = {
         .part = part,
         .weight = static_cast<float>(static_cast<double>(part.labels.size()) / static_cast<double>(samples)),
+        .gate = batch.arrival != nullptr ? &gate_ : nullptr,
         .parameters = i == 0 ? host_->parameters().data() : nullptr,
-        .push = i == 0 ? host_->push().data() : nullptr};
+        .destination = i == 0 ? &destination_ : nullptr};
     threads_[i]->Start([this, i, order] {
       results_[i] = replicas_[i]->Step(order);
       progress_.DeviceLeft();
     });
   }
-  if (const absl::Status status = Await(ready); !status.ok()) return GiveUp(status);
+  absl::Status arrived;
+  if (batch.arrival != nullptr) {
+    arrived = gate_.Pass(*batch.arrival, {.elements = host_->elements(), .each = Replica::kPieceElements},
+                         [this] { return PrepareDestination(); });
+  }
+  // Where they will not come, the devices end the step all the same, since NCCL's ends wait for each other; of what
+  // they make nothing comes to the host.
+  const absl::Status status = Await([&](uint64_t from) {
+    if (arrived.ok()) ready(from);
+  });
+  if (!status.ok()) return GiveUp(status);
+  if (!arrived.ok()) return arrived;
   return Total(samples);
+}
+
+absl::Status GpuGroup::PrepareDestination() {
+  Replica::Destination destination = {.push = host_->push().data()};
+  if (!chunks_.plan().empty()) {
+    const absl::StatusOr<std::byte*> block = chunks_.Begin(destination.push);
+    if (!block.ok()) return block.status();
+    destination.block = *block;
+    destination.returned = chunks_.TakeReturned();
+  }
+  destination_ = std::move(destination);
+  return absl::OkStatus();
 }
 
 // Until all buckets are on the host and all devices are through.
@@ -222,7 +249,7 @@ absl::Status GpuGroup::Await(const Model::Ready& ready) {
     for (uint64_t bucket = seen.buckets; trace_ != nullptr && bucket < now.buckets; ++bucket) {
       trace_->AddOverlapping({"bucket to host", static_cast<int64_t>(bucket)}, begun_, time_.Now());
     }
-    if (now.buckets > seen.buckets) ready(BucketBegin(elements, now.buckets - 1));
+    if (now.buckets > seen.buckets) ready(chunks_.plan().ReadyFrom(BucketBegin(elements, now.buckets - 1)));
     if (now.devices_left > seen.devices_left || now.buckets > seen.buckets) heard = time_.Now();
     seen = now;
     if (const absl::Status status = CheckDevices(); !status.ok()) return status;
@@ -264,6 +291,7 @@ absl::StatusOr<StepResult> GpuGroup::Total(size_t samples) const {
     total.correct += result->correct;
     total.loss += result->loss * static_cast<double>(result->samples) / static_cast<double>(samples);
   }
+  if (!chunks_.plan().empty()) total.gradient_norm = replicas_.front()->norm();
   return total;
 }
 

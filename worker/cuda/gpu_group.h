@@ -14,6 +14,8 @@
 #include "common/clock.h"
 #include "worker/cuda/host_memory.h"
 #include "worker/cuda/replica.h"
+#include "worker/group/arrival_gate.h"
+#include "worker/group/chunk_store.h"
 #include "worker/group/local_group.h"
 
 namespace slackline::worker::gpu {
@@ -78,6 +80,8 @@ class GpuGroup final : public LocalGroup {
   size_t devices() const override { return names_.size(); }
   Model& model() override { return *host_; }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
+  bool reads_as_they_arrive() const override { return true; }
+  ChunkEncoder* encoder() override { return &chunks_; }
   absl::Status given_up() const override { return given_up_; }
 
  private:
@@ -87,6 +91,8 @@ class GpuGroup final : public LocalGroup {
       : names_(devices), silence_max_(silence_max), results_(devices.size(), StepResult{}) {}
 
   absl::Status Prepare(const ModelSpec& spec, uint64_t seed);
+  // Where the step's push goes. After all that was pushed last has been used.
+  absl::Status PrepareDestination();
   absl::Status Await(const Model::Ready& ready);
   absl::Status CheckDevices() const;
   absl::StatusOr<StepResult> Total(size_t samples) const;
@@ -97,11 +103,16 @@ class GpuGroup final : public LocalGroup {
   const SteadyTime time_;
   Trace* trace_ = nullptr;
   StepProgress progress_;
+  // Before the replicas, which borrow the plan.
+  ChunkStore chunks_{{.allocate = MakePinnedBytes,
+                      .prepare = [this](const ChunkPlan& plan) { return replicas_.front()->EncodeBy(plan); }}};
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<Model> host_;
   // Each is its device's until that has left the step.
   std::vector<absl::StatusOr<StepResult>> results_;
   absl::Time begun_;  // the step
+  ArrivalGate gate_;
+  Replica::Destination destination_;  // the first device's, from the last opening of the gate on
   absl::Status given_up_;
   bool hangs_ = false;
   std::vector<std::unique_ptr<DeviceThread>> threads_;

@@ -1,27 +1,42 @@
 #include "worker/cuda/host_memory.h"
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "worker/cuda/runtime.h"
 
 namespace slackline::worker::gpu {
 
-absl::StatusOr<std::unique_ptr<PinnedFloats>> PinnedFloats::Create(uint64_t elements) {
+namespace {
+
+absl::StatusOr<void*> Allocate(uint64_t bytes) {
   void* memory = nullptr;
-  const cudaError_t said =
-      cudaHostAlloc(&memory, std::max<uint64_t>(1, elements) * sizeof(float), cudaHostAllocPortable);
-  if (said != cudaSuccess) {
-    return absl::InternalError(absl::StrCat("pinning ", elements * sizeof(float),
-                                            " bytes of the host's memory: CUDA says ", cudaGetErrorString(said)));
-  }
-  const absl::Span<float> floats(static_cast<float*>(memory), elements);
+  const cudaError_t said = cudaHostAlloc(&memory, std::max<uint64_t>(1, bytes), cudaHostAllocPortable);
+  if (said == cudaSuccess) return memory;
+  // CUDA would say it again to the next who asks for the last error.
+  (void)cudaGetLastError();
+  return absl::InternalError(
+      absl::StrCat("pinning ", bytes, " bytes of the host's memory: CUDA says ", cudaGetErrorString(said)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes) {
+  const absl::StatusOr<void*> memory = Allocate(bytes);
+  if (!memory.ok()) return memory.status();
+  return std::shared_ptr<std::byte[]>(static_cast<std::byte*>(*memory),
+                                      [](std::byte* mine) { (void)cudaFreeHost(mine); });
+}
+
+absl::StatusOr<std::unique_ptr<PinnedFloats>> PinnedFloats::Create(uint64_t elements) {
+  const absl::StatusOr<void*> memory = Allocate(elements * sizeof(float));
+  if (!memory.ok()) return memory.status();
+  const absl::Span<float> floats(static_cast<float*>(*memory), elements);
   std::fill(floats.begin(), floats.end(), 0.0f);
   return std::unique_ptr<PinnedFloats>(new PinnedFloats(floats));
 }
 
-PinnedFloats::~PinnedFloats() { cudaFreeHost(span_.data()); }
+PinnedFloats::~PinnedFloats() { (void)cudaFreeHost(span_.data()); }
 
 void LentMemory::Pin(absl::Span<float> memory) {
   if (std::find(seen_.begin(), seen_.end(), memory.data()) != seen_.end()) return;

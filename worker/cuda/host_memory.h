@@ -1,6 +1,7 @@
 // Memory of the host that the devices copy from and to beside everything else: it is pinned.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -9,6 +10,10 @@
 #include "absl/types/span.h"
 
 namespace slackline::worker::gpu {
+
+// Not cleared. Given back by whoever holds it last, in whatever thread.
+//   kInternal  CUDA's message
+absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes);
 
 // Thread-safety: none.
 class PinnedFloats {

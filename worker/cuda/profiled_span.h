@@ -1,10 +1,13 @@
 // A span of worker.trace that NVIDIA's profilers see, too: an NVTX range. Without a profiler a range is a test of a
-// pointer.
+// pointer. Compiled for AMD there is the span only.
 #pragma once
 
-#include <nvtx3/nvToolsExt.h>
-
 #include "worker/trace.h"
+
+#if !defined(USE_ROCM) && !defined(__HIP_PLATFORM_AMD__)
+#define SLACKLINE_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
 
 namespace slackline::worker::gpu {
 
@@ -12,18 +15,19 @@ namespace slackline::worker::gpu {
 class ProfiledSpan {
  public:
   ProfiledSpan(const TraceRow& row, TraceName name) : span_(row, name) { Push(name); }
-  ~ProfiledSpan() { nvtxRangePop(); }
+  ~ProfiledSpan() { Pop(); }
   ProfiledSpan(const ProfiledSpan&) = delete;
   ProfiledSpan& operator=(const ProfiledSpan&) = delete;
 
   // The span ends, and another one begins, in the same thread.
   void Next(TraceName name) {
     span_.Next(name);
-    nvtxRangePop();
+    Pop();
     Push(name);
   }
 
  private:
+#ifdef SLACKLINE_NVTX
   static void Push(TraceName name) {
     nvtxEventAttributes_t range = {};
     range.version = NVTX_VERSION;
@@ -36,6 +40,11 @@ class ProfiledSpan {
     }
     nvtxRangePushEx(&range);
   }
+  static void Pop() { nvtxRangePop(); }
+#else
+  static void Push(TraceName) {}
+  static void Pop() {}
+#endif
 
   TraceSpan span_;
 };

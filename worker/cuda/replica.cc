@@ -1,18 +1,12 @@
 #include "worker/cuda/replica.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/cuda/cuda_status.h"
 #include "worker/cuda/profiled_span.h"
 
 namespace slackline::worker::gpu {
-namespace {
-
-// So many parameters at a time: the first layers are with all devices while the last ones are still on their way.
-constexpr uint64_t kUploadElements = 4 << 20;
-
-}  // namespace
-
 // The host waits for nothing: the device's own stream waits before a layer.
 class Replica::LayerWait final : public Arrival {
  public:
@@ -47,7 +41,7 @@ absl::Status Replica::Prepare(const ModelSpec& spec, uint64_t seed) {
     if (!status.ok()) return status;
   }
   status = Check(cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming), "making an event");
-  uploaded_.assign((model_->elements() + kUploadElements - 1) / kUploadElements, nullptr);
+  uploaded_.assign((model_->elements() + kPieceElements - 1) / kPieceElements, nullptr);
   for (cudaEvent_t& event : uploaded_) {
     if (status.ok()) status = Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
   }
@@ -60,14 +54,15 @@ absl::Status Replica::Prepare(const ModelSpec& spec, uint64_t seed) {
 
 Replica::~Replica() {
   // What CUDA says to this helps nobody any more.
-  cudaSetDevice(static_cast<int>(options_.device.index));
+  (void)cudaSetDevice(static_cast<int>(options_.device.index));
   communicator_.reset();
-  if (order_event_ != nullptr) cudaEventDestroy(order_event_);
+  encoder_.reset();
+  if (order_event_ != nullptr) (void)cudaEventDestroy(order_event_);
   for (cudaEvent_t event : uploaded_) {
-    if (event != nullptr) cudaEventDestroy(event);
+    if (event != nullptr) (void)cudaEventDestroy(event);
   }
   for (cudaStream_t stream : {sums_, copies_}) {
-    if (stream != nullptr) cudaStreamDestroy(stream);
+    if (stream != nullptr) (void)cudaStreamDestroy(stream);
   }
 }
 
@@ -79,10 +74,12 @@ absl::Status Replica::Chain(cudaStream_t before, cudaStream_t after) {
 
 absl::StatusOr<StepResult> Replica::Step(const Order& order) {
   broken_ = Check(cudaSetDevice(static_cast<int>(options_.device.index)), "choosing it");
-  host_push_ = order.push;
+  order_ = order;
   sent_ = 0;
   if (broken_.ok() && communicator_ != nullptr) broken_ = communicator_->SetWeight(order.weight);
-  if (broken_.ok()) broken_ = SendParameters(order);
+  if (broken_.ok()) broken_ = BeginStep();
+  // What is there is on its way before anything else is handed out.
+  if (broken_.ok() && order.gate == nullptr) broken_ = SendParameters(model_->elements());
   absl::StatusOr<StepResult> result = StepResult{};
   if (broken_.ok() && !order.part.labels.empty()) {
     LayerWait layers(*this);
@@ -91,7 +88,11 @@ absl::StatusOr<StepResult> Replica::Step(const Order& order) {
     ProfiledSpan span(options_.trace, {"forward"});
     bool backward = false;
     result = model_->Step(part, [&](uint64_t from) {
-      if (!std::exchange(backward, true)) span.Next({"backward"});
+      if (!std::exchange(backward, true)) {
+        span.Next({"backward"});
+        // Sums come behind all parameters, with each device, and so does what is pushed.
+        if (broken_.ok()) broken_ = SendParameters(model_->elements());
+      }
       Ready(from);
     });
   }
@@ -107,32 +108,53 @@ absl::StatusOr<StepResult> Replica::Step(const Order& order) {
 }
 
 absl::Status Replica::AwaitParameters(uint64_t end) {
-  const size_t pieces = (end + kUploadElements - 1) / kUploadElements;
+  const size_t pieces = (end + kPieceElements - 1) / kPieceElements;
+  if (const absl::Status sent = SendParameters(end); !sent.ok()) return sent;
   // The sums' stream has come by each piece in its order, so that the last one stands for all before it.
   if (pieces <= uploads_known_) return absl::OkStatus();
   uploads_known_ = pieces;
   return Check(cudaStreamWaitEvent(compute(), uploaded_[pieces - 1], 0), "waiting for parameters");
 }
 
-absl::Status Replica::SendParameters(const Order& order) {
-  const ProfiledSpan span(options_.trace, {"send parameters"});
+absl::Status Replica::BeginStep() {
   uploads_known_ = 0;
-  const absl::Span<float> parameters = model_->parameters();
+  uploads_sent_ = 0;
   // What the last step computed on, and the last copies of what this step's backward writes, come before.
   absl::Status status = Chain(compute(), copies_);
   if (status.ok()) status = Chain(compute(), sums_);
   if (status.ok()) status = Chain(copies_, sums_);
-  for (uint64_t begin = 0; begin < parameters.size() && status.ok(); begin += kUploadElements) {
-    const absl::Span<float> part = parameters.subspan(begin, kUploadElements);
-    if (first()) {
-      status = Check(cudaMemcpyAsync(part.data(), order.parameters + begin, part.size() * sizeof(float),
-                                     cudaMemcpyHostToDevice, copies_),
-                     "copying parameters to it");
-      if (status.ok()) status = Chain(copies_, sums_);
-    }
-    if (status.ok() && communicator_ != nullptr) status = communicator_->Broadcast(part.data(), part.size(), sums_);
-    if (status.ok()) status = Check(cudaEventRecord(uploaded_[begin / kUploadElements], sums_), "recording an event");
+  return status;
+}
+
+absl::Status Replica::SendParameters(uint64_t end) {
+  const uint64_t elements = model_->elements();
+  absl::Status status;
+  while (status.ok() && uploads_sent_ < end) {
+    const uint64_t begin = std::exchange(uploads_sent_, std::min(elements, uploads_sent_ + kPieceElements));
+    if (order_.gate != nullptr) order_.gate->Await(uploads_sent_);
+    const ProfiledSpan span(options_.trace, {"send parameters"});
+    status = SendPiece(begin);
+    if (!status.ok() || uploads_sent_ < elements || !first()) continue;
+    host_push_ = order_.destination->push;
+    if (encoder_ == nullptr || host_push_ == nullptr) continue;
+    status = encoder_->Begin(
+        {.block = order_.destination->block, .host_push = host_push_, .push = model_->push().data(), .copies = copies_},
+        order_.destination->returned);
   }
+  return status;
+}
+
+absl::Status Replica::SendPiece(uint64_t begin) {
+  const absl::Span<float> part = model_->parameters().subspan(begin, kPieceElements);
+  absl::Status status;
+  if (first()) {
+    status = Check(cudaMemcpyAsync(part.data(), order_.parameters + begin, part.size() * sizeof(float),
+                                   cudaMemcpyHostToDevice, copies_),
+                   "copying parameters to it");
+    if (status.ok()) status = Chain(copies_, sums_);
+  }
+  if (status.ok() && communicator_ != nullptr) status = communicator_->Broadcast(part.data(), part.size(), sums_);
+  if (status.ok()) status = Check(cudaEventRecord(uploaded_[begin / kPieceElements], sums_), "recording an event");
   return status;
 }
 
@@ -146,18 +168,41 @@ void Replica::Ready(uint64_t from) {
 absl::Status Replica::SendBucket(uint64_t bucket) {
   const ProfiledSpan span(options_.trace, {"send bucket", static_cast<int64_t>(bucket)});
   const uint64_t elements = model_->elements(), begin = BucketBegin(elements, bucket);
-  const uint64_t size = (bucket == 0 ? elements : BucketBegin(elements, bucket - 1)) - begin;
+  const uint64_t end = bucket == 0 ? elements : BucketBegin(elements, bucket - 1);
   float* const values = model_->push().data() + begin;
   absl::Status status = Chain(compute(), sums_);
-  if (status.ok() && communicator_ != nullptr) status = communicator_->Sum(values, size, sums_);
+  if (status.ok() && communicator_ != nullptr) status = communicator_->Sum(values, end - begin, sums_);
   if (!status.ok() || !first()) return status;
-  status = Chain(sums_, copies_);
-  if (!status.ok()) return status;
-  status = Check(cudaMemcpyAsync(host_push_ + begin, values, size * sizeof(float), cudaMemcpyDeviceToHost, copies_),
-                 "copying gradients from it");
+  status = CopyBucket(bucket, {begin, end});
   if (!status.ok()) return status;
   const auto arrived = [](void* self) { static_cast<const Replica*>(self)->options_.on_bucket(); };
   return Check(cudaLaunchHostFunc(copies_, arrived, this), "announcing gradients");
+}
+
+absl::Status Replica::CopyBucket(uint64_t bucket, const Elements& elements) {
+  if (encoder_ != nullptr && host_push_ != nullptr)
+    return encoder_->Send({.number = bucket, .elements = elements, .sums = sums_});
+  const absl::Status status = Chain(sums_, copies_);
+  if (!status.ok() || host_push_ == nullptr) return status;
+  return Check(cudaMemcpyAsync(host_push_ + elements.begin, model_->push().data() + elements.begin,
+                               (elements.end - elements.begin) * sizeof(float), cudaMemcpyDeviceToHost, copies_),
+               "copying gradients from it");
+}
+
+absl::Status Replica::EncodeBy(const ChunkPlan& plan) {
+  absl::Status status = Check(cudaSetDevice(static_cast<int>(options_.device.index)), "choosing it");
+  // Its last copies are done: somebody has waited for all buckets.
+  encoder_.reset();
+  if (!status.ok() || plan.empty()) return status;
+  const uint64_t elements = model_->elements();
+  auto made = SumEncoder::Create(options_.device, plan, {0, model_->trained_elements()}, elements, BucketsOf(elements));
+  if (made.ok()) {
+    encoder_ = *std::move(made);
+  } else {
+    // CUDA would say it again to the next who asks for the last error.
+    (void)cudaGetLastError();
+  }
+  return made.status();
 }
 
 absl::Status Replica::Upload(const float* parameters) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/timeouts.h"
+#include "worker/chunk_encoder.h"
 #include "worker/group/buckets.h"
 #include "worker/model/model.h"
 #include "worker/trace.h"
@@ -56,6 +57,8 @@ class LocalGroup {
   // Whether a step may begin while parameters are on their way (BatchView::arrival), and gains by it. Others wait for
   // all of them.
   virtual bool reads_as_they_arrive() const { return false; }
+  // Where the group's steps can leave gradients encoded. Null where they cannot.
+  virtual ChunkEncoder* encoder() { return nullptr; }
   // Why there are no more steps, if that is so: the thread of a device that hangs cannot be joined, so that the process
   // must end without destroying the group.
   virtual absl::Status given_up() const { return absl::OkStatus(); }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -155,6 +156,8 @@ struct StepResult {
   uint64_t samples = 0;
   double loss = 0;       // mean over the samples; in training with class weights and label smoothing
   uint64_t correct = 0;  // largest output is the label
+  // The gradient's L2 norm, where not all of it is in push() (ChunkEncoder).
+  std::optional<double> gradient_norm = {};
   // The label is among the five largest outputs; counted by Evaluate(), of models with kTop5Classes and more.
   uint64_t correct_top5 = 0;
 };
