@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/script.h"
 
 namespace slackline::cli {
 namespace {
@@ -170,6 +171,8 @@ std::vector<std::string> Cluster::ScriptCommand(const std::string& name) const {
   std::vector<std::string> command = {kEnv, absl::StrCat("SLACKLINE_JOB=", fs::absolute(folder_.job_file()).string()),
                                       absl::StrCat("SLACKLINE_SCHEDULER=", place_),
                                       absl::StrCat("SLACKLINE_WORKER=", name), "PYTHONUNBUFFERED=1"};
+  const std::vector<std::string> environment = EnvironmentOf(share_.worker_arguments);
+  command.insert(command.end(), environment.begin(), environment.end());
   command.insert(command.end(), share_.script.begin(), share_.script.end());
   return command;
 }

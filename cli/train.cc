@@ -11,6 +11,7 @@
 #include "cli/run_checks.h"
 #include "cli/run_folder.h"
 #include "cli/run_lock.h"
+#include "cli/script.h"
 #include "cli/signals.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
@@ -24,14 +25,6 @@ absl::StatusOr<RunFolder> MakeRunFolder(const TrainOptions& options, const job::
   if (!options.run_folder.empty()) return RunFolder::Create(options.run_folder);
   if (!job.output().folder().empty()) return RunFolder::Create(job.output().folder());
   return RunFolder::CreateUnused(DefaultRunFolder(job.name(), absl::Now()));
-}
-
-// Who can train this model.
-absl::Status CheckWorkers(const std::vector<std::string>& script, const job::Job& job) {
-  if (job.model().kind() != job::Model::EXTERNAL || !script.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "model.kind: found external; allowed is a model that is known here, or a script that brings one: `slackline "
-      "launch SCRIPT JOB`, `slackline resume RUN --script SCRIPT`");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ itself, goes back into the queue, and goes on when SLURM starts it again, on ano
 Examples
   slackline slurm submit job.yaml -- --nodes=4 --cpus-per-task=16 --time=48:00:00 --account=abc
   slackline slurm submit job.yaml --interface ib0 -- --nodes=2 --time=1:00:00 : --nodes=8 --gpus-per-node=4
+  slackline slurm submit job.yaml --script train.py --python env/bin/python -- --nodes=4
   sbatch --nodes=4 --time=48:00:00 slurm/slackline.sbatch job.yaml)";
 
 constexpr char kPlacementHelp[] = R"(
@@ -29,6 +30,19 @@ constexpr char kInterfaceHelp[] =
 constexpr char kStopHelp[] = "So long before the end of the job's time the run is saved";
 constexpr char kSettingHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1";
 constexpr char kFolderHelp[] = "Run folder, which all nodes see; default: output.folder, or a new one under runs/";
+
+void AddWorkers(CLI::App& command, ScriptOptions& options) {
+  CLI::Option* const script =
+      command.add_option("--script", options.script, "A script in Python as the workers (docs/python.md)")
+          ->type_name("SCRIPT");
+  command.add_option("--python", options.python, "Its interpreter, with the package slackline in it [python3]")
+      ->type_name("PROGRAM")
+      ->needs(script);
+  command.add_option("--script-argument", options.arguments, "An argument of the script; may be repeated")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->needs(script);
+}
 
 }  // namespace
 
@@ -51,6 +65,7 @@ Command::Command(CLI::App& app, const std::string& program) {
       ->capture_default_str()
       ->check(CLI::Range(1.0, 86400.0));
   submit_command_->add_flag("!--no-requeue", submit_.requeue, "Do not go back into the queue when the time is over");
+  AddWorkers(*submit_command_, submit_.script);
   submit_command_->add_flag("--dry-run", submit_.dry_run, "Show the batch script, and do nothing");
   submit_command_->add_option("SBATCH", submit_.sbatch, "After --: options for sbatch, as they are");
   submit_command_->footer(kHelp);
@@ -73,6 +88,7 @@ Command::Command(CLI::App& app, const std::string& program) {
       ->type_name("SECONDS")
       ->check(CLI::Range(1.0, 86400.0));
   run_command_->add_flag("!--no-requeue", run_.requeue, "Do not go back into the queue when the time is over");
+  AddWorkers(*run_command_, run_.script);
   run_command_->footer(kHelp);
 
   node_command_ =

@@ -60,8 +60,13 @@ class Attempt {
       : options_(options), allocation_(allocation), signals_(signals) {}
 
   int Execute() {
+    absl::StatusOr<std::vector<std::string>> script = CommandOf(options_.script);
+    if (!script.ok()) return Complain(script.status());
+    script_ = *std::move(script);
     if (absl::Status status = ReadJob(); !status.ok()) return Complain(status);
     if (done_) return kExitDone;
+    if (absl::Status status = CheckWorkers(script_, job_); !status.ok()) return Complain(status);
+    if (absl::Status status = KeepScript(script_, folder_path_); !status.ok()) return Fail(status, kExitFailed);
     if (absl::Status status = CheckData(job_); !status.ok()) return Fail(status, kExitFailed);
     absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
     if (!programs.ok()) return Fail(programs.status(), kExitFailed);
@@ -87,7 +92,8 @@ class Attempt {
     if (options_.resume) {
       folder_path_ = options_.run_folder;
     } else {
-      absl::StatusOr<job::Job> read = ReadJobFile(options_.job_file, options_.overrides);
+      std::vector<std::string> overrides = options_.overrides;
+      absl::StatusOr<job::Job> read = ReadJobOfWorkers(script_, options_.job_file, overrides);
       if (!read.ok()) return absl::InvalidArgumentError(read.status().message());
       job_ = *std::move(read);
       folder_path_ = FolderPath(job_);
@@ -133,6 +139,7 @@ class Attempt {
       return absl::OkStatus();
     }
     job_ = run;
+    if (script_.empty()) script_ = KeptScript(folder_path_);
     SpeakAsItSays();
     checkpoint_ = choice->path;
     checkpoint_number_ = choice->manifest.number();
@@ -298,7 +305,7 @@ class Attempt {
     share.waiting = [&pulse] { pulse.StillHere(); };
     Cluster scheduler(job_, std::move(programs), security->To(security::Role::kScheduler), *folder, checkpoint_, share,
                       signals_);
-    NodeCluster cluster(job_, scheduler, meeting, launcher, nodes, roles, pulse, signals_);
+    NodeCluster cluster(job_, scheduler, meeting, launcher, nodes, roles, script_, pulse, signals_);
     TimeLimit limit(allocation_.name, meeting.folder() / "squeue.log");
     RunOptions run_options{.program = options_.program, .job_file = folder->job_file(), .quiet = false};
     run_options.command = "`slackline slurm run`";
@@ -396,6 +403,8 @@ class Attempt {
   const Allocation& allocation_;
   SignalQueue& signals_;
   job::Job job_;
+  // As Share has it.
+  std::vector<std::string> script_;
   fs::path folder_path_;
   // Empty: it begins.
   std::string checkpoint_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cli/script.h"
 
 namespace slackline::cli::slurm {
 
@@ -26,6 +27,8 @@ struct LaunchOptions {
   // So long before the end of the job's time the run is saved and the job requeued.
   absl::Duration stop_before = absl::Seconds(120);
   bool requeue = true;
+  // The workers. Of a run that goes on: none for those that it had.
+  ScriptOptions script = {};
 };
 
 // Returns the exit code.

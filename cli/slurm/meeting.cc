@@ -62,6 +62,7 @@ json ToJson(const Plan& plan) {
         {{"node", roles.node}, {"scheduler", roles.scheduler}, {"servers", roles.servers}, {"workers", roles.workers}});
   }
   json text = {{"number", plan.number}, {"nodes", nodes}};
+  if (!plan.script.empty()) text["script"] = plan.script;
   if (plan.end_within) text["end_within_s"] = absl::ToDoubleSeconds(*plan.end_within);
   return text;
 }
@@ -136,6 +137,7 @@ std::optional<Plan> Meeting::ReadPlan() const {
     plan.roles.push_back({Field(node, "node", std::string()), Field(node, "scheduler", false), Names(node, "servers"),
                           Names(node, "workers")});
   }
+  plan.script = Names(text, "script");
   if (text.contains("end_within_s")) plan.end_within = absl::Seconds(Field(text, "end_within_s", 0.0));
   return plan;
 }

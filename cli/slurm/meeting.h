@@ -33,6 +33,8 @@ struct NodeFacts {
 struct Plan {
   uint64_t number = 0;
   std::vector<scheduler::NodeRoles> roles;
+  // In the place of the worker's program, as Share has it.
+  std::vector<std::string> script = {};
   // Processes are to leave by themselves within this time, then they are ended.
   std::optional<absl::Duration> end_within;
 };

@@ -62,8 +62,10 @@ uint32_t CpusOfGroups(const job::Worker& worker) {
   return std::max(1u, cpus);
 }
 
-Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const job::Job& job) {
+Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const job::Job& job,
+              const std::vector<std::string>& script) {
   Share share;
+  share.script = script;
   share.whole = share.scheduler = false;
   share.servers = roles.servers;
   share.workers = roles.workers;
@@ -120,7 +122,7 @@ class NodeKeeper {
     if (!programs.ok()) return programs.status();
     servers_.insert(roles->servers.begin(), roles->servers.end());
     Cluster cluster(*job, *std::move(programs), security->To(security::Role::kScheduler), *folder, /*checkpoint=*/"",
-                    ShareOf(*roles, facts_, *job), signals_);
+                    ShareOf(*roles, facts_, *job, plan_.script), signals_);
     const absl::Status started = cluster.Start();
     if (!started.ok()) return started;
     Keep(cluster);

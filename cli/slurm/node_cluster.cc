@@ -21,8 +21,8 @@ constexpr absl::Duration kLauncherMax = absl::Seconds(10);
 }  // namespace
 
 NodeCluster::NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meeting, Process& launcher,
-                         std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles, Pulse& pulse,
-                         SignalQueue& signals)
+                         std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles,
+                         std::vector<std::string> script, Pulse& pulse, SignalQueue& signals)
     : job_(std::move(job)),
       scheduler_(scheduler),
       meeting_(meeting),
@@ -31,6 +31,7 @@ NodeCluster::NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meetin
       pulse_(pulse),
       signals_(signals) {
   plan_.roles = std::move(roles);
+  plan_.script = std::move(script);
   for (const scheduler::Node& node : nodes_) names_.push_back(node.name);
 }
 

@@ -23,10 +23,10 @@ namespace slackline::cli::slurm {
 class NodeCluster : public RunProcesses {
  public:
   // `scheduler`: a Cluster of the scheduler alone. `launcher`: the srun that has started `slackline slurm node` on the
-  // nodes. `nodes` and `roles`: who is there, and who is to do what.
+  // nodes. `nodes` and `roles`: who is there, and who is to do what. `script`: as Share has it.
   NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meeting, Process& launcher,
-              std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles, Pulse& pulse,
-              SignalQueue& signals);
+              std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles,
+              std::vector<std::string> script, Pulse& pulse, SignalQueue& signals);
 
   absl::Status Start() override;
   bool has_scheduler() const override { return scheduler_.has_scheduler(); }

@@ -34,6 +34,19 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
+// For `slackline slurm run`, which runs in a folder that may be another one.
+std::vector<std::string> ScriptFlags(const ScriptOptions& script) {
+  std::vector<std::string> flags;
+  if (script.script.empty()) return flags;
+  flags = {"--script", Quoted(fs::absolute(script.script))};
+  if (!script.python.empty()) {
+    const bool name = script.python.find('/') == std::string::npos;
+    flags.insert(flags.end(), {"--python", Quoted(name ? script.python : fs::absolute(script.python).string())});
+  }
+  for (const std::string& argument : script.arguments) flags.push_back("--script-argument=" + Quoted(argument));
+  return flags;
+}
+
 bool IsArray(const std::vector<std::string>& sbatch) {
   for (const std::string& argument : sbatch) {
     if (argument == ":") return false;
@@ -79,6 +92,8 @@ std::string BatchScript(const SubmitOptions& options, const std::string& name, c
   if (!options.interface.empty()) run.insert(run.end(), {"--interface", Quoted(options.interface)});
   run.insert(run.end(), {"--stop-before", absl::StrCat(options.stop_before_s)});
   if (!options.requeue) run.push_back("--no-requeue");
+  const std::vector<std::string> workers = ScriptFlags(options.script);
+  run.insert(run.end(), workers.begin(), workers.end());
   std::string script = "#!/bin/bash\n";
   absl::StrAppend(&script, "#SBATCH --job-name=", name, "\n");
   absl::StrAppend(&script, "#SBATCH --ntasks-per-node=1\n");
@@ -106,9 +121,14 @@ int Submit(const SubmitOptions& options) {
     return Complain(
         absl::InvalidArgumentError("found --resume with an array; allowed is the folder of one of its tasks"));
   }
+  absl::StatusOr<std::vector<std::string>> script = CommandOf(options.script);
+  if (!script.ok()) return Fail(script.status(), kExitWrongUse);
+  if (options.resume && script->empty()) script = KeptScript(options.run_folder);
+  std::vector<std::string> overrides = options.overrides;
   const absl::StatusOr<job::Job> job =
-      ReadJobFile(options.resume ? options.run_folder + "/job.yaml" : options.job_file, options.overrides);
+      ReadJobOfWorkers(*script, options.resume ? options.run_folder + "/job.yaml" : options.job_file, overrides);
   if (!job.ok()) return Complain(absl::InvalidArgumentError(job.status().message()));
+  if (absl::Status status = CheckWorkers(*script, *job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<std::filesystem::path> program = Sibling("slackline");
   if (!program.ok()) return Complain(program.status());
   std::string wanted = options.run_folder.empty() ? job->output().folder() : options.run_folder;

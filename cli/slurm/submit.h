@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/script.h"
+
 namespace slackline::cli::slurm {
 
 struct SubmitOptions {
@@ -17,6 +19,8 @@ struct SubmitOptions {
   std::string interface;
   double stop_before_s = 120;
   bool requeue = true;
+  // The workers. Of a run that goes on: none for those that it had.
+  ScriptOptions script = {};
   // For sbatch, as they are.
   std::vector<std::string> sbatch;
   // Show the script, and do nothing.

@@ -1,4 +1,5 @@
-"""What `slackline launch` tells the script that it starts, by its environment: flags are the script's own."""
+"""What who starts a script (`slackline launch`, a supervisor under SLURM, a pod) tells it: by its environment, since flags are
+the script's own."""
 
 from __future__ import annotations
 
@@ -7,16 +8,29 @@ from typing import NamedTuple, Optional
 
 
 class Launched(NamedTuple):
-    """None where the script was started by hand."""
+    """None, and empty, where the script was started by hand."""
 
     # The job file of the run, whose `security` section names the credentials.
     job: Optional[str]
-    # The file that the scheduler writes its address to.
+    # HOST:PORT of the scheduler, or the file that it writes that to.
     scheduler: Optional[str]
     # Name of this worker: its slot in the run.
     worker: Optional[str]
+    # KEY=VALUE of the job file that are this process's own: threads, the address to listen on.
+    settings: tuple[str, ...] = ()
+    # Where this is in the network.
+    topology: str = ""
+    # SIGTERM is for the supervisor, too, and it decides what becomes of this process: with SIGINT.
+    supervised: bool = False
 
     @staticmethod
     def read() -> Launched:
         """What is in the environment now."""
-        return Launched(*(os.environ.get(f"SLACKLINE_{name}") or None for name in ("JOB", "SCHEDULER", "WORKER")))
+        return Launched(
+            job=os.environ.get("SLACKLINE_JOB") or None,
+            scheduler=os.environ.get("SLACKLINE_SCHEDULER") or None,
+            worker=os.environ.get("SLACKLINE_WORKER") or None,
+            settings=tuple(line for line in os.environ.get("SLACKLINE_SET", "").splitlines() if line.strip()),
+            topology=os.environ.get("SLACKLINE_TOPOLOGY", ""),
+            supervised=os.environ.get("SLACKLINE_SUPERVISED", "") not in ("", "0"),
+        )

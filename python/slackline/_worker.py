@@ -45,8 +45,8 @@ def connect(
         launch` sets.
     job: the job file, the same for all processes of the job; None: SLACKLINE_JOB.
     name: in logs, metrics and the status page; None: SLACKLINE_WORKER, or python-PID.
-    overrides: KEY=VALUE of the job file, the same for all processes.
-    topology: where this is in the network, as SLURM_TOPOLOGY_ADDR has it.
+    overrides: KEY=VALUE of the job file, the same for all processes. They come after those of SLACKLINE_SET.
+    topology: where this is in the network, as SLURM_TOPOLOGY_ADDR has it; empty: SLACKLINE_TOPOLOGY.
     threads: that torch computes with; None: with `slackline launch` the job's worker.threads, else as torch has it.
     log: what goes to standard error: "info", "warning" or "nothing".
 
@@ -67,7 +67,10 @@ def connect(
     assert address is not None and job is not None
     name = name or launched.worker or f"python-{os.getpid()}"
     _core.log_as(name, log)
-    worker = Worker(_core.Job(os.fspath(job), list(overrides), os.fspath(address), name, topology), name)
+    settings = [*launched.settings, *overrides]
+    topology = topology or launched.topology
+    worker = Worker(_core.Job(os.fspath(job), settings, os.fspath(address), name, topology), name)
+    _heed_sigterm(launched.supervised)
     if threads is None and launched.worker is not None:
         threads = worker._job.threads
     if threads is not None:
@@ -104,7 +107,6 @@ class Worker:
         self._accuracy = 0.0
         self._since = time.monotonic()
         _leave_at_exit(self)
-        _stop_on_sigterm()
 
     # --- what is known ---
 
@@ -209,7 +211,7 @@ class Worker:
         self._delivered = None
 
     def _with_bar(self, loader: Iterable[Item]) -> Iterator[Item]:
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 
         # How many samples will be this worker's nobody knows: no end of the bar.
         with tqdm(unit="samples", desc=self.name) as bar:
@@ -427,9 +429,19 @@ def _leave_all() -> None:
             print(f"slackline: could not leave in good order: {problem}", file=sys.stderr)
 
 
-def _stop_on_sigterm() -> None:
-    """SIGTERM ends a script as SystemExit does, so that it leaves; unless the script has a handler of its own."""
+def _heed_sigterm(supervised: bool) -> None:
+    """SIGTERM ends a script as SystemExit does, so that it leaves, or is left to the supervisor; unless the script has a
+    handler of its own."""
     if threading.current_thread() is not threading.main_thread():
         return
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+    pid = os.getpid()
+
+    def handle(number: int, frame: object) -> None:
+        del frame
+        # Processes that were forked from it, such as DataLoader's, are ended by it with this signal.
+        if not supervised or os.getpid() != pid:
+            sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, handle)

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "cli/script.h"
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
@@ -136,9 +137,12 @@ TEST_F(MeetingTest, TellsWhatWasSaid) {
   EXPECT_EQ(meeting.ReadPlan()->number, 3u);
   EXPECT_EQ(meeting.ReadPlan()->roles, plan.roles);
   EXPECT_EQ(meeting.ReadPlan()->end_within, std::nullopt);
+  EXPECT_TRUE(meeting.ReadPlan()->script.empty());
+  plan.script = {"/usr/bin/env", "python3", "/my train.py", "--lr=0.1"};
   plan.end_within = absl::Seconds(2.5);
   ASSERT_TRUE(meeting.WritePlan(plan).ok());
   EXPECT_EQ(meeting.ReadPlan()->end_within, absl::Seconds(2.5));
+  EXPECT_EQ(meeting.ReadPlan()->script, plan.script);
 
   EXPECT_EQ(meeting.LastBeat(), 0u);
   ASSERT_TRUE(meeting.Beat(7).ok());
@@ -217,6 +221,40 @@ TEST(BatchScript, SaysAllThatSbatchMustKnow) {
   EXPECT_THAT(array, HasSubstr("run --resume --run-folder"));
   EXPECT_THAT(array, HasSubstr("--no-requeue\n"));
   EXPECT_THAT(array, Not(HasSubstr("#SBATCH --requeue\n")));
+}
+
+TEST(BatchScript, HasTheScriptThatIsTheWorkers) {
+  SubmitOptions options;
+  options.script = {.script = "/my train.py", .arguments = {"--lr", "it's"}, .python = "python3.11"};
+  EXPECT_THAT(BatchScript(options, "job", "/opt/slackline", "/runs/a"),
+              HasSubstr("--stop-before 120 --script '/my train.py' --python 'python3.11' --script-argument='--lr' "
+                        "--script-argument='it'\\''s'\n"));
+  // The batch script runs elsewhere.
+  options.script = {.script = "train.py", .arguments = {}, .python = "env/bin/python"};
+  const std::string here = std::filesystem::current_path();
+  EXPECT_THAT(BatchScript(options, "job", "/opt/slackline", "/runs/a"),
+              HasSubstr("--script '" + here + "/train.py' --python '" + here + "/env/bin/python'\n"));
+}
+
+TEST(Script, IsKeptWithTheRun) {
+  const std::filesystem::path run = std::filesystem::path(::testing::TempDir()) / "kept-script";
+  std::filesystem::remove_all(run);
+  EXPECT_TRUE(KeptScript(run).empty());
+  ASSERT_TRUE(KeepScript({}, run).ok());
+  EXPECT_FALSE(std::filesystem::exists(run));
+  const std::vector<std::string> script = {"/usr/bin/env", "python3", "/my train.py"};
+  ASSERT_TRUE(KeepScript(script, run).ok());
+  EXPECT_EQ(KeptScript(run), script);
+  std::ofstream(run / "submit/script.json") << "{";
+  EXPECT_TRUE(KeptScript(run).empty());
+}
+
+TEST(Script, FindsInItsEnvironmentWhatTheWorkersProgramHasAsFlags) {
+  EXPECT_TRUE(EnvironmentOf({}).empty());
+  EXPECT_EQ(EnvironmentOf({"--set", "network.listen=10.0.0.1", "--supervised", "--topology", "spine.leaf1.n1", "--set",
+                           "worker.threads=3"}),
+            (std::vector<std::string>{"SLACKLINE_SUPERVISED=1", "SLACKLINE_TOPOLOGY=spine.leaf1.n1",
+                                      "SLACKLINE_SET=network.listen=10.0.0.1\nworker.threads=3"}));
 }
 
 }  // namespace

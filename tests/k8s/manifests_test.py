@@ -14,12 +14,17 @@ except ImportError as missing:
     skip(f"no Python module {missing.name}")
 
 REPLICATED = {"cluster": {"servers": 3}, "durability": {"mode": "replicated"}}
+SCRIPT = {"workers": {"command": ["python3", "/app/train.py"], "image": {"repository": "slackline-script"}}}
 SETS = {
     "cpu": lambda: kustomize("cpu"),
     "gpu": lambda: kustomize("gpu"),
     "service": lambda: kustomize("service"),
     "service with all": lambda: kustomize("service", ["monitoring", "autoscaling"]),
     "cpu, monitored": lambda: kustomize("cpu", ["monitoring"]),
+    "cpu, script": lambda: kustomize("cpu", ["script"]),
+    "service, script": lambda: kustomize("service", ["script"]),
+    "helm, script": lambda: helm(SCRIPT),
+    "helm, script, service": lambda: helm({"mode": "service", **SCRIPT}),
     "helm": lambda: helm(),
     "helm, service": lambda: helm({"mode": "service"}),
     "helm, service with all": lambda: helm({"mode": "service", "autoscaling": {"enabled": True}, "podMonitor": {"enabled": True}}),
@@ -112,6 +117,9 @@ BREAKAGES = {
         path="/readyz"), "depend on it"),
     "a policy that closes a port": ("cpu", lambda o: kind(o, "NetworkPolicy")["spec"]["ingress"][0]["ports"].pop(), "lets in"),
     "an argument without a value": ("cpu", lambda o: role(o, "server").container["env"].pop(), "arguments want"),
+    "a script without a command": ("cpu, script", lambda o: worker_args(o).__delitem__(slice(worker_args(o).index("--"), None)),
+                                   "no command"),
+    "a script that slackline-pod does not start": ("service, script", lambda o: worker_args(o).__setitem__(0, "worker"), "starts"),
     "one name for all": ("service", lambda o: swap(worker_args(o), "--name=$(POD_NAME)", "--name=worker"), "the name worker"),
     "a program under another name": ("service", lambda o: role(o, "worker").container.update(command=["slackline-ps"]), "starts"),
     "snapshots that only servers know of": ("service", lambda o: worker_args(o).remove("--set=durability.folder=/snapshots"),
@@ -131,6 +139,7 @@ BREAKAGES = {
 
 REFUSED_VALUES = {
     "a value that there is not": ({"worker": {}}, "worker"),
+    "a command that is a text": ({"workers": {"command": "python3 /app/train.py"}}, "command"),
     "another mode": ({"mode": "daemon"}, "mode"),
     "what the pod decides": ({"job": {"network": {"listen": "0.0.0.0"}}}, "network"),
     "a folder of keys": ({"job": {"security": {"folder": "/keys"}}}, "folder"),
@@ -191,6 +200,8 @@ class ManifestsTest(unittest.TestCase):
             "batch with GPUs": (kustomize("gpu"), helm({"workers": {
                 "resources": {"limits": {"nvidia.com/gpu": "1"}}, "nodeSelector": {"nvidia.com/gpu.present": "true"},
                 "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}})),
+            "batch with a script": (kustomize("cpu", ["script"]), helm(SCRIPT)),
+            "service with a script": (kustomize("service", ["script"]), helm({"mode": "service", "job": endless, **SCRIPT})),
             "service": (kustomize("service"), helm({"mode": "service", "job": endless})),
             "service with all": (kustomize("service", ["monitoring", "autoscaling"]), helm({
                 "mode": "service", "job": endless, "autoscaling": {"enabled": True}, "podMonitor": {"enabled": True}})),

@@ -165,6 +165,30 @@ class PodTest(unittest.TestCase):
         self.assertEqual(server.end(), 143, server.said())
         self.assertIn("told to stop by SIGTERM", server.said())
 
+    def test_a_script_in_the_place_of_the_worker_is_told_all_and_ends_as_it_does(self):
+        self.job(ENDLESS)
+        script = self.folder / "script.sh"
+        # Nothing of the package: what it would be told, and how it ends.
+        script.write_text("#!/bin/sh\ntrap 'exit 143' TERM\n"
+                          "printf '%s|' \"$SLACKLINE_JOB\" \"$SLACKLINE_SCHEDULER\" \"$SLACKLINE_WORKER\" \"$SLACKLINE_SET\" \"$@\"\n"
+                          "[ $# -eq 2 ] || exit 0\necho waits\nwhile :; do sleep 0.1; done\n")
+        script.chmod(0o755)
+        options = ["--set=network.listen=0.0.0.0", "--set=worker.threads=2", "--", str(script), "a b"]
+        pod = self.member("script", "worker-0", *options, "c")
+        pod.wait_said("waits")
+        self.assertIn(f"{self.folder}/job.yaml|{self.run_folder}/scheduler.address|worker-0|network.listen=0.0.0.0\nworker.threads=2\n|a b|c|",
+                      pod.said())
+        pod.tell(signal.SIGTERM)
+        self.assertEqual(pod.end(), 143, pod.said())
+        # It ends well where the run has, and else is started again.
+        for state, code in (("done", 0), ("failed", 1)):
+            self.run_folder.mkdir(parents=True, exist_ok=True)
+            (self.run_folder / "summary.json").write_text(f'{{\n  "state": "{state}",\n  "reason": "r",\n  "epochs_done": 1\n}}\n')
+            ended = self.member("script", "worker-0", *options)
+            self.assertEqual(ended.end(), code, ended.said())
+        for wrong in (["--"], ["--listen=1"], []):
+            self.assertEqual(self.member("script", "worker-0", *wrong).end(), 2)
+
     def test_members_of_a_run_that_failed_have_not_ended_well_and_it_goes_on_from_its_checkpoint(self):
         self.job(ENDLESS)
         wait_little = ["--set=durability.server_return_s=3", "--set=durability.scheduler_return_s=1"]

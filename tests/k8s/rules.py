@@ -254,8 +254,11 @@ def arguments(objects):
         if names != used:
             yield f"{one.where}: arguments want {sorted(used)}, the environment has {sorted(names)}"
         program = PROGRAMS[one.role]
-        launched = one.batch or one.role == "scheduler"
-        word = program.removeprefix("slackline-")
+        script = one.role == "worker" and one.container["image"].startswith("slackline-script:")
+        launched = one.batch or one.role == "scheduler" or script
+        word = "script" if script else program.removeprefix("slackline-")
+        if script and one.container["args"][-3:] != ["--", "python3", "/app/train.py"]:
+            yield f"{one.where}: the script has no command: {one.container['args']}"
         if one.container["command"] != ["slackline-pod" if launched else program]:
             yield f"{one.where}: starts {one.container['command']}"
         name = next(iter(by_kind(objects, "Service"))).removesuffix("-scheduler")

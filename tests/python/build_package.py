@@ -1,4 +1,5 @@
-"""Builds the Python package from the tree into a folder, as `pip install ./python` does, but without a network.
+"""Builds the Python package from the tree into a folder, as `pip install ./python` does, but without a network, and with this machine's libraries: it is
+quicker.
 
     build_package.py --source ROOT --build FOLDER --target FOLDER
 
@@ -33,7 +34,7 @@ def main():
         return 77
     shutil.rmtree(options.target, ignore_errors=True)
     command = [sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "-v"]
-    command += ["--disable-pip-version-check", "--target", options.target, f"-Cbuild-dir={options.build}"]
+    command += ["--disable-pip-version-check", "--target", options.target, f"-Cbuild-dir={options.build}", "-Cself-contained=no"]
     # Its objects are found again by ccache, wherever the tree lies.
     environment = {**os.environ, "CCACHE_BASEDIR": options.source, "CCACHE_NOHASHDIR": "1"}
     return subprocess.run([*command, os.path.join(options.source, "python")], env=environment, check=False).returncode

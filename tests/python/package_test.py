@@ -27,6 +27,7 @@ try:
     from torch.utils.data import DataLoader, TensorDataset
 
     import slackline
+    from slackline._errors import from_status
 except ImportError as missing:
     print(f"SKIP: {missing}")
     sys.exit(77)
@@ -272,6 +273,55 @@ class Errors(Base):
         with self.assertRaisesRegex(ConnectionError, "could not register at the scheduler"):
             next(iter(worker.sampler(8)))
 
+    def test_the_cpp_worker_has_the_same_words(self):
+        path = self.job("timeouts: {startup_ms: 1000, heartbeat_ms: 50}\n")
+        worker = slackline.connect("127.0.0.1:1", str(path), log="nothing")
+        slackline.Optimizer(nn.Linear(4, 1), worker)
+        with self.assertRaises(slackline.UnavailableError) as raised:
+            next(iter(worker.sampler(8)))
+        self.assertEqual(raised.exception.code, "UNAVAILABLE")
+        other = subprocess.run(
+            [
+                *(f"{PROGRAMS}/slackline-worker", path, "--scheduler", "127.0.0.1:1"),
+                *("--set", "model.kind=mlp", "--set", "data.train_images_max=100"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if "found no" in other.stderr:
+            self.skipTest(other.stderr)
+        # Up to what gRPC says of the connection.
+        words = str(raised.exception).split(":")[0]
+        self.assertIn("could not register at the scheduler", words)
+        self.assertIn(words, other.stderr)
+
+    def test_every_code_has_an_exception_that_is_also_pythons(self):
+        for code, kind in {
+            "INVALID_ARGUMENT": ValueError,
+            "OUT_OF_RANGE": ValueError,
+            "NOT_FOUND": FileNotFoundError,
+            "ALREADY_EXISTS": FileExistsError,
+            "PERMISSION_DENIED": PermissionError,
+            "UNAUTHENTICATED": PermissionError,
+            "UNAVAILABLE": ConnectionError,
+            "DEADLINE_EXCEEDED": TimeoutError,
+            "UNIMPLEMENTED": NotImplementedError,
+            "CANCELLED": RuntimeError,
+            "FAILED_PRECONDITION": RuntimeError,
+            "RESOURCE_EXHAUSTED": RuntimeError,
+            "ABORTED": RuntimeError,
+            "DATA_LOSS": RuntimeError,
+            "INTERNAL": RuntimeError,
+            "UNKNOWN": slackline.Error,
+        }.items():
+            with self.subTest(code):
+                error = from_status(code, "ps-1: push is 9 versions old, the bound is 8")
+                self.assertIsInstance(error, kind)
+                self.assertIsInstance(error, slackline.Error)
+                self.assertEqual((error.code, str(error)), (code, "ps-1: push is 9 versions old, the bound is 8"))
+
     def test_order_of_calls(self):
         with self.cluster() as cluster, cluster.connect(log="warning") as worker:
             with self.assertRaisesRegex(slackline.FailedPreconditionError, "make a slackline.Optimizer"):
@@ -384,6 +434,13 @@ class Beside(Base):
 
     def test_in_async(self):
         self.check_beside("async")
+
+    def test_in_softsync(self):
+        self.check_beside("softsync")
+
+    def test_in_quorum(self):
+        # Half of two is each of them: what the other one pushes is late, and of no step.
+        self.check_beside("quorum, quorum: 0.5")
 
 
 class Processes(Base):

@@ -1,7 +1,8 @@
 """Runs in allocations of a real SLURM of four nodes, which this starts on this machine.
 
-    run_slurm.py --programs BIN_FOLDER [--patience FACTOR] [TEST...]
+    run_slurm.py --programs BIN_FOLDER [--patience FACTOR] [--package FOLDER] [TEST...]
 
+--package: the Python package, built for this interpreter, which then has torch; for tests of scripts.
 Exits with 77 (skipped) where SLURM, the programs or the data are not there.
 """
 import argparse
@@ -76,6 +77,9 @@ class Submitted:
     def plan(self, attempt=0):
         path = self.folder / f"nodes/{self.number}-{attempt}/plan.json"
         return {node["node"]: node for node in json.loads(path.read_text())["nodes"]} if path.exists() else {}
+
+    def plan_script(self, attempt=0):
+        return json.loads((self.folder / f"nodes/{self.number}-{attempt}/plan.json").read_text())["script"]
 
     def processes(self, node):
         path = self.folder / f"processes-{node}.json"
@@ -227,6 +231,44 @@ class Slurm(unittest.TestCase):
         self.assertIn('"message":"Training e2e: 2 servers, 4 workers', job.said())
         CLUSTER.run("scancel", str(job.number))
         self.finish(job, "CANCELLED")
+
+    def test_a_script_as_the_workers_is_requeued_and_resumed(self):
+        if not OPTIONS.package:
+            self.skipTest("without --package")
+        examples = ROOT / "examples/python"
+        # As sbatch gives it on; and from another folder than the script's.
+        CLUSTER.environment["PYTHONPATH"] = str(OPTIONS.package)
+        self.addCleanup(CLUSTER.environment.pop, "PYTHONPATH")
+        yaml = (examples / "patterns.yaml").read_text().replace("epochs: 4", "epochs: 100000") + "checkpoint: {every_s: 1}\n"
+        job = self.submit("--script", os.path.relpath(examples / "patterns.py", self.root), "--python", sys.executable,
+                          "--script-argument=--pictures", "--script-argument", "2000", yaml=yaml,
+                          sbatch=("--nodes=2", "--cpus-per-task=4", "--time=10"))
+        self.trains(job)
+        command = job.plan_script()
+        self.assertEqual([os.path.normpath(command[1]), *command[2:]], [str(examples / "patterns.py"), "--pictures", "2000"])
+        # A node's share of its CPUs, and what SLURM calls its place.
+        worker = job.processes("n1")["worker-n1"]["pid"]
+        environment = pathlib.Path(f"/proc/{worker}/environ").read_text().split("\0")
+        self.assertIn("SLACKLINE_SUPERVISED=1", environment)
+        self.assertIn("SLACKLINE_TOPOLOGY=spine.leaf1.n1", environment)
+        self.assertTrue(any(one.startswith("SLACKLINE_SET=") and "worker.threads=3" in one for one in environment), environment)
+        # As its time is nearly over.
+        CLUSTER.run("scancel", "--batch", "--signal=USR1", str(job.number))
+        self.wait_for("the second attempt", lambda: "Going on from " in job.said() and job.plan(1), 120, job)
+        self.assertIn("requeued", job.said())
+        self.assertEqual(job.plan_script(1), command)
+        begun = job.rows()[-1]
+        self.wait_for("more training", lambda: job.rows()[-1] > begun, 120, job)
+        # SIGTERM goes to all, and the scripts leave it to the supervisors.
+        CLUSTER.run("scancel", str(job.number))
+        self.finish(job, "CANCELLED")
+        self.assertNotIn("SystemExit", job.diagnosis())
+        last = int((job.folder / "metrics.csv").read_text().splitlines()[-1].split(",")[1])
+        again = self.submit("--resume", "--set", f"training.epochs={last + 3}", sbatch=("--nodes=1", "--time=10"))
+        self.finish(again)
+        self.assertEqual(again.plan_script(), command)
+        self.assertRegex((job.folder / "logs/worker-n1.log").read_text(), r"worker-n1 took \d+ steps: training is complete")
+        self.assertEqual(json.loads((job.folder / "summary.json").read_text())["state"], "done")
 
     def test_too_few_ports_are_refused_before_training(self):
         job = self.submit("--set", "network.ports=20000-20006")
@@ -471,6 +513,10 @@ class Slurm(unittest.TestCase):
                       self.slackline("placement", "job.yaml", "--nodes", "n[1-2,8-9]", code=2))
         self.assertIn("SLURM_JOB_ID is not set: not inside a SLURM allocation; allowed is",
                       self.slackline("slurm", "run", "job.yaml", code=2))
+        self.assertIn("found no file none.py; allowed is a script in Python", self.slackline(
+            "slurm", "submit", "job.yaml", "--script", "none.py", code=2))
+        self.assertIn("model.kind: found external; allowed is", self.slackline(
+            "slurm", "submit", "job.yaml", "--set", "model.kind=external", code=2))
         self.assertIn("found no job file; allowed is one", self.slackline("slurm", "submit", code=2))
         self.assertIn("found --resume without --run-folder", self.slackline("slurm", "submit", "--resume", code=2))
         self.assertIn("lr: found 'x'", self.slackline("slurm", "submit", "job.yaml", "--set", "optimizer.lr=x", code=2))
@@ -483,6 +529,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", required=True, type=pathlib.Path)
     parser.add_argument("--patience", type=float, default=1.0)
+    parser.add_argument("--package", type=lambda path: pathlib.Path(path).resolve())
     parser.add_argument("tests", nargs="*")
     parser.parse_args(namespace=OPTIONS)
     absent = [name for name in NEEDED if not (OPTIONS.programs / name).exists()]

@@ -161,8 +161,8 @@ class OpenedJob : public EmbeddedJob {
 absl::StatusOr<std::unique_ptr<EmbeddedJob>> EmbeddedJob::Read(const Options& options) {
   if (const absl::Status status = CheckOptions(options); !status.ok()) return status;
   // One port can serve one process: the one in the job file is the scheduler's.
-  std::vector<std::string> overrides = options.overrides;
-  overrides.push_back("network.metrics_port=0");
+  std::vector<std::string> overrides = {"network.metrics_port=0"};
+  overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
   const absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, overrides);
   if (!read.ok()) return read.status();
   job::Job job = Resolve(*read);

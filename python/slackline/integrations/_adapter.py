@@ -25,7 +25,7 @@ class TorchOptimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         self.exchange.zero_grad(set_to_none)
 
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override,unused-ignore]
         loss = None
         if closure is not None:
             with torch.enable_grad():

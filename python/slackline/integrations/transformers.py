@@ -13,7 +13,7 @@ rate, schedule, weight decay, checkpoints (save_strategy), and the evaluations w
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sized, cast
 
 import torch
 from torch.utils.data import DataLoader
@@ -74,9 +74,10 @@ class SlacklineTrainer(Trainer):
             accumulate = self.args.gradient_accumulation_steps
             # Clipping here changes gradients between backward and the push.
             overlap = not self.args.max_grad_norm and accumulate == 1
+            assert isinstance(self.model, torch.nn.Module)
             self.optimizer = TorchOptimizer(self.model, self.worker, accumulate=accumulate, overlap=overlap)
             if self.eval_dataset is not None:
-                self.worker.evaluation(self._measure, samples=len(self.eval_dataset))
+                self.worker.evaluation(self._measure, samples=len(cast(Sized, self.eval_dataset)))
         return self.optimizer
 
     def create_scheduler(self, *args: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,10 @@
 {{- $batch := .batch -}}
 {{- $name := include "slackline.name" $root -}}
 {{- $program := get (dict "scheduler" "scheduler" "server" "ps" "worker" "worker") $role -}}
-{{- $launched := or $batch (eq $role "scheduler") -}}
+{{- $script := and (eq $role "worker") (not (empty $root.Values.workers.command)) -}}
+{{- $launched := or $batch (eq $role "scheduler") $script -}}
+{{- $image := $root.Values.image -}}
+{{- if and (eq $role "worker") $root.Values.workers.image.repository }}{{ $image = $root.Values.workers.image }}{{ end -}}
 {{- $settings := get $root.Values (get (dict "scheduler" "scheduler" "server" "servers" "worker" "workers") $role) -}}
 {{- $security := include "slackline.security" $root -}}
 {{- if $batch }}
@@ -51,12 +54,12 @@ topologySpreadConstraints:
 {{- end }}
 containers:
   - name: {{ $role }}
-    image: {{ if $root.Values.image.digest }}{{ printf "%s@%s" $root.Values.image.repository $root.Values.image.digest }}{{ else }}{{ printf "%s:%s" $root.Values.image.repository ($root.Values.image.tag | default $root.Chart.AppVersion) }}{{ end }}
+    image: {{ if $image.digest }}{{ printf "%s@%s" $image.repository $image.digest }}{{ else }}{{ printf "%s:%s" $image.repository ($image.tag | default $root.Chart.AppVersion) }}{{ end }}
     imagePullPolicy: {{ $root.Values.image.pullPolicy }}
     command: [{{ $launched | ternary "slackline-pod" (printf "slackline-%s" $program) }}]
     args:
       {{- if $launched }}
-      - {{ $program }}
+      - {{ $script | ternary "script" $program }}
       - /runs/{{ $name }}
       {{- end }}
       - /etc/slackline/job/job.yaml
@@ -88,6 +91,10 @@ containers:
       - --set=security.folder=/etc/slackline/credentials
       {{- else if eq $security "token" }}
       - --set=security.token_file=/etc/slackline/credentials/token
+      {{- end }}
+      {{- if $script }}
+      - --
+      {{- toYaml $root.Values.workers.command | nindent 6 }}
       {{- end }}
     {{- if ne $role "scheduler" }}
     env:

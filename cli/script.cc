@@ -1,0 +1,98 @@
+#include "cli/script.h"
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/replace_file.h"
+#include "common/check.h"
+#include "common/job_file.h"
+
+namespace slackline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Looks names up in $PATH.
+constexpr char kEnvOfScript[] = "/usr/bin/env";
+// Of a run, where a batch system has its own: it may be there before the run.
+constexpr char kKept[] = "submit/script.json";
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options) {
+  std::vector<std::string> command;
+  if (options.script.empty()) return command;
+  std::error_code error;
+  if (!fs::is_regular_file(options.script, error)) {
+    return absl::NotFoundError(absl::StrCat("found no file ", options.script, "; allowed is a script in Python"));
+  }
+  const std::string python = options.python.empty() ? "python3" : options.python;
+  if (python.find('/') == std::string::npos) {
+    command = {kEnvOfScript, python};
+  } else if (fs::exists(python, error)) {
+    command = {fs::absolute(python)};
+  } else {
+    return absl::NotFoundError(absl::StrCat("--python: found no file ", python, "; allowed is a Python interpreter"));
+  }
+  command.push_back(fs::absolute(options.script));
+  command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+  return command;
+}
+
+absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,
+                                          std::vector<std::string>& overrides) {
+  absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
+  // A script may train a model that is known here, beside workers that are no scripts.
+  if (!job.ok() || script.empty() || job->model().has_kind()) return job;
+  overrides.push_back("model.kind=external");
+  return ReadJobFile(job_file, overrides);
+}
+
+absl::Status CheckWorkers(const std::vector<std::string>& script, const job::Job& job) {
+  if (job.model().kind() != job::Model::EXTERNAL || !script.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "model.kind: found external; allowed is a model that is known here, or a script that brings one: `slackline "
+      "launch SCRIPT JOB`, `slackline resume RUN --script SCRIPT`, `slackline slurm submit JOB --script SCRIPT`");
+}
+
+absl::Status KeepScript(const std::vector<std::string>& script, const fs::path& run) {
+  if (script.empty()) return absl::OkStatus();
+  std::error_code error;
+  fs::create_directories((run / kKept).parent_path(), error);
+  return ReplaceFile(run / kKept, nlohmann::json(script).dump(2) + "\n");
+}
+
+std::vector<std::string> KeptScript(const fs::path& run) {
+  std::ifstream in(run / kKept);
+  const nlohmann::json kept = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  std::vector<std::string> script;
+  if (!kept.is_array()) return script;
+  for (const nlohmann::json& word : kept) {
+    if (word.is_string()) script.push_back(word.get<std::string>());
+  }
+  return script;
+}
+
+std::vector<std::string> EnvironmentOf(const std::vector<std::string>& worker_arguments) {
+  std::vector<std::string> environment;
+  std::vector<std::string> settings;
+  for (size_t i = 0; i < worker_arguments.size(); ++i) {
+    const std::string& argument = worker_arguments[i];
+    if (argument == "--supervised") {
+      environment.push_back("SLACKLINE_SUPERVISED=1");
+      continue;
+    }
+    SLACKLINE_CHECK(i + 1 < worker_arguments.size());
+    const std::string& value = worker_arguments[++i];
+    if (argument == "--set") settings.push_back(value);
+    if (argument == "--topology") environment.push_back(absl::StrCat("SLACKLINE_TOPOLOGY=", value));
+  }
+  if (!settings.empty()) environment.push_back(absl::StrCat("SLACKLINE_SET=", absl::StrJoin(settings, "\n")));
+  return environment;
+}
+
+}  // namespace slackline::cli

