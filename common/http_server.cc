@@ -29,12 +29,16 @@ const char* Phrase(int code) {
   switch (code) {
     case 200:
       return "OK";
+    case 206:
+      return "Partial Content";
     case 403:
       return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 416:
+      return "Range Not Satisfiable";
     case 503:
       return "Service Unavailable";
     default:
@@ -81,7 +85,8 @@ void Answer(mg_connection* connection, const HttpServer& server, const HttpRespo
     }
     return;
   }
-  if (!WriteHead(connection, response, -1) || head_only) return;
+  const int64_t length = response.stream_bytes ? static_cast<int64_t>(*response.stream_bytes) : -1;
+  if (!WriteHead(connection, response, length) || head_only) return;
   Connection stream(connection, server);
   response.stream(stream);
 }
@@ -102,7 +107,7 @@ struct HttpServer::Impl {
                   .body = "this process listens on loopback; allowed are the hosts localhost and 127.0.0.1\n"};
     } else if (method != "GET" && !head_only) {
       response = {.code = 405, .body = absl::StrCat("found ", method, "; allowed are GET and HEAD\n")};
-    } else if (handler == server.options_.handlers.end()) {
+    } else if (handler == server.options_.handlers.end() && server.options_.otherwise == nullptr) {
       response = {.code = 404, .body = "found no such page; there are"};
       for (const auto& [path, unused] : server.options_.handlers) absl::StrAppend(&response.body, " ", path);
       response.body += "\n";
@@ -114,7 +119,8 @@ struct HttpServer::Impl {
         const char* value = mg_get_header(connection, name.c_str());
         return std::string(value == nullptr ? "" : value);
       };
-      response = handler->second(request);
+      response =
+          handler == server.options_.handlers.end() ? server.options_.otherwise(request) : handler->second(request);
     }
     Answer(connection, server, response, head_only);
     return response.code;

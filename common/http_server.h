@@ -1,4 +1,5 @@
-// A small HTTP server for people and tools that watch a process: probes, metrics, pages. Never on the data path.
+// A small HTTP server for people and tools that watch a process: probes, metrics, pages; and for files that nodes give
+// each other before they train. Never on the path of gradients and weights.
 #pragma once
 
 #include <atomic>
@@ -6,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -37,6 +39,8 @@ struct HttpResponse {
   std::map<std::string, std::string> headers = {};
   // Instead of a body: returns at the end of it. Keeps one of the server's threads as long as it runs.
   std::function<void(HttpStream& stream)> stream = nullptr;
+  // How many bytes the stream has, where that is known; else it ends with the connection.
+  std::optional<uint64_t> stream_bytes = std::nullopt;
 };
 
 // Answers GET and HEAD; other methods get 405, unknown paths 404. Nothing received changes anything.
@@ -55,6 +59,8 @@ class HttpServer {
     int threads = 1;
     // By path, exactly.
     std::map<std::string, Handler> handlers;
+    // For all other paths; null: 404.
+    Handler otherwise = nullptr;
   };
 
   //   kUnavailable  the address cannot be listened on

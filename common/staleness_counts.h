@@ -1,6 +1,7 @@
 // Answers counted by their staleness, in a bounded number of buckets.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -26,6 +27,12 @@ class StalenessCounts {
   void Add(uint64_t staleness) { ++counts_[BucketOf(staleness)]; }
   void Add(const StalenessCounts& other) {
     for (size_t i = 0; i < kBuckets; ++i) counts_[i] += other.counts_[i];
+  }
+  // Those that came after `earlier`, which has no more of any.
+  StalenessCounts Since(const StalenessCounts& earlier) const {
+    StalenessCounts since;
+    for (size_t i = 0; i < kBuckets; ++i) since.counts_[i] = counts_[i] - std::min(counts_[i], earlier.counts_[i]);
+    return since;
   }
   void AddToBucket(size_t bucket, uint64_t count) { counts_[bucket] += count; }
   uint64_t InBucket(size_t bucket) const { return counts_[bucket]; }

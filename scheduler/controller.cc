@@ -95,6 +95,7 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
       time_(time),
       servers_(servers),
       created_(time.Now()),
+      images_({.silence_max = config.timeouts.worker_dead()}),
       membership_(MembershipConfig(config)),
       batch_sizes_(BatchSizesOf(config.job.training())),
       guard_(GuardOf(config.job)),

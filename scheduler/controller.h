@@ -5,7 +5,7 @@
 // and one of DONE, FAILED, STOPPED. After the end the workers are told to leave, then the servers to stop; then
 // finished() is true.
 //
-// Thread-safety: safe; one lock around everything, never held while waiting for anything.
+// Thread-safety: safe; one lock around everything but `images_`, never held while waiting for anything.
 // Ownership:     borrows `time` and `servers`.
 #pragma once
 
@@ -32,6 +32,7 @@
 #include "scheduler/divergence_guard.h"
 #include "scheduler/epoch_book.h"
 #include "scheduler/event_log.h"
+#include "scheduler/image_directory.h"
 #include "scheduler/link_shares.h"
 #include "scheduler/members_view.h"
 #include "scheduler/membership.h"
@@ -83,6 +84,7 @@ class Controller : public ServerObserver {
   absl::StatusOr<wire::RegisterServerReply> RegisterServer(const wire::RegisterServerRequest& request);
   absl::StatusOr<wire::RegisterWorkerReply> RegisterWorker(const wire::RegisterWorkerRequest& request);
   absl::StatusOr<wire::HeartbeatReply> Heartbeat(const wire::HeartbeatRequest& request);
+  absl::StatusOr<wire::FindImagesReply> FindImages(const wire::FindImagesRequest& request);
   absl::StatusOr<wire::GetShardMapReply> GetShardMap(const wire::GetShardMapRequest& request);
   absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
   absl::Status ReportEvaluation(const wire::EvaluationReport& request);
@@ -392,6 +394,7 @@ class Controller : public ServerObserver {
   wire::JobState state_ ABSL_GUARDED_BY(mutex_) = wire::JOB_STARTING;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   const absl::Time created_;
+  ImageDirectory images_;
   absl::Time began_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();    // training
   absl::Time trained_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // all of it: the final evaluation began
   absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
@@ -550,7 +553,6 @@ class Controller : public ServerObserver {
   Watched bound_watched_ ABSL_GUARDED_BY(mutex_);
   uint64_t bound_changes_ ABSL_GUARDED_BY(mutex_) = 0;
 
-  // Checkpoints.
   struct Checkpoints {
     std::optional<CheckpointRound> round;  // that is being made
     state::Scheduler state;                // for it
@@ -579,14 +581,12 @@ class Controller : public ServerObserver {
   Checkpoints checkpoint_ ABSL_GUARDED_BY(mutex_);
   // The checkpoint that the run began with; empty: with none.
   std::string goes_on_from_ ABSL_GUARDED_BY(mutex_);
-  // What was trained before it.
-  absl::Duration elapsed_before_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration elapsed_before_ ABSL_GUARDED_BY(mutex_);  // trained before it
 
   // What people see.
   Progress progress_ ABSL_GUARDED_BY(mutex_);
   EventLog events_ ABSL_GUARDED_BY(mutex_);
-  // Of the deaths that ReportExit() brings about.
-  Audience exit_audience_ ABSL_GUARDED_BY(mutex_) = Audience::kPeople;
+  Audience exit_audience_ ABSL_GUARDED_BY(mutex_) = Audience::kPeople;  // of deaths that ReportExit() brings about
   absl::Time epoch_told_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
   bool evaluation_reported_ ABSL_GUARDED_BY(mutex_) = true;

@@ -101,10 +101,14 @@ void Controller::AddReport(absl::Time now) {
   if (evaluation_ && !evaluation_reported_) {
     report.test_loss = evaluation_->loss();
     report.test_accuracy = evaluation_->accuracy();
+    report.confusion.assign(evaluation_->confusion().begin(), evaluation_->confusion().end());
+    // Nobody else wants it.
+    evaluation_->clear_confusion();
     evaluation_reported_ = true;
   }
   report.samples_per_second = progress_.SamplesPerSecond(now);
   report.staleness_mean = progress.staleness_mean;
+  report.staleness = progress.staleness;
   report.staleness_max = progress.staleness_max;
   report.slack = progress.slack;
   if (bound_) report.staleness_bound = bound_->bound();

@@ -20,7 +20,16 @@ std::string LittleEndian(Integer value) {
   return bytes;
 }
 
+constexpr int kColours = 3;
+
 double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+
+tensorboard::Event EventAt(absl::Time wall_time, uint64_t step) {
+  tensorboard::Event event;
+  event.set_wall_time(Seconds(wall_time));
+  event.set_step(static_cast<int64_t>(step));
+  return event;
+}
 
 }  // namespace
 
@@ -39,14 +48,39 @@ absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& 
 EventFile::~EventFile() { ::close(descriptor_); }
 
 absl::Status EventFile::Add(absl::Time wall_time, uint64_t step, const Scalars& scalars) {
-  tensorboard::Event event;
-  event.set_wall_time(Seconds(wall_time));
-  event.set_step(static_cast<int64_t>(step));
+  tensorboard::Event event = EventAt(wall_time, step);
   for (const auto& [tag, value] : scalars) {
     tensorboard::Summary::Value& point = *event.mutable_summary()->add_value();
     point.set_tag(tag);
     point.set_simple_value(static_cast<float>(value));
   }
+  return Write(event);
+}
+
+absl::Status EventFile::AddHistogram(absl::Time wall_time, uint64_t step, const std::string& tag,
+                                     const Distribution& values) {
+  tensorboard::Event event = EventAt(wall_time, step);
+  tensorboard::Summary::Value& value = *event.mutable_summary()->add_value();
+  value.set_tag(tag);
+  tensorboard::HistogramProto& out = *value.mutable_histo();
+  out.set_min(values.min);
+  out.set_max(values.max);
+  out.set_num(values.number);
+  out.set_sum(values.sum);
+  out.set_sum_squares(values.sum_squares);
+  out.mutable_bucket_limit()->Assign(values.limits.begin(), values.limits.end());
+  out.mutable_bucket()->Assign(values.counts.begin(), values.counts.end());
+  return Write(event);
+}
+
+absl::Status EventFile::AddImage(absl::Time wall_time, uint64_t step, const std::string& tag, const PngImage& image) {
+  tensorboard::Event event = EventAt(wall_time, step);
+  tensorboard::Summary::Value& value = *event.mutable_summary()->add_value();
+  value.set_tag(tag);
+  value.mutable_image()->set_height(static_cast<int32_t>(image.height));
+  value.mutable_image()->set_width(static_cast<int32_t>(image.width));
+  value.mutable_image()->set_colorspace(kColours);
+  value.mutable_image()->set_encoded_image_string(image.bytes);
   return Write(event);
 }
 

@@ -1,4 +1,4 @@
-// A TensorBoard event file: curves that TensorBoard shows.
+// A TensorBoard event file: curves, histograms and pictures that TensorBoard shows.
 //
 // Format, little-endian; a file is a sequence of records:
 //   record := length:uint64  masked_crc32c(length):uint32  event:byte[length]  masked_crc32c(event):uint32
@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "scheduler/confusion_image.h"
 
 namespace slackline::tensorboard {
 class Event;
@@ -24,6 +25,18 @@ class Event;
 namespace slackline::scheduler {
 
 using Scalars = std::vector<std::pair<std::string, double>>;
+
+// How often which value came.
+struct Distribution {
+  // counts[i] are above limits[i - 1], and not above limits[i].
+  std::vector<double> limits;
+  std::vector<double> counts;
+  double min = 0;
+  double max = 0;
+  double number = 0;
+  double sum = 0;
+  double sum_squares = 0;
+};
 
 class EventFile {
  public:
@@ -38,6 +51,9 @@ class EventFile {
   // Adds one point to each of the named curves; whole, or not at all.
   //   kUnavailable  it cannot be written
   absl::Status Add(absl::Time wall_time, uint64_t step, const Scalars& scalars);
+  // The same of one histogram, and of one picture.
+  absl::Status AddHistogram(absl::Time wall_time, uint64_t step, const std::string& tag, const Distribution& values);
+  absl::Status AddImage(absl::Time wall_time, uint64_t step, const std::string& tag, const PngImage& image);
 
  private:
   EventFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}

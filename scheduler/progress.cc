@@ -141,6 +141,8 @@ const ProgressReport& Progress::Report() {
     latest_.staleness_mean =
         static_cast<double>(totals_.staleness_sum - before.staleness_sum) / static_cast<double>(answers);
   }
+  latest_.staleness = staleness_.Since(staleness_reported_);
+  staleness_reported_ = staleness_;
   latest_.staleness_max = staleness_max_;
   latest_.slack = slack_;
   latest_.gradient_norm_max = std::exchange(norm_, 0);
@@ -259,6 +261,7 @@ void Progress::Restore(const state::Progress& state) {
   }
   const int known = std::min<int>(state.staleness_counts_size(), StalenessCounts::kBuckets);
   for (int i = 0; i < known; ++i) staleness_.AddToBucket(i, state.staleness_counts(i));
+  staleness_reported_ = staleness_;
   staleness_max_ = state.staleness_max();
   slack_max_ = state.slack_max();
   latest_.totals = totals_;

@@ -49,6 +49,7 @@ struct ProgressReport {
   std::optional<double> loss;
   std::optional<double> accuracy;
   double staleness_mean = 0;
+  StalenessCounts staleness;
   // Since the beginning.
   uint64_t staleness_max = 0;
   // Since the report before: how far a live worker was ahead of the slowest live one, in clocks.
@@ -117,6 +118,7 @@ class Progress {
   std::map<WorkerId, Heartbeats> workers_;
   ProgressTotals totals_;
   StalenessCounts staleness_;
+  StalenessCounts staleness_reported_;  // of them, those in reports
   EnergyLedger energy_;
   uint64_t staleness_max_ = 0;
   uint64_t slack_ = 0;

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
+
+#include "common/staleness_counts.h"
 
 namespace slackline::scheduler {
 
@@ -20,12 +23,16 @@ struct Report {
   // On test images, when an evaluation has come in since the report before.
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
+  // Of that evaluation, by label and prediction; empty for many classes.
+  std::vector<uint64_t> confusion = {};
   double samples_per_second = 0;
   double staleness_mean = 0;
   uint64_t staleness_max = 0;
   uint64_t slack = 0;
   // Of a gradient since the report before.
   double gradient_norm_max = 0;
+  // Answers since the report before.
+  StalenessCounts staleness = {};
   uint64_t live_workers = 0;
   // Servers with shards; and how often shards have changed hands, by this scheduler.
   uint64_t live_servers = 0;

@@ -64,6 +64,26 @@ Scalars Points(const Report& report) {
   return points;
 }
 
+// A bucket for each number of versions up to 63; above, what is known is the power of two below.
+Distribution ToDistribution(const StalenessCounts& staleness) {
+  Distribution out;
+  for (size_t i = 0; i < staleness.used(); ++i) {
+    const auto count = static_cast<double>(staleness.InBucket(i));
+    const auto lowest = static_cast<double>(StalenessCounts::StalenessOf(i));
+    const double highest = i < StalenessCounts::kExact ? lowest : 2 * lowest - 1;
+    const double middle = (lowest + highest) / 2;
+    out.limits.push_back(highest + 0.5);
+    out.counts.push_back(count);
+    if (count == 0) continue;
+    if (out.number == 0) out.min = lowest;
+    out.max = highest;
+    out.number += count;
+    out.sum += count * middle;
+    out.sum_squares += count * middle * middle;
+  }
+  return out;
+}
+
 absl::Status CheckWritten(const std::ofstream& out, const std::string& path) {
   return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
@@ -156,7 +176,15 @@ absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {
 
 absl::Status RunFolder::Write(const Report& report, absl::Time wall_time) {
   absl::Status status = metrics_->Add(Row(report));
-  if (curves_ != nullptr) status.Update(curves_->Add(wall_time, report.step, Points(report)));
+  if (curves_ == nullptr) return status;
+  status.Update(curves_->Add(wall_time, report.step, Points(report)));
+  if (report.staleness.used() > 0) {
+    status.Update(
+        curves_->AddHistogram(wall_time, report.step, "asynchrony/staleness", ToDistribution(report.staleness)));
+  }
+  if (const std::optional<PngImage> image = DrawConfusion(report.confusion)) {
+    status.Update(curves_->AddImage(wall_time, report.step, "test/confusion", *image));
+  }
   return status;
 }
 

@@ -55,6 +55,12 @@ grpc::Status SchedulerService::Heartbeat(grpc::ServerContext* context, const wir
   return Answer(controller_.Heartbeat(*request), reply);
 }
 
+grpc::Status SchedulerService::FindImages(grpc::ServerContext* context, const wire::FindImagesRequest* request,
+                                          wire::FindImagesReply* reply) {
+  if (const auto caller = Admit(*context, "FindImages"); !caller.ok()) return rpc::ToGrpc(caller.status());
+  return Answer(controller_.FindImages(*request), reply);
+}
+
 grpc::Status SchedulerService::GetShardMap(grpc::ServerContext* context, const wire::GetShardMapRequest* request,
                                            wire::GetShardMapReply* reply) {
   if (const auto caller = Admit(*context, "GetShardMap"); !caller.ok()) return rpc::ToGrpc(caller.status());

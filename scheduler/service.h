@@ -30,6 +30,7 @@ class SchedulerService final : public wire::Scheduler::Service {
   grpc::Status RegisterWorker(grpc::ServerContext*, const wire::RegisterWorkerRequest*,
                               wire::RegisterWorkerReply*) override;
   grpc::Status Heartbeat(grpc::ServerContext*, const wire::HeartbeatRequest*, wire::HeartbeatReply*) override;
+  grpc::Status FindImages(grpc::ServerContext*, const wire::FindImagesRequest*, wire::FindImagesReply*) override;
   grpc::Status GetShardMap(grpc::ServerContext*, const wire::GetShardMapRequest*, wire::GetShardMapReply*) override;
   grpc::Status NextTask(grpc::ServerContext*, const wire::NextTaskRequest*, wire::NextTaskReply*) override;
   grpc::Status ReportEvaluation(grpc::ServerContext*, const wire::EvaluationReport*, wire::EvaluationReply*) override;

@@ -313,6 +313,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
                   .cache_bytes_max = static_cast<uint64_t>(job.data().cache().gigabytes_max() * 1e9),
                   .http = {.silence_max = absl::Seconds(job.data().http_timeout_s()),
                            .give_up = absl::Milliseconds(job.timeouts().startup_ms())}};
+  config.peers = job.data().cache().peers();
   config.decode = {.size = job.data().decode().size(),
                    .grey = job.data().decode().grey(),
                    .crop = job.data().decode().fit() == job::Decode::CROP};

@@ -32,6 +32,7 @@ struct WorkerConfig {
     bool crop = false;
   } decode = {};
   StoreOptions store;  // of prepared images
+  bool peers = false;  // nodes get them together
   std::string evaluation_split = "test";
   bool verify_data = false;
   Augment augment;

@@ -26,8 +26,24 @@ absl::StatusOr<JobData> ReadIdxData(const WorkerConfig& config) {
   return data;
 }
 
-absl::StatusOr<JobData> OpenPreparedData(const WorkerConfig& config) {
-  absl::StatusOr<PreparedStore> store = PreparedStore::Open(config.store);
+// The files that the job needs, in the order that all its workers have alike.
+std::vector<PreparedFile> FilesOf(const WorkerConfig& config, const PreparedIndex& index) {
+  std::vector<PreparedFile> files;
+  for (const std::string& name : {std::string("train"), config.evaluation_split}) {
+    const PreparedSplit* split = index.Find(name);
+    if (split == nullptr) continue;
+    for (const PreparedShard& shard : split->shards) {
+      files.push_back(shard.images);
+      files.push_back(shard.labels);
+    }
+  }
+  return files;
+}
+
+absl::StatusOr<JobData> OpenPreparedData(const WorkerConfig& config, ImagePeers* peers) {
+  StoreOptions options = config.store;
+  options.peers = peers;
+  absl::StatusOr<PreparedStore> store = PreparedStore::Open(options);
   if (!store.ok()) return store.status();
   absl::StatusOr<PreparedIndex> index = store->ReadIndex();
   if (!index.ok()) return index.status();
@@ -35,6 +51,7 @@ absl::StatusOr<JobData> OpenPreparedData(const WorkerConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat(config.data_path, " has ", index->classes.size(),
                                                    " classes; model.classes is ", config.model.classes));
   }
+  if (absl::Status together = store->GetTogether(FilesOf(config, *index)); !together.ok()) return together;
   JobData data;
   const Locate locate = [&store](const PreparedFile& file) { return store->Get(file); };
   absl::StatusOr<Dataset> train = Dataset::OpenPrepared(
@@ -77,10 +94,10 @@ absl::StatusOr<JobData> OpenPictureData(const WorkerConfig& config) {
 
 }  // namespace
 
-absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config) {
+absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config, ImagePeers* peers) {
   switch (config.data_format) {
     case WorkerConfig::DataFormat::kPrepared:
-      return OpenPreparedData(config);
+      return OpenPreparedData(config, peers);
     case WorkerConfig::DataFormat::kFolder:
     case WorkerConfig::DataFormat::kWebdataset:
       return OpenPictureData(config);

@@ -19,6 +19,7 @@ struct JobData {
 //   kNotFound          a file is missing
 //   kInvalidArgument   a file is broken, or the model has another number of classes
 //   kDataLoss          a checksum differs
-absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config);
+// `peers`: workers on other nodes, to get prepared images with; null: there are none. It lives as long as the data.
+absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config, ImagePeers* peers = nullptr);
 
 }  // namespace slackline::worker

@@ -20,6 +20,7 @@
 #include "common/logging.h"
 #include "common/member_name.h"
 #include "common/metrics.h"
+#include "common/network/interfaces.h"
 #include "common/network/on_this_machine.h"
 #include "common/process_metrics.h"
 #include "common/rpc/channel.h"
@@ -35,6 +36,7 @@
 #include "worker/metering.h"
 #include "worker/model/load_weights.h"
 #include "worker/own_cores.h"
+#include "worker/scheduler_images.h"
 #include "worker/step_memory.h"
 #include "worker/stop_signals.h"
 
@@ -119,6 +121,31 @@ std::function<absl::Status(absl::Span<float>)> BeginWith(const std::string& path
   };
 }
 
+// How other nodes reach this one; empty: at what is listened on.
+absl::StatusOr<std::string> HostForOthers(const job::Network& network) {
+  const std::string& listen = network.listen();
+  const bool everywhere = listen == "0.0.0.0" || listen == "::" || listen == "[::]";
+  if (!network.advertise().empty() || !everywhere) return network.advertise();
+  return network::AddressOfNode("", "");
+}
+
+// With data.cache.peers; else null.
+absl::StatusOr<std::unique_ptr<ImagePeers>> StartPeers(const Flags& flags, const job::Job& job,
+                                                       const WorkerConfig& config, const security::Security& security) {
+  if (!config.peers) return nullptr;
+  const Timeouts& timeouts = config.trainer.timeouts;
+  const absl::StatusOr<std::string> host = HostForOthers(job.network());
+  if (!host.ok()) return host.status();
+  return ImagePeers::Start(
+      {.serve = {.listen = job.network().listen(), .ports = job.network().ports(), .advertise = *host},
+       .beat_every = timeouts.worker_dead() / 4,
+       .silence_max = config.store.http.silence_max},
+      MakeImageBoard({.scheduler = flags.scheduler,
+                      .protection = security.To(security::Role::kScheduler),
+                      .job_fingerprint = Fingerprint(job),
+                      .timeouts = timeouts}));
+}
+
 int Work(const Flags& flags, const job::Job& job) {
   WorkerConfig config =
       MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
@@ -136,7 +163,9 @@ int Work(const Flags& flags, const job::Job& job) {
   const auto security = security::Security::Open(job, security::Role::kWorker);
   if (!security.ok()) return Fail(security.status(), kWrongUse);
   config.trainer.protection = security->To(security::Role::kServer);
-  const absl::StatusOr<JobData> data = ReadJobData(config);
+  const auto peers = StartPeers(flags, job, config, *security);
+  if (!peers.ok()) return Fail(peers.status(), kFailed);
+  const absl::StatusOr<JobData> data = ReadJobData(config, peers->get());
   if (!data.ok()) return Fail(data.status(), kFailed);
   const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);
   if (!spec.ok()) return Fail(spec.status(), kFailed);
@@ -299,7 +328,7 @@ int Main(int argc, char** argv) {
   if (!network.ok()) return Fail(network.status(), kWrongUse);
   *resolved.mutable_network() = *network;
   const absl::Status allowed = security::CheckListening(network->listen(), resolved.security());
-  if (network->metrics() && !allowed.ok()) return Fail(allowed, kWrongUse);
+  if ((network->metrics() || resolved.data().cache().peers()) && !allowed.ok()) return Fail(allowed, kWrongUse);
   return Work(flags, resolved);
 }
 

@@ -5,6 +5,12 @@
 #include "common/power/machine.h"
 
 namespace slackline::worker {
+namespace {
+
+// As scheduler.proto has it.
+constexpr size_t kConfusionClassesMax = 64;
+
+}  // namespace
 
 wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& options, uint32_t pid) {
   wire::RegisterWorkerRequest request;
@@ -109,6 +115,9 @@ wire::EvaluationReport ToWire(const EvaluationResult& result) {
   report.set_f1_micro(metrics.f1_micro);
   report.set_f1_weighted(metrics.f1_weighted);
   report.set_seconds(result.seconds);
+  if (metrics.classes.size() <= kConfusionClassesMax) {
+    report.mutable_confusion()->Assign(metrics.confusion.begin(), metrics.confusion.end());
+  }
   if (metrics.top5_accuracy) report.set_top5_accuracy(*metrics.top5_accuracy);
   report.mutable_files()->Assign(result.files.begin(), result.files.end());
   return report;

@@ -116,10 +116,14 @@ class Rules : private RuleBook {
     }
     if (data.cache().folder().empty()) {
       NeedsOther(data.cache(), "data.cache.gigabytes_max", "data.cache.folder", "no folder");
+      NeedsOther(data.cache(), "data.cache.peers", "data.cache.folder", "no folder");
     }
     const bool served = absl::StartsWith(data.path(), "http://");
     if (!served) {
-      NeedsOther(data, "data.http_timeout_s", "a data.path that begins with http://", "a folder");
+      if (!data.cache().peers()) {
+        NeedsOther(data, "data.http_timeout_s", "a data.path that begins with http://, or data.cache.peers: true",
+                   "a folder");
+      }
     } else if (!prepared) {
       Refuse("data.path", absl::StrCat(Quoted(data.path()), " with data.format: ", format),
              "a folder, or data.format: prepared");
@@ -130,6 +134,20 @@ class Rules : private RuleBook {
     if (data.augment().rand_augment() == 0) {
       NeedsOther(data.augment(), "data.augment.rand_augment_magnitude", "data.augment.rand_augment above 0",
                  "no rand_augment");
+    }
+  }
+
+  // What nodes give each other is not encrypted.
+  void Peers(const job::Cache& cache, const job::Security& security) {
+    const bool tls = security.mode() == job::Security::TLS;
+    if (cache.peers() && tls && !cache.peers_in_clear()) {
+      Refuse("data.cache.peers", "true with security.mode: tls",
+             "false, or data.cache.peers_in_clear: true: images go from node to node as plain text");
+    }
+    if (!cache.peers()) NeedsOther(cache, "data.cache.peers_in_clear", "data.cache.peers: true", "false");
+    if (!tls) {
+      NeedsOther(cache, "data.cache.peers_in_clear", "security.mode: tls",
+                 EnumName(*job::Security::Mode_descriptor()->FindValueByNumber(security.mode())));
     }
   }
 
@@ -510,6 +528,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.TorchScript(job);
   rules.External(job);
   rules.Data(job.data());
+  rules.Peers(job.data().cache(), job.security());
   rules.Mixing(job.data().augment(), job.training());
   rules.ClassWeights(job.training(), job.model().classes());
   rules.Optimizer(job);

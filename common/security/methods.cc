@@ -18,6 +18,7 @@ constexpr Method kMethods[] = {
     {"slackline.wire.Scheduler.RegisterWorker", {Role::kWorker}},
     // Each for its own kind of member.
     {"slackline.wire.Scheduler.Heartbeat", {Role::kServer, Role::kWorker}},
+    {"slackline.wire.Scheduler.FindImages", {Role::kWorker}},
     {"slackline.wire.Scheduler.GetShardMap", {Role::kWorker, Role::kOperator}},
     {"slackline.wire.Scheduler.NextTask", {Role::kWorker}},
     {"slackline.wire.Scheduler.ReportEvaluation", {Role::kWorker}},

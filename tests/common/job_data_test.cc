@@ -47,6 +47,21 @@ TEST(JobData, AServerNeedsACache) {
               ::testing::HasSubstr("only with data.cache.folder"));
 }
 
+TEST(JobData, NodesThatServeEachOtherNeedACacheAndSayThatNothingIsEncrypted) {
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, cache: {folder: /c, peers: true}, http_timeout_s: 3}"), "");
+  EXPECT_THAT(RefusalOfData("data: {format: prepared, cache: {peers: true}}"),
+              ::testing::HasSubstr("data.cache.peers: found a value together with no folder; allowed is only with "
+                                   "data.cache.folder"));
+  const std::string tls = "security: {mode: tls, folder: /f}\ndata: {format: prepared, cache: {folder: /c, peers: true";
+  EXPECT_EQ(RefusalOfData(tls + "}}"),
+            "j.yaml:2: data.cache.peers: found true with security.mode: tls; allowed is false, or "
+            "data.cache.peers_in_clear: true: images go from node to node as plain text");
+  EXPECT_EQ(RefusalOfData(tls + ", peers_in_clear: true}}"), "");
+  EXPECT_THAT(RefusalOfData("data: {format: prepared, cache: {folder: /c, peers: true, peers_in_clear: true}}"),
+              ::testing::HasSubstr("data.cache.peers_in_clear: found a value together with none; allowed is only with "
+                                   "security.mode: tls"));
+}
+
 TEST(JobData, SubsetsOfAllImagesAreNotBalanced) {
   EXPECT_EQ(RefusalOfData("local: {epochs: 1, subset_samples: 50}\noptimizer: {lr: 1}\ndata: {sampling: balanced}"),
             "j.yaml:3: data.sampling: found balanced with local.subset_samples: 50; allowed is uniform, or "

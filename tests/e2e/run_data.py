@@ -53,8 +53,8 @@ class Data(unittest.TestCase):
         self.job = self.root / "job.yaml"
         self.job.write_text(JOB)
 
-    def prepare(self, *flags):
-        """Three classes of colours with texture, 16 x 16, of which one file is broken."""
+    def prepare(self, *flags, size=16):
+        """Three classes of colours with texture, of which one file is broken."""
         draw = numpy.random.default_rng(1)
         for name, colour in {"blue": (40, 60, 200), "green": (40, 200, 60), "red": (200, 60, 40)}.items():
             folder = self.root / "pictures" / name
@@ -64,7 +64,7 @@ class Data(unittest.TestCase):
                 Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8)).save(folder / f"{i:03}.jpg", quality=95)
         (self.root / "pictures/red/broken.jpg").write_bytes(b"\xff\xd8\xff and no more")
         subprocess.run([self.programs.path("slackline"), "prepare", self.root / "pictures", self.root / "prepared",
-                        "--size", "16", "--split", "train=0.7,validation=0.1,test=0.2", *flags], check=True,
+                        "--size", str(size), "--split", "train=0.7,validation=0.1,test=0.2", *flags], check=True,
                        capture_output=True, timeout=60 * OPTIONS.patience)
 
     def train(self, *settings):
@@ -192,14 +192,20 @@ class Data(unittest.TestCase):
                                   (["data.format=webdataset"], "which has no tar files that say their split")):
             self.assertIn(message, self.doctor("data.format=folder", "data.path=split", *settings))
 
-    def test_images_come_from_a_server_once_for_a_node(self):
-        self.prepare()
-        counts = {}
+    def serve(self, on_file=lambda path: None):
+        """A server of the prepared images; how often each file was asked for, and a list of the sizes that went out. `on_file` is
+        called before each."""
+        counts, sizes = {}, []
 
         class Counting(http.server.SimpleHTTPRequestHandler):
             def do_GET(self):
                 counts[self.path] = counts.get(self.path, 0) + 1
+                on_file(self.path)
                 super().do_GET()
+
+            def copyfile(self, source, outputfile):
+                sizes.append(os.fstat(source.fileno()).st_size)
+                super().copyfile(source, outputfile)
 
             def log_message(self, *_):
                 pass
@@ -210,7 +216,73 @@ class Data(unittest.TestCase):
         self.addCleanup(thread.join)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
-        address = f"http://127.0.0.1:{server.server_address[1]}/prepared"
+        return f"http://127.0.0.1:{server.server_address[1]}/prepared", counts, sizes
+
+    def start(self, name, *arguments):
+        """One program by hand; its log is NAME.log."""
+        with open(self.root / f"{name}.log", "wb") as log:
+            process = subprocess.Popen([self.programs.path(arguments[0]), *map(str, arguments[1:])], stdout=log, stderr=log,
+                                       stdin=subprocess.DEVNULL)
+
+        def end():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+        self.addCleanup(end)
+        return process
+
+    def logs(self):
+        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in sorted(self.root.glob("*.log")))
+
+    def test_nodes_serve_each_other_and_the_server_is_read_once(self):
+        """Four nodes, by their caches; one is killed while it gets files, and another takes its place."""
+        self.prepare("--shard-images", "16", size=48)
+        workers, indexes, all_here = {}, [], threading.Event()
+
+        def on_file(path):
+            if path.endswith("index.json"):
+                indexes.append(path)
+                if len(indexes) == 4:
+                    all_here.set()
+                return
+            all_here.wait(60 * OPTIONS.patience)
+            if sum(one.endswith(".npy") for one in counts) >= 9 and (victim := workers.pop("worker-3", None)):
+                victim.kill()
+
+        address, counts, sizes = self.serve(on_file)
+        job = self.root / "peers.yaml"
+        job.write_text(JOB.replace("epochs: 2", "epochs: 3").replace("workers: 2", "workers: 4"))
+        settings = ("--set", f"data.path={address}", "--set", "data.cache.folder=cache", "--set", "data.cache.peers=true")
+        scheduler_file = self.root / "address"
+        scheduler = self.start("scheduler", "slackline-scheduler", job, "--run-folder", self.root / "run", "--address-file",
+                               scheduler_file, *settings)
+        self.programs.wait_for(lambda: f"the scheduler's address\n{self.logs()}", scheduler_file.exists, 30, scheduler)
+        self.start("ps", "slackline-ps", job, "--scheduler", scheduler_file, "--name", "ps", *settings)
+
+        def worker(i, cache):
+            return self.start(f"worker-{i}", "slackline-worker", job, "--scheduler", scheduler_file, "--name", f"worker-{i}",
+                              *settings, "--set", f"data.cache.folder={self.root}/cache-{cache}")
+
+        for i in range(4):
+            workers[f"worker-{i}"] = worker(i, i)
+        self.programs.wait_for(lambda: f"the death of a worker\n{self.logs()}", lambda: "worker-3" not in workers, 60)
+        worker(4, 3)
+        self.programs.wait_for(lambda: f"the end\n{self.logs()}", lambda: scheduler.poll() is not None, 120)
+        self.assertEqual(scheduler.returncode, 0, self.logs())
+        data = sum(path.stat().st_size for path in (self.root / "prepared").glob("*.npy")
+                   if not path.name.startswith("validation"))
+        print(f"{self.id()}: the server was read {sum(sizes) / data:.3f} times, index.json included")
+        self.assertLessEqual(sum(sizes), 1.1 * data, self.logs())
+        files = {path.name for path in (self.root / "prepared").glob("t*.npy")}
+        for i in range(4):
+            self.assertLessEqual(files, {path.name.split("-", 2)[2] for path in (self.root / f"cache-{i}").iterdir()
+                                         if path.name.endswith(".npy")}, "each node has all")
+        self.assertGreater(json.loads((self.root / "run/summary.json").read_text())["test_accuracy"], 0.9)
+
+    def test_images_come_from_a_server_once_for_a_node(self):
+        self.prepare()
+        address, counts, _ = self.serve()
         settings = (f"data.path={address}", "data.cache.folder=cache", "data.verify=true")
         for _ in range(2):
             run = self.train(*settings)

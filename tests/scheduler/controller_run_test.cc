@@ -40,6 +40,14 @@ TEST(ControllerRun, TrainsEvaluatesAndEnds) {
   EXPECT_EQ(status.samples_total(), 200u);
   EXPECT_TRUE(status.has_test_accuracy());
   EXPECT_DOUBLE_EQ(status.test_accuracy(), 0.9);
+  EXPECT_EQ(status.evaluation().confusion_size(), 0);
+  size_t with_confusion = 0;
+  for (const Report& report : cluster.controller().TakeReports()) {
+    if (report.confusion.empty()) continue;
+    ++with_confusion;
+    EXPECT_EQ(report.confusion, (std::vector<uint64_t>{5, 0, 1, 4}));
+  }
+  EXPECT_EQ(with_confusion, 2u) << "one an evaluation";
 }
 
 TEST(ControllerRun, RangesAreWholePushes) {

@@ -260,6 +260,7 @@ class FakeCluster {
     report.set_final(final);
     report.set_samples(10);
     report.set_accuracy(accuracy);
+    for (const uint64_t count : {5, 0, 1, 4}) report.add_confusion(count);
     return controller_.ReportEvaluation(report);
   }
 

@@ -94,6 +94,26 @@ TEST(Progress, LargestGradientIsThatOfTheInterval) {
   EXPECT_EQ(progress.Report().gradient_norm_max, 0);
 }
 
+TEST(Progress, StalenessIsReportedOnce) {
+  Progress progress;
+  wire::WorkerProgress words = Totals(2, 20);
+  words.add_staleness_counts(3);
+  words.add_staleness_counts(1);
+  progress.Heard(kFirst, words, true, At(0));
+  EXPECT_EQ(progress.Report().staleness.InBucket(0), 3u);
+  words.set_clock(3);
+  words.set_staleness_counts(1, 6);
+  progress.Heard(kFirst, words, true, At(1));
+  const StalenessCounts since = progress.Report().staleness;
+  EXPECT_EQ(since.InBucket(0), 0u);
+  EXPECT_EQ(since.InBucket(1), 5u);
+  state::Progress state;
+  progress.Save(state);
+  Progress again;
+  again.Restore(state);
+  EXPECT_EQ(again.Report().staleness.used(), 0u);
+}
+
 TEST(Progress, MoreBucketsThanThereAreAreNotCounted) {
   Progress progress;
   wire::WorkerProgress words = Totals(1, 1);

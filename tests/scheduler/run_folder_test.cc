@@ -203,6 +203,32 @@ TEST_F(RunFolderTest, FolderThatCannotBeMadeIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("file/run"));
 }
 
+TEST_F(RunFolderTest, StalenessIsAHistogramAndAConfusionMatrixAPicture) {
+  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  const std::string curves = Path() + "/events.out.tfevents.1700000000.slackline";
+  Report report;
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_THAT(Read(curves), testing::Not(HasSubstr("asynchrony/staleness\x2a"))) << "nothing was answered";
+  EXPECT_THAT(Read(curves), testing::Not(HasSubstr("PNG")));
+  report.staleness.Add(3);
+  report.staleness.Add(100);
+  report.confusion = {4, 0, 1, 3};
+  ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_THAT(Read(curves), HasSubstr("asynchrony/staleness\x2a"));
+  EXPECT_THAT(Read(curves), HasSubstr("test/confusion"));
+  EXPECT_THAT(Read(curves), HasSubstr("PNG"));
+}
+
+TEST(DrawConfusion, CellsAreSmallerTheMoreThereAreAndTooManyAreNotDrawn) {
+  EXPECT_EQ(DrawConfusion(std::vector<uint64_t>(4))->width, 48u);
+  EXPECT_EQ(DrawConfusion(std::vector<uint64_t>(100))->height, 190u);
+  EXPECT_EQ(DrawConfusion(std::vector<uint64_t>(64 * 64))->width, 192u);
+  for (const size_t cells : {size_t{0}, size_t{3}, size_t{8}, size_t{65} * 65}) {
+    EXPECT_FALSE(DrawConfusion(std::vector<uint64_t>(cells))) << cells;
+  }
+}
+
 TEST_F(RunFolderTest, NoCurvesWhereTheJobWantsNone) {
   job::Job job;
   job.mutable_output()->set_tensorboard(false);

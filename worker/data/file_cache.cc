@@ -173,6 +173,13 @@ absl::StatusOr<HeldFile> FileCache::Get(const PreparedFile& file, const Fetch& f
   return held(std::move(copy));
 }
 
+std::optional<HeldFile> FileCache::Find(const PreparedFile& file) const {
+  const std::string path = PathOf(file);
+  std::shared_ptr<LockedFile> copy = Hold(path, file.bytes);
+  if (copy == nullptr) return std::nullopt;
+  return HeldFile{.path = path, .hold = std::move(copy)};
+}
+
 absl::Status FileCache::Make(const PreparedFile& file, const std::string& path, const Fetch& fetch) const {
   const std::string part = path + kPartEnding;
   uint64_t found = 0;

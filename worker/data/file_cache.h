@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -49,6 +50,8 @@ class FileCache {
   //   kDeadlineExceeded   another process makes it, and has got no further for options.patience
   //   as `fetch`
   absl::StatusOr<HeldFile> Get(const PreparedFile& file, const Fetch& fetch) const;
+  // The copy that is there already; nothing where there is none.
+  std::optional<HeldFile> Find(const PreparedFile& file) const;
 
  private:
   explicit FileCache(const Options& options) : options_(options) {}

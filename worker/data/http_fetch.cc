@@ -114,6 +114,9 @@ class HttpFetch::Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // Transfers after this moment are given up.
+  void set_end(absl::Time end) { end_ = end; }
+
   // Asks for `address` from byte `from` on. `begin` is told the answer's code before its bytes are taken.
   //   kUnavailable  worth another attempt
   absl::Status Perform(const std::string& address, uint64_t from, const std::function<absl::Status(long code)>& begin,
@@ -163,6 +166,10 @@ class HttpFetch::Session {
   // A few times a second.
   static int OnProgress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
     auto* session = static_cast<Session*>(self);
+    if (absl::Now() > session->end_) {
+      session->refusal_ = absl::DeadlineExceededError("it took too long");
+      return 1;
+    }
     const absl::Duration silence = session->options_.silence_max;
     if (absl::Now() - session->heard_ < silence) return 0;
     session->refusal_ = absl::UnavailableError(absl::StrCat("nothing came for ", absl::FormatDuration(silence)));
@@ -176,6 +183,7 @@ class HttpFetch::Session {
   const std::function<absl::Status(long)>* begin_ = nullptr;
   const Take* take_ = nullptr;
   absl::Time heard_;
+  absl::Time end_ = absl::InfiniteFuture();
   bool begun_ = false;
   absl::Status refusal_;
 };
@@ -199,6 +207,7 @@ HttpFetch::HttpFetch(const HttpOptions& options) : options_(options), session_(s
 HttpFetch::~HttpFetch() = default;
 
 absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t bytes_max) {
+  session_->set_end(absl::InfiniteFuture());
   std::string body;
   const auto begin = [](long code) { return Judge(code); };
   const auto take = [&](absl::string_view data) {
@@ -216,7 +225,9 @@ absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t 
   return body;
 }
 
-absl::Status HttpFetch::Download(const std::string& address, const std::string& path, uint64_t bytes) {
+absl::Status HttpFetch::Download(const std::string& address, const std::string& path, uint64_t bytes,
+                                 absl::Duration total_max) {
+  session_->set_end(absl::Now() + total_max);
   PartFile part(path);
   if (!part.status().ok()) return part.status();
   if (part.bytes() > bytes) part.Empty();

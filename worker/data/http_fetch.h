@@ -41,9 +41,11 @@ class HttpFetch {
   // Appends to the file `path`, which may be there in part, until it has `bytes`. Asks for what is missing; where the
   // server knows no ranges, begins anew.
   //   as Get()
+  //   kDeadlineExceeded  also where it takes longer than `total_max`
   //   kDataLoss     the server's file is longer or shorter than `bytes`
   //   kInternal     the file cannot be written; kResourceExhausted  the disk is full
-  absl::Status Download(const std::string& address, const std::string& path, uint64_t bytes);
+  absl::Status Download(const std::string& address, const std::string& path, uint64_t bytes,
+                        absl::Duration total_max = absl::InfiniteDuration());
 
  private:
   class Session;

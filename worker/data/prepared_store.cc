@@ -1,6 +1,7 @@
 #include "worker/data/prepared_store.h"
 
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,12 +54,81 @@ absl::StatusOr<PreparedIndex> PreparedStore::ReadIndex() {
   return index;
 }
 
-absl::StatusOr<HeldFile> PreparedStore::Get(const PreparedFile& file) {
-  const std::string origin = absl::StrCat(absl::StripSuffix(options_.path, "/"), "/", file.name);
-  if (cache_ == nullptr || full_) return HeldFile{.path = origin};
-  absl::StatusOr<HeldFile> held = cache_->Get(file, [&](const std::string& path) {
-    return http_ != nullptr ? http_->Download(origin, path, file.bytes) : CopyFile(origin, path);
+std::string PreparedStore::OriginOf(const PreparedFile& file) const {
+  return absl::StrCat(absl::StripSuffix(options_.path, "/"), "/", file.name);
+}
+
+absl::Status PreparedStore::FetchFromOrigin(const PreparedFile& file, const std::string& path) {
+  const std::string origin = OriginOf(file);
+  absl::Status fetched = http_ != nullptr ? http_->Download(origin, path, file.bytes) : CopyFile(origin, path);
+  if (fetched.ok()) bytes_from_origin_ += file.bytes;
+  return fetched;
+}
+
+absl::StatusOr<HeldFile> PreparedStore::GetFrom(const ImagePeers::Source& source, const PreparedFile& file) {
+  bool asked = false;
+  return cache_->Get(file, [&](const std::string& path) -> absl::Status {
+    if (source.peer.empty()) return FetchFromOrigin(file, path);
+    if (asked) {
+      // The cache has compared, and wants it once more.
+      options_.peers->SentOtherBytes(source);
+      return FetchFromOrigin(file, path);
+    }
+    asked = true;
+    const absl::Status fetched = options_.peers->Fetch(source, path);
+    if (fetched.ok() || absl::IsResourceExhausted(fetched)) return fetched;
+    // What there is of it may be wrong.
+    std::error_code gone;
+    std::filesystem::remove(path, gone);
+    return absl::AbortedError(fetched.message());
   });
+}
+
+absl::Status PreparedStore::GetTogether(const std::vector<PreparedFile>& files) {
+  if (options_.peers == nullptr || cache_ == nullptr) return absl::OkStatus();
+  ImagePeers& peers = *options_.peers;
+  peers.Begin(files);
+  const auto keep = [&](size_t i, HeldFile held) {
+    peers.Have(i, held.path);
+    together_[files[i].name] = std::move(held);
+  };
+  const auto look = [&] {
+    for (size_t i = 0; i < files.size(); ++i) {
+      if (together_.contains(files[i].name)) continue;
+      if (std::optional<HeldFile> held = cache_->Find(files[i])) keep(i, *std::move(held));
+    }
+  };
+  for (look(); together_.size() < files.size();) {
+    const absl::StatusOr<std::optional<ImagePeers::Source>> source = peers.Next();
+    if (!source.ok()) {
+      log::Warning("data.cache.peers: ", source.status().message(), "; the other files come from ", options_.path);
+      return absl::OkStatus();
+    }
+    if (!*source) {
+      // Another worker of this node may get them meanwhile.
+      look();
+      continue;
+    }
+    absl::StatusOr<HeldFile> held = GetFrom(**source, files[(*source)->file]);
+    if (held.ok()) {
+      keep((*source)->file, *std::move(held));
+    } else if (absl::IsResourceExhausted(held.status())) {
+      return absl::OkStatus();
+    } else if (!absl::IsAborted(held.status())) {
+      return held.status();
+    }
+  }
+  log::Info("data.cache.peers: all ", files.size(), " files are here; ", peers.bytes_fetched(),
+            " bytes came from other workers, ", bytes_from_origin_, " from ", options_.path);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HeldFile> PreparedStore::Get(const PreparedFile& file) {
+  if (const auto held = together_.find(file.name); held != together_.end()) return held->second;
+  const std::string origin = OriginOf(file);
+  if (cache_ == nullptr || full_) return HeldFile{.path = origin};
+  absl::StatusOr<HeldFile> held =
+      cache_->Get(file, [&](const std::string& path) { return FetchFromOrigin(file, path); });
   if (http_ == nullptr && absl::IsResourceExhausted(held.status())) {
     log::Warning(std::string(held.status().message()), "; it and the files behind it are read from ", options_.path);
     full_ = true;

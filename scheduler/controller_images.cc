@@ -1,0 +1,13 @@
+// How the workers get the images together.
+#include "scheduler/controller.h"
+
+namespace slackline::scheduler {
+
+absl::StatusOr<wire::FindImagesReply> Controller::FindImages(const wire::FindImagesRequest& request) {
+  if (absl::Status same = CheckFingerprint("a worker that asks for images", request.job_fingerprint()); !same.ok()) {
+    return same;
+  }
+  return images_.Ask(request, time_.Now());
+}
+
+}  // namespace slackline::scheduler

@@ -1,0 +1,107 @@
+// How the nodes of a job get its files together: each asks which it is to get next, and from where; what it has, it
+// serves to the others (docs/adr/0049-nodes-serve-each-other.md).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "worker/data/http_fetch.h"
+#include "worker/data/peer_files.h"
+#include "worker/data/prepared_index.h"
+
+namespace slackline::worker {
+
+// Who has what: the scheduler, by a wire. Fields are those of FindImagesRequest and FindImagesReply.
+//
+// Thread-safety: safe.
+class PeerBoard {
+ public:
+  struct Question {
+    std::string address;
+    uint64_t files_checksum = 0;
+    uint32_t files = 0;
+    std::string held;
+    bool wants = false;
+    std::vector<std::string> failed;
+    absl::Duration patience;
+  };
+  struct Answer {
+    std::optional<uint32_t> file;
+    std::string from;  // empty: where the job file says
+    absl::Duration retry;
+  };
+
+  virtual ~PeerBoard() = default;
+  // Where the question wants a file, insists as long as whoever is to answer may be silent; else asks once.
+  virtual absl::StatusOr<Answer> Ask(const Question& question) = 0;
+};
+
+// Thread-safety: safe; Begin() comes first.
+// Threads:       one, from Begin() on, which says what this node has; and those of PeerFiles.
+class ImagePeers {
+ public:
+  struct Options {
+    PeerFiles::Options serve;
+    // How often it says what it has.
+    absl::Duration beat_every = absl::Seconds(1);
+    // Of another node, until it is not asked again.
+    absl::Duration silence_max = absl::Seconds(20);
+  };
+  // Where a file is to come from.
+  struct Source {
+    size_t file = 0;
+    std::string peer;  // empty: where the job file says
+  };
+
+  //   as PeerFiles::Start()
+  static absl::StatusOr<std::unique_ptr<ImagePeers>> Start(const Options& options, std::unique_ptr<PeerBoard> board);
+  ImagePeers(const ImagePeers&) = delete;
+  ImagePeers& operator=(const ImagePeers&) = delete;
+  ~ImagePeers();
+
+  // What files there are, in an order that all workers of the job have alike.
+  void Begin(std::vector<PreparedFile> files) ABSL_LOCKS_EXCLUDED(mutex_);
+  // File `i` is at `path`, as long as this lives.
+  void Have(size_t i, const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What to get next. Nothing: others are getting what is missing here; this has waited a moment for them.
+  //   as PeerBoard::Ask()
+  //   kInternal  the answer makes no sense
+  absl::StatusOr<std::optional<Source>> Next() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Gets a file from the peer that Next() has named. One that fails is not named again, and the log says why.
+  absl::Status Fetch(const Source& source, const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What it sent was not the file.
+  void SentOtherBytes(const Source& source) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  uint64_t bytes_fetched() const ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t bytes_served() const { return serves_->bytes_sent(); }
+
+ private:
+  ImagePeers(const Options& options, std::unique_ptr<PeerBoard> board, std::unique_ptr<PeerFiles> serves);
+  PeerBoard::Question MakeQuestion(bool wants) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteFailure(const std::string& peer) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Options options_;
+  const std::unique_ptr<PeerBoard> board_;
+  const std::unique_ptr<PeerFiles> serves_;
+  mutable absl::Mutex mutex_;
+  std::vector<PreparedFile> files_ ABSL_GUARDED_BY(mutex_);
+  uint64_t files_checksum_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration patience_ ABSL_GUARDED_BY(mutex_);
+  std::string held_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> failed_ ABSL_GUARDED_BY(mutex_);
+  uint64_t bytes_fetched_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread beats_;
+};
+
+}  // namespace slackline::worker
