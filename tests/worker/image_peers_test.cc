@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kFileBytes = 300'000;
 
-std::string TextOf(const std::string& path) {
+std::string CopyText(const std::string& path) {
   const Bytes bytes = ReadFile(path);
   return {bytes.begin(), bytes.end()};
 }
@@ -115,7 +115,7 @@ class ImagePeersTest : public ::testing::Test {
     for (size_t i = 0; i < files_.size(); ++i) {
       const auto held = node.store->Get(files_[i]);
       EXPECT_TRUE(held.ok()) << held.status();
-      EXPECT_TRUE(held.ok() && TextOf(held->path) == texts_[i]) << i;
+      EXPECT_TRUE(held.ok() && CopyText(held->path) == texts_[i]) << i;
     }
     return from_origin;
   }
@@ -233,7 +233,7 @@ TEST(PeerFiles, WhatBrokeOffGoesOnFromThere) {
   HttpFetch http({.silence_max = absl::Seconds(20), .give_up = absl::Seconds(20)});
   const std::string address = absl::StrCat("http://", serves->address(), "/", PeerFileName(file));
   EXPECT_TRUE(http.Download(address, folder / "part", file.bytes).ok());
-  EXPECT_EQ(TextOf(folder / "part"), text);
+  EXPECT_EQ(CopyText(folder / "part"), text);
   EXPECT_EQ(serves->bytes_sent(), 50'000u);
 }
 
