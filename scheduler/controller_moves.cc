@@ -229,7 +229,7 @@ void Controller::PlanMove(absl::Time now) {
     servers.insert(id);
   }
   for (const auto& [id, joining] : joining_) servers.insert(id);
-  const std::optional<ShardMove> next = NextMove(places_, servers, leaving, Shares());
+  const std::optional<ShardMove> next = NextMove(places_, servers, leaving, Shares(), layout_.frozen_from);
   if (!next) {
     if (joining_.empty()) rebalances_ = false;
     return;

@@ -13,6 +13,9 @@ uint64_t Boundary(uint64_t units, uint64_t index, uint64_t shards) {
   return units / shards * index + units % shards * index / shards;
 }
 
+// Of an element that is not frozen; of one that is, 1.
+constexpr uint64_t kPushedCost = 8;
+
 // A model in units of kShardAlignment elements, and what they cost where some are frozen.
 class Costs {
  public:
@@ -20,7 +23,7 @@ class Costs {
       : units_(UnitsOf(elements)), pushed_(frozen_from == 0 ? units_ : UnitsOf(std::min(frozen_from, elements))) {}
 
   uint64_t units() const { return units_; }
-  // Of the first so many units; a frozen one costs 1.
+  // Of the first so many units.
   uint64_t Of(uint64_t units) const {
     return kPushedCost * std::min(units, pushed_) + units - std::min(units, pushed_);
   }
@@ -32,8 +35,6 @@ class Costs {
   }
 
  private:
-  static constexpr uint64_t kPushedCost = 8;
-
   static uint64_t UnitsOf(uint64_t elements) { return elements / kShardAlignment + (elements % kShardAlignment != 0); }
 
   const uint64_t units_;
@@ -94,6 +95,11 @@ std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape
     places.push_back(place);
   }
   return places;
+}
+
+uint64_t CostOf(const ShardPlace& place, uint64_t frozen_from) {
+  const uint64_t end = frozen_from == 0 ? place.end : std::clamp(frozen_from, place.begin, place.end);
+  return kPushedCost * (end - place.begin) + (place.end - end);
 }
 
 }  // namespace slackline::scheduler

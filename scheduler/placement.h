@@ -40,4 +40,7 @@ struct ClusterShape {
 std::vector<ShardPlace> PlaceShards(uint64_t elements, const ClusterShape& shape,
                                     const std::map<ServerId, double>& shares = {}, uint64_t frozen_from = 0);
 
+// What a shard costs by the same measure, in eighths of elements.
+uint64_t CostOf(const ShardPlace& place, uint64_t frozen_from);
+
 }  // namespace slackline::scheduler

@@ -12,13 +12,13 @@ namespace {
 class Planner {
  public:
   Planner(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers, const std::set<ServerId>& leaving,
-          const std::map<ServerId, double>& shares)
-      : places_(places.begin(), places.end()), leaving_(leaving), shares_(shares) {
+          const std::map<ServerId, double>& shares, uint64_t frozen_from)
+      : places_(places.begin(), places.end()), leaving_(leaving), shares_(shares), frozen_from_(frozen_from) {
     for (const ServerId server : servers) {
       if (!leaving.contains(server)) held_[server] = 0;
     }
     for (const ShardPlace& place : places_) {
-      if (const auto held = held_.find(place.server); held != held_.end()) held->second += place.size();
+      if (const auto held = held_.find(place.server); held != held_.end()) held->second += Cost(place);
     }
   }
 
@@ -38,6 +38,7 @@ class Planner {
  private:
   using Held = std::map<ServerId, uint64_t>;
 
+  uint64_t Cost(const ShardPlace& place) const { return CostOf(place, frozen_from_); }
   double Load(ServerId server, uint64_t held) const { return static_cast<double>(held) / ShareOf(shares_, server); }
   bool Lighter(const Held::value_type& a, const Held::value_type& b) const {
     return Load(a.first, a.second) < Load(b.first, b.second);
@@ -54,11 +55,11 @@ class Planner {
     const double load = Load(most->first, most->second);
     ShardPlace* best = nullptr;
     for (ShardPlace& place : places_) {
-      if (place.server != most->first || Load(least->first, least->second + place.size()) >= load) continue;
-      if (best == nullptr || place.size() > best->size()) best = &place;
+      if (place.server != most->first || Load(least->first, least->second + Cost(place)) >= load) continue;
+      if (best == nullptr || Cost(place) > Cost(*best)) best = &place;
     }
     if (best == nullptr) return false;
-    most->second -= best->size();
+    most->second -= Cost(*best);
     Note(*best, least->first);
     return true;
   }
@@ -66,22 +67,24 @@ class Planner {
   void Note(ShardPlace& place, ServerId to) {
     if (!move_) move_ = ShardMove{place.server, to, {}};
     if (move_->from == place.server && move_->to == to) move_->shards.push_back(place.shard);
-    held_[to] += place.size();
+    held_[to] += Cost(place);
     place.server = to;
   }
 
   std::vector<ShardPlace> places_;
   const std::set<ServerId>& leaving_;
   const std::map<ServerId, double>& shares_;
-  Held held_;  // elements, of those that stay
+  const uint64_t frozen_from_;
+  Held held_;  // costs, of those that stay
   std::optional<ShardMove> move_;
 };
 
 }  // namespace
 
 std::optional<ShardMove> NextMove(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers,
-                                  const std::set<ServerId>& leaving, const std::map<ServerId, double>& shares) {
-  std::optional<ShardMove> move = Planner(places, servers, leaving, shares).Plan();
+                                  const std::set<ServerId>& leaving, const std::map<ServerId, double>& shares,
+                                  uint64_t frozen_from) {
+  std::optional<ShardMove> move = Planner(places, servers, leaving, shares, frozen_from).Plan();
   if (move) std::sort(move->shards.begin(), move->shards.end());
   return move;
 }

@@ -1,6 +1,7 @@
 // Which shards move next when a job gets servers or gives some up. Pure.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,8 +27,10 @@ struct ShardMove {
 // larger one. Leaving ones come first. Shards that need not move stay. Nullopt when all is well.
 //
 // `servers`: all that may hold shards, those in `leaving` included. Nothing moves where all of them leave. `shares`: as
-// PlaceShards() has them; what is nearly equal is then what each holds for its share.
+// PlaceShards() has them; what is nearly equal is then what each holds for its share. `frozen_from`: as there, too;
+// what is frozen counts as little here.
 std::optional<ShardMove> NextMove(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers,
-                                  const std::set<ServerId>& leaving, const std::map<ServerId, double>& shares = {});
+                                  const std::set<ServerId>& leaving, const std::map<ServerId, double>& shares = {},
+                                  uint64_t frozen_from = 0);
 
 }  // namespace slackline::scheduler

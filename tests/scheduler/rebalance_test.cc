@@ -65,6 +65,19 @@ TEST(Rebalance, SharesSayHowMuchIsEnough) {
   EXPECT_NEAR(held.at(ServerId(3)), 9 * shard, shard);
 }
 
+TEST(Rebalance, WhatIsFrozenCountsAsLittleAsWhereShardsWereCut) {
+  constexpr uint64_t kElements = 1 << 20, kFrozenFrom = 1 << 17;
+  std::vector<ShardPlace> places = PlaceShards(kElements, {2, 12}, {}, kFrozenFrom);
+  EXPECT_EQ(NextMove(places, Servers({1, 2}), {}, {}, kFrozenFrom), std::nullopt);
+  while (const std::optional<ShardMove> move = NextMove(places, Servers({1, 2, 3}), {}, {}, kFrozenFrom)) {
+    for (const ShardId shard : move->shards) places[shard.value()].server = move->to;
+  }
+  std::map<ServerId, uint64_t> costs;
+  for (const ShardPlace& place : places) costs[place.server] += CostOf(place, kFrozenFrom);
+  const double third = (8.0 * kFrozenFrom + (kElements - kFrozenFrom)) / 3;
+  for (uint32_t server = 1; server <= 3; ++server) EXPECT_NEAR(costs[ServerId(server)], third, third / 20);
+}
+
 TEST(Rebalance, ANewServerGetsItsShare) {
   std::vector<ShardPlace> places = PlaceShards(120000, {2, 6});
   // Four of twelve, and no shard moves between the other two.

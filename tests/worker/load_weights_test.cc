@@ -110,6 +110,24 @@ TEST(LoadWeights, TheClassifierStaysWhereTheClassesDiffer) {
   EXPECT_THAT(flat, ElementsAre(1, 2, -1, -1, -1, -1, -1, -1, 9));
 }
 
+TEST(LoadWeights, TheClassifierIsWhatIsTrainedOnABackboneThatIsFrozen) {
+  const std::vector<TensorInfo> tensors = {
+      {.name = "fc.weight", .shape = {2, 2}, .offset = 0},
+      {.name = "fc.bias", .shape = {2}, .offset = 4},
+      {.name = "bn.running_mean", .shape = {1}, .trained = false, .offset = 6},
+      {.name = "conv.weight", .shape = {2}, .trained = false, .frozen = true, .offset = 7}};
+  Maker maker;
+  maker.Add("conv.weight", "F32", {2}, BytesOfValues<float>({1, 2}));
+  maker.Add("fc.weight", "F32", {3, 2}, BytesOfValues<float>({1, 2, 3, 4, 5, 6}));
+  maker.Add("fc.bias", "F32", {3}, BytesOfValues<float>({1, 2, 3}));
+  maker.Add("bn.running_mean", "F32", {1}, BytesOfValues<float>({9}));
+  std::vector<float> flat(9, -1);
+  const auto kept = TakeWeights(maker.file(), tensors, absl::MakeSpan(flat));
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_THAT(*kept, ElementsAre("fc.weight", "fc.bias"));
+  EXPECT_THAT(flat, ElementsAre(-1, -1, -1, -1, -1, -1, 9, 1, 2));
+}
+
 TEST(LoadWeights, AClassifierThatContradictsItselfIsRefused) {
   Maker maker = WholeFile();
   maker.header()["fc.bias"]["shape"] = {7};

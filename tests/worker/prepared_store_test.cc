@@ -98,6 +98,32 @@ TEST(FileCache, WhatIsInUseStaysAndTheErrorNamesTheSizes) {
   EXPECT_EQ(TextOf(held_a->path), a.text);
 }
 
+TEST(FileCache, WhatOthersHaveInTheFolderStaysAndDoesNotCount) {
+  const TemporaryFolder folder;
+  const FileCache cache = OpenCache(folder, 250);
+  const Letters a('a', 100), b('b', 100), c('c', 100);
+  const std::vector<std::string> names = {"thesis.pdf", "2026-100-notes", "0123456789abcdeg-100-x", "train.npy.part"};
+  for (const std::string& name : names) WriteFile(folder / ("cache/" + name), Bytes(300, 'x'));
+  for (const Letters* one : {&a, &b, &c}) {
+    const auto held = cache.Get(one->file, one->Fetch());
+    EXPECT_TRUE(held.ok()) << held.status();
+  }
+  for (const std::string& name : names) EXPECT_EQ(fs::file_size(folder / ("cache/" + name)), 300u) << name;
+}
+
+TEST(FileCache, RoomIsTakenBeforeTheFirstByteComes) {
+  const TemporaryFolder folder;
+  const FileCache cache = OpenCache(folder, 150);
+  const Letters a('a', 100), b('b', 100);
+  absl::Status other;
+  const auto held = cache.Get(a.file, [&](const std::string& path) {
+    other = cache.Get(b.file, b.Fetch()).status();
+    return a.Fetch()(path);
+  });
+  EXPECT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kResourceExhausted) << other;
+}
+
 TEST(FileCache, WrongBytesAreMadeOnceMoreAndThenAnError) {
   const TemporaryFolder folder;
   const FileCache cache = OpenCache(folder, 1000);
@@ -150,6 +176,19 @@ TEST(PreparedStore, AFolderIsReadOnceAndWhatDoesNotFitFromItself) {
   fs::remove(folder / "origin/a");
   EXPECT_EQ(TextOf(PreparedStore::Open(options)->Get(a.file)->path), a.text);
   EXPECT_EQ(PreparedStore::Open({.path = folder / "origin"})->Get(a.file)->path, folder / "origin/a");
+}
+
+TEST(PreparedStore, AFailedCopyLeavesNoPart) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "origin");
+  auto store = PreparedStore::Open(
+      {.path = folder / "origin", .cache_folder = folder / "cache", .cache_bytes_max = 1000, .http = {}});
+  ASSERT_TRUE(store.ok());
+  const Letters a('a', 100);
+  EXPECT_EQ(store->Get(a.file).status().code(), absl::StatusCode::kNotFound);
+  for (const auto& entry : fs::directory_iterator(folder / "cache")) {
+    EXPECT_NE(entry.path().extension(), ".part") << entry.path();
+  }
 }
 
 TEST(PreparedStore, AServerIsReadOnceAndItsMistakesAreNamed) {

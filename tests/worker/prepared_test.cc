@@ -168,6 +168,8 @@ TEST_F(PreparedTest, ABrokenIndexIsRefusedWithWhatIsWrong) {
   EXPECT_THAT(with("train-00001.images.npy", "train-00000.images.npy"), HasSubstr("named twice"));
   EXPECT_THAT(with("\"xxh3\": \"", "\"xxh3\": \"x"), HasSubstr("'xxh3'"));
   EXPECT_THAT(with("\"ash\"", "7"), HasSubstr("'classes'"));
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  EXPECT_THAT(with("\"settings\": {}", "\"settings\": " + deep), HasSubstr("nested deeper than 32"));
 }
 
 // The bytes that numpy.save(file, numpy.zeros((12, 3), "u1")) of NumPy 1.26 begins with.

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -34,6 +36,7 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(50);
 // How often a copy whose bytes are wrong is made.
 constexpr int kMakingsMax = 3;
 constexpr size_t kReadBytes = size_t{1} << 20;
+constexpr size_t kChecksumDigits = 16;
 
 void Await(absl::Duration wait) {
   absl::Mutex mutex;
@@ -117,11 +120,13 @@ absl::Status AwaitLock(const LockedFile& file, const std::string& path, absl::Du
   return absl::OkStatus();
 }
 
-// CHECKSUM-BYTES-NAME
-uint64_t BytesInName(const std::string& name) {
+// CHECKSUM-BYTES-NAME; nullopt: it is no file of a cache.
+std::optional<uint64_t> BytesInName(const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, absl::MaxSplits('-', 2));
   uint64_t bytes = 0;
-  return parts.size() == 3 && absl::SimpleAtoi(parts[1], &bytes) ? bytes : 0;
+  const bool known = parts.size() == 3 && parts[0].size() == kChecksumDigits &&
+                     absl::c_all_of(parts[0], absl::ascii_isxdigit) && absl::SimpleAtoi(parts[1], &bytes);
+  return known ? std::optional(bytes) : std::nullopt;
 }
 
 // On the disk, so that a copy that has its name is whole also when the power fails.
@@ -210,12 +215,14 @@ absl::Status FileCache::MakeRoom(const PreparedFile& file, const std::string& pa
   std::error_code error;
   for (fs::directory_iterator it(options_.folder, error), end; !error && it != end; it.increment(error)) {
     const std::string path = it->path().string();
+    // The folder may be one that has other things in it.
+    const std::optional<uint64_t> named = BytesInName(it->path().filename().string());
+    if (!named || path == part || absl::EndsWith(path, kLockEnding)) continue;
     std::error_code gone;
-    if (path == part || absl::EndsWith(path, "lock")) continue;
     uint64_t bytes = it->file_size(gone);
     if (gone) continue;
     // One in the making needs what its name says.
-    if (absl::EndsWith(path, kPartEnding)) bytes = std::max(bytes, BytesInName(it->path().filename().string()));
+    if (absl::EndsWith(path, kPartEnding)) bytes = std::max(bytes, *named);
     used += bytes;
     copies.push_back({.path = path, .bytes = bytes, .used = it->last_write_time(gone)});
   }
@@ -231,7 +238,11 @@ absl::Status FileCache::MakeRoom(const PreparedFile& file, const std::string& pa
     if (!held.open() || !held.Lock(LOCK_EX)) continue;
     if (::unlink(copy.path.c_str()) == 0) used -= copy.bytes;
   }
-  if (used + file.bytes <= options_.bytes_max) return absl::OkStatus();
+  if (used + file.bytes <= options_.bytes_max) {
+    // The room is taken before others look for some.
+    const LockedFile taken(part, O_RDONLY | O_CREAT);
+    return taken.open() ? absl::OkStatus() : CacheError("make", part);
+  }
   return absl::ResourceExhaustedError(absl::StrCat("data.cache.gigabytes_max: found ", Gigabytes(options_.bytes_max),
                                                    ", of which ", Gigabytes(used), " are in use; ", file.name,
                                                    " needs ", Gigabytes(file.bytes)));

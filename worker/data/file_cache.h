@@ -5,6 +5,8 @@
 //   FOLDER/...part                   one in the making, or what is left of one
 //   FOLDER/...lock                   held by the process that makes it
 //
+// Other files in the folder are not counted and not touched.
+//
 // A copy is locked (shared) by each process that uses it, and so outlives what others need room for. Where a process
 // dies, the system lets its locks go.
 #pragma once
@@ -41,7 +43,7 @@ class FileCache {
   //   kUnavailable  it cannot be made or written
   static absl::StatusOr<FileCache> Open(const Options& options);
 
-  // Makes `file` whole at a path, which may have a part of it.
+  // Makes `file` whole at a path, which has a part of it, or nothing yet.
   using Fetch = std::function<absl::Status(const std::string& path)>;
   // The copy of `file`, made by `fetch` if there is none. Its checksum is compared when it is made: a copy with other
   // bytes is made once more.
@@ -57,7 +59,7 @@ class FileCache {
   explicit FileCache(const Options& options) : options_(options) {}
 
   std::string PathOf(const PreparedFile& file) const;
-  // Removes copies, those that were not used for longest first.
+  // Removes copies, those that were not used for longest first, and makes an empty `part`, which counts from then on.
   absl::Status MakeRoom(const PreparedFile& file, const std::string& part) const;
   absl::Status Make(const PreparedFile& file, const std::string& path, const Fetch& fetch) const;
 

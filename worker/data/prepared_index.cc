@@ -21,6 +21,8 @@ constexpr uint64_t kIndexVersion = 1;
 // Keeps products far from overflow.
 constexpr uint64_t kIndexSideMax = 65535;
 constexpr uint64_t kIndexBytesMax = uint64_t{1} << 46;
+// Values are written by functions that call themselves for what is in them.
+constexpr int kIndexDepthMax = 32;
 
 absl::Status BadIndex(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
@@ -198,7 +200,13 @@ std::string ToJson(const PreparedIndex& index) {
 }
 
 absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  bool too_deep = false;
+  const auto look = [&too_deep](int depth, Json::parse_event_t, const Json&) {
+    too_deep |= depth > kIndexDepthMax;
+    return depth <= kIndexDepthMax;
+  };
+  const Json json = Json::parse(text, look, /*allow_exceptions=*/false);
+  if (too_deep) return BadIndex(absl::StrCat("it is nested deeper than ", kIndexDepthMax));
   if (!json.is_object()) return BadIndex("it is no JSON object, or was cut short");
   if (At(json, "format") != kIndexFormat) return BadIndex(absl::StrCat("its 'format' is not '", kIndexFormat, "'"));
   const auto version = Number(json, "version", {.min = kIndexVersion, .max = kIndexVersion});

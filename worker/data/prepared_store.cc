@@ -13,11 +13,14 @@ namespace {
 
 constexpr uint64_t kIndexBytes = uint64_t{256} << 20;
 
-// Whole: a part of an earlier attempt is written over.
+// Whole. A part of an earlier attempt goes first: it has the rights of the file, which may let nobody write. What is
+// left of this one would only take room.
 absl::Status CopyFile(const std::string& from, const std::string& to) {
-  std::error_code error;
-  std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing, error);
+  std::error_code error, ignored;
+  std::filesystem::remove(to, ignored);
+  std::filesystem::copy_file(from, to, error);
   if (!error) return absl::OkStatus();
+  std::filesystem::remove(to, ignored);
   const std::string message = absl::StrCat("cannot copy ", from, " to ", to, ": ", error.message());
   if (error == std::errc::no_such_file_or_directory) return absl::NotFoundError(message);
   return error == std::errc::no_space_on_device ? absl::ResourceExhaustedError(message)

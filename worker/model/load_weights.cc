@@ -84,11 +84,11 @@ std::string ShapeText(const std::vector<uint64_t>& shape) { return absl::StrCat(
 
 std::string LayerOf(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
-// The classifier: the layer of the last trained tensor.
+// The classifier: the layer of the last trained tensor. What is frozen lies behind it, whatever layer it is of.
 std::string LastLayer(const std::vector<TensorInfo>& tensors) {
   std::string last;
   for (const TensorInfo& tensor : tensors) {
-    if (tensor.trained || tensor.frozen) last = LayerOf(tensor.name);
+    if (tensor.trained) last = LayerOf(tensor.name);
   }
   return last;
 }
