@@ -99,7 +99,7 @@ void Controller::AddReport(absl::Time now) {
   report.loss = progress.loss;
   report.accuracy = progress.accuracy;
   if (evaluation_ && !evaluation_reported_) {
-    report.test_loss = evaluation_->loss();
+    if (!evaluation_->has_map_50()) report.test_loss = evaluation_->loss();
     report.test_accuracy = evaluation_->accuracy();
     evaluation_reported_ = true;
   }

@@ -110,6 +110,13 @@ wire::EvaluationReport ToWire(const EvaluationResult& result) {
   report.set_f1_weighted(metrics.f1_weighted);
   report.set_seconds(result.seconds);
   if (metrics.top5_accuracy) report.set_top5_accuracy(*metrics.top5_accuracy);
+  if (metrics.objects) {
+    report.set_map_50(metrics.objects->boxes.map_50);
+    if (metrics.objects->masks) {
+      report.set_mask_map(metrics.objects->masks->map);
+      report.set_mask_map_50(metrics.objects->masks->map_50);
+    }
+  }
   report.mutable_files()->Assign(result.files.begin(), result.files.end());
   return report;
 }
