@@ -152,12 +152,15 @@ int EvaluateCommand::Run() const {
   if (code != kExitDone) return code;
   const absl::StatusOr<wire::EvaluationReport> report = ReadReport(fs::path(out) / "report.json");
   if (!report.ok()) return Complain(report.status());
-  std::fputs(RenderEvaluation(*report, absl::StrFormat("Accuracy %.2f %%  (loss %.4f, %d images%s; %s)",
-                                                       100 * report->accuracy(), report->loss(), report->samples(),
-                                                       split_.empty() ? "" : absl::StrCat(" of ", split_), shown))
-                 .c_str(),
-             stdout);
-  if (!out_.empty()) std::printf("\n%s has report.json and confusion.csv\n", out_.c_str());
+  const std::string of = split_.empty() ? "" : absl::StrCat(" of ", split_);
+  const std::string first =
+      report->has_map_50()
+          ? absl::StrFormat("%s  (%d images%s; %s)", RenderPrecision(*report), report->samples(), of, shown)
+          : absl::StrFormat("Accuracy %.2f %%  (loss %.4f, %d images%s; %s)", 100 * report->accuracy(), report->loss(),
+                            report->samples(), of, shown);
+  std::fputs(RenderEvaluation(*report, first).c_str(), stdout);
+  const char* const written = report->has_map_50() ? "report.json" : "report.json and confusion.csv";
+  if (!out_.empty()) std::printf("\n%s has %s\n", out_.c_str(), written);
   return kExitDone;
 }
 

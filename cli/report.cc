@@ -154,7 +154,22 @@ std::vector<std::string> PendingServers(const wire::GetStatusReply& status) {
   return pending;
 }
 
+std::string RenderPrecision(const wire::EvaluationReport& evaluation) {
+  std::string out = absl::StrFormat("mAP %.2f %% (%.2f %% at an overlap of 0.5)", 100 * evaluation.accuracy(),
+                                    100 * evaluation.map_50());
+  if (evaluation.has_mask_map()) {
+    absl::StrAppendFormat(&out, ", of masks %.2f %% (%.2f %%)", 100 * evaluation.mask_map(),
+                          100 * evaluation.mask_map_50());
+  }
+  return out;
+}
+
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
+  if (evaluation.has_map_50()) {
+    return RenderEvaluation(
+        evaluation, absl::StrFormat("Test %s  (%s images, after %u epochs)", RenderPrecision(evaluation),
+                                    RenderCount(static_cast<double>(evaluation.samples())), evaluation.epoch()));
+  }
   return RenderEvaluation(
       evaluation,
       absl::StrFormat("Test accuracy %.2f %%  (loss %.4f, %s images, after %u epochs)", 100 * evaluation.accuracy(),
@@ -170,7 +185,8 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std
   for (const wire::ClassReport& row : evaluation.classes()) {
     columns = std::max(columns, static_cast<int>(row.name().size()));
   }
-  absl::StrAppendFormat(&out, "  %-*s %8s %10s %8s %8s\n", columns, "class", "images", "precision", "recall", "F1");
+  absl::StrAppendFormat(&out, "  %-*s %8s %10s %8s %8s\n", columns, "class",
+                        evaluation.has_map_50() ? "objects" : "images", "precision", "recall", "F1");
   double precision_weighted = 0;
   for (const wire::ClassReport& row : evaluation.classes()) {
     out += Row(columns, row.name(), absl::StrCat(row.samples()), row.precision(), row.recall(), row.f1());
@@ -180,6 +196,7 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std
   }
   out +=
       Row(columns, "mean (macro)", "", evaluation.precision_macro(), evaluation.recall_macro(), evaluation.f1_macro());
+  if (evaluation.has_map_50()) return out;
   // One label an image: micro precision and recall are both the accuracy, and so is the weighted recall.
   out += Row(columns, "all (micro)", "", evaluation.accuracy(), evaluation.accuracy(), evaluation.f1_micro());
   out += Row(columns, "by images (weighted)", "", precision_weighted, evaluation.accuracy(), evaluation.f1_weighted());

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,33 @@ namespace slackline::cli {
 namespace {
 
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
+
+// What is in them, workers look at as they begin.
+absl::Status CheckCocoFiles(const job::Data& data) {
+  const std::filesystem::path folder = data.path();
+  const bool test = data.evaluation_split() == job::Data::TEST;
+  const std::string split = test ? "test" : "validation";
+  const job::Coco& coco = data.coco();
+  const std::pair<std::string, std::string> files[] = {
+      {"data.coco.train_annotations", coco.train_annotations()},
+      {absl::StrCat("data.coco.", split, "_annotations"),
+       test ? coco.test_annotations() : coco.validation_annotations()}};
+  const std::pair<std::string, std::string> folders[] = {
+      {"data.coco.train_images", coco.train_images()},
+      {absl::StrCat("data.coco.", split, "_images"), test ? coco.test_images() : coco.validation_images()}};
+  std::error_code error;
+  for (const auto& [key, path] : files) {
+    if (std::filesystem::is_regular_file(folder / path, error)) continue;
+    return absl::NotFoundError(
+        absl::StrCat(key, ": found no file ", (folder / path).string(), "; allowed is one in COCO's format"));
+  }
+  for (const auto& [key, path] : folders) {
+    if (std::filesystem::is_directory(folder / path, error)) continue;
+    return absl::NotFoundError(
+        absl::StrCat(key, ": found no folder ", (folder / path).string(), "; allowed is one of pictures"));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -62,6 +90,7 @@ absl::Status CheckData(const job::Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("model.classes: found ", job.model().classes(), "; allowed is ",
                                                    index->classes.size(), ", as many as ", folder.string(), " has"));
   }
+  if (job.data().format() == job::Data::COCO) return CheckCocoFiles(job.data());
   // What is in it, workers look at as they begin.
   if (job.data().format() != job::Data::IDX) return absl::OkStatus();
   std::vector<std::string> missing;

@@ -507,8 +507,12 @@ void Controller::NoteEvaluation(const wire::EvaluationReport& request, const Hol
                           .accuracy = request.accuracy(),
                           .loss = request.loss()});
   epoch_book_.Evaluated(request, /*alone=*/membership_.CountLive() <= 1);
-  events_.Add(absl::StrFormat("epoch %d: test accuracy %.2f %%, loss %.4f on %d images (%s)", request.epoch(),
-                              100 * request.accuracy(), request.loss(), request.samples(), NameOf(holder.worker)));
+  const std::string figures = request.has_map_50() ? absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,",
+                                                                     100 * request.accuracy(), 100 * request.map_50())
+                                                   : absl::StrFormat("test accuracy %.2f %%, loss %.4f",
+                                                                     100 * request.accuracy(), request.loss());
+  events_.Add(absl::StrFormat("epoch %d: %s on %d images (%s)", request.epoch(), figures, request.samples(),
+                              NameOf(holder.worker)));
   JudgeEvaluation(request.final());
 }
 

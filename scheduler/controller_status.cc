@@ -99,7 +99,7 @@ void Controller::AddReport(absl::Time now) {
   report.loss = progress.loss;
   report.accuracy = progress.accuracy;
   if (evaluation_ && !evaluation_reported_) {
-    report.test_loss = evaluation_->loss();
+    if (!evaluation_->has_map_50()) report.test_loss = evaluation_->loss();
     report.test_accuracy = evaluation_->accuracy();
     report.confusion.assign(evaluation_->confusion().begin(), evaluation_->confusion().end());
     // Nobody else wants it.

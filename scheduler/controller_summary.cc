@@ -44,6 +44,12 @@ RunSummary Controller::Summary() {
   summary.worker_list = SummariseWorkers();
   summary.evaluations = evaluations_;
   if (evaluation_ && evaluation_->has_top5_accuracy()) summary.top5_accuracy = evaluation_->top5_accuracy();
+  if (evaluation_ && evaluation_->has_map_50()) {
+    RunSummary::Objects& objects = summary.objects.emplace();
+    objects.map_50 = evaluation_->map_50();
+    if (evaluation_->has_mask_map()) objects.mask_map = evaluation_->mask_map();
+    if (evaluation_->has_mask_map_50()) objects.mask_map_50 = evaluation_->mask_map_50();
+  }
   if (progress_.energy().metered()) summary.energy = progress_.energy().View(summary.time_s);
   return summary;
 }

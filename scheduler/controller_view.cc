@@ -113,7 +113,7 @@ void Controller::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   if (latest.accuracy) out.set_train_accuracy(*latest.accuracy);
   if (evaluation_) {
     out.set_test_accuracy(evaluation_->accuracy());
-    out.set_test_loss(evaluation_->loss());
+    if (!evaluation_->has_map_50()) out.set_test_loss(evaluation_->loss());
     out.set_test_epoch(evaluation_->epoch());
   }
   out.set_pushed_bytes(progress_.totals().pushed_bytes);

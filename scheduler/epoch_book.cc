@@ -94,7 +94,7 @@ void EpochBook::Evaluated(const wire::EvaluationReport& report, bool alone) {
       std::find_if(rows_.rbegin(), rows_.rend(), [&](const EpochFigures& one) { return one.epoch == report.epoch(); });
   if (row == rows_.rend()) return;
   (report.final() ? row->test_s : row->validation_s) = seconds;
-  row->test_loss = report.loss();
+  if (!report.has_map_50()) row->test_loss = report.loss();
   row->test_accuracy = report.accuracy();
   if (report.has_top5_accuracy()) row->top5_accuracy = report.top5_accuracy();
   news_ = true;

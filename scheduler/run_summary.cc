@@ -92,6 +92,18 @@ void AddAccuracy(const std::vector<EvaluationSummary>& evaluations, Json& json) 
   json["best_test_accuracy"] = std::max_element(evaluations.begin(), evaluations.end(), less)->accuracy;
 }
 
+// What accuracies are, and what else there is of objects that were found.
+void AddObjects(const std::optional<RunSummary::Objects>& objects, Json& json) {
+  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+  json["test_metric"] = objects ? "map" : "accuracy";
+  json["test_map_50"] = objects ? Json(objects->map_50) : Json(nullptr);
+  json["test_mask_map"] = objects ? number(objects->mask_map) : Json(nullptr);
+  json["test_mask_map_50"] = objects ? number(objects->mask_map_50) : Json(nullptr);
+  if (!objects) return;
+  json["test_loss"] = nullptr;
+  for (Json& evaluation : json["evaluations"]) evaluation["loss"] = nullptr;
+}
+
 }  // namespace
 
 std::string ToJson(const RunSummary& summary) {
@@ -120,6 +132,7 @@ std::string ToJson(const RunSummary& summary) {
   json["samples_given_twice"] = summary.samples_given_twice;
   json["worker_list"] = List(summary.worker_list, Worker);
   json["evaluations"] = List(summary.evaluations, Evaluation);
+  AddObjects(summary.objects, json);
   // Names come from outside: what is not UTF-8 is replaced, not thrown about.
   return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
 }

@@ -62,6 +62,13 @@ struct RunSummary {
   std::vector<EvaluationSummary> evaluations;
   // Of the last one; absent for fewer than 10 classes.
   std::optional<double> top5_accuracy;
+  // Where evaluations find objects: accuracies are mean average precisions, and there are no losses.
+  struct Objects {
+    double map_50 = 0;
+    std::optional<double> mask_map;
+    std::optional<double> mask_map_50;
+  };
+  std::optional<Objects> objects;
   // Absent where nothing is metered.
   std::optional<wire::EnergyView> energy;
 };

@@ -7,7 +7,49 @@ namespace {
 
 double Ratio(double part, double whole) { return whole == 0 ? 0 : part / whole; }
 
+ClassMetrics MetricsOf(const ClassPrecision& boxes) {
+  const auto hits = static_cast<double>(boxes.hits), kept = static_cast<double>(boxes.kept),
+             objects = static_cast<double>(boxes.objects);
+  return {.samples = boxes.objects,
+          .precision = Ratio(hits, kept),
+          .recall = Ratio(hits, objects),
+          .f1 = Ratio(2 * hits, kept + objects)};
+}
+
 }  // namespace
+
+Metrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks) {
+  Metrics metrics;
+  const std::vector<ClassPrecision> all = boxes.Classes();
+  const std::vector<ClassPrecision> all_masks = masks != nullptr ? masks->Classes() : std::vector<ClassPrecision>();
+  ObjectMetrics& objects = metrics.objects.emplace();
+  objects.boxes = MeanOf(all);
+  if (masks != nullptr) objects.masks = MeanOf(all_masks);
+  metrics.samples = images;
+  metrics.accuracy = objects.boxes.map;
+  double hits = 0, decided = 0, counted = 0;
+  for (uint32_t label = 0; label < all.size(); ++label) {
+    if (all[label].objects == 0 && all[label].kept == 0) continue;
+    objects.labels.push_back(label);
+    objects.class_boxes.push_back(all[label]);
+    if (masks != nullptr) objects.class_masks.push_back(all_masks[label]);
+    const ClassMetrics& one = metrics.classes.emplace_back(MetricsOf(all[label]));
+    metrics.precision_macro += one.precision;
+    metrics.recall_macro += one.recall;
+    metrics.f1_macro += one.f1;
+    metrics.f1_weighted += one.f1 * static_cast<double>(one.samples);
+    counted += static_cast<double>(one.samples);
+    hits += static_cast<double>(all[label].hits);
+    decided += static_cast<double>(all[label].kept);
+  }
+  const auto occurring = static_cast<double>(metrics.classes.size());
+  metrics.precision_macro = Ratio(metrics.precision_macro, occurring);
+  metrics.recall_macro = Ratio(metrics.recall_macro, occurring);
+  metrics.f1_macro = Ratio(metrics.f1_macro, occurring);
+  metrics.f1_weighted = Ratio(metrics.f1_weighted, counted);
+  metrics.f1_micro = Ratio(2 * hits, decided + counted);
+  return metrics;
+}
 
 void ConfusionMatrix::Add(absl::Span<const int64_t> labels, absl::Span<const int64_t> predictions) {
   SLACKLINE_CHECK(labels.size() == predictions.size());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "worker/average_precision.h"
 
 namespace slackline::worker {
 
@@ -15,6 +16,16 @@ struct ClassMetrics {
   double precision = 0;  // of those predicted as this class, the fraction that are
   double recall = 0;     // of those that are, the fraction predicted
   double f1 = 0;         // harmonic mean of the two
+};
+
+// Of objects that were found on images.
+struct ObjectMetrics {
+  MeanPrecision boxes;
+  std::optional<MeanPrecision> masks = std::nullopt;
+  // Of Metrics::classes.
+  std::vector<uint32_t> labels = {};
+  std::vector<ClassPrecision> class_boxes = {};
+  std::vector<ClassPrecision> class_masks = {};
 };
 
 struct Metrics {
@@ -33,7 +44,13 @@ struct Metrics {
   std::optional<double> top5_accuracy = std::nullopt;
   // Samples by label and prediction, row after row.
   std::vector<uint64_t> confusion = {};
+  // Of images with objects: accuracy is the mean average precision of their boxes, samples of a class are objects, and
+  // its figures are those of ClassPrecision::hits. There is no confusion.
+  std::optional<ObjectMetrics> objects = std::nullopt;
 };
+
+// Of the classes that occur. `masks`: null where none were found.
+Metrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks);
 
 // Counts (label, prediction) pairs.
 //

@@ -16,13 +16,47 @@
 namespace slackline::worker {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr char kWeightsFile[] = "model.safetensors";
 constexpr char kReportFile[] = "report.json";
 constexpr char kConfusionFile[] = "confusion.csv";
 
+// What report.json has of objects, in the place of or behind the rest.
+Json Objects(const EvaluationResult& result) {
+  const ObjectMetrics& objects = *result.metrics.objects;
+  Json classes = Json::array();
+  for (size_t i = 0; i < objects.labels.size(); ++i) {
+    const ClassMetrics& one = result.metrics.classes[i];
+    const ClassPrecision& boxes = objects.class_boxes[i];
+    Json entry = {{"label", objects.labels[i]},
+                  {"name", result.class_names[i]},
+                  {"samples", one.samples},
+                  {"ap", boxes.ap},
+                  {"ap_50", boxes.ap_50}};
+    if (objects.masks) {
+      entry["mask_ap"] = objects.class_masks[i].ap;
+      entry["mask_ap_50"] = objects.class_masks[i].ap_50;
+    }
+    entry["precision"] = one.precision;
+    entry["recall"] = one.recall;
+    entry["f1"] = one.f1;
+    classes.push_back(std::move(entry));
+  }
+  const auto mask = [&](double MeanPrecision::*figure) {
+    return objects.masks ? Json(*objects.masks.*figure) : Json();
+  };
+  Json report = {{"map", objects.boxes.map},
+                 {"map_50", objects.boxes.map_50},
+                 {"mask_map", mask(&MeanPrecision::map)},
+                 {"mask_map_50", mask(&MeanPrecision::map_50)}};
+  report["classes"] = std::move(classes);
+  return report;
+}
+
 std::string ToJson(const EvaluationResult& result) {
   const Metrics& metrics = result.metrics;
-  nlohmann::ordered_json classes = nlohmann::ordered_json::array();
+  Json classes = Json::array();
   for (size_t i = 0; i < metrics.classes.size(); ++i) {
     const ClassMetrics& one = metrics.classes[i];
     classes.push_back({{"label", i},
@@ -32,19 +66,19 @@ std::string ToJson(const EvaluationResult& result) {
                        {"recall", one.recall},
                        {"f1", one.f1}});
   }
-  const nlohmann::ordered_json report = {
-      {"epoch", result.work.epoch},
-      {"samples", metrics.samples},
-      {"loss", result.loss},
-      {"accuracy", metrics.accuracy},
-      {"top5_accuracy", metrics.top5_accuracy ? nlohmann::ordered_json(*metrics.top5_accuracy) : nullptr},
-      {"precision_macro", metrics.precision_macro},
-      {"recall_macro", metrics.recall_macro},
-      {"f1_macro", metrics.f1_macro},
-      {"f1_micro", metrics.f1_micro},
-      {"f1_weighted", metrics.f1_weighted},
-      {"classes", classes}};
-  return report.dump(2) + "\n";
+  Json report = {{"epoch", result.work.epoch},
+                 {"samples", metrics.samples},
+                 {"loss", metrics.objects ? Json() : Json(result.loss)},
+                 {"accuracy", metrics.accuracy},
+                 {"top5_accuracy", metrics.top5_accuracy ? Json(*metrics.top5_accuracy) : nullptr},
+                 {"precision_macro", metrics.precision_macro},
+                 {"recall_macro", metrics.recall_macro},
+                 {"f1_macro", metrics.f1_macro},
+                 {"f1_micro", metrics.f1_micro},
+                 {"f1_weighted", metrics.f1_weighted},
+                 {"classes", classes}};
+  if (metrics.objects) report.update(Objects(result));
+  return report.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
 }
 
 // As RFC 4180 has it.
@@ -106,18 +140,22 @@ absl::Status Evaluator::Load(uint64_t begin, Prefetcher* ahead) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<Prefetcher> Evaluator::ReadAhead() const {
+  if (options_.data_threads <= 1 || !test_.decoded()) return nullptr;
+  auto ahead = std::make_unique<Prefetcher>(test_, options_.normalisation, options_.data_threads, Augment{}, /*seed=*/0,
+                                            options_.data_threads);
+  ahead->Start(Indices(0, test_.size()), options_.batch_size);
+  return ahead;
+}
+
 absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const EvaluationWork& work,
                                                      const std::function<absl::Status()>& between) {
+  if (test_.has_scenes()) return EvaluateScenes(model, work, between);
   ConfusionMatrix confusion(static_cast<uint32_t>(options_.class_names.size()));
   double loss_sum = 0;
   uint64_t top5 = 0;
   std::vector<int64_t> predictions;
-  std::unique_ptr<Prefetcher> ahead;
-  if (options_.data_threads > 1 && test_.decoded()) {
-    ahead = std::make_unique<Prefetcher>(test_, options_.normalisation, options_.data_threads, Augment{}, /*seed=*/0,
-                                         options_.data_threads);
-    ahead->Start(Indices(0, test_.size()), options_.batch_size);
-  }
+  const std::unique_ptr<Prefetcher> ahead = ReadAhead();
   for (uint64_t begin = 0; begin < test_.size(); begin += options_.batch_size) {
     if (absl::Status loaded = Load(begin, ahead.get()); !loaded.ok()) return loaded;
     predictions.resize(batch_->size());
@@ -148,7 +186,8 @@ absl::Status Evaluator::WriteFiles(Model& model, EvaluationResult& result) const
       {{"epoch", absl::StrCat(result.work.epoch)}, {"test_accuracy", absl::StrCat(result.metrics.accuracy)}});
   if (!weights.ok()) return weights;
   const absl::Status report = WriteReport(result);
-  if (report.ok()) result.files = {kWeightsFile, kReportFile, kConfusionFile};
+  if (report.ok()) result.files = {kWeightsFile, kReportFile};
+  if (report.ok() && !result.metrics.objects) result.files.emplace_back(kConfusionFile);
   return report;
 }
 
@@ -156,7 +195,8 @@ absl::Status Evaluator::WriteReport(const EvaluationResult& result) const {
   const std::filesystem::path folder(result.work.run_folder);
   if (absl::Status made = MakeFolder(folder); !made.ok()) return made;
   const absl::Status report = WriteWhole(folder / kReportFile, ToJson(result));
-  return report.ok() ? WriteWhole(folder / kConfusionFile, ConfusionCsv(result)) : report;
+  if (!report.ok() || result.metrics.objects) return report;
+  return WriteWhole(folder / kConfusionFile, ConfusionCsv(result));
 }
 
 }  // namespace slackline::worker

@@ -36,13 +36,19 @@ class Evaluator {
   absl::StatusOr<EvaluationResult> Evaluate(Model& model, const EvaluationWork& work,
                                             const std::function<absl::Status()>& between);
 
-  // Writes model.safetensors, report.json and confusion.csv into work.run_folder, and names them in `result`.
+  // Writes model.safetensors, report.json and, of classes, confusion.csv into work.run_folder, and names them in
+  // `result`.
   //   kResourceExhausted, kUnavailable  as DurableFile has them
   absl::Status WriteFiles(Model& model, EvaluationResult& result) const;
   // The last two of them only.
   absl::Status WriteReport(const EvaluationResult& result) const;
 
  private:
+  // Of images with objects: mean average precisions, and no loss.
+  absl::StatusOr<EvaluationResult> EvaluateScenes(Model& model, const EvaluationWork& work,
+                                                  const std::function<absl::Status()>& between);
+  // Null where the caller loads the images by itself.
+  std::unique_ptr<Prefetcher> ReadAhead() const;
   // The images from `begin` on into batch_; `ahead`: null, or who makes them ready.
   absl::Status Load(uint64_t begin, Prefetcher* ahead);
 

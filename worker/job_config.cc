@@ -258,8 +258,22 @@ WorkerConfig::DataFormat ToDataFormat(job::Data::Format format) {
       return WorkerConfig::DataFormat::kFolder;
     case job::Data::WEBDATASET:
       return WorkerConfig::DataFormat::kWebdataset;
+    case job::Data::COCO:
+      return WorkerConfig::DataFormat::kCoco;
   }
   return WorkerConfig::DataFormat::kIdx;
+}
+
+WorkerConfig::Coco MakeCoco(const job::Data& data) {
+  const auto below = [&](const std::string& path) {
+    const bool there = path.empty() || path.front() == '/';
+    return there ? path : absl::StrCat(data.path(), "/", path);
+  };
+  const job::Coco& coco = data.coco();
+  return {.train = {below(coco.train_images()), below(coco.train_annotations())},
+          .validation = {below(coco.validation_images()), below(coco.validation_annotations())},
+          .test = {below(coco.test_images()), below(coco.test_annotations())},
+          .masks = coco.masks()};
 }
 
 Augment MakeAugment(const job::Augment& augment) {
@@ -314,6 +328,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
                   .http = {.silence_max = absl::Seconds(job.data().http_timeout_s()),
                            .give_up = absl::Milliseconds(job.timeouts().startup_ms())}};
   config.peers = job.data().cache().peers();
+  config.coco = MakeCoco(job.data());
   config.decode = {.size = job.data().decode().size(),
                    .grey = job.data().decode().grey(),
                    .crop = job.data().decode().fit() == job::Decode::CROP};
@@ -324,6 +339,10 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.normalisation = {.mean = job.data().mean(), .deviation = job.data().deviation()};
   config.prefetch_batches = job.data().prefetch_batches();
   config.evaluation_batch_size = job.training().evaluation_batch_size();
+  // Whole pictures with their masks: no more at a time than in training.
+  if (config.data_format == WorkerConfig::DataFormat::kCoco) {
+    config.evaluation_batch_size = std::min(config.evaluation_batch_size, job.training().batch_size());
+  }
   config.trainer.averaged = job.optimizer().ema() > 0;
   config.trainer.seed = job.seed();
   config.trainer.balanced = job.data().sampling() == job::Data::BALANCED;

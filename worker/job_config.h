@@ -24,13 +24,24 @@ struct WorkerConfig {
   uint64_t seed = 1;
   std::string data_path;
   uint64_t train_images_max = 0;
-  enum class DataFormat { kIdx, kPrepared, kFolder, kWebdataset } data_format = DataFormat::kIdx;
+  enum class DataFormat { kIdx, kPrepared, kFolder, kWebdataset, kCoco } data_format = DataFormat::kIdx;
   // folder and webdataset.
   struct Decode {
     std::string size;  // empty: that of the first picture
     bool grey = false;
     bool crop = false;
   } decode = {};
+  // coco: where each split has its files; empty: nowhere.
+  struct CocoFiles {
+    std::string images;
+    std::string annotations;
+  };
+  struct Coco {
+    CocoFiles train;
+    CocoFiles validation;
+    CocoFiles test;
+    bool masks = true;
+  } coco = {};
   StoreOptions store;  // of prepared images
   bool peers = false;  // nodes get them together
   std::string evaluation_split = "test";

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/coco/coco_data.h"
 #include "worker/data/class_names.h"
 #include "worker/data/prepared_index.h"
 #include "worker/data/prepared_store.h"
@@ -92,6 +93,24 @@ absl::StatusOr<JobData> OpenPictureData(const WorkerConfig& config) {
       .train = std::move(data->train), .test = std::move(data->test), .class_names = std::move(data->class_names)};
 }
 
+absl::StatusOr<JobData> OpenCocoData(const WorkerConfig& config) {
+  const bool test = config.evaluation_split == "test";
+  const WorkerConfig::CocoFiles& evaluation = test ? config.coco.test : config.coco.validation;
+  if (evaluation.annotations.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no split ", config.evaluation_split, ": data.coco.",
+                                                   config.evaluation_split, "_annotations names no file"));
+  }
+  absl::StatusOr<coco::CocoData> data =
+      coco::OpenCoco({.train = {config.coco.train.images, config.coco.train.annotations},
+                      .evaluation = {evaluation.images, evaluation.annotations},
+                      .masks = config.coco.masks,
+                      .classes = config.model.classes,
+                      .train_images_max = config.train_images_max});
+  if (!data.ok()) return data.status();
+  return JobData{
+      .train = std::move(data->train), .test = std::move(data->test), .class_names = std::move(data->class_names)};
+}
+
 }  // namespace
 
 absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config, ImagePeers* peers) {
@@ -101,6 +120,8 @@ absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config, ImagePeers* peer
     case WorkerConfig::DataFormat::kFolder:
     case WorkerConfig::DataFormat::kWebdataset:
       return OpenPictureData(config);
+    case WorkerConfig::DataFormat::kCoco:
+      return OpenCocoData(config);
     case WorkerConfig::DataFormat::kIdx:
       break;
   }

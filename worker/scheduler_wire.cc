@@ -119,6 +119,13 @@ wire::EvaluationReport ToWire(const EvaluationResult& result) {
     report.mutable_confusion()->Assign(metrics.confusion.begin(), metrics.confusion.end());
   }
   if (metrics.top5_accuracy) report.set_top5_accuracy(*metrics.top5_accuracy);
+  if (metrics.objects) {
+    report.set_map_50(metrics.objects->boxes.map_50);
+    if (metrics.objects->masks) {
+      report.set_mask_map(metrics.objects->masks->map);
+      report.set_mask_map_50(metrics.objects->masks->map_50);
+    }
+  }
   report.mutable_files()->Assign(result.files.begin(), result.files.end());
   return report;
 }

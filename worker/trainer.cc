@@ -410,8 +410,13 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   const absl::Duration took = parts_.time.Now() - begin.time;
   result->seconds = absl::ToDoubleSeconds(took);
   parts_.metrics.RecordEvaluation(result->metrics.accuracy, took);
-  log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": test accuracy ",
-            result->metrics.accuracy, ", loss ", result->loss);
+  if (result->metrics.objects) {
+    log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": mAP ", result->metrics.accuracy,
+              ", at an overlap of 0.5 ", result->metrics.objects->boxes.map_50);
+  } else {
+    log::Info(work.final ? "final " : "", "evaluation after epoch ", work.epoch, ": test accuracy ",
+              result->metrics.accuracy, ", loss ", result->loss);
+  }
   if (work.final) {
     const absl::Status written = WriteResults(model, *result);
     if (!written.ok()) return written;

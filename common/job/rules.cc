@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "common/address.h"
 #include "common/codec/codec.h"
+#include "common/job/coco_rules.h"
 #include "common/job/rule_book.h"
 #include "common/job/value.h"
 #include "common/job/worker_rules.h"
@@ -97,14 +98,14 @@ class Rules : private RuleBook {
     const std::string format = EnumName(*D::Format_descriptor()->FindValueByNumber(data.format()));
     const bool prepared = data.format() == D::PREPARED,
                decoded = data.format() == D::FOLDER || data.format() == D::WEBDATASET;
-    if (prepared) {
+    // Of images with objects a pixel is 0 to 1, and the module's own affair from there.
+    if (prepared || data.format() == D::COCO) {
       NeedsOther(data, "data.mean", "data.format: idx, folder or webdataset", format);
       NeedsOther(data, "data.deviation", "data.format: idx, folder or webdataset", format);
-    } else {
-      NeedsOther(data, "data.verify", "data.format: prepared", format);
     }
+    if (!prepared) NeedsOther(data, "data.verify", "data.format: prepared", format);
     if (data.format() == D::IDX) {
-      NeedsOther(data, "data.evaluation_split", "data.format: prepared, folder or webdataset", format);
+      NeedsOther(data, "data.evaluation_split", "data.format: prepared, folder, webdataset or coco", format);
     }
     if (!decoded) {
       for (const char* key : {"data.decode.size", "data.decode.grey", "data.decode.fit"}) {
@@ -537,6 +538,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Training(job.training());
   rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);
+  CheckCocoRules(job, name, origins, mistakes);
   CheckWorkerRules(job, name, origins, mistakes);
   rules.Timeouts(job.timeouts());
   rules.Durability(job.durability(), job.consistency());

@@ -193,6 +193,32 @@ TEST(Report, EvaluationIsATable) {
   EXPECT_THAT(RenderEvaluation(many), HasSubstr("after 5 epochs)\nTop-5 accuracy 98.76 %\n\n  class"));
 }
 
+TEST(Report, ObjectsHaveTheirPrecision) {
+  wire::EvaluationReport evaluation;
+  evaluation.set_epoch(5);
+  evaluation.set_samples(16);
+  evaluation.set_accuracy(0.37);
+  evaluation.set_map_50(0.582);
+  wire::ClassReport& row = *evaluation.add_classes();
+  row.set_name("square");
+  row.set_samples(20);
+  row.set_precision(0.8);
+  row.set_recall(0.75);
+  row.set_f1(0.5);
+  evaluation.set_precision_macro(0.8);
+  evaluation.set_recall_macro(0.75);
+  evaluation.set_f1_macro(0.5);
+  EXPECT_EQ(RenderEvaluation(evaluation),
+            "Test mAP 37.00 % (58.20 % at an overlap of 0.5)  (16 images, after 5 epochs)\n"
+            "\n"
+            "  class                 objects  precision   recall       F1\n"
+            "  square                     20      0.800    0.750    0.500\n"
+            "  mean (macro)                       0.800    0.750    0.500\n");
+  evaluation.set_mask_map(0.3);
+  evaluation.set_mask_map_50(0.4);
+  EXPECT_EQ(RenderPrecision(evaluation), "mAP 37.00 % (58.20 % at an overlap of 0.5), of masks 30.00 % (40.00 %)");
+}
+
 TEST(Report, StatusNamesEveryMember) {
   wire::GetStatusReply status = Training();
   wire::MemberStatus& member = *status.add_members();

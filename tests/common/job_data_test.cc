@@ -21,7 +21,7 @@ TEST(JobData, SettingsOfTheOtherFormatAreRefused) {
   EXPECT_EQ(
       RefusalOfData("data: {evaluation_split: validation}"),
       "j.yaml:1: data.evaluation_split: found a value together with idx; allowed is only with data.format: prepared, "
-      "folder or webdataset (add --set data.evaluation_split=test to take the default back)");
+      "folder, webdataset or coco (add --set data.evaluation_split=test to take the default back)");
   EXPECT_EQ(
       RefusalOfData("data: {verify: true}"),
       "j.yaml:1: data.verify: found a value together with idx; allowed is only with data.format: prepared (add --set "
@@ -88,6 +88,44 @@ TEST(JobData, DecodingIsOfPictures) {
       "j.yaml:1: data.decode.size: found a value together with prepared; allowed is only with data.format: folder "
       "or webdataset (add --set data.decode.size= to take the default back)");
   EXPECT_EQ(RefusalOfData("data: {format: webdataset, decode: {size: 64, grey: true, fit: crop}}"), "");
+}
+
+constexpr char kDetector[] =
+    "model: {kind: torchscript, torchscript: m.pt}\ntraining: {loss: model}\n"
+    "data: {format: coco, evaluation_split: validation";
+
+TEST(JobData, ObjectsAreForModulesThatFindThem) {
+  const std::string detector = kDetector;
+  EXPECT_EQ(RefusalOfData(detector + "}"), "");
+  EXPECT_EQ(RefusalOfData(detector + ", augment: {flip: horizontal}, coco: {masks: false, train_images: /t}}"), "");
+  EXPECT_EQ(RefusalOfData("data: {format: coco, evaluation_split: validation}"),
+            "j.yaml:1: data.format: found coco with model.kind: mlp and training.loss: cross_entropy; allowed is coco "
+            "with model.kind: torchscript and training.loss: model, for a module that finds objects");
+  EXPECT_THAT(RefusalOfData("data: {coco: {masks: false}}"),
+              ::testing::HasSubstr("data.coco.masks: found a value together with idx; allowed is only with "
+                                   "data.format: coco"));
+}
+
+TEST(JobData, WhatObjectsDoNotGoWithIsRefused) {
+  const std::string detector = kDetector;
+  EXPECT_THAT(RefusalOfData(detector + ", augment: {flip: both}}"),
+              ::testing::HasSubstr("data.augment.flip: found both with data.format: coco; allowed is none or "
+                                   "horizontal: boxes and masks follow no other"));
+  for (const char* augment : {"crop_padding: 2", "crop_area_min: 0.5", "brightness: 0.1", "contrast: 0.1",
+                              "saturation: 0.1", "rand_augment: 1", "grey: 0.1", "blur: 0.1", "mixup_alpha: 1"}) {
+    EXPECT_NE(RefusalOfData(detector + ", augment: {" + augment + "}}"), "") << augment;
+  }
+  for (const char* setting : {"mean: 0.5", "sampling: balanced", "verify: true", "decode: {size: 64}"}) {
+    EXPECT_NE(RefusalOfData(detector + ", " + setting + "}"), "") << setting;
+  }
+  EXPECT_THAT(RefusalOfData(detector + "}\ncheckpoint: {keep_best: 1, metric: test_loss}"),
+              ::testing::HasSubstr("checkpoint.metric: found test_loss with data.format: coco"));
+  const std::string test =
+      "model: {kind: torchscript, torchscript: m.pt}\ntraining: {loss: model}\ndata: {format: coco";
+  EXPECT_THAT(RefusalOfData(test + "}"),
+              ::testing::HasSubstr("data.evaluation_split: found test without data.coco.test_annotations; allowed is "
+                                   "validation, or test with a file in COCO's format"));
+  EXPECT_EQ(RefusalOfData(test + ", coco: {test_images: a, test_annotations: b.json}}"), "");
 }
 
 TEST(JobData, AugmentationHasItsRanges) {

@@ -1,6 +1,6 @@
 """Modules of the user's own, saved by torch.jit.script: trained, gone on with, exported, and loaded again in PyTorch.
 
-    run_torchscript.py --programs BIN_FOLDER [--patience FACTOR] [TEST...]
+    run_torchscript.py --programs BIN_FOLDER [--library TEST_OPERATORS.SO] [--patience FACTOR] [TEST...]
 
 Needs PyTorch. Exits with 77 (skipped) where the programs are not there.
 """
@@ -79,6 +79,32 @@ def read_idx(path, offset):
     return torch.frombuffer(bytearray(path.read_bytes()[offset:]), dtype=torch.uint8)
 
 
+def load_weights(module, path):
+    """What was exported, into a module."""
+    whole = path.read_bytes()
+    (length,) = struct.unpack("<Q", whole[:8])
+    header = json.loads(whole[8:8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, tensor in header.items():
+        begin, end = (8 + length + offset for offset in tensor["data_offsets"])
+        kind = {"F32": torch.float32, "I64": torch.int64}[tensor["dtype"]]
+        tensors[name] = torch.frombuffer(bytearray(whole[begin:end]), dtype=kind).view(tensor["shape"])
+    module.load_state_dict(tensors, strict=True)
+    return module
+
+
+class WithOperator(torch.nn.Module):
+    """Of an operator that the tests' library has."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = Classifier()
+
+    def forward(self, images):
+        return torch.ops.slackline_test.scaled(self.body(images), 2.0)
+
+
 class TorchScript(unittest.TestCase):
     def setUp(self):
         root = tempfile.TemporaryDirectory(prefix="slackline-torchscript-")
@@ -106,20 +132,6 @@ class TorchScript(unittest.TestCase):
         self.assertNotEqual(run.wait(), 0)
         return run.diagnosis()
 
-    def load(self, module, path):
-        """What was exported, into a module."""
-        whole = path.read_bytes()
-        (length,) = struct.unpack("<Q", whole[:8])
-        header = json.loads(whole[8:8 + length])
-        header.pop("__metadata__", None)
-        tensors = {}
-        for name, tensor in header.items():
-            begin, end = (8 + length + offset for offset in tensor["data_offsets"])
-            kind = {"F32": torch.float32, "I64": torch.int64}[tensor["dtype"]]
-            tensors[name] = torch.frombuffer(bytearray(whole[begin:end]), dtype=kind).view(tensor["shape"])
-        module.load_state_dict(tensors, strict=True)
-        return module
-
     def check(self, module, run):
         """PyTorch, with what the run has left, sees what the run has seen."""
         folder = self.root / "data"
@@ -130,7 +142,7 @@ class TorchScript(unittest.TestCase):
             key, _, value = line.strip().partition(": ")
             settings.setdefault(key, value)
         images = (images.float() / 255 - float(settings["mean"])) / float(settings["deviation"])
-        self.load(module, run.folder / "model.safetensors").eval()
+        load_weights(module, run.folder / "model.safetensors").eval()
         with torch.no_grad():
             outputs = module(images)
         outputs = outputs["outputs"] if isinstance(outputs, dict) else outputs
@@ -145,7 +157,7 @@ class TorchScript(unittest.TestCase):
         before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         run = self.train("optimizer.groups=[{match: stem.0.bias, frozen: true}]")
         first = self.check(Classifier(), run)
-        trained = self.load(Classifier(), run.folder / "model.safetensors").state_dict()
+        trained = load_weights(Classifier(), run.folder / "model.safetensors").state_dict()
         self.assertTrue(torch.equal(trained["stem.0.bias"], before["stem.0.bias"]))
         for name in ("stem.0.weight", "head.weight", "stem.1.running_mean"):
             self.assertFalse(torch.equal(trained[name], before[name]), name)
@@ -157,8 +169,8 @@ class TorchScript(unittest.TestCase):
         done = subprocess.run([self.programs.path("slackline"), "export", again.folder, exported], capture_output=True,
                               text=True, stdin=subprocess.DEVNULL, timeout=60)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        last = self.load(Classifier(), again.folder / "model.safetensors").state_dict()
-        for name, tensor in self.load(Classifier(), exported).state_dict().items():
+        last = load_weights(Classifier(), again.folder / "model.safetensors").state_dict()
+        for name, tensor in load_weights(Classifier(), exported).state_dict().items():
             self.assertTrue(torch.equal(tensor, last[name]), name)
 
     def test_a_module_brings_its_own_losses(self):
@@ -179,6 +191,17 @@ class TorchScript(unittest.TestCase):
         library.write_text("no library")
         self.assertIn("library.so does not load", self.refusal(f"model.libraries={library}"))
 
+    def test_operators_of_a_library_are_trained_through(self):
+        if not OPTIONS.library or not pathlib.Path(OPTIONS.library).exists():
+            self.skipTest("the library of operators was not built")
+        library = pathlib.Path(OPTIONS.library).resolve()
+        torch.ops.load_library(str(library))
+        torch.jit.script(WithOperator()).save(self.root / "module.pt")
+        self.assertIn("scaled", self.refusal())
+        self.assertIn("model.libraries: found no file", self.refusal("model.libraries=[missing.so]"))
+        run = self.train(f"model.libraries=[{library}]", "training.epochs=4")
+        self.assertLess(self.check(WithOperator(), run)["loss"], 2.2)
+
     @unittest.skipUnless(shutil.which("cc"), "no compiler")
     def test_libraries_are_loaded_first(self):
         torch.jit.script(Classifier()).save(self.root / "module.pt")
@@ -194,6 +217,7 @@ class TorchScript(unittest.TestCase):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", required=True, help="folder of the built programs")
+    parser.add_argument("--library", help="the tests' library of operators")
     parser.add_argument("--patience", type=float, default=1, help="factor on all waits")
     parser.add_argument("tests", nargs="*")
     parser.parse_args(namespace=OPTIONS)

@@ -182,9 +182,24 @@ def safetensors():
     yield "not-finite", file(whole, data[:4] + struct.pack("<4f", 1, float("nan"), 3, 4) + data[20:])
 
 
+def coco_files():
+    images = '"images": [{"id": 1, "file_name": "a.png", "height": 4, "width": 6}]'
+    names = '"categories": [{"id": 1, "name": "a"}]'
+
+    def whole(*segmentations):
+        entries = ", ".join('{"image_id": 1, "category_id": 1, "bbox": [1, 1, 3, 2], "segmentation": %s}' % one
+                            for one in segmentations)
+        return ('{%s, %s, "annotations": [%s]}' % (images, names, entries)).encode()
+
+    yield "polygons", whole("[[1, 1, 4, 1, 4, 3, 1, 3], [-2, 0, 9, 1.5, 3, 9]]")
+    yield "runs", whole('{"size": [4, 6], "counts": [5, 2, 17]}', '{"size": [4, 6], "counts": "52a0"}')
+    yield "cut", whole("[[1, 1, 4, 1, 4, 3]]")[:-9]
+    yield "lists-in-lists", b'{"annotations": [[{"images": []}]], "images": 3}'
+
+
 def main():
     for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("tar_index", tar_files), ("descriptors", descriptors),
-                         ("prepared", prepared), ("safetensors", safetensors)):
+                         ("prepared", prepared), ("safetensors", safetensors), ("coco", coco_files)):
         for name, data in cases():
             path = CORPUS / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

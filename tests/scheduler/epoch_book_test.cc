@@ -89,6 +89,13 @@ TEST(EpochBook, EvaluationsGoToTheirEpoch) {
   EXPECT_EQ(book.rows()[2].test_s, 4);
   EXPECT_EQ(book.rows()[2].top5_accuracy, 0.875);
   EXPECT_FALSE(book.rows()[1].top5_accuracy);
+  wire::EvaluationReport objects = Evaluation(3, true, 4, 0.25);
+  objects.set_map_50(0.5);
+  EpochBook other;
+  other.Completed(3, 1, At(32, 300, 0, 0));
+  other.Evaluated(objects, /*alone=*/true);
+  EXPECT_EQ(other.rows()[0].test_accuracy, 0.25);
+  EXPECT_FALSE(other.rows()[0].test_loss);
 }
 
 TEST(EpochBook, WhatIsNotKnownIsAbsent) {

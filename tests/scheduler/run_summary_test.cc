@@ -65,6 +65,22 @@ TEST(RunSummary, EnergyIsOfPhasesAndDevices) {
                             "devices": [{"node": "n1", "device": "package-0", "joules": 12}]})"));
 }
 
+TEST(RunSummary, OfObjectsThereIsNoLoss) {
+  RunSummary summary;
+  summary.evaluations.push_back({.epoch = 1, .time_s = 2, .samples = 3, .accuracy = 0.25, .loss = 0});
+  EXPECT_EQ(Json::parse(ToJson(summary)).at("test_metric"), "accuracy");
+  EXPECT_TRUE(Json::parse(ToJson(summary)).at("test_map_50").is_null());
+  summary.objects = {.map_50 = 0.5, .mask_map = 0.125, .mask_map_50 = std::nullopt};
+  const Json json = Json::parse(ToJson(summary));
+  EXPECT_EQ(json.at("test_metric"), "map");
+  EXPECT_EQ(json.at("test_accuracy"), 0.25);
+  EXPECT_EQ(json.at("test_map_50"), 0.5);
+  EXPECT_EQ(json.at("test_mask_map"), 0.125);
+  EXPECT_TRUE(json.at("test_mask_map_50").is_null());
+  EXPECT_TRUE(json.at("test_loss").is_null());
+  EXPECT_TRUE(json.at("evaluations")[0].at("loss").is_null());
+}
+
 TEST(RunSummary, NamesThatAreNoUtf8AreWrittenNevertheless) {
   RunSummary summary;
   summary.worker_list.push_back({.name = "w-\xff", .state = "dead", .slowdown = 12, .totals = {}});

@@ -149,6 +149,16 @@ TEST(DataConfig, WhatIsSaidOfImagesIsTaken) {
   EXPECT_EQ(pictures.evaluation_split, "validation");
   EXPECT_EQ(pictures.decode.size, "32x16");
   EXPECT_TRUE(pictures.decode.grey && pictures.decode.crop && !pictures.trainer.balanced);
+  const WorkerConfig objects = ConfigOf(
+      "model: {kind: torchscript, torchscript: m.pt}\ntraining: {loss: model, batch_size: 8}\n"
+      "data: {format: coco, path: /p, evaluation_split: validation, coco: {train_images: /t, masks: false}}");
+  EXPECT_EQ(objects.data_format, WorkerConfig::DataFormat::kCoco);
+  EXPECT_EQ(objects.coco.train.images, "/t");
+  EXPECT_EQ(objects.coco.validation.annotations, "/p/annotations/instances_val2017.json");
+  EXPECT_EQ(objects.coco.test.annotations, "");
+  EXPECT_FALSE(objects.coco.masks);
+  EXPECT_EQ(objects.evaluation_batch_size, 8u);
+  EXPECT_EQ(pictures.evaluation_batch_size, 500u);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ BatchView PartOf(const BatchView& batch, size_t device, size_t devices) {
           .noise = batch.noise + begin,
           .loss_scale = batch.loss_scale,
           .share = batch.share,
-          .other_labels = batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(begin, size)};
+          .other_labels = batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(begin, size),
+          .scenes = batch.scenes.empty() ? batch.scenes : batch.scenes.subspan(begin, size)};
 }
 
 }  // namespace
@@ -112,6 +113,12 @@ class GpuGroup::HostModel final : public Model {
     const absl::Status uploaded = group_.replicas_.front()->Upload(parameters_.data());
     if (!uploaded.ok()) return uploaded;
     return device_.Evaluate(batch, predictions);
+  }
+  absl::StatusOr<std::vector<Found>> Detect(absl::Span<const Scene> scenes) override {
+    if (!group_.given_up_.ok()) return group_.given_up_;
+    const absl::Status uploaded = group_.replicas_.front()->Upload(parameters_.data());
+    if (!uploaded.ok()) return uploaded;
+    return device_.Detect(scenes);
   }
 
  private:

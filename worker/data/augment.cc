@@ -78,12 +78,15 @@ std::vector<LinearPlace> Sampling(uint32_t begin, uint32_t from, uint32_t to) {
 
 }  // namespace
 
+SplitMix64 DrawsFor(const Variation& variation, uint32_t image) {
+  // Each is mixed before the next is added, so that neighbours have nothing in common.
+  return SplitMix64(SplitMix64(SplitMix64(SplitMix64(variation.seed).Next() + variation.epoch).Next() + image).Next());
+}
+
 const uint8_t* Augmenter::Apply(const uint8_t* in, uint32_t image) {
   const Augment& augment = variation_.augment;
   if (!augment.on()) return in;
-  // Each is mixed before the next is added, so that neighbours have nothing in common.
-  SplitMix64 random(
-      SplitMix64(SplitMix64(SplitMix64(variation_.seed).Next() + variation_.epoch).Next() + image).Next());
+  SplitMix64 random = DrawsFor(variation_, image);
   image_.assign(in, in + shape_.bytes());
   before_.resize(image_.size());
   if (augment.crop_area_min < 1) ResizedCrop(random);

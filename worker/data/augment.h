@@ -42,6 +42,9 @@ struct Variation {
   uint32_t epoch = 0;
 };
 
+// The draws for an image.
+SplitMix64 DrawsFor(const Variation& variation, uint32_t image);
+
 // Thread-safety: none.
 class Augmenter {
  public:

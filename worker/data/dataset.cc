@@ -94,6 +94,14 @@ Dataset Dataset::FromSource(std::shared_ptr<const ImageSource> source, const Ima
   return dataset;
 }
 
+Dataset Dataset::FromScenes(std::shared_ptr<const SceneSource> source) {
+  Dataset dataset;
+  dataset.shape_ = {.channels = 3, .height = 0, .width = 0};
+  dataset.labels_.assign(source->size(), 0);
+  dataset.scenes_ = std::move(source);
+  return dataset;
+}
+
 absl::StatusOr<const uint8_t*> Dataset::Pixels(uint32_t index, std::vector<uint8_t>& scratch) const {
   SLACKLINE_CHECK(index < size());
   if (source_ != nullptr) {
@@ -109,14 +117,17 @@ absl::StatusOr<const uint8_t*> Dataset::Pixels(uint32_t index, std::vector<uint8
 
 absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
                            const Variation* variation) const {
+  batch.noise = 0;
+  batch.share = 1;
+  batch.other_labels.clear();
+  if (!has_scenes()) batch.scenes.clear();
+  for (const uint32_t index : indices) batch.noise = SplitMix64(batch.noise + index).Next();
+  if (has_scenes()) return LoadScenes(*scenes_, indices, variation, batch);
+  batch.scenes.clear();
   const size_t plane = size_t{shape_.height} * shape_.width;
   const Scale same = ScaleOf(mean, deviation);
   batch.images.resize(indices.size() * shape_.bytes());
   batch.labels.resize(indices.size());
-  batch.noise = 0;
-  batch.share = 1;
-  batch.other_labels.clear();
-  for (const uint32_t index : indices) batch.noise = SplitMix64(batch.noise + index).Next();
   Augmenter augmenter(variation == nullptr ? Variation{} : *variation, shape_);
   std::vector<uint8_t> scratch;
   float* out = batch.images.data();

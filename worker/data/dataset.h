@@ -12,6 +12,7 @@
 #include "worker/data/image_source.h"
 #include "worker/data/prepared_check.h"
 #include "worker/data/prepared_index.h"
+#include "worker/data/scene_source.h"
 #include "worker/model/model.h"
 
 namespace slackline::worker {
@@ -46,10 +47,13 @@ class Dataset {
   // Of images that are made when they are needed.
   static Dataset FromSource(std::shared_ptr<const ImageSource> source, const ImageShape& shape,
                             std::vector<uint32_t> labels);
+  // Of images with objects, whose labels are all 0.
+  static Dataset FromScenes(std::shared_ptr<const SceneSource> source);
 
   uint64_t size() const { return labels_.size(); }
   // Images are made when they are needed, which takes longer than reading them.
-  bool decoded() const { return source_ != nullptr; }
+  bool decoded() const { return source_ != nullptr || scenes_ != nullptr; }
+  bool has_scenes() const { return scenes_ != nullptr; }
   uint32_t channels() const { return shape_.channels; }
   uint32_t height() const { return shape_.height; }
   uint32_t width() const { return shape_.width; }
@@ -61,7 +65,8 @@ class Dataset {
 
   // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have a mean and a
   // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,
-  // and the batch is mixed behind it. An index of image + n x size() is the image once more, varied otherwise.
+  // and the batch is mixed behind it. Images with objects are as LoadScenes() has them. An index of image + n x size()
+  // is the image once more, varied otherwise.
   //   as ImageSource::Read()
   absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
                     const Variation* variation = nullptr) const;
@@ -80,6 +85,7 @@ class Dataset {
   std::vector<uint32_t> labels_;
   // Shared: data sets can be moved while threads read.
   std::shared_ptr<const ImageSource> source_;
+  std::shared_ptr<const SceneSource> scenes_;
   // Of IDX.
   std::vector<uint8_t> pixels_;
   // Of prepared images: the shards, the first image of each, and a scale a channel.

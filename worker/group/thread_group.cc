@@ -28,7 +28,8 @@ BatchView Cut(const BatchView& batch, const Part& part) {
           .loss_scale = batch.loss_scale,
           .share = batch.share,
           .other_labels =
-              batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(part.begin, part.size)};
+              batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(part.begin, part.size),
+          .scenes = batch.scenes.empty() ? batch.scenes : batch.scenes.subspan(part.begin, part.size)};
 }
 
 }  // namespace

@@ -73,6 +73,10 @@ uint64_t TensorInfo::elements() const {
   return elements;
 }
 
+absl::StatusOr<std::vector<Found>> Model::Detect(absl::Span<const Scene> /*scenes*/) {
+  return absl::UnimplementedError("this model classifies images, and finds no objects on them");
+}
+
 uint64_t Model::pushed_elements() const {
   uint64_t pushed = elements();
   for (const TensorInfo& tensor : tensors()) pushed -= tensor.frozen ? tensor.elements() : 0;

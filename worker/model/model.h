@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/device.h"
 #include "common/parameter_groups.h"
+#include "worker/model/scene.h"
 
 namespace slackline::worker {
 
@@ -110,6 +111,8 @@ struct Batch {
   // Of mixed images: what the label counts, and another one for the rest; empty: the label is the whole.
   float share = 1;
   std::vector<int64_t> other_labels = {};
+  // Of images with objects: these, one for each label, and no `images`; the labels mean nothing.
+  std::vector<Scene> scenes = {};
   uint64_t size() const { return labels.size(); }
 };
 
@@ -137,6 +140,7 @@ struct BatchView {
   // As Batch has them.
   float share = 1;
   absl::Span<const int64_t> other_labels = {};
+  absl::Span<const Scene> scenes = {};
   // Null: all parameters are there.
   Arrival* arrival = nullptr;
 };
@@ -149,7 +153,8 @@ inline BatchView ViewOf(const Batch& batch) {
           .labels = batch.labels,
           .noise = batch.noise,
           .share = batch.share,
-          .other_labels = batch.other_labels};
+          .other_labels = batch.other_labels,
+          .scenes = batch.scenes};
 }
 
 struct StepResult {
@@ -210,6 +215,11 @@ class Model {
   }
   // Forward only, in evaluation mode; writes the predicted class of each image to `predictions`.
   virtual absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) = 0;
+
+  // The same of images with objects: what is found on each, in its order.
+  //   kInvalidArgument  a scene contradicts itself
+  //   kUnimplemented    the network classifies
+  virtual absl::StatusOr<std::vector<Found>> Detect(absl::Span<const Scene> scenes);
 
   // Of a GPU, what steps put their work on: a cudaStream_t.
   virtual void* stream() const { return nullptr; }

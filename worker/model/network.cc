@@ -1,5 +1,7 @@
 #include "worker/model/network.h"
 
+#include <ATen/ATen.h>
+
 #include "common/check.h"
 #include "worker/model/chain_network.h"
 #include "worker/model/efficientnet_network.h"
@@ -9,6 +11,19 @@
 #include "worker/model/vit_network.h"
 
 namespace slackline::worker {
+namespace {
+
+constexpr char kClassifies[] = "this model classifies images, and finds no objects on them";
+
+}  // namespace
+
+at::Tensor Network::TrainScenes(absl::Span<const Scene> /*scenes*/) const {
+  C10_THROW_ERROR(NotImplementedError, kClassifies);
+}
+
+std::vector<Found> Network::Detect(absl::Span<const Scene> /*scenes*/) const {
+  C10_THROW_ERROR(NotImplementedError, kClassifies);
+}
 
 std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& tensors) {
   switch (spec.kind) {

@@ -30,6 +30,10 @@ class Network {
   virtual at::Tensor Train(const at::Tensor& images, const at::Tensor& /*labels*/, Noise& noise) const {
     return Forward(images, Mode::kTraining, noise);
   }
+  // Of images with objects: the loss in training, and what is found in evaluation. Only modules of the user's have
+  // these; others throw.
+  virtual at::Tensor TrainScenes(absl::Span<const Scene> scenes) const;
+  virtual std::vector<Found> Detect(absl::Span<const Scene> scenes) const;
 };
 
 // Borrows `tensors`, which come from the layout of the same spec.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "worker/model/layout_builder.h"
+#include "worker/model/scripted_scenes.h"
 
 namespace slackline::worker {
 namespace {
@@ -83,7 +84,8 @@ class ScriptedNetwork final : public Network {
  public:
   ScriptedNetwork(const ModelSpec& spec, const FlatTensors& tensors)
       : spec_(spec),
-        module_(torch::jit::load(spec.torchscript, tensors.device())),
+        device_(tensors.device()),
+        module_(torch::jit::load(spec.torchscript, device_)),
         takes_targets_(Arguments(module_) == 2) {
     for (const auto& parameter : module_.named_parameters()) {
       begin_.emplace_back(tensors.Trained(parameter.name), parameter.value.detach().clone());
@@ -113,6 +115,16 @@ class ScriptedNetwork final : public Network {
     Enter(Mode::kTraining);
     const c10::IValue made = module_.forward({images, labels});
     return spec_.loss == LossKind::kModel ? SumOfLosses(made) : Outputs(made, images.size(0));
+  }
+
+  at::Tensor TrainScenes(absl::Span<const Scene> scenes) const override {
+    Enter(Mode::kTraining);
+    return SumOfLosses(LossesIn(module_.forward({ImagesOf(scenes, device_), ObjectsOf(scenes, device_)})));
+  }
+
+  std::vector<Found> Detect(absl::Span<const Scene> scenes) const override {
+    Enter(Mode::kEvaluation);
+    return FoundIn(module_.forward({ImagesOf(scenes, device_), c10::IValue()}), scenes, spec_.classes);
   }
 
  private:
@@ -169,6 +181,7 @@ class ScriptedNetwork final : public Network {
   }
 
   const ModelSpec spec_;
+  const at::Device device_;
   mutable Module module_;
   const bool takes_targets_;
   mutable std::vector<Buffer> buffers_;

@@ -75,12 +75,14 @@ class TorchModel final : public Model {
   void UseParameters(absl::Span<float> memory) override { tensors_.UseParameters(memory); }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override;
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override;
+  absl::StatusOr<std::vector<Found>> Detect(absl::Span<const Scene> scenes) override;
   void* stream() const override;
 
  private:
   // What is frozen is drawn in its turn, although it lies last.
   Layout OrderOfDraws() const;
   absl::Status Check(const BatchView& batch) const;
+  absl::Status CheckScenes(absl::Span<const Scene> scenes) const;
   // While it lives, this thread's device is the model's.
   c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
@@ -133,7 +135,18 @@ void* TorchModel::stream() const {
   return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
 }
 
+absl::Status TorchModel::CheckScenes(absl::Span<const Scene> scenes) const {
+  if (spec_.loss != LossKind::kModel) {
+    return absl::InvalidArgumentError("there are images with objects; only a model with a loss of its own takes them");
+  }
+  for (const Scene& scene : scenes) {
+    if (absl::Status status = CheckScene(scene, spec_.classes); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TorchModel::Check(const BatchView& batch) const {
+  if (!batch.scenes.empty() && batch.scenes.size() == batch.labels.size()) return CheckScenes(batch.scenes);
   const uint64_t pixels = batch.labels.size() * spec_.channels * spec_.height * spec_.width;
   if (batch.labels.empty() || batch.images.size() != pixels) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.labels.size(), " labels has ",
@@ -195,9 +208,10 @@ absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready&
     const FlatTensors::Arriving arriving(tensors_, arrival);
     tensors_.Begin(batch.loss_scale);
     noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
-    const at::Tensor targets = Targets(batch);
     const bool own = spec_.loss == LossKind::kModel;
-    const at::Tensor made = Forward(batch, targets);
+    const at::Tensor targets = batch.scenes.empty() ? Targets(batch) : at::Tensor();
+    const at::Tensor made =
+        batch.scenes.empty() ? Forward(batch, targets) : network_->TrainScenes(batch.scenes).to(at::kFloat);
     const at::Tensor loss = own ? made : loss_.Mean(made, targets);
     if (absl::Status all = AwaitAll(arrival); !all.ok()) return all;
     watch_.Begin(ready);
@@ -220,6 +234,15 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
     noise_.Begin(Mode::kEvaluation, {});
     const at::Tensor logits = network_->Forward(Images(batch), Mode::kEvaluation, noise_);
     return Score(logits, loss_.Plain(logits, Targets(batch)), batch, predictions);
+  });
+}
+
+absl::StatusOr<std::vector<Found>> TorchModel::Detect(absl::Span<const Scene> scenes) {
+  if (absl::Status status = CheckScenes(scenes); !status.ok()) return status;
+  return Guarded([&]() -> absl::StatusOr<std::vector<Found>> {
+    const c10::OptionalDeviceGuard guard = OnDevice();
+    const at::NoGradGuard no_grad;
+    return network_->Detect(scenes);
   });
 }
 

@@ -273,6 +273,19 @@ absl::Status Source::AddClasses(const std::string& folder, const std::string& pr
   return absl::OkStatus();
 }
 
+absl::StatusOr<Image> ReadPicture(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return absl::UnavailableError("there is no such file");
+  if (!fs::is_regular_file(status)) return absl::UnavailableError("it is no file");
+  const uint64_t bytes = fs::file_size(path, error);
+  if (error) return absl::UnavailableError(error.message());
+  if (bytes > kImageFileBytesMax) return TooLarge(bytes);
+  const absl::StatusOr<std::string> text = ReadText(path);
+  if (!text.ok()) return absl::UnavailableError("it cannot be read");
+  return DecodeImage(*text);
+}
+
 absl::StatusOr<Image> Source::Read(const Sample& sample) const {
   if (sample.path.empty()) {
     const IdxArray& array = idx_[sample.idx_file];
@@ -288,16 +301,7 @@ absl::StatusOr<Image> Source::Read(const Sample& sample) const {
     if (!part.ok()) return part.status();
     return DecodeImage(*part);
   }
-  std::error_code error;
-  const fs::file_status status = fs::status(sample.path, error);
-  if (!fs::exists(status)) return absl::UnavailableError("there is no such file");
-  if (!fs::is_regular_file(status)) return absl::UnavailableError("it is no file");
-  const uint64_t bytes = fs::file_size(sample.path, error);
-  if (error) return absl::UnavailableError(error.message());
-  if (bytes > kImageFileBytesMax) return TooLarge(bytes);
-  const absl::StatusOr<std::string> text = ReadText(sample.path);
-  if (!text.ok()) return absl::UnavailableError("it cannot be read");
-  return DecodeImage(*text);
+  return ReadPicture(sample.path);
 }
 
 uint64_t Source::Digest() const {

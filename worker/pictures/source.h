@@ -33,6 +33,11 @@ inline constexpr int kTestSplit = 2;
 // "val" is validation, too; -1 where there is no such split.
 int SplitNamed(absl::string_view name);
 
+// A picture as it is, out of a file of its own.
+//   kInvalidArgument  as DecodeImage()
+//   kUnavailable      the file cannot be read
+absl::StatusOr<Image> ReadPicture(const std::string& path);
+
 struct Skipped {
   std::string name;
   std::string reason;

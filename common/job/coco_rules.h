@@ -1,0 +1,15 @@
+// The rules of the job file about images with objects (data.format: coco).
+#pragma once
+
+#include <string>
+
+#include "common/job/mistakes.h"
+#include "common/job/reader.h"
+#include "job.pb.h"
+
+namespace slackline::job_file {
+
+// As CheckRules() does, which calls this.
+void CheckCocoRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes);
+
+}  // namespace slackline::job_file

@@ -1,0 +1,64 @@
+// How an evaluator measures what is found on images.
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "worker/average_precision.h"
+#include "worker/evaluator.h"
+
+namespace slackline::worker {
+namespace {
+
+constexpr size_t kBoxSides = 4;
+
+void AddBoxes(const Scene& scene, const Found& found, AveragePrecision& boxes) {
+  const absl::Span<const float> all_found = found.boxes, all_truth = scene.boxes;
+  boxes.Add({.truth = scene.labels, .crowd = scene.crowd, .found = found.labels, .scores = found.scores},
+            [&](const AveragePrecision::Pair& pair) {
+              const bool crowd = !scene.crowd.empty() && scene.crowd[pair.truth] != 0;
+              return BoxOverlap(all_found.subspan(kBoxSides * pair.found, kBoxSides),
+                                all_truth.subspan(kBoxSides * pair.truth, kBoxSides), crowd);
+            });
+}
+
+void AddMasks(const Scene& scene, const Found& found, AveragePrecision& masks) {
+  const size_t plane = size_t{scene.height} * scene.width;
+  const absl::Span<const uint8_t> all_found = found.masks, all_truth = scene.masks;
+  masks.Add({.truth = scene.labels, .crowd = scene.crowd, .found = found.labels, .scores = found.scores},
+            [&](const AveragePrecision::Pair& pair) {
+              const bool crowd = !scene.crowd.empty() && scene.crowd[pair.truth] != 0;
+              return MaskOverlap(all_found.subspan(plane * pair.found, plane),
+                                 all_truth.subspan(plane * pair.truth, plane), crowd);
+            });
+}
+
+}  // namespace
+
+absl::StatusOr<EvaluationResult> Evaluator::EvaluateScenes(Model& model, const EvaluationWork& work,
+                                                           const std::function<absl::Status()>& between) {
+  const auto classes = static_cast<uint32_t>(options_.class_names.size());
+  AveragePrecision boxes(classes), masks(classes);
+  bool all_masks = true;
+  const std::unique_ptr<Prefetcher> ahead = ReadAhead();
+  for (uint64_t begin = 0; begin < test_.size(); begin += options_.batch_size) {
+    if (absl::Status loaded = Load(begin, ahead.get()); !loaded.ok()) return loaded;
+    const absl::StatusOr<std::vector<Found>> found = model.Detect(batch_->scenes);
+    if (!found.ok()) return found.status();
+    SLACKLINE_CHECK(found->size() == batch_->scenes.size());
+    for (size_t i = 0; i < found->size(); ++i) {
+      const Scene& scene = batch_->scenes[i];
+      const Found& one = (*found)[i];
+      AddBoxes(scene, one, boxes);
+      all_masks = all_masks && scene.has_masks && one.has_masks;
+      if (all_masks) AddMasks(scene, one, masks);
+    }
+    if (absl::Status go_on = between(); !go_on.ok()) return go_on;
+  }
+  EvaluationResult result;
+  result.work = work;
+  result.metrics = MetricsOfObjects(test_.size(), boxes, all_masks ? &masks : nullptr);
+  for (const uint32_t label : result.metrics.objects->labels) result.class_names.push_back(options_.class_names[label]);
+  return result;
+}
+
+}  // namespace slackline::worker
