@@ -78,12 +78,13 @@ std::vector<LinearPlace> Sampling(uint32_t begin, uint32_t from, uint32_t to) {
 
 }  // namespace
 
-const uint8_t* Augmenter::Apply(const uint8_t* in, uint32_t image) {
+const uint8_t* Augmenter::Apply(const uint8_t* in, uint32_t image, uint32_t view) {
   const Augment& augment = variation_.augment;
   if (!augment.on()) return in;
   // Each is mixed before the next is added, so that neighbours have nothing in common.
   SplitMix64 random(
       SplitMix64(SplitMix64(SplitMix64(variation_.seed).Next() + variation_.epoch).Next() + image).Next());
+  if (view > 0) random = SplitMix64(SplitMix64(random.Next() + view).Next());
   image_.assign(in, in + shape_.bytes());
   before_.resize(image_.size());
   if (augment.crop_area_min < 1) ResizedCrop(random);
