@@ -106,6 +106,12 @@ job::Job Resolve(const job::Job& job) {
     model.add_hidden(4096);
     model.add_hidden(4096);
   }
+  job::SelfSupervised& self_supervised = *resolved.mutable_training()->mutable_self_supervised();
+  if (self_supervised.method() != job::SelfSupervised::NONE && self_supervised.projection_size() == 0) {
+    const bool contrastive = self_supervised.method() == job::SelfSupervised::CONTRASTIVE;
+    self_supervised.add_projection(contrastive ? 2048 : 4096);
+    self_supervised.add_projection(contrastive ? 128 : 256);
+  }
   if (resolved.worker().groups_size() == 0) {
     if (resolved.worker().devices_size() == 0) resolved.mutable_worker()->add_devices("cpu");
   } else if (!job.cluster().has_workers()) {

@@ -1,5 +1,6 @@
 // How an evaluator measures what is found on images.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "common/check.h"
@@ -39,21 +40,22 @@ absl::StatusOr<EvaluationResult> Evaluator::EvaluateScenes(Model& model, const E
   const auto classes = static_cast<uint32_t>(options_.class_names.size());
   AveragePrecision boxes(classes), masks(classes);
   bool all_masks = true;
-  const std::unique_ptr<Prefetcher> ahead = ReadAhead();
-  for (uint64_t begin = 0; begin < test_.size(); begin += options_.batch_size) {
-    if (absl::Status loaded = Load(begin, ahead.get()); !loaded.ok()) return loaded;
-    const absl::StatusOr<std::vector<Found>> found = model.Detect(batch_->scenes);
+  const auto measure = [&](const Batch& batch) -> absl::Status {
+    const absl::StatusOr<std::vector<Found>> found = model.Detect(batch.scenes);
     if (!found.ok()) return found.status();
-    SLACKLINE_CHECK(found->size() == batch_->scenes.size());
+    SLACKLINE_CHECK(found->size() == batch.scenes.size());
     for (size_t i = 0; i < found->size(); ++i) {
-      const Scene& scene = batch_->scenes[i];
+      const Scene& scene = batch.scenes[i];
       const Found& one = (*found)[i];
       AddBoxes(scene, one, boxes);
       all_masks = all_masks && scene.has_masks && one.has_masks;
       if (all_masks) AddMasks(scene, one, masks);
     }
-    if (absl::Status go_on = between(); !go_on.ok()) return go_on;
-  }
+    return between();
+  };
+  std::vector<uint32_t> all(test_.size());
+  std::iota(all.begin(), all.end(), 0);
+  if (absl::Status status = ForEachBatch(test_, all, measure); !status.ok()) return status;
   EvaluationResult result;
   result.work = work;
   result.metrics = MetricsOfObjects(test_.size(), boxes, all_masks ? &masks : nullptr);

@@ -28,7 +28,13 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> OneDevice(const ModelSpec& spec, con
 }  // namespace
 
 absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config) {
-  const bool on_train = what.split == "train";
+  const bool on_train = what.split == "train", label_free = config.model.self_supervised.on();
+  if (on_train && label_free) {
+    return absl::InvalidArgumentError(
+        "--split: found train; allowed are test and validation: images are classified by their nearest training "
+        "images, "
+        "and each would be its own");
+  }
   if (!what.split.empty() && !on_train) {
     if (config.data_format == WorkerConfig::DataFormat::kIdx && what.split != "test") {
       return absl::InvalidArgumentError(
@@ -48,12 +54,14 @@ absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config)
   if (!drawn.ok()) return drawn.status();
   if (!drawn->empty()) {
     return absl::InvalidArgumentError(absl::StrCat(what.path, ": found ", absl::StrJoin(*drawn, " and "),
-                                                   " of another number of classes; allowed are ", spec->classes,
-                                                   ", as model.classes says"));
+                                                   " of another number of classes, or none; allowed are ",
+                                                   spec->classes, ", as model.classes says"));
   }
   Evaluator evaluator(on_train ? data->train : data->test, {.normalisation = config.normalisation,
                                                             .batch_size = config.evaluation_batch_size,
-                                                            .class_names = data->class_names});
+                                                            .class_names = data->class_names,
+                                                            .neighbours = label_free ? &data->train : nullptr,
+                                                            .neighbours_max = config.neighbours_max});
   auto result =
       evaluator.Evaluate(model, {.epoch = 0, .final = true, .run_folder = what.out}, [] { return absl::OkStatus(); });
   return result.ok() ? evaluator.WriteReport(*result) : result.status();

@@ -116,18 +116,25 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
   return status;
 }
 
-std::vector<uint32_t> Indices(uint64_t begin, uint64_t end) {
-  std::vector<uint32_t> indices(end - begin);
-  std::iota(indices.begin(), indices.end(), static_cast<uint32_t>(begin));
+std::vector<uint32_t> All(uint64_t size) {
+  std::vector<uint32_t> indices(size);
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+// The same ones each time; labels that take turns are all among them.
+std::vector<uint32_t> Drawn(uint64_t size, uint64_t most) {
+  if (most == 0 || most >= size) return All(size);
+  std::vector<uint32_t> indices = EpochOrder(size, /*seed=*/0, /*epoch=*/0);
+  indices.resize(most);
   return indices;
 }
 
 }  // namespace
 
-absl::Status Evaluator::Load(uint64_t begin, Prefetcher* ahead) {
+absl::Status Evaluator::Load(const Dataset& images, absl::Span<const uint32_t> indices, Prefetcher* ahead) {
   if (ahead == nullptr) {
-    return test_.Load(Indices(begin, std::min(test_.size(), begin + options_.batch_size)), options_.normalisation.mean,
-                      options_.normalisation.deviation, *batch_);
+    return images.Load(indices, options_.normalisation.mean, options_.normalisation.deviation, *batch_);
   }
   if (batch_ != nullptr) ahead->Recycle(std::move(batch_));
   absl::StatusOr<std::unique_ptr<Batch>> batch = ahead->Next(options_.batch_max);
@@ -140,12 +147,21 @@ absl::Status Evaluator::Load(uint64_t begin, Prefetcher* ahead) {
   return absl::OkStatus();
 }
 
-std::unique_ptr<Prefetcher> Evaluator::ReadAhead() const {
-  if (options_.data_threads <= 1 || !test_.decoded()) return nullptr;
-  auto ahead = std::make_unique<Prefetcher>(test_, options_.normalisation, options_.data_threads, Augment{}, /*seed=*/0,
-                                            options_.data_threads);
-  ahead->Start(Indices(0, test_.size()), options_.batch_size);
-  return ahead;
+absl::Status Evaluator::ForEachBatch(const Dataset& images, const std::vector<uint32_t>& indices,
+                                     const std::function<absl::Status(const Batch&)>& use) {
+  std::unique_ptr<Prefetcher> ahead;
+  if (options_.data_threads > 1 && images.decoded()) {
+    ahead = std::make_unique<Prefetcher>(images, options_.normalisation, options_.data_threads, Augment{}, /*seed=*/0,
+                                         options_.data_threads);
+    ahead->Start(indices, options_.batch_size);
+  }
+  const absl::Span<const uint32_t> all = indices;
+  for (size_t begin = 0; begin < all.size(); begin += options_.batch_size) {
+    absl::Status status = Load(images, all.subspan(begin, options_.batch_size), ahead.get());
+    if (status.ok()) status = use(*batch_);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const EvaluationWork& work,
@@ -155,18 +171,27 @@ absl::StatusOr<EvaluationResult> Evaluator::Evaluate(Model& model, const Evaluat
   double loss_sum = 0;
   uint64_t top5 = 0;
   std::vector<int64_t> predictions;
-  const std::unique_ptr<Prefetcher> ahead = ReadAhead();
-  for (uint64_t begin = 0; begin < test_.size(); begin += options_.batch_size) {
-    if (absl::Status loaded = Load(begin, ahead.get()); !loaded.ok()) return loaded;
-    predictions.resize(batch_->size());
-    const auto part = model.Evaluate({.images = batch_->images, .labels = batch_->labels}, absl::MakeSpan(predictions));
+  absl::Status status;
+  model.Forget();
+  if (options_.neighbours != nullptr) {
+    const auto remember = [&](const Batch& batch) {
+      const absl::Status kept = model.Remember({.images = batch.images, .labels = batch.labels});
+      return kept.ok() ? between() : kept;
+    };
+    status = ForEachBatch(*options_.neighbours, Drawn(options_.neighbours->size(), options_.neighbours_max), remember);
+  }
+  const auto measure = [&](const Batch& batch) {
+    predictions.resize(batch.size());
+    const auto part = model.Evaluate({.images = batch.images, .labels = batch.labels}, absl::MakeSpan(predictions));
     if (!part.ok()) return part.status();
-    confusion.Add(batch_->labels, predictions);
+    confusion.Add(batch.labels, predictions);
     loss_sum += part->loss * static_cast<double>(part->samples);
     top5 += part->correct_top5;
-    const absl::Status go_on = between();
-    if (!go_on.ok()) return go_on;
-  }
+    return between();
+  };
+  if (status.ok()) status = ForEachBatch(test_, All(test_.size()), measure);
+  model.Forget();
+  if (!status.ok()) return status;
   EvaluationResult result;
   result.work = work;
   result.metrics = confusion.ToMetrics();

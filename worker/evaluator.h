@@ -27,6 +27,10 @@ class Evaluator {
     // a time; none may take longer than `batch_max`.
     uint32_t data_threads = 1;
     absl::Duration batch_max = absl::Minutes(2);
+    // Of a model that learns without labels: images whose labels vote, and how many of them, drawn; 0: all.
+    // They outlive this. Null: the model has a classifier.
+    const Dataset* neighbours = nullptr;
+    uint32_t neighbours_max = 0;
   };
 
   Evaluator(const Dataset& test, Options options) : test_(test), options_(std::move(options)) {}
@@ -47,10 +51,11 @@ class Evaluator {
   // Of images with objects: mean average precisions, and no loss.
   absl::StatusOr<EvaluationResult> EvaluateScenes(Model& model, const EvaluationWork& work,
                                                   const std::function<absl::Status()>& between);
-  // Null where the caller loads the images by itself.
-  std::unique_ptr<Prefetcher> ReadAhead() const;
-  // The images from `begin` on into batch_; `ahead`: null, or who makes them ready.
-  absl::Status Load(uint64_t begin, Prefetcher* ahead);
+  // Images `indices` of `images`, in batches.
+  absl::Status ForEachBatch(const Dataset& images, const std::vector<uint32_t>& indices,
+                            const std::function<absl::Status(const Batch&)>& use);
+  // The same images into batch_; `ahead`: null, or who makes them ready.
+  absl::Status Load(const Dataset& images, absl::Span<const uint32_t> indices, Prefetcher* ahead);
 
   const Dataset& test_;
   const Options options_;

@@ -124,6 +124,31 @@ LossKind MakeLoss(job::Training::Loss loss) {
   return LossKind::kCrossEntropy;
 }
 
+SelfSupervised MakeSelfSupervised(const job::SelfSupervised& job) {
+  SelfSupervised made;
+  switch (job.method()) {
+    case job::SelfSupervised::NONE:
+      return made;
+    case job::SelfSupervised::CONTRASTIVE:
+      made.method = SelfSupervised::Method::kContrastive;
+      break;
+    case job::SelfSupervised::SELF_DISTILLATION:
+      made.method = SelfSupervised::Method::kSelfDistillation;
+      break;
+  }
+  made.views = job.views();
+  made.temperature = job.temperature();
+  // The job file's rules have counted them, and empty ones were filled.
+  if (job.projection_size() == 2) {
+    made.hidden = job.projection(0);
+    made.outputs = job.projection(1);
+  }
+  made.teacher_momentum = job.teacher_momentum();
+  made.neighbours = job.neighbours().count();
+  made.neighbour_temperature = job.neighbours().temperature();
+  return made;
+}
+
 std::vector<ParameterGroupRule> MakeGroupRules(const job::Optimizer& optimizer) {
   std::vector<ParameterGroupRule> rules;
   for (const job::ParameterGroup& group : optimizer.groups()) rules.push_back({group.match(), group.frozen()});
@@ -311,6 +336,8 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.model.loss = MakeLoss(job.training().loss());
   config.model.label_smoothing = job.training().label_smoothing();
   config.model.class_weights = MakeClassWeights(job.training());
+  config.model.self_supervised = MakeSelfSupervised(job.training().self_supervised());
+  config.neighbours_max = job.training().self_supervised().neighbours().train_images_max();
   config.model.precision = PrecisionOf(job.worker(), self.group);
   config.model.channels_last = job.worker().channels_last();
   config.model.cudnn_benchmark = job.worker().cudnn_benchmark();
@@ -336,6 +363,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.verify_data = job.data().verify();
   config.data_threads = job.data().threads();
   config.augment = MakeAugment(job.data().augment());
+  if (config.model.self_supervised.on()) config.augment.views = config.model.self_supervised.views;
   config.normalisation = {.mean = job.data().mean(), .deviation = job.data().deviation()};
   config.prefetch_batches = job.data().prefetch_batches();
   config.evaluation_batch_size = job.training().evaluation_batch_size();
@@ -351,8 +379,8 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.trainer.local = MakeLocalConfig(job.local());
   config.trainer.chunk_bytes = job.wire().chunk_bytes();
   config.trainer.window = job.wire().window();
-  // The same weights come in another order: there is nothing to choose.
-  config.trainer.pull_by_layers = true;
+  // The same weights come in another order: there is nothing to choose. A teacher takes all of them at once.
+  config.trainer.pull_by_layers = !config.model.self_supervised.on();
   config.trainer.slowdown = SlowdownOf(self.name, job.worker());
   config.push_codecs = MakePushCodecs(job.wire());
   if (job.wire().pull_encoding() == job::Wire::BF16) config.trainer.pull_encoding = codec::Encoding::kBf16;

@@ -51,6 +51,7 @@ struct WorkerConfig {
   Prefetcher::Normalisation normalisation;
   uint32_t prefetch_batches = 4;
   uint32_t evaluation_batch_size = 500;
+  uint32_t neighbours_max = 0;  // as Evaluator::Options has it
   PushCodecs push_codecs;
   Trainer::Options trainer;  // but for the runs of push_codecs, which the model's tensors say
   std::vector<std::string> devices;

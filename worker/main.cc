@@ -115,8 +115,9 @@ std::function<absl::Status(absl::Span<float>)> BeginWith(const std::string& path
   return [path, &group](absl::Span<float> parameters) -> absl::Status {
     const auto kept = LoadWeights(path, group.model().tensors(), parameters);
     if (!kept.ok()) return absl::Status(kept.status().code(), absl::StrCat("model.weights: ", kept.status().message()));
-    log::Info("begins with the weights of ", path,
-              kept->empty() ? "" : absl::StrCat(", but for ", absl::StrJoin(*kept, " and "), ": other classes"));
+    log::Info(
+        "begins with the weights of ", path,
+        kept->empty() ? "" : absl::StrCat(", but for ", absl::StrJoin(*kept, " and "), ": other classes, or none"));
     return absl::OkStatus();
   };
 }
@@ -212,10 +213,14 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .batch_size = config.evaluation_batch_size,
                                    .class_names = data->class_names,
                                    .data_threads = config.data_threads,
-                                   .batch_max = config.trainer.timeouts.stall});
+                                   .batch_max = config.trainer.timeouts.stall,
+                                   .neighbours = spec->self_supervised.on() ? &data->train : nullptr,
+                                   .neighbours_max = config.neighbours_max});
   const StepMemory push_memory(config.trainer.window, (*group)->model().elements(),
                                config.trainer.same_host == SameHost::kSharedMemory);
-  const StepMemory parameter_memory(config.trainer.window > 1 ? config.trainer.window : 0, (*group)->model().elements(),
+  // A model lets go of its own memory when it computes on other weights, as evaluations of the average have it do.
+  const bool other_weights = config.trainer.window > 1 || config.trainer.averaged;
+  const StepMemory parameter_memory(other_weights ? config.trainer.window : 0, (*group)->model().elements(),
                                     /*shared=*/false);
   const SteadyTime time;
   // One device, and its computations run on the trainer's thread.

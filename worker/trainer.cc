@@ -140,7 +140,16 @@ absl::Status Trainer::Enter(const Membership& life) {
   if (!status.ok()) return status;
   if (life_.send_seed) status = Await([&] { return client_->Seed(model.parameters(), timeout); });
   if (!status.ok()) return status;
-  return Await([&] { return client_->Pull(model.parameters(), timeout); });
+  status = Await([&] { return client_->Pull(model.parameters(), timeout); });
+  return status.ok() ? BeginTeacher() : status;
+}
+
+absl::Status Trainer::BeginTeacher() {
+  Model& model = parts_.group.model();
+  if (!options_.averaged || model.teacher().empty()) return absl::OkStatus();
+  const absl::StatusOr<absl::Span<float>> averaged = PullAveraged();
+  if (averaged.ok()) model.SetTeacher(*averaged);
+  return averaged.status();
 }
 
 absl::Status Trainer::WorkUntilDone() {
@@ -222,6 +231,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   // The step before may be in flight still: then it is opened after forward.
   absl::Status opened = scaler_.on() || arriving_ ? absl::OkStatus() : client_->OpenStep(model.push());
   if (!opened.ok()) return opened;
+  model.MoveTeacher();
   const absl::StatusOr<StepResult> result = Compute(progress.size - progress.done);
   if (!result.ok()) return result.status();
   const double norm =
@@ -430,12 +440,18 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
 absl::StatusOr<absl::Span<float>> Trainer::UseAveraged() {
   Model& model = parts_.group.model();
   const absl::Span<float> before = model.parameters();
-  if (!averaged_) averaged_.emplace(1, model.elements(), /*shared=*/false);
+  const absl::StatusOr<absl::Span<float>> averaged = PullAveraged();
+  if (!averaged.ok()) return averaged;
+  model.UseParameters(*averaged);
+  return before;
+}
+
+absl::StatusOr<absl::Span<float>> Trainer::PullAveraged() {
+  if (!averaged_) averaged_.emplace(1, parts_.group.model().elements(), /*shared=*/false);
   const absl::Span<float> averaged = averaged_->parts().front();
   const absl::Status pulled = PullAsReader(averaged);
   if (!pulled.ok()) return pulled;
-  model.UseParameters(averaged);
-  return before;
+  return averaged;
 }
 
 absl::Status Trainer::PullAsReader(absl::Span<float> parameters) {

@@ -179,6 +179,10 @@ class Trainer {
   absl::Status WriteResults(Model& model, EvaluationResult& result);
   // What is evaluated, into the model's parameters or other memory. Beside this life's client, which stays as it is.
   absl::Status PullAsReader(absl::Span<float> parameters);
+  // The averaged weights, in averaged_.
+  absl::StatusOr<absl::Span<float>> PullAveraged();
+  // Where the servers keep an average, a model's teacher begins as it.
+  absl::Status BeginTeacher();
   // The model computes on the averaged weights from now on. Returns what it computed on before.
   absl::StatusOr<absl::Span<float>> UseAveraged();
   void Standby();

@@ -10,6 +10,7 @@
 #include "common/codec/codec.h"
 #include "common/job/coco_rules.h"
 #include "common/job/rule_book.h"
+#include "common/job/self_supervised_rules.h"
 #include "common/job/value.h"
 #include "common/job/worker_rules.h"
 #include "common/network/interfaces.h"
@@ -540,6 +541,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Local(job);
   CheckCocoRules(job, name, origins, mistakes);
   CheckWorkerRules(job, name, origins, mistakes);
+  CheckSelfSupervisedRules(job, name, origins, mistakes);
   rules.Timeouts(job.timeouts());
   rules.Durability(job.durability(), job.consistency());
   rules.Wire(job.wire());

@@ -50,6 +50,68 @@ TEST(JobModel, GroupsOfParametersMakeSense) {
               testing::HasSubstr("model.checkpointing: found a value together with mlp"));
 }
 
+TEST(JobModel, TrainingWithoutLabelsGoesWithWhatItCan) {
+  const std::string views = "\ndata: {augment: {crop_padding: 2}}\ntraining: {self_supervised: {method: ";
+  const auto refusal = [&](const std::string& settings, const std::string& rest = "", const std::string& more = "") {
+    return Refusal("name: a" + views + settings + "}" + more + "}\n" + rest);
+  };
+  EXPECT_EQ(refusal("contrastive, views: 4, temperature: 0.5, projection: [64, 32], neighbours: {count: 5}"), "");
+  EXPECT_EQ(refusal("self_distillation, teacher_momentum: 0.9", "optimizer: {ema: 0.9}"), "");
+  const auto refuses = [&](const std::string& words, const std::string& found) {
+    EXPECT_THAT(found, testing::HasSubstr(words));
+  };
+  refuses("training.self_supervised.views: found a value together with none", refusal("none, views: 3"));
+  refuses("training.self_supervised.neighbours.count: found a value together with none",
+          refusal("none, neighbours: {count: 3}"));
+  refuses("training.self_supervised.temperature: found a value together with self_distillation",
+          refusal("self_distillation, temperature: 0.5"));
+  refuses("training.self_supervised.teacher_momentum: found a value together with contrastive",
+          refusal("contrastive, teacher_momentum: 0.9"));
+  refuses("training.self_supervised.projection: found 1 item; allowed is exactly two",
+          refusal("contrastive, projection: [64]"));
+  refuses("training.self_supervised.views: found '1'; allowed is a whole number from 2 to 16",
+          refusal("contrastive, views: 1"));
+  refuses("data.augment: found nothing that varies images",
+          Refusal("training: {self_supervised: {method: contrastive}}"));
+  refuses("training.label_smoothing: found a value together with training.self_supervised.method: contrastive",
+          refusal("contrastive", "", ", label_smoothing: 0.1"));
+  refuses("training.loss: found a value", refusal("contrastive", "", ", loss: mse"));
+  refuses("training.class_weights: found a value", refusal("contrastive", "", ", class_weights: balanced"));
+  refuses("training.batch_size: found 1 with training.self_supervised.method: contrastive; allowed is at least 2",
+          refusal("contrastive", "", ", batch_size: 1"));
+  EXPECT_EQ(refusal("self_distillation", "", ", batch_size: 1"), "");
+  refuses(
+      "data.sampling: found balanced with",
+      Refusal("data: {sampling: balanced, augment: {flip: both}}\ntraining: {self_supervised: {method: contrastive}}"));
+  refuses("data.augment.mixup_alpha: found a value",
+          Refusal("data: {augment: {flip: both, mixup_alpha: 1}}\ntraining: {self_supervised: {method: contrastive}}"));
+  refuses("training.self_supervised.method: found contrastive with local training; allowed is none, or local.steps: 0",
+          refusal("contrastive", "local: {steps: 4}\noptimizer: {lr: 1}"));
+  refuses("training.self_supervised.method: found contrastive with worker.stages: 2",
+          refusal("contrastive", "worker: {stages: 2, devices: [cpu, cpu]}"));
+  refuses("worker.devices: found 2 devices with training.self_supervised.method: contrastive; allowed is [cpu] alone",
+          refusal("contrastive", "worker: {devices: [cpu, cpu]}"));
+  refuses("worker.devices: found 1 device with", refusal("self_distillation", "worker: {devices: ['cuda:0']}"));
+  refuses("worker.groups[1].devices: found 2 devices",
+          refusal("contrastive", "worker: {groups: [{devices: [cpu]}, {devices: [cpu, cpu]}]}"));
+  refuses("training.self_supervised.method: found contrastive with model.kind: external",
+          refusal("contrastive", "model: {kind: external}"));
+}
+
+TEST(JobModel, HeadsBeginAsTheirPapersHaveThem) {
+  const auto projection = [](const std::string& method) {
+    const auto job =
+        ParseJob("data: {augment: {flip: both}}\ntraining: {self_supervised: {method: " + method + "}}", "j.yaml");
+    EXPECT_TRUE(job.ok()) << job.status();
+    const job::Job resolved = Resolve(*job);
+    const auto& found = resolved.training().self_supervised().projection();
+    return std::vector<uint32_t>(found.begin(), found.end());
+  };
+  EXPECT_THAT(projection("contrastive"), testing::ElementsAre(2048, 128));
+  EXPECT_THAT(projection("self_distillation"), testing::ElementsAre(4096, 256));
+  EXPECT_THAT(projection("none"), testing::IsEmpty());
+}
+
 TEST(JobModel, NumbersOutOfRangeAreRefused) {
   EXPECT_EQ(Refusal("model: {kind: vit_tiny, dropout: 1}"),
             "j.yaml:1: model.dropout: found '1'; allowed is a number from -1 to 0.99");

@@ -169,6 +169,48 @@ TEST(Augment, FollowsFromSeedEpochAndImageAlone) {
   EXPECT_EQ(Bytes(again, again + kShape.bytes()), first);
 }
 
+TEST(Augment, ViewsDifferAndFollowFromTheirNumber) {
+  const Bytes image = Noise(kShape.bytes());
+  const Augment all{.crop_padding = 3, .crop_area_min = 0.3, .brightness = 0.4};
+  Augmenter augmenter({.augment = all, .seed = 7, .epoch = 2}, kShape);
+  const auto view = [&](uint32_t number, uint32_t of) {
+    const uint8_t* out = augmenter.Apply(image.data(), number, of);
+    return Bytes(out, out + kShape.bytes());
+  };
+  std::set<Bytes> seen;
+  for (uint32_t number = 0; number < 20; ++number) {
+    for (uint32_t of = 0; of < 4; ++of) seen.insert(view(number, of));
+  }
+  EXPECT_EQ(seen.size(), 80u);
+  EXPECT_EQ(view(5, 0), Varied(image, all, 5, 2, 7));
+  EXPECT_EQ(view(5, 3), view(5, 3));
+}
+
+TEST(Augment, ABatchHasTheFirstViewOfAllImagesAndThenTheSecond) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "train-images-idx3-ubyte", Idx({5, 12, 12}, Noise(5 * 144)));
+  WriteFile(folder / "train-labels-idx1-ubyte", Idx({5}, {0, 1, 2, 3, 4}));
+  const Dataset data = *Dataset::ReadIdx(folder.path(), "train");
+  const std::vector<uint32_t> images = {3, 1, 4};
+  Variation variation{.augment = {.crop_padding = 3}, .seed = 7, .epoch = 2};
+  Batch one, three;
+  ASSERT_TRUE(data.Load(images, 0, 1, one, &variation).ok());
+  variation.augment.views = 3;
+  ASSERT_TRUE(data.Load(images, 0, 1, three, &variation).ok());
+  EXPECT_EQ(three.labels, one.labels);
+  EXPECT_EQ(three.size(), 3u);
+  ASSERT_EQ(three.images.size(), 3 * one.images.size());
+  EXPECT_EQ(std::vector<float>(three.images.begin(), three.images.begin() + 3 * 144), one.images);
+  // An image's views do not depend on what is beside it.
+  Batch alone;
+  ASSERT_TRUE(data.Load({1}, 0, 1, alone, &variation).ok());
+  for (int64_t view = 0; view < 3; ++view) {
+    const auto begin = three.images.begin() + (view * 3 + 1) * 144;
+    EXPECT_EQ(std::vector<float>(begin, begin + 144),
+              std::vector<float>(alone.images.begin() + view * 144, alone.images.begin() + (view + 1) * 144));
+  }
+}
+
 // A range that was begun and given up goes on elsewhere, in batches of another size, with the same images to the bit.
 TEST(Augment, BatchesFromTheMiddleOfAnEpochAreTheSame) {
   const TemporaryFolder folder;

@@ -110,22 +110,44 @@ TEST(LoadWeights, TheClassifierStaysWhereTheClassesDiffer) {
   EXPECT_THAT(flat, ElementsAre(1, 2, -1, -1, -1, -1, -1, -1, 9));
 }
 
-TEST(LoadWeights, TheClassifierIsWhatIsTrainedOnABackboneThatIsFrozen) {
+TEST(LoadWeights, TheClassifierIsKnownWhereTheRestIsFrozen) {
+  // What is frozen lies last.
   const std::vector<TensorInfo> tensors = {
       {.name = "fc.weight", .shape = {2, 2}, .offset = 0},
       {.name = "fc.bias", .shape = {2}, .offset = 4},
-      {.name = "bn.running_mean", .shape = {1}, .trained = false, .offset = 6},
-      {.name = "conv.weight", .shape = {2}, .trained = false, .frozen = true, .offset = 7}};
+      {.name = "conv.weight", .shape = {2}, .trained = false, .frozen = true, .offset = 6}};
   Maker maker;
   maker.Add("conv.weight", "F32", {2}, BytesOfValues<float>({1, 2}));
   maker.Add("fc.weight", "F32", {3, 2}, BytesOfValues<float>({1, 2, 3, 4, 5, 6}));
   maker.Add("fc.bias", "F32", {3}, BytesOfValues<float>({1, 2, 3}));
-  maker.Add("bn.running_mean", "F32", {1}, BytesOfValues<float>({9}));
-  std::vector<float> flat(9, -1);
+  std::vector<float> flat(8, -1);
   const auto kept = TakeWeights(maker.file(), tensors, absl::MakeSpan(flat));
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_THAT(*kept, ElementsAre("fc.weight", "fc.bias"));
-  EXPECT_THAT(flat, ElementsAre(-1, -1, -1, -1, -1, -1, 9, 1, 2));
+  EXPECT_THAT(flat, ElementsAre(-1, -1, -1, -1, -1, -1, 1, 2));
+}
+
+TEST(LoadWeights, OfARunWithoutLabelsTheHeadIsPassedOverAndTheClassifierStays) {
+  const auto file = [](bool head) {
+    Maker maker;
+    maker.Add("conv.weight", "F32", {2}, BytesOfValues<float>({1, 2}));
+    if (head) maker.Add("projection.0.weight", "F32", {1, 2}, BytesOfValues<float>({1, 2}));
+    if (head) maker.Add("prediction.3.bias", "F32", {1}, BytesOfValues<float>({3}));
+    maker.Add("bn.running_mean", "F32", {1}, BytesOfValues<float>({9}));
+    return maker.file();
+  };
+  std::vector<float> flat(9, -1);
+  const auto kept = Take(file(true), flat);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_THAT(*kept, ElementsAre("fc.weight", "fc.bias"));
+  EXPECT_THAT(flat, ElementsAre(1, 2, -1, -1, -1, -1, -1, -1, 9));
+  ExpectBad(file(false), "found no fc.weight; the model has it, [2, 2]");
+
+  // Another backbone is as wrong as ever.
+  Maker other;
+  other.Add("projection.0.weight", "F32", {1, 2}, BytesOfValues<float>({1, 2}));
+  other.Add("bn.running_mean", "F32", {1}, BytesOfValues<float>({9}));
+  ExpectBad(other.file(), "found no conv.weight");
 }
 
 TEST(LoadWeights, AClassifierThatContradictsItselfIsRefused) {

@@ -195,6 +195,7 @@ class FixedGroup : public LocalGroup, public Model {
   void UseParameters(absl::Span<float> memory) override { parameters_ = memory; }
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override {
     std::copy(batch.labels.begin(), batch.labels.end(), predictions.begin());
+    known = remembered;
     StepResult result;
     result.samples = batch.labels.size();
     return result;
@@ -202,7 +203,20 @@ class FixedGroup : public LocalGroup, public Model {
 
   bool reads_as_they_arrive() const override { return by_layers; }
 
+  void Forget() override { remembered.clear(); }
+  absl::Status Remember(const BatchView& batch) override {
+    remembered.insert(remembered.end(), batch.labels.begin(), batch.labels.end());
+    return absl::OkStatus();
+  }
+  absl::Span<const float> teacher() const override { return taught; }
+  void MoveTeacher() override { moved_after.push_back(labels.size()); }
+  void SetTeacher(absl::Span<const float> parameters) override { taught.assign(parameters.begin(), parameters.end()); }
+
   bool by_layers = false;
+  std::vector<int64_t> remembered;  // labels of images
+  std::vector<int64_t> known;       // those at the last evaluation
+  std::vector<float> taught;        // the teacher; empty: there is none
+  std::vector<size_t> moved_after;  // how many images it had seen, at each move of the teacher
   std::function<void()> during_step;
   absl::Status failure;  // of all steps
   double loss = 0.5;

@@ -479,6 +479,58 @@ TEST_F(TrainerTest, EvaluationsOfTheAverageReadItBesideTheClientThatTrains) {
   EXPECT_EQ(group_.model().parameters().data(), trained_on);
 }
 
+TEST_F(TrainerTest, ATeacherMovesOnceBeforeEachPush) {
+  group_.taught = {1, 2};
+  options_.accumulate = 2;
+  MakeTrainer();
+  link_.work = {Range(1, 0, 8), Range(2, 8, 10)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(wire_.pushes.size(), 2u);
+  EXPECT_THAT(group_.moved_after, ElementsAre(0, 8));
+  // Nobody else has one.
+  EXPECT_THAT(group_.taught, ElementsAre(1, 2));
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: the job is done"));
+}
+
+TEST_F(TrainerTest, ATeacherBeginsAsTheAverageThatServersKeep) {
+  group_.taught = {1, 2};
+  options_.averaged = true;
+  MakeTrainer();
+  link_.work = {Range(1, 0, 4)};
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "open reader", "pull", "close: has read the weights",
+                                       "close: the job is done"));
+  EXPECT_THAT(group_.taught, ElementsAre(0, 0));  // what came of the pull
+}
+
+TEST(Evaluator, RemembersSoManyTrainingImages) {
+  const TemporaryFolder folder;
+  // Labels take turns, and no class is left out.
+  Bytes labels(60);
+  for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<uint8_t>(i % 3);
+  WriteFile(folder / "train-images-idx3-ubyte", Idx({60, 1, 1}, Bytes(60, 0)));
+  WriteFile(folder / "train-labels-idx1-ubyte", Idx({60}, labels));
+  const Dataset images = *Dataset::ReadIdx(folder.path(), "train");
+  const auto known_to = [&](uint32_t most) {
+    FixedGroup group;
+    group.remembered = {99};
+    Evaluator evaluator(images, {.normalisation = {},
+                                 .batch_size = 7,
+                                 .class_names = {"a", "b", "c"},
+                                 .neighbours = &images,
+                                 .neighbours_max = most});
+    EXPECT_TRUE(evaluator.Evaluate(group.model(), {}, [] { return absl::OkStatus(); }).ok());
+    EXPECT_THAT(group.remembered, testing::IsEmpty());
+    return group.known;
+  };
+  const std::vector<int64_t> some = known_to(20);
+  EXPECT_EQ(some.size(), 20u);
+  for (const int64_t label : {0, 1, 2}) EXPECT_GT(std::count(some.begin(), some.end(), label), 2) << label;
+  EXPECT_EQ(known_to(20), some);
+  EXPECT_EQ(known_to(0), std::vector<int64_t>(labels.begin(), labels.end()));
+  EXPECT_EQ(known_to(61).size(), 60u);
+}
+
 class FullDiskTrainerTest : public TrainerTest {
  protected:
   FullDiskTrainerTest() {

@@ -83,10 +83,11 @@ SplitMix64 DrawsFor(const Variation& variation, uint32_t image) {
   return SplitMix64(SplitMix64(SplitMix64(SplitMix64(variation.seed).Next() + variation.epoch).Next() + image).Next());
 }
 
-const uint8_t* Augmenter::Apply(const uint8_t* in, uint32_t image) {
+const uint8_t* Augmenter::Apply(const uint8_t* in, uint32_t image, uint32_t view) {
   const Augment& augment = variation_.augment;
   if (!augment.on()) return in;
   SplitMix64 random = DrawsFor(variation_, image);
+  if (view > 0) random = SplitMix64(SplitMix64(random.Next() + view).Next());
   image_.assign(in, in + shape_.bytes());
   before_.resize(image_.size());
   if (augment.crop_area_min < 1) ResizedCrop(random);

@@ -25,6 +25,8 @@ struct Augment {
   // Of batches; 0: not.
   double mixup_alpha = 0;
   double cutmix_alpha = 0;
+  // Of each image, each varied otherwise: training.self_supervised.views.
+  uint32_t views = 1;
 
   // Images vary.
   bool on() const {
@@ -35,7 +37,7 @@ struct Augment {
   bool mixes() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
 };
 
-// What is drawn for an image follows from these and from its number, and from nothing else.
+// What is drawn for an image follows from these, from its number and that of the view, and from nothing else.
 struct Variation {
   Augment augment = {};
   uint64_t seed = 0;
@@ -51,8 +53,8 @@ class Augmenter {
   Augmenter(const Variation& variation, const ImageShape& shape) : variation_(variation), shape_(shape) {}
 
   // `in`: channels x height x width. Returns as much: `in` itself where nothing is to be done, else memory that the
-  // next call writes again.
-  const uint8_t* Apply(const uint8_t* in, uint32_t image);
+  // next call writes again. `view`: from 0, which is what there is without views.
+  const uint8_t* Apply(const uint8_t* in, uint32_t image, uint32_t view = 0);
 
  private:
   // A part of the image is scaled to the whole.

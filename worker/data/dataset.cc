@@ -126,19 +126,22 @@ absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, doub
   batch.scenes.clear();
   const size_t plane = size_t{shape_.height} * shape_.width;
   const Scale same = ScaleOf(mean, deviation);
-  batch.images.resize(indices.size() * shape_.bytes());
+  const uint32_t views = variation == nullptr ? 1 : variation->augment.views;
+  batch.images.resize(views * indices.size() * shape_.bytes());
   batch.labels.resize(indices.size());
   Augmenter augmenter(variation == nullptr ? Variation{} : *variation, shape_);
   std::vector<uint8_t> scratch;
-  float* out = batch.images.data();
   for (size_t i = 0; i < indices.size(); ++i) {
     const auto image = static_cast<uint32_t>(indices[i] % size());
     const absl::StatusOr<const uint8_t*> pixels = Pixels(image, scratch);
     if (!pixels.ok()) return pixels.status();
-    const uint8_t* in = augmenter.Apply(*pixels, indices[i]);
-    for (uint32_t c = 0; c < shape_.channels; ++c, in += plane, out += plane) {
-      const Scale scale = scales_.empty() ? same : scales_[c];
-      for (size_t p = 0; p < plane; ++p) out[p] = static_cast<float>(in[p]) * scale.scale - scale.shift;
+    for (uint32_t view = 0; view < views; ++view) {
+      const uint8_t* in = augmenter.Apply(*pixels, indices[i], view);
+      float* out = batch.images.data() + (view * indices.size() + i) * shape_.bytes();
+      for (uint32_t c = 0; c < shape_.channels; ++c, in += plane, out += plane) {
+        const Scale scale = scales_.empty() ? same : scales_[c];
+        for (size_t p = 0; p < plane; ++p) out[p] = static_cast<float>(in[p]) * scale.scale - scale.shift;
+      }
     }
     batch.labels[i] = labels_[image];
   }

@@ -65,8 +65,8 @@ class Dataset {
 
   // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have a mean and a
   // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,
-  // and the batch is mixed behind it. Images with objects are as LoadScenes() has them. An index of image + n x size()
-  // is the image once more, varied otherwise.
+  // and the batch is mixed behind it; with several views the batch has the first of all images, then the second. Images
+  // with objects are as LoadScenes() has them. An index of image + n x size() is the image once more, varied otherwise.
   //   as ImageSource::Read()
   absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
                     const Variation* variation = nullptr) const;

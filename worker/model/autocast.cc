@@ -41,6 +41,14 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_cache_enabled(before_->cached);
 }
 
+NoAutocast::NoAutocast(at::Device device) : device_(device), before_(at::autocast::is_autocast_enabled(device.type())) {
+  if (before_) at::autocast::set_autocast_enabled(device_.type(), false);
+}
+
+NoAutocast::~NoAutocast() {
+  if (before_) at::autocast::set_autocast_enabled(device_.type(), true);
+}
+
 absl::Status CheckPrecision(at::Device device, Precision precision) {
   if (precision != Precision::kFp16 || !device.is_cpu()) return absl::OkStatus();
   std::string why;

@@ -31,6 +31,19 @@ class Autocast {
   std::optional<Before> before_;
 };
 
+// While it lives, this thread multiplies on `device` in float32, whatever Autocast is around it.
+class NoAutocast {
+ public:
+  explicit NoAutocast(at::Device device);
+  ~NoAutocast();
+  NoAutocast(const NoAutocast&) = delete;
+  NoAutocast& operator=(const NoAutocast&) = delete;
+
+ private:
+  const at::Device device_;
+  const bool before_;
+};
+
 // Whether `device` computes in `precision`; tries it where that is in doubt.
 //   kInvalidArgument  it does not; says what is allowed
 absl::Status CheckPrecision(at::Device device, Precision precision);

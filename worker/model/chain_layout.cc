@@ -55,7 +55,7 @@ ChainShape ShapeOfChain(const ModelSpec& spec) {
   ChainShape shape;
   if (spec.kind == ModelKind::kCnn) shape.convolutions = Chain(spec.channels, spec.filters);
   std::vector<uint32_t> widths = spec.hidden;
-  widths.push_back(spec.classes);
+  if (!spec.self_supervised.on()) widths.push_back(spec.classes);
   shape.linears = Chain(FlatInputs(spec), widths);
   return shape;
 }

@@ -7,7 +7,8 @@
 
 namespace slackline::worker {
 
-ChainNetwork::ChainNetwork(const ModelSpec& spec, const FlatTensors& tensors) {
+ChainNetwork::ChainNetwork(const ModelSpec& spec, const FlatTensors& tensors)
+    : classifies_(!spec.self_supervised.on()) {
   const ChainShape shape = ShapeOfChain(spec);
   for (size_t i = 1; i <= shape.convolutions.size(); ++i) {
     convolutions_.emplace_back(tensors, absl::StrCat("conv", i), Convolution::Bias::kTrained);
@@ -50,7 +51,7 @@ at::Tensor ChainNetwork::ForwardConvolution(const at::Tensor& images, size_t ind
 
 at::Tensor ChainNetwork::ForwardLinear(const at::Tensor& rows, size_t index) const {
   at::Tensor x = linears_[index](index == 0 ? rows.flatten(1) : rows);
-  if (index + 1 < linears_.size()) x.relu_();
+  if (!classifies_ || index + 1 < linears_.size()) x.relu_();
   return x;
 }
 

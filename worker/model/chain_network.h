@@ -32,6 +32,7 @@ class ChainNetwork final : public Network {
   at::Tensor ForwardConvolution(const at::Tensor& images, size_t index, Mode mode) const;
   at::Tensor ForwardLinear(const at::Tensor& rows, size_t index) const;
 
+  const bool classifies_;  // the last layer does
   std::vector<Convolution> convolutions_;
   std::vector<BatchNorm> norms_;  // one a convolution, or none
   std::vector<Linear> linears_;

@@ -80,6 +80,7 @@ absl::Status AddEfficientnet(const ModelSpec& spec, LayoutBuilder& builder) {
   const std::vector<MobileBlock> blocks = EfficientnetBlocks();
   for (const MobileBlock& block : blocks) AddMobileBlock(block, builder);
   AddNormed(kEfficientnetHead, {.channels = {blocks.back().channels.outputs, kEfficientnetHeadChannels}}, builder);
+  if (spec.self_supervised.on()) return absl::OkStatus();
   builder.Linear(kEfficientnetClassifier, {.inputs = kEfficientnetHeadChannels, .outputs = spec.classes});
   return absl::OkStatus();
 }

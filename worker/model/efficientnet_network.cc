@@ -66,9 +66,9 @@ void EfficientnetNetwork::Initialise(at::Generator& generator) {
   }
   convolutions.push_back(&head_.convolution);
   for (Convolution* layer : convolutions) layer->FillUniform(generator);
-  classifier_.FillUniform(generator);
+  if (classifier_.there()) classifier_.layer().FillUniform(generator);
   for (Convolution* layer : convolutions) layer->FillKaimingNormal(generator);
-  classifier_.FillUniformByOutputs(generator);
+  if (classifier_.there()) classifier_.layer().FillUniformByOutputs(generator);
   for (BatchNorm* norm : norms) norm->Fill();
 }
 
@@ -76,7 +76,7 @@ at::Tensor EfficientnetNetwork::Forward(const at::Tensor& images, Mode mode, Noi
   at::Tensor x = at::silu(stem_(images, mode));
   for (const MobileLayers& block : blocks_) x = block(x, mode, noise);
   x = at::silu(head_(x, mode)).mean({2, 3});
-  return classifier_(noise.Dropout(x, dropout_));
+  return classifier_.there() ? classifier_(noise.Dropout(x, dropout_)) : x;
 }
 
 }  // namespace slackline::worker

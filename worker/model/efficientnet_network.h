@@ -33,7 +33,7 @@ class EfficientnetNetwork final : public Network {
   NormedConvolution stem_;
   std::vector<MobileLayers> blocks_;
   NormedConvolution head_;
-  Linear classifier_;
+  Classifier classifier_;
 };
 
 }  // namespace slackline::worker

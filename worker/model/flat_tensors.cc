@@ -43,6 +43,13 @@ at::Tensor FlatTensors::Lent(absl::Span<float> memory) const {
 
 void FlatTensors::CopyParameters(const FlatTensors& from) { parameters_.copy_(from.parameters_); }
 
+void FlatTensors::WriteParameters(absl::Span<const float> from) {
+  SLACKLINE_CHECK(from.size() == parameters().size());
+  parameters_.copy_(at::from_blob(const_cast<float*>(from.data()), {static_cast<int64_t>(from.size())}, at::kFloat));
+}
+
+void FlatTensors::MoveTowards(const FlatTensors& to, double share) { parameters_.lerp_(to.parameters_, share); }
+
 void FlatTensors::UsePush(absl::Span<float> memory) {
   SLACKLINE_CHECK(memory.size() == push().size());
   if (memory.data() == push().data()) return;

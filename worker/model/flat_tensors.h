@@ -45,6 +45,7 @@ class FlatTensors {
   // A leaf, for good, whose data follows UseParameters(); it needs a gradient unless it is frozen.
   // Requires: the layout has a parameter of that name.
   at::Tensor Trained(const std::string& name) const { return trained_.at(name).tensor.agreed; }
+  bool Has(const std::string& name) const { return trained_.contains(name); }
   // Valid as long as this object; follows UseParameters() and UsePush(). Requires: the layout has such a buffer.
   const AgreedTensor& Averaged(const std::string& name) const { return averaged_.at(name).tensor; }
 
@@ -56,6 +57,9 @@ class FlatTensors {
   void UseParameters(absl::Span<float> memory);
   // From a device to another. Requires: the same layout.
   void CopyParameters(const FlatTensors& from);
+  void WriteParameters(absl::Span<const float> from);
+  // By so much of the way. Requires: the same layout and device.
+  void MoveTowards(const FlatTensors& to, double share);
   // Pushed buffers become what was agreed: the start of a step. What was left of gradients is dropped. Gradients that
   // backward makes are those of the loss times `loss_scale`, and are divided by it.
   void Begin(float loss_scale = 1);

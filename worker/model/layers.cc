@@ -71,6 +71,10 @@ at::Tensor Linear::operator()(const at::Tensor& rows) const {
   return at::linear(rows, weight_, bias_);
 }
 
+Classifier::Classifier(const FlatTensors& tensors, const std::string& name) {
+  if (tensors.Has(name + ".weight")) layer_.emplace(tensors, name);
+}
+
 void Linear::FillUniform(at::Generator& generator) { FillPair(weight_, bias_, generator); }
 
 void Linear::FillUniformByOutputs(at::Generator& generator) {

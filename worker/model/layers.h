@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 
 #include "worker/model/flat_tensors.h"
@@ -56,6 +57,22 @@ class Linear {
   at::Tensor weight_;
   at::Tensor bias_;
   Gate gate_;
+};
+
+// The last layer of a network, or none: then it passes on what it gets.
+class Classifier {
+ public:
+  Classifier() = default;
+  // None where the layout has no such layer.
+  Classifier(const FlatTensors& tensors, const std::string& name);
+
+  bool there() const { return layer_.has_value(); }
+  // Requires: there().
+  Linear& layer() { return *layer_; }
+  at::Tensor operator()(const at::Tensor& rows) const { return layer_ ? (*layer_)(rows) : rows; }
+
+ private:
+  std::optional<Linear> layer_;
 };
 
 // timm's trunc_normal_: normal with mean 0, cut at -2 and 2, by the inverse of its distribution.

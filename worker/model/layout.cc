@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/model/chain_layout.h"
 #include "worker/model/efficientnet_layout.h"
+#include "worker/model/head_layout.h"
 #include "worker/model/layout_builder.h"
 #include "worker/model/resnet_layout.h"
 #include "worker/model/texture_layout.h"
@@ -83,6 +84,10 @@ uint64_t Model::pushed_elements() const {
   return pushed;
 }
 
+absl::Status Model::Remember(const BatchView& /*batch*/) {
+  return absl::UnimplementedError("this model remembers no images");
+}
+
 absl::StatusOr<Layout> MakeLayout(const ModelSpec& spec) {
   if (spec.classes < 2) {
     return absl::InvalidArgumentError(absl::StrCat("the model has ", spec.classes, " classes; at least 2 are needed"));
@@ -93,6 +98,7 @@ absl::StatusOr<Layout> MakeLayout(const ModelSpec& spec) {
   }
   LayoutBuilder builder;
   if (absl::Status status = AddNetwork(spec, builder); !status.ok()) return status;
+  if (spec.self_supervised.on()) AddHead(spec, builder);
   return std::move(builder).Finish(spec.groups);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/codec/kernels.h"
 #include "worker/data/mapped_file.h"
+#include "worker/model/head_layout.h"
 
 namespace slackline::worker {
 namespace {
@@ -84,13 +85,14 @@ std::string ShapeText(const std::vector<uint64_t>& shape) { return absl::StrCat(
 
 std::string LayerOf(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
-// The classifier: the layer of the last trained tensor. What is frozen lies behind it, whatever layer it is of.
-std::string LastLayer(const std::vector<TensorInfo>& tensors) {
-  std::string last;
+// The classifier is one of them: the layer of the last trained tensor, or of the last frozen one, which all lie behind.
+std::vector<std::string> LastLayers(const std::vector<TensorInfo>& tensors) {
+  std::string trained, frozen;
   for (const TensorInfo& tensor : tensors) {
-    if (tensor.trained) last = LayerOf(tensor.name);
+    if (tensor.trained) trained = LayerOf(tensor.name);
+    if (tensor.frozen) frozen = LayerOf(tensor.name);
   }
-  return last;
+  return {trained, frozen};
 }
 
 bool OtherClasses(const TensorInfo& wanted, const std::vector<uint64_t>& found) {
@@ -137,22 +139,36 @@ absl::StatusOr<std::vector<std::string>> TakeWeights(absl::string_view bytes, co
                                                      absl::Span<float> flat) {
   absl::StatusOr<std::map<std::string, StoredTensor>> stored = ReadHeader(bytes);
   if (!stored.ok()) return stored.status();
-  const std::string last = LastLayer(tensors);
+  const std::vector<std::string> last = LastLayers(tensors);
+  const auto in_last = [&last](const TensorInfo& info) {
+    return std::find(last.begin(), last.end(), LayerOf(info.name)) != last.end();
+  };
+  const auto known = [&tensors](const std::string& name) {
+    return std::any_of(tensors.begin(), tensors.end(), [&name](const TensorInfo& info) { return info.name == name; });
+  };
+  // Of a run without labels, for a model with a classifier: there is none, and the head in its place is passed over.
+  const bool headed = std::any_of(stored->begin(), stored->end(), [&known](const auto& tensor) {
+    return IsOfHead(tensor.first) && !known(tensor.first);
+  });
   std::vector<std::string> kept;
   for (const TensorInfo& wanted : tensors) {
     const auto found = stored->find(wanted.name);
+    if (found == stored->end() && headed && in_last(wanted)) {
+      kept.push_back(wanted.name);
+      continue;
+    }
     if (found == stored->end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("found no ", wanted.name, "; the model has it, ", ShapeText(wanted.shape)));
     }
-    if (LayerOf(wanted.name) == last && OtherClasses(wanted, found->second.shape)) {
+    if (in_last(wanted) && OtherClasses(wanted, found->second.shape)) {
       kept.push_back(wanted.name);
     } else if (absl::Status fits = CheckValues(wanted, found->second); !fits.ok()) {
       return fits;
     }
   }
   for (const TensorInfo& wanted : tensors) {
-    if (kept.empty() || LayerOf(wanted.name) != last) continue;
+    if (kept.empty() || headed || LayerOf(wanted.name) != LayerOf(kept.front())) continue;
     const StoredTensor& first = stored->at(kept.front());
     const StoredTensor& found = stored->at(wanted.name);
     if (!found.shape.empty() && found.shape[0] == first.shape[0]) continue;
@@ -161,8 +177,7 @@ absl::StatusOr<std::vector<std::string>> TakeWeights(absl::string_view bytes, co
                                                    "; allowed are as many classes in both"));
   }
   for (const auto& [name, tensor] : *stored) {
-    const auto same = [&name = name](const TensorInfo& info) { return info.name == name; };
-    if (absl::EndsWith(name, ".num_batches_tracked") || std::any_of(tensors.begin(), tensors.end(), same)) continue;
+    if (absl::EndsWith(name, ".num_batches_tracked") || known(name) || (headed && IsOfHead(name))) continue;
     return absl::InvalidArgumentError(absl::StrCat("found ", name, ", which the model does not have"));
   }
   std::vector<float> taken(flat.begin(), flat.end());

@@ -58,6 +58,23 @@ enum class LossKind {
   kModel,
 };
 
+// Training without labels: what the job file's training.self_supervised says.
+struct SelfSupervised {
+  enum class Method { kNone, kContrastive, kSelfDistillation };
+  Method method = Method::kNone;
+  uint32_t views = 2;        // of each image of a step
+  double temperature = 0.1;  // kContrastive
+  uint32_t hidden = 0;       // of the projection, and of the predictor
+  uint32_t outputs = 0;
+  double teacher_momentum = 0.996;  // kSelfDistillation
+  // Evaluate() goes by so many of the images that are remembered, each with exp(cosine / temperature).
+  uint32_t neighbours = 20;
+  double neighbour_temperature = 0.07;
+
+  bool on() const { return method != Method::kNone; }
+  bool has_teacher() const { return method == Method::kSelfDistillation; }
+};
+
 // Of products in forward and backward; weights, and what is pushed, are float32 always.
 enum class Precision { kFloat32, kBf16, kFp16 };
 
@@ -83,6 +100,8 @@ struct ModelSpec {
   // Of training only; evaluations measure the plain loss.
   double label_smoothing = 0;
   std::vector<float> class_weights = {};  // one a class; empty: 1 for all
+  // Where it is on there is no classifier, and a head in its place; the loss is the method's.
+  SelfSupervised self_supervised = {};
   // kTorchScript: the file, and libraries with operators of the module.
   std::string torchscript = {};
   std::vector<std::string> libraries = {};
@@ -102,7 +121,8 @@ struct TensorInfo {
   uint64_t elements() const;
 };
 
-// Images as the data room prepares them: normalised float32, n x channels x height x width.
+// Images as the data room prepares them: normalised float32, n x channels x height x width; of several views the first
+// of all images, then the second.
 struct Batch {
   std::vector<float> images;
   std::vector<int64_t> labels;
@@ -213,13 +233,27 @@ class Model {
   absl::StatusOr<StepResult> Step(const BatchView& batch) {
     return Step(batch, [](uint64_t) {});
   }
-  // Forward only, in evaluation mode; writes the predicted class of each image to `predictions`.
+  // Forward only, in evaluation mode; writes the predicted class of each image to `predictions`. Without labels in
+  // training, by the nearest of the images that are remembered: the loss is then the mean share of votes for other
+  // classes.
+  //   kFailedPrecondition  none are
   virtual absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) = 0;
 
   // The same of images with objects: what is found on each, in its order.
   //   kInvalidArgument  a scene contradicts itself
   //   kUnimplemented    the network classifies
   virtual absl::StatusOr<std::vector<Found>> Detect(absl::Span<const Scene> scenes);
+
+  // Of models that learn without labels. An evaluation begins with Forget(), and Remember() for images whose labels
+  // vote in Evaluate(), with the parameters that this has.
+  virtual void Forget() {}
+  virtual absl::Status Remember(const BatchView& batch);
+  // Of those with a teacher, elements() long; others have none. It stays as it is until MoveTeacher(), which comes
+  // before the steps that follow, t = m t + (1 - m) w. The first time it becomes the weights.
+  virtual absl::Span<const float> teacher() const { return {}; }
+  virtual void MoveTeacher() {}
+  // Makes it `parameters`, elements() long.
+  virtual void SetTeacher(absl::Span<const float> /*parameters*/) {}
 
   // Of a GPU, what steps put their work on: a cudaStream_t.
   virtual void* stream() const { return nullptr; }

@@ -5,6 +5,7 @@
 #include "common/check.h"
 #include "worker/model/chain_network.h"
 #include "worker/model/efficientnet_network.h"
+#include "worker/model/label_free_network.h"
 #include "worker/model/resnet_network.h"
 #include "worker/model/scripted_network.h"
 #include "worker/model/texture_network.h"
@@ -26,6 +27,11 @@ std::vector<Found> Network::Detect(absl::Span<const Scene> /*scenes*/) const {
 }
 
 std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& tensors) {
+  if (spec.self_supervised.on()) return std::make_unique<LabelFreeNetwork>(spec, tensors);
+  return MakeBackbone(spec, tensors);
+}
+
+std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors) {
   switch (spec.kind) {
     case ModelKind::kMlp:
     case ModelKind::kCnn:

@@ -24,7 +24,8 @@ class Network {
   // Fills the weights as PyTorch does when it makes such a module, with the same draws in the same order.
   virtual void Initialise(at::Generator& generator) = 0;
   // Images n x channels x height x width, channels last in memory unless the spec has them otherwise; returns outputs n
-  // x classes. What is left out at random is drawn from `noise`.
+  // x classes, or without a classifier what it would have had as inputs. What is left out at random is drawn from
+  // `noise`.
   virtual at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const = 0;
   // The same in training, for networks that look at the labels; with LossKind::kModel it returns the loss.
   virtual at::Tensor Train(const at::Tensor& images, const at::Tensor& /*labels*/, Noise& noise) const {
@@ -36,7 +37,10 @@ class Network {
   virtual std::vector<Found> Detect(absl::Span<const Scene> scenes) const;
 };
 
-// Borrows `tensors`, which come from the layout of the same spec.
+// Borrows `tensors`, which come from the layout of the same spec. Where that is to learn without labels, it is a
+// LabelFreeNetwork.
 std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& tensors);
+// The same without a head.
+std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors);
 
 }  // namespace slackline::worker

@@ -74,6 +74,7 @@ absl::Status AddResnet(const ModelSpec& spec, LayoutBuilder& builder) {
   builder.BatchNorm("bn1", kStemChannels);
   const std::vector<ResnetBlock> blocks = ResnetBlocks(spec.kind);
   for (const ResnetBlock& block : blocks) AddBlock(block, builder);
+  if (spec.self_supervised.on()) return absl::OkStatus();
   builder.Linear("fc", {.inputs = blocks.back().channels.outputs, .outputs = spec.classes});
   return absl::OkStatus();
 }

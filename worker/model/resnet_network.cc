@@ -57,7 +57,7 @@ void ResnetNetwork::Initialise(at::Generator& generator) {
     if (block.downsample) drawn.push_back(&*block.downsample);
   }
   for (NormedConvolution* layer : made) layer->convolution.FillUniform(generator);
-  classifier_.FillUniform(generator);
+  if (classifier_.there()) classifier_.layer().FillUniform(generator);
   for (NormedConvolution* layer : drawn) {
     layer->convolution.FillKaimingNormal(generator);
     layer->norm.Fill();

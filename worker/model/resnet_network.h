@@ -26,7 +26,7 @@ class ResnetNetwork final : public Network {
  private:
   NormedConvolution stem_;
   std::vector<ResidualBlock> blocks_;
-  Linear classifier_;
+  Classifier classifier_;
 };
 
 }  // namespace slackline::worker

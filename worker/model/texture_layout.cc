@@ -10,7 +10,7 @@ std::vector<LayerShape> TextureLinears(const ModelSpec& spec) {
   std::vector<LayerShape> layers;
   uint64_t inputs = kTextureFilters2;
   std::vector<uint32_t> widths = spec.hidden;
-  widths.push_back(spec.classes);
+  if (!spec.self_supervised.on()) widths.push_back(spec.classes);
   for (uint32_t width : widths) {
     layers.push_back({.inputs = inputs, .outputs = width});
     inputs = width;

@@ -9,6 +9,7 @@ namespace slackline::worker {
 
 TextureNetwork::TextureNetwork(const ModelSpec& spec, const FlatTensors& tensors)
     : dropout_(spec.dropout),
+      classifies_(!spec.self_supervised.on()),
       first_(tensors, "conv1", Convolution::Bias::kTrained, kTextureStride1),
       second_(tensors, "conv2", Convolution::Bias::kTrained) {
   first_.set_padding(kTexturePadding1);
@@ -27,7 +28,7 @@ at::Tensor TextureNetwork::Forward(const at::Tensor& images, Mode /*mode*/, Nois
   at::Tensor x = at::max_pool2d(first_(images), kTexturePooling, kTexturePoolingStride).relu_();
   x = linears_.front()(second_(x).relu_().mean({2, 3}));
   for (size_t i = 1; i < linears_.size(); ++i) x = linears_[i](noise.Dropout(x.relu_(), dropout_));
-  return x;
+  return classifies_ ? x : x.relu_();
 }
 
 }  // namespace slackline::worker

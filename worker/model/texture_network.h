@@ -17,6 +17,7 @@ class TextureNetwork final : public Network {
 
  private:
   const double dropout_;
+  const bool classifies_;  // the last layer does
   Convolution first_;
   Convolution second_;
   std::vector<Linear> linears_;

@@ -21,6 +21,7 @@
 #include "worker/model/backward_watch.h"
 #include "worker/model/flat_tensors.h"
 #include "worker/model/initialise.h"
+#include "worker/model/label_free_network.h"
 #include "worker/model/layout.h"
 #include "worker/model/model.h"
 #include "worker/model/network.h"
@@ -61,6 +62,7 @@ class TorchModel final : public Model {
         tensors_(layout_, device_),
         watch_(layout_, tensors_),
         network_(MakeNetwork(spec_, tensors_)),
+        label_free_(dynamic_cast<LabelFreeNetwork*>(network_.get())),
         loss_(spec_, device_),
         noise_(device_) {}
 
@@ -76,12 +78,17 @@ class TorchModel final : public Model {
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override;
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override;
   absl::StatusOr<std::vector<Found>> Detect(absl::Span<const Scene> scenes) override;
+  void Forget() override;
+  absl::Status Remember(const BatchView& batch) override;
+  absl::Span<const float> teacher() const override;
+  void MoveTeacher() override;
+  void SetTeacher(absl::Span<const float> parameters) override;
   void* stream() const override;
 
  private:
   // What is frozen is drawn in its turn, although it lies last.
   Layout OrderOfDraws() const;
-  absl::Status Check(const BatchView& batch) const;
+  absl::Status Check(const BatchView& batch, uint64_t views = 1) const;
   absl::Status CheckScenes(absl::Span<const Scene> scenes) const;
   // While it lives, this thread's device is the model's.
   c10::OptionalDeviceGuard OnDevice() const;
@@ -98,6 +105,7 @@ class TorchModel final : public Model {
   FlatTensors tensors_;
   BackwardWatch watch_;
   const std::unique_ptr<Network> network_;
+  LabelFreeNetwork* const label_free_;  // network_, if it is one
   const TrainingLoss loss_;
   Noise noise_;
   uint64_t seed_ = 0;
@@ -145,9 +153,9 @@ absl::Status TorchModel::CheckScenes(absl::Span<const Scene> scenes) const {
   return absl::OkStatus();
 }
 
-absl::Status TorchModel::Check(const BatchView& batch) const {
+absl::Status TorchModel::Check(const BatchView& batch, uint64_t views) const {
   if (!batch.scenes.empty() && batch.scenes.size() == batch.labels.size()) return CheckScenes(batch.scenes);
-  const uint64_t pixels = batch.labels.size() * spec_.channels * spec_.height * spec_.width;
+  const uint64_t pixels = views * batch.labels.size() * spec_.channels * spec_.height * spec_.width;
   if (batch.labels.empty() || batch.images.size() != pixels) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.labels.size(), " labels has ",
                                                    batch.images.size(), " pixels; it must have ", pixels,
@@ -159,7 +167,8 @@ absl::Status TorchModel::Check(const BatchView& batch) const {
 // Channels last: pooling and its gradient are then vectorised, which makes a step of the cnn 1.7 times as fast. With
 // one channel both orders are the same memory, but LibTorch must be told by strides which one it is.
 at::Tensor TorchModel::Images(const BatchView& batch) const {
-  const int64_t count = batch.labels.size(), channels = spec_.channels, height = spec_.height, width = spec_.width;
+  const int64_t channels = spec_.channels, height = spec_.height, width = spec_.width;
+  const int64_t count = static_cast<int64_t>(batch.images.size()) / (channels * height * width);
   auto* pixels = const_cast<float*>(batch.images.data());
   if (channels == 1 && spec_.channels_last) {
     return at::from_blob(pixels, {count, 1, height, width}, {height * width, 1, width, 1}, at::kFloat).to(device_);
@@ -197,7 +206,8 @@ at::Tensor TorchModel::Forward(const BatchView& batch, const at::Tensor& targets
 }
 
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
-  if (absl::Status status = Check(batch); !status.ok()) return status;
+  const uint64_t views = label_free_ != nullptr ? spec_.self_supervised.views : 1;
+  if (absl::Status status = Check(batch, views); !status.ok()) return status;
   return Guarded([&]() -> absl::StatusOr<StepResult> {
     const c10::OptionalDeviceGuard guard = OnDevice();
     // Averaged buffers are copied before forward, and lie behind all else, as do frozen tensors; a module of the user's
@@ -208,7 +218,7 @@ absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready&
     const FlatTensors::Arriving arriving(tensors_, arrival);
     tensors_.Begin(batch.loss_scale);
     noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
-    const bool own = spec_.loss == LossKind::kModel;
+    const bool own = spec_.loss == LossKind::kModel || label_free_ != nullptr;
     const at::Tensor targets = batch.scenes.empty() ? Targets(batch) : at::Tensor();
     const at::Tensor made =
         batch.scenes.empty() ? Forward(batch, targets) : network_->TrainScenes(batch.scenes).to(at::kFloat);
@@ -228,12 +238,17 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
     return absl::InvalidArgumentError(
         absl::StrCat("there is room for ", predictions.size(), " predictions of ", batch.labels.size(), " images"));
   }
+  if (label_free_ != nullptr && !label_free_->remembers()) {
+    return absl::FailedPreconditionError("no image is remembered whose neighbours could be classified");
+  }
   return Guarded([&]() -> absl::StatusOr<StepResult> {
     const c10::OptionalDeviceGuard guard = OnDevice();
     const at::NoGradGuard no_grad;
     noise_.Begin(Mode::kEvaluation, {});
-    const at::Tensor logits = network_->Forward(Images(batch), Mode::kEvaluation, noise_);
-    return Score(logits, loss_.Plain(logits, Targets(batch)), batch, predictions);
+    const at::Tensor outputs = network_->Forward(Images(batch), Mode::kEvaluation, noise_), targets = Targets(batch);
+    const at::Tensor loss =
+        label_free_ != nullptr ? LabelFreeNetwork::Missed(outputs, targets) : loss_.Plain(outputs, targets);
+    return Score(outputs, loss, batch, predictions);
   });
 }
 
@@ -244,6 +259,34 @@ absl::StatusOr<std::vector<Found>> TorchModel::Detect(absl::Span<const Scene> sc
     const at::NoGradGuard no_grad;
     return network_->Detect(scenes);
   });
+}
+
+void TorchModel::Forget() {
+  if (label_free_ != nullptr) label_free_->Forget();
+}
+
+absl::Status TorchModel::Remember(const BatchView& batch) {
+  if (label_free_ == nullptr) return Model::Remember(batch);
+  if (absl::Status status = Check(batch); !status.ok()) return status;
+  return Guarded([&]() -> absl::Status {
+    const c10::OptionalDeviceGuard guard = OnDevice();
+    const at::NoGradGuard no_grad;
+    noise_.Begin(Mode::kEvaluation, {});
+    label_free_->Remember(Images(batch), Targets(batch), noise_);
+    return absl::OkStatus();
+  });
+}
+
+absl::Span<const float> TorchModel::teacher() const {
+  return label_free_ != nullptr ? label_free_->teacher() : absl::Span<const float>();
+}
+
+void TorchModel::MoveTeacher() {
+  if (label_free_ != nullptr) label_free_->MoveTeacher();
+}
+
+void TorchModel::SetTeacher(absl::Span<const float> parameters) {
+  if (label_free_ != nullptr) label_free_->SetTeacher(parameters);
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ absl::Status AddVit(const ModelSpec& spec, LayoutBuilder& builder) {
     builder.Linear(block + "mlp.fc2", {.inputs = hidden, .outputs = width});
   }
   builder.LayerNorm("norm", width);
+  if (spec.self_supervised.on()) return absl::OkStatus();
   builder.Linear("head", {.inputs = width, .outputs = spec.classes});
   return absl::OkStatus();
 }

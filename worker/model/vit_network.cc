@@ -81,7 +81,7 @@ void VitNetwork::Initialise(at::Generator& generator) {
     block.norm1.Fill();
     block.norm2.Fill();
   }
-  linears.push_back(&head_);
+  if (head_.there()) linears.push_back(&head_.layer());
   norm_.Fill();
   patches_.FillUniform(generator);
   for (Linear* layer : linears) layer->FillUniform(generator);
@@ -101,7 +101,8 @@ at::Tensor VitNetwork::Forward(const at::Tensor& images, Mode mode, Noise& noise
     };
     x = checkpointing_ && mode == Mode::kTraining ? Recomputed(x, block.trained, precision_, compute) : compute(x);
   }
-  return head_(noise.Dropout(norm_(x).select(1, 0), dropout_));
+  x = norm_(x).select(1, 0);
+  return head_.there() ? head_(noise.Dropout(x, dropout_)) : x;
 }
 
 }  // namespace slackline::worker

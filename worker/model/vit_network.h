@@ -49,7 +49,7 @@ class VitNetwork final : public Network {
   Convolution patches_;
   std::vector<TransformerBlock> blocks_;
   LayerNorm norm_;
-  Linear head_;
+  Classifier head_;
 };
 
 }  // namespace slackline::worker
