@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "cli/process.h"
 #include "cli/report.h"
 #include "cli/sibling.h"
+#include "cli/signals.h"
 #include "scheduler.pb.h"
 
 namespace slackline::cli {
@@ -79,12 +81,16 @@ absl::StatusOr<wire::EvaluationReport> ReadReport(const fs::path& path) {
   return absl::InternalError(absl::StrCat(path.string(), ": ", std::string(parsed.message())));
 }
 
-// The worker says what is wrong in its log, which is shown.
-absl::Status MeasureIn(const fs::path& scratch, const std::vector<std::string>& command, int* code) {
+// The worker says what is wrong in its log, which is shown. It ends with this call, however that ends.
+absl::Status MeasureIn(const fs::path& scratch, const std::vector<std::string>& command, SignalQueue& signals,
+                       int* code) {
   absl::StatusOr<Process> worker = Process::Start({.name = "evaluation", .command = command, .log = scratch / "log"});
   if (!worker.ok()) return worker.status();
   std::optional<ProcessEnd> end;
-  while (!end) end = worker->WaitFor(kLookAgain);
+  while (!(end = worker->Poll())) {
+    const std::optional<int> signal = signals.Wait(kLookAgain);
+    if (signal && IsStop(*signal)) return absl::CancelledError(absl::StrCat("stopped by signal ", *signal));
+  }
   std::fputs(ReadWhole(scratch / "log").c_str(), stderr);
   *code = end->by_signal ? kExitFailed : end->code;
   if (!end->by_signal) return absl::OkStatus();
@@ -123,6 +129,8 @@ int EvaluateCommand::Run() const {
     return ComplainOfWrongUse(absl::InvalidArgumentError(absl::StrCat(
         "found ", target_, " and no weights; allowed is the folder of a run, or a job file with --weights FILE")));
   }
+  // Held back from here on, so that what is in the folder goes with it.
+  SignalQueue signals;
   const ScratchFolder scratch;
   if (scratch.path().empty()) return Complain(absl::UnavailableError("cannot make a temporary folder"));
   std::string weights = weights_.empty() ? (target / "model.safetensors").string() : weights_;
@@ -148,7 +156,8 @@ int EvaluateCommand::Run() const {
   if (!split_.empty()) command.insert(command.end(), {"--split", split_});
   for (const std::string& one : overrides_) command.insert(command.end(), {"--set", one});
   int code = kExitFailed;
-  if (absl::Status measured = MeasureIn(scratch.path(), command, &code); !measured.ok()) return Complain(measured);
+  if (absl::Status measured = MeasureIn(scratch.path(), command, signals, &code); !measured.ok())
+    return Complain(measured);
   if (code != kExitDone) return code;
   const absl::StatusOr<wire::EvaluationReport> report = ReadReport(fs::path(out) / "report.json");
   if (!report.ok()) return Complain(report.status());

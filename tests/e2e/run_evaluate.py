@@ -6,7 +6,10 @@ Exits with 77 (skipped) where the programs are not there.
 """
 import argparse
 import json
+import os
 import pathlib
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -87,6 +90,24 @@ class Evaluate(unittest.TestCase):
                 raw = labels.read_bytes()
                 labels.write_bytes(raw[:8] + bytes(label % 7 for label in raw[8:]))
         return folder
+
+    def test_stopped_it_leaves_nothing_behind(self):
+        temporary = self.root / "temporary"
+        temporary.mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(60)
+            # It takes the question for images, and never answers.
+            images = f"data={{format: prepared, path: 'http://127.0.0.1:{server.getsockname()[1]}', cache: {{folder: copies}}}}"
+            evaluation = subprocess.Popen(
+                [OPTIONS.programs / "slackline", "evaluate", self.job, "--weights", self.run_of.folder / "model.safetensors",
+                 "--set", images], cwd=self.root, env={**os.environ, "TMPDIR": str(temporary)}, stdin=subprocess.DEVNULL)
+            self.addCleanup(evaluation.kill)
+            connection, _ = server.accept()
+            with connection:
+                self.assertEqual(len(list(temporary.iterdir())), 1)
+                evaluation.send_signal(signal.SIGINT)
+                self.assertEqual(evaluation.wait(30), 1)
+        self.assertEqual(list(temporary.iterdir()), [])
 
     def test_what_is_not_there_is_named(self):
         self.assertIn("allowed is the folder of a run, or a job file with --weights", self.evaluate(self.job, code=2))

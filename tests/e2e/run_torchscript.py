@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 from typing import Dict, Optional
 
 import torch
@@ -172,6 +173,17 @@ class TorchScript(unittest.TestCase):
         last = load_weights(Classifier(), again.folder / "model.safetensors").state_dict()
         for name, tensor in load_weights(Classifier(), exported).state_dict().items():
             self.assertTrue(torch.equal(tensor, last[name]), name)
+
+    def test_a_module_may_have_been_saved_on_a_gpu(self):
+        torch.jit.script(Classifier()).save(self.root / "plain.pt")
+        # What its file says then of each tensor.
+        on_cpu, on_gpu = b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:0"
+        with zipfile.ZipFile(self.root / "plain.pt") as plain, zipfile.ZipFile(self.root / "module.pt", "w") as module:
+            for name in plain.namelist():
+                content = plain.read(name)
+                self.assertEqual(on_cpu in content, name.endswith("/data.pkl"))
+                module.writestr(name, content.replace(on_cpu, on_gpu))
+        self.check(Classifier(), self.train("training.epochs=1"))
 
     def test_a_module_brings_its_own_losses(self):
         for kind in (OwnLosses, OwnLoss):

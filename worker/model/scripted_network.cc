@@ -209,7 +209,8 @@ absl::StatusOr<Layout> MakeScriptedLayout(const ModelSpec& spec) {
   };
   LayoutBuilder builder;
   try {
-    const Module module = torch::jit::load(spec.torchscript);
+    // Wherever its tensors were when it was saved.
+    const Module module = torch::jit::load(spec.torchscript, at::kCPU);
     if (absl::Status added = AddModule(spec, module, builder); !added.ok()) return named(added.message());
   } catch (const c10::Error& error) {
     return named(absl::StrCat("cannot be read as a module: ", error.what_without_backtrace()));
