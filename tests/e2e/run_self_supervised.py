@@ -51,7 +51,7 @@ cluster: {{servers: 1, workers: 1}}
 worker: {{threads: 1}}
 """
 DISTILLATION = ("training.self_supervised.method=self_distillation", "training.self_supervised.temperature=0.1",
-                "training.self_supervised.teacher_momentum=0.95", "training.epochs=12", "optimizer.ema=0.95")
+                "training.self_supervised.teacher_momentum=0.9", "training.epochs=16", "optimizer.ema=0.9")
 
 
 def write_stripes(folder):
