@@ -32,6 +32,8 @@
 namespace slackline::worker {
 namespace {
 
+constexpr uintptr_t kCacheLineBytes = 64;
+
 // Runs `body`, which returns a Status or StatusOr, and turns what LibTorch throws into kInternal.
 template <typename Body>
 auto Guarded(Body&& body) -> decltype(body()) {
@@ -170,10 +172,17 @@ at::Tensor TorchModel::Images(const BatchView& batch) const {
   const int64_t channels = spec_.channels, height = spec_.height, width = spec_.width;
   const int64_t count = static_cast<int64_t>(batch.images.size()) / (channels * height * width);
   auto* pixels = const_cast<float*>(batch.images.data());
+  // Libraries for matrices may sum in another order where memory begins elsewhere in a cache line.
+  const auto given = [&](at::IntArrayRef sizes, at::IntArrayRef strides) {
+    const at::Tensor images = at::from_blob(pixels, sizes, strides, at::kFloat);
+    const bool aligned = reinterpret_cast<uintptr_t>(pixels) % kCacheLineBytes == 0;
+    return device_.is_cpu() && !aligned ? images.clone() : images.to(device_);
+  };
   if (channels == 1 && spec_.channels_last) {
-    return at::from_blob(pixels, {count, 1, height, width}, {height * width, 1, width, 1}, at::kFloat).to(device_);
+    return given({count, 1, height, width}, {height * width, 1, width, 1});
   }
-  const at::Tensor images = at::from_blob(pixels, {count, channels, height, width}, at::kFloat).to(device_);
+  const at::Tensor images =
+      given({count, channels, height, width}, {channels * height * width, height * width, width, 1});
   return spec_.channels_last ? images.contiguous(at::MemoryFormat::ChannelsLast) : images;
 }
 
