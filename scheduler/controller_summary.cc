@@ -45,7 +45,7 @@ RunSummary Controller::Summary() {
   summary.evaluations = evaluations_;
   if (evaluation_ && evaluation_->has_top5_accuracy()) summary.top5_accuracy = evaluation_->top5_accuracy();
   if (evaluation_ && evaluation_->has_map_50()) {
-    RunSummary::Objects& objects = summary.objects.emplace();
+    ObjectsSummary& objects = summary.objects.emplace();
     objects.map_50 = evaluation_->map_50();
     if (evaluation_->has_mask_map()) objects.mask_map = evaluation_->mask_map();
     if (evaluation_->has_mask_map_50()) objects.mask_map_50 = evaluation_->mask_map_50();

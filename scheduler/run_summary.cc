@@ -93,7 +93,7 @@ void AddAccuracy(const std::vector<EvaluationSummary>& evaluations, Json& json) 
 }
 
 // What accuracies are, and what else there is of objects that were found.
-void AddObjects(const std::optional<RunSummary::Objects>& objects, Json& json) {
+void AddObjects(const std::optional<ObjectsSummary>& objects, Json& json) {
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
   json["test_metric"] = objects ? "map" : "accuracy";
   json["test_map_50"] = objects ? Json(objects->map_50) : Json(nullptr);

@@ -30,6 +30,13 @@ struct WorkerSummary {
   ProgressTotals totals;
 };
 
+// Mean average precisions; of masks where there are some.
+struct ObjectsSummary {
+  double map_50 = 0;
+  std::optional<double> mask_map;
+  std::optional<double> mask_map_50;
+};
+
 struct RunSummary {
   std::string name;
   // starting, training, done, failed, stopped
@@ -63,12 +70,7 @@ struct RunSummary {
   // Of the last one; absent for fewer than 10 classes.
   std::optional<double> top5_accuracy;
   // Where evaluations find objects: accuracies are mean average precisions, and there are no losses.
-  struct Objects {
-    double map_50 = 0;
-    std::optional<double> mask_map;
-    std::optional<double> mask_map_50;
-  };
-  std::optional<Objects> objects;
+  std::optional<ObjectsSummary> objects;
   // Absent where nothing is metered.
   std::optional<wire::EnergyView> energy;
 };
