@@ -341,6 +341,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.model.precision = PrecisionOf(job.worker(), self.group);
   config.model.channels_last = job.worker().channels_last();
   config.model.cudnn_benchmark = job.worker().cudnn_benchmark();
+  config.model.cuda_graphs = job.worker().cuda_graphs();
   config.trainer.loss_scale = {.on = config.model.precision == Precision::kFp16,
                                .initial = job.worker().loss_scale(),
                                .growth_steps = job.worker().loss_scale_growth_steps()};

@@ -197,6 +197,9 @@ int Work(const Flags& flags, const job::Job& job) {
   if (!served.ok()) return Fail(served.status(), kFailed);
   metrics.SetMissing("does not train yet: waits for the scheduler, the servers, or other workers");
 
+  if (config.model.cuda_graphs && devices->front().kind == Device::Kind::kCpu) {
+    log::Warning("worker.cuda_graphs: this worker computes on CPUs, and records no step");
+  }
   const auto energy = StartMetering(config.metering, *devices, metrics);
   SchedulerLink::Options link_options = LinkOptions(flags, job, config);
   link_options.protection = security->To(security::Role::kScheduler);

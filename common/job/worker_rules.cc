@@ -44,6 +44,14 @@ class WorkerRules : private RuleBook {
     }
   }
 
+  static bool HasGpus(const job::Worker& worker) {
+    const auto gpus = [](const Names& names) {
+      return absl::c_any_of(names, [](const auto& n) { return n != "cpu"; });
+    };
+    return gpus(worker.devices()) ||
+           absl::c_any_of(worker.groups(), [&](const auto& group) { return gpus(group.devices()); });
+  }
+
   void OneGroup(const job::Job& job) {
     const job::Worker& worker = job.worker();
     Devices("worker.devices", worker.devices());
@@ -79,9 +87,28 @@ class WorkerRules : private RuleBook {
     if (!Misread(key)) Understood(key, ParseCores(std::vector<std::string>(cores.begin(), cores.end())).status());
   }
 
-  // A setting that did nothing would be believed.
-  void CudaGraphs(const job::Worker& worker) {
-    if (worker.cuda_graphs()) Refuse("worker.cuda_graphs", "true", "false: no step is captured as a CUDA graph yet");
+  // What is recorded is done again as it was: a step must not depend on what the host draws or decides meanwhile.
+  void CudaGraphs(const job::Job& job) {
+    const job::Worker& worker = job.worker();
+    if (!worker.cuda_graphs()) return;
+    const auto refuse = [this](const std::string& with, const std::string& allowed) {
+      Refuse("worker.cuda_graphs", "true with " + with, "false, or " + allowed);
+    };
+    // A setting that did nothing would be believed.
+    if (!HasGpus(worker)) refuse("devices that are all cpu", "a GPU: cuda:0, cuda:1 and so on, or auto");
+    const job::Model& model = job.model();
+    if (model.kind() == job::Model::TORCHSCRIPT || model.kind() == job::Model::EXTERNAL) {
+      return refuse("model.kind: " + EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind())),
+                    "a model.kind that is known here");
+    }
+    if (model.checkpointing()) refuse("model.checkpointing", "model.checkpointing: false");
+    // -1: the network's own, which is above 0 for these two.
+    const bool efficientnet = model.kind() == job::Model::EFFICIENTNET_B0;
+    const bool draws = efficientnet || model.kind() == job::Model::TEXTURE_CNN_2;
+    if (model.dropout() > 0 || (model.dropout() < 0 && draws)) refuse("dropout", "model.dropout: 0");
+    if (model.stochastic_depth() > 0 || (model.stochastic_depth() < 0 && efficientnet)) {
+      refuse("stochastic depth", "model.stochastic_depth: 0");
+    }
   }
 
   void Precision(const job::Job& job) {
@@ -201,7 +228,7 @@ void CheckWorkerRules(const job::Job& job, const std::string& name, const Origin
   }
   rules.Cores("worker.cores", job.worker().cores());
   rules.Precision(job);
-  rules.CudaGraphs(job.worker());
+  rules.CudaGraphs(job);
   rules.Stages(job.worker(), job.model());
 }
 

@@ -105,10 +105,26 @@ TEST(JobWorker, CoresAreANumberAListOrAuto) {
   EXPECT_EQ(Fingerprint(*ParseJob("worker: {cores: 4}", "j.yaml")), Fingerprint(*ParseJob("", "j.yaml")));
 }
 
-TEST(JobWorker, CudaGraphsAreRefusedAsLongAsThereAreNone) {
-  EXPECT_TRUE(ParseJob("worker: {cuda_graphs: false}", "j.yaml").ok());
-  EXPECT_EQ(std::string(ParseJob("worker: {cuda_graphs: true}", "j.yaml").status().message()),
-            "j.yaml:1: worker.cuda_graphs: found true; allowed is false: no step is captured as a CUDA graph yet");
+TEST(JobWorker, CudaGraphsNeedAGpuAndAStepThatIsAlwaysTheSame) {
+  const std::string gpu = "worker: {devices: cuda:0, cuda_graphs: true}\n";
+  EXPECT_TRUE(ParseJob(gpu, "j.yaml").ok());
+  EXPECT_TRUE(
+      ParseJob("worker: {devices: auto, cuda_graphs: true}\nmodel: {kind: vit_tiny, patch_size: 7}", "j.yaml").ok());
+  EXPECT_TRUE(ParseJob("worker: {groups: [cuda:0, cpu], cuda_graphs: true}\nmodel: {kind: resnet18}", "j.yaml").ok());
+  EXPECT_TRUE(ParseJob(gpu + "model: {kind: efficientnet_b0, dropout: 0, stochastic_depth: 0}", "j.yaml").ok());
+  const auto refusal = [](const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); };
+  const std::string found = "j.yaml:1: worker.cuda_graphs: found true with ";
+  EXPECT_EQ(refusal("worker: {cuda_graphs: true}"),
+            found + "devices that are all cpu; allowed is false, or a GPU: cuda:0, cuda:1 and so on, or auto");
+  EXPECT_EQ(refusal("worker: {groups: [cpu, cpu], cuda_graphs: true}"),
+            found + "devices that are all cpu; allowed is false, or a GPU: cuda:0, cuda:1 and so on, or auto");
+  EXPECT_EQ(refusal(gpu + "model: {kind: torchscript, torchscript: m.pt}"),
+            found + "model.kind: torchscript; allowed is false, or a model.kind that is known here");
+  EXPECT_EQ(refusal(gpu + "model: {kind: vit_tiny, patch_size: 7, checkpointing: true}"),
+            found + "model.checkpointing; allowed is false, or model.checkpointing: false");
+  EXPECT_EQ(refusal(gpu + "model: {kind: texture_cnn_2}"), found + "dropout; allowed is false, or model.dropout: 0");
+  EXPECT_EQ(refusal(gpu + "model: {kind: efficientnet_b0, dropout: 0}"),
+            found + "stochastic depth; allowed is false, or model.stochastic_depth: 0");
 }
 
 TEST(JobWorker, HalfPrecisionGoesWithoutStagesAndLocalTraining) {

@@ -84,6 +84,23 @@ uint64_t Model::pushed_elements() const {
   return pushed;
 }
 
+absl::Status Model::RecordSteps(std::unique_ptr<StepRecorder> /*recorder*/) {
+  return absl::UnimplementedError("this model's steps cannot be recorded");
+}
+
+absl::Status CheckRecordable(const ModelSpec& spec) {
+  const auto refuse = [](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("worker.cuda_graphs: found true with ", what, "; allowed is false"));
+  };
+  if (spec.kind == ModelKind::kTorchScript) return refuse("a module of the user's, which may do anything in a step");
+  if (spec.self_supervised.on()) return refuse("training without labels");
+  if (spec.checkpointing) return refuse("model.checkpointing");
+  if (spec.dropout > 0 || spec.stochastic_depth > 0) {
+    return refuse("dropout or stochastic depth, whose draws come from the host in each step");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Model::Remember(const BatchView& /*batch*/) {
   return absl::UnimplementedError("this model remembers no images");
 }

@@ -21,4 +21,8 @@ struct Layout {
 //   kInvalidArgument  the spec cannot be built; says why
 absl::StatusOr<Layout> MakeLayout(const ModelSpec& spec);
 
+// Whether the work of a step follows from its batch's images and labels alone, and is the same for all of a size.
+//   kInvalidArgument  it is not; says why
+absl::Status CheckRecordable(const ModelSpec& spec);
+
 }  // namespace slackline::worker

@@ -18,6 +18,7 @@
 #include "common/device.h"
 #include "common/parameter_groups.h"
 #include "worker/model/scene.h"
+#include "worker/model/step_recorder.h"
 
 namespace slackline::worker {
 
@@ -109,6 +110,8 @@ struct ModelSpec {
   Precision precision = Precision::kFloat32;
   bool channels_last = true;  // of images, and of what convolutions make of them
   bool cudnn_benchmark = false;
+  // On GPUs, as RecordSteps() has it.
+  bool cuda_graphs = false;
 };
 
 struct TensorInfo {
@@ -233,6 +236,11 @@ class Model {
   absl::StatusOr<StepResult> Step(const BatchView& batch) {
     return Step(batch, [](uint64_t) {});
   }
+  // From now on steps on batches of the largest size so far are recorded, after a few of them, and replayed. Such a
+  // step waits for all parameters before it begins, and says that push() is ready once.
+  //   kInvalidArgument  a step depends on more than its batch's images and labels (CheckRecordable)
+  //   kUnimplemented    this model's steps cannot be recorded
+  virtual absl::Status RecordSteps(std::unique_ptr<StepRecorder> recorder);
   // Forward only, in evaluation mode; writes the predicted class of each image to `predictions`. Without labels in
   // training, by the nearest of the images that are remembered: the loss is then the mean share of votes for other
   // classes.

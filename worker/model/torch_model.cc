@@ -20,12 +20,14 @@
 #include "worker/model/autocast.h"
 #include "worker/model/backward_watch.h"
 #include "worker/model/flat_tensors.h"
+#include "worker/model/graph_recorder.h"
 #include "worker/model/initialise.h"
 #include "worker/model/label_free_network.h"
 #include "worker/model/layout.h"
 #include "worker/model/model.h"
 #include "worker/model/network.h"
 #include "worker/model/noise.h"
+#include "worker/model/recorded_step.h"
 #include "worker/model/scripted_network.h"
 #include "worker/model/training_loss.h"
 
@@ -78,6 +80,7 @@ class TorchModel final : public Model {
   void UsePush(absl::Span<float> memory) override { tensors_.UsePush(memory); }
   void UseParameters(absl::Span<float> memory) override { tensors_.UseParameters(memory); }
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override;
+  absl::Status RecordSteps(std::unique_ptr<StepRecorder> recorder) override;
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override;
   absl::StatusOr<std::vector<Found>> Detect(absl::Span<const Scene> scenes) override;
   void Forget() override;
@@ -96,8 +99,19 @@ class TorchModel final : public Model {
   c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
   at::Tensor Targets(const BatchView& batch) const;
+  absl::StatusOr<StepResult> StepOnStream(const BatchView& batch, const Ready& ready);
+  // A step of images and labels, without gradients in the outputs.
+  struct Order {
+    float loss_scale = 1;
+    Arrival* arrival = nullptr;
+  };
+  RecordedStep::Outputs Pass(const RecordedStep::Inputs& inputs, const Order& order, const Ready& ready);
+  RecordedStep::Outputs PassScenes(absl::Span<const Scene> scenes, const Order& order, const Ready& ready);
   // Outputs in training, or the loss that the network has computed by itself, in float32.
-  at::Tensor Forward(const BatchView& batch, const at::Tensor& targets);
+  at::Tensor Forward(const RecordedStep::Inputs& inputs);
+  RecordedStep::Outputs Backward(const at::Tensor& made, const at::Tensor& loss, const Order& order,
+                                 const Ready& ready);
+  bool has_own_loss() const { return spec_.loss == LossKind::kModel || label_free_ != nullptr; }
   StepResult Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
                    absl::Span<int64_t> predictions) const;
 
@@ -110,6 +124,7 @@ class TorchModel final : public Model {
   LabelFreeNetwork* const label_free_;  // network_, if it is one
   const TrainingLoss loss_;
   Noise noise_;
+  std::unique_ptr<RecordedStep> recorded_;  // null: steps are not recorded
   uint64_t seed_ = 0;
 };
 
@@ -141,6 +156,7 @@ c10::OptionalDeviceGuard TorchModel::OnDevice() const {
 }
 
 void* TorchModel::stream() const {
+  if (recorded_ != nullptr) return recorded_->recorder().stream();
   if (device_.is_cpu()) return nullptr;
   return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
 }
@@ -208,10 +224,59 @@ StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, c
 
 at::Tensor TorchModel::Targets(const BatchView& batch) const { return TargetsOf(batch, spec_.classes).to(device_); }
 
-at::Tensor TorchModel::Forward(const BatchView& batch, const at::Tensor& targets) {
-  const at::Tensor images = Images(batch);
+at::Tensor TorchModel::Forward(const RecordedStep::Inputs& inputs) {
   const Autocast autocast(device_, spec_.precision);
-  return network_->Train(images, targets, noise_).to(at::kFloat);
+  return network_->Train(inputs.images, inputs.targets, noise_).to(at::kFloat);
+}
+
+RecordedStep::Outputs TorchModel::Pass(const RecordedStep::Inputs& inputs, const Order& order, const Ready& ready) {
+  tensors_.Begin(order.loss_scale);
+  const at::Tensor made = Forward(inputs);
+  return Backward(made, has_own_loss() ? made : loss_.Mean(made, inputs.targets), order, ready);
+}
+
+RecordedStep::Outputs TorchModel::PassScenes(absl::Span<const Scene> scenes, const Order& order, const Ready& ready) {
+  tensors_.Begin(order.loss_scale);
+  const at::Tensor loss = network_->TrainScenes(scenes).to(at::kFloat);
+  return Backward(loss, loss, order, ready);
+}
+
+RecordedStep::Outputs TorchModel::Backward(const at::Tensor& made, const at::Tensor& loss, const Order& order,
+                                           const Ready& ready) {
+  if (absl::Status all = AwaitAll(order.arrival); !all.ok()) throw ArrivalFailed(std::move(all));
+  watch_.Begin(ready);
+  (order.loss_scale == 1 ? loss : loss * order.loss_scale).backward();
+  watch_.End();
+  return {.made = made.detach(), .loss = loss.detach()};
+}
+
+absl::StatusOr<StepResult> TorchModel::StepOnStream(const BatchView& batch, const Ready& ready) {
+  // Averaged buffers are copied before forward, and lie behind all else, as do frozen tensors; a module of the user's
+  // does not wait by itself, nor what is recorded.
+  const bool by_layer =
+      elements() == trained_elements() && spec_.kind != ModelKind::kTorchScript && recorded_ == nullptr;
+  const Order order = {.loss_scale = batch.loss_scale, .arrival = by_layer ? batch.arrival : nullptr};
+  if (absl::Status all = AwaitAll(by_layer ? nullptr : batch.arrival); !all.ok()) return all;
+  const FlatTensors::Arriving arriving(tensors_, order.arrival);
+  noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
+  RecordedStep::Outputs outputs;
+  if (!batch.scenes.empty()) {
+    outputs = PassScenes(batch.scenes, order, ready);
+  } else {
+    const RecordedStep::Inputs inputs = {.images = Images(batch), .targets = Targets(batch)};
+    const RecordedStep::Setting setting = {
+        .loss_scale = order.loss_scale, .parameters = parameters().data(), .push = push().data()};
+    if (recorded_ != nullptr && recorded_->Takes(inputs, setting)) {
+      outputs = recorded_->Run(inputs, setting, [this, order](const RecordedStep::Inputs& given) {
+        return Pass(given, order, [](uint64_t) {});
+      });
+      ready(0);
+    } else {
+      outputs = Pass(inputs, order, ready);
+    }
+  }
+  if (has_own_loss()) return StepResult{.samples = batch.labels.size(), .loss = outputs.loss.item<float>()};
+  return Score(outputs.made, outputs.loss, batch, {});
 }
 
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
@@ -219,26 +284,17 @@ absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready&
   if (absl::Status status = Check(batch, views); !status.ok()) return status;
   return Guarded([&]() -> absl::StatusOr<StepResult> {
     const c10::OptionalDeviceGuard guard = OnDevice();
-    // Averaged buffers are copied before forward, and lie behind all else, as do frozen tensors; a module of the user's
-    // does not wait by itself.
-    const bool by_layer = elements() == trained_elements() && spec_.kind != ModelKind::kTorchScript;
-    Arrival* const arrival = by_layer ? batch.arrival : nullptr;
-    if (absl::Status all = AwaitAll(arrival == nullptr ? batch.arrival : nullptr); !all.ok()) return all;
-    const FlatTensors::Arriving arriving(tensors_, arrival);
-    tensors_.Begin(batch.loss_scale);
-    noise_.Begin(Mode::kTraining, {.model = seed_, .batch = batch.noise});
-    const bool own = spec_.loss == LossKind::kModel || label_free_ != nullptr;
-    const at::Tensor targets = batch.scenes.empty() ? Targets(batch) : at::Tensor();
-    const at::Tensor made =
-        batch.scenes.empty() ? Forward(batch, targets) : network_->TrainScenes(batch.scenes).to(at::kFloat);
-    const at::Tensor loss = own ? made : loss_.Mean(made, targets);
-    if (absl::Status all = AwaitAll(arrival); !all.ok()) return all;
-    watch_.Begin(ready);
-    (batch.loss_scale == 1 ? loss : loss * batch.loss_scale).backward();
-    watch_.End();
-    if (own) return StepResult{.samples = batch.labels.size(), .loss = loss.item<float>()};
-    return Score(made.detach(), loss.detach(), batch, {});
+    if (recorded_ == nullptr) return StepOnStream(batch, ready);
+    absl::StatusOr<StepResult> result;
+    recorded_->recorder().OnStream([&] { result = StepOnStream(batch, ready); });
+    return result;
   });
+}
+
+absl::Status TorchModel::RecordSteps(std::unique_ptr<StepRecorder> recorder) {
+  if (absl::Status can = CheckRecordable(spec_); !can.ok()) return can;
+  recorded_ = std::make_unique<RecordedStep>(std::move(recorder));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) {
@@ -306,8 +362,20 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const ModelSpec& spec, uint
   return Guarded([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
     if (absl::Status can = CheckPrecision(ToTorch(device), spec.precision); !can.ok()) return can;
     if (spec.cudnn_benchmark) at::globalContext().setBenchmarkCuDNN(true);
-    auto model = std::make_unique<TorchModel>(spec, *std::move(layout), ToTorch(device));
-    model->Initialise(seed);
+    std::unique_ptr<TorchModel> model;
+    const auto make = [&] {
+      model = std::make_unique<TorchModel>(spec, *std::move(layout), ToTorch(device));
+      model->Initialise(seed);
+    };
+    if (!spec.cuda_graphs || device.kind == Device::Kind::kCpu) {
+      make();
+      return model;
+    }
+    absl::StatusOr<std::unique_ptr<StepRecorder>> recorder = MakeGraphRecorder(ToTorch(device));
+    if (!recorder.ok()) return recorder.status();
+    // LibTorch remembers on which stream a tensor first needed a gradient.
+    (*recorder)->OnStream(make);
+    if (absl::Status can = model->RecordSteps(*std::move(recorder)); !can.ok()) return can;
     return model;
   });
 }
