@@ -324,7 +324,7 @@ std::vector<CoreShare> CoreShares(const job::Job& job, const MachineShape& machi
   const uint32_t groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
   std::vector<CoreShare> shares;
   for (uint32_t seat = 0; seat < machine.workers; ++seat) {
-    shares.push_back(ShareOf(job.worker(), seat % groups, machine));
+    shares.push_back(ShareOf(job.worker(), (machine.first + seat) % groups, machine));
   }
   return shares;
 }

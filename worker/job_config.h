@@ -86,9 +86,11 @@ struct WorkerIdentity {
 
 // What the workers of the job on one machine want of its cores, in the order of their seats.
 //   workers  how many there are; with worker.groups each has the next group, and after the last the first again
+//   first    the group of the first of them
 //   gpus     of the machine; a worker with one whose node is not known is near none
 struct MachineShape {
   uint32_t workers = 1;
+  uint32_t first = 0;
   uint32_t gpus = 0;
   // By GPU: its NUMA node, as a place in a list of nodes. May be empty.
   std::vector<std::optional<size_t>> gpu_nodes = {};

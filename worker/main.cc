@@ -28,6 +28,7 @@
 #include "common/serve_metrics.h"
 #include "common/thread_cores.h"
 #include "common/version_text.h"
+#include "worker/container.h"
 #include "worker/cuda/gpus.h"
 #include "worker/devices.h"
 #include "worker/evaluate_weights.h"
@@ -51,6 +52,7 @@ struct Flags {
   std::string topology = {};
   std::optional<uint32_t> group = {};
   std::string seat = {};
+  uint32_t container_cpus = 0;
   bool supervised = false;
   WeightsToEvaluate evaluate = {};
 };
@@ -90,6 +92,13 @@ absl::Status CheckGroupFlag(const Flags& flags, const job::Job& job) {
                                                    ", which of worker.groups this is"));
   }
   return absl::OkStatus();
+}
+
+// Where the job file says what this computes on; in a container its numbers are others.
+std::string DevicesKey(const Flags& flags) {
+  if (!flags.group) return "worker.devices";
+  return absl::StrCat("worker.groups[", *flags.group, "].devices",
+                      flags.container_cpus > 0 ? ", counted from cuda:0 in the group's container" : "");
 }
 
 std::string Names(const std::vector<Device>& devices) {
@@ -148,13 +157,16 @@ absl::StatusOr<std::unique_ptr<ImagePeers>> StartPeers(const Flags& flags, const
 }
 
 int Work(const Flags& flags, const job::Job& job) {
+  const job::Job seen = flags.container_cpus > 0 ? InContainer(job, flags.group.value_or(0)) : job;
   WorkerConfig config =
-      MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
+      MakeWorkerConfig(seen, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
+  if (flags.container_cpus > 0) ShareProcessors(flags.container_cpus, config);
   const GpusHere gpus = gpu::FindGpus();
-  const absl::StatusOr<CorePlan> cores = TakeCores(job, {.group = flags.group.value_or(0),
-                                                         .seat = flags.seat,
-                                                         .gpus = static_cast<uint32_t>(gpus.names.size()),
-                                                         .gpu_addresses = gpu::PciAddresses(AllOf(gpus))});
+  const absl::StatusOr<CorePlan> cores = TakeCores(seen, {.group = flags.group.value_or(0),
+                                                          .seat = flags.seat,
+                                                          .container_cpus = flags.container_cpus,
+                                                          .gpus = static_cast<uint32_t>(gpus.names.size()),
+                                                          .gpu_addresses = gpu::PciAddresses(AllOf(gpus))});
   if (!cores.ok()) return Fail(cores.status(), kWrongUse);
   config.trainer.exchange_cores = cores->others;
   if (config.threads_by_cores && !cores->compute.empty()) {
@@ -172,8 +184,7 @@ int Work(const Flags& flags, const job::Job& job) {
   if (!spec.ok()) return Fail(spec.status(), kFailed);
   SetComputeThreads(config.compute_threads);
   const auto trace = config.trace.empty() ? nullptr : std::make_unique<Trace>(flags.name);
-  const auto devices = ResolveDevices(
-      config.devices, gpus, flags.group ? absl::StrCat("worker.groups[", *flags.group, "].devices") : "worker.devices");
+  const auto devices = ResolveDevices(config.devices, gpus, DevicesKey(flags));
   if (!devices.ok()) return Fail(devices.status(), kWrongUse);
   // Threads of devices, and of LibTorch, stay where they are made.
   if (absl::Status bound = BindThread(cores->compute); !bound.ok()) return Fail(bound, kFailed);
@@ -294,10 +305,17 @@ int Main(int argc, char** argv) {
   app.add_option("--group", flags.group,
                  "Which of worker.groups this worker trains, from 0 on; for jobs that have groups")
       ->type_name("NUMBER");
-  app.add_option(
-         "--seat", flags.seat,
-         "Which of the job's workers on this machine this is, from 0 on, and how many there are: for worker.cores")
-      ->type_name("NUMBER/WORKERS");
+  CLI::Option* const seat =
+      app.add_option(
+             "--seat", flags.seat,
+             "Which of the job's workers on this machine this is, from 0 on, and how many there are: for worker.cores")
+          ->type_name("NUMBER/WORKERS");
+  app.add_option("--container", flags.container_cpus,
+                 "This is the only worker in a container that may use so many processors: its GPUs are those of its "
+                 "group, in their order, and the cores that it sees are its own if they are no more than that")
+      ->type_name("PROCESSORS")
+      ->check(CLI::Range(1, 65536))
+      ->excludes(seat);
   app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
   CLI::Option* const weights =
       app.add_option("--evaluate", flags.evaluate.path,

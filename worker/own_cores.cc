@@ -24,6 +24,7 @@ struct Seat {
 
 std::optional<Seat> SeatOf(const job::Job& job, const PlaceOnMachine& place) {
   const auto groups = static_cast<uint32_t>(job.worker().groups_size());
+  if (place.container_cpus > 0) return Seat{};
   if (place.seat.empty()) return Seat{place.group, std::max(1u, groups)};
   const std::vector<std::string> parts = absl::StrSplit(place.seat, '/');
   Seat seat;
@@ -31,6 +32,15 @@ std::optional<Seat> SeatOf(const job::Job& job, const PlaceOnMachine& place) {
       parts.size() == 2 && absl::SimpleAtoi(parts[0], &seat.number) && absl::SimpleAtoi(parts[1], &seat.workers);
   if (!numbers || seat.number >= seat.workers || seat.workers > kSeatsMax) return std::nullopt;
   return seat;
+}
+
+// A container that sees more cores than it may use at a time shares them with containers that it does not know of.
+std::string WhyNoneIsOwn(const CoreShare& share, uint32_t cpus, size_t seen) {
+  if (cpus == 0 || seen <= cpus || share.wish.kind == CoreWish::Kind::kNone) return "";
+  return absl::StrCat(share.key, ": nothing is bound: this container may use ", cpus,
+                      " processor(s) at a time, and sees ", seen,
+                      ", which it shares with others; kubelet gives it cores of its own with cpuManagerPolicy: "
+                      "static, and whole processors as requests and limits");
 }
 
 }  // namespace
@@ -44,13 +54,20 @@ absl::StatusOr<CorePlan> TakeCores(const job::Job& job, const PlaceOnMachine& pl
   const std::vector<NumaNode> nodes = ReadNumaNodes(place.sys);
   std::vector<std::vector<uint32_t>> node_cores;
   for (const NumaNode& node : nodes) node_cores.push_back(node.cores);
-  MachineShape machine = {.workers = seat->workers, .gpus = place.gpus};
+  MachineShape machine = {
+      .workers = seat->workers, .first = place.container_cpus > 0 ? place.group : 0, .gpus = place.gpus};
   // Workers without groups may see different GPUs each, of which the others do not know.
   const bool same_gpus = seat->workers == 1 || job.worker().groups_size() > 0;
   if (same_gpus && place.gpu_addresses.size() == place.gpus) {
     machine.gpu_nodes = NodesOfGpus(place.sys, place.gpu_addresses, nodes);
   }
-  auto plan = PlanCores(ThreadCores(), CoreShares(job, machine), seat->number, node_cores);
+  const std::vector<uint32_t> seen = ThreadCores();
+  const std::vector<CoreShare> shares = CoreShares(job, machine);
+  if (const std::string why = WhyNoneIsOwn(shares[seat->number], place.container_cpus, seen.size()); !why.empty()) {
+    log::Warning(why);
+    return CorePlan{};
+  }
+  auto plan = PlanCores(seen, shares, seat->number, node_cores);
   if (!plan.ok()) return plan;
   if (!plan->note.empty()) log::Warning(plan->note);
   if (absl::Status bound = BindThread(plan->others); !bound.ok()) return bound;

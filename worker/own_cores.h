@@ -17,6 +17,8 @@ struct PlaceOnMachine {
   uint32_t group = 0;
   // "1/2": the second of two workers of the job here. Empty: it is alone here, or with one worker of each other group.
   std::string seat;
+  // Above 0: it is alone in a container that may use so many processors, and what it sees is its own. `seat` is empty.
+  uint32_t container_cpus = 0;
   // Of the machine.
   uint32_t gpus = 0;
   // Of each of them on the PCI bus, where that is known.

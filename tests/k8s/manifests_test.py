@@ -15,6 +15,10 @@ except ImportError as missing:
 
 REPLICATED = {"cluster": {"servers": 3}, "durability": {"mode": "replicated"}}
 SCRIPT = {"workers": {"command": ["python3", "/app/train.py"], "image": {"repository": "slackline-script"}}}
+GROUPS = {
+    "job": {"cluster": {"workers": 6},
+            "worker": {"groups": [{"devices": ["cuda:0", "cuda:1"], "batch": 128, "cores": 4}, ["cuda:2"], {"devices": ["cpu"], "batch": 16}]}},
+    "workers": {"groups": [{"resources": {}}, {"resources": {"limits": {"memory": "8Gi"}}}]}, "podMonitor": {"enabled": True}}
 SETS = {
     "cpu": lambda: kustomize("cpu"),
     "gpu": lambda: kustomize("gpu"),
@@ -28,6 +32,9 @@ SETS = {
     "helm": lambda: helm(),
     "helm, service": lambda: helm({"mode": "service"}),
     "helm, service with all": lambda: helm({"mode": "service", "autoscaling": {"enabled": True}, "podMonitor": {"enabled": True}}),
+    "helm, groups": lambda: helm(GROUPS),
+    "helm, groups, service": lambda: helm({"mode": "service", **GROUPS}),
+    "helm, groups, scaled": lambda: helm({"mode": "service", "autoscaling": {"enabled": True}, **GROUPS}),
     "helm, replicated": lambda: helm({"job": REPLICATED}),
     "helm, replicated service": lambda: helm({"mode": "service", "job": REPLICATED}),
     "helm, token": lambda: helm({"job": {"security": {"mode": "token"}}}),
@@ -46,6 +53,14 @@ def role(objects, name):
 
 def kind(objects, name):
     return next(thing for thing in objects if thing["kind"] == name)
+
+
+def groups_of(objects):
+    return [pods for pods in rules.pods_of(objects) if pods.role == "worker"]
+
+
+def group_args(objects, group):
+    return groups_of(objects)[group].container["args"]
 
 
 def worker_args(objects):
@@ -132,10 +147,33 @@ BREAKAGES = {
     "capabilities": ("service", lambda o: role(o, "server").container["securityContext"].pop("capabilities"), "capabilities"),
     "a token of the API": ("cpu", lambda o: role(o, "worker").spec.pop("automountServiceAccountToken"), "no token"),
     "no limit of memory": ("cpu", lambda o: role(o, "server").container["resources"]["limits"].pop("memory"), "memory limit"),
+    "two groups at one port": ("helm, groups", lambda o: swap(group_args(o, 1), "--set=network.metrics_port=9091",
+                                                               "--set=network.metrics_port=9090"), "metrics at 9090, the port is 9091"),
+    "a container of the wrong group": ("helm, groups", lambda o: swap(group_args(o, 1), "--group=1", "--group=0"), "trains group 0"),
+    "one name for two groups": ("helm, groups", lambda o: swap(group_args(o, 1), "--name=worker-$(INDEX)-group1",
+                                                                "--name=worker-$(INDEX)-group0"), "name of another group"),
+    "a group without its GPUs": ("helm, groups", lambda o: groups_of(o)[1].container["resources"]["limits"].pop("nvidia.com/gpu"),
+                                 "0 GPUs"),
+    "a group that no container has": ("helm, groups, service", lambda o: groups_of(o)[0].spec["containers"].pop(), "has 3 groups"),
+    "metrics of a group that nobody scrapes": ("helm, groups", lambda o: kind(o, "PodMonitor")["spec"]["podMetricsEndpoints"].pop(),
+                                               "scrapes other ports"),
+    "metrics of a group that are shut off": ("helm, groups", lambda o: kind(o, "NetworkPolicy")["spec"]["ingress"][1]["ports"].pop(),
+                                             "lets in"),
+    "a pod for each worker": ("helm, groups", lambda o: jobset(o, 2)["template"]["spec"].update(completions=6, parallelism=6),
+                              "6 pods, the job has 2"),
     "replicas beside a scaler": ("service with all", lambda o: kind(o, "Deployment")["spec"].update(replicas=2), "contradict"),
     "a scaler below the job's workers": ("service with all", lambda o: kind(o, "HorizontalPodAutoscaler")["spec"].update(
         minReplicas=1), "begins with"),
 }
+
+
+def grouped(**worker):
+    return {"job": {"worker": {"groups": [["cuda:0"], ["cpu"]], **worker}}}
+
+
+def with_gpus(groups, **resources):
+    return {**grouped(groups=groups), "workers": {"groups": [{"resources": {"limits": resources}}]}}
+
 
 REFUSED_VALUES = {
     "a value that there is not": ({"worker": {}}, "worker"),
@@ -144,7 +182,24 @@ REFUSED_VALUES = {
     "what the pod decides": ({"job": {"network": {"listen": "0.0.0.0"}}}, "network"),
     "a folder of keys": ({"job": {"security": {"folder": "/keys"}}}, "folder"),
     "no security": ({"job": {"security": {"mode": "none"}}}, "insecure"),
-    "groups of devices": ({"job": {"worker": {"groups": [["cuda:0"], ["cpu"]]}}}, "a pod has one worker"),
+    "a device that there is not": (grouped(groups=[["gpu:0"], ["cpu"]]), 'groups[0].devices: found "gpu:0"'),
+    "a group without devices": (grouped(groups=[{"batch": 4}]), "groups[0].devices: found"),
+    "a group of two kinds": (grouped(groups=[["cuda:0", "cpu"]]), "CPUs and GPUs together"),
+    "all GPUs, of which nobody says how many": (grouped(groups=["auto", "cpu"]), "groups[0].devices: found auto"),
+    "other GPUs than the devices": (with_gpus([["cuda:0"], ["cpu"]], **{"nvidia.com/gpu": 2}), "found nvidia.com/gpu: 2; allowed is 1"),
+    "GPUs for a group on processors": (with_gpus([["cpu"], ["cuda:0"]], **{"nvidia.com/gpu": 1}), "allowed is 0"),
+    "GPUs for all groups": ({**grouped(), "workers": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}, "that its devices name"),
+    "cores by their numbers": (grouped(cores=["0-3", 8]), "job.worker.cores: found"),
+    "cores of a group by their numbers": (grouped(groups=[{"devices": "cpu", "cores": "8-8"}]), "groups[0].cores: found"),
+    "more cores than processors": (with_gpus([{"devices": ["cpu"], "cores": 8}, ["cpu"]], cpu="4"), "at most the 4 processors"),
+    "a part of a pod's workers": ({"job": {"cluster": {"workers": 3}, **grouped()["job"]}}, "a multiple of 2"),
+    "groups and devices": (grouped(devices="cpu"), "each group says its own"),
+    "groups of a script": ({**grouped(), "workers": {"command": ["python3"]}}, "a script has no groups"),
+    "resources of a group that there is not": ({"workers": {"groups": [{"resources": {}}]}}, "workers.groups: found 1"),
+    "a scaler by processors of GPUs": ({"mode": "service", "autoscaling": {"enabled": True}, **grouped(groups=[["cuda:0"]])}, "on GPUs"),
+    "a scaler below the groups": ({"mode": "service", "autoscaling": {"enabled": True},
+                                   "job": {"cluster": {"workers": 6}, **grouped()["job"]}}, "of 2 worker(s) each"),
+    "more groups than ports": (grouped(groups=[["cpu"]] * 65), "allowed are 64"),
     "a scaler in a batch": ({"autoscaling": {"enabled": True}}, "mode: service"),
     "a scaler below the job": ({"mode": "service", "job": {"cluster": {"workers": 9}}, "autoscaling": {"enabled": True}}, "never begin"),
     "workers without processors": ({"workers": {"resources": {"limits": {"cpu": None}}}}, "cpu"),
@@ -225,6 +280,31 @@ class ManifestsTest(unittest.TestCase):
         with self.assertRaises(RenderError) as refused:
             helm(name="a" * 41)
         self.assertIn("allowed are 40", str(refused.exception))
+
+    def test_a_name_that_makes_names_of_groups_too_long_is_refused(self):
+        self.assertTrue(helm({"mode": "service", **GROUPS}, name="a" * 33))
+        self.assertTrue(helm(GROUPS, name="a" * 40))
+        with self.assertRaises(RenderError) as refused:
+            helm({"mode": "service", **GROUPS}, name="a" * 34)
+        self.assertIn("allowed are 33", str(refused.exception))
+
+    def test_each_group_has_the_resources_that_it_uses(self):
+        for name in ("helm, groups", "helm, groups, service"):
+            groups = groups_of(SETS[name]())
+            self.assertEqual([pods.count for pods in groups], [2, 2, 2])
+            limits = [pods.container["resources"]["limits"] for pods in groups]
+            self.assertEqual(limits, [{"cpu": "4", "memory": "4Gi", "nvidia.com/gpu": "2"},
+                                      {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}, {"cpu": "2", "memory": "4Gi"}])
+            self.assertEqual([pods.container["resources"]["requests"] for pods in groups],
+                             [{"cpu": "4", "memory": "4Gi"}, {"cpu": "2"}, {"cpu": "2", "memory": "4Gi"}])
+        name = "gpu.example.com/gpu"
+        other = with_gpus(["auto", "cpu"], **{name: "8"})
+        other["workers"]["gpuResource"] = name
+        self.assertEqual([pods.container["resources"]["limits"].get(name) for pods in groups_of(helm(other))], ["8", None])
+
+    def test_pods_are_scaled_by_the_groups_that_use_processors(self):
+        scaler = kind(SETS["helm, groups, scaled"](), "HorizontalPodAutoscaler")
+        self.assertEqual([metric["containerResource"]["container"] for metric in scaler["spec"]["metrics"]], ["group2"])
 
     def test_names_follow_the_release(self):
         objects = helm({"mode": "service"}, name="second")

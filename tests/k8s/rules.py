@@ -31,6 +31,7 @@ POD_MONITOR = {
                     "relabelings": {"type": "array", "items": {
                         "type": "object", "additionalProperties": False, "required": ["sourceLabels", "targetLabel"],
                         "properties": {"sourceLabels": {"type": "array", "items": {"type": "string", "pattern": "^__meta_"}},
+                                       "separator": {"type": "string"}, "regex": {"type": "string"},
                                        "targetLabel": {"type": "string"}}}},
                     "interval": {"type": "string", "pattern": "^[0-9]+(ms|s|m)$"}}}}}}}}
 
@@ -119,14 +120,16 @@ def schema(objects):
 
 
 class Pods:
-    """A controller's pods: of whom, how many, their labels and their spec."""
+    """A container of a controller's pods: of whom, how many, their labels and their spec."""
 
-    def __init__(self, owner, role, count, template):
+    def __init__(self, owner, role, count, template, number):
         self.owner, self.role, self.count = owner, role, count
         self.labels, self.spec = template["metadata"].get("labels", {}), template["spec"]
-        self.container = self.spec["containers"][0]
+        self.container = self.spec["containers"][number]
         self.batch = owner["kind"] == "JobSet"
-        self.where = f"{name_of(owner)}, {role}"
+        # Of worker.groups; None where the pod has one worker.
+        self.group = number if self.container["name"].startswith("group") else None
+        self.where = f"{name_of(owner)}, {role}" + ("" if self.group is None else f", group {self.group}")
 
     def setting(self, key):
         return next((arg.split("=", 2)[2] for arg in self.container["args"] if arg.startswith(f"--set={key}=")), None)
@@ -136,14 +139,18 @@ class Pods:
 
 
 def pods_of(objects):
+    """Once for each container."""
     for thing in objects:
         if thing["kind"] == "JobSet":
             for job in thing["spec"]["replicatedJobs"]:
                 spec = job["template"]["spec"]
-                yield Pods(thing, job["name"], job["replicas"] * spec["parallelism"], spec["template"])
+                for number in range(len(spec["template"]["spec"]["containers"])):
+                    yield Pods(thing, job["name"], job["replicas"] * spec["parallelism"], spec["template"], number)
         elif thing["kind"] in ("StatefulSet", "Deployment"):
             template = thing["spec"]["template"]
-            yield Pods(thing, template["metadata"]["labels"]["app.kubernetes.io/component"], thing["spec"].get("replicas"), template)
+            role = template["metadata"]["labels"]["app.kubernetes.io/component"]
+            for number in range(len(template["spec"]["containers"])):
+                yield Pods(thing, role, thing["spec"].get("replicas"), template, number)
 
 
 def by_kind(objects, kind):
@@ -217,15 +224,19 @@ def ports(objects):
     for one in pods_of(objects):
         named = {port["name"]: port["containerPort"] for port in one.container["ports"]}
         wanted = {name: roles[one.role] for name, roles in PORTS.items() if one.role in roles}
+        # Containers of a pod share its ports.
+        metrics = f"metrics-{one.group}" if one.group else "metrics"
+        if one.group:
+            wanted = {metrics: wanted["metrics"] + one.group}
         if named != wanted:
             yield f"{one.where}: ports {named}, wanted are {wanted}"
-        if one.setting("network.metrics_port") != str(named.get("metrics")):
-            yield f"{one.where}: metrics at {one.setting('network.metrics_port')}, the port is {named.get('metrics')}"
+        if one.setting("network.metrics_port") != str(named.get(metrics)):
+            yield f"{one.where}: metrics at {one.setting('network.metrics_port')}, the port is {named.get(metrics)}"
         if "grpc" in wanted and one.flag("listen") != f"0.0.0.0:{named.get('grpc')}":
             yield f"{one.where}: listens on {one.flag('listen')}, the port is {named.get('grpc')}"
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             get = one.container[probe]["httpGet"]
-            if get["port"] != "metrics" or get["path"] not in ("/healthz", "/readyz"):
+            if get["port"] != metrics or get["path"] not in ("/healthz", "/readyz"):
                 yield f"{one.where}: {probe} asks {get}"
             if probe != "readinessProbe" and get["path"] != "/healthz":
                 yield f"{one.where}: {probe} asks {get['path']}: a process that waits for others would be killed"
@@ -234,15 +245,17 @@ def ports(objects):
                 yield f"{one.where}: those who depend on it wait for {get['path']}"
         for service in by_kind(objects, "Service").values():
             for port in service["spec"]["ports"]:
-                if selects(service["spec"]["selector"], one) and port["targetPort"] not in named:
+                if selects(service["spec"]["selector"], one) and not one.group and port["targetPort"] not in named:
                     yield f"{name_of(service)}: {one.where} has no port {port['targetPort']}"
+    more = range(1, len([one for one in pods_of(objects) if one.group is not None]))
     for monitor in by_kind(objects, "PodMonitor").values():
-        if [end["port"] for end in monitor["spec"]["podMetricsEndpoints"]] != ["metrics"]:
-            yield f"{name_of(monitor)}: scrapes another port than metrics"
+        found = [end["port"] for end in monitor["spec"]["podMetricsEndpoints"]]
+        if found != ["metrics", *(f"metrics-{group}" for group in more)]:
+            yield f"{name_of(monitor)}: scrapes other ports than metrics: {found}"
     for policy in by_kind(objects, "NetworkPolicy").values():
         inward = [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]]
         outward = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
-        if sorted(inward) != [7000, 7001, 9090] or sorted(outward) != [53, 53, 7000, 7001]:
+        if sorted(inward) != [7000, 7001, 9090, *(9090 + group for group in more)] or sorted(outward) != [53, 53, 7000, 7001]:
             yield f"{name_of(policy)}: lets in {inward} and out {outward}"
 
 
@@ -266,6 +279,10 @@ def arguments(objects):
             yield f"{one.where}: slackline-pod starts {one.container['args'][:2]}, wanted is {word} with /runs/{name}"
         if one.role != "scheduler" and "$(" not in (one.flag("name") or ""):
             yield f"{one.where}: all pods have the name {one.flag('name')}"
+        if one.group is not None and not one.flag("name").endswith(f"-group{one.group}"):
+            yield f"{one.where}: has the name of another group, {one.flag('name')}"
+        if one.flag("group") != (None if one.group is None else str(one.group)):
+            yield f"{one.where}: trains group {one.flag('group')}"
 
 
 def same_job(objects):
@@ -277,7 +294,11 @@ def same_job(objects):
     for thing in by_kind(objects, "ConfigMap").values():
         job = yaml.safe_load(thing["data"]["job.yaml"])
         copies = 2 if job.get("durability", {}).get("mode") == "replicated" else 1
-        counts = {"scheduler": 1, "server": copies * job["cluster"]["servers"], "worker": job["cluster"]["workers"]}
+        groups = len(job.get("worker", {}).get("groups", [])) or 1
+        counts = {"scheduler": 1, "server": copies * job["cluster"]["servers"], "worker": job["cluster"]["workers"] // groups}
+        found = len([one for one in pods if one.role == "worker"])
+        if found != groups:
+            yield f"{name_of(thing)}: {found} containers of workers in a pod, the job has {groups} groups"
         for one in pods:
             if one.count is not None and one.count != counts[one.role]:
                 yield f"{one.where}: {one.count} pods, the job has {counts[one.role]}"
@@ -286,8 +307,18 @@ def same_job(objects):
                 yield f"{name_of(scaler)}: at least {scaler['spec']['minReplicas']}, the job begins with {counts['worker']}"
 
 
+def gpus(one, objects):
+    job = yaml.safe_load(next(iter(by_kind(objects, "ConfigMap").values()))["data"]["job.yaml"])
+    group = job["worker"]["groups"][one.group]
+    devices = group.get("devices") if isinstance(group, dict) else group
+    wanted = len([device for device in devices if str(device).startswith("cuda")])
+    found = int(one.container["resources"]["limits"].get("nvidia.com/gpu", 0))
+    if found != wanted and devices not in ("auto", ["auto"]):
+        yield f"{one.where}: {found} GPUs, its devices are {devices}"
+
+
 def security(objects):
-    """Pod security standard *restricted*, a read-only root, and of the keys only the role's own."""
+    """Pod security standard *restricted*, a read-only root, of the keys only the role's own, and GPUs only for who uses them."""
     for one in pods_of(objects):
         pod, container = one.spec.get("securityContext", {}), one.container.get("securityContext", {})
         demands = {
@@ -303,6 +334,8 @@ def security(objects):
             "threads by cores": one.role != "worker" or "cpu" in one.container["resources"]["limits"],
         }
         yield from (f"{one.where}: {what}" for what, met in demands.items() if not met)
+        if one.group is not None:
+            yield from gpus(one, objects)
         for volume in one.spec["volumes"]:
             if "secret" not in volume:
                 continue

@@ -80,21 +80,23 @@ class Node:
             word = re.sub(paths, lambda match: match.group(1) + str(places[match.group(2)]), word)
             word = re.sub(r"^--scheduler=([\w-]+)-scheduler:7000$", rf"--scheduler={runs}/\1/scheduler.address", word)
             word = re.sub(r"^--set=network.advertise=[\w-]+-scheduler$", "--set=network.advertise=127.0.0.1", word)
-            word = re.sub(r"^--set=network.metrics_port=9090$", "--set=network.metrics_port=0", word)
+            word = re.sub(r"^--set=network.metrics_port=90\d\d$", "--set=network.metrics_port=0", word)
             word = re.sub(r"^--listen=0.0.0.0:70\d\d$", "--listen=127.0.0.1:0", word)
             words.append(word.replace("network.listen=0.0.0.0", "network.listen=127.0.0.1"))
         return words
 
-    def start(self, role, index=0):
-        pods = next(pods for pods in rules.pods_of(self.objects) if pods.role == role)
+    def start(self, role, index=0, group=None, cores=None):
+        """`cores`: those that kubelet gives the container; None: all."""
+        pods = next(pods for pods in rules.pods_of(self.objects) if pods.role == role and pods.group == group)
         owner = pods.owner["metadata"]["name"]
-        return self.start_as(pods, f"{owner}-{role}-0-{index}" if pods.batch else f"{owner}-{index}", index)
+        return self.start_as(pods, f"{owner}-{role}-0-{index}" if pods.batch else f"{owner}-{index}", index, cores)
 
-    def start_as(self, pods, pod_name, index):
+    def start_as(self, pods, pod_name, index, cores=None):
         path = f"{ROOT}/k8s/image:{PROGRAMS.folder}:{os.environ['PATH']}"
         log = self.folder / f"{pod_name}.{len(self.running)}.log"
+        within = ["taskset", "--cpu-list", ",".join(map(str, cores))] if cores else []
         with open(log, "wb") as out:
-            process = subprocess.Popen(self.command(pods, pod_name, index), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            process = subprocess.Popen([*within, *self.command(pods, pod_name, index)], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                        env=dict(os.environ, PATH=path), start_new_session=True)
         process.log = log
         self.running.append(process)
@@ -133,7 +135,8 @@ class RunTest(unittest.TestCase):
         return node
 
     def test_every_setting_exists_and_every_job_is_valid(self):
-        for objects in (kustomize("cpu"), kustomize("service"), helm(), helm({"mode": "service"})):
+        groups = {"job": {"cluster": {"workers": 4}, "worker": {"groups": [{"devices": ["cuda:0"], "cores": 2, "batch": 8}, "cpu"]}}}
+        for objects in (kustomize("cpu"), kustomize("service"), helm(), helm({"mode": "service"}), helm(groups)):
             node = self.node(objects)
             for pods in rules.pods_of(objects):
                 words = node.command(pods, f"pod-{pods.role}", 0)
@@ -170,6 +173,66 @@ class RunTest(unittest.TestCase):
                 # A JobSet that is restarted after all has nothing to do.
                 code, said = end_of(node.start("scheduler"))
                 self.assertEqual((code, "is done, with 2 epochs" in said), (0, True), said)
+
+    def test_a_pod_with_two_groups_trains_and_each_of_its_containers_comes_back_as_its_group(self):
+        node = self.node(helm({"job": {
+            "security": {"mode": "none", "insecure": True}, "cluster": {"servers": 1, "workers": 2},
+            "worker": {"cores": 1, "groups": [{"devices": ["cpu"], "batch": 48}, {"devices": ["cpu"], "batch": 16}]}}}))
+        SMALL["training"]["epochs"] = 100000
+        self.addCleanup(SMALL["training"].update, epochs=2)
+        cores = sorted(os.sched_getaffinity(0))
+        scheduler, server = node.start("scheduler"), node.start("server")
+        first, second = node.start("worker", group=0, cores=cores[-1:]), node.start("worker", group=1)
+        before = self.both(node)
+        # A container that dies is started again, as the same group; the pod's other one goes on.
+        os.killpg(second.pid, signal.SIGKILL)
+        self.assertEqual(end_of(second)[0], -signal.SIGKILL)
+        second = node.start("worker", group=1)
+        pid = before["worker-0-group1"]["pid"]
+        PROGRAMS.wait_for("the second group again", lambda: self.live(node).get("worker-0-group1", {}).get("pid", pid) != pid)
+        after = self.both(node)
+        self.assertEqual(after["worker-0-group0"]["pid"], before["worker-0-group0"]["pid"])
+        # The pod is evicted: both are told to stop, and leave.
+        for process in (first, second):
+            process.send_signal(signal.SIGTERM)
+        said = []
+        for process in (first, second):
+            code, log = end_of(process)
+            self.assertEqual(code, 143, log)
+            said.append(log)
+        pod = [node.start("worker", group=group) for group in (0, 1)]
+        self.both(node)
+        scheduler.send_signal(signal.SIGINT)
+        for process in (scheduler, server, *pod):
+            code, log = end_of(process)
+            self.assertEqual(code, 0, log)
+        run = node.folder / "slackline-runs" / "slackline"
+        for group in (0, 1):
+            self.assertIn(f"worker-0-group{group} leaves: told to stop by SIGTERM", (run / "events.log").read_text())
+        summary = json.loads((run / "summary.json").read_text())
+        self.assertEqual(summary["state"], "stopped")
+        for one in summary["worker_list"]:
+            batch = {"worker-0-group0": 48, "worker-0-group1": 16}[one["name"]]
+            self.assertTrue(0.7 * batch < one["samples"] / one["steps"] <= batch, one)
+        # Cores are bound where they are the container's own.
+        self.assertIn(f"computes on cores {cores[-1]};", said[0])
+        if len(cores) > 1:
+            self.assertIn(f"worker.cores: nothing is bound: this container may use 1 processor(s) at a time, and sees {len(cores)}", said[1])
+
+    def live(self, node):
+        """Workers that train, by name."""
+        asked = subprocess.run([PROGRAMS.path("slackline"), "status", str(node.folder / "slackline-runs" / "slackline"), "--json"],
+                               capture_output=True, text=True, check=False, timeout=60)
+        workers = json.loads(asked.stdout).get("workers", []) if asked.stdout.startswith("{") else []
+        return {one["name"]: one for one in workers if one["state"] == "live" and int(one.get("steps", 0)) > 0}
+
+    def both(self, node):
+        """What the status says of two workers, as soon as both train."""
+        def look():
+            workers = self.live(node)
+            return workers if len(workers) == 2 else None
+        return PROGRAMS.wait_for(lambda: "two workers that train\n" + "\n".join(
+            f"{process.log.name}:\n{process.log.read_text(errors='replace')}" for process in node.running), look, seconds=90)
 
     def test_the_service_goes_on_when_each_of_its_pods_is_replaced(self):
         node = self.node(kustomize("service"))

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "common/job_file.h"
 #include "tests/worker/test_data.h"
+#include "worker/container.h"
 #include "worker/job_config.h"
 
 namespace slackline::worker {
@@ -48,6 +49,32 @@ TEST(ModelConfig, AGroupHasItsDevicesBatchCoresAndShareOfThreads) {
   EXPECT_THAT(near[2].near, ::testing::ElementsAre(1, 0));
   EXPECT_TRUE(near[0].near.empty()) << "of CPUs";
   EXPECT_TRUE(CoreShares(job, {.workers = 3, .gpus = 2, .gpu_nodes = {1, std::nullopt}})[2].near.empty());
+}
+
+TEST(ModelConfig, AContainerHasTheGpusAndProcessorsOfItsGroup) {
+  const job::Job job = Resolve(*ParseJob(
+      "worker: {cores: 2, groups: [[cuda:1, cuda:0], [cuda:3, cuda:2], [cpu, cpu], {devices: cpu, cores: 5}]}",
+      "j.yaml"));
+  const auto config = [&](uint32_t group, uint32_t cpus) {
+    WorkerConfig made = MakeWorkerConfig(InContainer(job, group), {.name = "w", .group = group}, /*cores=*/64);
+    ShareProcessors(cpus, made);
+    return made;
+  };
+  EXPECT_THAT(config(1, 4).devices, ::testing::ElementsAre("cuda:0", "cuda:1"));
+  EXPECT_THAT(config(2, 4).devices, ::testing::ElementsAre("cpu", "cpu"));
+  EXPECT_EQ(config(2, 5).compute_threads, 2u);
+  EXPECT_EQ(config(2, 1).compute_threads, 1u);
+  EXPECT_EQ(InContainer(job, 1).worker().groups(0).devices(0), "cuda:1") << "what others have, it does not see";
+  EXPECT_EQ(CoreShares(job, {.workers = 1, .first = 3})[0].wish.count, 5u);
+  EXPECT_EQ(CoreShares(job, {.workers = 1, .first = 2})[0].key, "worker.cores");
+  // A job that says how many threads is obeyed, and one without groups has all that is there.
+  WorkerConfig told = ConfigOf("worker: {threads: 3, devices: [cpu, cpu]}");
+  ShareProcessors(16, told);
+  EXPECT_EQ(told.compute_threads, 3u);
+  const job::Job any = Resolve(*ParseJob("worker: {groups: [auto, cpu]}", "j.yaml"));
+  EXPECT_EQ(InContainer(any, 0).worker().groups(0).devices(0), "auto");
+  const job::Job plain = Resolve(*ParseJob("worker: {devices: [cuda:1]}", "j.yaml"));
+  EXPECT_EQ(InContainer(plain, 0).worker().devices(0), "cuda:1");
 }
 
 TEST(ModelConfig, WhatIsNotSetIsTheReferences) {

@@ -11,6 +11,8 @@
 {{- if and (eq $role "worker") $root.Values.workers.image.repository }}{{ $image = $root.Values.workers.image }}{{ end -}}
 {{- $settings := get $root.Values (get (dict "scheduler" "scheduler" "server" "servers" "worker" "workers") $role) -}}
 {{- $security := include "slackline.security" $root -}}
+{{- $containers := list (dict "name" $role "port" "metrics" "at" 9090 "resources" $settings.resources) -}}
+{{- if and (eq $role "worker") (ne (include "slackline.jobGroups" $root) "0") }}{{ $containers = include "slackline.groups" $root | fromJsonArray }}{{ end -}}
 {{- if $batch }}
 restartPolicy: OnFailure
 {{- end }}
@@ -53,7 +55,9 @@ topologySpreadConstraints:
         app.kubernetes.io/component: server
 {{- end }}
 containers:
-  - name: {{ $role }}
+  {{- range $container := $containers }}
+  {{- $group := hasKey $container "number" }}
+  - name: {{ $container.name }}
     image: {{ if $image.digest }}{{ printf "%s@%s" $image.repository $image.digest }}{{ else }}{{ printf "%s:%s" $image.repository ($image.tag | default $root.Chart.AppVersion) }}{{ end }}
     imagePullPolicy: {{ $root.Values.image.pullPolicy }}
     command: [{{ $launched | ternary "slackline-pod" (printf "slackline-%s" $program) }}]
@@ -72,7 +76,7 @@ containers:
       - --listen=0.0.0.0:7001
       {{- end }}
       {{- if ne $role "scheduler" }}
-      - --name={{ $batch | ternary (printf "%s-$(INDEX)" $program) "$(POD_NAME)" }}
+      - --name={{ $batch | ternary (printf "%s-$(INDEX)" $program) "$(POD_NAME)" }}{{ if $group }}-{{ $container.name }}{{ end }}
       {{- end }}
       - --set=network.listen=0.0.0.0
       {{- if eq $role "scheduler" }}
@@ -80,8 +84,11 @@ containers:
       {{- else if eq $role "server" }}
       - --set=network.advertise=$(POD_IP)
       {{- end }}
-      - --set=network.metrics_port=9090
-      {{- if eq $role "worker" }}
+      - --set=network.metrics_port={{ $container.at }}
+      {{- if $group }}
+      - --group={{ $container.number }}
+      - --container=$(CPUS)
+      {{- else if eq $role "worker" }}
       - --set=worker.threads=$(CPUS)
       {{- end }}
       {{- if not $batch }}
@@ -126,14 +133,14 @@ containers:
       - name: grpc
         containerPort: {{ eq $role "scheduler" | ternary 7000 7001 }}
       {{- end }}
-      - name: metrics
-        containerPort: 9090
+      - name: {{ $container.port }}
+        containerPort: {{ $container.at }}
     startupProbe:
-      httpGet: {path: /healthz, port: metrics}
+      httpGet: {path: /healthz, port: {{ $container.port }}}
       periodSeconds: 5
       failureThreshold: 120
     livenessProbe:
-      httpGet: {path: /healthz, port: metrics}
+      httpGet: {path: /healthz, port: {{ $container.port }}}
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 6
@@ -141,11 +148,11 @@ containers:
     # Who comes next waits for this, and the job may be ready only when all are there.
     {{- end }}
     readinessProbe:
-      httpGet: {path: {{ and $batch (ne $role "worker") | ternary "/healthz" "/readyz" }}, port: metrics}
+      httpGet: {path: {{ and $batch (ne $role "worker") | ternary "/healthz" "/readyz" }}, port: {{ $container.port }}}
       periodSeconds: 5
       timeoutSeconds: 5
     resources:
-      {{- toYaml $settings.resources | nindent 6 }}
+      {{- toYaml $container.resources | nindent 6 }}
     securityContext:
       allowPrivilegeEscalation: false
       readOnlyRootFilesystem: true
@@ -164,6 +171,7 @@ containers:
       - {name: data, mountPath: {{ $root.Values.data.mountPath }}, readOnly: true}
       {{- end }}
       - {name: tmp, mountPath: /tmp}
+  {{- end }}
 volumes:
   - name: job
     configMap:
