@@ -214,14 +214,14 @@ class Optimizer:
     def _take_weights(self) -> None:
         """Weights have come: the model's follow."""
         part = self._worker._parts()[1]
-        weights = self._weights[part]
         back = []
         with torch.no_grad():
-            for i, (one, view) in enumerate(zip(self._parameters, weights)):
-                if self._staged[i]:
-                    back.append((one.data, view))
-                elif part != self._part:
-                    one.data = view
+            if part != self._part or any(self._staged):
+                for i, (one, view) in enumerate(zip(self._parameters, self._weights[part])):
+                    if self._staged[i]:
+                        back.append((one.data, view))
+                    elif part != self._part:
+                        one.data = view
             self._part = part
             for i, (buffer, view) in enumerate(zip(self._buffers, self._agreed[part]), len(self._parameters)):
                 if self._staged[i]:

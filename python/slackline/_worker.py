@@ -266,12 +266,14 @@ class Worker:
         if self._left or os.getpid() != self._pid:
             return
         self._left = True
-        opened = self._job.is_open and self._optimizer is not None
-        if opened and self._optimizer is not None:
-            self._optimizer._settle()
-        self._job.leave(self.reason or reason)
-        if opened and self._optimizer is not None:
-            self._optimizer._take_weights()
+        optimizer = self._optimizer if self._job.is_open else None
+        try:
+            if optimizer is not None:
+                optimizer._settle()
+        finally:  # also from a device that has failed
+            self._job.leave(self.reason or reason)
+        if optimizer is not None:
+            optimizer._take_weights()
 
     def __enter__(self) -> Worker:
         return self

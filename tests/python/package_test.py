@@ -275,7 +275,7 @@ class Errors(Base):
         with self.assertRaisesRegex(ValueError, "found no address and no job"):
             slackline.connect()
         with self.assertRaisesRegex(ValueError, "local: found local training; allowed is local.steps: 0 .* is a script"):
-            slackline.connect("127.0.0.1:1", str(self.job("local: {steps: 2}\n")), overrides=["model.kind=mlp"])
+            slackline.connect("127.0.0.1:1", str(self.job("local: {steps: 2}\noptimizer: {lr: 1}\n")), overrides=["model.kind=mlp"])
 
     def test_scheduler_that_is_not_there(self):
         worker = slackline.connect(
