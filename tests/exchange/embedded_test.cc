@@ -2,6 +2,7 @@
 #include "worker/embedded/embedded_worker.h"
 
 #include <thread>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,8 +82,10 @@ struct ScriptedScript {
 class EmbeddedExchange : public testing::TestWithParam<std::tuple<job::Consistency::Mode, uint32_t>> {};
 
 TEST_P(EmbeddedExchange, TwoWorkersTrainOneModel) {
+  ClusterShape shape;
+  std::tie(shape.mode, shape.window) = GetParam();
   const auto [mode, window] = GetParam();
-  Cluster cluster({.mode = mode, .path = Path::kSharedMemory, .window = window});
+  Cluster cluster(shape);
   ScriptedScript first(cluster, 1, window), second(cluster, 2, window);
   std::thread other([&] {
     second.Train(4);
@@ -90,7 +93,9 @@ TEST_P(EmbeddedExchange, TwoWorkersTrainOneModel) {
   });
   first.Train(2);
   other.join();
-  if (window == 1) EXPECT_EQ(first.worker->view().clock, Clock64(2));
+  if (window == 1) {
+    EXPECT_EQ(first.worker->view().clock, Clock64(2));
+  }
   // All four pushes: as two means of two, or one by one.
   const float sum = mode == job::Consistency::BSP ? 2 * 3.0F : 2 * 2.0F + 2 * 4.0F;
   const uint64_t versions = mode == job::Consistency::BSP ? 2 : 4;
