@@ -89,7 +89,6 @@ class Rules : private RuleBook {
     NeedsOther(job.training(), "training.label_smoothing", needed, "external");
     NeedsOther(job.training(), "training.class_weights", needed, "external");
     NeedsOther(job.training(), "training.loss", needed, "external");
-    NeedsOther(job.wire(), "wire.window", needed, "external");
     NeedsOther(job.local(), "local.steps", needed, "external");
     NeedsOther(job.local(), "local.epochs", needed, "external");
   }

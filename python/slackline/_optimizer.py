@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
 
 import torch
 from torch import nn
+
+from . import _staging
 
 if TYPE_CHECKING:
     from ._worker import Worker
@@ -21,7 +24,7 @@ class Optimizer:
     """Pushes gradients to the servers, which own the update rule, and writes the weights that come back into the model.
 
     In the place of a torch.optim.Optimizer. The model's trained parameters become views of one flat float32 vector, in
-    the order of named_parameters(); running means and variances of batch norm follow, and are averaged over the
+    the order of named_parameters(); those on other devices than the CPU stay there, and are copied. Running means and variances of batch norm follow, and are averaged over the
     workers as the C++ worker's are. Frozen parameters (requires_grad is False) and other buffers stay as they are, and
     must be alike in all workers. The script must not write to trained parameters once the worker has joined.
 
@@ -29,7 +32,7 @@ class Optimizer:
     overlap: gradients may leave during the last backward pass of a step; where the script changes gradients between
         backward and step(), it must be False.
 
-    Raises TypeError where a parameter is no dense float32 CPU tensor or would get sparse gradients, ValueError where
+    Raises TypeError where a parameter is no dense float32 tensor or would get sparse gradients, ValueError where
     nothing is to be trained or `accumulate` is below 1.
     """
 
@@ -64,15 +67,25 @@ class Optimizer:
         for _, shape, _ in self._tensors:
             self._offsets.append(self._offsets[-1] + math.prod(shape))
         self._trained = self._offsets[len(self._parameters)]
-        self._flat = torch.empty(self._offsets[-1], dtype=torch.float32)
-        self._agreed = self._views(self._flat, len(self._parameters))
+        tensors = [*self._parameters, *self._buffers]
+        self._devices = [one.device for one in tensors]
+        self._staged = [_staging.is_staged(one) for one in tensors]
+        self._copies = _staging.Copies(dict.fromkeys(d for d, staged in zip(self._devices, self._staged) if staged))
+        # For each step that may be in flight a vector, which the weights after it are written to. Those that the model
+        # has now are in one of them.
+        self._flats = [self._copies.empty(self._offsets[-1]) for _ in range(worker._window)]
+        self._weights = [self._views(flat) for flat in self._flats]
+        self._agreed = [self._views(flat, len(self._parameters)) for flat in self._flats]
+        self._part = 0
         with torch.no_grad():
-            for one, view in zip(self._parameters, self._views(self._flat)):
+            for one, view, staged in zip(self._parameters, self._weights[0], self._staged):
                 view.copy_(one)
-                one.data = view
-            for buffer, view in zip(self._buffers, self._agreed):
-                view.copy_(buffer)
-        # Once the worker knows the job's data: where gradients go, and what becomes of averaged buffers.
+                if not staged:
+                    one.data = view
+        # Once the worker knows the job's data: where gradients go, and what becomes of averaged buffers; for each step
+        # that may be in flight, and for the next one.
+        self._all_gradients: list[list[torch.Tensor]] = []
+        self._all_averages: list[list[torch.Tensor]] = []
         self._gradients: list[torch.Tensor] = []
         self._averages: list[torch.Tensor] = []
         self._begin_step()
@@ -98,6 +111,9 @@ class Optimizer:
     ) -> Optional[torch.Tensor]:
         """Pushes the gradients, waits as the consistency mode has it, and has the newest weights in the model.
 
+        With the job's wire.window above 1 it waits for an earlier push only, of which it raises what went wrong, and the
+        model's gradients are None afterwards.
+
         closure: makes the gradients first, as torch.optim has it; the loss that it returns is reported, and returned.
         samples: that the gradients come from. None: those that the worker's sampler has given since the last step.
 
@@ -118,19 +134,31 @@ class Optimizer:
             self._begin_step()
             return loss
         self._worker._before_step()
+        self._begin_push()
         with torch.no_grad():
             if not self._leaving:
                 self._write_averages()
-            for one, view in zip(self._parameters, self._gradients):
+            copies = []
+            for i, (one, view) in enumerate(zip(self._parameters, self._gradients)):
+                if self._leaving and self._staged[i] and i >= self._first_complete:
+                    continue  # on its way to the host
                 if one.grad is None:
                     view.zero_()
+                elif self._staged[i]:
+                    copies.append((view, one.grad))
                 elif one.grad is not view:
                     view.copy_(one.grad)
+            self._copies.out(copies)
+        self._copies.settle()
         try:
             self._worker._step(samples)
         finally:
             self._begin_step()
-        self._take_averages()
+        if len(self._flats) > 1:
+            # The memory belongs to the push now.
+            for one, staged in zip(self._parameters, self._staged):
+                one.grad = one.grad if staged else None
+        self._take_weights()
         return loss
 
     def state_dict(self) -> dict[str, Any]:
@@ -154,17 +182,53 @@ class Optimizer:
 
     # --- what the worker calls ---
 
-    def _bind(self, push: torch.Tensor) -> None:
-        """`push`: the flat vector that is pushed."""
-        self._push = push
-        self._gradients = self._views(push)
-        self._averages = self._views(push, len(self._parameters))
-
-    def _take_averages(self) -> None:
-        """Weights have come: those that are no views follow."""
+    def _gather(self) -> list[torch.Tensor]:
+        """The weights that the model has now, as the worker begins with them, in the first of the flat vectors."""
+        named = dict(self._model.named_parameters())
+        for name, one, device in zip(self._names, self._parameters, self._devices):
+            if named.get(name) is not one or one.device != device:
+                raise RuntimeError(
+                    f"parameter {name} is another tensor than when the optimizer was made, or on another device than "
+                    f"{device}: make the optimizer when the model is where it stays"
+                )
         with torch.no_grad():
-            for one, view in zip(self._buffers, self._agreed):
-                one.copy_(view)
+            for one, view, staged in zip(self._parameters, self._weights[0], self._staged):
+                if staged:
+                    view.copy_(one)
+            for buffer, view in zip(self._buffers, self._agreed[0]):
+                view.copy_(buffer)
+        return self._flats
+
+    def _bind(self, pushes: list[torch.Tensor]) -> None:
+        """`pushes`: the flat vectors that are pushed, in turn."""
+        for push in pushes:
+            self._copies.pin(push)
+        self._all_gradients = [self._views(push) for push in pushes]
+        self._all_averages = [self._views(push, len(self._parameters)) for push in pushes]
+        self._begin_push()
+
+    def _settle(self) -> None:
+        """Before the worker writes to weights."""
+        self._copies.settle()
+
+    def _take_weights(self) -> None:
+        """Weights have come: the model's follow."""
+        part = self._worker._parts()[1]
+        back = []
+        with torch.no_grad():
+            if part != self._part or any(self._staged):
+                for i, (one, view) in enumerate(zip(self._parameters, self._weights[part])):
+                    if self._staged[i]:
+                        back.append((one.data, view))
+                    elif part != self._part:
+                        one.data = view
+            self._part = part
+            for i, (buffer, view) in enumerate(zip(self._buffers, self._agreed[part]), len(self._parameters)):
+                if self._staged[i]:
+                    back.append((buffer, view))
+                else:
+                    buffer.copy_(view)
+            self._copies.back(back)
 
     # --- within ---
 
@@ -177,10 +241,25 @@ class Optimizer:
         self._passes = [0] * len(self._parameters)
         self._first_complete = len(self._parameters)  # it and all trained tensors behind it are
         self._leaving = False
+        # Copies to the host, in their order, each with where what is there begins once it is over.
+        self._on_the_way: deque[tuple[Callable[[bool], bool], int]] = deque()
+        if self._all_gradients:
+            self._begin_push()
+
+    def _begin_push(self) -> None:
+        """To the memory that is the next step's."""
+        part = self._worker._parts()[0]
+        self._gradients, self._averages = self._all_gradients[part], self._all_averages[part]
 
     def _write_averages(self) -> None:
-        for one, view in zip(self._buffers, self._averages):
-            view.copy_(one)
+        copies = []
+        for i, (one, view) in enumerate(zip(self._buffers, self._averages), len(self._parameters)):
+            if self._staged[i]:
+                copies.append((view, one))
+            else:
+                view.copy_(one)
+        if copies:
+            self._on_the_way.append((self._copies.out(copies), self._trained))
 
     def _accumulated(self, index: int, parameter: torch.Tensor) -> None:
         """A backward pass has made a gradient."""
@@ -202,7 +281,7 @@ class Optimizer:
                 "overlap=False where some passes are followed by no step()"
             )
         view = self._gradients[index]
-        if gradient is not view:
+        if gradient is not view and not self._staged[index]:
             view.copy_(gradient.detach())
             parameter.grad = view
         if self._overlap and self._passes[index] == self.accumulate:
@@ -217,9 +296,31 @@ class Optimizer:
             return
         if not self._leaving:
             self._leaving = True
+            # From the first one that is complete on.
+            before = len(self._parameters)
             with torch.no_grad():
                 self._write_averages()
-        self._worker._ready(self._offsets[self._first_complete])
+        self._leave(before)
+
+    def _leave(self, before: int) -> None:
+        """What is complete in front of `before` leaves: at once, or when a later one does and its copy is over."""
+        copies = []
+        for i in range(self._first_complete, before):
+            gradient = self._parameters[i].grad
+            if self._staged[i] and gradient is not None:
+                copies.append((self._gradients[i], gradient.detach()))
+        over = self._copies.out(copies) if copies else _is_over
+        self._on_the_way.append((over, self._offsets[self._first_complete]))
+        there = None
+        while self._on_the_way and self._on_the_way[0][0](False):
+            there = self._on_the_way.popleft()[1]
+        if there is not None:
+            self._worker._ready(there)
+
+
+def _is_over(wait: bool) -> bool:
+    del wait
+    return True
 
 
 def _call_accumulated(optimizer: weakref.ref[Optimizer], index: int, parameter: torch.Tensor) -> None:
@@ -248,8 +349,8 @@ def _check_parameter(name: str, parameter: torch.Tensor) -> None:
         raise TypeError(
             f"parameter {name} is {parameter.dtype}; allowed is torch.float32 (torch.autocast computes in others)"
         )
-    if parameter.device.type != "cpu":
-        raise TypeError(f"parameter {name} is on {parameter.device}; allowed is cpu")
+    if parameter.device.type == "meta":
+        raise TypeError(f"parameter {name} is on meta; allowed is a device with memory")
     if parameter.numel() == 0:
         raise ValueError(f"parameter {name} has shape {tuple(parameter.shape)}; allowed is at least one element")
 

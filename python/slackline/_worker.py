@@ -112,7 +112,7 @@ class Worker:
 
     @property
     def clock(self) -> int:
-        """Steps that every shard has answered."""
+        """Steps that every shard has answered: those in flight do not count."""
         return self._job.view()[3]
 
     @property
@@ -261,12 +261,19 @@ class Worker:
     # --- the end ---
 
     def leave(self, reason: str = "the script is done") -> None:
-        """Says goodbye to the servers and the scheduler, so that nobody waits for this worker. Again changes
-        nothing."""
+        """Says goodbye to the servers and the scheduler, so that nobody waits for this worker. Before that it waits for
+        pushes that are in flight (wire.window), but for 2 s at most. Again changes nothing."""
         if self._left or os.getpid() != self._pid:
             return
         self._left = True
-        self._job.leave(self.reason or reason)
+        optimizer = self._optimizer if self._job.is_open else None
+        try:
+            if optimizer is not None:
+                optimizer._settle()
+        finally:  # also from a device that has failed
+            self._job.leave(self.reason or reason)
+        if optimizer is not None:
+            optimizer._take_weights()
 
     def __enter__(self) -> Worker:
         return self
@@ -286,6 +293,14 @@ class Worker:
         if self._optimizer is not None:
             raise FailedPreconditionError("this worker has an optimizer already; allowed is one a worker")
         self._optimizer = optimizer
+
+    @property
+    def _window(self) -> int:
+        return self._job.window
+
+    def _parts(self) -> tuple[int, int]:
+        """Of the vectors that are pushed, that of the next step; of those with weights, the newest."""
+        return self._job.parts()
 
     def _may_leave_early(self) -> bool:
         return self._job.is_open and self._job.leaves_early and not self.done and len(self._samples) > 0
@@ -327,8 +342,8 @@ class Worker:
         if self._optimizer is None or self._sampler is None:
             missing = "slackline.Optimizer(model, worker)" if self._optimizer is None else "worker.sampler(len(data))"
             raise FailedPreconditionError(f"a worker joins with a model and data: make a {missing} first")
-        self._job.open(self._optimizer.tensors, len(self._sampler), self._test_samples, self._optimizer._flat)
-        self._optimizer._bind(self._job.push_buffer())
+        self._job.open(self._optimizer.tensors, len(self._sampler), self._test_samples, self._optimizer._gather())
+        self._optimizer._bind(self._job.push_buffers())
 
     def _next_range(self) -> bool:
         """Has samples to draw; False once the job is over."""
@@ -339,9 +354,10 @@ class Worker:
         assert self._optimizer is not None
         done = len(self._samples) > 0
         while True:
+            self._optimizer._settle()
             task = self._job.next(done)
             done = False
-            self._optimizer._take_averages()
+            self._optimizer._take_weights()
             self._since = time.monotonic()
             self._samples = ()
             self._stepped = 0

@@ -84,7 +84,7 @@ class Job {
   const EmbeddedJob::Settings& settings() const { return job_->settings(); }
 
   void Open(const std::vector<Tensor>& tensors, uint64_t train_samples, uint64_t test_samples,
-            const Vector& parameters) {
+            const std::vector<Vector>& parameters) {
     CheckProcess();
     EmbeddedJob::Model model;
     for (const Tensor& tensor : tensors) {
@@ -93,7 +93,7 @@ class Job {
     }
     model.train_samples = train_samples;
     model.test_samples = test_samples;
-    model.parameters = absl::MakeSpan(parameters.data(), parameters.size());
+    for (const Vector& part : parameters) model.parameters.push_back(absl::MakeSpan(part.data(), part.size()));
     Check(job_->Open(model));
     parameters_ = parameters;
     open_ = true;
@@ -179,10 +179,15 @@ class Job {
 
   bool leaves_early() { return worker().leaves_early(); }
   bool open() const { return open_; }
-  absl::Span<float> push() {
+  const std::vector<absl::Span<float>>& push() {
     CheckProcess();
     worker();
     return job_->push();
+  }
+  // Of the push buffers, and of the parameters.
+  std::tuple<size_t, size_t> Parts() {
+    if (!open_) return {0, 0};
+    return {worker().push_part(), worker().parameters_part()};
   }
 
  private:
@@ -205,7 +210,7 @@ class Job {
   const pid_t pid_;
   std::unique_ptr<EmbeddedJob> job_;
   std::unique_ptr<Caller> caller_;
-  Vector parameters_;
+  std::vector<Vector> parameters_;
   worker::EvaluationWork evaluation_;
   bool open_ = false;
 };
@@ -249,13 +254,18 @@ NB_MODULE(_core, module) {
       .def_prop_ro("accumulate", [](const Job& job) { return job.settings().accumulate; })
       .def_prop_ro("epochs", [](const Job& job) { return job.settings().epochs; })
       .def_prop_ro("threads", [](const Job& job) { return job.settings().threads; })
+      .def_prop_ro("window", [](const Job& job) { return job.settings().window; })
       .def("open", &Job::Open, nb::arg("tensors"), nb::arg("train_samples"), nb::arg("test_samples"),
            nb::arg("parameters"))
-      .def("push_buffer",
+      .def("push_buffers",
            [](nb::handle_t<Job> self) {
-             const absl::Span<float> push = nb::cast<Job&>(self).push();
-             return nb::ndarray<nb::pytorch, float, nb::ndim<1>>(push.data(), {push.size()}, self);
+             std::vector<nb::ndarray<nb::pytorch, float, nb::ndim<1>>> buffers;
+             for (const absl::Span<float> part : nb::cast<Job&>(self).push()) {
+               buffers.emplace_back(part.data(), std::initializer_list<size_t>{part.size()}, self);
+             }
+             return buffers;
            })
+      .def("parts", &Job::Parts)
       .def("next", &Job::Next, nb::arg("range_done"))
       .def_prop_ro("leaves_early", &Job::leaves_early)
       .def("ready", &Job::Ready, nb::arg("from_element"))

@@ -137,8 +137,7 @@ TEST(JobModel, ScriptsHaveModelsOfTheirOwn) {
         "{model: {kind: external}, training: {label_smoothing: 0.1}}",
         "{model: {kind: external}, training: {loss: mse}}",
         "{model: {kind: external}, training: {class_weights: balanced}}",
-        "{model: {kind: external}, wire: {window: 2}}", "{model: {kind: external}, local: {steps: 4}}",
-        "{model: {kind: external}, local: {epochs: 2}}"}) {
+        "{model: {kind: external}, local: {steps: 4}}", "{model: {kind: external}, local: {epochs: 2}}"}) {
     EXPECT_THAT(Refusal(setting), testing::HasSubstr("found a value together with external")) << setting;
   }
 }

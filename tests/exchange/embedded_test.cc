@@ -2,6 +2,7 @@
 #include "worker/embedded/embedded_worker.h"
 
 #include <thread>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,21 +33,23 @@ class ClusterLink : public worker::ScriptedLink {
 };
 
 struct ScriptedScript {
-  ScriptedScript(const Cluster& cluster, uint32_t number)
+  ScriptedScript(const Cluster& cluster, uint32_t number, uint32_t window)
       : link(cluster, number),
-        memory(1, cluster.map().elements, /*shared=*/true),
-        parameters(cluster.map().elements, 2.0F) {
+        memory(window, cluster.map().elements, /*shared=*/true),
+        parameters(window, cluster.map().elements, /*shared=*/false) {
+    std::fill(parameters.parts().front().begin(), parameters.parts().front().end(), 2.0F);
     worker::EmbeddedWorker::Options options;
     options.tensors = {{.name = "weight", .shape = {cluster.map().elements}}};
     options.train_samples = 100;
     options.timeouts = cluster.timeouts();
-    worker = std::make_unique<worker::EmbeddedWorker>(
-        options, worker::EmbeddedWorker::Parts{.time = time,
-                                               .link = link,
-                                               .metrics = trainer_metrics,
-                                               .parameters = absl::MakeSpan(parameters),
-                                               .push = memory.parts().front(),
-                                               .push_segment = memory.segment()});
+    options.window = window;
+    worker = std::make_unique<worker::EmbeddedWorker>(options,
+                                                      worker::EmbeddedWorker::Parts{.time = time,
+                                                                                    .link = link,
+                                                                                    .metrics = trainer_metrics,
+                                                                                    .parameters = parameters.parts(),
+                                                                                    .push = memory.parts(),
+                                                                                    .push_segment = memory.segment()});
     link.work = {worker::RangeWork{.range = RangeId(number), .epoch = 0, .begin = 0, .end = 8}};
   }
 
@@ -54,7 +57,7 @@ struct ScriptedScript {
   void Train(float value) {
     ASSERT_TRUE(worker->Next(false).ok());
     for (int step = 0; step < 2; ++step) {
-      const absl::Span<float> push = memory.parts().front();
+      const absl::Span<float> push = worker->push();
       std::fill(push.begin(), push.end(), value);
       if (step == 1) {
         ASSERT_TRUE(worker->Ready(push.size() / 2).ok());
@@ -64,7 +67,6 @@ struct ScriptedScript {
           worker->Step({.samples = 1, .loss = 1, .correct = 0, .compute = {}, .data_wait = {}});
       ASSERT_TRUE(taken.ok()) << taken.status();
       EXPECT_EQ(taken->outcome, worker::EmbeddedStep::Outcome::kTaken);
-      EXPECT_EQ(taken->report.clock, Clock64(static_cast<uint64_t>(step + 1)));
     }
   }
 
@@ -73,33 +75,45 @@ struct ScriptedScript {
   worker::TrainerMetrics trainer_metrics{metrics};
   ClusterLink link;
   worker::StepMemory memory;
-  std::vector<float> parameters;
+  worker::StepMemory parameters;
   std::unique_ptr<worker::EmbeddedWorker> worker;
 };
 
-class EmbeddedExchange : public testing::TestWithParam<job::Consistency::Mode> {};
+class EmbeddedExchange : public testing::TestWithParam<std::tuple<job::Consistency::Mode, uint32_t>> {};
 
 TEST_P(EmbeddedExchange, TwoWorkersTrainOneModel) {
-  Cluster cluster({.mode = GetParam(), .path = Path::kSharedMemory});
-  ScriptedScript first(cluster, 1), second(cluster, 2);
+  ClusterShape shape;
+  std::tie(shape.mode, shape.window) = GetParam();
+  const auto [mode, window] = GetParam();
+  Cluster cluster(shape);
+  ScriptedScript first(cluster, 1, window), second(cluster, 2, window);
   std::thread other([&] {
     second.Train(4);
     second.worker->Leave("done");
   });
   first.Train(2);
   other.join();
+  if (window == 1) {
+    EXPECT_EQ(first.worker->view().clock, Clock64(2));
+  }
   // All four pushes: as two means of two, or one by one.
-  const float sum = GetParam() == job::Consistency::BSP ? 2 * 3.0F : 2 * 2.0F + 2 * 4.0F;
-  EXPECT_TRUE(Eventually([&] { return cluster.version_max() == (GetParam() == job::Consistency::BSP ? 2U : 4U); }));
+  const float sum = mode == job::Consistency::BSP ? 2 * 3.0F : 2 * 2.0F + 2 * 4.0F;
+  const uint64_t versions = mode == job::Consistency::BSP ? 2 : 4;
+  EXPECT_TRUE(Eventually([&] { return cluster.version_max() == versions; }));
   first.link.work = {worker::EvaluationWork{.epoch = 1, .final = true, .run_folder = ""}};
   ASSERT_TRUE(first.worker->Next(false).ok());
-  EXPECT_TRUE(AllAre(2.0F - Cluster::kLearningRate * sum, first.parameters));
+  EXPECT_EQ(first.worker->view().clock, Clock64(2));
+  EXPECT_TRUE(AllAre(2.0F - Cluster::kLearningRate * sum, first.worker->parameters()));
   first.worker->Leave("done");
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, EmbeddedExchange,
-                         testing::Values(job::Consistency::BSP, job::Consistency::SSP, job::Consistency::ASYNC),
-                         [](const auto& info) { return Name(info.param); });
+                         testing::Combine(testing::Values(job::Consistency::BSP, job::Consistency::SSP,
+                                                          job::Consistency::ASYNC),
+                                          testing::Values(1, 3)),
+                         [](const auto& info) {
+                           return Name(std::get<0>(info.param)) + "_window_" + std::to_string(std::get<1>(info.param));
+                         });
 
 }  // namespace
 }  // namespace slackline

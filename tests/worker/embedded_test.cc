@@ -16,8 +16,13 @@ using testing::HasSubstr;
 
 class EmbeddedTest : public testing::Test {
  protected:
-  EmbeddedTest() {
+  EmbeddedTest() { Make({absl::MakeSpan(parameters_)}, {absl::MakeSpan(push_)}); }
+
+  // With as many steps in flight as there are parts.
+  void Make(std::vector<absl::Span<float>> parameters, std::vector<absl::Span<float>> push) {
+    worker_.reset();
     EmbeddedWorker::Options options;
+    options.window = static_cast<uint32_t>(push.size());
     options.tensors = {{.name = "weight", .shape = {2}}};
     options.train_samples = 10;
     options.batch_size = 4;
@@ -25,8 +30,8 @@ class EmbeddedTest : public testing::Test {
         options, EmbeddedWorker::Parts{.time = time_,
                                        .link = link_,
                                        .metrics = trainer_metrics_,
-                                       .parameters = absl::MakeSpan(parameters_),
-                                       .push = absl::MakeSpan(push_),
+                                       .parameters = std::move(parameters),
+                                       .push = std::move(push),
                                        .connect = [this](const ClientOptions& client, const ShardMap&) {
                                          return absl::StatusOr<std::unique_ptr<Client>>(
                                              std::make_unique<ScriptedClient>(client, wire_));
@@ -152,6 +157,106 @@ TEST_F(EmbeddedTest, GivesUpAfterLivesWithoutAStep) {
   link_.work.assign(10, absl::FailedPreconditionError("register again"));
   EXPECT_EQ(worker_->Next(false).status(), absl::FailedPreconditionError("register again"));
   EXPECT_EQ(link_.joins, 4) << "three more";
+}
+
+// Three steps in flight.
+class EmbeddedWindowTest : public EmbeddedTest {
+ protected:
+  EmbeddedWindowTest() {
+    Make({memory_[0], memory_[1], memory_[2]}, {memory_[3], memory_[4], memory_[5]});
+    link_.work = {Range(7, 0, 8), Range(8, 8, 10)};
+    NextRange();
+  }
+  // Pushes `value`, of a sample.
+  absl::StatusOr<EmbeddedStep> Push(float value) {
+    std::fill(worker_->push().begin(), worker_->push().end(), value);
+    return Step(1);
+  }
+
+  std::vector<float> values_ = std::vector<float>(12);
+  const std::vector<absl::Span<float>> memory_ = [this] {
+    std::vector<absl::Span<float>> parts;
+    for (size_t i = 0; i < 6; ++i) parts.push_back(absl::MakeSpan(values_).subspan(2 * i, 2));
+    return parts;
+  }();
+};
+
+TEST_F(EmbeddedWindowTest, StepsWaitForTheOldestOnceAsManyAreInFlight) {
+  std::vector<uint64_t> clocks, parts;
+  for (int i = 0; i < 5; ++i) {
+    const absl::StatusOr<EmbeddedStep> step = Push(static_cast<float>(i));
+    ASSERT_TRUE(step.ok()) << step.status();
+    clocks.push_back(step->report.clock.value());
+    parts.push_back(worker_->parameters_part());
+  }
+  EXPECT_THAT(clocks, ElementsAre(0, 0, 6, 7, 8));
+  EXPECT_THAT(parts, ElementsAre(0, 0, 1, 2, 0)) << "those after the step that was finished last";
+  EXPECT_EQ(worker_->view().clock, Clock64(8));
+  EXPECT_EQ(wire_.in_flight_max, 3);
+  EXPECT_THAT(wire_.written, ElementsAre(memory_[1].data(), memory_[2].data(), memory_[0].data(), memory_[1].data(),
+                                         memory_[2].data()));
+  // Two are in flight still: what they push stays.
+  EXPECT_EQ(worker_->push_part(), 2);
+  EXPECT_THAT(values_, ElementsAre(0, 0, 0, 0, 0, 0, 3, 3, 4, 4, 2, 2));
+}
+
+TEST_F(EmbeddedWindowTest, NextWaitsForAllOfThemAndOnlyThenIsTheRangeDone) {
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(Push(1).ok());
+  EXPECT_EQ(worker_->view().steps, 6);
+  wire_.during_step = [this] { EXPECT_THAT(link_.done, ElementsAre()); };
+  NextRange(/*done=*/true);
+  EXPECT_EQ(worker_->view().steps, 8);
+  EXPECT_THAT(link_.done, ElementsAre(7));
+  EXPECT_EQ(worker_->parameters_part(), 8 % 3);
+  EXPECT_EQ(wire_.pushes.back().range_samples_done, 8);
+}
+
+TEST_F(EmbeddedWindowTest, LeavingWaitsForAllOfThem) {
+  ASSERT_TRUE(Push(1).ok());
+  ASSERT_TRUE(Push(1).ok());
+  wire_.during_step = [this] { EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull")); };
+  worker_->Leave("enough");
+  EXPECT_EQ(worker_->view().clock, Clock64(7));
+  EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "close: enough"));
+  EXPECT_EQ(link_.left, "enough");
+}
+
+TEST_F(EmbeddedWindowTest, WhatBecameOfAStepTheNextCallsSay) {
+  wire_.step_errors = {absl::UnavailableError("ps-1 is gone")};
+  ASSERT_TRUE(Push(1).ok());
+  ASSERT_TRUE(Push(1).ok());
+  EXPECT_EQ(Push(1).status(), absl::UnavailableError("ps-1 is gone"));
+  EXPECT_EQ(Push(1).status(), absl::UnavailableError("ps-1 is gone"));
+  EXPECT_EQ(worker_->Next(false).status(), absl::UnavailableError("ps-1 is gone"));
+  EXPECT_EQ(wire_.pushes.size(), 3);
+  worker_->Leave("failed");
+  EXPECT_EQ(link_.left, "failed");
+  EXPECT_EQ(worker_->view().clock, Clock64(5)) << "nothing more was waited for";
+}
+
+TEST_F(EmbeddedWindowTest, StepsInFlightAreLostWithTheLifeThatPushedThem) {
+  link_.work = {Range(8, 0, 8)};
+  ASSERT_TRUE(Push(1).ok());
+  ASSERT_TRUE(Push(1).ok());
+  wire_.step_errors = {absl::FailedPreconditionError("not a member")};
+  const absl::StatusOr<EmbeddedStep> lost = Push(1);
+  ASSERT_TRUE(lost.ok()) << lost.status();
+  EXPECT_EQ(lost->outcome, EmbeddedStep::Outcome::kRejoined);
+  EXPECT_EQ(worker_->view().steps, 0);
+  // The new life begins with none in flight.
+  wire_.in_flight_max = 0;
+  ASSERT_TRUE(Push(1).ok());
+  ASSERT_TRUE(Push(1).ok());
+  EXPECT_EQ(worker_->view().steps, 0);
+  EXPECT_EQ(wire_.in_flight_max, 2);
+  NextRange(/*done=*/true);
+  EXPECT_THAT(link_.done, ElementsAre()) << "nothing of the old range";
+  EXPECT_EQ(worker_->view().steps, 2);
+}
+
+TEST_F(EmbeddedWindowTest, NumberOfAStepCountsThoseInFlight) {
+  ASSERT_TRUE(Push(1).ok());
+  EXPECT_THAT(Push(std::numeric_limits<float>::infinity()).status().message(), HasSubstr("step 7: "));
 }
 
 TEST_F(EmbeddedTest, EndOfTheJobEndsAStepInGoodOrder) {

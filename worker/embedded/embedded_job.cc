@@ -31,7 +31,6 @@ absl::Status Refused(const std::string& key, const std::string& found, const std
 }
 
 absl::Status CheckSettings(const job::Job& job, const WorkerConfig& config) {
-  if (config.trainer.window > 1) return Refused("wire.window", absl::StrCat(config.trainer.window), "1");
   if (config.trainer.local.on()) return Refused("local", "local training", "local.steps: 0 and local.epochs: 0");
   if (config.trainer.slowdown > 1) {
     return Refused("worker.slowdown", absl::StrCat(config.trainer.slowdown), "none for this worker");
@@ -61,7 +60,8 @@ class OpenedJob : public EmbeddedJob {
                   .batch_size = config_.trainer.batch_size,
                   .accumulate = config_.trainer.accumulate,
                   .epochs = job_.training().epochs(),
-                  .threads = config_.compute_threads},
+                  .threads = config_.compute_threads,
+                  .window = config_.trainer.window},
         metrics_(ProcessLabels(job_.name(), options_.name, "worker")),
         trainer_metrics_(metrics_) {}
 
@@ -70,22 +70,26 @@ class OpenedJob : public EmbeddedJob {
   absl::Status Open(const Model& model) override {
     if (worker_) return absl::FailedPreconditionError("this worker has its model already");
     tensors_ = model.tensors;
-    parameters_ = model.parameters;
     uint64_t elements = 0;
     for (TensorInfo& tensor : tensors_) {
       tensor.offset = elements;
       elements += tensor.elements();
     }
-    if (elements == 0 || elements != parameters_.size()) {
+    if (model.parameters.size() != settings_.window) {
+      return absl::InvalidArgumentError(absl::StrCat("the model has ", model.parameters.size(),
+                                                     " flat vectors, allowed is wire.window: ", settings_.window));
+    }
+    for (const absl::Span<float> part : model.parameters) {
+      if (elements > 0 && elements == part.size()) continue;
       return absl::InvalidArgumentError(absl::StrCat("the model's ", tensors_.size(), " tensors have ", elements,
-                                                     " elements, its flat vector ", parameters_.size()));
+                                                     " elements, its flat vector ", part.size()));
     }
     auto push_runs = MakeCodecRuns(config_.push_codecs, tensors_);
     if (!push_runs.ok()) return push_runs.status();
     const absl::StatusOr<std::string> served = ServeMetrics(job_.network(), metrics_);
     if (!served.ok()) return served.status();
     metrics_.SetMissing("does not train yet: waits for the scheduler, the servers, or other workers");
-    push_.emplace(1, elements, config_.trainer.same_host == SameHost::kSharedMemory);
+    push_.emplace(settings_.window, elements, config_.trainer.same_host == SameHost::kSharedMemory);
     MakeLink(model, *served);
     worker_.emplace(EmbeddedWorker::Options{.seed = config_.seed,
                                             .tensors = tensors_,
@@ -97,18 +101,19 @@ class OpenedJob : public EmbeddedJob {
                                             .same_host = config_.trainer.same_host,
                                             .protection = security_.To(security::Role::kServer),
                                             .timeouts = config_.trainer.timeouts,
+                                            .window = settings_.window,
                                             .server_return = config_.trainer.server_return},
                     EmbeddedWorker::Parts{.time = time_,
                                           .link = *link_,
                                           .metrics = trainer_metrics_,
-                                          .parameters = parameters_,
+                                          .parameters = model.parameters,
                                           .push = push(),
                                           .push_segment = push_->segment()});
     return absl::OkStatus();
   }
 
   EmbeddedWorker& worker() override { return *worker_; }
-  absl::Span<float> push() override { return push_->parts().front(); }
+  const std::vector<absl::Span<float>>& push() override { return push_->parts(); }
 
   absl::Status WriteWeights(EvaluationResult& result) override {
     const fs::path folder(result.work.run_folder);
@@ -116,7 +121,7 @@ class OpenedJob : public EmbeddedJob {
     fs::create_directories(folder, error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder.string(), ": ", error.message()));
     const absl::Status written = WriteSafetensors(
-        folder / "model.safetensors", tensors_, parameters_,
+        folder / "model.safetensors", tensors_, worker_->parameters(),
         {{"epoch", absl::StrCat(result.work.epoch)}, {"test_accuracy", absl::StrCat(result.metrics.accuracy)}});
     if (written.ok()) result.files = {"model.safetensors"};
     return written;
@@ -150,7 +155,6 @@ class OpenedJob : public EmbeddedJob {
   slackline::Metrics metrics_;
   TrainerMetrics trainer_metrics_;
   std::vector<TensorInfo> tensors_;
-  absl::Span<float> parameters_;
   std::optional<StepMemory> push_;
   std::unique_ptr<SchedulerLink> link_;
   std::optional<EmbeddedWorker> worker_;

@@ -33,19 +33,20 @@ class EmbeddedJob {
     uint32_t accumulate = 1;
     uint32_t epochs = 1;
     uint32_t threads = 1;  // to compute with
+    uint32_t window = 1;   // steps that may be in flight
   };
   struct Model {
     // Trained ones first, then buffers; offsets follow from the order.
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
-    // As long as the tensors, with the initial weights. Borrowed.
-    absl::Span<float> parameters;
+    // settings().window parts, each as long as the tensors; the first one with the initial weights. Borrowed.
+    std::vector<absl::Span<float>> parameters;
   };
 
   // Reads the job file and its credentials; talks to nobody yet.
-  //   kInvalidArgument  the job has a setting that is the C++ worker's only: wire.window above 1, local training,
-  //                     worker.slowdown; a bad name or address
+  //   kInvalidArgument  the job has a setting that is the C++ worker's only: local training, worker.slowdown;
+  //                     a bad name or address
   //   others            as ReadJobFile() and security::Security::Open() have them
   static absl::StatusOr<std::unique_ptr<EmbeddedJob>> Read(const Options& options);
   virtual ~EmbeddedJob() = default;
@@ -57,8 +58,9 @@ class EmbeddedJob {
   virtual absl::Status Open(const Model& model) = 0;
   // What Open() made.
   virtual EmbeddedWorker& worker() = 0;
-  // As long as the tensors, all 0 at first; in shared memory where servers of this host read it in place.
-  virtual absl::Span<float> push() = 0;
+  // settings().window parts, each as long as the tensors, all 0 at first; in shared memory where servers of this host
+  // read them in place.
+  virtual const std::vector<absl::Span<float>>& push() = 0;
 
   // Writes model.safetensors into the run's folder, after the last evaluation's pull, and names it in `result`.
   //   kResourceExhausted, kUnavailable  as DurableFile has them

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/check.h"
 #include "common/logging.h"
 #include "worker/data/dataset.h"
@@ -23,10 +26,31 @@ uint64_t TrainedElements(const std::vector<TensorInfo>& tensors) {
   return elements;
 }
 
+// Calls `late` where it lives longer than `after`.
+class EmbeddedWatchdog {
+ public:
+  EmbeddedWatchdog(absl::Duration after, std::function<void()> late)
+      : thread_([this, after, late = std::move(late)] {
+          if (!over_.WaitForNotificationWithTimeout(after)) late();
+        }) {}
+  ~EmbeddedWatchdog() {
+    over_.Notify();
+    thread_.join();
+  }
+
+ private:
+  absl::Notification over_;
+  std::thread thread_;
+};
+
 }  // namespace
 
 EmbeddedWorker::EmbeddedWorker(Options options, const Parts& parts) : options_(std::move(options)), parts_(parts) {
-  SLACKLINE_CHECK(parts_.parameters.size() == parts_.push.size());
+  SLACKLINE_CHECK(options_.window > 0 && parts_.push.size() == options_.window &&
+                  parts_.parameters.size() == options_.window);
+  for (size_t i = 0; i < parts_.push.size(); ++i) {
+    SLACKLINE_CHECK(parts_.push[i].size() == push().size() && parts_.parameters[i].size() == push().size());
+  }
   parts_.link.set_on_end([this](const absl::Status& status, const std::string& reason) { OnLifeEnd(status, reason); });
   parts_.link.set_on_map([this](const ShardMap& map) { OnMap(map); });
 }
@@ -44,13 +68,22 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::Next(bool range_done) {
   if (left_) return absl::FailedPreconditionError("this worker has left the job");
   if (Ended()) return EmbeddedEnd{*view().ended};
   if (step_open_) return absl::FailedPreconditionError("a step is under way: it has gradients, and was not taken yet");
-  RangeId done;
+  if (!failure_.ok()) return failure_;
   if (range_ && range_done) {
     if (range_done_ < range_->end - range_->begin) {
       return absl::FailedPreconditionError(absl::StrCat("range ", range_->range.value(), " is not done: ", range_done_,
                                                         " of its ", range_->end - range_->begin,
                                                         " samples were in a step"));
     }
+  }
+  if (!begun_.empty()) {
+    absl::Status finished = Cause(FinishSteps(0));
+    if (absl::IsFailedPrecondition(finished)) finished = JoinAgain(finished);
+    if (Ended()) return EmbeddedEnd{*view().ended};
+    if (!finished.ok()) return failure_ = finished;
+  }
+  RangeId done;
+  if (range_ && range_done) {
     const double seconds = absl::ToDoubleSeconds(parts_.time.Now() - range_begin_);
     if (seconds > 0) samples_per_second_ = static_cast<double>(range_done_) / seconds;
     done = range_->range;
@@ -127,10 +160,9 @@ absl::Status EmbeddedWorker::Enter() {
   if (!map.ok()) return map.status();
   map_ = *std::move(map);
   const uint64_t trained = TrainedElements(options_.tensors);
-  if (map_.elements != parts_.parameters.size() || map_.trained_elements != trained) {
+  if (map_.elements != parameters().size() || map_.trained_elements != trained) {
     return absl::InternalError(absl::StrCat("the shard map has ", map_.elements, " elements, ", map_.trained_elements,
-                                            " of them trained; the model has ", parts_.parameters.size(), " and ",
-                                            trained));
+                                            " of them trained; the model has ", parameters().size(), " and ", trained));
   }
   log::Info("live as worker ", life_.worker.value(), " (incarnation ", life_.incarnation.value(), ") from clock ",
             life_.first_clock.value(), life_.send_seed ? ", sends the initial weights" : "");
@@ -143,9 +175,9 @@ absl::Status EmbeddedWorker::Enter() {
   absl::Status status = OpenClient(/*reader=*/false);
   if (!status.ok()) return status;
   const absl::Duration timeout = std::max(options_.timeouts.startup, silence_max());
-  if (life_.send_seed) status = Await([&] { return client_->Seed(parts_.parameters, timeout); });
+  if (life_.send_seed) status = Await([&] { return client_->Seed(parameters(), timeout); });
   if (!status.ok()) return status;
-  status = Await([&] { return client_->Pull(parts_.parameters, timeout); });
+  status = Await([&] { return client_->Pull(parameters(), timeout); });
   Alive();
   return status;
 }
@@ -153,12 +185,12 @@ absl::Status EmbeddedWorker::Enter() {
 absl::Status EmbeddedWorker::PullNewest(bool final) {
   if (!final) {
     if (client_ == nullptr) return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
-    return Await([&] { return client_->Pull(parts_.parameters, silence_max()); });
+    return Await([&] { return client_->Pull(parameters(), silence_max()); });
   }
   CloseClient("reading the final weights");
   const absl::Status opened = OpenClient(/*reader=*/true);
   if (!opened.ok()) return opened;
-  const absl::Status status = Await([&] { return client_->Pull(parts_.parameters, silence_max()); });
+  const absl::Status status = Await([&] { return client_->Pull(parameters(), silence_max()); });
   CloseClient("has read the final weights");
   return status;
 }
@@ -168,12 +200,12 @@ absl::Status EmbeddedWorker::OpenStep() {
   if (client_ == nullptr) {
     return absl::FailedPreconditionError("there is no step to take: this worker has no samples of the job");
   }
-  const absl::Status opened = client_->OpenStep(parts_.push);
+  const absl::Status opened = client_->OpenStep(push());
   step_open_ = opened.ok();
   return opened;
 }
 
-bool EmbeddedWorker::leaves_early() const { return parts_.parameters.size() >= kEmbeddedBackgroundElementsMin; }
+bool EmbeddedWorker::leaves_early() const { return parameters().size() >= kEmbeddedBackgroundElementsMin; }
 
 absl::Status EmbeddedWorker::Ready(uint64_t from) {
   if (!step_open_) {
@@ -185,39 +217,66 @@ absl::Status EmbeddedWorker::Ready(uint64_t from) {
 
 absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) {
   if (Ended()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kEnded, .report = {}};
+  if (!failure_.ok()) return failure_;
   if (!step_open_) {
     if (const absl::Status opened = OpenStep(); !opened.ok()) return opened;
   }
-  const double norm = L2Norm(parts_.push.first(map_.trained_elements));
+  const double norm = L2Norm(push().first(map_.trained_elements));
   if (const absl::Status finite = CheckFinite(info, norm); !finite.ok()) return finite;
   range_done_ += range_ ? info.samples : 0;
   step_open_ = false;
-  const absl::Time begin = parts_.time.Now();
-  absl::StatusOr<StepReport> report = Await([&]() -> absl::StatusOr<StepReport> {
-    const absl::Status committed = client_->CommitStep({.samples = info.samples,
-                                                        .loss = info.loss,
-                                                        .gradient_norm = norm,
-                                                        .range = range_ ? range_->range : RangeId(),
-                                                        .range_samples_done = range_done_},
-                                                       parts_.parameters);
-    if (!committed.ok()) return committed;
-    return client_->FinishStep(silence_max());
-  });
-  const absl::Status status = Cause(report.status());
-  if (status.ok()) {
-    fruitless_ = 0;
-    Record(info, *report, norm, parts_.time.Now() - begin);
-    return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kTaken, .report = *std::move(report)};
-  }
+  // That of the newest weights, if it comes to that: there is a wait at once then.
+  const size_t part = (parameters_used_ + begun_.size() + 1) % parts_.parameters.size();
+  const absl::Status committed = client_->CommitStep({.samples = info.samples,
+                                                      .loss = info.loss,
+                                                      .gradient_norm = norm,
+                                                      .range = range_ ? range_->range : RangeId(),
+                                                      .range_samples_done = range_done_},
+                                                     parts_.parameters[part]);
+  if (!committed.ok()) return committed;
+  begun_.push_back({info, norm});
+  const absl::Status status = Cause(FinishSteps(options_.window - 1));
+  if (status.ok()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kTaken, .report = last_report_};
   if (Ended()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kEnded, .report = {}};
-  if (!absl::IsFailedPrecondition(status)) return status;
+  if (!absl::IsFailedPrecondition(status)) return failure_ = status;
   const absl::Status again = JoinAgain(status);
   if (Ended()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kEnded, .report = {}};
   if (!again.ok()) return again;
   return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kRejoined, .report = {}};
 }
 
-void EmbeddedWorker::Record(const EmbeddedStepInfo& info, const StepReport& report, double norm, absl::Duration wait) {
+absl::Status EmbeddedWorker::FinishSteps(size_t left) {
+  while (begun_.size() > left) {
+    const absl::Time begin = parts_.time.Now();
+    absl::StatusOr<StepReport> report = Await([&] { return client_->FinishStep(silence_max()); });
+    if (!report.ok()) return report.status();
+    const BegunStep step = begun_.front();
+    begun_.pop_front();
+    ++steps_finished_;
+    parameters_used_ = (parameters_used_ + 1) % parts_.parameters.size();
+    fruitless_ = 0;
+    Record(step, *report, parts_.time.Now() - begin);
+    last_report_ = *std::move(report);
+  }
+  return absl::OkStatus();
+}
+
+void EmbeddedWorker::FinishStepsSoon() {
+  if (begun_.empty() || !failure_.ok()) return;
+  const EmbeddedWatchdog watchdog(kEmbeddedGoodbye, [this] {
+    absl::MutexLock lock(&mutex_);
+    late_ = true;
+    if (waiting_) client_->Cancel("this worker leaves, and has waited for its last steps long enough");
+  });
+  const absl::Status finished = FinishSteps(0);
+  if (!finished.ok()) {
+    log::Warning("leaves with ", begun_.size(),
+                 " steps in flight, which may be lost: ", std::string(finished.message()));
+  }
+}
+
+void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, absl::Duration wait) {
+  const EmbeddedStepInfo& info = step.info;
   StepFacts facts;
   facts.clock = report.clock;
   facts.samples = info.samples;
@@ -236,7 +295,7 @@ void EmbeddedWorker::Record(const EmbeddedStepInfo& info, const StepReport& repo
   facts.staleness_max = report.staleness_max;
   facts.staleness = report.staleness;
   facts.slack = report.slack;
-  facts.gradient_norm = norm;
+  facts.gradient_norm = step.norm;
   facts.pushed_bytes = report.pushed_bytes;
   facts.pulled_bytes = report.pulled_bytes;
   parts_.link.progress().Record(facts, parts_.time.Now());
@@ -249,13 +308,13 @@ void EmbeddedWorker::Record(const EmbeddedStepInfo& info, const StepReport& repo
 }
 
 absl::Status EmbeddedWorker::CheckFinite(const EmbeddedStepInfo& info, double norm) const {
-  const double buffers = L2Norm(parts_.push.subspan(map_.trained_elements));
+  const double buffers = L2Norm(push().subspan(map_.trained_elements));
   if (std::isfinite(info.loss) && std::isfinite(norm) && std::isfinite(buffers)) return absl::OkStatus();
   const std::string what = !std::isfinite(info.loss) ? absl::StrCat("the loss is ", info.loss)
                            : !std::isfinite(norm)    ? absl::StrCat("the gradient's norm is ", norm)
                                                      : "a buffer of the model (batch norm) is not finite";
   return absl::InternalError(
-      absl::StrCat("step ", client_->clock().value() + 1, ": ", what,
+      absl::StrCat("step ", client_->clock().value() + begun_.size() + 1, ": ", what,
                    "; nothing of it was applied. A smaller optimizer.lr, a warm-up or optimizer.clip_norm usually "
                    "helps"));
 }
@@ -267,11 +326,12 @@ absl::Status EmbeddedWorker::ReportEvaluation(const EvaluationResult& result) {
   const absl::Status reported = Cause(parts_.link.ReportEvaluation(result));
   if (!reported.ok() || result.work.final || client_ == nullptr) return reported;
   // The others went on meanwhile: the next gradient would be as stale as this has taken.
-  return Cause(Await([&] { return client_->Pull(parts_.parameters, silence_max()); }));
+  return Cause(Await([&] { return client_->Pull(parameters(), silence_max()); }));
 }
 
 void EmbeddedWorker::Leave(const std::string& reason) {
   if (std::exchange(left_, true)) return;
+  FinishStepsSoon();
   CloseClient(reason);
   parts_.link.Leave(reason);
   absl::MutexLock lock(&mutex_);
@@ -305,7 +365,8 @@ absl::Status EmbeddedWorker::OpenClient(bool reader) {
   options.first_clock = reader ? Clock64(0) : life_.first_clock;
   options.reader = reader;
   options.chunk_bytes = options_.chunk_bytes;
-  options.background = leaves_early();
+  options.window = options_.window;
+  options.background = options_.window > 1 || leaves_early();
   options.same_host = options_.same_host;
   options.protection = options_.protection;
   if (!reader) {
@@ -325,6 +386,8 @@ absl::Status EmbeddedWorker::OpenClient(bool reader) {
 
 void EmbeddedWorker::CloseClient(const std::string& reason) {
   step_open_ = false;
+  begun_.clear();
+  failure_ = absl::OkStatus();
   if (client_ == nullptr) return;
   client_->Close(reason, kEmbeddedGoodbye);
   absl::MutexLock lock(&mutex_);
@@ -344,6 +407,7 @@ absl::Status EmbeddedWorker::BeginWait() {
   absl::MutexLock lock(&mutex_);
   if (stopped_) return absl::CancelledError(stopped_->reason);
   if (expelled_) return absl::FailedPreconditionError(*expelled_);
+  if (late_) return absl::CancelledError("there was no time to wait");
   waiting_ = true;
   parts_.link.progress().SetWaiting(true);
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,12 +48,13 @@ struct EmbeddedStepInfo {
 // What became of it.
 struct EmbeddedStep {
   enum class Outcome {
-    kTaken,     // every shard has answered, and the weights after it are there
+    kTaken,     // fewer than options.window steps are in flight, of which it is the last; with 1: its weights are there
     kRejoined,  // this worker had been put out, and is in again: the step is lost, and so is what was left of the range
     kEnded,     // the job is over: the step is lost
   };
   Outcome outcome = Outcome::kTaken;
-  StepReport report;  // kTaken only
+  // kTaken only: of the newest step that every shard has answered; with a window of 1, of this one. Of none: clock 0.
+  StepReport report;
 };
 
 // For whoever looks on.
@@ -68,13 +70,16 @@ struct EmbeddedView {
   std::optional<std::string> ended;
 };
 
+// Up to options.window steps are in flight, as the trainer has them: each has a part of the push memory, and of the
+// parameters one that the weights after it are written to. Next() waits for all of them, and so does Leave(), for a
+// while.
+//
 // Thread-safety: calls of one thread at a time; Interrupt() and view() from any.
-// Ownership:     borrows all parts; they outlive it. parameters and push are its own from Step() until that returns,
-// and
-//                parameters while Next() runs.
+// Ownership:     borrows all parts; they outlive it. The caller may write to push(), and to
+//                parameters() only before the first Next(). Both are others after Next(), Step() and Leave().
+// Threads:       one for Leave(), as long as that waits for steps in flight.
 // Deadlines:     as the trainer's: each wait names whom it waits for, and ends when a server or the scheduler has been
-// silent
-//                for too long.
+//                silent for too long.
 class EmbeddedWorker {
  public:
   struct Options {
@@ -89,6 +94,8 @@ class EmbeddedWorker {
     SameHost same_host = SameHost::kSharedMemory;
     std::shared_ptr<const rpc::Protection> protection = nullptr;
     Timeouts timeouts = {};
+    // Steps that may be in flight.
+    uint32_t window = 1;
     // How long the job waits for a server that died.
     absl::Duration server_return = absl::ZeroDuration();
     // Lives without a single step, one after the other, before it gives up.
@@ -100,25 +107,28 @@ class EmbeddedWorker {
     const TimeSource& time;
     SchedulerLink& link;
     TrainerMetrics& metrics;
-    // Flat vectors, as long as all tensors: weights, of which the first worker's are the job's; and what is pushed.
-    absl::Span<float> parameters;
-    absl::Span<float> push;
+    // Flat vectors, as long as all tensors, options.window of each: weights, the first part with those that the model
+    // begins with, of which the first worker's are the job's; and what is pushed.
+    std::vector<absl::Span<float>> parameters;
+    std::vector<absl::Span<float>> push;
     // Where push lies, if servers of this host may read it.
     std::shared_ptr<shm::Segment> push_segment = nullptr;
     Connect connect = Client::Create;
   };
 
-  // Requires: parameters and push are as long as the tensors.
+  // Requires: options.window parts of parameters and push, as long as the tensors.
   EmbeddedWorker(Options options, const Parts& parts);
   ~EmbeddedWorker();
 
-  // Joins where it has not yet, reports that the range it gave last is done, where `range_done`, and waits for
-  // something to do. Before an evaluation, parameters are the newest; before the last one, in fp32.
+  // Joins where it has not yet, waits for the steps in flight, reports that the range it gave last is done, where
+  // `range_done`, and waits for something to do. Before an evaluation, parameters are the newest; before the last one,
+  // in fp32.
   //   kFailedPrecondition  the range is not done: Step() was not called for all of its samples; or put out again and
-  //   again others               the last word of the scheduler or a server
+  //                        again
+  //   others               the last word of the scheduler or a server; it stays with later calls but Leave()
   absl::StatusOr<EmbeddedTask> Next(bool range_done) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // push[from, end) stays as it is from now on, until Step() returns: it may leave already. `from` falls from call to
+  // push()[from, end) stays as it is from now on, until Step() returns: it may leave already. `from` falls from call to
   // call. Between Next() and Step(). Cheap.
   //   as Step(), which says it again
   absl::Status Ready(uint64_t from) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -126,7 +136,15 @@ class EmbeddedWorker {
   // Whether Ready() may have any effect: the exchange of a large model goes on between calls.
   bool leaves_early() const;
 
-  // Pushes, and pulls as the consistency mode says.
+  // Which parts of the memory: the one for the gradient of the next step, and the one with the newest weights that are
+  // there, which nobody writes to meanwhile.
+  size_t push_part() const { return (steps_finished_ + begun_.size()) % parts_.push.size(); }
+  size_t parameters_part() const { return parameters_used_; }
+  absl::Span<float> push() const { return parts_.push[push_part()]; }
+  absl::Span<float> parameters() const { return parts_.parameters[parameters_used_]; }
+
+  // Pushes push(), and pulls as the consistency mode says; waits until fewer than options.window steps are in flight.
+  // What became of this one a later call may say.
   //   kInternal            a gradient or the loss is not finite; nothing was pushed
   //   kFailedPrecondition  put out again and again
   //   others               the last word of the scheduler or a server; this worker is of no use then, but to Leave()
@@ -140,7 +158,8 @@ class EmbeddedWorker {
   // The caller is at work on something that may take any time, such as an evaluation: its silence is no stall.
   void SetBusyElsewhere(bool busy) { parts_.link.progress().SetWaiting(busy); }
 
-  // Says goodbye to all. Nothing but view() may follow. Again changes nothing.
+  // Waits for the steps in flight, but 2 s at most, and says goodbye to all. Nothing but view() may follow. Again
+  // changes nothing.
   void Leave(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Makes the call in progress, and later ones but Leave(), return kCancelled.
@@ -153,6 +172,11 @@ class EmbeddedWorker {
     absl::Status status;  // OK: the job is over
     std::string reason;
   };
+  // Committed and not finished.
+  struct BegunStep {
+    EmbeddedStepInfo info;
+    double norm = 0;
+  };
 
   // After kFailedPrecondition; as often as lives may be fruitless.
   absl::Status JoinAgain(absl::Status why);
@@ -162,11 +186,14 @@ class EmbeddedWorker {
   // What a call that failed with `status` means: the expulsion or the end that was behind it.
   absl::Status Cause(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Ended() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until no more than `left` are in flight.
+  absl::Status FinishSteps(size_t left) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As FinishSteps(0), but for a short time, and whatever comes of it.
+  void FinishStepsSoon() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status PullNewest(bool final);
   absl::Status OpenStep();
   absl::Status CheckFinite(const EmbeddedStepInfo& info, double norm) const;
-  void Record(const EmbeddedStepInfo& info, const StepReport& report, double norm, absl::Duration wait)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Record(const BegunStep& step, const StepReport& report, absl::Duration wait) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status OpenClient(bool reader) ABSL_LOCKS_EXCLUDED(mutex_);
   void CloseClient(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -187,6 +214,12 @@ class EmbeddedWorker {
   ShardMap map_;
   int fruitless_ = 0;
   bool step_open_ = false;
+  std::deque<BegunStep> begun_;  // in flight, oldest first
+  uint64_t steps_finished_ = 0;
+  size_t parameters_used_ = 0;
+  StepReport last_report_;
+  // Of a step that was in flight: what every later call says.
+  absl::Status failure_;
   std::optional<RangeWork> range_;  // being trained
   uint64_t range_done_ = 0;         // samples of it
   absl::Time range_begin_;
@@ -199,6 +232,7 @@ class EmbeddedWorker {
   // Replaced by the caller's thread only, which therefore reads it without the lock.
   std::unique_ptr<Client> client_;
   bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // in a call of client_
+  bool late_ ABSL_GUARDED_BY(mutex_) = false;     // Leave() has waited long enough
   std::optional<ShardMap> newest_map_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> expelled_ ABSL_GUARDED_BY(mutex_);
   std::optional<Stopped> stopped_ ABSL_GUARDED_BY(mutex_);
