@@ -86,7 +86,9 @@ absl::Status CheckData(const job::Job& job) {
   if (job.data().format() == job::Data::PREPARED) {
     const absl::StatusOr<worker::PreparedIndex> index = worker::ReadPreparedIndex(folder);
     if (!index.ok()) return absl::Status(index.status().code(), absl::StrCat("data.path: ", index.status().message()));
-    if (index->classes.size() == job.model().classes()) return absl::OkStatus();
+    if (index->classes.size() == job.model().classes()) {
+      return worker::CheckAugmentable(index->type, job.data().augment().rand_augment(), folder.string());
+    }
     return absl::InvalidArgumentError(absl::StrCat("model.classes: found ", job.model().classes(), "; allowed is ",
                                                    index->classes.size(), ", as many as ", folder.string(), " has"));
   }

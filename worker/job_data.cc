@@ -52,6 +52,8 @@ absl::StatusOr<JobData> OpenPreparedData(const WorkerConfig& config, ImagePeers*
     return absl::InvalidArgumentError(absl::StrCat(config.data_path, " has ", index->classes.size(),
                                                    " classes; model.classes is ", config.model.classes));
   }
+  absl::Status augmentable = CheckAugmentable(index->type, config.augment.rand_augment, config.data_path);
+  if (!augmentable.ok()) return augmentable;
   if (absl::Status together = store->GetTogether(FilesOf(config, *index)); !together.ok()) return together;
   JobData data;
   const Locate locate = [&store](const PreparedFile& file) { return store->Get(file); };

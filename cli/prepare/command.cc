@@ -21,6 +21,7 @@ Exit codes: 0 done, 2 wrong use (flags, or no image can be read), 1 failed or br
 Examples
   slackline prepare photographs prepared --size 64 --grey
   slackline prepare cells prepared --labels cells/labels.csv --split train=0.85,validation=0.02,test=0.13 --seed 7
+  slackline prepare slides prepared --size 128 --grey --dtype float16
   slackline prepare /usr/share/datasets/fashion-mnist prepared
   slackline prepare --verify prepared)";
 
@@ -40,6 +41,11 @@ Command::Command(CLI::App& app) {
       ->capture_default_str()
       ->type_name("stretch|crop");
   command_->add_flag("--grey", options_.grey, "One channel; default: three, of IDX one");
+  command_
+      ->add_option("--dtype", options_.dtype,
+                   "What a pixel is written as; float16 keeps 16-bit PNG, and what scaling rounds")
+      ->capture_default_str()
+      ->type_name("uint8|float16");
   command_
       ->add_option("--split", options_.split,
                    "Fractions, of each class; default: as SOURCE has it, else train=0.8,validation=0.1,test=0.1")

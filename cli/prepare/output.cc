@@ -36,6 +36,10 @@ bool IsOwn(const std::string& name) {
 
 // What differs, in words; empty for nothing.
 std::string Difference(const Json& before, const Json& now) {
+  const auto type = [](const Json& settings) { return settings.value(kTypeSetting, Json("uint8")); };
+  if (type(before) != type(now)) {
+    return absl::StrCat("--dtype was ", type(before).dump(), " and is now ", type(now).dump());
+  }
   for (const auto& [key, value] : now.items()) {
     const auto found = before.find(key);
     if (found == before.end()) return absl::StrCat(key, " is new");

@@ -11,6 +11,8 @@ namespace slackline::cli::prepare {
 // Names in the folder.
 inline constexpr char kSkippedFile[] = "skipped.csv";
 inline constexpr char kPartialFolder[] = "partial";
+// The setting that says what a pixel is; without it, it is uint8.
+inline constexpr char kTypeSetting[] = "dtype";
 
 // Holds the folder for this process until it is destroyed.
 //

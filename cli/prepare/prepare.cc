@@ -6,11 +6,13 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include "absl/numeric/int128.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +24,7 @@
 #include "cli/prepare/decoders.h"
 #include "cli/prepare/output.h"
 #include "cli/prepare/shard_maker.h"
+#include "worker/data/halves.h"
 #include "worker/data/prepared_check.h"
 #include "worker/data/prepared_index.h"
 #include "worker/pictures/label_file.h"
@@ -47,6 +50,8 @@ constexpr uint64_t kShardBytes = uint64_t{64} << 20;
 constexpr uint64_t kShardBytesMax = uint64_t{4} << 30;
 constexpr uint64_t kShardImagesMax = 65536;
 constexpr double kPixelMax = 255;
+// Of float16, which has no more digits: rounding makes so much of nothing.
+constexpr double kVarianceMin = 1e-12;
 
 // How far it is, on a line of the terminal; nothing where there is none.
 class ProgressLine {
@@ -90,6 +95,9 @@ struct Plan {
   Fold fold;
   uint64_t seed = 1;
   uint64_t shard_images = 1;
+  worker::PixelType type = worker::PixelType::kUint8;
+
+  uint64_t image_bytes() const { return form.shape.values() * worker::BytesOfPixel(type); }
 };
 
 absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& source) {
@@ -98,6 +106,12 @@ absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& sourc
   if (options.fit != "stretch" && options.fit != "crop") {
     return absl::InvalidArgumentError(absl::StrCat("found --fit ", options.fit, "; allowed are stretch, crop"));
   }
+  const std::optional<worker::PixelType> type = worker::PixelTypeNamed(options.dtype);
+  if (!type) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found --dtype ", options.dtype, "; allowed are ", worker::kPixelTypes));
+  }
+  plan.type = *type;
   absl::StatusOr<Form> form = MakeForm({.size = options.size,
                                         .grey = options.grey,
                                         .fit = options.fit == "crop" ? Fit::kCrop : Fit::kStretch,
@@ -119,11 +133,11 @@ absl::StatusOr<Plan> MakePlan(const PrepareOptions& options, const Source& sourc
   }
   plan.shard_images = options.shard_images > 0
                           ? options.shard_images
-                          : std::clamp<uint64_t>(kShardBytes / plan.form.shape.bytes(), 1, kShardImagesMax);
+                          : std::clamp<uint64_t>(kShardBytes / plan.image_bytes(), 1, kShardImagesMax);
   const uint64_t rows = std::min<uint64_t>(plan.shard_images, source.samples().size());
-  if (rows * plan.form.shape.bytes() > kShardBytesMax) {
+  if (rows * plan.image_bytes() > kShardBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat("found --shard-images ", options.shard_images, " with images of ",
-                                                   plan.form.shape.bytes(), " bytes; allowed are ", kShardBytesMax,
+                                                   plan.image_bytes(), " bytes; allowed are ", kShardBytesMax,
                                                    " bytes together, which are in memory at a time"));
   }
   return plan;
@@ -136,17 +150,19 @@ std::string SettingsOf(const PrepareOptions& options, const Plan& plan, const So
     split = Json::object();
     for (int i = 0; i < kSplits; ++i) split[kSplitNames[i]] = plan.fractions[i];
   }
-  const Json settings = {{"size", absl::StrCat(plan.form.shape.width, "x", plan.form.shape.height)},
-                         {"scaled", plan.form.scaled},
-                         {"fit", options.fit},
-                         {"channels", plan.form.shape.channels},
-                         {"split", split},
-                         {"seed", plan.seed},
-                         {"shard_images", plan.shard_images},
-                         {"source",
-                          {{"kind", source.kind()},
-                           {"images", source.samples().size()},
-                           {"xxh3", absl::StrFormat("%016x", source.Digest())}}}};
+  Json settings = {{"size", absl::StrCat(plan.form.shape.width, "x", plan.form.shape.height)},
+                   {"scaled", plan.form.scaled},
+                   {"fit", options.fit},
+                   {"channels", plan.form.shape.channels},
+                   {"split", split},
+                   {"seed", plan.seed},
+                   {"shard_images", plan.shard_images},
+                   {"source",
+                    {{"kind", source.kind()},
+                     {"images", source.samples().size()},
+                     {"xxh3", absl::StrFormat("%016x", source.Digest())}}}};
+  // Folders of before there was another one have none.
+  if (plan.type != worker::PixelType::kUint8) settings[kTypeSetting] = std::string(worker::NameOf(plan.type));
   return settings.dump(2) + "\n";
 }
 
@@ -175,7 +191,7 @@ class Preparation {
   absl::StatusOr<Result> Run() {
     const auto splits = SplitSamples(source_, plan_.fractions, plan_.fold, plan_.seed);
     Decoders decoders(options_.jobs > 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency()));
-    ShardMaker maker(source_, plan_.form, decoders);
+    ShardMaker maker(source_, plan_.form, plan_.type, decoders);
     ProgressLine line(source_.samples().size(), options_.quiet);
     Result result;
     result.skipped = source_.skipped();
@@ -183,7 +199,8 @@ class Preparation {
       worker::PreparedSplit split;
       split.name = kSplitNames[i];
       split.class_counts.resize(source_.classes().size());
-      std::vector<uint64_t> sums(plan_.form.shape.channels), square_sums(sums);
+      std::vector<uint64_t> sums(plan_.form.shape.channels);
+      std::vector<absl::uint128> square_sums(plan_.form.shape.channels);
       const absl::Span<const uint32_t> all(splits[i]);
       for (uint64_t begin = 0, number = 0; begin < all.size(); begin += plan_.shard_images, ++number) {
         const auto part = all.subspan(begin, plan_.shard_images);
@@ -212,8 +229,11 @@ class Preparation {
     const std::string path = output_.RecordPath(stem);
     const absl::StatusOr<std::string> text = ReadWhole(path);
     if (text.ok()) {
+      worker::PreparedIndex like;
+      like.shape = plan_.form.shape;
+      like.type = plan_.type;
       auto record = ParseShardRecord(*text, source_.classes().size(), plan_.form.shape.channels);
-      if (record.ok() && IsWhole(options_.folder, *record, plan_.form.shape)) {
+      if (record.ok() && IsWhole(options_.folder, *record, like)) {
         ++found_;
         line.Add(samples.size(), record->skipped.size(), /*made=*/false);
         return record;
@@ -227,14 +247,16 @@ class Preparation {
     return record;
   }
 
-  void SetMoments(const std::vector<uint64_t>& sums, const std::vector<uint64_t>& square_sums, uint64_t rows,
+  void SetMoments(const std::vector<uint64_t>& sums, const std::vector<absl::uint128>& square_sums, uint64_t rows,
                   worker::PreparedIndex& index) const {
+    const double white = plan_.type == worker::PixelType::kUint8 ? kPixelMax : worker::kHalfUnits;
     const double pixels = std::max(1.0, static_cast<double>(rows) * plan_.form.shape.height * plan_.form.shape.width);
     for (size_t c = 0; c < sums.size(); ++c) {
       const double mean = static_cast<double>(sums[c]) / pixels;
       const double variance = static_cast<double>(square_sums[c]) / pixels - mean * mean;
-      index.mean.push_back(mean / kPixelMax);
-      index.deviation.push_back(std::sqrt(std::max(0.0, variance)) / kPixelMax);
+      const bool nothing = plan_.type != worker::PixelType::kUint8 && variance < kVarianceMin * white * white;
+      index.mean.push_back(mean / white);
+      index.deviation.push_back(nothing ? 0 : std::sqrt(std::max(0.0, variance)) / white);
     }
   }
 
@@ -254,7 +276,7 @@ std::string SkippedCsv(std::vector<Skipped> skipped) {
 
 std::string Describe(const worker::PreparedIndex& index) {
   return absl::StrCat(index.classes.size(), " classes, ", index.shape.channels, " x ", index.shape.height, " x ",
-                      index.shape.width, ": ",
+                      index.shape.width, index.type == worker::PixelType::kUint8 ? "" : " float16", ": ",
                       absl::StrJoin(index.splits, ", ", [](std::string* out, const worker::PreparedSplit& split) {
                         absl::StrAppend(out, split.name, " ", split.rows());
                       }));
@@ -325,6 +347,7 @@ absl::Status Run(const PrepareOptions& options) {
   worker::PreparedIndex& index = result->index;
   index.classes = source->classes();
   index.shape = plan->form.shape;
+  index.type = plan->type;
   index.skipped = result->skipped.size();
   index.settings = settings;
   absl::Status written = WriteText(absl::StrCat(options.folder, "/", kSkippedFile), SkippedCsv(result->skipped));
@@ -347,10 +370,11 @@ absl::Status Run(const PrepareOptions& options) {
 
 // Says what is wrong with a shard; true if nothing.
 bool VerifyShard(const std::string& folder, const worker::PreparedShard& shard, const worker::PreparedIndex& index) {
-  const absl::StatusOr<worker::MappedShard> mapped = worker::OpenShard(folder, shard, index.shape);
+  const absl::StatusOr<worker::MappedShard> mapped = worker::OpenShard(folder, shard, index);
   absl::Status status = mapped.status();
   if (status.ok()) status = worker::CheckBytes(*mapped, shard);
   if (status.ok()) status = worker::CheckLabels(*mapped, shard, index.classes.size());
+  if (status.ok()) status = worker::CheckPixels(*mapped, shard, index);
   if (!status.ok()) std::fprintf(stderr, "slackline prepare: %s\n", std::string(status.message()).c_str());
   return status.ok();
 }

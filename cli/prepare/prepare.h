@@ -13,9 +13,10 @@ struct PrepareOptions {
   std::string size;        // "WxH", "N" or empty: that of the first image
   std::string fit = "stretch";
   bool grey = false;
-  std::string split;   // empty: as the source has it, or kDefaultSplit
-  uint32_t folds = 0;  // 0: --split counts
-  uint32_t fold = 1;   // from 1
+  std::string dtype = "uint8";  // of a pixel
+  std::string split;            // empty: as the source has it, or kDefaultSplit
+  uint32_t folds = 0;           // 0: --split counts
+  uint32_t fold = 1;            // from 1
   uint64_t seed = 1;
   uint32_t jobs = 0;          // 0: as many as there are cores
   uint32_t shard_images = 0;  // 0: as many as 64 MiB hold

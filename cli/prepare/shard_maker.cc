@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/storage/checksum.h"
 #include "common/storage/durable_file.h"
+#include "worker/data/halves.h"
 #include "worker/data/npy.h"
 #include "worker/data/prepared_check.h"
 
@@ -44,6 +45,25 @@ absl::StatusOr<std::vector<uint64_t>> Numbers(const Json& json, const char* key,
   return numbers;
 }
 
+// The same of halves.
+void AddUpHalves(absl::Span<const uint8_t> halves, uint32_t channels, ShardRecord& record) {
+  const size_t plane = halves.size() / sizeof(uint16_t) / channels;
+  const uint8_t* next = halves.data();
+  for (uint32_t c = 0; c < channels; ++c) {
+    uint64_t sum = 0;
+    absl::uint128 square_sum = 0;
+    for (size_t p = 0; p < plane; ++p, next += sizeof(uint16_t)) {
+      uint16_t code;
+      std::memcpy(&code, next, sizeof(code));
+      const uint64_t units = worker::UnitsOfHalf(code);
+      sum += units;
+      square_sum += units * units;
+    }
+    record.sums[c] += sum;
+    record.square_sums[c] += square_sum;
+  }
+}
+
 void AddUp(absl::Span<const uint8_t> pixels, uint32_t channels, ShardRecord& record) {
   const size_t plane = pixels.size() / channels;
   for (uint32_t c = 0; c < channels; ++c) {
@@ -60,7 +80,13 @@ void AddUp(absl::Span<const uint8_t> pixels, uint32_t channels, ShardRecord& rec
 }  // namespace
 
 std::string ToJson(const ShardRecord& record) {
-  Json json = {{"class_counts", record.class_counts}, {"sums", record.sums}, {"square_sums", record.square_sums}};
+  std::vector<uint64_t> low, high;
+  for (const absl::uint128& sum : record.square_sums) {
+    low.push_back(absl::Uint128Low64(sum));
+    high.push_back(absl::Uint128High64(sum));
+  }
+  Json json = {
+      {"class_counts", record.class_counts}, {"sums", record.sums}, {"square_sums", low}, {"square_sums_high", high}};
   json["shard"] = record.shard.rows == 0 ? Json() : Json::parse(worker::ShardJson(record.shard));
   json["skipped"] = Json::array();
   // Names are bytes that may be no UTF-8, which JSON does not have: each byte becomes a character.
@@ -82,12 +108,13 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
   auto counts = Numbers(json, "class_counts", classes);
   auto sums = Numbers(json, "sums", channels);
   auto square_sums = Numbers(json, "square_sums", channels);
-  for (const auto* one : {&counts, &sums, &square_sums}) {
+  auto high = Numbers(json, "square_sums_high", channels);
+  for (const auto* one : {&counts, &sums, &square_sums, &high}) {
     if (!one->ok()) return one->status();
   }
   record.class_counts = *std::move(counts);
   record.sums = *std::move(sums);
-  record.square_sums = *std::move(square_sums);
+  for (size_t c = 0; c < channels; ++c) record.square_sums.push_back(absl::MakeUint128((*high)[c], (*square_sums)[c]));
   if (!json["shard"].is_null()) {
     auto shard = worker::ParseShardJson(json["shard"].dump());
     if (!shard.ok()) return shard.status();
@@ -107,14 +134,22 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
   return record;
 }
 
+absl::Status ShardMaker::Fill(uint32_t sample, absl::Span<uint8_t> out) const {
+  const Sample& one = source_.samples()[sample];
+  if (type_ == worker::PixelType::kUint8) return ReadShaped(source_, one, form_, out);
+  std::vector<uint16_t> deep(form_.shape.values());
+  absl::Status read = ReadShaped(source_, one, form_, absl::MakeSpan(deep));
+  if (read.ok()) worker::WriteHalves(deep, out.data());
+  return read;
+}
+
 absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples, const std::string& folder,
                                              const std::string& stem, const std::function<void(size_t)>& look) {
-  const size_t image_bytes = form_.shape.bytes();
+  const size_t image_bytes = form_.shape.values() * worker::BytesOfPixel(type_);
   pixels_.resize(samples.size() * image_bytes);
   std::vector<absl::Status> results(samples.size());
   const auto fill = [&](size_t i) {
-    results[i] = ReadShaped(source_, source_.samples()[samples[i]], form_,
-                            absl::MakeSpan(pixels_).subspan(i * image_bytes, image_bytes));
+    results[i] = Fill(samples[i], absl::MakeSpan(pixels_).subspan(i * image_bytes, image_bytes));
   };
   decoders_.Run(samples.size(), fill, look);
 
@@ -131,7 +166,8 @@ absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples,
     }
     uint8_t* to = pixels_.data() + labels.size() * image_bytes;
     if (labels.size() != i) std::memmove(to, pixels_.data() + i * image_bytes, image_bytes);
-    AddUp({to, image_bytes}, form_.shape.channels, record);
+    const auto add_up = type_ == worker::PixelType::kUint8 ? AddUp : AddUpHalves;
+    add_up({to, image_bytes}, form_.shape.channels, record);
     ++record.class_counts[sample.label];
     labels.push_back(sample.label);
   }
@@ -142,7 +178,7 @@ absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples,
   shard.labels.name = stem + ".labels.npy";
   const std::vector<uint64_t> shape = {shard.rows, form_.shape.channels, form_.shape.height, form_.shape.width};
   absl::Status status =
-      WriteArray(folder, worker::NpyHeaderText(worker::kNpyUint8, shape),
+      WriteArray(folder, worker::NpyHeaderText(worker::NpyTypeOf(type_), shape),
                  {reinterpret_cast<const char*>(pixels_.data()), shard.rows * image_bytes}, shard.images);
   if (status.ok()) {
     status = WriteArray(folder, worker::NpyHeaderText(worker::kNpyInt64, {shard.rows}),
@@ -152,9 +188,9 @@ absl::StatusOr<ShardRecord> ShardMaker::Make(absl::Span<const uint32_t> samples,
   return record;
 }
 
-bool IsWhole(const std::string& folder, const ShardRecord& record, const worker::ImageShape& shape) {
+bool IsWhole(const std::string& folder, const ShardRecord& record, const worker::PreparedIndex& index) {
   if (record.shard.rows == 0) return true;
-  const absl::StatusOr<worker::MappedShard> mapped = worker::OpenShard(folder, record.shard, shape);
+  const absl::StatusOr<worker::MappedShard> mapped = worker::OpenShard(folder, record.shard, index);
   return mapped.ok() && worker::CheckBytes(*mapped, record.shard).ok();
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -26,9 +27,9 @@ using worker::pictures::Source;
 struct ShardRecord {
   worker::PreparedShard shard;  // rows may be 0: then there are no files
   std::vector<uint64_t> class_counts;
-  // Of all pixels, by channel: exact, so that their order does not matter.
+  // Of all pixels, by channel: exact, so that their order does not matter. Floats are in units of kHalfUnits.
   std::vector<uint64_t> sums;
-  std::vector<uint64_t> square_sums;
+  std::vector<absl::uint128> square_sums;
   std::vector<Skipped> skipped;
 };
 
@@ -42,8 +43,8 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
 class ShardMaker {
  public:
   // Borrows all.
-  ShardMaker(const Source& source, const Form& form, Decoders& decoders)
-      : source_(source), form_(form), decoders_(decoders) {}
+  ShardMaker(const Source& source, const Form& form, worker::PixelType type, Decoders& decoders)
+      : source_(source), form_(form), type_(type), decoders_(decoders) {}
 
   // Writes `folder`/`stem`.images.npy and .labels.npy of these samples, in their order; those that cannot be read are
   // left out and listed. `look` is called with how many are done.
@@ -52,13 +53,17 @@ class ShardMaker {
                                    const std::string& stem, const std::function<void(size_t)>& look);
 
  private:
+  // Reads a sample, and writes what the shard has of it.
+  absl::Status Fill(uint32_t sample, absl::Span<uint8_t> out) const;
+
   const Source& source_;
   const Form& form_;
+  const worker::PixelType type_;
   Decoders& decoders_;
-  std::vector<uint8_t> pixels_;  // of the shard
+  std::vector<uint8_t> pixels_;  // of the shard, as its file has them
 };
 
-// Whether the files of a shard that was made earlier are still what they were.
-bool IsWhole(const std::string& folder, const ShardRecord& record, const worker::ImageShape& shape);
+// Whether the files of a shard that was made earlier are still what they were; `index` says the shape and the type.
+bool IsWhole(const std::string& folder, const ShardRecord& record, const worker::PreparedIndex& index);
 
 }  // namespace slackline::cli::prepare

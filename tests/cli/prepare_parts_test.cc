@@ -103,7 +103,7 @@ TEST(ShardRecord, ReadsAsItWasWritten) {
       .shard = {.images = {.name = "a.npy", .bytes = 5, .checksum = 7}, .labels = {.name = "b.npy"}, .rows = 2},
       .class_counts = {1, 1},
       .sums = {4, 5, 6},
-      .square_sums = {7, 8, 9},
+      .square_sums = {7, absl::MakeUint128(1, 2), 9},
       .skipped = {{.name = "no \xff utf", .reason = "line\nbreak"}}};
   const auto read = ParseShardRecord(ToJson(record), 2, 3);
   ASSERT_TRUE(read.ok()) << read.status();

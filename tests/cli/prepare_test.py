@@ -41,6 +41,8 @@ def idx(array):
 
 
 class PrepareTest(unittest.TestCase):
+    DTYPE = "|u1"
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="slackline-prepare-")
         self.addCleanup(folder.cleanup)
@@ -69,7 +71,7 @@ class PrepareTest(unittest.TestCase):
         images = [numpy.load(out / shard["images"]["name"], mmap_mode="r") for shard in shards]
         labels = [numpy.load(out / shard["labels"]["name"]) for shard in shards]
         for image, label, shard in zip(images, labels, shards):
-            self.assertEqual((image.dtype, label.dtype), (numpy.uint8, numpy.int64))
+            self.assertEqual((image.dtype, label.dtype), (self.DTYPE, numpy.int64))
             self.assertEqual((len(image), len(label)), (shard["rows"],) * 2)
         return numpy.concatenate(images), numpy.concatenate(labels)
 

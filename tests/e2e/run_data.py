@@ -135,6 +135,23 @@ class Data(unittest.TestCase):
         self.assertEqual(run.wait(), 1, run.diagnosis())
         self.assertIn("it was cut short", run.diagnosis())
 
+    def test_halves_are_trained_on_from_a_server(self):
+        self.prepare("--dtype", "float16")
+        refused = self.train("data.augment.rand_augment=2")
+        self.assertNotEqual(refused.wait(), 0)
+        self.assertIn("data.augment.rand_augment: found 2 with images of float16", refused.diagnosis())
+        address, counts, _ = self.serve()
+        settings = [f"data.path={address}", f"data.cache.folder={self.root / 'cache'}", "data.verify=true", "data.threads=2",
+                    "data.augment.mixup_alpha=0.1", "data.augment.crop_area_min=0.8"]
+        run = self.train(*settings)
+        self.assertGreater(self.accuracy(run), 0.9)
+        self.assertEqual(counts["/prepared/train-00000.images.npy"], 1)
+        shutil.rmtree(run.folder)
+        # The worker says it, too, where nobody else has seen the index.
+        refused = self.train(*settings, "data.augment.rand_augment=2")
+        self.assertNotEqual(refused.wait(), 0)
+        self.assertIn("data.augment.rand_augment: found 2 with images of float16", refused.diagnosis())
+
     def test_pictures_are_the_same_prepared_or_in_folders_or_in_tar_files(self):
         self.prepare()
         colours = list((self.root / "pictures").iterdir())

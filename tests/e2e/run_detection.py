@@ -117,6 +117,24 @@ class Detection(unittest.TestCase):
         module = load_weights(TinyDetector(), exported).eval()
         self.check_figures(module, report)
 
+    def test_it_is_simulated_too(self):
+        draw_shapes(self.shapes, "train", 48, 1)
+        draw_shapes(self.shapes, "val", 8, 2)
+        torch.jit.script(TinyDetector()).save(self.root / "module.pt")
+        flags = ("--threads", "2", "--set", "training.epochs=3", "--set", "training.evaluate_every_epochs=3", "--set")
+        reports = []
+        for name, measured in (("one", "100"), ("two", "100"), ("measured", "0")):
+            shown = self.slackline("simulate", self.job, "--run-folder", self.root / name, *flags,
+                                   f"simulation.compute_us_per_sample={measured}")
+            self.assertIn("at an overlap of 0.5", shown)
+            reports.append((self.root / name / "report.json").read_text())
+        self.assertEqual(reports[0], reports[1])
+        summary = json.loads((self.root / "one" / "summary.json").read_text())
+        self.assertEqual((summary["state"], summary["test_metric"], summary["samples"]), ("done", "map", 3 * 48))
+        self.assertGreater(json.loads(reports[0])["map_50"], 0.02)
+        self.assertIn("is known by LibTorch alone", self.slackline("simulate", self.job, "--run-folder", self.root / "no",
+                                                                  "--no-gradients", code=1))
+
     def check_figures(self, module, report):
         """PyTorch, with the run's weights, finds what the run has found."""
         whole = json.loads((self.shapes / "val.json").read_text())

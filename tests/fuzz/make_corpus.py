@@ -147,7 +147,7 @@ def checkpoints():
 
 
 def prepared():
-    # See prepared_fuzz.cc: which of the three, then its text.
+    # See prepared_fuzz.cc: which of the four, then its text.
     def file(name, size):
         return {"name": name, "bytes": size, "xxh3": "0123456789abcdef"}
 
@@ -157,6 +157,11 @@ def prepared():
              "splits": {"train": {"images": 2, "class_counts": [1, 1], "shards": [shard]}}}
     yield "index", b"\0" + json.dumps(index).encode()
     yield "index-endless", b"\0" + json.dumps({**index, "height": 65535, "width": 65535}).replace('"rows": 2', '"rows": 4294967295').encode()
+    yield "index-halves", b"\0" + json.dumps({**index, "dtype": "float16"}).encode()
+    yield "index-other-type", b"\0" + json.dumps({**index, "dtype": "float64"}).encode()
+    yield "halves", b"\3" + struct.pack("<6e", 0, 2 ** -24, 0.25, 0.5, 0.75, 1)
+    yield "halves-nan", b"\3" + struct.pack("<3e", 0.5, float("nan"), 1) + b"\0"
+    yield "halves-infinite", b"\3" + struct.pack("<2e", float("-inf"), float("inf"))
     header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (12, 3), }"
     yield "header", b"\1\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header
     yield "header-cut", b"\1\x93NUMPY\1\0" + struct.pack("<H", 500) + header

@@ -1,6 +1,11 @@
-// What prepared images and tables of labels say: refused with a reason, or the same when it is written again.
+// What prepared images, their halves and tables of labels say: refused with a reason, or the same when it is written
+// again.
+#include <cmath>
+#include <vector>
+
 #include "common/check.h"
 #include "tests/fuzz/bytes_input.h"
+#include "worker/data/halves.h"
 #include "worker/data/npy.h"
 #include "worker/data/prepared_index.h"
 #include "worker/pictures/label_file.h"
@@ -16,7 +21,8 @@ void TryIndex(const std::string& text) {
   }
   const std::string again = worker::ToJson(*index);
   const auto same = worker::ParsePreparedIndex(again);
-  SLACKLINE_CHECK(same.ok() && worker::ToJson(*same) == again);
+  SLACKLINE_CHECK(same.ok() && worker::ToJson(*same) == again && same->type == index->type);
+  SLACKLINE_CHECK(worker::PixelTypeNamed(worker::NameOf(index->type)) == index->type);
 }
 
 void TryHeader(const std::string& text) {
@@ -28,6 +34,18 @@ void TryHeader(const std::string& text) {
   SLACKLINE_CHECK(header->data_offset <= text.size());
   const auto same = worker::ParseNpyHeader(worker::NpyHeaderText(header->type, header->shape));
   SLACKLINE_CHECK(same.ok() && same->type == header->type && same->shape == header->shape);
+}
+
+// An image of the bytes that there are: refused, or floats that may be trained on.
+void TryHalves(const std::string& text) {
+  const auto* halves = reinterpret_cast<const uint8_t*>(text.data());
+  std::vector<float> values(text.size() / sizeof(uint16_t));
+  const absl::Status pixels = worker::CheckHalves("file", 0, halves, values.size());
+  worker::ReadHalves(halves, absl::MakeSpan(values));
+  size_t wrong = 0;
+  for (const float value : values) wrong += value >= 0 && value <= 1 && !std::signbit(value) ? 0 : 1;
+  SLACKLINE_CHECK(pixels.ok() == (wrong == 0));
+  SLACKLINE_CHECK(pixels.ok() || (absl::IsInvalidArgument(pixels) && !pixels.message().empty()));
 }
 
 void TryLabels(const std::string& text) {
@@ -52,11 +70,12 @@ void TryLabels(const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   slackline::fuzz::BytesInput input(data, size);
-  const uint64_t which = input.TakeUpTo(2);
+  const uint64_t which = input.TakeUpTo(3);
   const auto rest = input.TakeRest();
   const std::string text(rest.begin(), rest.end());
   if (which == 0) slackline::TryIndex(text);
   if (which == 1) slackline::TryHeader(text);
   if (which == 2) slackline::TryLabels(text);
+  if (which == 3) slackline::TryHalves(text);
   return 0;
 }

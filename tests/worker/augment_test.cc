@@ -19,7 +19,7 @@ constexpr ImageShape kShape{.channels = 3, .height = 6, .width = 8};
 Bytes Varied(const Bytes& image, const Augment& augment, uint32_t number, uint32_t epoch = 0, uint64_t seed = 1) {
   Augmenter augmenter({.augment = augment, .seed = seed, .epoch = epoch}, kShape);
   const uint8_t* out = augmenter.Apply(image.data(), number);
-  return {out, out + kShape.bytes()};
+  return {out, out + kShape.values()};
 }
 
 uint8_t At(const Bytes& image, uint32_t c, uint32_t y, uint32_t x) {
@@ -42,13 +42,13 @@ Bytes UpsideDown(const Bytes& image) {
 }
 
 TEST(Augment, WithoutItAnImageIsItself) {
-  const Bytes image = Noise(kShape.bytes());
+  const Bytes image = Noise(kShape.values());
   Augmenter augmenter({}, kShape);
   EXPECT_EQ(augmenter.Apply(image.data(), 3), image.data());
 }
 
 TEST(Augment, HalfOfTheImagesAreFlipped) {
-  const Bytes image = Noise(kShape.bytes());
+  const Bytes image = Noise(kShape.values());
   int mirrored = 0, upside_down = 0;
   for (uint32_t i = 0; i < 1000; ++i) {
     const Bytes one = Varied(image, {.flip_horizontal = true}, i);
@@ -63,7 +63,7 @@ TEST(Augment, HalfOfTheImagesAreFlipped) {
 }
 
 TEST(Augment, PaddingMovesTheImageAndLeavesBlack) {
-  Bytes image = Noise(kShape.bytes());
+  Bytes image = Noise(kShape.values());
   for (uint8_t& value : image) value = std::max<uint8_t>(value, 1);
   std::set<std::pair<int, int>> moves;
   for (uint32_t i = 0; i < 2000; ++i) {
@@ -92,16 +92,16 @@ TEST(Augment, PaddingMovesTheImageAndLeavesBlack) {
 }
 
 TEST(Augment, PaddingBeyondTheImageLeavesNothingOfIt) {
-  const Bytes image(kShape.bytes(), 9);
+  const Bytes image(kShape.values(), 9);
   int black = 0;
   for (uint32_t i = 0; i < 200; ++i)
-    black += Varied(image, {.crop_padding = 100}, i) == Bytes(kShape.bytes(), 0) ? 1 : 0;
+    black += Varied(image, {.crop_padding = 100}, i) == Bytes(kShape.values(), 0) ? 1 : 0;
   EXPECT_GT(black, 100);
 }
 
 TEST(Augment, ResizedCropIsAPartOfTheImage) {
   // A slope: any part of it is one, with a smaller step, and its values are those of its place.
-  Bytes image(kShape.bytes());
+  Bytes image(kShape.values());
   for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(20 * (i % kShape.width));
   std::set<Bytes> all;
   for (uint32_t i = 0; i < 200; ++i) {
@@ -115,11 +115,11 @@ TEST(Augment, ResizedCropIsAPartOfTheImage) {
   }
   EXPECT_GT(all.size(), 10u);
   // Its parts are as large as they are to be: of an even image nothing is seen.
-  EXPECT_EQ(Varied(Bytes(kShape.bytes(), 77), {.crop_area_min = 0.05}, 1), Bytes(kShape.bytes(), 77));
+  EXPECT_EQ(Varied(Bytes(kShape.values(), 77), {.crop_area_min = 0.05}, 1), Bytes(kShape.values(), 77));
 }
 
 TEST(Augment, ColoursStayWithinTheirFactors) {
-  const Bytes image(kShape.bytes(), 100);
+  const Bytes image(kShape.values(), 100);
   std::set<uint8_t> values;
   for (uint32_t i = 0; i < 500; ++i) {
     const Bytes one = Varied(image, {.brightness = 0.3}, i);
@@ -134,8 +134,8 @@ TEST(Augment, ColoursStayWithinTheirFactors) {
 }
 
 TEST(Augment, ContrastAndSaturationGoAwayFromGrey) {
-  Bytes image(kShape.bytes(), 50);
-  for (size_t i = 0; i < kShape.bytes() / 3; ++i) image[i] = 200;  // red
+  Bytes image(kShape.values(), 50);
+  for (size_t i = 0; i < kShape.values() / 3; ++i) image[i] = 200;  // red
   const int difference = 150;
   std::set<int> contrasts;
   for (uint32_t i = 0; i < 50; ++i) {
@@ -149,7 +149,7 @@ TEST(Augment, ContrastAndSaturationGoAwayFromGrey) {
 }
 
 TEST(Augment, FollowsFromSeedEpochAndImageAlone) {
-  const Bytes image = Noise(kShape.bytes());
+  const Bytes image = Noise(kShape.values());
   const Augment all{.flip_horizontal = true,
                     .flip_vertical = true,
                     .crop_padding = 3,
@@ -166,16 +166,16 @@ TEST(Augment, FollowsFromSeedEpochAndImageAlone) {
   Augmenter augmenter({.augment = all, .seed = 7, .epoch = 2}, kShape);
   for (const uint32_t other : {1u, 9u, 5u}) augmenter.Apply(image.data(), other);
   const uint8_t* again = augmenter.Apply(image.data(), 5);
-  EXPECT_EQ(Bytes(again, again + kShape.bytes()), first);
+  EXPECT_EQ(Bytes(again, again + kShape.values()), first);
 }
 
 TEST(Augment, ViewsDifferAndFollowFromTheirNumber) {
-  const Bytes image = Noise(kShape.bytes());
+  const Bytes image = Noise(kShape.values());
   const Augment all{.crop_padding = 3, .crop_area_min = 0.3, .brightness = 0.4};
   Augmenter augmenter({.augment = all, .seed = 7, .epoch = 2}, kShape);
   const auto view = [&](uint32_t number, uint32_t of) {
     const uint8_t* out = augmenter.Apply(image.data(), number, of);
-    return Bytes(out, out + kShape.bytes());
+    return Bytes(out, out + kShape.values());
   };
   std::set<Bytes> seen;
   for (uint32_t number = 0; number < 20; ++number) {
@@ -235,7 +235,7 @@ TEST(Augment, BatchesFromTheMiddleOfAnEpochAreTheSame) {
 
 // What each operation makes is compared with Pillow by vary_image_test.py.
 TEST(RandAugment, SeveralOperationsAreDrawnForEachImage) {
-  const Bytes image = Noise(kShape.bytes());
+  const Bytes image = Noise(kShape.values());
   std::set<Bytes> seen;
   for (uint32_t i = 0; i < 200; ++i) {
     const Augment augment{.rand_augment = 2, .rand_augment_magnitude = 15};
@@ -261,7 +261,7 @@ TEST(RandAugment, StrengthsAreThoseOfTorchvision) {
 }
 
 TEST(Augment, SomeImagesBecomeGreyAndSomeBlurred) {
-  const Bytes image = Noise(kShape.bytes());
+  const Bytes image = Noise(kShape.values());
   int grey = 0, blurred = 0;
   for (uint32_t i = 0; i < 1000; ++i) {
     const Bytes one = Varied(image, {.grey = 0.2}, i);

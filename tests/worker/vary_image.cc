@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
                     absl::SimpleAtoi(argv[4], &shape.height) && absl::SimpleAtoi(argv[5], &shape.width);
   const bool blurred = read && std::string(argv[1]) == "blur";
   std::vector<uint8_t> image{std::istreambuf_iterator<char>(std::cin), {}}, scratch;
-  if (!read || (!blurred && !absl::SimpleAtoi(argv[1], &operation)) || image.size() != shape.bytes()) {
+  if (!read || (!blurred && !absl::SimpleAtoi(argv[1], &operation)) || image.size() != shape.values()) {
     std::fprintf(stderr, "vary_image: wrong use\n");
     return 2;
   }

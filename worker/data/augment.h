@@ -47,14 +47,18 @@ struct Variation {
 // The draws for an image.
 SplitMix64 DrawsFor(const Variation& variation, uint32_t image);
 
+// Of pixels from 0 to 255, or of floats from 0 to 1, for which the same is drawn and nothing is rounded.
+// Requires: no RandAugment of floats.
+//
 // Thread-safety: none.
-class Augmenter {
+template <typename Pixel>
+class BasicAugmenter {
  public:
-  Augmenter(const Variation& variation, const ImageShape& shape) : variation_(variation), shape_(shape) {}
+  BasicAugmenter(const Variation& variation, const ImageShape& shape) : variation_(variation), shape_(shape) {}
 
   // `in`: channels x height x width. Returns as much: `in` itself where nothing is to be done, else memory that the
   // next call writes again. `view`: from 0, which is what there is without views.
-  const uint8_t* Apply(const uint8_t* in, uint32_t image, uint32_t view = 0);
+  const Pixel* Apply(const Pixel* in, uint32_t image, uint32_t view = 0);
 
  private:
   // A part of the image is scaled to the whole.
@@ -68,8 +72,12 @@ class Augmenter {
 
   const Variation variation_;
   const ImageShape shape_;
-  std::vector<uint8_t> image_;
-  std::vector<uint8_t> before_;
+  std::vector<Pixel> image_;
+  std::vector<Pixel> before_;
 };
+
+extern template class BasicAugmenter<uint8_t>;
+extern template class BasicAugmenter<float>;
+using Augmenter = BasicAugmenter<uint8_t>;
 
 }  // namespace slackline::worker

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "worker/data/halves.h"
 #include "worker/data/idx_file.h"
 #include "worker/data/mix_batch.h"
 #include "worker/data/random_order.h"
@@ -44,8 +45,8 @@ std::vector<uint64_t> Dataset::LabelCounts(uint32_t classes) const {
 
 uint32_t Dataset::label_max() const { return *std::max_element(labels_.begin(), labels_.end()); }
 
-Dataset::Scale Dataset::ScaleOf(double mean, double deviation) {
-  return {.scale = static_cast<float>(1 / (kPixelMax * deviation)), .shift = static_cast<float>(mean / deviation)};
+Dataset::Scale Dataset::ScaleOf(double mean, double deviation, double white) {
+  return {.scale = static_cast<float>(1 / (white * deviation)), .shift = static_cast<float>(mean / deviation)};
 }
 
 absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& folder, const PreparedIndex& index,
@@ -66,21 +67,25 @@ absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Loc
   const uint64_t size = options.images_max == 0 ? found->rows() : std::min(options.images_max, found->rows());
   Dataset dataset;
   dataset.shape_ = index.shape;
+  dataset.type_ = index.type;
+  const double white = index.type == PixelType::kUint8 ? kPixelMax : 1;
   for (size_t c = 0; c < index.shape.channels; ++c) {
     // What is the same everywhere has no deviation, and becomes 0.
-    dataset.scales_.push_back(ScaleOf(index.mean[c], index.deviation[c] > 0 ? index.deviation[c] : 1));
+    dataset.scales_.push_back(ScaleOf(index.mean[c], index.deviation[c] > 0 ? index.deviation[c] : 1, white));
   }
   for (const PreparedShard& shard : found->shards) {
-    absl::StatusOr<MappedShard> mapped = OpenShard(locate, shard, index.shape);
+    absl::StatusOr<MappedShard> mapped = OpenShard(locate, shard, index);
     if (!mapped.ok()) return mapped.status();
     absl::Status status = CheckLabels(*mapped, shard, index.classes.size());
     if (status.ok() && options.verify) status = CheckBytes(*mapped, shard);
+    if (status.ok() && options.verify) status = CheckPixels(*mapped, shard, index);
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
     dataset.starts_.push_back(dataset.labels_.size());
     for (uint64_t row = 0; row < shard.rows && dataset.labels_.size() < size; ++row) {
       dataset.labels_.push_back(static_cast<uint32_t>(mapped->label(row)));
     }
     dataset.shards_.push_back(*std::move(mapped));
+    dataset.names_.push_back(shard.images.name);
   }
   return dataset;
 }
@@ -105,14 +110,31 @@ Dataset Dataset::FromScenes(std::shared_ptr<const SceneSource> source) {
 absl::StatusOr<const uint8_t*> Dataset::Pixels(uint32_t index, std::vector<uint8_t>& scratch) const {
   SLACKLINE_CHECK(index < size());
   if (source_ != nullptr) {
-    scratch.resize(shape_.bytes());
+    scratch.resize(shape_.values());
     if (absl::Status read = source_->Read(index, absl::MakeSpan(scratch)); !read.ok()) return read;
     return scratch.data();
   }
-  if (shards_.empty()) return pixels_.data() + index * shape_.bytes();
-  const size_t shard =
-      static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
-  return shards_[shard].pixels + (index - starts_[shard]) * shape_.bytes();
+  if (shards_.empty()) return pixels_.data() + index * shape_.values();
+  size_t shard = 0;
+  uint64_t row = 0;
+  return Mapped(index, shard, row);
+}
+
+absl::StatusOr<const float*> Dataset::Pixels(uint32_t index, std::vector<float>& scratch) const {
+  SLACKLINE_CHECK(index < size());
+  size_t shard = 0;
+  uint64_t row = 0;
+  const uint8_t* halves = Mapped(index, shard, row);
+  scratch.resize(shape_.values());
+  if (absl::Status status = CheckHalves(names_[shard], row, halves, scratch.size()); !status.ok()) return status;
+  ReadHalves(halves, absl::MakeSpan(scratch));
+  return scratch.data();
+}
+
+const uint8_t* Dataset::Mapped(uint32_t index, size_t& shard, uint64_t& row) const {
+  shard = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) - starts_.begin()) - 1;
+  row = index - starts_[shard];
+  return shards_[shard].pixels + row * shape_.values() * BytesOfPixel(type_);
 }
 
 absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
@@ -124,20 +146,30 @@ absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, doub
   for (const uint32_t index : indices) batch.noise = SplitMix64(batch.noise + index).Next();
   if (has_scenes()) return LoadScenes(*scenes_, indices, variation, batch);
   batch.scenes.clear();
+  const Scale same = ScaleOf(mean, deviation, kPixelMax);
+  const absl::Status loaded = type_ == PixelType::kUint8 ? LoadPixels<uint8_t>(indices, same, batch, variation)
+                                                         : LoadPixels<float>(indices, same, batch, variation);
+  if (!loaded.ok()) return loaded;
+  if (variation != nullptr && variation->augment.mixes() && !indices.empty()) MixBatch(*variation, shape_, batch);
+  return absl::OkStatus();
+}
+
+template <typename Pixel>
+absl::Status Dataset::LoadPixels(absl::Span<const uint32_t> indices, const Scale& same, Batch& batch,
+                                 const Variation* variation) const {
   const size_t plane = size_t{shape_.height} * shape_.width;
-  const Scale same = ScaleOf(mean, deviation);
   const uint32_t views = variation == nullptr ? 1 : variation->augment.views;
-  batch.images.resize(views * indices.size() * shape_.bytes());
+  batch.images.resize(views * indices.size() * shape_.values());
   batch.labels.resize(indices.size());
-  Augmenter augmenter(variation == nullptr ? Variation{} : *variation, shape_);
-  std::vector<uint8_t> scratch;
+  BasicAugmenter<Pixel> augmenter(variation == nullptr ? Variation{} : *variation, shape_);
+  std::vector<Pixel> scratch;
   for (size_t i = 0; i < indices.size(); ++i) {
     const auto image = static_cast<uint32_t>(indices[i] % size());
-    const absl::StatusOr<const uint8_t*> pixels = Pixels(image, scratch);
+    const absl::StatusOr<const Pixel*> pixels = Pixels(image, scratch);
     if (!pixels.ok()) return pixels.status();
     for (uint32_t view = 0; view < views; ++view) {
-      const uint8_t* in = augmenter.Apply(*pixels, indices[i], view);
-      float* out = batch.images.data() + (view * indices.size() + i) * shape_.bytes();
+      const Pixel* in = augmenter.Apply(*pixels, indices[i], view);
+      float* out = batch.images.data() + (view * indices.size() + i) * shape_.values();
       for (uint32_t c = 0; c < shape_.channels; ++c, in += plane, out += plane) {
         const Scale scale = scales_.empty() ? same : scales_[c];
         for (size_t p = 0; p < plane; ++p) out[p] = static_cast<float>(in[p]) * scale.scale - scale.shift;
@@ -145,7 +177,6 @@ absl::Status Dataset::Load(absl::Span<const uint32_t> indices, double mean, doub
     }
     batch.labels[i] = labels_[image];
   }
-  if (variation != nullptr && variation->augment.mixes() && !indices.empty()) MixBatch(*variation, shape_, batch);
   return absl::OkStatus();
 }
 

@@ -17,7 +17,7 @@
 
 namespace slackline::worker {
 
-// uint8 images with one label each. Moved, not copied.
+// Images of uint8 or float16 with one label each. Moved, not copied.
 //
 // Thread-safety: const calls are safe.
 class Dataset {
@@ -34,9 +34,8 @@ class Dataset {
   };
   // Maps the files of one split of prepared images.
   //   kNotFound         a file is missing
-  //   kInvalidArgument  a file is cut short, of another type or shape, a label is not below the number of classes, or
-  //   the
-  //                     split has no images
+  //   kInvalidArgument  a file is cut short, of another type or shape, a label is not below the number of classes,
+  //                     the split has no images, or, with `verify`, a pixel is not from 0 to 1
   //   kDataLoss         a checksum differs
   static absl::StatusOr<Dataset> OpenPrepared(const std::string& folder, const PreparedIndex& index,
                                               const std::string& split, const PreparedOptions& options);
@@ -67,6 +66,7 @@ class Dataset {
   // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,
   // and the batch is mixed behind it; with several views the batch has the first of all images, then the second. Images
   // with objects are as LoadScenes() has them. An index of image + n x size() is the image once more, varied otherwise.
+  //   kInvalidArgument  an image of float16 has values that are not from 0 to 1
   //   as ImageSource::Read()
   absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
                     const Variation* variation = nullptr) const;
@@ -77,11 +77,20 @@ class Dataset {
     float scale = 1;
     float shift = 0;
   };
-  static Scale ScaleOf(double mean, double deviation);
-  // channels x height x width bytes, in `scratch` if they are nowhere else.
+  // `white`: the pixel that is 1.
+  static Scale ScaleOf(double mean, double deviation, double white);
+  // channels x height x width pixels, in `scratch` if they are nowhere else. Floats are those of float16.
   absl::StatusOr<const uint8_t*> Pixels(uint32_t index, std::vector<uint8_t>& scratch) const;
+  absl::StatusOr<const float*> Pixels(uint32_t index, std::vector<float>& scratch) const;
+  // Of prepared images, where they are mapped.
+  const uint8_t* Mapped(uint32_t index, size_t& shard, uint64_t& row) const;
+  // Load() of images.
+  template <typename Pixel>
+  absl::Status LoadPixels(absl::Span<const uint32_t> indices, const Scale& same, Batch& batch,
+                          const Variation* variation) const;
 
   ImageShape shape_;
+  PixelType type_ = PixelType::kUint8;
   std::vector<uint32_t> labels_;
   // Shared: data sets can be moved while threads read.
   std::shared_ptr<const ImageSource> source_;
@@ -92,6 +101,7 @@ class Dataset {
   std::vector<MappedShard> shards_;
   std::vector<uint64_t> starts_;
   std::vector<Scale> scales_;
+  std::vector<std::string> names_;  // of the shards' images, for errors
 };
 
 // The order of epoch `epoch` (from 0) over `size` images: the same permutation on every worker and platform for the

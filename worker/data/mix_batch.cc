@@ -85,7 +85,7 @@ void MixBatch(const Variation& variation, const ImageShape& shape, Batch& batch)
                     (static_cast<double>(shape.width) * shape.height);
   }
   batch.share = static_cast<float>(share);
-  const size_t bytes = shape.bytes(), count = batch.labels.size();
+  const size_t bytes = shape.values(), count = batch.labels.size();
   const absl::Span<float> images = absl::MakeSpan(batch.images);
   // From the back, so that what comes before an image is still what it was.
   const std::vector<float> last(images.end() - static_cast<ptrdiff_t>(bytes), images.end());

@@ -17,6 +17,7 @@
 namespace slackline::worker {
 
 inline constexpr char kNpyUint8[] = "|u1";
+inline constexpr char kNpyFloat16[] = "<f2";
 inline constexpr char kNpyInt64[] = "<i8";
 // The longest header of version 1.0.
 inline constexpr size_t kNpyHeaderBytesMax = 10 + 65535;

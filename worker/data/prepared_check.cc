@@ -9,12 +9,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/storage/checksum.h"
+#include "worker/data/halves.h"
 #include "worker/data/npy.h"
 
 namespace slackline::worker {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "labels are little-endian");
+static_assert(std::endian::native == std::endian::little, "labels and halves are little-endian");
 
 struct Expected {
   absl::string_view type;
@@ -62,20 +63,24 @@ absl::Status CheckFile(const MappedFile& mapped, const PreparedFile& file) {
 
 }  // namespace
 
+absl::string_view NpyTypeOf(PixelType type) { return type == PixelType::kUint8 ? kNpyUint8 : kNpyFloat16; }
+
 int64_t MappedShard::label(uint64_t row) const {
   int64_t value;
   std::memcpy(&value, label_bytes + row * sizeof(value), sizeof(value));
   return value;
 }
 
-absl::StatusOr<MappedShard> OpenShard(const std::string& folder, const PreparedShard& shard, const ImageShape& shape) {
+absl::StatusOr<MappedShard> OpenShard(const std::string& folder, const PreparedShard& shard,
+                                      const PreparedIndex& index) {
   const auto in_folder = [&](const PreparedFile& file) -> absl::StatusOr<HeldFile> {
     return HeldFile{.path = absl::StrCat(folder, "/", file.name)};
   };
-  return OpenShard(in_folder, shard, shape);
+  return OpenShard(in_folder, shard, index);
 }
 
-absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const ImageShape& shape) {
+absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index) {
+  const ImageShape& shape = index.shape;
   MappedShard mapped;
   const absl::StatusOr<HeldFile> images_file = locate(shard.images);
   if (!images_file.ok()) return images_file.status();
@@ -84,9 +89,11 @@ absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard&
   mapped.images_hold = images_file->hold;
   mapped.labels_hold = labels_file->hold;
   uint64_t offset = 0;
-  absl::StatusOr<MappedFile> images = OpenArray(
-      images_file->path, shard.images,
-      {.type = kNpyUint8, .shape = {shard.rows, shape.channels, shape.height, shape.width}, .value_bytes = 1}, offset);
+  absl::StatusOr<MappedFile> images = OpenArray(images_file->path, shard.images,
+                                                {.type = NpyTypeOf(index.type),
+                                                 .shape = {shard.rows, shape.channels, shape.height, shape.width},
+                                                 .value_bytes = BytesOfPixel(index.type)},
+                                                offset);
   if (!images.ok()) return images.status();
   mapped.images = *std::move(images);
   mapped.pixels = reinterpret_cast<const uint8_t*>(mapped.images.bytes().data()) + offset;
@@ -106,6 +113,16 @@ absl::Status CheckLabels(const MappedShard& mapped, const PreparedShard& shard, 
     if (label >= 0 && static_cast<uint64_t>(label) < classes) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(shard.labels.name, ": the label of row ", row, " is ", label, "; allowed are 0 to ", classes - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPixels(const MappedShard& mapped, const PreparedShard& shard, const PreparedIndex& index) {
+  if (index.type == PixelType::kUint8) return absl::OkStatus();
+  for (uint64_t row = 0; row < mapped.rows; ++row) {
+    const absl::Status status =
+        CheckHalves(shard.images.name, row, mapped.pixels + row * index.image_bytes(), index.shape.values());
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -150,6 +150,18 @@ absl::Status ParseClasses(const Json& json, PreparedIndex& index) {
   return absl::OkStatus();
 }
 
+absl::Status ParseType(const Json& json, PreparedIndex& index) {
+  const Json& name = At(json, "dtype");
+  if (name.is_null()) return absl::OkStatus();  // there was one type only, once
+  const std::optional<PixelType> type = name.is_string() ? PixelTypeNamed(name.get<std::string>()) : std::nullopt;
+  if (!type) {
+    return BadIndex(absl::StrCat("'dtype' is ", name.dump(-1, ' ', false, Json::error_handler_t::replace),
+                                 "; allowed are ", kPixelTypes));
+  }
+  index.type = *type;
+  return absl::OkStatus();
+}
+
 absl::Status ParseShape(const Json& json, PreparedIndex& index) {
   const auto channels = Number(json, "channels", {.min = 1, .max = 3});
   const auto height = Number(json, "height", {.min = 1, .max = kIndexSideMax});
@@ -169,6 +181,24 @@ absl::Status ParseShape(const Json& json, PreparedIndex& index) {
 
 }  // namespace
 
+absl::string_view NameOf(PixelType type) { return type == PixelType::kUint8 ? "uint8" : "float16"; }
+
+std::optional<PixelType> PixelTypeNamed(absl::string_view name) {
+  for (const PixelType type : {PixelType::kUint8, PixelType::kFloat16}) {
+    if (name == NameOf(type)) return type;
+  }
+  return std::nullopt;
+}
+
+absl::Status CheckAugmentable(PixelType type, uint32_t rand_augment, absl::string_view path) {
+  if (type == PixelType::kUint8 || rand_augment == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("data.augment.rand_augment: found ", rand_augment, " with images of ", NameOf(type), " in ", path,
+                   "; allowed is 0, or images of uint8 (`slackline prepare --dtype uint8`), which its operations are "
+                   "made for. All other augmentation goes with ",
+                   NameOf(type)));
+}
+
 uint64_t PreparedSplit::rows() const {
   uint64_t rows = 0;
   for (const PreparedShard& shard : shards) rows += shard.rows;
@@ -187,6 +217,8 @@ std::string ToJson(const PreparedIndex& index) {
                {"classes", index.classes},     {"channels", index.shape.channels},
                {"height", index.shape.height}, {"width", index.shape.width},
                {"mean", index.mean},           {"deviation", index.deviation}};
+  // As it was before there was another type.
+  if (index.type != PixelType::kUint8) json["dtype"] = std::string(NameOf(index.type));
   json["splits"] = Json::object();
   for (const PreparedSplit& split : index.splits) {
     Json shards = Json::array();
@@ -214,6 +246,7 @@ absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text) {
   PreparedIndex index;
   if (absl::Status status = ParseClasses(json, index); !status.ok()) return status;
   if (absl::Status status = ParseShape(json, index); !status.ok()) return status;
+  if (absl::Status status = ParseType(json, index); !status.ok()) return status;
   const Json& splits = At(json, "splits");
   if (!splits.is_object()) return BadIndex("there is no object 'splits'");
   std::set<std::string> names;
@@ -221,8 +254,8 @@ absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text) {
     absl::StatusOr<PreparedSplit> split = ParseSplit(name, value, index.classes.size());
     if (!split.ok()) return split.status();
     for (const PreparedShard& shard : split->shards) {
-      if (shard.rows > kIndexBytesMax / index.shape.bytes()) {
-        return BadIndex(absl::StrCat(shard.images.name, ": ", shard.rows, " images of ", index.shape.bytes(),
+      if (shard.rows > kIndexBytesMax / index.image_bytes()) {
+        return BadIndex(absl::StrCat(shard.images.name, ": ", shard.rows, " images of ", index.image_bytes(),
                                      " bytes; allowed are ", kIndexBytesMax, " bytes together"));
       }
       for (const PreparedFile* file : {&shard.images, &shard.labels}) {

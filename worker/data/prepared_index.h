@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,19 @@ struct PreparedFile {
   uint64_t checksum = 0;  // XXH3 over the whole file
 };
 
-// Some images of a split: uint8, rows x channels x height x width; and their labels: int64, rows. Both are files of
+// What a pixel is.
+enum class PixelType {
+  kUint8,    // 0 to 255
+  kFloat16,  // 0 to 1
+};
+// As index.json and --dtype have it: "uint8", "float16".
+absl::string_view NameOf(PixelType type);
+// nullopt: no such type.
+std::optional<PixelType> PixelTypeNamed(absl::string_view name);
+inline constexpr char kPixelTypes[] = "uint8, float16";
+inline uint64_t BytesOfPixel(PixelType type) { return type == PixelType::kUint8 ? 1 : 2; }
+
+// Some images of a split: pixels, rows x channels x height x width; and their labels: int64, rows. Both are files of
 // NumPy's format.
 struct PreparedShard {
   PreparedFile images;
@@ -39,13 +52,14 @@ struct ImageShape {
   uint32_t height = 0;
   uint32_t width = 0;
 
-  uint64_t bytes() const { return uint64_t{channels} * height * width; }
+  uint64_t values() const { return uint64_t{channels} * height * width; }
   friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
 struct PreparedIndex {
   std::vector<std::string> classes;
   ImageShape shape;
+  PixelType type = PixelType::kUint8;
   // Of the train split's pixels, by channel, where a pixel is 0..1. A channel without deviation has 0.
   std::vector<double> mean;
   std::vector<double> deviation;
@@ -53,6 +67,7 @@ struct PreparedIndex {
   uint64_t skipped = 0;  // images that could not be read: skipped.csv
   std::string settings;  // JSON: what they were made of, and how
 
+  uint64_t image_bytes() const { return shape.values() * BytesOfPixel(type); }
   // nullptr where there is none.
   const PreparedSplit* Find(absl::string_view split) const;
 };
@@ -67,6 +82,10 @@ absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text);
 //   kNotFound         no such file
 //   kInvalidArgument  as above; names the file
 absl::StatusOr<PreparedIndex> ReadPreparedIndex(const std::string& folder);
+
+// Whether images of this type can be augmented so; `path`: where they are, in errors.
+//   kInvalidArgument  RandAugment, which is of uint8 alone
+absl::Status CheckAugmentable(PixelType type, uint32_t rand_augment, absl::string_view path);
 
 // What one shard's record is made of, in index.json and wherever else.
 std::string ShardJson(const PreparedShard& shard);

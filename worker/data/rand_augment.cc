@@ -203,6 +203,12 @@ uint8_t GreyOf(const std::vector<uint8_t>& image, const ImageShape& shape, size_
       (image[p] * 19595u + image[plane + p] * 38470u + image[2 * plane + p] * 7471u + 0x8000u) >> 16);
 }
 
+float GreyOf(const std::vector<float>& image, const ImageShape& shape, size_t p) {
+  if (shape.channels != 3) return image[p];
+  const size_t plane = size_t{shape.width} * shape.height;
+  return (image[p] * 19595 + image[plane + p] * 38470 + image[2 * plane + p] * 7471) * 0x1p-16f;
+}
+
 void Perform(Operation operation, double strength, const ImageShape& shape, std::vector<uint8_t>& image,
              std::vector<uint8_t>& scratch) {
   const auto factor = static_cast<float>(1 + strength);
@@ -243,7 +249,13 @@ void Perform(Operation operation, double strength, const ImageShape& shape, std:
   }
 }
 
-void Blur(double deviation, const ImageShape& shape, std::vector<uint8_t>& image) {
+namespace {
+
+void Keep(float sum, uint8_t& pixel) { pixel = static_cast<uint8_t>(std::clamp(std::lround(sum), 0L, 255L)); }
+void Keep(float sum, float& pixel) { pixel = std::clamp(sum, 0.0f, 1.0f); }
+
+template <typename Pixel>
+void BlurPixels(double deviation, const ImageShape& shape, std::vector<Pixel>& image) {
   const auto radius = static_cast<int64_t>(std::ceil(3 * deviation));
   std::vector<float> weights;
   float total = 0;
@@ -255,7 +267,7 @@ void Blur(double deviation, const ImageShape& shape, std::vector<uint8_t>& image
   const int64_t width = shape.width, height = shape.height;
   std::vector<float> rows(static_cast<size_t>(width * height));
   for (size_t c = 0; c < shape.channels; ++c) {
-    uint8_t* plane = image.data() + c * rows.size();
+    Pixel* plane = image.data() + c * rows.size();
     for (int64_t y = 0; y < height; ++y) {
       for (int64_t x = 0; x < width; ++x) {
         float sum = 0;
@@ -271,10 +283,18 @@ void Blur(double deviation, const ImageShape& shape, std::vector<uint8_t>& image
         for (int64_t k = -radius; k <= radius; ++k) {
           sum += weights[k + radius] * rows[std::clamp<int64_t>(y + k, 0, height - 1) * width + x];
         }
-        plane[y * width + x] = static_cast<uint8_t>(std::clamp(std::lround(sum), 0L, 255L));
+        Keep(sum, plane[y * width + x]);
       }
     }
   }
 }
+
+}  // namespace
+
+void Blur(double deviation, const ImageShape& shape, std::vector<uint8_t>& image) {
+  BlurPixels(deviation, shape, image);
+}
+
+void Blur(double deviation, const ImageShape& shape, std::vector<float>& image) { BlurPixels(deviation, shape, image); }
 
 }  // namespace slackline::worker

@@ -41,8 +41,11 @@ void Perform(Operation operation, double strength, const ImageShape& shape, std:
 
 // ITU-R 601-2 as Pillow rounds it, of pixel `p`; of images without three channels the pixel itself.
 uint8_t GreyOf(const std::vector<uint8_t>& image, const ImageShape& shape, size_t p);
+// The same of floats, not rounded.
+float GreyOf(const std::vector<float>& image, const ImageShape& shape, size_t p);
 
 // A Gaussian of `deviation` pixels, cut off at three deviations; at the border the outermost pixels go on.
 void Blur(double deviation, const ImageShape& shape, std::vector<uint8_t>& image);
+void Blur(double deviation, const ImageShape& shape, std::vector<float>& image);
 
 }  // namespace slackline::worker

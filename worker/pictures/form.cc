@@ -42,6 +42,21 @@ absl::StatusOr<Size> FirstSize(const FormWish& wish, const Source& source) {
       absl::StrCat("none of the ", source.samples().size(), " images can be prepared; the first is ", first));
 }
 
+template <typename Value>
+absl::Status Shape(absl::StatusOr<BasicImage<Value>> image, const Form& form, absl::Span<Value> out) {
+  if (!image.ok()) return image.status();
+  const Size size{.width = form.shape.width, .height = form.shape.height};
+  if (!form.scaled && Size{.width = image->width, .height = image->height} != size) {
+    return absl::InvalidArgumentError(absl::StrCat("has ", image->width, "x", image->height,
+                                                   " pixels, the first image ", size.width, "x", size.height, "; ",
+                                                   form.size_key, " scales them"));
+  }
+  image = Resize(WithChannels(*std::move(image), form.shape.channels), size, form.fit);
+  if (!image.ok()) return image.status();
+  WritePlanes(*image, out);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Form> MakeForm(const FormWish& wish, const Source& source) {
@@ -56,18 +71,11 @@ absl::StatusOr<Form> MakeForm(const FormWish& wish, const Source& source) {
 }
 
 absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint8_t> out) {
-  absl::StatusOr<Image> image = source.Read(sample);
-  if (!image.ok()) return image.status();
-  const Size size{.width = form.shape.width, .height = form.shape.height};
-  if (!form.scaled && Size{.width = image->width, .height = image->height} != size) {
-    return absl::InvalidArgumentError(absl::StrCat("has ", image->width, "x", image->height,
-                                                   " pixels, the first image ", size.width, "x", size.height, "; ",
-                                                   form.size_key, " scales them"));
-  }
-  image = Resize(WithChannels(*std::move(image), form.shape.channels), size, form.fit);
-  if (!image.ok()) return image.status();
-  WritePlanes(*image, out);
-  return absl::OkStatus();
+  return Shape(source.Read(sample), form, out);
+}
+
+absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint16_t> out) {
+  return Shape(source.ReadDeep(sample), form, out);
 }
 
 }  // namespace slackline::worker::pictures

@@ -32,9 +32,11 @@ struct Form {
 //   kInvalidArgument  no such size; or none of the pictures can be read, and says why the first cannot
 absl::StatusOr<Form> MakeForm(const FormWish& wish, const Source& source);
 
-// Reads and shapes a sample, and writes form.shape.bytes() of pixels, one channel after the other.
+// Reads and shapes a sample, and writes form.shape.values() of them, one channel after the other.
 //   kInvalidArgument  as DecodeImage(), or of another size
 //   kUnavailable      its file cannot be read
 absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint8_t> out);
+// The same with 16 bits, as DecodeDeepImage() has them.
+absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint16_t> out);
 
 }  // namespace slackline::worker::pictures

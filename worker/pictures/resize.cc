@@ -18,7 +18,8 @@ struct Part {
 };
 
 // The largest part in the middle that has the shape of `size`.
-Part MiddleOf(const Image& image, Size size) {
+template <typename Value>
+Part MiddleOf(const BasicImage<Value>& image, Size size) {
   Part part{.left = 0, .top = 0, .width = image.width, .height = image.height};
   const uint64_t across = uint64_t{image.width} * size.height, down = uint64_t{image.height} * size.width;
   if (across > down) part.width = static_cast<uint32_t>(std::max<uint64_t>(1, down / size.height));
@@ -28,24 +29,31 @@ Part MiddleOf(const Image& image, Size size) {
   return part;
 }
 
-}  // namespace
+auto* ScaleOf(const uint8_t* /*values*/) { return stbir_resize_uint8_generic; }
+auto* ScaleOf(const uint16_t* /*values*/) { return stbir_resize_uint16_generic; }
 
-absl::StatusOr<Image> Resize(Image image, Size size, Fit fit) {
+template <typename Value>
+absl::StatusOr<BasicImage<Value>> Resized(BasicImage<Value> image, Size size, Fit fit) {
   if (image.width == size.width && image.height == size.height) return image;
   const Part part = fit == Fit::kCrop ? MiddleOf(image, size)
                                       : Part{.left = 0, .top = 0, .width = image.width, .height = image.height};
-  Image out{.channels = image.channels, .height = size.height, .width = size.width, .pixels = {}};
+  BasicImage<Value> out{.channels = image.channels, .height = size.height, .width = size.width, .pixels = {}};
   out.pixels.resize(size_t{size.width} * size.height * image.channels);
   const auto channels = static_cast<int>(image.channels);
-  const size_t row_bytes = size_t{image.width} * image.channels;
-  const uint8_t* in = image.pixels.data() + part.top * row_bytes + size_t{part.left} * image.channels;
-  if (stbir_resize_uint8_generic(in, static_cast<int>(part.width), static_cast<int>(part.height),
-                                 static_cast<int>(row_bytes), out.pixels.data(), static_cast<int>(size.width),
-                                 static_cast<int>(size.height), 0, channels, STBIR_ALPHA_CHANNEL_NONE, 0,
-                                 STBIR_EDGE_CLAMP, STBIR_FILTER_TRIANGLE, STBIR_COLORSPACE_LINEAR, nullptr) == 0) {
+  const size_t row = size_t{image.width} * image.channels;
+  const Value* in = image.pixels.data() + part.top * row + size_t{part.left} * image.channels;
+  if (ScaleOf(in)(in, static_cast<int>(part.width), static_cast<int>(part.height),
+                  static_cast<int>(row * sizeof(Value)), out.pixels.data(), static_cast<int>(size.width),
+                  static_cast<int>(size.height), 0, channels, STBIR_ALPHA_CHANNEL_NONE, 0, STBIR_EDGE_CLAMP,
+                  STBIR_FILTER_TRIANGLE, STBIR_COLORSPACE_LINEAR, nullptr) == 0) {
     return absl::InternalError("no memory to scale it");
   }
   return out;
 }
+
+}  // namespace
+
+absl::StatusOr<Image> Resize(Image image, Size size, Fit fit) { return Resized(std::move(image), size, fit); }
+absl::StatusOr<DeepImage> Resize(DeepImage image, Size size, Fit fit) { return Resized(std::move(image), size, fit); }
 
 }  // namespace slackline::worker::pictures

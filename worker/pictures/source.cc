@@ -273,7 +273,9 @@ absl::Status Source::AddClasses(const std::string& folder, const std::string& pr
   return absl::OkStatus();
 }
 
-absl::StatusOr<Image> ReadPicture(const std::string& path) {
+namespace {
+
+absl::StatusOr<std::string> PictureBytes(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) return absl::UnavailableError("there is no such file");
@@ -281,27 +283,47 @@ absl::StatusOr<Image> ReadPicture(const std::string& path) {
   const uint64_t bytes = fs::file_size(path, error);
   if (error) return absl::UnavailableError(error.message());
   if (bytes > kImageFileBytesMax) return TooLarge(bytes);
-  const absl::StatusOr<std::string> text = ReadText(path);
+  absl::StatusOr<std::string> text = ReadText(path);
   if (!text.ok()) return absl::UnavailableError("it cannot be read");
-  return DecodeImage(*text);
+  return text;
+}
+
+// Of a file of its own, or a part of a tar file.
+absl::StatusOr<std::string> BytesOf(const Sample& sample) {
+  if (!sample.in_tar) return PictureBytes(sample.path);
+  if (sample.bytes > kImageFileBytesMax) return TooLarge(sample.bytes);
+  return ReadPart(sample.path, sample.offset, sample.bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<Image> ReadPicture(const std::string& path) {
+  const absl::StatusOr<std::string> bytes = PictureBytes(path);
+  if (!bytes.ok()) return bytes.status();
+  return DecodeImage(*bytes);
+}
+
+Image Source::IdxImage(const Sample& sample) const {
+  const IdxArray& array = idx_[sample.idx_file];
+  Image image{.channels = 1, .height = array.shape[1], .width = array.shape[2], .pixels = {}};
+  const size_t bytes = size_t{image.height} * image.width;
+  const uint8_t* begin = array.values.data() + bytes * sample.row;
+  image.pixels.assign(begin, begin + bytes);
+  return image;
 }
 
 absl::StatusOr<Image> Source::Read(const Sample& sample) const {
-  if (sample.path.empty()) {
-    const IdxArray& array = idx_[sample.idx_file];
-    Image image{.channels = 1, .height = array.shape[1], .width = array.shape[2], .pixels = {}};
-    const size_t bytes = size_t{image.height} * image.width;
-    const uint8_t* begin = array.values.data() + bytes * sample.row;
-    image.pixels.assign(begin, begin + bytes);
-    return image;
-  }
-  if (sample.in_tar) {
-    if (sample.bytes > kImageFileBytesMax) return TooLarge(sample.bytes);
-    const absl::StatusOr<std::string> part = ReadPart(sample.path, sample.offset, sample.bytes);
-    if (!part.ok()) return part.status();
-    return DecodeImage(*part);
-  }
-  return ReadPicture(sample.path);
+  if (sample.path.empty()) return IdxImage(sample);
+  const absl::StatusOr<std::string> bytes = BytesOf(sample);
+  if (!bytes.ok()) return bytes.status();
+  return DecodeImage(*bytes);
+}
+
+absl::StatusOr<DeepImage> Source::ReadDeep(const Sample& sample) const {
+  if (sample.path.empty()) return Deepened(IdxImage(sample));
+  const absl::StatusOr<std::string> bytes = BytesOf(sample);
+  if (!bytes.ok()) return bytes.status();
+  return DecodeDeepImage(*bytes);
 }
 
 uint64_t Source::Digest() const {

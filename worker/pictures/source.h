@@ -76,11 +76,15 @@ class Source {
   //   kInvalidArgument  as DecodeImage()
   //   kUnavailable      its file cannot be read
   absl::StatusOr<Image> Read(const Sample& sample) const;
+  // The same with 16 bits, as DecodeDeepImage() has them.
+  absl::StatusOr<DeepImage> ReadDeep(const Sample& sample) const;
 
   // Over names, labels, sizes and times of change of all samples: another one where anything was changed.
   uint64_t Digest() const;
 
  private:
+  // A row of IDX, as a picture.
+  Image IdxImage(const Sample& sample) const;
   absl::Status OpenLabels(const std::string& folder, const std::string& label_file);
   absl::Status OpenIdx(const std::string& folder);
   absl::Status OpenTars(const std::string& folder, const std::vector<std::string>& tars, uint32_t classes);
