@@ -99,7 +99,8 @@ void Controller::AddReport(absl::Time now) {
   report.loss = progress.loss;
   report.accuracy = progress.accuracy;
   if (evaluation_ && !evaluation_reported_) {
-    if (!evaluation_->has_map_50()) report.test_loss = evaluation_->loss();
+    report.finds_objects = evaluation_->has_map_50();
+    if (!report.finds_objects) report.test_loss = evaluation_->loss();
     report.test_accuracy = evaluation_->accuracy();
     report.confusion.assign(evaluation_->confusion().begin(), evaluation_->confusion().end());
     // Nobody else wants it.

@@ -23,6 +23,8 @@ struct Report {
   // On test images, when an evaluation has come in since the report before.
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
+  // It is a mean average precision.
+  bool finds_objects = false;
   // Of that evaluation, by label and prediction; empty for many classes.
   std::vector<uint64_t> confusion = {};
   double samples_per_second = 0;

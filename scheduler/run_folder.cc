@@ -60,7 +60,7 @@ Scalars Points(const Report& report) {
   add("train/loss", report.loss);
   add("train/accuracy", report.accuracy);
   add("test/loss", report.test_loss);
-  add("test/accuracy", report.test_accuracy);
+  add(report.finds_objects ? "test/map" : "test/accuracy", report.test_accuracy);
   return points;
 }
 

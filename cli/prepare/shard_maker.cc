@@ -108,7 +108,9 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
   auto counts = Numbers(json, "class_counts", classes);
   auto sums = Numbers(json, "sums", channels);
   auto square_sums = Numbers(json, "square_sums", channels);
-  auto high = Numbers(json, "square_sums_high", channels);
+  // Records of before there were halves have none.
+  absl::StatusOr<std::vector<uint64_t>> high = std::vector<uint64_t>(channels);
+  if (json.contains("square_sums_high")) high = Numbers(json, "square_sums_high", channels);
   for (const auto* one : {&counts, &sums, &square_sums, &high}) {
     if (!one->ok()) return one->status();
   }

@@ -265,6 +265,18 @@ class Pictures(PrepareTest):
             self.assertLessEqual(apart[2:-2, 2:-2].max(), 2)
             self.assertLess(apart.mean(), 4)
 
+    def test_any_size_becomes_any_other(self):
+        # 50 to 31 is where stb's weights are far from 1 before they are made to.
+        self.write("a/0.png", picture(1, 50, 40))
+        for size in ("31x29", "30x39", "49x21", "33x27", "26x25", "64x31"):
+            self.prepare("--size", size, "--split", "train=1", "--overwrite")
+            images, _ = self.rows("train")
+            width, height = map(int, size.split("x"))
+            original = Image.open(self.source / "a/0.png")
+            expected = numpy.asarray(original.resize((width, height), Image.BILINEAR)).astype(int)
+            apart = abs(images[0].transpose(1, 2, 0) - expected)
+            self.assertLess(apart[2:-2, 2:-2].mean(), 2, size)
+
     def test_crop_takes_the_middle(self):
         pixels = numpy.zeros((20, 60, 3), numpy.uint8)
         pixels[:, 20:40] = 200

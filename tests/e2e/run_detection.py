@@ -107,6 +107,9 @@ class Detection(unittest.TestCase):
         self.assertEqual(report["mask_map"], summary["test_mask_map"])
         self.assertIn("mAP", again.stdout())
         self.assertFalse((again.folder / "confusion.csv").exists())
+        curves = b"".join(path.read_bytes() for path in again.folder.glob("events.out.tfevents.*"))
+        self.assertIn(b"test/map", curves)
+        self.assertNotIn(b"test/accuracy", curves)
 
         measured = self.root / "measured"
         shown = self.slackline("evaluate", again.folder, "--split", "train", "--out", measured)
