@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
+#include <iostream>
 #include <thread>
 
 #include "common/storage/checksum.h"
@@ -156,6 +160,64 @@ TEST(FileCache, AFolderThatCannotBeMadeIsNamed) {
   WriteFile(folder / "file", {});
   EXPECT_THAT(std::string(FileCache::Open({.folder = folder / "file/cache"}).status().message()),
               HasSubstr("data.cache.folder: cannot make "));
+}
+
+fs::perms ModeOf(const std::string& path) { return fs::status(path).permissions(); }
+
+TEST(FileCache, WhoeverMayWriteInTheFolderMayReadWhatIsInIt) {
+  const mode_t before = ::umask(077);
+  const std::pair<fs::perms, fs::perms> cases[] = {{fs::perms{0700}, fs::perms{0600}},
+                                                   {fs::perms{0770}, fs::perms{0640}},
+                                                   {fs::perms{0777}, fs::perms{0644}},
+                                                   {fs::perms{0755}, fs::perms{0600}}};
+  for (const auto& [folder_mode, file_mode] : cases) {
+    const TemporaryFolder folder;
+    const FileCache cache = OpenCache(folder, 1000);
+    fs::permissions(folder / "cache", folder_mode);
+    const Letters a('a', 100);
+    const auto fetch = [&](const std::string& path) {
+      const absl::Status made = a.Fetch()(path);
+      fs::permissions(path, fs::perms{0600});  // as the file has it that was copied
+      return made;
+    };
+    const auto held = cache.Get(a.file, fetch);
+    EXPECT_TRUE(held.ok()) << held.status();
+    if (!held.ok()) continue;
+    for (const std::string& path : {held->path, held->path + ".lock", folder / "cache/lock"}) {
+      EXPECT_EQ(ModeOf(path), file_mode) << path;
+    }
+  }
+  ::umask(before);
+}
+
+TEST(FileCache, AnotherUserGoesOnWithTheFolder) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may become another user";
+  const TemporaryFolder folder;
+  const FileCache cache = OpenCache(folder, 250);
+  fs::permissions(folder.path(), fs::perms{0711});
+  fs::permissions(folder / "cache", fs::perms{0777});
+  const Letters a('a', 100), b('b', 100);
+  // What somebody has left who died over it.
+  const std::string whole = cache.Get(b.file, b.Fetch())->path;
+  fs::rename(whole, whole + ".part");
+  const auto held = cache.Get(a.file, a.Fetch());
+  ASSERT_TRUE(held.ok()) << held.status();
+  constexpr uid_t kOther = 65534;
+  const auto as_other = [&]() -> std::string {
+    if (::setresuid(kOther, kOther, kOther) != 0) return "cannot become another user";
+    const auto own = FileCache::Open({.folder = folder / "cache", .bytes_max = 250});
+    if (!own.ok()) return own.status().ToString();
+    const auto there = own->Get(a.file, [](const std::string&) { return absl::InternalError("it is there"); });
+    if (!there.ok()) return there.status().ToString();
+    return own->Get(b.file, b.Fetch()).status().ToString();
+  };
+  EXPECT_EXIT(
+      {
+        const std::string said = as_other();
+        std::cerr << said;
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "^OK$");
 }
 
 TEST(PreparedStore, AFolderIsReadOnceAndWhatDoesNotFitFromItself) {
