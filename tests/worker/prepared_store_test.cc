@@ -280,5 +280,21 @@ TEST(PreparedStore, AServerIsReadOnceAndItsMistakesAreNamed) {
   EXPECT_EQ(PreparedStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(PreparedStore, NamesOfFilesAreEscapedInAddresses) {
+  const TemporaryFolder folder;
+  BrokenFileServer server;
+  Letters a('a', 100);
+  a.file.name = "50% of #1?.npy";
+  server.Serve("/d/50%25%20of%20%231%3F.npy", a.text);
+  auto store = PreparedStore::Open({.path = server.Address("/d"),
+                                    .cache_folder = folder / "cache",
+                                    .cache_bytes_max = 1000,
+                                    .http = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}});
+  ASSERT_TRUE(store.ok());
+  const auto held = store->Get(a.file);
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(TextOf(held->path), a.text);
+}
+
 }  // namespace
 }  // namespace slackline::worker
