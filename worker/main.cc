@@ -218,9 +218,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .neighbours_max = config.neighbours_max});
   const StepMemory push_memory(config.trainer.window, (*group)->model().elements(),
                                config.trainer.same_host == SameHost::kSharedMemory);
-  // A model lets go of its own memory when it computes on other weights, as evaluations of the average have it do.
-  const bool other_weights = config.trainer.window > 1 || config.trainer.averaged;
-  const StepMemory parameter_memory(other_weights ? config.trainer.window : 0, (*group)->model().elements(),
+  const StepMemory parameter_memory(Trainer::ParameterMemories(config.trainer), (*group)->model().elements(),
                                     /*shared=*/false);
   const SteadyTime time;
   // One device, and its computations run on the trainer's thread.
