@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -147,7 +148,19 @@ absl::StatusOr<std::unique_ptr<ImagePeers>> StartPeers(const Flags& flags, const
                       .timeouts = timeouts}));
 }
 
+// Until there is a trainer, which leaves in good order: nobody waits for this process yet, and what it may be doing,
+// such as copying images, can take long. All that it writes may be left in part.
+std::unique_ptr<const StopSignals> EndAtOnce(const Flags& flags, int code) {
+  return std::make_unique<const StopSignals>([supervised = flags.supervised, code](const std::string& name) {
+    if (supervised && name == "SIGTERM") return;
+    log::Info("told to stop by ", name, ": ends before it has begun");
+    log::Flush();
+    std::_Exit(code);
+  });
+}
+
 int Work(const Flags& flags, const job::Job& job) {
+  std::unique_ptr<const StopSignals> until_trainer = EndAtOnce(flags, 0);
   WorkerConfig config =
       MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
   const GpusHere gpus = gpu::FindGpus();
@@ -240,6 +253,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .device_time = alone_on_cpu ? &thread_time : nullptr,
                                    .trace = trace.get(),
                                    .energy = energy.get()});
+  until_trainer.reset();
   const StopSignals signals([&trainer, supervised = flags.supervised](const std::string& name) {
     if (supervised && name == "SIGTERM") return;
     trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name));
@@ -260,6 +274,7 @@ int Work(const Flags& flags, const job::Job& job) {
 
 // What the files of evaluations name, the user has named: a mistake of theirs.
 int Evaluate(const Flags& flags, const job::Job& job) {
+  const std::unique_ptr<const StopSignals> signals = EndAtOnce(flags, kFailed);
   const absl::Status status = EvaluateWeights(
       flags.evaluate,
       MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency()));
