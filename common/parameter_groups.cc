@@ -1,12 +1,48 @@
 #include "common/parameter_groups.h"
 
-#include <fnmatch.h>
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace slackline {
+namespace {
+
+constexpr size_t kNamesShown = 10;
+
+}  // namespace
+
+bool MatchesName(absl::string_view pattern, absl::string_view name) {
+  size_t p = 0, n = 0;
+  // Where the last `*` is, and how much of the name it stands for is tried from there on.
+  size_t star = absl::string_view::npos, taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star != absl::string_view::npos) {
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == absl::string_view::npos;
+}
+
+std::string FirstNames(absl::Span<const std::string> names) {
+  const absl::Span<const std::string> shown = names.first(std::min(names.size(), kNamesShown));
+  const std::string more =
+      shown.size() < names.size() ? absl::StrCat(" and ", names.size() - shown.size(), " more") : "";
+  return absl::StrCat(absl::StrJoin(shown, ", "), more);
+}
 
 std::optional<size_t> GroupOf(const std::vector<ParameterGroupRule>& rules, const std::string& name) {
   for (size_t i = 0; i < rules.size(); ++i) {
-    if (fnmatch(rules[i].match.c_str(), name.c_str(), 0) == 0) return i;
+    if (MatchesName(rules[i].match, name)) return i;
   }
   return std::nullopt;
 }

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
 namespace slackline {
 
 // One group of optimizer.groups, as far as it says which tensors are trained.
@@ -14,6 +17,12 @@ struct ParameterGroupRule {
   std::string match;
   bool frozen = false;
 };
+
+// `*` in the pattern stands for any text, `?` for one letter (of ASCII; else one byte), all else for itself.
+bool MatchesName(absl::string_view pattern, absl::string_view name);
+
+// "a, b, c and 40 more", for messages.
+std::string FirstNames(absl::Span<const std::string> names);
 
 // The first rule that matches the name; nullopt: none does.
 std::optional<size_t> GroupOf(const std::vector<ParameterGroupRule>& rules, const std::string& name);

@@ -42,6 +42,8 @@ absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config)
     }
     config.evaluation_split = what.split;
   }
+  // Evaluations measure without class weights, and these images may have no training images of some class.
+  config.class_weights_balanced = false;
   const absl::StatusOr<JobData> data = ReadJobData(config);
   if (!data.ok()) return data.status();
   const absl::StatusOr<ModelSpec> spec = FitModel(config, data->train);

@@ -30,14 +30,16 @@ absl::StatusOr<JobData> ReadIdxData(const WorkerConfig& config) {
 // The files that the job needs, in the order that all its workers have alike.
 std::vector<PreparedFile> FilesOf(const WorkerConfig& config, const PreparedIndex& index) {
   std::vector<PreparedFile> files;
-  for (const std::string& name : {std::string("train"), config.evaluation_split}) {
+  const auto add = [&](const std::string& name, uint64_t images_max) {
     const PreparedSplit* split = index.Find(name);
-    if (split == nullptr) continue;
-    for (const PreparedShard& shard : split->shards) {
+    if (split == nullptr) return;
+    for (const PreparedShard& shard : split->ShardsOf(images_max)) {
       files.push_back(shard.images);
       files.push_back(shard.labels);
     }
-  }
+  };
+  add("train", config.train_images_max);
+  add(config.evaluation_split, 0);
   return files;
 }
 

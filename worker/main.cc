@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -156,7 +157,19 @@ absl::StatusOr<std::unique_ptr<ImagePeers>> StartPeers(const Flags& flags, const
                       .timeouts = timeouts}));
 }
 
+// Until there is a trainer, which leaves in good order: nobody waits for this process yet, and what it may be doing,
+// such as copying images, can take long. All that it writes may be left in part.
+std::unique_ptr<const StopSignals> EndAtOnce(const Flags& flags, int code) {
+  return std::make_unique<const StopSignals>([supervised = flags.supervised, code](const std::string& name) {
+    if (supervised && name == "SIGTERM") return;
+    log::Info("told to stop by ", name, ": ends before it has begun");
+    log::Flush();
+    std::_Exit(code);
+  });
+}
+
 int Work(const Flags& flags, const job::Job& job) {
+  std::unique_ptr<const StopSignals> until_trainer = EndAtOnce(flags, 0);
   const job::Job seen = flags.container_cpus > 0 ? InContainer(job, flags.group.value_or(0)) : job;
   WorkerConfig config =
       MakeWorkerConfig(seen, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency());
@@ -232,9 +245,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .neighbours_max = config.neighbours_max});
   const StepMemory push_memory(config.trainer.window, (*group)->model().elements(),
                                config.trainer.same_host == SameHost::kSharedMemory);
-  // A model lets go of its own memory when it computes on other weights, as evaluations of the average have it do.
-  const bool other_weights = config.trainer.window > 1 || config.trainer.averaged;
-  const StepMemory parameter_memory(other_weights ? config.trainer.window : 0, (*group)->model().elements(),
+  const StepMemory parameter_memory(Trainer::ParameterMemories(config.trainer), (*group)->model().elements(),
                                     /*shared=*/false);
   const SteadyTime time;
   // One device, and its computations run on the trainer's thread.
@@ -256,6 +267,7 @@ int Work(const Flags& flags, const job::Job& job) {
                                    .device_time = alone_on_cpu ? &thread_time : nullptr,
                                    .trace = trace.get(),
                                    .energy = energy.get()});
+  until_trainer.reset();
   const StopSignals signals([&trainer, supervised = flags.supervised](const std::string& name) {
     if (supervised && name == "SIGTERM") return;
     trainer.Stop(absl::OkStatus(), absl::StrCat("told to stop by ", name));
@@ -276,6 +288,7 @@ int Work(const Flags& flags, const job::Job& job) {
 
 // What the files of evaluations name, the user has named: a mistake of theirs.
 int Evaluate(const Flags& flags, const job::Job& job) {
+  const std::unique_ptr<const StopSignals> signals = EndAtOnce(flags, kFailed);
   const absl::Status status = EvaluateWeights(
       flags.evaluate,
       MakeWorkerConfig(job, {flags.name, flags.group.value_or(0)}, std::thread::hardware_concurrency()));

@@ -1,17 +1,15 @@
 #include "worker/push_codecs.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "common/parameter_groups.h"
 
 namespace slackline::worker {
 namespace {
 
 bool Matches(const PushCodecs::Group& group, const TensorInfo& tensor) {
-  return tensor.trained && fnmatch(group.match.c_str(), tensor.name.c_str(), 0) == 0;
+  return tensor.trained && MatchesName(group.match, tensor.name);
 }
 
 absl::Status CheckGroups(const PushCodecs& codecs, const std::vector<TensorInfo>& tensors) {
@@ -25,7 +23,7 @@ absl::Status CheckGroups(const PushCodecs& codecs, const std::vector<TensorInfo>
     }
     return absl::InvalidArgumentError(absl::StrCat("wire.groups[", i, "].match: found \"", group.match,
                                                    "\", which no trained tensor is called; they are ",
-                                                   absl::StrJoin(names, ", ")));
+                                                   FirstNames(names)));
   }
   return absl::OkStatus();
 }

@@ -65,7 +65,7 @@ Trainer::Trainer(const Options& options, const Parts& parts)
       scaler_(options.loss_scale),
       round_(options.local) {
   SLACKLINE_CHECK(!options_.local.on() || (options_.window == 1 && options_.accumulate == 1 && !scaler_.on()));
-  SLACKLINE_CHECK(options_.window == 1 || parts_.parameter_memory.size() == options_.window);
+  SLACKLINE_CHECK(ParameterMemories(options_) == 0 || parts_.parameter_memory.size() == options_.window);
   if (!parts_.parameter_memory.empty()) {
     Model& model = parts_.group.model();
     absl::c_copy(model.parameters(), parts_.parameter_memory.front().begin());

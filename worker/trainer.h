@@ -76,6 +76,11 @@ class Trainer {
     // Lives without a single step, one after the other, before it gives up.
     int fruitless_lives_max = 3;
   };
+  // How many parts Parts::parameter_memory is to have. A model lets go of its own memory when it computes on other
+  // weights, as it does with several steps in flight, and in evaluations of the average.
+  static size_t ParameterMemories(const Options& options) {
+    return options.window > 1 || options.averaged ? options.window : 0;
+  }
   using Connect =
       std::function<absl::StatusOr<std::unique_ptr<Client>>(const ClientOptions& options, const ShardMap& map)>;
   // As absl::Mutex::AwaitWithTimeout().
@@ -91,7 +96,8 @@ class Trainer {
     TrainerMetrics& metrics;
     // Where steps write what they push, in turns: one for each step in flight. Empty: the model's own.
     std::vector<absl::Span<float>> push_memory = {};
-    // Where the weights after them are written, in turns: as many again. Empty, with a window of 1: the model's own.
+    // Where the weights after them are written, in turns: as many again. Empty, where ParameterMemories() are none: the
+    // model's own.
     std::vector<absl::Span<float>> parameter_memory = {};
     // Where the push memory lies, if servers of this host may read it.
     std::shared_ptr<shm::Segment> push_segment = nullptr;

@@ -234,7 +234,7 @@ int Work(const Flags& flags, const job::Job& job) {
   Prefetcher prefetcher(*train, config.normalisation, config.prefetch_batches);
   Evaluator evaluator(*test, {.normalisation = config.normalisation, .batch_size = 500, .class_names = *class_names});
   const StepMemory push_memory(config.trainer.window, kElements, config.trainer.same_host == SameHost::kSharedMemory);
-  const StepMemory parameter_memory(config.trainer.window > 1 ? config.trainer.window : 0, kElements, /*shared=*/false);
+  const StepMemory parameter_memory(Trainer::ParameterMemories(config.trainer), kElements, /*shared=*/false);
   const SteadyTime time;
   Trainer::Connect connect = [&ledger, &group](const ClientOptions& options,
                                                const ShardMap& map) -> absl::StatusOr<std::unique_ptr<Client>> {

@@ -21,6 +21,8 @@ namespace slackline::job_file {
 namespace {
 
 constexpr double kClassWeightMax = 1e6;
+// Of Beta(a, a). Long before 1e-300 it draws 0 or 1 alone; there, logarithms of what is drawn overflow.
+constexpr double kMixAlphaMin = 0.001;
 
 class Rules : private RuleBook {
  public:
@@ -120,6 +122,11 @@ class Rules : private RuleBook {
       NeedsOther(data.cache(), "data.cache.peers", "data.cache.folder", "no folder");
     }
     const bool served = absl::StartsWith(data.path(), "http://");
+    const size_t scheme = data.path().find("://");
+    if (!served && scheme != std::string::npos && data.path().find('/') > scheme) {
+      Refuse("data.path", Quoted(data.path()),
+             "a folder, or http://files.example.org:8000/FOLDER: there is no TLS, and no other protocol");
+    }
     if (!served) {
       if (!data.cache().peers()) {
         NeedsOther(data, "data.http_timeout_s", "a data.path that begins with http://, or data.cache.peers: true",
@@ -154,6 +161,12 @@ class Rules : private RuleBook {
 
   // A module's own loss is given labels, one an image.
   void Mixing(const job::Augment& augment, const job::Training& training) {
+    const auto refuse_small = [&](const char* key, double alpha) {
+      if (alpha == 0 || alpha >= kMixAlphaMin) return;
+      Refuse(key, NumberText(alpha), absl::StrCat("0, or a number from ", NumberText(kMixAlphaMin), " to 100"));
+    };
+    refuse_small("data.augment.mixup_alpha", augment.mixup_alpha());
+    refuse_small("data.augment.cutmix_alpha", augment.cutmix_alpha());
     if (training.loss() != job::Training::MODEL) return;
     for (const char* key : {"data.augment.mixup_alpha", "data.augment.cutmix_alpha"}) {
       NeedsOther(augment, key, "training.loss: cross_entropy, mse or bce", "training.loss: model");

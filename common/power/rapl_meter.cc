@@ -67,7 +67,8 @@ std::vector<std::filesystem::path> ZonesIn(const std::filesystem::path& folder, 
   return zones;
 }
 
-// Finds what may be read; counts what may not.
+// Finds what may be read; counts what may not. A counter that stands at 0 has never counted: the kernel shows it, and
+// nothing is behind it, as in some virtual machines, and with the dram of some processors.
 class Search {
  public:
   void Add(const std::filesystem::path& folder, const std::string& device) {
@@ -76,6 +77,7 @@ class Search {
       ++unreadable_;
       return;
     }
+    if (*now == 0) return;
     zones_.push_back({.file = folder / "energy_uj",
                       .device = device,
                       .range_uj = ReadValue<uint64_t>(folder / "max_energy_range_uj").value_or(0),

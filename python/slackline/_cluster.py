@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 from ._errors import AbortedError, DeadlineExceededError, NotFoundError
 from ._worker import Worker, connect
@@ -23,12 +25,41 @@ _POLL_S = 0.02
 
 def _end_with_us() -> list[str]:
     """What goes before a command so that the system ends it where this process dies without a word: of util-linux. The signal comes
-    when the thread dies that has started it, so that only the main thread can ask for it."""
+    when the thread dies that has started it: _Starter."""
     command = ["setpriv", "--pdeathsig", "TERM", "--"]
-    if threading.current_thread() is not threading.main_thread() or shutil.which(command[0]) is None:
+    if shutil.which(command[0]) is None:
         return []
     known = subprocess.run([*command, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     return command if known.returncode == 0 else []
+
+
+class _Starter:
+    """A thread that starts processes, and stays until stop(), whatever becomes of the threads that ask it to: a process that is
+    to end with the thread that has started it ends with this one, or with all of us. No wait at the end of the interpreter: a daemon.
+    """
+
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[Optional[tuple[Callable[[], Any], Future[Any]]]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="slackline-cluster", daemon=True)
+        self._thread.start()
+
+    def call(self, start: Callable[[], Any]) -> Any:
+        """start() on the thread; returns or raises what it does."""
+        done: Future[Any] = Future()
+        self._orders.put((start, done))
+        return done.result()
+
+    def stop(self) -> None:
+        self._orders.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (order := self._orders.get()) is not None:
+            start, done = order
+            try:
+                done.set_result(start())
+            except BaseException as error:  # pylint: disable=broad-except
+                done.set_exception(error)
 
 
 class LocalCluster:
@@ -46,6 +77,7 @@ class LocalCluster:
         self.address = str(run_folder / "scheduler.address")
         self._programs = programs
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._starter = _Starter()
         self._before = _end_with_us()
 
     def connect(self, **options: Any) -> Worker:
@@ -54,15 +86,19 @@ class LocalCluster:
 
     def _start(self, name: str, program: str, *arguments: str) -> None:
         overrides = [word for one in self.overrides for word in ("--set", one)]
-        with open(Path(self.run_folder) / f"{name}.log", "ab") as log:
-            process = subprocess.Popen(
-                [*self._before, str(self._programs[program]), self.job, *arguments, *overrides],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is the caller's, who then ends them
-            )
-        self._processes.append((name, process))
+
+        def start() -> None:
+            with open(Path(self.run_folder) / f"{name}.log", "ab") as log:
+                process = subprocess.Popen(
+                    [*self._before, str(self._programs[program]), self.job, *arguments, *overrides],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is the caller's, who then ends them
+                )
+            self._processes.append((name, process))
+
+        self._starter.call(start)
 
     def _await_address(self, startup_s: float) -> None:
         deadline = time.monotonic() + startup_s
@@ -76,6 +112,8 @@ class LocalCluster:
             threading.Event().wait(_POLL_S)
 
     def _stop(self, most_s: float) -> None:
+        # A start that Ctrl-C has cut short has made a process, or none.
+        self._starter.call(lambda: None)
         # The scheduler ends the job, and tells the servers.
         for _, process in self._processes:
             process.terminate()
@@ -84,6 +122,7 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._starter.stop()
 
 
 @contextlib.contextmanager

@@ -128,6 +128,17 @@ TEST(JobData, WhatObjectsDoNotGoWithIsRefused) {
   EXPECT_EQ(RefusalOfData(test + ", coco: {test_images: a, test_annotations: b.json}}"), "");
 }
 
+TEST(JobData, OnlyFoldersAndHttpAreReadFrom) {
+  for (const std::string path : {"https://files.example.org/d", "s3://bucket/d", "HTTP://files.example.org/d"}) {
+    EXPECT_EQ(
+        RefusalOfData("data: {format: prepared, cache: {folder: /c}, path: '" + path + "'}"),
+        "j.yaml:1: data.path: found '" + path +
+            "'; allowed is a folder, or http://files.example.org:8000/FOLDER: there is no TLS, and no other protocol");
+  }
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, cache: {folder: /c}, path: 'http://files.example.org/d'}"), "");
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, path: '/data/a://b'}"), "");
+}
+
 TEST(JobData, AugmentationHasItsRanges) {
   EXPECT_EQ(RefusalOfData("data: {augment: {crop_area_min: 0}}"),
             "j.yaml:1: data.augment.crop_area_min: found '0'; allowed is a number from 0.01 to 1");
@@ -142,6 +153,11 @@ TEST(JobData, AugmentationHasItsRanges) {
             "j.yaml:1: data.augment.rand_augment_magnitude: found '31'; allowed is a number from 0 to 30");
   EXPECT_EQ(RefusalOfData("data: {augment: {mixup_alpha: -1}}"),
             "j.yaml:1: data.augment.mixup_alpha: found '-1'; allowed is a number from 0 to 100");
+  EXPECT_EQ(RefusalOfData("data: {augment: {mixup_alpha: 1e-308}}"),
+            "j.yaml:1: data.augment.mixup_alpha: found 1e-308; allowed is 0, or a number from 0.001 to 100");
+  EXPECT_THAT(RefusalOfData("data: {augment: {cutmix_alpha: 0.00075}}"),
+              ::testing::HasSubstr("data.augment.cutmix_alpha: found 0.00075; allowed is 0, or a number from 0.001"));
+  EXPECT_EQ(RefusalOfData("data: {augment: {mixup_alpha: 0.001, cutmix_alpha: 0.001}}"), "");
 }
 
 TEST(JobData, WrittenOutItIsTheSame) {

@@ -72,6 +72,19 @@ TEST_F(RaplTest, CounterThatCannotBeReadNowIsLeftOut) {
   EXPECT_NEAR(JoulesOf(**meter)["package-0"], 4, 1e-9);
 }
 
+TEST_F(RaplTest, ACounterThatHasNeverCountedIsNone) {
+  WriteZone("intel-rapl:0", "package-0", 0);
+  WriteZone("intel-rapl:0:0", "dram", 0);
+  EXPECT_TRUE(absl::IsNotFound(OpenRapl(root_).status()));
+  const MetersFound found = FindMeters({.sysfs = root_, .nvml_library = "libno-such-thing.so.1", .gpus = std::nullopt});
+  EXPECT_THAT(found.meters, IsEmpty());
+  EXPECT_THAT(found.complaints, IsEmpty());
+  WriteZone("intel-rapl:0", "package-0", 5);
+  const auto meter = OpenRapl(root_);
+  ASSERT_TRUE(meter.ok()) << meter.status();
+  EXPECT_THAT(JoulesOf(**meter), ElementsAre(Pair("package-0", 0)));
+}
+
 TEST_F(RaplTest, WhereNothingMayBeReadItSaysWhatToDo) {
   EXPECT_TRUE(absl::IsNotFound(OpenRapl(root_).status()));
   // For root, too, a folder is no counter.
@@ -160,7 +173,7 @@ TEST_F(FindMetersTest, TakesWhatIsThereAndComplainsOfWhatShouldBe) {
   const MeterOptions nothing = {.sysfs = root_, .nvml_library = "libno-such-thing.so.1", .gpus = std::nullopt};
   EXPECT_THAT(FindMeters(nothing).meters, IsEmpty());
   EXPECT_THAT(FindMeters(nothing).complaints, IsEmpty());
-  WriteZone("intel-rapl:0", "package-0", 0);
+  WriteZone("intel-rapl:0", "package-0", 1000000);
   MeterOptions all = {.sysfs = root_, .nvml_library = FAKE_NVML, .gpus = std::nullopt};
   EXPECT_EQ(FindMeters(all).meters.size(), 2u);
   all.gpus = std::vector<std::string>();

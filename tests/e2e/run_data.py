@@ -13,6 +13,8 @@ import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -108,6 +110,24 @@ class Data(unittest.TestCase):
         names = [one["name"] for one in report["classes"]]
         self.assertEqual((report["samples"], names), (36, ["blue", "green", "red"]))
         self.assertIn("blue,green,red", (run.folder / "confusion.csv").read_text().splitlines()[0])
+
+    def test_a_worker_that_copies_images_ends_when_it_is_told_to(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(60 * OPTIONS.patience)
+            # It takes the question for images, and never answers.
+            images = f"data={{format: prepared, path: 'http://127.0.0.1:{server.getsockname()[1]}', cache: {{folder: copies}}}}"
+            for flags, sent in (((), signal.SIGTERM), ((), signal.SIGINT), (("--supervised",), signal.SIGINT)):
+                worker = subprocess.Popen(
+                    [self.programs.path("slackline-worker"), self.job, "--scheduler", "127.0.0.1:1", "--set", images, *flags],
+                    cwd=self.root, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                self.addCleanup(worker.stderr.close)
+                self.addCleanup(worker.kill)
+                connection, _ = server.accept()
+                with connection:
+                    worker.send_signal(sent)
+                    said = worker.communicate(timeout=10 * OPTIONS.patience)[1]
+                self.assertEqual(worker.returncode, 0, said)
+                self.assertIn(f"told to stop by {sent.name}", said)
 
     def test_what_is_broken_is_named_before_or_by_the_worker(self):
         self.prepare()

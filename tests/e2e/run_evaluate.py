@@ -81,6 +81,13 @@ class Evaluate(unittest.TestCase):
                                     "data.path=" + str(self.seven_classes()), code=2))
         self.assertIn("fc1.weight", self.evaluate(self.job, "--weights", weights, "--set", "model.hidden=[9]", code=2))
 
+    def test_balanced_weights_do_not_ask_for_images_of_every_class(self):
+        weights = self.run_of.folder / "model.safetensors"
+        plain, balanced = (self.evaluate(self.job, "--weights", weights, "--set", f"data.path={self.seven_classes()}", *settings)
+                           for settings in ((), ("--set", "training.class_weights=balanced")))
+        self.assertIn("40 images", plain)
+        self.assertEqual(balanced, plain, "evaluations measure without weights")
+
     def seven_classes(self):
         folder = self.root / "seven"
         if not folder.exists():

@@ -458,13 +458,8 @@ class Beside(Base):
 
 
 class Processes(Base):
-    def test_cluster_ends_with_a_process_that_is_killed(self):
-        code = (
-            "import sys, slackline\n"
-            "with slackline.local_cluster(sys.argv[1], programs=sys.argv[2]) as cluster:\n"
-            "    print(*(process.pid for _, process in cluster._processes), flush=True)\n"
-            "    sys.stdin.read()\n"
-        )
+    def check_end(self, code):
+        """The cluster of the script ends when that is killed."""
         script = subprocess.Popen(
             [sys.executable, "-c", code, str(self.job()), PROGRAMS],
             stdin=subprocess.PIPE,
@@ -482,6 +477,30 @@ class Processes(Base):
         while left := [pid for pid in pids if is_alive(pid)]:
             self.assertLess(time.monotonic(), deadline, f"still there: {left}")
             threading.Event().wait(0.02)
+
+    def test_cluster_ends_with_a_process_that_is_killed(self):
+        self.check_end(
+            "import sys, slackline\n"
+            "with slackline.local_cluster(sys.argv[1], programs=sys.argv[2]) as cluster:\n"
+            "    print(*(process.pid for _, process in cluster._processes), flush=True)\n"
+            "    sys.stdin.read()\n"
+        )
+
+    def test_cluster_of_a_thread_outlives_it_and_ends_with_the_process(self):
+        self.check_end(
+            "import contextlib, subprocess, sys, threading, slackline\n"
+            "stack, clusters = contextlib.ExitStack(), []\n"
+            "def begin():\n"
+            "    clusters.append(stack.enter_context(slackline.local_cluster(sys.argv[1], programs=sys.argv[2])))\n"
+            "thread = threading.Thread(target=begin)\n"
+            "thread.start()\n"
+            "thread.join()\n"
+            "with contextlib.suppress(subprocess.TimeoutExpired):\n"
+            "    clusters[0]._processes[0][1].wait(1)\n"
+            "    sys.exit('it has ended with the thread')\n"
+            "print(*(process.pid for _, process in clusters[0]._processes), flush=True)\n"
+            "sys.stdin.read()\n"
+        )
 
     @unittest.skipIf(importlib.util.find_spec("tqdm") is None, "no Python module tqdm")
     def test_progress_is_drawn(self):

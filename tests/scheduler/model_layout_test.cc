@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace slackline::scheduler {
 namespace {
 
@@ -102,6 +104,11 @@ TEST(ModelLayout, WorkersAndTheJobAgreeOnWhatIsFrozen) {
             "tensor b.bias [3], but optimizer.groups[1] (b.*) freezes it");
   EXPECT_THAT(refusal(Tuned(), Groups({{"stem*", true}, {"stem.weight", false}})),
               HasSubstr("optimizer.groups[1].match: found \"stem.weight\", which is the first to match none"));
+  wire::RegisterWorkerRequest large = Tuned();
+  large.clear_tensors();
+  for (int i = 0; i < 50; ++i) AddTensor(large, absl::StrCat("t", i), {2}, /*trained=*/true);
+  EXPECT_THAT(refusal(large, Groups({{"u*", false}})),
+              testing::EndsWith("; they are t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 40 more"));
   wire::RegisterWorkerRequest request = Tuned();
   AddTensor(request, "late", {3}, /*trained=*/false);
   EXPECT_THAT(refusal(request, Groups({{"stem*", true}})), HasSubstr("buffer late [3] comes after a frozen tensor"));

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -154,6 +155,23 @@ TEST_F(RunFolderTest, EpochsAreRowsAndWhatIsNotKnownIsEmpty) {
             "compute_s,data_s,wait_s,push_s,pull_s\n"
             "1,2.500,2.500,0.000,0.000,,,,,,,0.000,0.000,0.000,0.000,0.000\n"
             "2,6.000,3.000,0.500,0.250,0.5,0.75,0.625,0.7,0.99,123.5,5.000,0.125,1.500,0.750,2.000\n");
+}
+
+TEST_F(RunFolderTest, EpochsOfAnOlderVersionAreWrittenAnewWithAllColumns) {
+  const job::Job job = Resolve(job::Job());
+  ASSERT_TRUE(RunFolder::Create(Path(), job, wall_).ok());
+  std::ofstream(Path() + "/epochs.csv") << "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,"
+                                           "test_accuracy,top5_accuracy,joules\n1,2.500,2.500,0.000,0.000,,,,,,\n";
+  auto run = RunFolder::Reopen(Path(), job, wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EpochFigures first, second;
+  first.epoch = 1;
+  second.epoch = 2;
+  ASSERT_TRUE((*run)->WriteEpochs({first, second}).ok());
+  std::istringstream rows(Read(Path() + "/epochs.csv"));
+  int count = 0;
+  for (std::string row; std::getline(rows, row); ++count) EXPECT_EQ(std::count(row.begin(), row.end(), ','), 15) << row;
+  EXPECT_EQ(count, 3);
 }
 
 TEST_F(RunFolderTest, EachReportIsARowAtOnce) {

@@ -1,44 +1,81 @@
-// Several small batches and one large one, with a real network.
+// Several small batches and one large one, and evaluations of other weights, with a real network.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+
 #include "tests/worker/scripted.h"
 #include "tests/worker/test_data.h"
+#include "worker/step_memory.h"
 
 namespace slackline::worker {
 namespace {
 
+// A trainer of a small network, on 64 images.
+class RealTrainer {
+ public:
+  RealTrainer() {
+    WriteImages(folder_.path(), "train", 64, 12);
+    train_ = *Dataset::ReadIdx(folder_.path(), "train");
+    SetComputeThreads(1);
+    group_ = *LocalGroup::Create({.kind = ModelKind::kMlp, .hidden = {16}, .filters = {}, .height = 12, .width = 12},
+                                 /*seed=*/1, {"cpu"});
+  }
+
+  // As a worker does it.
+  void Run(const Trainer::Options& options, std::deque<absl::StatusOr<Work>> work) {
+    Prefetcher prefetcher(train_, {.mean = 0.3, .deviation = 0.4}, 2);
+    Evaluator evaluator(
+        train_,
+        {.normalisation = {}, .batch_size = 32, .class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}});
+    slackline::Metrics metrics;
+    TrainerMetrics trainer_metrics(metrics);
+    ScriptedLink link;
+    link.elements = group_->model().elements();
+    link.work = std::move(work);
+    const SteadyTime time;
+    memory = std::make_unique<StepMemory>(Trainer::ParameterMemories(options), link.elements, /*shared=*/false);
+    Trainer trainer(options, {.time = time,
+                              .link = link,
+                              .group = *group_,
+                              .train = train_,
+                              .prefetcher = prefetcher,
+                              .evaluator = evaluator,
+                              .metrics = trainer_metrics,
+                              .parameter_memory = memory->parts(),
+                              .connect = [this](const ClientOptions& client_options, const ShardMap&) {
+                                return absl::StatusOr<std::unique_ptr<Client>>(
+                                    std::make_unique<ScriptedClient>(client_options, wire));
+                              }});
+    EXPECT_EQ(trainer.Run(), absl::OkStatus());
+  }
+
+  Model& model() { return group_->model(); }
+  const std::string& folder() const { return folder_.path(); }
+
+  Wire wire;
+  // Of the weights.
+  std::unique_ptr<StepMemory> memory;
+
+ private:
+  const TemporaryFolder folder_;
+  Dataset train_;
+  std::unique_ptr<LocalGroup> group_;
+};
+
+RangeWork Range(uint64_t id, uint64_t begin, uint64_t end) {
+  return {.range = RangeId(id), .epoch = 0, .begin = begin, .end = end};
+}
+
 // What one range of 64 images is pushed as.
 Wire TrainOneRange(uint32_t batch_size, uint32_t accumulate) {
-  const TemporaryFolder folder;
-  WriteImages(folder.path(), "train", 64, 12);
-  const Dataset train = *Dataset::ReadIdx(folder.path(), "train");
-  const ModelSpec spec = {.kind = ModelKind::kMlp, .hidden = {16}, .filters = {}, .height = 12, .width = 12};
-  SetComputeThreads(1);
-  const auto group = *LocalGroup::Create(spec, /*seed=*/1, {"cpu"});
-  Prefetcher prefetcher(train, {.mean = 0.3, .deviation = 0.4}, 2);
-  Evaluator evaluator(train, {.normalisation = {}, .batch_size = 4, .class_names = {}});
-  slackline::Metrics metrics;
-  TrainerMetrics trainer_metrics(metrics);
-  ScriptedLink link;
-  link.elements = group->model().elements();
-  link.work = {RangeWork{.range = RangeId(1), .epoch = 0, .begin = 0, .end = 64}};
-  Wire wire;
-  const SteadyTime time;
+  RealTrainer trainer;
   Trainer::Options options;
   options.batch_size = batch_size;
   options.accumulate = accumulate;
-  Trainer trainer(options, {.time = time,
-                            .link = link,
-                            .group = *group,
-                            .train = train,
-                            .prefetcher = prefetcher,
-                            .evaluator = evaluator,
-                            .metrics = trainer_metrics,
-                            .connect = [&wire](const ClientOptions& client_options, const ShardMap&) {
-                              return absl::StatusOr<std::unique_ptr<Client>>(
-                                  std::make_unique<ScriptedClient>(client_options, wire));
-                            }});
-  EXPECT_EQ(trainer.Run(), absl::OkStatus());
-  return wire;
+  trainer.Run(options, {Range(1, 0, 64)});
+  return trainer.wire;
 }
 
 class Accumulate : public testing::TestWithParam<uint32_t> {};
@@ -56,6 +93,31 @@ TEST_P(Accumulate, TwoBatchesEqualOneOfTheirSize) {
   for (size_t i = 0; i < whole.pushed[0].size(); ++i) {
     ASSERT_NEAR(parts.pushed[0][i], whole.pushed[0][i], 1e-6) << "element " << i;
   }
+}
+
+// A network lets go of its own memory when it computes on the average: what is trained lies elsewhere from the start.
+TEST(EvaluationOfTheAverage, TrainingGoesOnInMemoryThatIsStillThere) {
+  RealTrainer trainer;
+  Trainer::Options options;
+  options.averaged = true;
+  options.batch_size = 32;
+  std::vector<const float*> pulled_to;
+  trainer.wire.on_pull = [&](absl::Span<float> parameters) {
+    pulled_to.push_back(parameters.data());
+    std::fill(parameters.begin(), parameters.end(), 0.01f * static_cast<float>(pulled_to.size()));
+  };
+  trainer.Run(options, {Range(1, 0, 32), EvaluationWork{.epoch = 1, .final = false, .run_folder = trainer.folder()},
+                        Range(2, 32, 64)});
+  ASSERT_EQ(trainer.memory->parts().size(), 1u);
+  const float* const trained = trainer.memory->parts().front().data();
+  // To begin with, the average, and once more after the evaluation.
+  ASSERT_EQ(pulled_to.size(), 3u);
+  EXPECT_EQ(pulled_to[0], trained);
+  EXPECT_NE(pulled_to[1], trained);
+  EXPECT_EQ(pulled_to[2], trained);
+  EXPECT_EQ(trainer.model().parameters().data(), trained);
+  EXPECT_EQ(trainer.model().parameters().front(), 0.03f);
+  EXPECT_EQ(trainer.wire.pushes.size(), 2u);
 }
 
 }  // namespace

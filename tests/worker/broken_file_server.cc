@@ -73,6 +73,16 @@ void BrokenFileServer::KnowNoRanges() {
   no_ranges_ = true;
 }
 
+void BrokenFileServer::KeepRangesToItself() {
+  absl::MutexLock lock(&mutex_);
+  ranges_unsaid_ = true;
+}
+
+void BrokenFileServer::ShiftRanges(uint64_t by) {
+  absl::MutexLock lock(&mutex_);
+  range_shift_ = by;
+}
+
 void BrokenFileServer::Hang() {
   absl::MutexLock lock(&mutex_);
   hangs_ = true;
@@ -143,7 +153,13 @@ bool BrokenFileServer::Answer(int connection, absl::string_view request) {
                                                                       range.size() < 7 ? 0 : range.size() - 7),
                                                          &from);
     std::string body = file->second.substr(std::min<uint64_t>(from, file->second.size()));
-    answer = absl::StrCat("HTTP/1.1 ", partial ? 206 : 200, " OK\r\nContent-Length: ", body.size(), "\r\n\r\n");
+    const uint64_t size = file->second.size();
+    const std::string range_sent =
+        partial && !ranges_unsaid_
+            ? absl::StrCat("Content-Range: bytes ", from + range_shift_, "-", size - 1, "/", size, "\r\n")
+            : "";
+    answer = absl::StrCat("HTTP/1.1 ", partial ? 206 : 200, " OK\r\n", range_sent, "Content-Length: ", body.size(),
+                          "\r\n\r\n");
     if (!breaks_.empty()) {
       cut = breaks_.front();
       breaks_.pop_front();

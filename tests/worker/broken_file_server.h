@@ -28,6 +28,9 @@ class BrokenFileServer {
   // The next answers are these codes.
   void Say(std::vector<int> codes);
   void KnowNoRanges();
+  // Sends parts, and not which they are; or says that they begin so much later than was asked.
+  void KeepRangesToItself();
+  void ShiftRanges(uint64_t by);
   // Takes requests, and never answers.
   void Hang();
   // What each request had in its field Range.
@@ -48,6 +51,8 @@ class BrokenFileServer {
   std::deque<uint64_t> breaks_ ABSL_GUARDED_BY(mutex_);
   std::deque<int> codes_ ABSL_GUARDED_BY(mutex_);
   bool no_ranges_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ranges_unsaid_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t range_shift_ ABSL_GUARDED_BY(mutex_) = 0;
   bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::string> ranges_ ABSL_GUARDED_BY(mutex_);
   uint64_t bytes_sent_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -63,6 +63,29 @@ TEST_F(HttpFetchTest, AServerWithoutRangesIsReadFromTheBeginning) {
   EXPECT_EQ(Written(), body_);
 }
 
+TEST_F(HttpFetchTest, APartThatDoesNotSayWhichItIsIsRefused) {
+  const Bytes begun(body_.begin(), body_.begin() + 1000);
+  const auto refusal = [&] {
+    WriteFile(Path(), begun);
+    const absl::Status status = fetch_.Download(Address(), Path(), body_.size());
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(ReadFile(Path()), begun) << "nothing of it is taken";
+    return std::string(status.message());
+  };
+  server_.ShiftRanges(1);
+  EXPECT_THAT(refusal(),
+              HasSubstr("/p/file: the server says 206 with Content-Range: bytes 1001-299999/300000; needed is "
+                        "one that begins with bytes 1000-"));
+  server_.KeepRangesToItself();
+  EXPECT_THAT(refusal(), HasSubstr("206 with no Content-Range"));
+}
+
+TEST(EscapedPath, OnlyWhatMayStandInAnAddressStays) {
+  EXPECT_EQ(EscapedPath("train-00000.images.npy"), "train-00000.images.npy");
+  EXPECT_EQ(EscapedPath("a b/50%#1?.npy"), "a%20b/50%25%231%3F.npy");
+  EXPECT_EQ(EscapedPath("\xc3\xa9+&:\n"), "%C3%A9%2B%26%3A%0A");
+}
+
 TEST_F(HttpFetchTest, AServerThatIsBusyIsAskedAgain) {
   server_.Say({503, 500, 429});
   EXPECT_EQ(*fetch_.Get(Address(), 1 << 20), body_);

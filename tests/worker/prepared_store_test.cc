@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
+#include <iostream>
 #include <thread>
 
 #include "common/storage/checksum.h"
@@ -158,6 +162,64 @@ TEST(FileCache, AFolderThatCannotBeMadeIsNamed) {
               HasSubstr("data.cache.folder: cannot make "));
 }
 
+fs::perms ModeOf(const std::string& path) { return fs::status(path).permissions(); }
+
+TEST(FileCache, WhoeverMayWriteInTheFolderMayReadWhatIsInIt) {
+  const mode_t before = ::umask(077);
+  const std::pair<fs::perms, fs::perms> cases[] = {{fs::perms{0700}, fs::perms{0600}},
+                                                   {fs::perms{0770}, fs::perms{0640}},
+                                                   {fs::perms{0777}, fs::perms{0644}},
+                                                   {fs::perms{0755}, fs::perms{0600}}};
+  for (const auto& [folder_mode, file_mode] : cases) {
+    const TemporaryFolder folder;
+    const FileCache cache = OpenCache(folder, 1000);
+    fs::permissions(folder / "cache", folder_mode);
+    const Letters a('a', 100);
+    const auto fetch = [&](const std::string& path) {
+      const absl::Status made = a.Fetch()(path);
+      fs::permissions(path, fs::perms{0600});  // as the file has it that was copied
+      return made;
+    };
+    const auto held = cache.Get(a.file, fetch);
+    EXPECT_TRUE(held.ok()) << held.status();
+    if (!held.ok()) continue;
+    for (const std::string& path : {held->path, held->path + ".lock", folder / "cache/lock"}) {
+      EXPECT_EQ(ModeOf(path), file_mode) << path;
+    }
+  }
+  ::umask(before);
+}
+
+TEST(FileCache, AnotherUserGoesOnWithTheFolder) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may become another user";
+  const TemporaryFolder folder;
+  const FileCache cache = OpenCache(folder, 250);
+  fs::permissions(folder.path(), fs::perms{0711});
+  fs::permissions(folder / "cache", fs::perms{0777});
+  const Letters a('a', 100), b('b', 100);
+  // What somebody has left who died over it.
+  const std::string whole = cache.Get(b.file, b.Fetch())->path;
+  fs::rename(whole, whole + ".part");
+  const auto held = cache.Get(a.file, a.Fetch());
+  ASSERT_TRUE(held.ok()) << held.status();
+  constexpr uid_t kOther = 65534;
+  const auto as_other = [&]() -> std::string {
+    if (::setresuid(kOther, kOther, kOther) != 0) return "cannot become another user";
+    const auto own = FileCache::Open({.folder = folder / "cache", .bytes_max = 250});
+    if (!own.ok()) return own.status().ToString();
+    const auto there = own->Get(a.file, [](const std::string&) { return absl::InternalError("it is there"); });
+    if (!there.ok()) return there.status().ToString();
+    return own->Get(b.file, b.Fetch()).status().ToString();
+  };
+  EXPECT_EXIT(
+      {
+        const std::string said = as_other();
+        std::cerr << said;
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "^OK$");
+}
+
 TEST(PreparedStore, AFolderIsReadOnceAndWhatDoesNotFitFromItself) {
   const TemporaryFolder folder;
   const Letters a('a', 100), b('b', 300);
@@ -216,6 +278,22 @@ TEST(PreparedStore, AServerIsReadOnceAndItsMistakesAreNamed) {
   EXPECT_EQ(PreparedStore::Open(options)->Get(b.file).status().code(), absl::StatusCode::kResourceExhausted);
   options.cache_folder = "";
   EXPECT_EQ(PreparedStore::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PreparedStore, NamesOfFilesAreEscapedInAddresses) {
+  const TemporaryFolder folder;
+  BrokenFileServer server;
+  Letters a('a', 100);
+  a.file.name = "50% of #1?.npy";
+  server.Serve("/d/50%25%20of%20%231%3F.npy", a.text);
+  auto store = PreparedStore::Open({.path = server.Address("/d"),
+                                    .cache_folder = folder / "cache",
+                                    .cache_bytes_max = 1000,
+                                    .http = {.silence_max = absl::Seconds(5), .give_up = absl::Seconds(20)}});
+  ASSERT_TRUE(store.ok());
+  const auto held = store->Get(a.file);
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(TextOf(held->path), a.text);
 }
 
 }  // namespace

@@ -87,6 +87,22 @@ TEST_F(PreparedTest, ImagesMaxKeepsTheFirst) {
   EXPECT_EQ(Open({.images_max = 40, .verify = false})->size(), 5u);
 }
 
+TEST_F(PreparedTest, ShardsBeyondImagesMaxAreNotTouched) {
+  std::filesystem::remove(folder_ / "train-00001.images.npy");
+  std::filesystem::remove(folder_ / "train-00001.labels.npy");
+  for (const bool verify : {false, true}) {
+    const absl::StatusOr<Dataset> data = Open({.images_max = 3, .verify = verify});
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(data->size(), 3u);
+  }
+  for (const uint64_t images_max : {0u, 4u}) {
+    EXPECT_EQ(Open({.images_max = images_max, .verify = false}).status().code(), absl::StatusCode::kNotFound);
+  }
+  EXPECT_EQ(index_.splits[0].ShardsOf(0).size(), 2u);
+  EXPECT_EQ(index_.splits[0].ShardsOf(3).size(), 1u);
+  EXPECT_EQ(index_.splits[0].ShardsOf(4).size(), 2u);
+}
+
 TEST_F(PreparedTest, ASplitWithoutImagesIsRefused) {
   for (const std::string split : {"test", "validation"}) {
     EXPECT_THAT(std::string(Open({}, split).status().message()), HasSubstr("no images in its split " + split));

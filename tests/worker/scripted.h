@@ -75,6 +75,7 @@ struct Wire {
   std::vector<const float*> written;     // where the weights after each step were wanted
   std::deque<absl::Status> step_errors;  // one a step; empty means OK
   std::function<void()> during_step;
+  std::function<void(absl::Span<float> parameters)> on_pull;
   size_t in_flight_max = 0;
   // Whether weights come while the next step computes; then `order` has what was awaited, opened, finished.
   bool by_layers = false;
@@ -89,7 +90,10 @@ class ScriptedClient : public Client {
   }
 
   absl::Status Seed(absl::Span<const float>, absl::Duration) override { return Note("seed"); }
-  absl::Status Pull(absl::Span<float>, absl::Duration) override { return Note("pull"); }
+  absl::Status Pull(absl::Span<float> parameters, absl::Duration) override {
+    if (wire_.on_pull) wire_.on_pull(parameters);
+    return Note("pull");
+  }
   bool BeginFinish(absl::Duration) override {
     if (wire_.by_layers) wire_.order.push_back("begin to finish");
     return wire_.by_layers;

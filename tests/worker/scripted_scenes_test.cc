@@ -138,6 +138,18 @@ TEST_F(ScriptedScenesTest, WhatIsReturnedWronglyIsNamed) {
   EXPECT_THAT(std::string((*outputs)->Detect({WithObject(true)}).status().message()), HasSubstr("expected is a list"));
 }
 
+TEST_F(ScriptedScenesTest, TargetsThatMayNotBeNoneAreRefused) {
+  const auto refusal = [&](const std::string& type) {
+    const std::string source = "def forward(self, images: Tensor, targets: " + type + "):\n    return images\n";
+    return std::string(Make(source, LossKind::kCrossEntropy).status().message());
+  };
+  EXPECT_THAT(refusal("Tensor"),
+              HasSubstr("the second argument of its forward, targets, is a Tensor; allowed is one that may be None"));
+  EXPECT_THAT(refusal("List[Dict[str, Tensor]]"), HasSubstr("targets, is a List[Dict[str, Tensor]]; allowed"));
+  EXPECT_EQ(refusal("Optional[Tensor]"), "");
+  EXPECT_EQ(refusal("Optional[Tensor] = None"), "");
+}
+
 TEST_F(ScriptedScenesTest, OnlyModelsWithALossOfTheirOwnTakeThem) {
   const auto model = Make(absl::StrCat(kHead, kFindsOne), LossKind::kCrossEntropy);
   ASSERT_TRUE(model.ok()) << model.status();

@@ -468,7 +468,8 @@ TEST_F(TrainerTest, EvaluationInAnEpochUsesTheWeightsAtHandAndGoesOnWithNewOnes)
 
 TEST_F(TrainerTest, EvaluationsOfTheAverageReadItBesideTheClientThatTrains) {
   options_.averaged = true;
-  MakeTrainer();
+  std::vector<float> memory(2);
+  MakeTrainer({}, {absl::MakeSpan(memory)});
   link_.work = {Range(1, 0, 4), EvaluationWork{.epoch = 1, .final = false, .run_folder = folder_.path()},
                 Range(2, 4, 8)};
   const float* const trained_on = group_.model().parameters().data();
@@ -495,7 +496,8 @@ TEST_F(TrainerTest, ATeacherMovesOnceBeforeEachPush) {
 TEST_F(TrainerTest, ATeacherBeginsAsTheAverageThatServersKeep) {
   group_.taught = {1, 2};
   options_.averaged = true;
-  MakeTrainer();
+  std::vector<float> memory(2);
+  MakeTrainer({}, {absl::MakeSpan(memory)});
   link_.work = {Range(1, 0, 4)};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());
   EXPECT_THAT(wire_.calls, ElementsAre("open", "seed", "pull", "open reader", "pull", "close: has read the weights",

@@ -73,7 +73,7 @@ absl::StatusOr<Dataset> Dataset::OpenPrepared(const std::string& name, const Loc
     // What is the same everywhere has no deviation, and becomes 0.
     dataset.scales_.push_back(ScaleOf(index.mean[c], index.deviation[c] > 0 ? index.deviation[c] : 1, white));
   }
-  for (const PreparedShard& shard : found->shards) {
+  for (const PreparedShard& shard : found->ShardsOf(options.images_max)) {
     absl::StatusOr<MappedShard> mapped = OpenShard(locate, shard, index);
     if (!mapped.ok()) return mapped.status();
     absl::Status status = CheckLabels(*mapped, shard, index.classes.size());

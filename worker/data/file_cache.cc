@@ -45,10 +45,38 @@ void Await(absl::Duration wait) {
   mutex.AwaitWithTimeout(absl::Condition(never, &mutex), wait);
 }
 
+// Whoever may write in the folder of `path` shares it, and so may read what is in it, whatever the umask or the mode of
+// what was copied. The rights that there are stay.
+void ShareWithFolder(int descriptor, const std::string& path) {
+  struct stat folder {
+  }, file{};
+  if (::stat(fs::path(path).parent_path().c_str(), &folder) != 0 || ::fstat(descriptor, &file) != 0) return;
+  mode_t mode = file.st_mode & 07777;
+  if ((folder.st_mode & S_IWGRP) != 0) mode |= S_IRGRP;
+  if ((folder.st_mode & S_IWOTH) != 0) mode |= S_IROTH;
+  // Somebody else's stays as it is.
+  if (mode != (file.st_mode & 07777)) ::fchmod(descriptor, mode);
+}
+
+// To be locked; -1 and errno: it cannot be opened. Somebody else's may be read only, which is enough; and where it is
+// there, O_CREAT would be refused in a folder like /tmp (fs.protected_regular).
+int OpenLock(const std::string& path) {
+  for (;;) {
+    int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (descriptor < 0 && errno == EACCES) descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor >= 0 || errno != ENOENT) return descriptor;
+    descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) ShareWithFolder(descriptor, path);
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  }
+}
+
 // An open file and its lock.
 class LockedFile {
  public:
-  LockedFile(const std::string& path, int flags) : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  LockedFile(const std::string& path, int flags) : LockedFile(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  // One that is there for its lock alone; made where it is missing.
+  static LockedFile ForLock(const std::string& path) { return LockedFile(OpenLock(path)); }
   ~LockedFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
@@ -67,6 +95,8 @@ class LockedFile {
   }
 
  private:
+  explicit LockedFile(int descriptor) : descriptor_(descriptor) {}
+
   const int descriptor_;
 };
 
@@ -129,10 +159,12 @@ std::optional<uint64_t> BytesInName(const std::string& name) {
   return known ? std::optional(bytes) : std::nullopt;
 }
 
-// On the disk, so that a copy that has its name is whole also when the power fails.
-absl::Status Sync(const std::string& path) {
+// On the disk, so that a copy that has its name is whole also when the power fails; and for all who share the folder.
+absl::Status Finish(const std::string& path) {
   const LockedFile file(path, O_RDONLY);
-  return file.open() && ::fsync(file.descriptor()) == 0 ? absl::OkStatus() : CacheError("write", path);
+  if (!file.open() || ::fsync(file.descriptor()) != 0) return CacheError("write", path);
+  ShareWithFolder(file.descriptor(), path);
+  return absl::OkStatus();
 }
 
 struct CachedCopy {
@@ -167,7 +199,7 @@ absl::StatusOr<HeldFile> FileCache::Get(const PreparedFile& file, const Fetch& f
   const std::string path = PathOf(file);
   const auto held = [&](std::shared_ptr<LockedFile> copy) { return HeldFile{.path = path, .hold = std::move(copy)}; };
   if (auto copy = Hold(path, file.bytes)) return held(std::move(copy));
-  const LockedFile lock(path + kLockEnding, O_RDWR | O_CREAT);
+  const LockedFile lock = LockedFile::ForLock(path + kLockEnding);
   if (!lock.open()) return CacheError("make", path + kLockEnding);
   if (absl::Status locked = AwaitLock(lock, path + kPartEnding, options_.patience); !locked.ok()) return locked;
   // Somebody else may have made it meanwhile.
@@ -194,7 +226,7 @@ absl::Status FileCache::Make(const PreparedFile& file, const std::string& path, 
     const absl::StatusOr<uint64_t> checksum = ChecksumOfFile(part);
     if (!checksum.ok()) return checksum.status();
     if (*checksum == file.checksum && BytesOf(part) == file.bytes) {
-      if (absl::Status synced = Sync(part); !synced.ok()) return synced;
+      if (absl::Status finished = Finish(part); !finished.ok()) return finished;
       return ::rename(part.c_str(), path.c_str()) == 0 ? absl::OkStatus() : CacheError("rename", part);
     }
     found = *checksum;
@@ -207,7 +239,7 @@ absl::Status FileCache::Make(const PreparedFile& file, const std::string& path, 
 
 absl::Status FileCache::MakeRoom(const PreparedFile& file, const std::string& part) const {
   const std::string lock_path = options_.folder + "/lock";
-  const LockedFile lock(lock_path, O_RDWR | O_CREAT);
+  const LockedFile lock = LockedFile::ForLock(lock_path);
   if (!lock.open()) return CacheError("make", lock_path);
   if (absl::Status locked = AwaitLock(lock, lock_path, options_.patience); !locked.ok()) return locked;
   std::vector<CachedCopy> copies;
@@ -234,11 +266,13 @@ absl::Status FileCache::MakeRoom(const PreparedFile& file, const std::string& pa
     const bool is_part = absl::EndsWith(copy.path, kPartEnding);
     const std::string locked =
         is_part ? copy.path.substr(0, copy.path.size() - sizeof(kPartEnding) + 1) + kLockEnding : copy.path;
-    const LockedFile held(locked, is_part ? O_RDWR | O_CREAT : O_RDONLY);
+    const LockedFile held = is_part ? LockedFile::ForLock(locked) : LockedFile(locked, O_RDONLY);
     if (!held.open() || !held.Lock(LOCK_EX)) continue;
     if (::unlink(copy.path.c_str()) == 0) used -= copy.bytes;
   }
   if (used + file.bytes <= options_.bytes_max) {
+    // What somebody else has begun and left cannot be gone on with.
+    if (::access(part.c_str(), F_OK) == 0 && ::access(part.c_str(), W_OK) != 0) ::unlink(part.c_str());
     // The room is taken before others look for some.
     const LockedFile taken(part, O_RDONLY | O_CREAT);
     return taken.open() ? absl::OkStatus() : CacheError("make", part);

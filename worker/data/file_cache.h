@@ -7,6 +7,10 @@
 //
 // Other files in the folder are not counted and not touched.
 //
+// Whoever may write in the folder may read the copies and take the locks: what is made in it is readable for the group
+// where the folder is writable for the group, and for others likewise. In a folder that only its owner may write,
+// copies keep the mode that they come with.
+//
 // A copy is locked (shared) by each process that uses it, and so outlives what others need room for. Where a process
 // dies, the system lets its locks go.
 #pragma once

@@ -10,7 +10,10 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
@@ -123,6 +126,7 @@ class HttpFetch::Session {
                        const Take& take) {
     begin_ = &begin;
     take_ = &take;
+    from_ = from;
     refusal_ = absl::OkStatus();
     begun_ = false;
     heard_ = absl::Now();
@@ -149,7 +153,21 @@ class HttpFetch::Session {
     begun_ = true;
     long code = 0;
     curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &code);
+    if (code == kPartial) {
+      if (absl::Status part = CheckPart(); !part.ok()) return part;
+    }
     return (*begin_)(code);
+  }
+
+  // That what comes is the part that was asked for.
+  absl::Status CheckPart() const {
+    curl_header* header = nullptr;
+    const bool there = curl_easy_header(curl_, "Content-Range", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
+    const absl::string_view range = there ? header->value : "";
+    if (absl::StartsWithIgnoreCase(range, absl::StrCat("bytes ", from_, "-"))) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the server says ", kPartial, " with ", there ? absl::StrCat("Content-Range: ", range) : "no Content-Range",
+        "; needed is one that begins with bytes ", from_, "-"));
   }
 
   static size_t OnData(char* data, size_t one, size_t size, void* self) {
@@ -182,6 +200,7 @@ class HttpFetch::Session {
   // Of the transfer.
   const std::function<absl::Status(long)>* begin_ = nullptr;
   const Take* take_ = nullptr;
+  uint64_t from_ = 0;
   absl::Time heard_;
   absl::Time end_ = absl::InfiniteFuture();
   bool begun_ = false;
@@ -201,6 +220,15 @@ absl::Status Judge(long code) {
 }
 
 }  // namespace
+
+std::string EscapedPath(absl::string_view path) {
+  std::string escaped;
+  for (const char c : path) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-._~/", c);
+    absl::StrAppend(&escaped, plain ? std::string(1, c) : absl::StrFormat("%%%02X", static_cast<unsigned char>(c)));
+  }
+  return escaped;
+}
 
 HttpFetch::HttpFetch(const HttpOptions& options) : options_(options), session_(std::make_unique<Session>(options)) {}
 

@@ -18,6 +18,9 @@ namespace slackline::worker {
 inline constexpr char kHttpPrefix[] = "http://";
 inline bool IsHttp(absl::string_view path) { return absl::StartsWith(path, kHttpPrefix); }
 
+// As it stands in an address: all but letters, digits, -._~ and the / between its parts as %XX.
+std::string EscapedPath(absl::string_view path);
+
 struct HttpOptions {
   // Without a byte, until a connection is given up and another begun.
   absl::Duration silence_max = absl::Seconds(20);
@@ -33,7 +36,8 @@ class HttpFetch {
 
   // The whole of a small file.
   //   kNotFound            the server says 404
-  //   kFailedPrecondition  it says another code that stays; names the address and the code
+  //   kFailedPrecondition  it says another code that stays, or sends a part without saying which; names the address and
+  //                        the code
   //   kDeadlineExceeded    nothing came for options.give_up; says what the last attempt ended with
   //   kResourceExhausted   more than `bytes_max`
   absl::StatusOr<std::string> Get(const std::string& address, uint64_t bytes_max);

@@ -205,6 +205,14 @@ uint64_t PreparedSplit::rows() const {
   return rows;
 }
 
+absl::Span<const PreparedShard> PreparedSplit::ShardsOf(uint64_t images_max) const {
+  const absl::Span<const PreparedShard> all = shards;
+  if (images_max == 0) return all;
+  size_t count = 0;
+  for (uint64_t before = 0; count < all.size() && before < images_max; ++count) before += all[count].rows;
+  return all.first(count);
+}
+
 const PreparedSplit* PreparedIndex::Find(absl::string_view split) const {
   for (const PreparedSplit& one : splits) {
     if (one.name == split) return &one;

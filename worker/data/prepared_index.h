@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace slackline::worker {
 
@@ -45,6 +46,8 @@ struct PreparedSplit {
   std::vector<uint64_t> class_counts;  // images by class
 
   uint64_t rows() const;
+  // The shards, from the first on, that hold the first `images_max` images; 0: all.
+  absl::Span<const PreparedShard> ShardsOf(uint64_t images_max) const;
 };
 
 struct ImageShape {

@@ -58,7 +58,8 @@ absl::StatusOr<PreparedIndex> PreparedStore::ReadIndex() {
 }
 
 std::string PreparedStore::OriginOf(const PreparedFile& file) const {
-  return absl::StrCat(absl::StripSuffix(options_.path, "/"), "/", file.name);
+  return absl::StrCat(absl::StripSuffix(options_.path, "/"), "/",
+                      http_ != nullptr ? EscapedPath(file.name) : file.name);
 }
 
 absl::Status PreparedStore::FetchFromOrigin(const PreparedFile& file, const std::string& path) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace slackline::worker {
 
@@ -55,7 +54,7 @@ absl::Status LayoutBuilder::TakeFrozen(const std::vector<ParameterGroupRule>& gr
     const auto i = static_cast<size_t>(unused - used.begin());
     return absl::InvalidArgumentError(absl::StrCat("optimizer.groups[", i, "].match: found \"", groups[i].match,
                                                    "\", which is the first to match none of the parameters; they are ",
-                                                   absl::StrJoin(names, ", ")));
+                                                   FirstNames(names)));
   }
   if (trained_.empty() && !frozen.empty()) {
     return absl::InvalidArgumentError("optimizer.groups: all parameters are frozen; at least one must be trained");

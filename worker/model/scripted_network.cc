@@ -57,6 +57,16 @@ absl::Status AddModule(const ModelSpec& spec, const Module& module, LayoutBuilde
     return absl::InvalidArgumentError(
         absl::StrCat("its forward has ", arguments, " arguments; allowed are images, or images and targets"));
   }
+  if (arguments == 2) {
+    const c10::Argument& targets = module.get_method("forward").function().getSchema().arguments()[2];
+    if (!c10::NoneType::get()->isSubtypeOf(*targets.type())) {
+      return absl::InvalidArgumentError(absl::StrCat("the second argument of its forward, ", targets.name(), ", is a ",
+                                                     targets.type()->annotation_str(),
+                                                     "; allowed is one that may be None, as it is in evaluations, such "
+                                                     "as Optional[Tensor]; what torch.jit.trace has "
+                                                     "written takes images alone"));
+    }
+  }
   if (spec.loss == LossKind::kModel && arguments < 2) {
     return absl::InvalidArgumentError("its forward has no argument for targets, which training.loss: model needs");
   }

@@ -16,7 +16,8 @@ namespace slackline::worker {
 absl::Status LoadLibraries(const std::vector<std::string>& files);
 
 // The tensors of the module in the file, under their names in state_dict, in their order: its parameters are trained,
-// and its buffers of floating point are averaged. Other buffers, such as counters, each worker has for itself.
+// and its buffers of float32 are averaged. All others, counters as well as those of other types of floating point, each
+// worker has for itself.
 //   kInvalidArgument  it cannot be read, or does not do what is asked of it: says why
 absl::StatusOr<Layout> MakeScriptedLayout(const ModelSpec& spec);
 
