@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzzers whose inputs are bytes into corpus/; the others' seeds are text."""
 
+import base64
 import gzip
 import io
 import json
 import pathlib
 import struct
 import tarfile
+import zlib
 
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
 
@@ -202,9 +204,53 @@ def coco_files():
     yield "lists-in-lists", b'{"annotations": [[{"images": []}]], "images": 3}'
 
 
+# 9 x 5, grey, as Pillow writes it with quality 20 and optimize.
+GREY_JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDACgcHiMeGSgjISMtKygwPGRBPDc3PHtYXUlkkYCZlo+AjIqgtObDoKrarYqMyP/L2u71////m8H////6/+b9//j/"
+    "wAALCAAFAAkBAREA/8QAFQABAQAAAAAAAAAAAAAAAAAAAgP/xAAaEAACAgMAAAAAAAAAAAAAAAAAAQPwAgUV/9oACAEBAAA/AHhr4ainPhqP/9k=")
+
+
+def png(kind, bits, rows, *chunks, width=3, height=2, interlaced=0):
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, interlaced)
+    data = zlib.compress(b"".join(b"\0" + row for row in rows))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunk(name, content) for name, content in chunks)
+            + chunk(b"IDAT", data) + chunk(b"IEND", b""))
+
+
+def images():
+    """Channels (0: grey), how it fits, and into how many pixels less one; then the file."""
+    into, colours = bytes([1, 1, 4, 6]), bytes(range(0, 180, 10))
+    yield "grey-jpeg", into + GREY_JPEG
+    yield "jpeg-cut", into + GREY_JPEG[:-9]
+    yield "colours", bytes([0, 0, 0, 0]) + png(2, 8, [colours[:9], colours[9:]])
+    yield "palette", into + png(3, 2, [b"\x18", b"\x60"], (b"PLTE", bytes(range(12))), (b"tRNS", b"\0\x80"))
+    yield "grey-16-bits-alpha", into + png(4, 16, [colours[:12], colours[4:16]])
+    yield "interlaced", into + png(0, 8, [b"\1", b"\2", b"\3", b"\4\5\6"], interlaced=1)
+    yield "png-cut", into + png(2, 8, [colours[:9], colours[9:]])[:-20]
+    yield "row-missing", into + png(2, 8, [colours[:9]])
+    yield "huge", into + png(0, 8, [b"\1"], width=2**31 - 1, height=2**31 - 1)
+    yield "neither", into + b"GIF89a"
+
+
+def image_questions():
+    """Of image_directory_fuzz.cc: time, address, flags, what is held, addresses that failed."""
+    def ask(address, held, *failed, flags=1, ms=8):
+        return bytes([ms // 8, address, flags]) + held + bytes([len(failed), *failed])
+
+    nothing, first, both = b"\0\0", b"\1\0", b"\xff\x07"
+    yield "two-nodes", ask(2, nothing) + ask(3, nothing) + ask(2, first) + ask(3, nothing) + ask(3, both, flags=0) + ask(2, first)
+    yield "one-dies", ask(2, both) + ask(3, nothing) + ask(3, nothing, 2) + ask(3, first, ms=2000) + ask(2, both, flags=0)
+    yield "too-many", b"".join(ask(address, nothing) for address in range(9))
+    yield "other-files", ask(2, nothing) + ask(3, b"\x0c\0\0\0", flags=3) + ask(3, struct.pack("<Q", 8) + nothing, flags=5)
+    yield "held-too-short", ask(2, b"\1\0", flags=9)
+
+
 def main():
     for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("tar_index", tar_files), ("descriptors", descriptors),
-                         ("prepared", prepared), ("safetensors", safetensors), ("coco", coco_files)):
+                         ("prepared", prepared), ("safetensors", safetensors), ("coco", coco_files), ("image", images), ("image_directory", image_questions)):
         for name, data in cases():
             path = CORPUS / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
