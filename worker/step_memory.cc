@@ -22,11 +22,12 @@ StepMemory::StepMemory(size_t parts, uint64_t elements, bool shared) {
     if (segment_ != nullptr) {
       begin = reinterpret_cast<float*>(segment_->data() + i * stride);
     } else {
-      // Room to begin on a cache line.
-      heap_.push_back(std::make_unique<float[]>(elements + 16));
+      // Room to begin on a page, and to end on one.
+      const uint64_t page = shm::RoundUpToPages(1), room = stride + page;
+      heap_.push_back(std::make_unique<std::byte[]>(room));
       void* memory = heap_.back().get();
-      size_t room = (elements + 16) * sizeof(float);
-      begin = static_cast<float*>(std::align(64, elements * sizeof(float), memory, room));
+      size_t left = room;
+      begin = static_cast<float*>(std::align(page, stride, memory, left));
     }
     parts_.emplace_back(begin, elements);
   }

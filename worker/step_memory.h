@@ -2,6 +2,7 @@
 // servers of this host read it in place; the weights that are written after them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -24,7 +25,7 @@ class StepMemory {
 
  private:
   std::shared_ptr<shm::Segment> segment_;
-  std::vector<std::unique_ptr<float[]>> heap_;
+  std::vector<std::unique_ptr<std::byte[]>> heap_;
   std::vector<absl::Span<float>> parts_;
 };
 

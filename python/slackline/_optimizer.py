@@ -30,7 +30,8 @@ class Optimizer:
 
     accumulate: backward passes of a step; None: the job's training.accumulate. Their gradients add up, as in PyTorch.
     overlap: gradients may leave during the last backward pass of a step; where the script changes gradients between
-        backward and step(), it must be False.
+        backward and step(), as torch.amp.GradScaler does, it must be False. With parameters on several devices, of which
+        each has a backward thread of its own, they leave in step() in any case.
 
     Raises TypeError where a parameter is no dense float32 tensor or would get sparse gradients, ValueError where
     nothing is to be trained or `accumulate` is below 1.
@@ -44,7 +45,6 @@ class Optimizer:
         self.accumulate = worker.accumulate if accumulate is None else int(accumulate)
         if self.accumulate < 1:
             raise ValueError(f"found accumulate={accumulate}; allowed is 1 and more")
-        self._overlap = bool(overlap)
         self._model = model
         self._worker = worker
         named = list(model.named_parameters())
@@ -69,6 +69,7 @@ class Optimizer:
         self._trained = self._offsets[len(self._parameters)]
         tensors = [*self._parameters, *self._buffers]
         self._devices = [one.device for one in tensors]
+        self._overlap = bool(overlap) and len(set(self._devices)) == 1
         self._staged = [_staging.is_staged(one) for one in tensors]
         self._copies = _staging.Copies(dict.fromkeys(d for d, staged in zip(self._devices, self._staged) if staged))
         # For each step that may be in flight a vector, which the weights after it are written to. Those that the model
@@ -156,8 +157,8 @@ class Optimizer:
             self._begin_step()
         if len(self._flats) > 1:
             # The memory belongs to the push now.
-            for one, staged in zip(self._parameters, self._staged):
-                one.grad = one.grad if staged else None
+            for one in self._parameters:
+                one.grad = None
         self._take_weights()
         return loss
 
@@ -174,6 +175,15 @@ class Optimizer:
         if list(names) != self._names:
             differs = next((a, b) for a, b in zip(list(names) + [None], self._names + [None]) if a != b)
             raise ValueError(f"the state is of parameter {differs[0]} where this model has {differs[1]}")
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """What torch.amp.GradScaler asks before a step: the last moment to tell it."""
+        if self._overlap and self._worker._may_leave_early():
+            raise RuntimeError(
+                "gradients leave during backward, still scaled: with a GradScaler the optimizer is made with overlap=False"
+            )
+        return False
 
     @property
     def tensors(self) -> list[tuple[str, list[int], bool]]:
@@ -205,6 +215,10 @@ class Optimizer:
             self._copies.pin(push)
         self._all_gradients = [self._views(push) for push in pushes]
         self._all_averages = [self._views(push, len(self._parameters)) for push in pushes]
+        self._begin_push()
+
+    def _work_changed(self) -> None:
+        """Steps in flight are finished, or lost: the next one's memory may be another."""
         self._begin_push()
 
     def _settle(self) -> None:

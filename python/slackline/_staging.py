@@ -7,6 +7,7 @@ for, which is right anywhere, and overlaps with nothing.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 import weakref
 from typing import Any, Callable, Iterable, Sequence
@@ -94,6 +95,9 @@ class CudaLane(Lane):
         said = self._cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel() * memory.element_size(), 1)
         if int(said) == 0:
             return True
+        # CUDA says it again to whoever asks next, which would be torch, behind some kernel of the script's.
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device=self._device)
         warnings.warn(f"gradients are copied to memory that is not pinned: cudaHostRegister says {said}", stacklevel=2)
         return False
 

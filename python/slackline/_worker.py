@@ -357,6 +357,7 @@ class Worker:
             self._optimizer._settle()
             task = self._job.next(done)
             done = False
+            self._optimizer._work_changed()
             self._optimizer._take_weights()
             self._since = time.monotonic()
             self._samples = ()

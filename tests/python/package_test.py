@@ -176,6 +176,21 @@ class Models(Base):
                 self.assertEqual(worker.clock, 1)
         self.assertEqual(model.weight.item(), -1.0)
 
+    def test_gradients_that_leave_scaled(self):
+        large = nn.Sequential(nn.Linear(1, 2100), nn.Linear(2100, 2000), nn.Linear(2000, 1))
+        for overlap in (True, False):
+            with self.cluster(overrides=["training.epochs=1"]) as cluster, cluster.connect(log="warning") as worker:
+                optimizer = slackline.Optimizer(large, worker, overlap=overlap)
+                scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+                x = next(iter(DataLoader(TensorDataset(torch.ones(16, 1)), batch_size=8, sampler=worker.sampler(16))))[0]
+                scaler.scale(large(x).mean()).backward()
+                if overlap:
+                    with self.assertRaisesRegex(RuntimeError, "still scaled: with a GradScaler .* overlap=False"):
+                        scaler.step(optimizer)
+                    continue
+                scaler.step(optimizer)
+                self.assertEqual(worker.clock, 1)
+
     def test_batches_that_are_drawn_ahead(self):
         # 44 samples: the last batch of an epoch is smaller.
         self.check_against_sgd(Tied(), count=44, loader={"num_workers": 1})

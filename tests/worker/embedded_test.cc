@@ -318,6 +318,23 @@ TEST_F(EmbeddedTest, ValuesThatAreNotFiniteArePushedNowhere) {
   EXPECT_EQ(step.status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(step.status().message(), HasSubstr("step 6: the gradient's norm is nan"));
   EXPECT_THAT(wire_.pushes, ElementsAre());
+  // The next one is another step.
+  push_[1] = 4;
+  EXPECT_TRUE(Step(4).ok());
+}
+
+TEST_F(EmbeddedTest, NoStepFollowsOneThatIsNotFiniteAndHadBegunToLeave) {
+  link_.work = {Range(7, 0, 8)};
+  NextRange();
+  push_[0] = std::numeric_limits<float>::infinity();
+  ASSERT_TRUE(worker_->Ready(1).ok());
+  EXPECT_THAT(Step(4).status().message(), HasSubstr("step 6: the gradient's norm is inf"));
+  push_[0] = 3;
+  EXPECT_THAT(Step(4).status().message(), HasSubstr("step 6: the gradient's norm is inf"));
+  EXPECT_THAT(worker_->Next(false).status().message(), HasSubstr("step 6: the gradient's norm is inf"));
+  EXPECT_THAT(wire_.pushes, ElementsAre());
+  worker_->Leave("failed");
+  EXPECT_EQ(link_.left, "failed");
 }
 
 TEST_F(EmbeddedTest, AnotherModelThanTheJobsIsRefused) {

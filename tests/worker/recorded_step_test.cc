@@ -25,7 +25,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 struct Counts {
-  int recorded = 0, replayed = 0;
+  int recorded = 0, replayed = 0, on_stream_calls = 0;
   bool on_stream = false;
 };
 
@@ -35,6 +35,7 @@ class PlayedRecorder final : public StepRecorder {
 
   void OnStream(const std::function<void()>& body) override {
     counts_.on_stream = true;
+    ++counts_.on_stream_calls;
     body();
     counts_.on_stream = false;
   }
@@ -167,6 +168,20 @@ TEST(RecordedStep, TargetsOfMixedImagesAreInputsToo) {
     ExpectSameStep(*plain, *recorded, ViewOf(batch));
   }
   EXPECT_EQ(counts.recorded, 1);
+}
+
+TEST(RecordedStep, EvaluationsAreOnTheStreamThatWeightsComeOn) {
+  const ModelSpec spec = TinyMlp();
+  Counts counts;
+  const auto plain = MakeModel(spec), recorded = Recorded(spec, counts);
+  const Batch batch = BatchOf(spec, 6, 1);
+  std::vector<int64_t> wanted(6), got(6);
+  const auto expected = plain->Evaluate(ViewOf(batch), absl::MakeSpan(wanted));
+  const auto evaluated = recorded->Evaluate(ViewOf(batch), absl::MakeSpan(got));
+  ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+  EXPECT_EQ(evaluated->loss, expected->loss);
+  EXPECT_EQ(got, wanted);
+  EXPECT_EQ(counts.on_stream_calls, 1);
 }
 
 TEST(RecordedStep, WhatDependsOnMoreThanItsBatchIsRefused) {

@@ -61,14 +61,17 @@ void ShareWithFolder(int descriptor, const std::string& path) {
 // To be locked; -1 and errno: it cannot be opened. Somebody else's may be read only, which is enough; and where it is
 // there, O_CREAT would be refused in a folder like /tmp (fs.protected_regular).
 int OpenLock(const std::string& path) {
-  for (;;) {
-    int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  int descriptor = -1;
+  // Somebody else may make it between both calls; a link that leads nowhere is never there, and never made.
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (descriptor < 0 && errno == EACCES) descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor >= 0 || errno != ENOENT) return descriptor;
     descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor >= 0) ShareWithFolder(descriptor, path);
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }
+  return descriptor;
 }
 
 // An open file and its lock.

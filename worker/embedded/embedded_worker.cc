@@ -67,8 +67,8 @@ absl::Duration EmbeddedWorker::silence_max() const {
 absl::StatusOr<EmbeddedTask> EmbeddedWorker::Next(bool range_done) {
   if (left_) return absl::FailedPreconditionError("this worker has left the job");
   if (Ended()) return EmbeddedEnd{*view().ended};
-  if (step_open_) return absl::FailedPreconditionError("a step is under way: it has gradients, and was not taken yet");
   if (!failure_.ok()) return failure_;
+  if (step_open_) return absl::FailedPreconditionError("a step is under way: it has gradients, and was not taken yet");
   if (range_ && range_done) {
     if (range_done_ < range_->end - range_->begin) {
       return absl::FailedPreconditionError(absl::StrCat("range ", range_->range.value(), " is not done: ", range_done_,
@@ -211,6 +211,7 @@ absl::Status EmbeddedWorker::Ready(uint64_t from) {
   if (!step_open_) {
     if (const absl::Status opened = OpenStep(); !opened.ok()) return opened;
   }
+  left_early_ = true;
   client_->Ready(from);
   return absl::OkStatus();
 }
@@ -222,9 +223,13 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
     if (const absl::Status opened = OpenStep(); !opened.ok()) return opened;
   }
   const double norm = L2Norm(push().first(map_.trained_elements));
-  if (const absl::Status finite = CheckFinite(info, norm); !finite.ok()) return finite;
+  if (const absl::Status finite = CheckFinite(info, norm); !finite.ok()) {
+    // Servers have parts of it, which the next step of this client would be about.
+    return left_early_ ? failure_ = finite : finite;
+  }
   range_done_ += range_ ? info.samples : 0;
   step_open_ = false;
+  left_early_ = false;
   // That of the newest weights, if it comes to that: there is a wait at once then.
   const size_t part = (parameters_used_ + begun_.size() + 1) % parts_.parameters.size();
   const absl::Status committed = client_->CommitStep({.samples = info.samples,
@@ -241,7 +246,7 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
   if (!absl::IsFailedPrecondition(status)) return failure_ = status;
   const absl::Status again = JoinAgain(status);
   if (Ended()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kEnded, .report = {}};
-  if (!again.ok()) return again;
+  if (!again.ok()) return failure_ = again;
   return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kRejoined, .report = {}};
 }
 
@@ -386,6 +391,7 @@ absl::Status EmbeddedWorker::OpenClient(bool reader) {
 
 void EmbeddedWorker::CloseClient(const std::string& reason) {
   step_open_ = false;
+  left_early_ = false;
   begun_.clear();
   failure_ = absl::OkStatus();
   if (client_ == nullptr) return;

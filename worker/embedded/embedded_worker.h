@@ -145,7 +145,8 @@ class EmbeddedWorker {
 
   // Pushes push(), and pulls as the consistency mode says; waits until fewer than options.window steps are in flight.
   // What became of this one a later call may say.
-  //   kInternal            a gradient or the loss is not finite; nothing was pushed
+  //   kInternal            a gradient or the loss is not finite; nothing is applied. Where parts of it had left early
+  //                        (Ready()), later calls say the same
   //   kFailedPrecondition  put out again and again
   //   others               the last word of the scheduler or a server; this worker is of no use then, but to Leave()
   absl::StatusOr<EmbeddedStep> Step(const EmbeddedStepInfo& info) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -214,6 +215,7 @@ class EmbeddedWorker {
   ShardMap map_;
   int fruitless_ = 0;
   bool step_open_ = false;
+  bool left_early_ = false;      // parts of it may have
   std::deque<BegunStep> begun_;  // in flight, oldest first
   uint64_t steps_finished_ = 0;
   size_t parameters_used_ = 0;

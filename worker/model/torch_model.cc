@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -99,6 +100,9 @@ class TorchModel final : public Model {
   c10::OptionalDeviceGuard OnDevice() const;
   at::Tensor Images(const BatchView& batch) const;
   at::Tensor Targets(const BatchView& batch) const;
+  // `body` on this model's device, and on the stream of what it records, if it does: weights come on that one.
+  template <typename Body>
+  auto OnStream(Body&& body) -> decltype(body());
   absl::StatusOr<StepResult> StepOnStream(const BatchView& batch, const Ready& ready);
   // A step of images and labels, without gradients in the outputs.
   struct Order {
@@ -153,6 +157,17 @@ void TorchModel::Initialise(uint64_t seed) {
 
 c10::OptionalDeviceGuard TorchModel::OnDevice() const {
   return device_.is_cpu() ? c10::OptionalDeviceGuard() : c10::OptionalDeviceGuard(device_);
+}
+
+template <typename Body>
+auto TorchModel::OnStream(Body&& body) -> decltype(body()) {
+  return Guarded([&]() -> decltype(body()) {
+    const c10::OptionalDeviceGuard guard = OnDevice();
+    if (recorded_ == nullptr) return body();
+    std::optional<decltype(body())> result;
+    recorded_->recorder().OnStream([&] { result = body(); });
+    return *std::move(result);
+  });
 }
 
 void* TorchModel::stream() const {
@@ -282,13 +297,7 @@ absl::StatusOr<StepResult> TorchModel::StepOnStream(const BatchView& batch, cons
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
   const uint64_t views = label_free_ != nullptr ? spec_.self_supervised.views : 1;
   if (absl::Status status = Check(batch, views); !status.ok()) return status;
-  return Guarded([&]() -> absl::StatusOr<StepResult> {
-    const c10::OptionalDeviceGuard guard = OnDevice();
-    if (recorded_ == nullptr) return StepOnStream(batch, ready);
-    absl::StatusOr<StepResult> result;
-    recorded_->recorder().OnStream([&] { result = StepOnStream(batch, ready); });
-    return result;
-  });
+  return OnStream([&] { return StepOnStream(batch, ready); });
 }
 
 absl::Status TorchModel::RecordSteps(std::unique_ptr<StepRecorder> recorder) {
@@ -306,8 +315,7 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
   if (label_free_ != nullptr && !label_free_->remembers()) {
     return absl::FailedPreconditionError("no image is remembered whose neighbours could be classified");
   }
-  return Guarded([&]() -> absl::StatusOr<StepResult> {
-    const c10::OptionalDeviceGuard guard = OnDevice();
+  return OnStream([&]() -> absl::StatusOr<StepResult> {
     const at::NoGradGuard no_grad;
     noise_.Begin(Mode::kEvaluation, {});
     const at::Tensor outputs = network_->Forward(Images(batch), Mode::kEvaluation, noise_), targets = Targets(batch);
@@ -319,8 +327,7 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
 
 absl::StatusOr<std::vector<Found>> TorchModel::Detect(absl::Span<const Scene> scenes) {
   if (absl::Status status = CheckScenes(scenes); !status.ok()) return status;
-  return Guarded([&]() -> absl::StatusOr<std::vector<Found>> {
-    const c10::OptionalDeviceGuard guard = OnDevice();
+  return OnStream([&]() -> absl::StatusOr<std::vector<Found>> {
     const at::NoGradGuard no_grad;
     return network_->Detect(scenes);
   });
@@ -333,8 +340,7 @@ void TorchModel::Forget() {
 absl::Status TorchModel::Remember(const BatchView& batch) {
   if (label_free_ == nullptr) return Model::Remember(batch);
   if (absl::Status status = Check(batch); !status.ok()) return status;
-  return Guarded([&]() -> absl::Status {
-    const c10::OptionalDeviceGuard guard = OnDevice();
+  return OnStream([&]() -> absl::Status {
     const at::NoGradGuard no_grad;
     noise_.Begin(Mode::kEvaluation, {});
     label_free_->Remember(Images(batch), Targets(batch), noise_);
