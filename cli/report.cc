@@ -170,6 +170,8 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation) {
         evaluation, absl::StrFormat("Test %s  (%s images, after %u epochs)", RenderPrecision(evaluation),
                                     RenderCount(static_cast<double>(evaluation.samples())), evaluation.epoch()));
   }
+  // A script that brings none.
+  if (evaluation.samples() == 0) return "Test accuracy: nothing was evaluated\n";
   return RenderEvaluation(
       evaluation,
       absl::StrFormat("Test accuracy %.2f %%  (loss %.4f, %s images, after %u epochs)", 100 * evaluation.accuracy(),
@@ -181,6 +183,10 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std
   if (evaluation.has_top5_accuracy()) {
     out.insert(out.size() - 1, absl::StrFormat("Top-5 accuracy %.2f %%\n", 100 * evaluation.top5_accuracy()));
   }
+  // Scripts may say an accuracy, and no classes.
+  const bool by_class = std::any_of(evaluation.classes().begin(), evaluation.classes().end(),
+                                    [](const wire::ClassReport& row) { return row.samples() > 0; });
+  if (!by_class && !evaluation.has_map_50()) return out.substr(0, out.size() - 1);
   int columns = kNameColumnsMin;
   for (const wire::ClassReport& row : evaluation.classes()) {
     columns = std::max(columns, static_cast<int>(row.name().size()));

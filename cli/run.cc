@@ -38,6 +38,12 @@ constexpr absl::Duration kTidyMax = absl::Seconds(10);
 // Looks in a row that find no run folder.
 constexpr int kGoneLooks = 5;
 
+// The command that makes another such run.
+std::string Again(const RunOptions& options) {
+  const std::string how = options.script.empty() ? "train" : absl::StrCat("launch ", options.script);
+  return absl::StrCat(options.program, " ", how, " ", options.job_file);
+}
+
 }  // namespace
 
 Run::Run(const RunOptions& options, job::Job job, const RunFolder& folder, SignalQueue& signals,
@@ -155,7 +161,7 @@ int Run::Finish() {
   SayUnsaved();
   if (status_.state() == wire::JOB_DONE) {
     std::printf("\n%s\n%s\n%s", RenderEvaluation(status_.evaluation()).c_str(), RenderResults(folder_.path()).c_str(),
-                RenderNext(job_, absl::StrCat(options_.program, " train ", options_.job_file), folder_.path()).c_str());
+                RenderNext(job_, Again(options_), folder_.path()).c_str());
     return kExitDone;
   }
   const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;

@@ -20,6 +20,8 @@ struct RunOptions {
   // As the user called this program; for the commands that are proposed at the end.
   std::string program = "slackline";
   std::string job_file;
+  // In the place of the workers' program; empty: none.
+  std::string script = {};
   bool quiet = false;
   // Asked a few times a second, with the signal that has come, if one has; what it says, if anything, is why the run
   // ends now, in good order. A signal that it makes nothing of is taken as ever.

@@ -43,6 +43,11 @@ absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options)
   return command;
 }
 
+std::string ScriptIn(const std::vector<std::string>& command) {
+  const size_t at = !command.empty() && command.front() == kEnvOfScript ? 2 : 1;
+  return at < command.size() ? command[at] : "";
+}
+
 absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,
                                           std::vector<std::string>& overrides) {
   absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);

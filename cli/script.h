@@ -23,6 +23,9 @@ struct ScriptOptions {
 //   kNotFound  there is no such script or interpreter
 absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options);
 
+// The script in what CommandOf() has returned; empty where there is none.
+std::string ScriptIn(const std::vector<std::string>& command);
+
 // As ReadJobFile(), of a job whose workers are `script`, or none: adds to `overrides` what follows from that.
 absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script, const std::string& job_file,
                                           std::vector<std::string>& overrides);

@@ -58,6 +58,7 @@ int Train(const TrainOptions& options) {
                   std::move(share), signals);
   const RunOptions run{.program = options.program,
                        .job_file = options.job_file,
+                       .script = ScriptIn(options.script),
                        .quiet = options.quiet,
                        .resume = absl::StrCat(options.program, " resume")};
   return Run(run, job, *folder, signals, cluster).Execute();
@@ -113,6 +114,7 @@ int Resume(const ResumeOptions& options) {
                   std::move(share), signals);
   const RunOptions again{.program = options.program,
                          .job_file = folder->job_file(),
+                         .script = ScriptIn(options.script),
                          .quiet = options.quiet,
                          .resume = absl::StrCat(options.program, " resume")};
   Run next(again, job, *folder, signals, cluster);

@@ -40,6 +40,22 @@ std::string FirstNames(absl::Span<const std::string> names) {
   return absl::StrCat(absl::StrJoin(shown, ", "), more);
 }
 
+std::string WhyUnused(const std::vector<ParameterGroupRule>& rules, size_t unused,
+                      absl::Span<const std::string> names) {
+  const std::string found = absl::StrCat("optimizer.groups[", unused, "].match: found \"", rules[unused].match, "\", ");
+  std::vector<std::string> taken;
+  for (const std::string& name : names) {
+    if (MatchesName(rules[unused].match, name)) taken.push_back(name);
+  }
+  if (taken.empty()) {
+    return absl::StrCat(found,
+                        "which matches none of the parameters (* stands for any text, ? for one letter); they are ",
+                        FirstNames(names));
+  }
+  return absl::StrCat(found, "but groups before it match all that it does; allowed is an earlier place in the list: ",
+                      FirstNames(taken));
+}
+
 std::optional<size_t> GroupOf(const std::vector<ParameterGroupRule>& rules, const std::string& name) {
   for (size_t i = 0; i < rules.size(); ++i) {
     if (MatchesName(rules[i].match, name)) return i;

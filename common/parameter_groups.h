@@ -24,6 +24,9 @@ bool MatchesName(absl::string_view pattern, absl::string_view name);
 // "a, b, c and 40 more", for messages.
 std::string FirstNames(absl::Span<const std::string> names);
 
+// Of a rule that is the first to match no name: why, for messages.
+std::string WhyUnused(const std::vector<ParameterGroupRule>& rules, size_t unused, absl::Span<const std::string> names);
+
 // The first rule that matches the name; nullopt: none does.
 std::optional<size_t> GroupOf(const std::vector<ParameterGroupRule>& rules, const std::string& name);
 

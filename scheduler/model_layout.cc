@@ -93,9 +93,7 @@ class Groups {
   absl::Status AllUsed() const {
     for (size_t i = 0; i < used_.size(); ++i) {
       if (used_[i]) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("optimizer.groups[", i, "].match: found \"", rules_[i].match,
-                       "\", which is the first to match none of the parameters; they are ", FirstNames(names_)));
+      return absl::InvalidArgumentError(WhyUnused(rules_, i, names_));
     }
     return absl::OkStatus();
   }

@@ -413,8 +413,9 @@ class Sampler(torch.utils.data.Sampler[int]):
             if worker._stepped >= len(worker._samples) and not worker._next_range():
                 return
             samples = worker._samples
-            for index in samples[worker._stepped :]:
-                if worker._samples is not samples or worker._over:
+            for count, index in enumerate(samples[worker._stepped :]):
+                # Somebody may stop the job while it is drawn from; asking at each sample would be felt.
+                if worker._samples is not samples or worker._over or (count % 32 == 0 and worker.done):
                     return
                 worker._drawn += 1
                 yield index

@@ -193,6 +193,17 @@ TEST(Report, EvaluationIsATable) {
   EXPECT_THAT(RenderEvaluation(many), HasSubstr("after 5 epochs)\nTop-5 accuracy 98.76 %\n\n  class"));
 }
 
+TEST(Report, WhatAScriptDidNotMeasureIsNotShown) {
+  wire::EvaluationReport evaluation;
+  EXPECT_EQ(RenderEvaluation(evaluation), "Test accuracy: nothing was evaluated\n");
+  evaluation.set_epoch(2);
+  evaluation.set_samples(100);
+  evaluation.set_accuracy(0.5);
+  evaluation.set_loss(0.25);
+  evaluation.add_classes()->set_name("0");
+  EXPECT_EQ(RenderEvaluation(evaluation), "Test accuracy 50.00 %  (loss 0.2500, 100 images, after 2 epochs)\n");
+}
+
 TEST(Report, ObjectsHaveTheirPrecision) {
   wire::EvaluationReport evaluation;
   evaluation.set_epoch(5);

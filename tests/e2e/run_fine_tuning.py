@@ -127,7 +127,7 @@ class FineTuning(unittest.TestCase):
         return run.diagnosis()
 
     def test_what_makes_no_sense_is_refused(self):
-        self.assertIn('optimizer.groups[1].match: found "conv*", which is the first to match none of the parameters',
+        self.assertIn('optimizer.groups[1].match: found "conv*", which matches none of the parameters',
                       self.refusal("optimizer.groups=[{match: fc1.*, lr_factor: 2}, {match: conv*, lr_factor: 2}]"))
         self.assertIn("all parameters are frozen", self.refusal("optimizer.groups=[{match: '*', frozen: true}]"))
 

@@ -46,11 +46,14 @@ TEST(Frozen, RulesThatMakeNoSenseAreRefused) {
   };
   EXPECT_EQ(refusal({{"*", true}}), "optimizer.groups: all parameters are frozen; at least one must be trained");
   const std::string names = "; they are fc1.weight, fc1.bias, fc2.weight, fc2.bias";
-  EXPECT_EQ(refusal({{"conv*", false}}),
-            "optimizer.groups[0].match: found \"conv*\", which is the first to match none of the parameters" + names);
   EXPECT_EQ(
-      refusal({{"fc1.*", false}, {"fc1.bias", true}}),
-      "optimizer.groups[1].match: found \"fc1.bias\", which is the first to match none of the parameters" + names);
+      refusal({{"conv*", false}}),
+      "optimizer.groups[0].match: found \"conv*\", which matches none of the parameters (* stands for any text, ? for "
+      "one letter)" +
+          names);
+  EXPECT_EQ(refusal({{"fc1.*", false}, {"fc1.bias", true}}),
+            "optimizer.groups[1].match: found \"fc1.bias\", but groups before it match all that it does; allowed is an "
+            "earlier place in the list: fc1.bias");
 }
 
 TEST(Frozen, TheOthersHaveTheGradientsThatTheyHaveAnyhow) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -208,6 +209,11 @@ TEST_F(HalvesTest, RandAugmentIsRefused) {
 }
 
 // All there are from 0 to 1, against what they are as numbers.
+TEST(Halves, MinusZeroIsZero) {
+  const std::array<uint8_t, 4> halves = {0x00, 0x80, 0x00, 0x3c};
+  EXPECT_TRUE(CheckHalves("file", 0, halves.data(), 2).ok());
+}
+
 TEST(Halves, UnitsAreExact) {
   for (uint16_t code = 0; code <= 0x3c00; ++code) {
     float value = -1;

@@ -10,14 +10,15 @@
 namespace slackline::worker {
 namespace {
 
-// The code of 1. What is above it is larger, negative, infinite or no number.
+// The code of 1. What is above it is larger, negative, infinite or no number; but for that of -0, which is 0.
 constexpr uint16_t kHalfOne = 0x3c00;
+constexpr uint16_t kHalfMinusZero = 0x8000;
 constexpr float kDeepMax = 65535;
 
 uint16_t HalfAt(const uint8_t* halves, size_t i) {
   uint16_t code;
   std::memcpy(&code, halves + sizeof(code) * i, sizeof(code));
-  return code;
+  return code == kHalfMinusZero ? uint16_t{0} : code;
 }
 
 }  // namespace

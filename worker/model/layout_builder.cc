@@ -52,9 +52,7 @@ absl::Status LayoutBuilder::TakeFrozen(const std::vector<ParameterGroupRule>& gr
   const auto unused = std::find(used.begin(), used.end(), false);
   if (unused != used.end()) {
     const auto i = static_cast<size_t>(unused - used.begin());
-    return absl::InvalidArgumentError(absl::StrCat("optimizer.groups[", i, "].match: found \"", groups[i].match,
-                                                   "\", which is the first to match none of the parameters; they are ",
-                                                   FirstNames(names)));
+    return absl::InvalidArgumentError(WhyUnused(groups, i, names));
   }
   if (trained_.empty() && !frozen.empty()) {
     return absl::InvalidArgumentError("optimizer.groups: all parameters are frozen; at least one must be trained");
