@@ -177,8 +177,8 @@ class Models(Base):
         self.assertEqual(model.weight.item(), -1.0)
 
     def test_gradients_that_leave_scaled(self):
-        large = nn.Sequential(nn.Linear(1, 2100), nn.Linear(2100, 2000), nn.Linear(2000, 1))
         for overlap in (True, False):
+            large = nn.Sequential(nn.Linear(1, 2100), nn.Linear(2100, 2000), nn.Linear(2000, 1))
             with self.cluster(overrides=["training.epochs=1"]) as cluster, cluster.connect(log="warning") as worker:
                 optimizer = slackline.Optimizer(large, worker, overlap=overlap)
                 scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
