@@ -164,6 +164,7 @@ def prepared():
     yield "halves", b"\3" + struct.pack("<6e", 0, 2 ** -24, 0.25, 0.5, 0.75, 1)
     yield "halves-nan", b"\3" + struct.pack("<3e", 0.5, float("nan"), 1) + b"\0"
     yield "halves-infinite", b"\3" + struct.pack("<2e", float("-inf"), float("inf"))
+    yield "halves-minus-zero", b"\3" + struct.pack("<2e", -0.0, 1)
     header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (12, 3), }"
     yield "header", b"\1\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header
     yield "header-cut", b"\1\x93NUMPY\1\0" + struct.pack("<H", 500) + header

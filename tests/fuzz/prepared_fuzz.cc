@@ -1,6 +1,5 @@
 // What prepared images, their halves and tables of labels say: refused with a reason, or the same when it is written
 // again.
-#include <cmath>
 #include <vector>
 
 #include "common/check.h"
@@ -43,7 +42,7 @@ void TryHalves(const std::string& text) {
   const absl::Status pixels = worker::CheckHalves("file", 0, halves, values.size());
   worker::ReadHalves(halves, absl::MakeSpan(values));
   size_t wrong = 0;
-  for (const float value : values) wrong += value >= 0 && value <= 1 && !std::signbit(value) ? 0 : 1;
+  for (const float value : values) wrong += value >= 0 && value <= 1 ? 0 : 1;
   SLACKLINE_CHECK(pixels.ok() == (wrong == 0));
   SLACKLINE_CHECK(pixels.ok() || (absl::IsInvalidArgument(pixels) && !pixels.message().empty()));
 }
