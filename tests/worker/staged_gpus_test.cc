@@ -7,7 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/model_fixture.h"
-#include "tests/worker/played_gpus.h"
+#include "tests/worker/played/gpus.h"
+#include "tests/worker/played/torch.h"
 #include "worker/group/stage_group.h"
 #include "worker/model/staged_network.h"
 
@@ -89,10 +90,29 @@ TEST_F(PlayedGpus, FindMemoryThatIsGivenBackTooEarly) {
 
 TEST_F(PlayedGpus, CountCopiesThatTheHostHasNotWaitedFor) {
   const c10::StreamGuard guard(one_);
-  const at::Tensor there = at::ones({4}).to(device_, /*non_blocking=*/true);
+  at::Tensor from = at::ones({4});
+  const at::Tensor of_pageable = from.to(device_, /*non_blocking=*/true);
+  EXPECT_EQ(played::CopiesUnderWay(), 0u);
+  played::Pin(from.const_data_ptr(), from.nbytes());
+  const at::Tensor there = from.to(device_, /*non_blocking=*/true);
   EXPECT_EQ(played::CopiesUnderWay(), 1u);
   one_.synchronize();
   EXPECT_EQ(played::CopiesUnderWay(), 0u);
+  EXPECT_THAT(played::TakeFaults(), IsEmpty());
+  const at::Tensor again = from.to(device_, /*non_blocking=*/true);
+  from.fill_(2);
+  one_.synchronize();
+  EXPECT_THAT(played::TakeFaults(), Contains(HasSubstr("the host has written memory")));
+}
+
+TEST_F(PlayedGpus, BringNothingToPinnedMemoryBeforeTheHostHasWaited) {
+  const c10::StreamGuard guard(one_);
+  at::Tensor to = at::zeros({4});
+  played::Pin(to.const_data_ptr(), to.nbytes());
+  to.copy_(at::ones({4}, device_), /*non_blocking=*/true);
+  EXPECT_TRUE(to.equal(at::zeros({4})));
+  one_.synchronize();
+  EXPECT_TRUE(to.equal(at::ones({4})));
 }
 
 struct Cut {
@@ -100,7 +120,9 @@ struct Cut {
   size_t micro_batches;
 };
 
-std::unique_ptr<StagedModel> OnGpus(const ModelSpec& spec, size_t stages, const StagedModel::Pin& pin = {}) {
+void PinIt(absl::Span<float> memory) { played::Pin(memory.data(), memory.size() * sizeof(float)); }
+
+std::unique_ptr<StagedModel> OnGpus(const ModelSpec& spec, size_t stages, const StagedModel::Pin& pin = &PinIt) {
   SetComputeThreads(1);
   std::vector<at::Device> devices;
   for (size_t i = 0; i < stages; ++i) devices.push_back(played::Gpu(static_cast<int>(i)));

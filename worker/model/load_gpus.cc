@@ -28,6 +28,7 @@ int FindFolder(dl_phdr_info* library, size_t /*size*/, void* folder) {
 }  // namespace
 
 std::string LibTorchForGpus() {
+  if (at::hasCUDA()) return "what is there already";
   std::filesystem::path folder;
   std::error_code error;
   if (::dl_iterate_phdr(&FindFolder, &folder) == 0 || !std::filesystem::exists(folder / kGpuHalf, error)) return "";
@@ -39,6 +40,7 @@ absl::Status LoadLibTorchForGpus() {
     return absl::FailedPreconditionError(absl::StrCat("LibTorch ", LibTorchVersion(), " ", why));
   };
   const std::string path = LibTorchForGpus();
+  if (at::hasCUDA()) return absl::OkStatus();
   if (path.empty()) return refuse("is a build for CPUs");
   // It registers what it has with LibTorch, and stays.
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {

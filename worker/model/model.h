@@ -273,7 +273,8 @@ class Model {
 void SetComputeThreads(uint32_t threads);
 // "2.13.0".
 std::string LibTorchVersion();
-// The half of LibTorch that computes on GPUs, as a file; empty where LibTorch is a build for CPUs.
+// The half of LibTorch that computes on GPUs, as a file, or a word for one that is loaded; empty where LibTorch is a
+// build for CPUs.
 std::string LibTorchForGpus();
 // Loads it. Call it before models of GPUs are created.
 //   kFailedPrecondition  it is not there, does not load, or finds no GPU; says why
