@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "worker/cuda/cuda_status.h"
 #include "worker/cuda/runtime.h"
 
 namespace slackline::worker::gpu {
@@ -26,6 +27,12 @@ absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes) {
   if (!memory.ok()) return memory.status();
   return std::shared_ptr<std::byte[]>(static_cast<std::byte*>(*memory),
                                       [](std::byte* mine) { (void)cudaFreeHost(mine); });
+}
+
+absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytesBeside(const Device& device, size_t bytes) {
+  // CUDA would take the first device, and some of its memory, though this process may not compute on it.
+  const absl::Status chosen = CudaStatus(cudaSetDevice(static_cast<int>(device.index)), device, "choosing it");
+  return chosen.ok() ? MakePinnedBytes(bytes) : chosen;
 }
 
 absl::StatusOr<std::unique_ptr<PinnedFloats>> PinnedFloats::Create(uint64_t elements) {

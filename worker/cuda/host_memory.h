@@ -8,12 +8,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/device.h"
 
 namespace slackline::worker::gpu {
 
 // Not cleared. Given back by whoever holds it last, in whatever thread.
 //   kInternal  CUDA's message
 absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes);
+// The same for a thread that has no device yet, which from here on is this one.
+absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytesBeside(const Device& device, size_t bytes);
 
 // Thread-safety: none.
 class PinnedFloats {
