@@ -2,9 +2,12 @@
 // with 77 where there is none.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "common/codec/encode.h"
@@ -115,12 +118,18 @@ void ExpectTheGradientsOfACpu(const ModelSpec& spec, size_t gpus, size_t samples
   const auto group = MakeGroup(spec, 1, Gpus(gpus), {});
   ASSERT_TRUE(group.ok()) << group.status();
   const Batch batch = TinyBatch(spec, samples);
+  const std::unique_ptr<Batch> pinned = NewBatch((*group)->batch_memory());
+  pinned->labels = batch.labels;
+  RemakeFloats(pinned->images, batch.images.size());
   for (int round = 0; round < 3; ++round) {
+    std::copy(batch.images.begin(), batch.images.end(), pinned->images.begin());
     uint64_t ready = (*group)->model().elements();
-    const auto got = (*group)->Step(View(batch), [&](uint64_t from) {
+    const auto got = (*group)->Step(View(*pinned), [&](uint64_t from) {
       EXPECT_LE(from, ready);
       ready = from;
     });
+    // As who makes the next batch: nothing reads this one any more.
+    std::fill(pinned->images.begin(), pinned->images.end(), std::nanf(""));
     const auto want = cpu->Step(View(batch));
     ASSERT_TRUE(got.ok()) << got.status();
     EXPECT_EQ(ready, 0u);
@@ -178,6 +187,17 @@ TEST(GpuGroup, LeavesItsSumEncoded) {
       (*encoding)->encoder()->Return(0, taken);
     }
   }
+}
+
+TEST(GpuGroup, BatchesAreInPinnedMemory) {
+  const auto group = MakeGroup(TinyMlp(), 1, Gpus(FindGpus().names.size()), {});
+  ASSERT_TRUE(group.ok()) << group.status();
+  const std::unique_ptr<Batch> batch = NewBatch((*group)->batch_memory());
+  // From a thread that has no device.
+  std::thread([&] { RemakeFloats(batch->images, 1'000'003); }).join();
+  cudaPointerAttributes seen = {};
+  ASSERT_EQ(cudaPointerGetAttributes(&seen, batch->images.data()), cudaSuccess);
+  EXPECT_EQ(seen.type, cudaMemoryTypeHost);
 }
 
 TEST(GpuGroup, AWrongLabelEndsTheStepAndNotTheGroup) {
