@@ -30,9 +30,16 @@ absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytesBeside(const Device& device, size_t bytes) {
-  // CUDA would take the first device, and some of its memory, though this process may not compute on it.
-  const absl::Status chosen = CudaStatus(cudaSetDevice(static_cast<int>(device.index)), device, "choosing it");
-  return chosen.ok() ? MakePinnedBytes(bytes) : chosen;
+  // CUDA would take the first device, and some of its memory, though this process may not compute on it; also to free.
+  const auto index = static_cast<int>(device.index);
+  const absl::Status chosen = CudaStatus(cudaSetDevice(index), device, "choosing it");
+  if (!chosen.ok()) return chosen;
+  const absl::StatusOr<void*> memory = Allocate(bytes);
+  if (!memory.ok()) return memory.status();
+  return std::shared_ptr<std::byte[]>(static_cast<std::byte*>(*memory), [index](std::byte* mine) {
+    (void)cudaSetDevice(index);
+    (void)cudaFreeHost(mine);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<PinnedFloats>> PinnedFloats::Create(uint64_t elements) {

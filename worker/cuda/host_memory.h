@@ -15,7 +15,8 @@ namespace slackline::worker::gpu {
 // Not cleared. Given back by whoever holds it last, in whatever thread.
 //   kInternal  CUDA's message
 absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes);
-// The same for a thread that has no device yet, which from here on is this one.
+// The same for threads that have no device yet: that of who takes it, and of who gives it back, is this one from then
+// on.
 absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytesBeside(const Device& device, size_t bytes);
 
 // Thread-safety: none.
