@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
-#include "common/logging.h"
 #include "worker/group/batch_part.h"
 
 namespace slackline::worker::gpu {
@@ -289,10 +288,6 @@ absl::StatusOr<StepResult> GpuGroup::Total(size_t samples) const {
   }
   if (!chunks_.plan().empty()) total.gradient_norm = replicas_.front()->norm();
   return total;
-}
-
-void GpuGroup::SayRefused(const absl::Status& why) {
-  log::Warning("images are in memory that is not pinned, from which copies are slower: ", why.message());
 }
 
 absl::Status GpuGroup::GiveUp(const absl::Status& why) {

@@ -17,7 +17,6 @@
 #include "worker/group/arrival_gate.h"
 #include "worker/group/chunk_store.h"
 #include "worker/group/local_group.h"
-#include "worker/group/pinned_batches.h"
 
 namespace slackline::worker::gpu {
 
@@ -83,7 +82,7 @@ class GpuGroup final : public LocalGroup {
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
   bool reads_as_they_arrive() const override { return true; }
   ChunkEncoder* encoder() override { return &chunks_; }
-  BatchMemory* batch_memory() override { return &batches_; }
+  BatchMemory* batch_memory() override { return batches_.get(); }
   absl::Status given_up() const override { return given_up_; }
 
  private:
@@ -99,7 +98,6 @@ class GpuGroup final : public LocalGroup {
   absl::Status CheckDevices() const;
   absl::StatusOr<StepResult> Total(size_t samples) const;
   absl::Status GiveUp(const absl::Status& why);
-  static void SayRefused(const absl::Status& why);
 
   const std::vector<Device> names_;
   const absl::Duration silence_max_;
@@ -109,8 +107,7 @@ class GpuGroup final : public LocalGroup {
   // Before the replicas, which borrow the plan.
   ChunkStore chunks_{{.allocate = MakePinnedBytes,
                       .prepare = [this](const ChunkPlan& plan) { return replicas_.front()->EncodeBy(plan); }}};
-  PinnedBatches batches_{
-      {.pin = [this](size_t bytes) { return MakePinnedBytesBeside(names_.front(), bytes); }, .on_refusal = SayRefused}};
+  const std::unique_ptr<BatchMemory> batches_ = MakeBatchMemory(names_.front());
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<Model> host_;
   // Each is its device's until that has left the step.
