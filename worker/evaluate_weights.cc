@@ -19,7 +19,8 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> OneDevice(const ModelSpec& spec, con
   const auto devices = ResolveDevices(config.devices, gpu::FindGpus(), "worker.devices");
   if (!devices.ok()) return devices.status();
   const Device& first = devices->front();
-  if (first.kind == Device::Kind::kCuda) return gpu::MakeGroup(spec, config.seed, {first}, config.trainer.timeouts);
+  if (first.kind == Device::Kind::kCuda)
+    return gpu::MakeGroup(spec, config.seed, {first}, {.timeouts = config.trainer.timeouts});
   return LocalGroup::Create(
       spec, config.seed, {ToString(first)},
       {.timeouts = config.trainer.timeouts, .buckets = {}, .stages = 1, .micro_batches = 0, .trace = nullptr});

@@ -108,8 +108,7 @@ std::string Names(const std::vector<Device>& devices) {
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
                                                       const std::vector<Device>& devices, const GroupOptions& options) {
-  if (devices.front().kind == Device::Kind::kCuda)
-    return gpu::MakeGroup(spec, seed, devices, options.timeouts, options.trace);
+  if (devices.front().kind == Device::Kind::kCuda) return gpu::MakeGroup(spec, seed, devices, options);
   return LocalGroup::Create(spec, seed, std::vector<std::string>(devices.size(), ToString(devices.front())), options);
 }
 

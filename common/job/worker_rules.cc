@@ -1,5 +1,6 @@
 #include "common/job/worker_rules.h"
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -124,30 +125,32 @@ class WorkerRules : private RuleBook {
       Refuse("worker.precision", "fp16 with local training",
              "float32 or bf16: its own steps do not skip what overflows", "worker");
     }
-    if (worker.stages() > 1 && worker.precision() != job::Worker::FLOAT32) {
-      Refuse("worker.precision",
-             absl::StrCat(EnumName(*job::Worker::Precision_descriptor()->FindValueByNumber(worker.precision())),
-                          " with worker.stages: ", worker.stages()),
-             "float32, or worker.stages: 1");
-    }
   }
 
   // Whether the model has so many layers, its own room says.
   void Stages(const job::Worker& worker, const job::Model& model) {
     if (worker.stages() <= 1) return NeedsOther(worker, "worker.micro_batches", "worker.stages above 1", "no stages");
     const std::string stages = absl::StrCat("worker.stages: ", worker.stages());
-    if (model.kind() != job::Model::MLP && model.kind() != job::Model::CNN) {
-      const std::string kind = EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind()));
-      Refuse("worker.stages", absl::StrCat(worker.stages(), " with model.kind: ", kind),
-             "1, or model.kind: mlp or cnn");
+    const auto refuse = [&](const std::string& with, const std::string& allowed) {
+      Refuse("worker.stages", absl::StrCat(worker.stages(), " with ", with), "1, or " + allowed);
+    };
+    constexpr std::array kChains = {job::Model::MLP, job::Model::CNN, job::Model::VIT_TINY, job::Model::VIT_SMALL,
+                                    job::Model::VIT_BASE};
+    if (!absl::c_linear_search(kChains, model.kind())) {
+      refuse("model.kind: " + EnumName(*job::Model::Kind_descriptor()->FindValueByNumber(model.kind())),
+             "model.kind: mlp, cnn, vit_tiny, vit_small or vit_base");
     } else if (model.batch_norm()) {
-      Refuse("worker.stages", absl::StrCat(worker.stages(), " with model.batch_norm"),
-             "1, or model.batch_norm: false: stages see parts of a batch");
+      refuse("model.batch_norm", "model.batch_norm: false: stages see parts of a batch");
     }
+    if (model.dropout() > 0) refuse("dropout", "model.dropout: 0: stages see parts of a batch");
+    if (model.stochastic_depth() > 0) {
+      refuse("stochastic depth", "model.stochastic_depth: 0: stages see parts of a batch");
+    }
+    if (worker.cuda_graphs()) refuse("worker.cuda_graphs", "worker.cuda_graphs: false: nothing is recorded of stages");
     if (worker.groups_size() > 0) return;
-    for (const std::string& device : worker.devices()) {
-      if (device != "cpu")
-        Refuse("worker.stages", absl::StrCat(stages, " on ", device), "1, or devices that are all cpu");
+    if (IsAuto(worker.devices())) {
+      return Refuse("worker.devices", absl::StrCat(kAutoDevices, " with ", stages),
+                    "as many devices as worker.stages, by their names", "worker.stages");
     }
     if (static_cast<uint32_t>(worker.devices_size()) != worker.stages()) {
       Refuse("worker.devices", absl::StrCat(Count(worker.devices_size(), "device"), " with ", stages),

@@ -303,7 +303,8 @@ const Refusal kRefusals[] = {
     {"StagesOnOtherDevices", "worker:\n  stages: 2\n",
      "j.yaml:2: worker.devices: found 0 devices with worker.stages: 2; allowed is as many as worker.stages"},
     {"StagesOfResnet", "model: {kind: resnet18}\nworker:\n  stages: 2\n  devices: [cpu, cpu]\n",
-     "j.yaml:3: worker.stages: found 2 with model.kind: resnet18; allowed is 1, or model.kind: mlp or cnn"},
+     "j.yaml:3: worker.stages: found 2 with model.kind: resnet18; allowed is 1, or model.kind: mlp, cnn, "
+     "vit_tiny, vit_small or vit_base"},
     {"StagesWithBatchNorm", "model: {kind: cnn, batch_norm: true}\nworker:\n  stages: 2\n  devices: [cpu, cpu]\n",
      "j.yaml:3: worker.stages: found 2 with model.batch_norm; allowed is 1, or model.batch_norm: false: stages see "
      "parts of a batch"},

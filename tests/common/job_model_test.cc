@@ -122,8 +122,9 @@ TEST(JobModel, NumbersOutOfRangeAreRefused) {
 }
 
 TEST(JobModel, StagesAreForChains) {
-  EXPECT_EQ(Refusal("model: {kind: vit_tiny}\nworker: {stages: 2, devices: [cpu, cpu]}"),
-            "j.yaml:2: worker.stages: found 2 with model.kind: vit_tiny; allowed is 1, or model.kind: mlp or cnn");
+  EXPECT_EQ(Refusal("model: {kind: efficientnet_b0}\nworker: {stages: 2, devices: [cpu, cpu]}"),
+            "j.yaml:2: worker.stages: found 2 with model.kind: efficientnet_b0; allowed is 1, or model.kind: mlp, cnn, "
+            "vit_tiny, vit_small or vit_base");
 }
 
 TEST(JobModel, ScriptsHaveModelsOfTheirOwn) {

@@ -127,7 +127,7 @@ TEST(JobWorker, CudaGraphsNeedAGpuAndAStepThatIsAlwaysTheSame) {
             found + "stochastic depth; allowed is false, or model.stochastic_depth: 0");
 }
 
-TEST(JobWorker, HalfPrecisionGoesWithoutStagesAndLocalTraining) {
+TEST(JobWorker, HalfPrecisionGoesWithoutLocalTraining) {
   EXPECT_TRUE(ParseJob("worker: {precision: fp16, loss_scale: 1024, loss_scale_growth_steps: 10}", "j.yaml").ok());
   EXPECT_TRUE(ParseJob("worker: {groups: [{devices: cuda:0, precision: fp16}, cpu], loss_scale: 1024}", "j.yaml").ok());
   const auto refusal = [](const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); };
@@ -139,8 +139,29 @@ TEST(JobWorker, HalfPrecisionGoesWithoutStagesAndLocalTraining) {
   EXPECT_EQ(refusal("worker: {precision: fp16}\nlocal: {steps: 2}\noptimizer: {lr: 1}"),
             "j.yaml:1: worker.precision: found fp16 with local training; allowed is float32 or bf16: its own steps do "
             "not skip what overflows");
-  EXPECT_EQ(refusal("worker: {precision: bf16, stages: 2, devices: [cpu, cpu]}"),
-            "j.yaml:1: worker.precision: found bf16 with worker.stages: 2; allowed is float32, or worker.stages: 1");
+}
+
+TEST(JobWorker, StagesAreOfAChainOfLayersOnDevicesThatAreNamed) {
+  for (const char* good :
+       {"worker: {precision: bf16, stages: 2, devices: [cpu, cpu]}", "worker: {stages: 2, devices: [cuda:0, cuda:3]}",
+        "model: {kind: vit_small}\nworker: {stages: 3, devices: [cpu, cpu, cpu]}",
+        "worker: {precision: fp16, stages: 2, devices: [cuda:0, cuda:1]}"}) {
+    EXPECT_TRUE(ParseJob(good, "j.yaml").ok()) << good << ": " << ParseJob(good, "j.yaml").status();
+  }
+  const auto refusal = [](const std::string& text) { return std::string(ParseJob(text, "j.yaml").status().message()); };
+  EXPECT_EQ(refusal("worker: {stages: 2, devices: auto}"),
+            "j.yaml:1: worker.devices: found auto with worker.stages: 2; allowed is as many devices as worker.stages, "
+            "by their names");
+  EXPECT_EQ(refusal("model: {kind: vit_tiny, dropout: 0.1}\nworker: {stages: 2, devices: [cpu, cpu]}"),
+            "j.yaml:2: worker.stages: found 2 with dropout; allowed is 1, or model.dropout: 0: stages see parts of a "
+            "batch");
+  EXPECT_EQ(
+      refusal("model: {kind: vit_tiny, stochastic_depth: 0.1}\nworker: {stages: 2, devices: [cpu, cpu]}"),
+      "j.yaml:2: worker.stages: found 2 with stochastic depth; allowed is 1, or model.stochastic_depth: 0: stages "
+      "see parts of a batch");
+  EXPECT_EQ(refusal("worker: {stages: 2, devices: [cuda:0, cuda:1], cuda_graphs: true}"),
+            "j.yaml:1: worker.stages: found 2 with worker.cuda_graphs; allowed is 1, or worker.cuda_graphs: false: "
+            "nothing is recorded of stages");
 }
 
 TEST(JobWorker, AGroupIsAListOfDevicesOrASection) {

@@ -113,9 +113,10 @@ std::vector<Device> Gpus(size_t count) {
   return devices;
 }
 
-void ExpectTheGradientsOfACpu(const ModelSpec& spec, size_t gpus, size_t samples) {
+void ExpectTheGradientsOfACpu(const ModelSpec& spec, const std::vector<Device>& gpus, size_t samples,
+                              const GroupOptions& options = {}) {
   const auto cpu = MakeModel(spec);
-  const auto group = MakeGroup(spec, 1, Gpus(gpus), {});
+  const auto group = MakeGroup(spec, 1, gpus, options);
   ASSERT_TRUE(group.ok()) << group.status();
   const Batch batch = TinyBatch(spec, samples);
   const std::unique_ptr<Batch> pinned = NewBatch((*group)->batch_memory());
@@ -144,15 +145,28 @@ void ExpectTheGradientsOfACpu(const ModelSpec& spec, size_t gpus, size_t samples
 }
 
 TEST(GpuGroup, OneGpuHasTheGradientsOfACpu) {
-  ExpectTheGradientsOfACpu(TinyMlp(), 1, 8);
-  ExpectTheGradientsOfACpu(TinyCnn(false), 1, 8);
-  ExpectTheGradientsOfACpu(TinyImagesForResnet(), 1, 8);
+  ExpectTheGradientsOfACpu(TinyMlp(), Gpus(1), 8);
+  ExpectTheGradientsOfACpu(TinyCnn(false), Gpus(1), 8);
+  ExpectTheGradientsOfACpu(TinyImagesForResnet(), Gpus(1), 8);
 }
 
 TEST(GpuGroup, SeveralHaveTheGradientsOfACpu) {
   const size_t here = FindGpus().names.size();
   if (here < 2) GTEST_SKIP() << "one GPU here; needed are two";
-  for (size_t samples : {8, 7, 1}) ExpectTheGradientsOfACpu(TinyCnn(false), here, samples);
+  for (size_t samples : {8, 7, 1}) ExpectTheGradientsOfACpu(TinyCnn(false), Gpus(here), samples);
+}
+
+// On one GPU alone, too, where a stage's streams wait for the other's all the same.
+TEST(GpuGroup, StagesHaveTheGradientsOfACpu) {
+  std::vector<Device> gpus = Gpus(FindGpus().names.size());
+  if (gpus.size() == 1) gpus.push_back(gpus.front());
+  gpus.resize(2);
+  for (const size_t micro_batches : {1, 4}) {
+    GroupOptions options;
+    options.stages = 2;
+    options.micro_batches = micro_batches;
+    for (const ModelSpec& spec : {TinyMlp(), TinyCnn(false)}) ExpectTheGradientsOfACpu(spec, gpus, 11, options);
+  }
 }
 
 // What the group encodes is the code of the very sum that another group brings to the host as floats.

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "absl/synchronization/notification.h"
+#include "worker/model/layout.h"
 #include "worker/model/stage_plan.h"
 
 namespace slackline::worker {
@@ -33,6 +34,28 @@ TEST(StagePlan, WhatCannotBeCutIsRefused) {
   EXPECT_THAT(std::string(CutModel(resnet, 2).status().message()), HasSubstr("resnet18 cannot be cut"));
   const ModelSpec normed = {.kind = ModelKind::kCnn, .hidden = {8}, .filters = {2, 3}, .batch_norm = true};
   EXPECT_THAT(std::string(CutModel(normed, 2).status().message()), HasSubstr("batch_norm cannot be cut"));
+  ModelSpec frozen = mlp;
+  frozen.groups = {{.match = "fc1.*", .frozen = true}};
+  EXPECT_THAT(std::string(CutModel(frozen, 2).status().message()), HasSubstr("fc1.weight is one"));
+  frozen.groups = {{.match = "fc1.*"}};
+  EXPECT_TRUE(CutModel(frozen, 2).ok());
+}
+
+TEST(StagePlan, LayersHaveTheTensorsOfTheLayout) {
+  const auto vit = [](ModelKind kind) {
+    return ModelSpec{.kind = kind, .hidden = {}, .filters = {}, .height = 32, .width = 32, .patch_size = 4};
+  };
+  const ModelSpec mlp = {.kind = ModelKind::kMlp, .hidden = {8, 8}, .filters = {}};
+  const ModelSpec cnn = {.kind = ModelKind::kCnn, .hidden = {8}, .filters = {2, 3}};
+  ModelSpec normed = cnn;
+  normed.batch_norm = true;
+  for (const ModelSpec& spec : {mlp, cnn, vit(ModelKind::kVitTiny), vit(ModelKind::kVitBase)}) {
+    size_t tensors = 0;
+    for (const LayerPlan& layer : LayersOf(spec)) tensors += layer.tensors;
+    EXPECT_EQ(tensors, MakeLayout(spec)->tensors.size()) << KindName(spec.kind);
+  }
+  EXPECT_EQ(WholeOf(normed).end, 4u);
+  EXPECT_THAT(*CutModel(vit(ModelKind::kVitSmall), 2), ElementsAre(0, 7, 14));
 }
 
 TEST(StageTasks, AreOneForwardOneBackward) {
@@ -92,11 +115,14 @@ class ScriptedStages : public StagedModel {
       if (done != 2) return absl::InternalError("the stage ended too early");
     }
     push_[2 * stage] = push_[2 * stage + 1] = 1;
+    ++left;
     return 2 * stage;
   }
+  void DropStage(size_t) override { ++left; }
   StepResult result() const override { return {.samples = samples_, .loss = 1, .correct = 0}; }
 
   std::function<absl::Status(size_t stage, bool forward, size_t micro_batch)> before;
+  std::atomic<size_t> left = 0;  // stages that have ended or were dropped, of all steps
 
  private:
   absl::Status Next(size_t stage, size_t micro_batch, int done) {
@@ -114,15 +140,16 @@ const std::vector<float> kStageImages(6, 0.0F);
 const std::vector<int64_t> kStageLabels(6, 0);
 const BatchView kStageBatch = {.images = kStageImages, .labels = kStageLabels};
 
-GroupOptions WithStall(absl::Duration stall) {
+GroupOptions WithStall(absl::Duration stall, size_t micro_batches) {
   GroupOptions options;
   options.timeouts.stall = stall;
+  options.micro_batches = micro_batches;
   return options;
 }
 
 TEST(StageGroup, EachTaskComesOnceAndWhenItMay) {
   for (size_t micro_batches : {1, 2, 5, 6, 20}) {
-    StageGroup group(std::make_unique<ScriptedStages>(), micro_batches, WithStall(absl::Seconds(120)));
+    StageGroup group(std::make_unique<ScriptedStages>(), WithStall(absl::Seconds(120), micro_batches));
     for (int step = 0; step < 50; ++step) {
       std::vector<uint64_t> ready;
       const absl::StatusOr<StepResult> result = group.Step(kStageBatch, [&](uint64_t from) {
@@ -146,7 +173,7 @@ TEST(StageGroup, TheLastStageIsReadyWhileTheFirstComputes) {
     }
     return absl::OkStatus();
   };
-  StageGroup group(std::move(stages), 2, WithStall(absl::Seconds(240)));
+  StageGroup group(std::move(stages), WithStall(absl::Seconds(240), 2));
   const absl::Status status = group
                                   .Step(kStageBatch,
                                         [&](uint64_t from) {
@@ -163,7 +190,7 @@ TEST(StageGroup, StageThatHangsIsNamedWithItsMicroBatchAndEndsTheGroup) {
     if (stage == 1 && !forward && micro_batch == 2) released.WaitForNotification();
     return absl::OkStatus();
   };
-  StageGroup group(std::move(stages), 4, WithStall(absl::Milliseconds(100)));
+  StageGroup group(std::move(stages), WithStall(absl::Milliseconds(100), 4));
   const absl::Status status = group.Step(kStageBatch).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(status.message(),
@@ -182,10 +209,12 @@ TEST(StageGroup, FailureOfAStageLetsTheOthersGoAndTheNextStepWorks) {
         const bool now = stage == failing && forward == in_forward && micro_batch == 1 && fails;
         return now ? absl::InternalError("LibTorch: broken") : absl::OkStatus();
       };
+      const std::atomic<size_t>& left = stages->left;
       // Would be a hang if the others waited for the one that failed.
-      StageGroup group(std::move(stages), 4, WithStall(absl::InfiniteDuration()));
+      StageGroup group(std::move(stages), WithStall(absl::InfiniteDuration(), 4));
       EXPECT_EQ(group.Step(kStageBatch).status(),
                 absl::InternalError("stage " + std::to_string(failing) + ": LibTorch: broken"));
+      EXPECT_EQ(left, kStages);
       fails = false;
       EXPECT_EQ(group.Step(kStageBatch).status(), absl::OkStatus());
     }

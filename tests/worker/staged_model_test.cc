@@ -16,6 +16,11 @@ ModelSpec DeepMlp() {
   return {.kind = ModelKind::kMlp, .hidden = {9, 7, 8}, .filters = {}, .classes = 3, .height = 4, .width = 4};
 }
 
+ModelSpec ShortVit() {
+  return {
+      .kind = ModelKind::kVitTiny, .hidden = {}, .filters = {}, .classes = 3, .height = 8, .width = 8, .patch_size = 4};
+}
+
 std::unique_ptr<LocalGroup> InStages(const ModelSpec& spec, size_t stages, size_t micro_batches) {
   SetComputeThreads(1);
   absl::StatusOr<std::unique_ptr<LocalGroup>> group =
@@ -72,14 +77,63 @@ TEST_P(StagedModelTest, HasTheGradientsOfTheWholeModel) {
   }
 }
 
+void ExpectNearGradients(Model& staged, Model& whole, double most) {
+  for (size_t i = 0; i < whole.elements(); ++i) {
+    ASSERT_NEAR(staged.push()[i], whole.push()[i], most) << "element " << i;
+  }
+}
+
+TEST(StagedModel, CutsATransformerBetweenItsBlocks) {
+  const auto whole = MakeModel(ShortVit());
+  const Batch batch = TinyBatch(ShortVit(), 7);
+  ASSERT_TRUE(whole->Step(View(batch)).ok());
+  for (const size_t stages : {2, 14}) {
+    const auto staged = InStages(ShortVit(), stages, 3);
+    for (int round = 0; round < 2; ++round) ASSERT_TRUE(staged->Step(View(batch)).ok());
+    ExpectNearGradients(staged->model(), *whole, 2e-6);
+  }
+}
+
 TEST(StagedModel, EvaluatesAsTheWholeModel) {
-  const auto staged = InStages(TinyCnn(false), 2, 4);
-  const auto whole = MakeModel(TinyCnn(false));
-  const Batch batch = TinyBatch(TinyCnn(false), 9);
-  std::vector<int64_t> predictions(9), expected(9);
-  ASSERT_TRUE(staged->model().Evaluate(View(batch), absl::MakeSpan(predictions)).ok());
-  ASSERT_TRUE(whole->Evaluate(View(batch), absl::MakeSpan(expected)).ok());
-  EXPECT_EQ(predictions, expected);
+  for (const ModelSpec& spec : {TinyCnn(false), ShortVit()}) {
+    const auto staged = InStages(spec, 3, 4);
+    const auto whole = MakeModel(spec);
+    const Batch batch = TinyBatch(spec, 9);
+    std::vector<int64_t> predictions(9), expected(9);
+    const auto result = staged->model().Evaluate(View(batch), absl::MakeSpan(predictions));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->loss, whole->Evaluate(View(batch), absl::MakeSpan(expected))->loss);
+    EXPECT_EQ(predictions, expected);
+    EXPECT_THAT(std::string(staged->model().Evaluate(View(batch), {}).status().message()),
+                HasSubstr("room for 0 predictions of 9 images"));
+  }
+}
+
+TEST(StagedModel, StepsInOneThreadAsInSeveral) {
+  const auto staged = InStages(DeepMlp(), 3, 1), alone = InStages(DeepMlp(), 3, 1);
+  const Batch batch = TinyBatch(DeepMlp(), 5);
+  ASSERT_TRUE(staged->Step(View(batch)).ok());
+  ASSERT_TRUE(alone->model().Step(View(batch)).ok());
+  EXPECT_EQ(Copy(staged->model().push()), Copy(alone->model().push()));
+}
+
+TEST(StagedModel, ComputesInHalfPrecisionWithTheLossScaled) {
+  ModelSpec spec = ShortVit();
+  const auto whole = MakeModel(spec);
+  spec.precision = Precision::kBf16;
+  const auto staged = InStages(spec, 3, 2), scaled = InStages(spec, 3, 2);
+  const Batch batch = TinyBatch(spec, 6);
+  BatchView large = View(batch);
+  large.loss_scale = 1024;
+  const auto expected = whole->Step(View(batch)), result = staged->Step(View(batch)), same = scaled->Step(large);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_NEAR(result->loss, expected->loss, 0.02);
+  EXPECT_NE(result->loss, expected->loss);
+  EXPECT_EQ(same->loss, result->loss);
+  // By a power of two, which bf16 keeps as it is.
+  EXPECT_EQ(Copy(scaled->model().push()), Copy(staged->model().push()));
+  ExpectNearGradients(staged->model(), *whole, 0.02);
 }
 
 TEST(StagedModel, BatchesSmallerThanTheirPartsHaveFewerAndMistakesAreNamed) {
@@ -99,6 +153,11 @@ TEST(StagedModel, WhatDoesNotFitIsRefused) {
   const absl::Status norm =
       LocalGroup::Create(TinyCnn(true), 1, {"cpu", "cpu"}, {.timeouts = {}, .buckets = {}, .stages = 2}).status();
   EXPECT_THAT(std::string(norm.message()), HasSubstr("batch_norm"));
+  ModelSpec dropping = ShortVit();
+  dropping.dropout = 0.1;
+  const absl::Status draws =
+      LocalGroup::Create(dropping, 1, {"cpu", "cpu"}, {.timeouts = {}, .buckets = {}, .stages = 2}).status();
+  EXPECT_THAT(std::string(draws.message()), HasSubstr("dropout"));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/timeouts.h"
 #include "worker/devices.h"
 #include "worker/group/local_group.h"
 
@@ -19,13 +18,12 @@ GpusHere FindGpus();
 // out.
 std::vector<std::string> PciAddresses(const std::vector<Device>& devices);
 
-// A group over one GPU or several. `trace` outlives it; may be null. Initial weights are those that Model::Create()
-// gives on a CPU.
+// A group over one GPU or several, which with options.stages are the stages of one model; buckets are its own. Initial
+// weights are those that Model::Create() gives on a CPU.
 //   kInvalidArgument     the spec cannot be built
 //   kFailedPrecondition  this build has no CUDA
 //   others               what CUDA, NCCL or LibTorch says, with the device's name
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
-                                                      const std::vector<Device>& devices, const Timeouts& timeouts,
-                                                      Trace* trace = nullptr);
+                                                      const std::vector<Device>& devices, const GroupOptions& options);
 
 }  // namespace slackline::worker::gpu

@@ -1,14 +1,35 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "worker/cuda/gpu_group.h"
 #include "worker/cuda/gpus.h"
+#include "worker/group/stage_group.h"
+#include "worker/model/staged_model.h"
 
 namespace slackline::worker::gpu {
+namespace {
+
+absl::StatusOr<std::unique_ptr<LocalGroup>> MakeStages(const ModelSpec& spec, uint64_t seed,
+                                                       const std::vector<Device>& devices,
+                                                       const GroupOptions& options) {
+  if (devices.size() != options.stages) {
+    return absl::InvalidArgumentError(absl::StrCat("worker.stages is ", options.stages, ", worker.devices names ",
+                                                   devices.size(), "; a stage is one device"));
+  }
+  const auto pin = [lent = std::make_shared<LentMemory>()](absl::Span<float> memory) { lent->Pin(memory); };
+  absl::StatusOr<std::unique_ptr<StagedModel>> model = StagedModel::Create(spec, seed, devices, pin);
+  if (!model.ok()) return model.status();
+  return std::make_unique<StageGroup>(*std::move(model), options);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
-                                                      const std::vector<Device>& devices, const Timeouts& timeouts,
-                                                      Trace* trace) {
+                                                      const std::vector<Device>& devices, const GroupOptions& options) {
   if (const absl::Status loaded = LoadLibTorchForGpus(); !loaded.ok()) return loaded;
+  if (options.stages > 1) return MakeStages(spec, seed, devices, options);
   // Before the scheduler would call this worker stalled.
-  return GpuGroup::Create(spec, seed, devices, timeouts.stall / 2, trace);
+  return GpuGroup::Create(spec, seed, devices, options.timeouts.stall / 2, options.trace);
 }
 
 }  // namespace slackline::worker::gpu

@@ -9,7 +9,7 @@ std::vector<std::string> PciAddresses(const std::vector<Device>& /*devices*/) { 
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& /*spec*/, uint64_t /*seed*/,
                                                       const std::vector<Device>& /*devices*/,
-                                                      const Timeouts& /*timeouts*/, Trace* /*trace*/) {
+                                                      const GroupOptions& /*options*/) {
   return absl::FailedPreconditionError(FindGpus().why_none);
 }
 

@@ -10,19 +10,15 @@
 namespace slackline::worker {
 namespace {
 
-// A stage is then idle for less than a fifth of the step: (stages - 1) of (stages - 1 + micro-batches) turns.
-constexpr size_t kMicroBatchesOfAStage = 4;
-
 absl::StatusOr<std::unique_ptr<LocalGroup>> CreateStages(const ModelSpec& spec, uint64_t seed, size_t devices,
                                                          const GroupOptions& options) {
   if (devices != options.stages) {
     return absl::InvalidArgumentError(absl::StrCat("worker.stages is ", options.stages, ", worker.devices names ",
                                                    devices, "; a stage is one device"));
   }
-  absl::StatusOr<std::unique_ptr<StagedModel>> model = StagedModel::Create(spec, seed, options.stages);
+  absl::StatusOr<std::unique_ptr<StagedModel>> model = StagedModel::Create(spec, seed, std::vector<Device>(devices));
   if (!model.ok()) return model.status();
-  const size_t micro_batches = options.micro_batches > 0 ? options.micro_batches : kMicroBatchesOfAStage * devices;
-  return std::make_unique<StageGroup>(*std::move(model), micro_batches, options);
+  return std::make_unique<StageGroup>(*std::move(model), options);
 }
 
 }  // namespace

@@ -6,9 +6,17 @@
 #include "absl/strings/str_cat.h"
 
 namespace slackline::worker {
+namespace {
 
-StageGroup::StageGroup(std::unique_ptr<StagedModel> model, size_t micro_batches, const GroupOptions& options)
-    : options_(options), micro_batches_(micro_batches), model_(std::move(model)) {
+// A stage is then idle for less than a fifth of the step: (stages - 1) of (stages - 1 + micro-batches) turns.
+constexpr size_t kMicroBatchesOfAStage = 4;
+
+}  // namespace
+
+StageGroup::StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options)
+    : options_(options),
+      micro_batches_(options.micro_batches > 0 ? options.micro_batches : kMicroBatchesOfAStage * model->stages()),
+      model_(std::move(model)) {
   for (size_t i = 0; i < model_->stages(); ++i) {
     rows_.push_back(AddRow(options.trace, absl::StrCat("stage ", i)));
     threads_.push_back(std::make_unique<TaskThread>());
@@ -37,6 +45,7 @@ absl::StatusOr<StepResult> StageGroup::Step(const BatchView& batch, const Model:
 void StageGroup::Run(size_t stage, const LineShape& shape) {
   const absl::StatusOr<uint64_t> from = Compute(stage, shape);
   if (from.ok()) return line_.Leave(stage, *from);
+  model_->DropStage(stage);
   failures_[stage] = from.status();
   line_.LeaveEarly(stage);
 }

@@ -18,8 +18,8 @@ namespace slackline::worker {
 // Threads:       one a stage, born in the constructor, joined in the destructor.
 class StageGroup final : public LocalGroup {
  public:
-  // `micro_batches` of a batch, as far as it has so many images. Requires: at least 1.
-  StageGroup(std::unique_ptr<StagedModel> model, size_t micro_batches, const GroupOptions& options);
+  // A batch goes through in options.micro_batches parts, as far as it has so many images.
+  StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options);
   ~StageGroup() override;
 
   size_t devices() const override { return model_->stages(); }

@@ -2,19 +2,25 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "worker/model/chain_layout.h"
 
 namespace slackline::worker {
 
-ChainNetwork::ChainNetwork(const ModelSpec& spec, const FlatTensors& tensors)
-    : classifies_(!spec.self_supervised.on()) {
+ChainNetwork::ChainNetwork(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range) {
   const ChainShape shape = ShapeOfChain(spec);
-  for (size_t i = 1; i <= shape.convolutions.size(); ++i) {
-    convolutions_.emplace_back(tensors, absl::StrCat("conv", i), Convolution::Bias::kTrained);
-    if (spec.batch_norm) norms_.emplace_back(tensors, absl::StrCat("bn", i));
+  const size_t convolutions = shape.convolutions.size(), layers = convolutions + shape.linears.size();
+  for (size_t i = range.begin; i < std::min(range.end, convolutions); ++i) {
+    convolutions_.emplace_back(tensors, absl::StrCat("conv", i + 1), Convolution::Bias::kTrained);
+    if (spec.batch_norm) norms_.emplace_back(tensors, absl::StrCat("bn", i + 1));
   }
-  for (size_t i = 1; i <= shape.linears.size(); ++i) linears_.emplace_back(tensors, absl::StrCat("fc", i));
+  for (size_t i = std::max(range.begin, convolutions); i < range.end; ++i) {
+    linears_.emplace_back(tensors, absl::StrCat("fc", i - convolutions + 1));
+  }
+  flattens_ = range.begin <= convolutions;
+  classifies_ = range.end == layers && !spec.self_supervised.on();
 }
 
 void ChainNetwork::Initialise(at::Generator& generator) {
@@ -23,23 +29,11 @@ void ChainNetwork::Initialise(at::Generator& generator) {
   for (BatchNorm& norm : norms_) norm.Fill();
 }
 
-at::Tensor ChainNetwork::ForwardLayers(const at::Tensor& input, const Layers& range, Mode mode) const {
-  at::Tensor x = input;
-  for (size_t i = range.begin; i < range.end; ++i) {
-    x = i < convolutions_.size() ? ForwardConvolution(x, i, mode) : ForwardLinear(x, i - convolutions_.size());
-  }
+at::Tensor ChainNetwork::Forward(const at::Tensor& images, Mode mode, Noise& /*noise*/) const {
+  at::Tensor x = images;
+  for (size_t i = 0; i < convolutions_.size(); ++i) x = ForwardConvolution(x, i, mode);
+  for (size_t i = 0; i < linears_.size(); ++i) x = ForwardLinear(x, i);
   return x;
-}
-
-std::vector<std::string> ChainNetwork::TensorsOf(const Layers& range) const {
-  std::vector<std::string> names;
-  for (size_t i = range.begin; i < range.end; ++i) {
-    const size_t convolutions = convolutions_.size();
-    const std::string layer = i < convolutions ? absl::StrCat("conv", i + 1) : absl::StrCat("fc", i - convolutions + 1);
-    names.push_back(absl::StrCat(layer, ".weight"));
-    names.push_back(absl::StrCat(layer, ".bias"));
-  }
-  return names;
 }
 
 at::Tensor ChainNetwork::ForwardConvolution(const at::Tensor& images, size_t index, Mode mode) const {
@@ -50,7 +44,7 @@ at::Tensor ChainNetwork::ForwardConvolution(const at::Tensor& images, size_t ind
 }
 
 at::Tensor ChainNetwork::ForwardLinear(const at::Tensor& rows, size_t index) const {
-  at::Tensor x = linears_[index](index == 0 ? rows.flatten(1) : rows);
+  at::Tensor x = linears_[index](flattens_ && index == 0 ? rows.flatten(1) : rows);
   if (!classifies_ || index + 1 < linears_.size()) x.relu_();
   return x;
 }

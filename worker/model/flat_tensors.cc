@@ -45,7 +45,13 @@ void FlatTensors::CopyParameters(const FlatTensors& from) { parameters_.copy_(fr
 
 void FlatTensors::WriteParameters(absl::Span<const float> from) {
   SLACKLINE_CHECK(from.size() == parameters().size());
-  parameters_.copy_(at::from_blob(const_cast<float*>(from.data()), {static_cast<int64_t>(from.size())}, at::kFloat));
+  parameters_.copy_(at::from_blob(const_cast<float*>(from.data()), {static_cast<int64_t>(from.size())}, at::kFloat),
+                    /*non_blocking=*/true);
+}
+
+void FlatTensors::ReadPush(absl::Span<float> to) const {
+  SLACKLINE_CHECK(to.size() == push().size());
+  at::from_blob(to.data(), {static_cast<int64_t>(to.size())}, at::kFloat).copy_(push_, /*non_blocking=*/true);
 }
 
 void FlatTensors::MoveTowards(const FlatTensors& to, double share) { parameters_.lerp_(to.parameters_, share); }
@@ -95,6 +101,19 @@ void FlatTensors::MoveGradient(const std::string& name) {
   } else {
     tensor.pushed.zero_();
   }
+}
+
+void FlatTensors::AccumulateInPush() {
+  const at::NoGradGuard no_grad;
+  push_.narrow(0, 0, static_cast<int64_t>(trained_elements_)).zero_();
+  for (auto& [name, placed] : trained_) {
+    if (placed.info.trained) placed.tensor.agreed.mutable_grad() = placed.tensor.pushed;
+  }
+}
+
+void FlatTensors::DivideAccumulated(float loss_scale) {
+  const at::NoGradGuard no_grad;
+  push_.narrow(0, 0, static_cast<int64_t>(trained_elements_)).div_(loss_scale);
 }
 
 Gate::Gate(const FlatTensors& tensors, const std::vector<std::string>& names) : tensors_(&tensors) {

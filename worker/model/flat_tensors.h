@@ -57,12 +57,17 @@ class FlatTensors {
   void UseParameters(absl::Span<float> memory);
   // From a device to another. Requires: the same layout.
   void CopyParameters(const FlatTensors& from);
+  // From the host, and to it. From and to pinned memory a GPU copies later than these return.
   void WriteParameters(absl::Span<const float> from);
+  void ReadPush(absl::Span<float> to) const;
   // By so much of the way. Requires: the same layout and device.
   void MoveTowards(const FlatTensors& to, double share);
   // Pushed buffers become what was agreed: the start of a step. What was left of gradients is dropped. Gradients that
   // backward makes are those of the loss times `loss_scale`, and are divided by it.
   void Begin(float loss_scale = 1);
+  // Gradients of the backward passes that follow are added up in their places in push(), from zero on, until Begin().
+  void AccumulateInPush();
+  void DivideAccumulated(float loss_scale);
   // While it lives, trained tensors are read as they arrive. Null: they are there.
   class Arriving {
    public:

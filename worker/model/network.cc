@@ -31,11 +31,18 @@ std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& t
   return MakeBackbone(spec, tensors);
 }
 
+std::unique_ptr<Network> MakePart(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range) {
+  if (spec.kind == ModelKind::kMlp || spec.kind == ModelKind::kCnn) {
+    return std::make_unique<ChainNetwork>(spec, tensors, range);
+  }
+  return std::make_unique<VitNetwork>(spec, tensors, range);
+}
+
 std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors) {
   switch (spec.kind) {
     case ModelKind::kMlp:
     case ModelKind::kCnn:
-      return std::make_unique<ChainNetwork>(spec, tensors);
+      return std::make_unique<ChainNetwork>(spec, tensors, WholeOf(spec));
     case ModelKind::kResnet18:
     case ModelKind::kResnet34:
     case ModelKind::kResnet50:
@@ -45,7 +52,7 @@ std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& 
     case ModelKind::kVitTiny:
     case ModelKind::kVitSmall:
     case ModelKind::kVitBase:
-      return std::make_unique<VitNetwork>(spec, tensors);
+      return std::make_unique<VitNetwork>(spec, tensors, WholeOf(spec));
     case ModelKind::kTextureCnn2:
       return std::make_unique<TextureNetwork>(spec, tensors);
     case ModelKind::kTorchScript:

@@ -13,6 +13,7 @@
 #include "worker/model/layers.h"
 #include "worker/model/model.h"
 #include "worker/model/noise.h"
+#include "worker/model/stage_plan.h"
 
 namespace slackline::worker {
 
@@ -40,6 +41,9 @@ class Network {
 // Borrows `tensors`, which come from the layout of the same spec. Where that is to learn without labels, it is a
 // LabelFreeNetwork.
 std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& tensors);
+// Of a chain of layers, only these, on tensors that have theirs: what it passes forward is what the layer before them
+// makes. Its weights begin elsewhere. Requires: CutModel() cuts the spec.
+std::unique_ptr<Network> MakePart(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range);
 // The same without a head.
 std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors);
 

@@ -31,6 +31,7 @@
 #include "worker/model/network.h"
 #include "worker/model/noise.h"
 #include "worker/model/recorded_step.h"
+#include "worker/model/score.h"
 #include "worker/model/scripted_network.h"
 #include "worker/model/training_loss.h"
 
@@ -119,8 +120,6 @@ class TorchModel final : public Model {
   RecordedStep::Outputs Backward(const at::Tensor& made, const at::Tensor& loss, const Order& order,
                                  const Ready& ready);
   bool has_own_loss() const { return spec_.loss == LossKind::kModel || label_free_ != nullptr; }
-  StepResult Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
-                   absl::Span<int64_t> predictions) const;
 
   const ModelSpec spec_;
   const Layout layout_;
@@ -222,26 +221,6 @@ at::Tensor TorchModel::Images(const BatchView& batch) {
   return spec_.channels_last ? images.contiguous(at::MemoryFormat::ChannelsLast) : images;
 }
 
-StepResult TorchModel::Score(const at::Tensor& logits, const at::Tensor& loss, const BatchView& batch,
-                             absl::Span<int64_t> predictions) const {
-  const at::Tensor rows = logits.to(at::kCPU).contiguous();
-  const float* row = rows.const_data_ptr<float>();
-  StepResult result{.samples = batch.labels.size(), .loss = loss.item<float>(), .correct = 0};
-  for (size_t i = 0; i < batch.labels.size(); ++i, row += spec_.classes) {
-    const int64_t predicted = std::max_element(row, row + spec_.classes) - row;
-    if (predicted == batch.labels[i]) ++result.correct;
-    if (predictions.empty()) continue;
-    predictions[i] = predicted;
-    if (spec_.classes < kTop5Classes) continue;
-    // As argmax has it, the first of equal outputs is the larger one.
-    const float own = row[batch.labels[i]];
-    const auto better = std::count_if(row, row + spec_.classes, [own](float output) { return !(output <= own); }) +
-                        std::count(row, row + batch.labels[i], own);
-    if (better < 5) ++result.correct_top5;
-  }
-  return result;
-}
-
 at::Tensor TorchModel::Targets(const BatchView& batch) { return copies_.ToDevice(TargetsOf(batch, spec_.classes)); }
 
 at::Tensor TorchModel::Forward(const RecordedStep::Inputs& inputs) {
@@ -296,7 +275,7 @@ absl::StatusOr<StepResult> TorchModel::StepOnStream(const BatchView& batch, cons
     }
   }
   if (has_own_loss()) return StepResult{.samples = batch.labels.size(), .loss = outputs.loss.item<float>()};
-  return Score(outputs.made, outputs.loss, batch, {});
+  return ScoreOf(outputs.made, outputs.loss, batch);
 }
 
 absl::StatusOr<StepResult> TorchModel::Step(const BatchView& batch, const Ready& ready) {
@@ -326,7 +305,7 @@ absl::StatusOr<StepResult> TorchModel::Evaluate(const BatchView& batch, absl::Sp
     const at::Tensor outputs = network_->Forward(Images(batch), Mode::kEvaluation, noise_), targets = Targets(batch);
     const at::Tensor loss =
         label_free_ != nullptr ? LabelFreeNetwork::Missed(outputs, targets) : loss_.Plain(outputs, targets);
-    return Score(outputs, loss, batch, predictions);
+    return ScoreOf(outputs, loss, batch, predictions);
   });
 }
 

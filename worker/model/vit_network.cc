@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <string>
 
 #include "worker/model/recompute.h"
@@ -54,21 +55,28 @@ at::Tensor TransformerBlock::operator()(const at::Tensor& rows, uint64_t heads, 
   return x + Masked(fc2(at::gelu(fc1(norm2(x)))), masks.mlp);
 }
 
-VitNetwork::VitNetwork(const ModelSpec& spec, const FlatTensors& tensors)
+VitNetwork::VitNetwork(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range)
     : shape_(ShapeOfVit(spec)),
       dropout_(spec.dropout),
       checkpointing_(spec.checkpointing),
       precision_(spec.precision),
-      class_token_(tensors.Trained("cls_token")),
-      positions_(tensors.Trained("pos_embed")),
-      gate_(tensors, {"cls_token", "pos_embed"}),
-      patches_(tensors, "patch_embed.proj", Convolution::Bias::kTrained, spec.patch_size),
-      norm_(tensors, "norm"),
-      head_(tensors, "head") {
-  patches_.set_padding(0);
-  for (uint64_t i = 0; i < kVitBlocks; ++i) {
+      embeds_(range.begin == 0),
+      ends_(range.end == kVitBlocks + 2) {
+  if (embeds_) {
+    class_token_ = tensors.Trained("cls_token");
+    positions_ = tensors.Trained("pos_embed");
+    gate_ = Gate(tensors, {"cls_token", "pos_embed"});
+    patches_ = Convolution(tensors, "patch_embed.proj", Convolution::Bias::kTrained, spec.patch_size);
+    patches_.set_padding(0);
+  }
+  // Block 0 is layer 1.
+  for (uint64_t i = std::max<uint64_t>(range.begin, 1) - 1; i < std::min(range.end - 1, kVitBlocks); ++i) {
     const double depth = static_cast<double>(i) / static_cast<double>(kVitBlocks - 1);
     blocks_.push_back(MakeTransformerBlock(tensors, VitBlockName(i), spec.stochastic_depth * depth));
+  }
+  if (ends_) {
+    norm_ = LayerNorm(tensors, "norm");
+    head_ = Classifier(tensors, "head");
   }
 }
 
@@ -90,10 +98,14 @@ void VitNetwork::Initialise(at::Generator& generator) {
   for (Linear* layer : linears) layer->FillTruncated(kVitDeviation, generator);
 }
 
-at::Tensor VitNetwork::Forward(const at::Tensor& images, Mode mode, Noise& noise) const {
-  at::Tensor x = patches_(images).flatten(2).transpose(1, 2);
+at::Tensor VitNetwork::Embed(const at::Tensor& images) const {
+  const at::Tensor x = patches_(images).flatten(2).transpose(1, 2);
   gate_.Pass();
-  x = at::cat({class_token_.expand({x.size(0), -1, -1}), x}, 1) + positions_;
+  return at::cat({class_token_.expand({x.size(0), -1, -1}), x}, 1) + positions_;
+}
+
+at::Tensor VitNetwork::Forward(const at::Tensor& images, Mode mode, Noise& noise) const {
+  at::Tensor x = embeds_ ? Embed(images) : images;
   for (const TransformerBlock& block : blocks_) {
     const TransformerBlock::Masks masks = block.Draw(x, noise);
     const auto compute = [&block, masks, heads = shape_.heads](const at::Tensor& rows) {
@@ -101,6 +113,7 @@ at::Tensor VitNetwork::Forward(const at::Tensor& images, Mode mode, Noise& noise
     };
     x = checkpointing_ && mode == Mode::kTraining ? Recomputed(x, block.trained, precision_, compute) : compute(x);
   }
+  if (!ends_) return x;
   x = norm_(x).select(1, 0);
   return head_.there() ? head_(noise.Dropout(x, dropout_)) : x;
 }

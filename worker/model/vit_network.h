@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "worker/model/network.h"
+#include "worker/model/stage_plan.h"
 #include "worker/model/vit_layout.h"
 
 namespace slackline::worker {
@@ -32,17 +33,22 @@ struct TransformerBlock {
 
 class VitNetwork final : public Network {
  public:
-  // Borrows `tensors`.
-  VitNetwork(const ModelSpec& spec, const FlatTensors& tensors);
+  // Borrows `tensors`, which have those of `range` at least: the embedding, each block, and the norm with the head.
+  VitNetwork(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range);
 
   void Initialise(at::Generator& generator) override;
   at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const override;
 
  private:
+  at::Tensor Embed(const at::Tensor& images) const;
+
   const VitShape shape_;
   const double dropout_;
   const bool checkpointing_;
   const Precision precision_;
+  bool embeds_ = false;
+  bool ends_ = false;
+  // Of the embedding.
   at::Tensor class_token_;
   at::Tensor positions_;
   Gate gate_;
