@@ -65,6 +65,7 @@ absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config)
                                                             .class_names = data->class_names,
                                                             .neighbours = label_free ? &data->train : nullptr,
                                                             .neighbours_max = config.neighbours_max});
+  evaluator.UseMemory((*group)->batch_memory());
   auto result =
       evaluator.Evaluate(model, {.epoch = 0, .final = true, .run_folder = what.out}, [] { return absl::OkStatus(); });
   return result.ok() ? evaluator.WriteReport(*result) : result.status();

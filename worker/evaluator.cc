@@ -132,6 +132,11 @@ std::vector<uint32_t> Drawn(uint64_t size, uint64_t most) {
 
 }  // namespace
 
+void Evaluator::UseMemory(BatchMemory* memory) {
+  memory_ = memory;
+  batch_ = NewBatch(memory);
+}
+
 absl::Status Evaluator::Load(const Dataset& images, absl::Span<const uint32_t> indices, Prefetcher* ahead) {
   if (ahead == nullptr) {
     return images.Load(indices, options_.normalisation.mean, options_.normalisation.deviation, *batch_);
@@ -139,7 +144,7 @@ absl::Status Evaluator::Load(const Dataset& images, absl::Span<const uint32_t> i
   if (batch_ != nullptr) ahead->Recycle(std::move(batch_));
   absl::StatusOr<std::unique_ptr<Batch>> batch = ahead->Next(options_.batch_max);
   if (!batch.ok()) {
-    batch_ = std::make_unique<Batch>();
+    batch_ = NewBatch(memory_);
     return batch.status();
   }
   SLACKLINE_CHECK(*batch != nullptr);
@@ -153,6 +158,7 @@ absl::Status Evaluator::ForEachBatch(const Dataset& images, const std::vector<ui
   if (options_.data_threads > 1 && images.decoded()) {
     ahead = std::make_unique<Prefetcher>(images, options_.normalisation, options_.data_threads, Augment{}, /*seed=*/0,
                                          options_.data_threads);
+    ahead->UseMemory(memory_);
     ahead->Start(indices, options_.batch_size);
   }
   const absl::Span<const uint32_t> all = indices;

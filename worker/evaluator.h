@@ -35,6 +35,9 @@ class Evaluator {
 
   Evaluator(const Dataset& test, Options options) : test_(test), options_(std::move(options)) {}
 
+  // Where images of batches are; it outlives this. Null, as without this: anywhere.
+  void UseMemory(BatchMemory* memory);
+
   // Forward over all test images, on the model's parameters as they are. `between` is called after each batch; an
   // error from it ends the evaluation.
   absl::StatusOr<EvaluationResult> Evaluate(Model& model, const EvaluationWork& work,
@@ -59,7 +62,8 @@ class Evaluator {
 
   const Dataset& test_;
   const Options options_;
-  std::unique_ptr<Batch> batch_ = std::make_unique<Batch>();
+  BatchMemory* memory_ = nullptr;
+  std::unique_ptr<Batch> batch_ = NewBatch(memory_);
 };
 
 }  // namespace slackline::worker

@@ -71,6 +71,8 @@ Trainer::Trainer(const Options& options, const Parts& parts)
     absl::c_copy(model.parameters(), parts_.parameter_memory.front().begin());
     model.UseParameters(parts_.parameter_memory.front());
   }
+  parts_.prefetcher.UseMemory(parts_.group.batch_memory());
+  parts_.evaluator.UseMemory(parts_.group.batch_memory());
   parts_.link.set_on_end([this](const absl::Status& status, const std::string& reason) { OnLifeEnd(status, reason); });
   parts_.link.set_on_map([this](const ShardMap& map) { OnMap(map); });
 }
@@ -324,7 +326,11 @@ absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
   absl::StatusOr<StepResult> result = parts_.group.Step(view, [this, early](uint64_t from) {
     if (early) client_->Ready(from);
   });
-  parts_.prefetcher.Recycle(*std::move(batch));
+  if (abandoned_ == nullptr && !parts_.group.given_up().ok()) {
+    abandoned_ = *std::move(batch);
+  } else {
+    parts_.prefetcher.Recycle(*std::move(batch));
+  }
   SLACKLINE_CHECK(!result.ok() || !arriving_);  // the group has awaited all
   return result;
 }

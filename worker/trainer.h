@@ -229,6 +229,7 @@ class Trainer {
   absl::Duration data_wait_;            // for batches, of the step that is being computed
   bool arriving_ = false;               // the weights after the step in flight are read as they come
   absl::Duration layer_wait_;           // for layers of them
+  std::unique_ptr<Batch> abandoned_;    // of the step in which the group was given up: a device that hangs may read it
   absl::Duration overlap_wait_;         // for the step before, of the step that is being computed
   std::deque<StepFacts> begun_;         // of the steps in flight, oldest first
   size_t parameters_used_ = 0;          // which of the parameter memory the model computes on

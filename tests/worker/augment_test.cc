@@ -200,7 +200,7 @@ TEST(Augment, ABatchHasTheFirstViewOfAllImagesAndThenTheSecond) {
   EXPECT_EQ(three.labels, one.labels);
   EXPECT_EQ(three.size(), 3u);
   ASSERT_EQ(three.images.size(), 3 * one.images.size());
-  EXPECT_EQ(std::vector<float>(three.images.begin(), three.images.begin() + 3 * 144), one.images);
+  EXPECT_EQ(BatchFloats(three.images.begin(), three.images.begin() + 3 * 144), one.images);
   // An image's views do not depend on what is beside it.
   Batch alone;
   ASSERT_TRUE(data.Load({1}, 0, 1, alone, &variation).ok());

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "common/codec/encode.h"
@@ -117,12 +119,18 @@ void ExpectTheGradientsOfACpu(const ModelSpec& spec, const std::vector<Device>& 
   const auto group = MakeGroup(spec, 1, gpus, options);
   ASSERT_TRUE(group.ok()) << group.status();
   const Batch batch = TinyBatch(spec, samples);
+  const std::unique_ptr<Batch> pinned = NewBatch((*group)->batch_memory());
+  pinned->labels = batch.labels;
+  RemakeFloats(pinned->images, batch.images.size());
   for (int round = 0; round < 3; ++round) {
+    std::copy(batch.images.begin(), batch.images.end(), pinned->images.begin());
     uint64_t ready = (*group)->model().elements();
-    const auto got = (*group)->Step(View(batch), [&](uint64_t from) {
+    const auto got = (*group)->Step(View(*pinned), [&](uint64_t from) {
       EXPECT_LE(from, ready);
       ready = from;
     });
+    // As who makes the next batch: nothing reads this one any more.
+    std::fill(pinned->images.begin(), pinned->images.end(), std::nanf(""));
     const auto want = cpu->Step(View(batch));
     ASSERT_TRUE(got.ok()) << got.status();
     EXPECT_EQ(ready, 0u);
@@ -195,6 +203,17 @@ TEST(GpuGroup, LeavesItsSumEncoded) {
       (*encoding)->encoder()->Return(0, taken);
     }
   }
+}
+
+TEST(GpuGroup, BatchesAreInPinnedMemory) {
+  const auto group = MakeGroup(TinyMlp(), 1, Gpus(FindGpus().names.size()), {});
+  ASSERT_TRUE(group.ok()) << group.status();
+  const std::unique_ptr<Batch> batch = NewBatch((*group)->batch_memory());
+  // From a thread that has no device.
+  std::thread([&] { RemakeFloats(batch->images, 1'000'003); }).join();
+  cudaPointerAttributes seen = {};
+  ASSERT_EQ(cudaPointerGetAttributes(&seen, batch->images.data()), cudaSuccess);
+  EXPECT_EQ(seen.type, cudaMemoryTypeHost);
 }
 
 TEST(GpuGroup, AWrongLabelEndsTheStepAndNotTheGroup) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
+#include "worker/group/batch_part.h"
 
 namespace slackline::worker::gpu {
 namespace {
@@ -14,19 +15,6 @@ namespace {
 constexpr int kLooksPerSilence = 16;
 // After an abort, until a thread that has not come back is taken for one that hangs.
 constexpr absl::Duration kLeaveMax = absl::Seconds(5);
-
-BatchView PartOf(const BatchView& batch, size_t device, size_t devices) {
-  const size_t samples = batch.labels.size(), even = samples / devices, longer = samples % devices;
-  const size_t begin = device * even + std::min(device, longer), size = even + (device < longer ? 1 : 0);
-  const size_t pixels = batch.images.size() / samples;
-  return {.images = batch.images.subspan(begin * pixels, size * pixels),
-          .labels = batch.labels.subspan(begin, size),
-          .noise = batch.noise + begin,
-          .loss_scale = batch.loss_scale,
-          .share = batch.share,
-          .other_labels = batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(begin, size),
-          .scenes = batch.scenes.empty() ? batch.scenes : batch.scenes.subspan(begin, size)};
-}
 
 }  // namespace
 

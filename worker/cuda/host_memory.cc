@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/logging.h"
+#include "worker/cuda/cuda_status.h"
 #include "worker/cuda/runtime.h"
+#include "worker/group/pinned_batches.h"
 
 namespace slackline::worker::gpu {
 
@@ -19,6 +22,18 @@ absl::StatusOr<void*> Allocate(uint64_t bytes) {
       absl::StrCat("pinning ", bytes, " bytes of the host's memory: CUDA says ", cudaGetErrorString(said)));
 }
 
+absl::StatusOr<PinnedBatches::Block> PinBeside(const Device& device, size_t bytes) {
+  const auto index = static_cast<int>(device.index);
+  const absl::Status chosen = CudaStatus(cudaSetDevice(index), device, "choosing it");
+  if (!chosen.ok()) return chosen;
+  const absl::StatusOr<void*> memory = Allocate(bytes);
+  if (!memory.ok()) return memory.status();
+  return PinnedBatches::Block(static_cast<std::byte*>(*memory), [index](std::byte* mine) {
+    (void)cudaSetDevice(index);
+    (void)cudaFreeHost(mine);
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes) {
@@ -26,6 +41,15 @@ absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes) {
   if (!memory.ok()) return memory.status();
   return std::shared_ptr<std::byte[]>(static_cast<std::byte*>(*memory),
                                       [](std::byte* mine) { (void)cudaFreeHost(mine); });
+}
+
+std::unique_ptr<BatchMemory> MakeBatchMemory(const Device& first) {
+  return std::make_unique<PinnedBatches>(PinnedBatches::Host{
+      .pin = [first](size_t bytes) { return PinBeside(first, bytes); },
+      .on_refusal =
+          [](const absl::Status& why) {
+            log::Warning("images are in memory that is not pinned, from which copies are slower: ", why.message());
+          }});
 }
 
 absl::StatusOr<std::unique_ptr<PinnedFloats>> PinnedFloats::Create(uint64_t elements) {

@@ -8,12 +8,18 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/device.h"
+#include "worker/model/batch_memory.h"
 
 namespace slackline::worker::gpu {
 
 // Not cleared. Given back by whoever holds it last, in whatever thread.
 //   kInternal  CUDA's message
 absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes);
+
+// For batches of a group whose first device this is. It is from then on the device of threads that make them or throw
+// them away: CUDA would else begin to use the first that the process sees, which this group may not compute on.
+std::unique_ptr<BatchMemory> MakeBatchMemory(const Device& first);
 
 // Thread-safety: none.
 class PinnedFloats {

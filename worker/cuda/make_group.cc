@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/cuda/gpu_group.h"
 #include "worker/cuda/gpus.h"
+#include "worker/cuda/host_memory.h"
 #include "worker/group/stage_group.h"
 #include "worker/model/staged_model.h"
 
@@ -19,7 +20,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> MakeStages(const ModelSpec& spec, ui
   const auto pin = [lent = std::make_shared<LentMemory>()](absl::Span<float> memory) { lent->Pin(memory); };
   absl::StatusOr<std::unique_ptr<StagedModel>> model = StagedModel::Create(spec, seed, devices, pin);
   if (!model.ok()) return model.status();
-  return std::make_unique<StageGroup>(*std::move(model), options);
+  return std::make_unique<StageGroup>(*std::move(model), options, MakeBatchMemory(devices.front()));
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ absl::Status Dataset::LoadPixels(absl::Span<const uint32_t> indices, const Scale
                                  const Variation* variation) const {
   const size_t plane = size_t{shape_.height} * shape_.width;
   const uint32_t views = variation == nullptr ? 1 : variation->augment.views;
-  batch.images.resize(views * indices.size() * shape_.values());
+  RemakeFloats(batch.images, views * indices.size() * shape_.values());
   batch.labels.resize(indices.size());
   BasicAugmenter<Pixel> augmenter(variation == nullptr ? Variation{} : *variation, shape_);
   std::vector<Pixel> scratch;

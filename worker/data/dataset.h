@@ -66,6 +66,7 @@ class Dataset {
   // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,
   // and the batch is mixed behind it; with several views the batch has the first of all images, then the second. Images
   // with objects are as LoadScenes() has them. An index of image + n x size() is the image once more, varied otherwise.
+  // The batch's memory stays where it is large enough.
   //   kInvalidArgument  an image of float16 has values that are not from 0 to 1
   //   as ImageSource::Read()
   absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,

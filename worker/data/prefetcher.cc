@@ -27,6 +27,12 @@ Prefetcher::~Prefetcher() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+void Prefetcher::UseMemory(BatchMemory* memory) {
+  absl::MutexLock lock(&mutex_);
+  SLACKLINE_CHECK(range_ == 0 || memory == memory_);
+  memory_ = memory;
+}
+
 void Prefetcher::Start(std::vector<uint32_t> indices, uint32_t batch_size, uint32_t epoch) {
   SLACKLINE_CHECK(batch_size > 0);
   absl::MutexLock lock(&mutex_);
@@ -74,7 +80,7 @@ std::vector<uint32_t> Prefetcher::TakeIndices() {
 }
 
 std::unique_ptr<Batch> Prefetcher::TakeSpare() {
-  if (spare_.empty()) return std::make_unique<Batch>();
+  if (spare_.empty()) return NewBatch(memory_);
   std::unique_ptr<Batch> batch = std::move(spare_.back());
   spare_.pop_back();
   return batch;

@@ -19,7 +19,8 @@ namespace slackline::worker {
 // Threads:       `threads`, born in the constructor, joined in the destructor. Each makes whole batches, which come out
 // in
 //                their order: they are the same for any number.
-// Limits:        at most `capacity` batches, or one a thread, are ready or in the making.
+// Limits:        at most `capacity` batches, or one a thread, are ready or in the making. With those for a range that
+//                is over, and one in use, there are at most so many and one a thread.
 class Prefetcher {
  public:
   struct Normalisation {
@@ -32,6 +33,9 @@ class Prefetcher {
              uint64_t seed = 0, uint32_t threads = 1);
   ~Prefetcher();
 
+  // Where images of batches are; it outlives all of them. Null, as without this: anywhere. Before the first Start(),
+  // or the same.
+  void UseMemory(BatchMemory* memory);
   // Starts on these images, cut into batches of `batch_size` (the last may be smaller); what was left of an
   // earlier range is forgotten. `epoch`, from 0, varies how they are augmented.
   void Start(std::vector<uint32_t> indices, uint32_t batch_size, uint32_t epoch = 0);
@@ -55,6 +59,7 @@ class Prefetcher {
   const Augment augment_;
   const uint64_t seed_;
   absl::Mutex mutex_;
+  BatchMemory* memory_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::vector<uint32_t> indices_ ABSL_GUARDED_BY(mutex_);
   uint32_t batch_size_ ABSL_GUARDED_BY(mutex_) = 1;
   uint32_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;

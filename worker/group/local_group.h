@@ -59,6 +59,8 @@ class LocalGroup {
   virtual bool reads_as_they_arrive() const { return false; }
   // Where the group's steps can leave gradients encoded. Null where they cannot.
   virtual ChunkEncoder* encoder() { return nullptr; }
+  // What its devices copy batches from beside everything else; the group outlives them. Null: nothing is copied.
+  virtual BatchMemory* batch_memory() { return nullptr; }
   // Why there are no more steps, if that is so: the thread of a device that hangs cannot be joined, so that the process
   // must end without destroying the group.
   virtual absl::Status given_up() const { return absl::OkStatus(); }

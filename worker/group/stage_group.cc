@@ -13,9 +13,11 @@ constexpr size_t kMicroBatchesOfAStage = 4;
 
 }  // namespace
 
-StageGroup::StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options)
+StageGroup::StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options,
+                       std::unique_ptr<BatchMemory> batches)
     : options_(options),
       micro_batches_(options.micro_batches > 0 ? options.micro_batches : kMicroBatchesOfAStage * model->stages()),
+      batches_(std::move(batches)),
       model_(std::move(model)) {
   for (size_t i = 0; i < model_->stages(); ++i) {
     rows_.push_back(AddRow(options.trace, absl::StrCat("stage ", i)));

@@ -19,13 +19,16 @@ namespace slackline::worker {
 class StageGroup final : public LocalGroup {
  public:
   // A batch goes through in options.micro_batches parts, as far as it has so many images.
-  StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options);
+  // `batches`: null on CPUs.
+  StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options,
+             std::unique_ptr<BatchMemory> batches = nullptr);
   ~StageGroup() override;
 
   size_t devices() const override { return model_->stages(); }
   Model& model() override { return *model_; }
   using LocalGroup::Step;
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
+  BatchMemory* batch_memory() override { return batches_.get(); }
   absl::Status given_up() const override { return given_up_; }
 
  private:
@@ -37,6 +40,7 @@ class StageGroup final : public LocalGroup {
 
   const GroupOptions options_;
   const size_t micro_batches_;
+  const std::unique_ptr<BatchMemory> batches_;
   const std::unique_ptr<StagedModel> model_;
   const SteadyTime time_;
   std::vector<TraceRow> rows_;  // by stage

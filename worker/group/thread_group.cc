@@ -5,34 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "worker/group/batch_part.h"
 
 namespace slackline::worker {
-namespace {
-
-// What one device takes of a batch.
-struct Part {
-  size_t begin = 0;
-  size_t size = 0;
-};
-
-Part PartOf(size_t samples, size_t device, size_t devices) {
-  const size_t even = samples / devices, longer = samples % devices;
-  return {.begin = device * even + std::min(device, longer), .size = even + (device < longer ? 1 : 0)};
-}
-
-BatchView Cut(const BatchView& batch, const Part& part) {
-  const size_t pixels = batch.images.size() / batch.labels.size();
-  return {.images = batch.images.subspan(part.begin * pixels, part.size * pixels),
-          .labels = batch.labels.subspan(part.begin, part.size),
-          .noise = batch.noise + part.begin,
-          .loss_scale = batch.loss_scale,
-          .share = batch.share,
-          .other_labels =
-              batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(part.begin, part.size),
-          .scenes = batch.scenes.empty() ? batch.scenes : batch.scenes.subspan(part.begin, part.size)};
-}
-
-}  // namespace
 
 ThreadGroup::ThreadGroup(std::vector<std::unique_ptr<Model>> devices, const GroupOptions& options)
     : options_(options), models_(std::move(devices)), sum_(models_.front()->elements(), options.buckets) {
@@ -74,17 +49,17 @@ absl::StatusOr<StepResult> ThreadGroup::StepOf(size_t device, const BatchView& p
 void ThreadGroup::Start(const BatchView& batch, size_t busy) {
   const size_t samples = batch.labels.size();
   std::vector<Addend> addends;
-  std::vector<Part> parts;
+  std::vector<BatchView> parts;
   for (size_t i = 0; i < busy; ++i) {
-    parts.push_back(PartOf(samples, i, models_.size()));
-    const double weight = static_cast<double>(parts.back().size) / static_cast<double>(samples);
+    parts.push_back(PartOf(batch, i, models_.size()));
+    const double weight = static_cast<double>(parts.back().labels.size()) / static_cast<double>(samples);
     addends.push_back({.push = models_[i]->push(), .weight = static_cast<float>(weight), .trace = rows_[i]});
     if (i > 0) models_[i]->UseParameters(models_.front()->parameters());
   }
   sum_.Begin(std::move(addends));
   results_.assign(busy, absl::UnknownError("no step yet"));
   for (size_t i = 0; i < busy; ++i) {
-    threads_[i]->Start([this, i, part = Cut(batch, parts[i])] { Compute(i, part); });
+    threads_[i]->Start([this, i, part = parts[i]] { Compute(i, part); });
   }
 }
 

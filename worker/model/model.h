@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/device.h"
 #include "common/parameter_groups.h"
+#include "worker/model/batch_memory.h"
 #include "worker/model/scene.h"
 #include "worker/model/step_recorder.h"
 
@@ -127,7 +128,7 @@ struct TensorInfo {
 // Images as the data room prepares them: normalised float32, n x channels x height x width; of several views the first
 // of all images, then the second.
 struct Batch {
-  std::vector<float> images;
+  BatchFloats images;
   std::vector<int64_t> labels;
   // Follows from which images these are, and their order: with the model's seed it says what dropout leaves out.
   uint64_t noise = 0;
@@ -138,6 +139,13 @@ struct Batch {
   std::vector<Scene> scenes = {};
   uint64_t size() const { return labels.size(); }
 };
+
+// An empty one whose images are in `memory`; null: anywhere.
+inline std::unique_ptr<Batch> NewBatch(BatchMemory* memory) {
+  auto batch = std::make_unique<Batch>();
+  batch->images = BatchFloats(BatchAllocator<float>(memory));
+  return batch;
+}
 
 // Parameters that are still on their way while a step computes on them, first layers first.
 //

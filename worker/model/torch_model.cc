@@ -1,6 +1,7 @@
 // Model on LibTorch: memory, steps and scores; the network itself is behind network.h. LibTorch's exceptions end here.
 //
-// Copies: batch -> network: 0 (with one channel; a GPU: 1); backward -> push(): 1; parameters() -> network: 0.
+// Copies: batch -> network: 0 (with one channel, where it begins with a cache line; a GPU: 1); backward -> push(): 1;
+//         parameters() -> network: 0.
 // Of GPUs it knows what LibTorch says of all devices, and so compiles with any build of it.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -20,6 +21,7 @@
 #include "common/check.h"
 #include "worker/model/autocast.h"
 #include "worker/model/backward_watch.h"
+#include "worker/model/batch_copies.h"
 #include "worker/model/flat_tensors.h"
 #include "worker/model/graph_recorder.h"
 #include "worker/model/initialise.h"
@@ -35,8 +37,6 @@
 
 namespace slackline::worker {
 namespace {
-
-constexpr uintptr_t kCacheLineBytes = 64;
 
 // Runs `body`, which returns a Status or StatusOr, and turns what LibTorch throws into kInternal.
 template <typename Body>
@@ -70,6 +70,7 @@ class TorchModel final : public Model {
         network_(MakeNetwork(spec_, tensors_)),
         label_free_(dynamic_cast<LabelFreeNetwork*>(network_.get())),
         loss_(spec_, device_),
+        copies_(device_),
         noise_(device_) {}
 
   void Initialise(uint64_t seed);
@@ -99,9 +100,11 @@ class TorchModel final : public Model {
   absl::Status CheckScenes(absl::Span<const Scene> scenes) const;
   // While it lives, this thread's device is the model's.
   c10::OptionalDeviceGuard OnDevice() const;
-  at::Tensor Images(const BatchView& batch) const;
-  at::Tensor Targets(const BatchView& batch) const;
-  // `body` on this model's device, and on the stream of what it records, if it does: weights come on that one.
+  // On the device, or on their way to it.
+  at::Tensor Images(const BatchView& batch);
+  at::Tensor Targets(const BatchView& batch);
+  // `body` on this model's device, and on the stream of what it records, if it does: weights come on that one. When it
+  // returns, whatever has happened, the device does not read the batch any more.
   template <typename Body>
   auto OnStream(Body&& body) -> decltype(body());
   absl::StatusOr<StepResult> StepOnStream(const BatchView& batch, const Ready& ready);
@@ -126,6 +129,7 @@ class TorchModel final : public Model {
   const std::unique_ptr<Network> network_;
   LabelFreeNetwork* const label_free_;  // network_, if it is one
   const TrainingLoss loss_;
+  BatchCopies copies_;
   Noise noise_;
   std::unique_ptr<RecordedStep> recorded_;  // null: steps are not recorded
   uint64_t seed_ = 0;
@@ -162,6 +166,7 @@ template <typename Body>
 auto TorchModel::OnStream(Body&& body) -> decltype(body()) {
   return Guarded([&]() -> decltype(body()) {
     const c10::OptionalDeviceGuard guard = OnDevice();
+    const BatchCopies::Scope read(copies_);
     if (recorded_ == nullptr) return body();
     std::optional<decltype(body())> result;
     recorded_->recorder().OnStream([&] { result = body(); });
@@ -198,15 +203,15 @@ absl::Status TorchModel::Check(const BatchView& batch, uint64_t views) const {
 
 // Channels last: pooling and its gradient are then vectorised, which makes a step of the cnn 1.7 times as fast. With
 // one channel both orders are the same memory, but LibTorch must be told by strides which one it is.
-at::Tensor TorchModel::Images(const BatchView& batch) const {
+at::Tensor TorchModel::Images(const BatchView& batch) {
   const int64_t channels = spec_.channels, height = spec_.height, width = spec_.width;
   const int64_t count = static_cast<int64_t>(batch.images.size()) / (channels * height * width);
   auto* pixels = const_cast<float*>(batch.images.data());
   // Libraries for matrices may sum in another order where memory begins elsewhere in a cache line.
   const auto given = [&](at::IntArrayRef sizes, at::IntArrayRef strides) {
     const at::Tensor images = at::from_blob(pixels, sizes, strides, at::kFloat);
-    const bool aligned = reinterpret_cast<uintptr_t>(pixels) % kCacheLineBytes == 0;
-    return device_.is_cpu() && !aligned ? images.clone() : images.to(device_);
+    const bool aligned = reinterpret_cast<uintptr_t>(pixels) % kBatchAlignment == 0;
+    return device_.is_cpu() && !aligned ? images.clone() : copies_.ToDevice(images);
   };
   if (channels == 1 && spec_.channels_last) {
     return given({count, 1, height, width}, {height * width, 1, width, 1});
@@ -216,7 +221,7 @@ at::Tensor TorchModel::Images(const BatchView& batch) const {
   return spec_.channels_last ? images.contiguous(at::MemoryFormat::ChannelsLast) : images;
 }
 
-at::Tensor TorchModel::Targets(const BatchView& batch) const { return TargetsOf(batch, spec_.classes).to(device_); }
+at::Tensor TorchModel::Targets(const BatchView& batch) { return copies_.ToDevice(TargetsOf(batch, spec_.classes)); }
 
 at::Tensor TorchModel::Forward(const RecordedStep::Inputs& inputs) {
   const Autocast autocast(device_, spec_.precision);

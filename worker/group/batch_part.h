@@ -1,0 +1,27 @@
+// What each device of a group takes of a batch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "worker/model/model.h"
+
+namespace slackline::worker {
+
+// In proportion: first parts are one larger where it does not divide; of a batch smaller than the group the last ones
+// are empty. Views of the batch's own memory: nothing is copied.
+// Requires: the batch has samples, and one view of each.
+inline BatchView PartOf(const BatchView& batch, size_t device, size_t devices) {
+  const size_t samples = batch.labels.size(), even = samples / devices, longer = samples % devices;
+  const size_t begin = device * even + std::min(device, longer), size = even + (device < longer ? 1 : 0);
+  const size_t pixels = batch.images.size() / samples;
+  return {.images = batch.images.subspan(begin * pixels, size * pixels),
+          .labels = batch.labels.subspan(begin, size),
+          .noise = batch.noise + begin,
+          .loss_scale = batch.loss_scale,
+          .share = batch.share,
+          .other_labels = batch.other_labels.empty() ? batch.other_labels : batch.other_labels.subspan(begin, size),
+          .scenes = batch.scenes.empty() ? batch.scenes : batch.scenes.subspan(begin, size)};
+}
+
+}  // namespace slackline::worker
