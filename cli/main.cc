@@ -29,6 +29,7 @@
 #include "common/security/check_credentials.h"
 #include "common/slowdown.h"
 #include "common/version_text.h"
+#include "worker/job_model.h"
 
 namespace slackline::cli {
 namespace {
@@ -149,6 +150,10 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   if (only_fingerprint) {
     std::printf("%016" PRIx64 "\n", Fingerprint(*job));
     return kExitDone;
+  }
+  if (const absl::Status model = worker::CheckModel(Resolve(*job)); !model.ok()) {
+    std::fprintf(stderr, "%s: %s\n", job_file.c_str(), std::string(model.message()).c_str());
+    return kExitWrongUse;
   }
   if (const absl::Status files = security::CheckCredentials(Resolve(*job), absl::Now()); !files.ok()) {
     std::fprintf(stderr, "%s\n", std::string(files.message()).c_str());

@@ -79,6 +79,21 @@ class Command(unittest.TestCase):
                               result.stderr)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
 
+    def test_groups_that_match_no_parameter_are_said_before_anything_starts(self):
+        job = self.write("optimizer: {groups: [{match: fc1.*}, {match: conv*, frozen: true}]}\n")
+        said = ('optimizer.groups[1].match: found "conv*", which matches none of the parameters (* stands for any text, '
+                "? for one letter); they are fc1.weight, fc1.bias, fc2.weight, fc2.bias")
+        commands = [("check",), ("train",), ("slurm", "submit"), ("slurm", "submit", "--dry-run"), ("doctor",)]
+        if (pathlib.Path(SLACKLINE).parent / "slackline-simulator").exists():
+            commands.append(("simulate", "--check"))
+        for command in commands:
+            with self.subTest(command):
+                result = run(*command, job, cwd=self.folder)
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+                self.assertIn(said, result.stderr)
+        self.assertEqual(run("check", job, "--set", "model.kind=cnn").returncode, 0)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
+
     def test_wrong_flags_are_wrong_use(self):
         for arguments in ((), ("dance",), ("train",), ("check", "a", "b"), ("train", "a", "--fast"),
                           ("credentials",), ("credentials", "a"), ("credentials", "a", "--job", "b/c"),
