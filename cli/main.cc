@@ -23,6 +23,7 @@
 #include "cli/slurm/command.h"
 #include "cli/status.h"
 #include "cli/train.h"
+#include "common/http_address.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/rpc/channel.h"
@@ -166,6 +167,12 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   for (const absl::Status& found : {CheckData(Resolve(*job)), CheckWeights(*job)}) {
     if (found.ok()) continue;
     absl::StrAppend(&warnings, "# On this machine it cannot run: ", std::string(found.message()), ".\n");
+  }
+  if (IsHttp(job->data().path())) {
+    const bool bytes_only = job->data().augment().rand_augment() > 0;
+    absl::StrAppend(&warnings, "# Not looked at: ", job->data().path(), ". Workers read its index as they begin",
+                    bytes_only ? ", and with data.augment.rand_augment refuse pixels other than uint8" : "",
+                    "; `slackline doctor` reads it before.\n");
   }
   std::printf("%s%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
               warnings.c_str(), job_file.c_str());

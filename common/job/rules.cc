@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "common/address.h"
 #include "common/codec/codec.h"
+#include "common/http_address.h"
 #include "common/job/coco_rules.h"
 #include "common/job/rule_book.h"
 #include "common/job/self_supervised_rules.h"
@@ -121,9 +122,10 @@ class Rules : private RuleBook {
       NeedsOther(data.cache(), "data.cache.gigabytes_max", "data.cache.folder", "no folder");
       NeedsOther(data.cache(), "data.cache.peers", "data.cache.folder", "no folder");
     }
-    const bool served = absl::StartsWith(data.path(), "http://");
-    const size_t scheme = data.path().find("://");
-    if (!served && scheme != std::string::npos && data.path().find('/') > scheme) {
+    const bool served = IsHttp(data.path());
+    const absl::Status understood = served ? CheckHttpAddress(data.path()) : absl::OkStatus();
+    Understood("data.path", understood);
+    if (!served && IsAddress(data.path())) {
       Refuse("data.path", Quoted(data.path()),
              "a folder, or http://files.example.org:8000/FOLDER: there is no TLS, and no other protocol");
     }
@@ -132,6 +134,8 @@ class Rules : private RuleBook {
         NeedsOther(data, "data.http_timeout_s", "a data.path that begins with http://, or data.cache.peers: true",
                    "a folder");
       }
+    } else if (!understood.ok()) {
+      // Said above.
     } else if (!prepared) {
       Refuse("data.path", absl::StrCat(Quoted(data.path()), " with data.format: ", format),
              "a folder, or data.format: prepared");
@@ -142,6 +146,32 @@ class Rules : private RuleBook {
     if (data.augment().rand_augment() == 0) {
       NeedsOther(data.augment(), "data.augment.rand_augment_magnitude", "data.augment.rand_augment above 0",
                  "no rand_augment");
+    }
+  }
+
+  // Files and folders that are no server's: nothing would fetch them, and a folder of that name would be made.
+  void Paths(const job::Job& job) {
+    const auto check = [this](const std::string& key, const std::string& path) {
+      if (IsAddress(path)) {
+        Refuse(key, Quoted(path), "a path: data.path alone, with data.format: prepared, may be an address");
+      }
+    };
+    check("data.cache.folder", job.data().cache().folder());
+    check("model.weights", job.model().weights());
+    check("model.torchscript", job.model().torchscript());
+    for (const std::string& library : job.model().libraries()) check("model.libraries", library);
+    check("checkpoint.folder", job.checkpoint().folder());
+    check("durability.folder", job.durability().folder());
+    check("output.folder", job.output().folder());
+    check("security.folder", job.security().folder());
+    check("security.token_file", job.security().token_file());
+    check("worker.trace", job.worker().trace());
+    const google::protobuf::Descriptor& coco = *job::Coco::descriptor();
+    for (int i = 0; i < coco.field_count(); ++i) {
+      const google::protobuf::FieldDescriptor& field = *coco.field(i);
+      if (field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_STRING) continue;
+      check(absl::StrCat("data.coco.", field.name()),
+            job.data().coco().GetReflection()->GetString(job.data().coco(), &field));
     }
   }
 
@@ -542,6 +572,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.TorchScript(job);
   rules.External(job);
   rules.Data(job.data());
+  rules.Paths(job);
   rules.Peers(job.data().cache(), job.security());
   rules.Mixing(job.data().augment(), job.training());
   rules.ClassWeights(job.training(), job.model().classes());

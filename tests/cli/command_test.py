@@ -94,6 +94,17 @@ class Command(unittest.TestCase):
         self.assertEqual(run("check", job, "--set", "model.kind=cnn").returncode, 0)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
 
+    def test_check_says_that_it_has_asked_no_server(self):
+        job = self.write("data: {format: prepared, path: 'http://files.example.org/p', cache: {folder: c}}\n")
+        said = "# Not looked at: http://files.example.org/p. Workers read its index as they begin"
+        self.assertIn(f"{said}; `slackline doctor` reads it before.\n", run("check", job).stdout)
+        self.assertIn(f"{said}, and with data.augment.rand_augment refuse pixels other than uint8; ",
+                      run("check", job, "--set", "data.augment.rand_augment=2").stdout)
+        with_user = f"http:{'//'}me:secret@files.example.org/p"
+        refused = run("check", job, "--set", f"data.path={with_user}")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("data.path: found a user before '@' in 'http:", refused.stderr)
+
     def test_wrong_flags_are_wrong_use(self):
         for arguments in ((), ("dance",), ("train",), ("check", "a", "b"), ("train", "a", "--fast"),
                           ("credentials",), ("credentials", "a"), ("credentials", "a", "--job", "b/c"),
