@@ -30,7 +30,7 @@
 #include "common/security/check_credentials.h"
 #include "common/slowdown.h"
 #include "common/version_text.h"
-#include "worker/job_model.h"
+#include "worker/job_checks.h"
 
 namespace slackline::cli {
 namespace {
@@ -152,7 +152,7 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
     std::printf("%016" PRIx64 "\n", Fingerprint(*job));
     return kExitDone;
   }
-  if (const absl::Status model = worker::CheckModel(Resolve(*job)); !model.ok()) {
+  if (const absl::Status model = worker::CheckJob(Resolve(*job)); !model.ok()) {
     std::fprintf(stderr, "%s: %s\n", job_file.c_str(), std::string(model.message()).c_str());
     return kExitWrongUse;
   }

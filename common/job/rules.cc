@@ -10,6 +10,7 @@
 #include "common/codec/codec.h"
 #include "common/http_address.h"
 #include "common/job/coco_rules.h"
+#include "common/job/path_rules.h"
 #include "common/job/rule_book.h"
 #include "common/job/self_supervised_rules.h"
 #include "common/job/value.h"
@@ -149,32 +150,6 @@ class Rules : private RuleBook {
     }
   }
 
-  // Files and folders that are no server's: nothing would fetch them, and a folder of that name would be made.
-  void Paths(const job::Job& job) {
-    const auto check = [this](const std::string& key, const std::string& path) {
-      if (IsAddress(path)) {
-        Refuse(key, Quoted(path), "a path: data.path alone, with data.format: prepared, may be an address");
-      }
-    };
-    check("data.cache.folder", job.data().cache().folder());
-    check("model.weights", job.model().weights());
-    check("model.torchscript", job.model().torchscript());
-    for (const std::string& library : job.model().libraries()) check("model.libraries", library);
-    check("checkpoint.folder", job.checkpoint().folder());
-    check("durability.folder", job.durability().folder());
-    check("output.folder", job.output().folder());
-    check("security.folder", job.security().folder());
-    check("security.token_file", job.security().token_file());
-    check("worker.trace", job.worker().trace());
-    const google::protobuf::Descriptor& coco = *job::Coco::descriptor();
-    for (int i = 0; i < coco.field_count(); ++i) {
-      const google::protobuf::FieldDescriptor& field = *coco.field(i);
-      if (field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_STRING) continue;
-      check(absl::StrCat("data.coco.", field.name()),
-            job.data().coco().GetReflection()->GetString(job.data().coco(), &field));
-    }
-  }
-
   // What nodes give each other is not encrypted.
   void Peers(const job::Cache& cache, const job::Security& security) {
     const bool tls = security.mode() == job::Security::TLS;
@@ -247,7 +222,7 @@ class Rules : private RuleBook {
     const job::ParameterGroup& group = job.optimizer().groups(number);
     const std::string key = absl::StrCat("optimizer.groups[", number, "]");
     if (group.match().empty()) {
-      Refuse(key + ".match", Quoted(""), "names of tensors, such as *.bias", key);
+      Refuse(key + ".match", Quoted(""), "names of tensors, such as \"*.bias\"", key);
     }
     if (!group.frozen()) return;
     if (group.lr_factor() != 1 || group.weight_decay() >= 0) {
@@ -436,8 +411,16 @@ class Rules : private RuleBook {
   void Listen(const job::Network& network) {
     const std::string& host = network.listen();
     const std::string found = absl::StrCat("'", absl::Utf8SafeCEscape(host.substr(0, kNameMax)), "'");
+    const std::string& advertise = network.advertise();
+    if (!advertise.empty() && !AddressMistake(advertise + ":1").empty()) {
+      Refuse("network.advertise", Quoted(advertise),
+             "a name or an address without a port; an IPv6 address stands in brackets ([::1])");
+    }
     if (host.empty()) return Refuse("network.listen", "no text", "an address of this machine");
-    if (host.find(':') == std::string::npos) return;
+    if (host.find(':') == std::string::npos) {
+      if (!AddressMistake(host + ":1").empty()) Refuse("network.listen", found, "an IPv4 address, or a name");
+      return;
+    }
     const std::string allowed =
         "an IPv4 address, a name, or with network.metrics: false an IPv6 address in brackets ([::1])";
     const bool bracketed = host.front() == '[' && host.back() == ']';
@@ -572,7 +555,6 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.TorchScript(job);
   rules.External(job);
   rules.Data(job.data());
-  rules.Paths(job);
   rules.Peers(job.data().cache(), job.security());
   rules.Mixing(job.data().augment(), job.training());
   rules.ClassWeights(job.training(), job.model().classes());
@@ -582,6 +564,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Training(job.training());
   rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);
+  CheckPathRules(job, name, origins, mistakes);
   CheckCocoRules(job, name, origins, mistakes);
   CheckWorkerRules(job, name, origins, mistakes);
   CheckSelfSupervisedRules(job, name, origins, mistakes);

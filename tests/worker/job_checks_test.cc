@@ -1,5 +1,5 @@
-// What is known to be wrong with a model before a worker builds it.
-#include "worker/job_model.h"
+// What is known to be wrong with a job before a worker begins.
+#include "worker/job_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,12 +13,12 @@ namespace {
 absl::Status Checked(const std::string& yaml) {
   const absl::StatusOr<job::Job> job = ParseJob(yaml, "j.yaml");
   EXPECT_TRUE(job.ok()) << job.status();
-  return CheckModel(Resolve(*job));
+  return CheckJob(Resolve(*job));
 }
 
 std::string Refusal(const std::string& yaml) { return std::string(Checked(yaml).message()); }
 
-TEST(JobModel, GroupsThatMatchNothingAreRefusedInTheWordsOfAWorker) {
+TEST(JobChecks, GroupsThatMatchNothingAreRefusedInTheWordsOfAWorker) {
   const std::string names = "they are fc1.weight, fc1.bias, fc2.weight, fc2.bias";
   EXPECT_EQ(Refusal("optimizer: {groups: [{match: fc1.*, lr_factor: 2}, {match: conv*, frozen: true}]}"),
             "optimizer.groups[1].match: found \"conv*\", which matches none of the parameters (* stands for any text, "
@@ -36,7 +36,7 @@ TEST(JobModel, GroupsThatMatchNothingAreRefusedInTheWordsOfAWorker) {
       << "what is frozen is not pushed";
 }
 
-TEST(JobModel, LayersFollowTheJob) {
+TEST(JobChecks, LayersFollowTheJob) {
   const std::string groups = "optimizer: {groups: [{match: fc4.bias, lr_factor: 2}]}";
   EXPECT_EQ(Checked("model: {hidden: [8, 8, 8]}\n" + groups), absl::OkStatus());
   EXPECT_FALSE(Checked("model: {hidden: [8, 8]}\n" + groups).ok());
@@ -52,18 +52,29 @@ TEST(JobModel, LayersFollowTheJob) {
   EXPECT_FALSE(Checked("model: {kind: resnet18}\n" + head).ok());
 }
 
-TEST(JobModel, EveryModelIsKnownWhateverItsImages) {
+TEST(JobChecks, EveryModelIsKnownWhateverItsImages) {
   const google::protobuf::EnumDescriptor& kinds = *job::Model::Kind_descriptor();
   for (int i = 0; i < kinds.value_count(); ++i) {
     job::Job job;
     job.mutable_model()->set_kind(static_cast<job::Model::Kind>(kinds.value(i)->number()));
-    EXPECT_EQ(CheckModel(Resolve(job)), absl::OkStatus()) << kinds.value(i)->name();
+    EXPECT_EQ(CheckJob(Resolve(job)), absl::OkStatus()) << kinds.value(i)->name();
   }
   EXPECT_EQ(Checked("model: {kind: vit_tiny, patch_size: 7}\noptimizer: {groups: [{match: pos_embed}]}"),
             absl::OkStatus());
 }
 
-TEST(JobModel, WhatOthersBuildIsNotKnown) {
+TEST(JobChecks, ASizeOfDecodedPicturesIsUnderstoodAndFitsTheModel) {
+  const std::string folder = "data: {format: folder, path: /d, decode: {size: ";
+  EXPECT_EQ(Checked(folder + "64x48}}"), absl::OkStatus());
+  for (const std::string size : {"0x0", "64x", "x64", "64x64x64", "-3", "9000", "large"}) {
+    EXPECT_EQ(Refusal(folder + "'" + size + "'}}"),
+              "found data.decode.size " + size + "; allowed are N or WIDTHxHEIGHT, with sides of 1 to 8192 pixels");
+  }
+  EXPECT_EQ(Refusal(folder + "40}}\nmodel: {kind: vit_tiny, patch_size: 16}"),
+            "model.patch_size is 16, images are 40x40; allowed is what divides both: 1, 2, 4, 5, 8, 10, 20, 40");
+}
+
+TEST(JobChecks, WhatOthersBuildIsNotKnown) {
   const std::string groups = "\noptimizer: {groups: [{match: nothing.*, lr_factor: 2}]}";
   EXPECT_EQ(Checked("model: {kind: external}" + groups), absl::OkStatus());
   EXPECT_EQ(Checked("model: {kind: torchscript, torchscript: m.pt}" + groups), absl::OkStatus());
