@@ -163,8 +163,8 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   std::string warnings;
   if (const std::string doubt = SlowdownDoubt(*job); !doubt.empty())
     absl::StrAppend(&warnings, "# Warning: ", doubt, ".\n");
-  // A job file may be checked on a machine that has no data.
-  for (const absl::Status& found : {CheckData(Resolve(*job)), CheckWeights(*job)}) {
+  // A job file may be checked on a machine that has no data, or another network.
+  for (const absl::Status& found : {CheckData(Resolve(*job)), CheckWeights(*job), CheckNetwork(Resolve(*job))}) {
     if (found.ok()) continue;
     absl::StrAppend(&warnings, "# On this machine it cannot run: ", std::string(found.message()), ".\n");
   }

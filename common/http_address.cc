@@ -17,15 +17,15 @@
 namespace slackline {
 namespace {
 
-constexpr size_t kShownMax = 100;
-constexpr char kAllowed[] = "an address such as http://files.example.org:8000/FOLDER";
+constexpr size_t kAddressShownMax = 100;
+constexpr char kAllowedAddress[] = "an address such as http://files.example.org:8000/FOLDER";
 
-absl::Status RefuseAddress(absl::string_view found, absl::string_view allowed = kAllowed) {
+absl::Status RefuseAddress(absl::string_view found, absl::string_view allowed = kAllowedAddress) {
   return absl::InvalidArgumentError(absl::StrCat("found ", found, "; allowed is ", allowed));
 }
 
 std::string InQuotes(absl::string_view text) {
-  return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kShownMax)), "'");
+  return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kAddressShownMax)), "'");
 }
 
 bool IsIpv6(absl::string_view host) {
@@ -111,14 +111,14 @@ absl::Status CheckHttpAddress(absl::string_view address) {
   if (const size_t at = server.rfind('@'); at != absl::string_view::npos) {
     return RefuseAddress(
         absl::StrCat("a user before '@' in ", InQuotes(absl::StrCat(kHttpPrefix, "...", server.substr(at), behind))),
-        absl::StrCat(kAllowed, ": nobody logs in there, and job files are kept with runs"));
+        absl::StrCat(kAllowedAddress, ": nobody logs in there, and job files are kept with runs"));
   }
   if (server.empty()) return RefuseAddress(absl::StrCat(InQuotes(address), " without a host"));
   if (absl::Status checked = CheckServer(server, address); !checked.ok()) return checked;
   if (const size_t end = behind.find_first_of("?#"); end != absl::string_view::npos) {
     return RefuseAddress(
         absl::StrCat(behind[end] == '?' ? "a query ('?') in " : "a fragment ('#') in ", InQuotes(address)),
-        absl::StrCat(kAllowed, ", whose files are asked for by their names; in a name ",
+        absl::StrCat(kAllowedAddress, ", whose files are asked for by their names; in a name ",
                      behind[end] == '?' ? "? is %3F" : "# is %23"));
   }
   return CheckFolder(behind, address);

@@ -4,6 +4,7 @@
 
 #include "worker/job_config.h"
 #include "worker/model/layout.h"
+#include "worker/model/stage_plan.h"
 #include "worker/pictures/form.h"
 #include "worker/push_codecs.h"
 
@@ -40,6 +41,9 @@ absl::Status CheckJob(const job::Job& job) {
   if (spec->kind == ModelKind::kTorchScript) return absl::OkStatus();
   const absl::StatusOr<Layout> layout = MakeLayout(*spec);
   if (!layout.ok()) return layout.status();
+  if (config.stages > 1) {
+    if (const absl::Status cut = CutModel(*spec, config.stages).status(); !cut.ok()) return cut;
+  }
   return MakeCodecRuns(config.push_codecs, layout->tensors).status();
 }
 

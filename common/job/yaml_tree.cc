@@ -218,7 +218,9 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& whole) {
     if (!parser.HandleNextDocument(first)) return YamlNode();
     TreeBuilder second(text);
     if (parser.HandleNextDocument(second)) {
-      return Refuse(second.Take().line, "found a second document; allowed is one");
+      const bool marked = absl::StrContains(text, "\n---") || absl::StrContains(text, "\n...");
+      return Refuse(second.Take().line, marked ? "found a second document; allowed is one"
+                                               : "found more behind what is whole; allowed are KEY: VALUE alone");
     }
     return first.Take();
   } catch (const YAML::Exception& error) {

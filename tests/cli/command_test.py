@@ -94,6 +94,11 @@ class Command(unittest.TestCase):
         self.assertEqual(run("check", job, "--set", "model.kind=cnn").returncode, 0)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
 
+    def test_check_says_what_this_machine_has_not(self):
+        checked = run("check", self.write("network: {interface: nowhere0}\n"))
+        self.assertEqual(checked.returncode, 0, "other machines may have it")
+        self.assertIn("# On this machine it cannot run: network.interface: ", checked.stdout)
+
     def test_check_says_that_it_has_asked_no_server(self):
         job = self.write("data: {format: prepared, path: 'http://files.example.org/p', cache: {folder: c}}\n")
         said = "# Not looked at: http://files.example.org/p. Workers read its index as they begin"

@@ -59,6 +59,8 @@ const Syntax kSyntax[] = {
      "quotes"},
     {"EndsOfOldMacs", "name: x\rtraining:\r  epochs: 3\r",
      "j.yaml:1: found lines that end with CR alone; allowed are LF, and CR with LF"},
+    {"SectionsOfAnotherFormat", "[training]\nepochs = 3\n",
+     "j.yaml:2: found more behind what is whole; allowed are KEY: VALUE alone"},
     {"OfAnotherEncoding", "\xff\xfen", "j.yaml:1: found text in UTF-16; allowed is UTF-8"},
     {"HomeFolder", "data: {path: ~/d}\ncheckpoint: {folder: '~'}\n",
      "j.yaml:1: data.path: found '~/d'; allowed is a path with the name of the home folder in the place of ~, which "

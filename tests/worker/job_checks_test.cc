@@ -74,6 +74,13 @@ TEST(JobChecks, ASizeOfDecodedPicturesIsUnderstoodAndFitsTheModel) {
             "model.patch_size is 16, images are 40x40; allowed is what divides both: 1, 2, 4, 5, 8, 10, 20, 40");
 }
 
+TEST(JobChecks, EachStageNeedsALayer) {
+  const std::string worker = "\nworker: {stages: 3, devices: [cpu, cpu, cpu]}";
+  EXPECT_EQ(Checked("model: {hidden: [8, 8]}" + worker), absl::OkStatus());
+  EXPECT_EQ(Refusal("model: {hidden: [8]}" + worker),
+            "worker.stages is 3; the model has 2 layers, and a stage needs one");
+}
+
 TEST(JobChecks, WhatOthersBuildIsNotKnown) {
   const std::string groups = "\noptimizer: {groups: [{match: nothing.*, lr_factor: 2}]}";
   EXPECT_EQ(Checked("model: {kind: external}" + groups), absl::OkStatus());
