@@ -76,9 +76,10 @@ uint64_t BytesOf(const checkpoint::Manifest& manifest) {
 std::string BestNote(const checkpoint::Manifest& manifest) {
   if (!manifest.has_best() || absl::StartsWith(manifest.reason(), "best ")) return "";
   const state::MeasuredAccuracy& evaluation = manifest.best().evaluation();
-  const std::string value = manifest.best().by_loss()
-                                ? absl::StrFormat("test loss %.4f", evaluation.loss())
-                                : absl::StrFormat("test accuracy %.2f %%", 100 * evaluation.accuracy());
+  const std::string value =
+      manifest.best().by_loss()
+          ? absl::StrFormat("test loss %.4f", evaluation.loss())
+          : absl::StrFormat("test %s %.2f %%", evaluation.map() ? "mAP" : "accuracy", 100 * evaluation.accuracy());
   return absl::StrCat("; best: ", value, " after epoch ", evaluation.epoch());
 }
 

@@ -23,12 +23,14 @@
 #include "cli/slurm/command.h"
 #include "cli/status.h"
 #include "cli/train.h"
+#include "common/http_address.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
 #include "common/slowdown.h"
 #include "common/version_text.h"
+#include "worker/job_checks.h"
 
 namespace slackline::cli {
 namespace {
@@ -150,6 +152,10 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
     std::printf("%016" PRIx64 "\n", Fingerprint(*job));
     return kExitDone;
   }
+  if (const absl::Status model = worker::CheckJob(Resolve(*job)); !model.ok()) {
+    std::fprintf(stderr, "%s: %s\n", job_file.c_str(), std::string(model.message()).c_str());
+    return kExitWrongUse;
+  }
   if (const absl::Status files = security::CheckCredentials(Resolve(*job), absl::Now()); !files.ok()) {
     std::fprintf(stderr, "%s\n", std::string(files.message()).c_str());
     return kExitWrongUse;
@@ -157,10 +163,16 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   std::string warnings;
   if (const std::string doubt = SlowdownDoubt(*job); !doubt.empty())
     absl::StrAppend(&warnings, "# Warning: ", doubt, ".\n");
-  // A job file may be checked on a machine that has no data.
-  for (const absl::Status& found : {CheckData(Resolve(*job)), CheckWeights(*job)}) {
+  // A job file may be checked on a machine that has no data, or another network.
+  for (const absl::Status& found : {CheckData(Resolve(*job)), CheckWeights(*job), CheckNetwork(Resolve(*job))}) {
     if (found.ok()) continue;
     absl::StrAppend(&warnings, "# On this machine it cannot run: ", std::string(found.message()), ".\n");
+  }
+  if (IsHttp(job->data().path())) {
+    const bool bytes_only = job->data().augment().rand_augment() > 0;
+    absl::StrAppend(&warnings, "# Not looked at: ", job->data().path(), ". Workers read its index as they begin",
+                    bytes_only ? ", and with data.augment.rand_augment refuse pixels other than uint8" : "",
+                    "; `slackline doctor` reads it before.\n");
   }
   std::printf("%s%s%s# OK: %s is a valid job.\n", ToYaml(*job).c_str(), PriceOf(job->consistency()).c_str(),
               warnings.c_str(), job_file.c_str());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/status_view.h"
 #include "common/logging.h"
+#include "common/test_metric.h"
 
 namespace slackline::cli {
 namespace {
@@ -45,8 +46,10 @@ std::vector<std::string> Figures(const wire::GetStatusReply& status) {
   std::vector<std::string> figures;
   figures.push_back(absl::StrCat(RenderCount(status.samples_per_second()), " samples/s"));
   figures.push_back(status.has_loss() ? absl::StrFormat("loss %.3f", status.loss()) : "loss -");
-  figures.push_back(status.has_train_accuracy() ? absl::StrFormat("accuracy %.1f %%", 100 * status.train_accuracy())
-                                                : "accuracy -");
+  if (status.test_metric() != kMapMetric) {
+    figures.push_back(status.has_train_accuracy() ? absl::StrFormat("accuracy %.1f %%", 100 * status.train_accuracy())
+                                                  : "accuracy -");
+  }
   figures.push_back(absl::StrCat("slack ", status.slack()));
   if (status.seconds_left() > 0 && status.seconds_left() < kSecondsLeftMax) {
     figures.push_back(absl::StrCat(RenderTime(status.seconds_left()), " left"));

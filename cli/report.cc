@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/progress.h"
+#include "common/test_metric.h"
 
 namespace slackline::cli {
 namespace {
@@ -252,7 +253,7 @@ std::string RenderStatus(const wire::GetStatusReply& status) {
                                  status.reason().empty() ? "" : absl::StrCat(" (", status.reason(), ")"), "\n");
   if (status.state() != wire::JOB_STARTING) absl::StrAppend(&out, RenderPlain(status), "\n");
   if (status.has_test_accuracy()) {
-    absl::StrAppendFormat(&out, "test accuracy %.2f %%\n", 100 * status.test_accuracy());
+    absl::StrAppendFormat(&out, "test %s %.2f %%\n", NameOfMetric(status.test_metric()), 100 * status.test_accuracy());
   }
   if (status.state() != wire::JOB_STARTING) out += RenderEnergy(status.has_energy() ? &status.energy() : nullptr);
   if (!status.moving().empty()) absl::StrAppend(&out, "moving ", status.moving(), "\n");

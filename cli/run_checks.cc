@@ -12,12 +12,12 @@
 #include "cli/run_folder.h"
 #include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
+#include "common/http_address.h"
 #include "common/logging.h"
 #include "common/network/on_this_machine.h"
 #include "common/network/ports.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
-#include "worker/data/http_fetch.h"
 #include "worker/data/prepared_index.h"
 
 namespace slackline::cli {
@@ -75,7 +75,7 @@ absl::Status CheckWeights(const job::Job& job) {
 
 absl::Status CheckData(const job::Job& job) {
   if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();  // scripts bring their own
-  if (worker::IsHttp(job.data().path())) return absl::OkStatus();           // workers ask it as they begin
+  if (IsHttp(job.data().path())) return absl::OkStatus();                   // workers ask it as they begin
   const std::filesystem::path folder = job.data().path();
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {

@@ -27,6 +27,7 @@
 #include "cli/status_view.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
+#include "common/test_metric.h"
 #include "scheduler/line_file.h"
 #include "scheduler/status_alerts.h"
 #include "scheduler/status_history.h"
@@ -108,6 +109,7 @@ void TakeSummary(const fs::path& run, wire::JobStatus& status) {
   if (number("steps").is_number()) progress.set_steps(number("steps").get<uint64_t>());
   if (number("loss").is_number()) progress.set_loss(number("loss").get<double>());
   if (number("test_accuracy").is_number()) progress.set_test_accuracy(number("test_accuracy").get<double>());
+  if (number("test_metric").is_string()) progress.set_test_metric(number("test_metric").get<std::string>());
   if (number("test_loss").is_number()) progress.set_test_loss(number("test_loss").get<double>());
   TakeEnergy(number("energy"), status);
 }
@@ -196,7 +198,8 @@ std::string RenderLast(const wire::JobStatus& status) {
   if (progress.has_train_accuracy()) absl::StrAppendFormat(&out, ", accuracy %.1f %%", 100 * progress.train_accuracy());
   out += "\n";
   if (progress.has_test_accuracy())
-    absl::StrAppendFormat(&out, "test accuracy %.2f %%\n", 100 * progress.test_accuracy());
+    absl::StrAppendFormat(&out, "test %s %.2f %%\n", NameOfMetric(progress.test_metric()),
+                          100 * progress.test_accuracy());
   return out;
 }
 
@@ -240,6 +243,9 @@ absl::StatusOr<wire::JobStatus> ReadEnd(const fs::path& run) {
   const bool ended = !status.state().empty() && !begins;
   if (!ended) TakeCare(run, job.ok() ? *job : job::Job(), status);
   TakeProgress(status);
+  if (job.ok()) {
+    status.mutable_progress()->set_test_metric(std::string(FindsObjects(*job) ? kMapMetric : kAccuracyMetric));
+  }
   if (ended) TakeSummary(run, status);
   if (queued && !queued->ends()) TakeQueued(*queued, status);
   if (job.ok()) {

@@ -17,6 +17,7 @@
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
+#include "worker/job_checks.h"
 
 namespace slackline::cli {
 namespace {
@@ -37,6 +38,7 @@ int Train(const TrainOptions& options) {
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return Fail(status, kExitWrongUse);
+  if (absl::Status status = worker::CheckJob(job); !status.ok()) return Fail(status, kExitWrongUse);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
   if (absl::Status status = CheckWeights(job); !status.ok()) return Fail(status, kExitFailed);
   if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
@@ -75,6 +77,7 @@ int Resume(const ResumeOptions& options) {
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return Fail(status, kExitWrongUse);
+  if (absl::Status status = worker::CheckJob(job); !status.ok()) return Fail(status, kExitWrongUse);
   if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
   if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);

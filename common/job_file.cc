@@ -6,8 +6,8 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/http_address.h"
 #include "common/job/mistakes.h"
 #include "common/job/reader.h"
 #include "common/job/rules.h"
@@ -69,7 +69,7 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
   const auto from_here = [&](const std::filesystem::path& found) {
     return found.is_absolute() || found.empty() ? found.string() : (folder / found).lexically_normal().string();
   };
-  if (job->has_data() && !absl::StartsWith(job->data().path(), "http://")) {
+  if (job->has_data() && !IsHttp(job->data().path())) {
     job->mutable_data()->set_path(from_here(job->data().path()));
   }
   if (job->data().has_cache()) {

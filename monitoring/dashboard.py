@@ -48,7 +48,8 @@ ROWS = [
     ("Training", [
         ("Loss", "short", "Mean loss on training images since the last report.",
          [q("slackline_scheduler_train_loss{JOB}", "{{slackline_job}}")]),
-        ("Accuracy", "percentunit", "On training images since the last report; on test images at the last evaluation.",
+        ("Accuracy", "percentunit", "On training images since the last report; on test images at the last evaluation, of jobs that find "
+         "objects mean average precision.",
          [q("slackline_scheduler_train_accuracy_ratio{JOB}", "{{slackline_job}} training"),
           q("slackline_scheduler_test_accuracy_ratio{JOB}", "{{slackline_job}} test")]),
         ("Samples a second", "short", "Training images of all workers.",
@@ -177,7 +178,7 @@ STATS = [
     ("Live workers", [q("slackline_scheduler_live_workers{JOB}", "{{slackline_job}}")], "short", "value"),
     ("Live servers", [q("slackline_scheduler_live_servers{JOB}", "{{slackline_job}}")], "short", "value"),
     ("Samples a second now", [q("slackline_scheduler_samples_per_second{JOB}", "{{slackline_job}}")], "short", "value"),
-    ("Test accuracy", [q("slackline_scheduler_test_accuracy_ratio{JOB}", "{{slackline_job}}")], "percentunit", "value"),
+    ("Test accuracy or mAP", [q("slackline_scheduler_test_accuracy_ratio{JOB}", "{{slackline_job}}")], "percentunit", "value"),
 ]
 
 

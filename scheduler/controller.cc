@@ -505,7 +505,8 @@ void Controller::NoteEvaluation(const wire::EvaluationReport& request, const Hol
                           .time_s = measured.time_s,
                           .samples = measured.samples,
                           .accuracy = request.accuracy(),
-                          .loss = request.loss()});
+                          .loss = request.loss(),
+                          .map = request.has_map_50()});
   epoch_book_.Evaluated(request, /*alone=*/membership_.CountLive() <= 1);
   const std::string figures = request.has_map_50() ? absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,",
                                                                      100 * request.accuracy(), 100 * request.map_50())

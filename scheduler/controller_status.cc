@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/push_samples.h"
+#include "common/test_metric.h"
 #include "scheduler/controller.h"
+#include "scheduler/early_stopping.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -97,7 +99,7 @@ void Controller::AddReport(absl::Time now) {
   report.step = progress.totals.steps;
   report.samples = progress.totals.samples;
   report.loss = progress.loss;
-  report.accuracy = progress.accuracy;
+  if (!MeasuresMap(config_.job, evaluation_)) report.accuracy = progress.accuracy;
   if (evaluation_ && !evaluation_reported_) {
     report.finds_objects = evaluation_->has_map_50();
     if (!report.finds_objects) report.test_loss = evaluation_->loss();
@@ -197,12 +199,13 @@ void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const
                              : 0);
   reply.set_elapsed_seconds(ElapsedSeconds(now));
   if (latest.loss) reply.set_loss(*latest.loss);
-  if (latest.accuracy) reply.set_train_accuracy(*latest.accuracy);
+  if (latest.accuracy && !MeasuresMap(config_.job, evaluation_)) reply.set_train_accuracy(*latest.accuracy);
   reply.set_staleness_mean(latest.staleness_mean);
   reply.set_staleness_max(latest.staleness_max);
   reply.set_slack(latest.slack);
   reply.set_has_test_accuracy(evaluation_.has_value());
   if (evaluation_) reply.set_test_accuracy(evaluation_->accuracy());
+  reply.set_test_metric(std::string(MeasuresMap(config_.job, evaluation_) ? kMapMetric : kAccuracyMetric));
 }
 
 void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const {

@@ -59,8 +59,9 @@ std::string Controller::LastGoodState() const {
       checkpoint_.whole > 0 ? absl::StrCat("the last checkpoint is ", checkpoint_.folder) : "no checkpoint was made";
   if (evaluations_.empty()) return absl::StrCat("nothing was evaluated yet, and ", kept);
   const EvaluationSummary& last = evaluations_.back();
-  return absl::StrFormat("the last evaluation was after epoch %d (test accuracy %.2f %%, loss %.4f), %s", last.epoch,
-                         100 * last.accuracy, last.loss, kept);
+  const std::string loss = last.map ? "" : absl::StrFormat(", loss %.4f", last.loss);
+  return absl::StrCat("the last evaluation was after epoch ", last.epoch, " (",
+                      Described(job::Metric::TEST_ACCURACY, last), loss, "), ", kept);
 }
 
 void Controller::HearSnapshots(ServerId id, const wire::ServerProgress& now) {

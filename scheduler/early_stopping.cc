@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/test_metric.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -28,11 +29,16 @@ state::MeasuredAccuracy ToState(const EvaluationSummary& evaluation) {
   out.set_samples(evaluation.samples);
   out.set_accuracy(evaluation.accuracy);
   out.set_loss(evaluation.loss);
+  out.set_map(evaluation.map);
   return out;
 }
 
 EvaluationSummary FromState(const state::MeasuredAccuracy& state) {
-  return {state.epoch(), state.time_s(), state.samples(), state.accuracy(), state.loss()};
+  return {state.epoch(), state.time_s(), state.samples(), state.accuracy(), state.loss(), state.map()};
+}
+
+bool MeasuresMap(const job::Job& job, const std::optional<wire::EvaluationReport>& last) {
+  return last ? last->has_map_50() : FindsObjects(job);
 }
 
 double ValueOf(job::Metric::Kind metric, const EvaluationSummary& evaluation) {
@@ -40,8 +46,8 @@ double ValueOf(job::Metric::Kind metric, const EvaluationSummary& evaluation) {
 }
 
 std::string Described(job::Metric::Kind metric, const EvaluationSummary& evaluation) {
-  return metric == job::Metric::TEST_LOSS ? absl::StrFormat("test loss %.4f", evaluation.loss)
-                                          : absl::StrFormat("test accuracy %.2f %%", 100 * evaluation.accuracy);
+  if (metric == job::Metric::TEST_LOSS) return absl::StrFormat("test loss %.4f", evaluation.loss);
+  return absl::StrFormat("test %s %.2f %%", evaluation.map ? "mAP" : "accuracy", 100 * evaluation.accuracy);
 }
 
 bool LastIsBest(job::Metric::Kind metric, absl::Span<const EvaluationSummary> evaluations) {

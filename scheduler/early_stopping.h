@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "job.pb.h"
+#include "scheduler.pb.h"
 #include "scheduler/run_summary.h"
 #include "scheduler_state.pb.h"
 
@@ -14,9 +15,13 @@ namespace slackline::scheduler {
 state::MeasuredAccuracy ToState(const EvaluationSummary& evaluation);
 EvaluationSummary FromState(const state::MeasuredAccuracy& state);
 
+// Whether accuracies of evaluations, of which `last` is the last one, are mean average precisions. There are none of
+// training images then.
+bool MeasuresMap(const job::Job& job, const std::optional<wire::EvaluationReport>& last);
+
 // The value that `metric` looks at.
 double ValueOf(job::Metric::Kind metric, const EvaluationSummary& evaluation);
-// "test accuracy 86.21 %" or "test loss 0.3512".
+// "test accuracy 86.21 %", "test mAP 41.52 %" or "test loss 0.3512".
 std::string Described(job::Metric::Kind metric, const EvaluationSummary& evaluation);
 
 // Whether the last one is better than all before it. What is not a number is better than nothing.

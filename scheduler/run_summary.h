@@ -19,6 +19,7 @@ struct EvaluationSummary {
   uint64_t samples = 0;  // trained until then, of all workers
   double accuracy = 0;
   double loss = 0;
+  bool map = false;  // of objects: accuracy is their mean average precision, and there is no loss
 };
 
 // All processes of one name, all their lives.

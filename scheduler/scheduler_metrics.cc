@@ -26,8 +26,10 @@ SchedulerMetrics::SchedulerMetrics(Metrics& metrics)
       loss_(metrics.gauge("slackline_scheduler_train_loss", "Mean loss on training images since the last report")),
       train_accuracy_(metrics.gauge("slackline_scheduler_train_accuracy_ratio",
                                     "Share of training images classified right since the last report")),
-      test_accuracy_(metrics.gauge("slackline_scheduler_test_accuracy_ratio",
-                                   "Share of test images classified right at the last evaluation")),
+      test_accuracy_(
+          metrics.gauge("slackline_scheduler_test_accuracy_ratio",
+                        "Share of test images classified right at the last evaluation; of a job that finds objects, "
+                        "their mean average precision")),
       samples_per_second_(
           metrics.gauge("slackline_scheduler_samples_per_second", "Training images a second, of all workers")),
       slack_(metrics.gauge("slackline_scheduler_slack_clocks", "Fastest minus slowest live worker's clock")),

@@ -24,6 +24,7 @@
 #include "simulator/rules.h"
 #include "simulator/torch_computation.h"
 #include "simulator/view.h"
+#include "worker/job_checks.h"
 
 namespace slackline::simulator {
 namespace {
@@ -161,6 +162,7 @@ int Main(int argc, char** argv) {
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
   if (absl::Status fits = CheckSimulation(job, !flags.no_gradients); !fits.ok()) return Fail(fits, kWrongUse);
+  if (absl::Status model = worker::CheckJob(job); !model.ok()) return Fail(model, kWrongUse);
   return flags.check ? 0 : Simulate(flags, job);
 }
 

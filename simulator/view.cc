@@ -111,8 +111,8 @@ void View::End(Cluster& cluster, const std::string& folder) {
                  100 * waiting.front().share);
   }
   if (status.has_test_accuracy() && status.evaluation().samples() > 0) {
-    absl::PrintF("  test accuracy   %.2f %% on %d images\n", 100 * status.test_accuracy(),
-                 status.evaluation().samples());
+    absl::PrintF("  test %s   %.2f %% on %d images\n", status.evaluation().has_map_50() ? "mAP     " : "accuracy",
+                 100 * status.test_accuracy(), status.evaluation().samples());
   }
   absl::PrintF("  run folder      %s\n", folder);
 }

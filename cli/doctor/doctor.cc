@@ -20,6 +20,7 @@
 #include "cli/run_folder.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
+#include "worker/job_checks.h"
 
 namespace slackline::cli::doctor {
 namespace {
@@ -97,6 +98,7 @@ int Doctor(const DoctorOptions& options) {
   if (!options.job_file.empty()) {
     absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
     if (!read.ok()) return ComplainOfWrongUse(read.status());
+    if (absl::Status model = worker::CheckJob(*read); !model.ok()) return ComplainOfWrongUse(model);
     job = *std::move(read);
   } else if (!options.overrides.empty()) {
     return ComplainOfWrongUse(

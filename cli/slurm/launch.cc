@@ -34,6 +34,7 @@
 #include "common/log_format.h"
 #include "common/logging.h"
 #include "common/security/make_credentials.h"
+#include "worker/job_checks.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -66,6 +67,7 @@ class Attempt {
     if (absl::Status status = ReadJob(); !status.ok()) return Complain(status);
     if (done_) return kExitDone;
     if (absl::Status status = CheckWorkers(script_, job_); !status.ok()) return Complain(status);
+    if (absl::Status status = worker::CheckJob(job_); !status.ok()) return Complain(status);
     if (absl::Status status = KeepScript(script_, folder_path_); !status.ok()) return Fail(status, kExitFailed);
     if (absl::Status status = CheckData(job_); !status.ok()) return Fail(status, kExitFailed);
     absl::StatusOr<Programs> programs = Programs::BesideThisProgram();

@@ -21,6 +21,7 @@
 #include "cli/slurm_queue.h"
 #include "common/job_file.h"
 #include "common/logging.h"
+#include "worker/job_checks.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -129,6 +130,7 @@ int Submit(const SubmitOptions& options) {
       ReadJobOfWorkers(*script, options.resume ? options.run_folder + "/job.yaml" : options.job_file, overrides);
   if (!job.ok()) return Complain(absl::InvalidArgumentError(job.status().message()));
   if (absl::Status status = CheckWorkers(*script, *job); !status.ok()) return Fail(status, kExitWrongUse);
+  if (absl::Status status = worker::CheckJob(*job); !status.ok()) return Fail(status, kExitWrongUse);
   const absl::StatusOr<std::filesystem::path> program = Sibling("slackline");
   if (!program.ok()) return Complain(program.status());
   std::string wanted = options.run_folder.empty() ? job->output().folder() : options.run_folder;

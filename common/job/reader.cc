@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/job/suggest.h"
 #include "common/job/value.h"
 
@@ -43,6 +45,23 @@ const FieldDescriptor* AloneField(const Descriptor& section) {
     if (section.field(i)->options().GetExtension(job::alone)) return section.field(i);
   }
   return nullptr;
+}
+
+// A hint for keys that YAML has not seen, or sees elsewhere: "epochs:3", and "training.epochs". Else nothing.
+std::string Misplaced(const std::string& text, const Descriptor& section) {
+  const std::string first = text.substr(0, text.find(':'));
+  if (first.size() < text.size() && section.FindFieldByName(first) != nullptr) {
+    return absl::StrCat("; behind '", first, ":' there must be a space");
+  }
+  const Descriptor* at = &section;
+  const std::vector<std::string> names = absl::StrSplit(text, '.');
+  for (size_t i = 0; i < names.size(); ++i) {
+    const FieldDescriptor* const field = at == nullptr ? nullptr : at->FindFieldByName(names[i]);
+    if (field == nullptr) return "";
+    at = field->message_type();
+  }
+  if (names.size() < 2) return "";
+  return absl::StrCat("; '", names.back(), "' is written below '", names[names.size() - 2], ":', dots are for --set");
 }
 
 // Walks a tree and a message side by side. `where` turns a line into the start of a message.
@@ -91,6 +110,9 @@ class Reader {
     YamlNode shown;
     shown.kind = YamlNode::Kind::kScalar;
     shown.text = absl::StrCat(prefix, name);
+    if (const std::string hint = Misplaced(name, section); !hint.empty()) {
+      return mistakes_.AddText(where, absl::StrCat("found the unknown key ", Found(shown), hint));
+    }
     const std::string nearest = NearestKey(name, section, prefix, *job::Job::descriptor());
     mistakes_.AddText(where, absl::StrCat("found the unknown key ", Found(shown),
                                           nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"),
@@ -102,7 +124,8 @@ class Reader {
   void ReadMessage(const YamlNode& node, const std::string& where, const std::string& key, const Descriptor& section,
                    Message& message) {
     if (node.kind != YamlNode::Kind::kMap && node.kind != YamlNode::Kind::kNull) {
-      mistakes_.Add(where, key, Found(node), absl::StrCat("a section of keys: ", KnownKeys(section)));
+      mistakes_.Add(where, key, Found(node),
+                    absl::StrCat("a section of keys: ", KnownKeys(section), Misplaced(node.text, section)));
       return;
     }
     ReadSection(node, absl::StrCat(key, "."), message);
@@ -191,9 +214,9 @@ void ReadTree(const YamlNode& root, const std::string& name, job::Job& job, Orig
   if (root.kind == YamlNode::Kind::kNull) return;
   const auto where = [&name](int line) { return absl::StrCat(name, ":", line); };
   if (root.kind != YamlNode::Kind::kMap) {
-    mistakes.AddText(
-        where(root.line),
-        absl::StrCat("found ", Found(root), "; allowed are keys with values: ", KnownKeys(*job::Job::descriptor())));
+    mistakes.AddText(where(root.line),
+                     absl::StrCat("found ", Found(root), "; allowed are keys with values: ",
+                                  KnownKeys(*job::Job::descriptor()), Misplaced(root.text, *job::Job::descriptor())));
     return;
   }
   Reader(where, origins, mistakes).ReadSection(root, "", job);
@@ -228,7 +251,8 @@ void ApplyOverride(const std::string& assignment, job::Job& job, Origins& origin
     }
     const absl::StatusOr<YamlNode> value = OverrideValue(assignment.substr(equals + 1), *field);
     if (!value.ok()) {
-      mistakes.Add(where, full, "a value that is not YAML", Allowed(*field));
+      const absl::string_view why = absl::StripPrefix(value.status().message(), "1: ");
+      mistakes.Add(where, full, absl::StrCat("a value that is not YAML (", why, ")"), Allowed(*field));
     } else {
       reader.ReadField(*value, where, full, *field, *message);
     }

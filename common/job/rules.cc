@@ -8,7 +8,9 @@
 #include "absl/strings/str_split.h"
 #include "common/address.h"
 #include "common/codec/codec.h"
+#include "common/http_address.h"
 #include "common/job/coco_rules.h"
+#include "common/job/path_rules.h"
 #include "common/job/rule_book.h"
 #include "common/job/self_supervised_rules.h"
 #include "common/job/value.h"
@@ -121,9 +123,10 @@ class Rules : private RuleBook {
       NeedsOther(data.cache(), "data.cache.gigabytes_max", "data.cache.folder", "no folder");
       NeedsOther(data.cache(), "data.cache.peers", "data.cache.folder", "no folder");
     }
-    const bool served = absl::StartsWith(data.path(), "http://");
-    const size_t scheme = data.path().find("://");
-    if (!served && scheme != std::string::npos && data.path().find('/') > scheme) {
+    const bool served = IsHttp(data.path());
+    const absl::Status understood = served ? CheckHttpAddress(data.path()) : absl::OkStatus();
+    Understood("data.path", understood);
+    if (!served && IsAddress(data.path())) {
       Refuse("data.path", Quoted(data.path()),
              "a folder, or http://files.example.org:8000/FOLDER: there is no TLS, and no other protocol");
     }
@@ -132,6 +135,8 @@ class Rules : private RuleBook {
         NeedsOther(data, "data.http_timeout_s", "a data.path that begins with http://, or data.cache.peers: true",
                    "a folder");
       }
+    } else if (!understood.ok()) {
+      // Said above.
     } else if (!prepared) {
       Refuse("data.path", absl::StrCat(Quoted(data.path()), " with data.format: ", format),
              "a folder, or data.format: prepared");
@@ -217,7 +222,7 @@ class Rules : private RuleBook {
     const job::ParameterGroup& group = job.optimizer().groups(number);
     const std::string key = absl::StrCat("optimizer.groups[", number, "]");
     if (group.match().empty()) {
-      Refuse(key + ".match", Quoted(""), "names of tensors, such as *.bias", key);
+      Refuse(key + ".match", Quoted(""), "names of tensors, such as \"*.bias\"", key);
     }
     if (!group.frozen()) return;
     if (group.lr_factor() != 1 || group.weight_decay() >= 0) {
@@ -406,8 +411,16 @@ class Rules : private RuleBook {
   void Listen(const job::Network& network) {
     const std::string& host = network.listen();
     const std::string found = absl::StrCat("'", absl::Utf8SafeCEscape(host.substr(0, kNameMax)), "'");
+    const std::string& advertise = network.advertise();
+    if (!advertise.empty() && !AddressMistake(advertise + ":1").empty()) {
+      Refuse("network.advertise", Quoted(advertise),
+             "a name or an address without a port; an IPv6 address stands in brackets ([::1])");
+    }
     if (host.empty()) return Refuse("network.listen", "no text", "an address of this machine");
-    if (host.find(':') == std::string::npos) return;
+    if (host.find(':') == std::string::npos) {
+      if (!AddressMistake(host + ":1").empty()) Refuse("network.listen", found, "an IPv4 address, or a name");
+      return;
+    }
     const std::string allowed =
         "an IPv4 address, a name, or with network.metrics: false an IPv6 address in brackets ([::1])";
     const bool bracketed = host.front() == '[' && host.back() == ']';
@@ -551,6 +564,7 @@ void CheckRules(const job::Job& job, const std::string& name, const Origins& ori
   rules.Training(job.training());
   rules.Evaluations(job.training(), job.checkpoint());
   rules.Local(job);
+  CheckPathRules(job, name, origins, mistakes);
   CheckCocoRules(job, name, origins, mistakes);
   CheckWorkerRules(job, name, origins, mistakes);
   CheckSelfSupervisedRules(job, name, origins, mistakes);

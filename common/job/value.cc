@@ -198,6 +198,10 @@ std::string Elsewhere(const YamlNode& node, const FieldDescriptor& field) {
   return absl::StrCat(" (", hint.substr(colon + 2), ")");
 }
 
+bool HasLines(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::kScalar && node.text.find_first_of("\r\n") != std::string::npos;
+}
+
 // Double-quoted, with YAML's escapes; other bytes stay as they are (UTF-8).
 std::string Quoted(const std::string& text) {
   std::string out = "\"";
@@ -285,6 +289,10 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
 
 void SetScalar(const YamlNode& node, const std::string& where, const std::string& key, const FieldDescriptor& field,
                Message& message, Mistakes& mistakes) {
+  // A path or a name with a line end in it is the work of '|' or of an unclosed quote.
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && HasLines(node)) {
+    return mistakes.Add(where, key, Found(node), "text of one line");
+  }
   if (TrySet(node, field, message)) return;
   mistakes.Add(where, key, Found(node), absl::StrCat(Allowed(field), Elsewhere(node, field)));
 }

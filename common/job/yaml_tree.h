@@ -38,8 +38,8 @@ struct YamlEntry {
 inline constexpr size_t kYamlBytesMax = 1 << 20;
 inline constexpr int kYamlDepthMax = 16;
 
-// The one document in `text`; empty text is a null node. Anchors, aliases and tags are refused.
+// The one document in `whole`; empty text is a null node. Anchors, aliases and tags are refused.
 //   kInvalidArgument  "LINE: what is wrong", LINE counted from 1
-absl::StatusOr<YamlNode> ParseYaml(const std::string& text);
+absl::StatusOr<YamlNode> ParseYaml(const std::string& whole);
 
 }  // namespace slackline::job_file

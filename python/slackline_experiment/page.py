@@ -79,11 +79,11 @@ def _facts(results: Results) -> str:
     if results.failed():
         facts.append(("failed", str(len(results.failed()))))
     if experiment.target_accuracy is not None:
-        facts.append(("target accuracy", f"{experiment.target_accuracy:.1%}"))
+        facts.append((results.named("target accuracy"), f"{experiment.target_accuracy:.1%}"))
     best = max(((value.mean, cell) for cell in experiment.cells
                 if (value := results.statistic(cell, "test_accuracy"))), key=lambda one: one[0], default=None)
     if best:
-        facts.append(("best mean test accuracy", f"{best[0]:.2%}"))
+        facts.append((results.named("best mean test accuracy"), f"{best[0]:.2%}"))
     return '<dl class="facts">' + "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
                                           for name, value in facts) + "</dl>"
 

@@ -57,6 +57,11 @@ class Results:
     def failed(self) -> list[Result]:
         return [one for one in self.results if one.state == "failed"]
 
+    def named(self, text: str) -> str:
+        """A text that speaks of the accuracy, with the name of what these runs measured in its place."""
+        measured = sorted({one.data.metric for one in self.results if one.state == "done"} or {"accuracy"})
+        return text.replace("accuracy", " or ".join(measured))
+
     def has(self, figure: str) -> bool:
         return any(figure in one.figures for one in self.results)
 

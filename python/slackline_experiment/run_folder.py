@@ -54,6 +54,8 @@ class RunData:
     state: str = ""
     reason: str = ""
     mode: str = ""
+    # What evaluations measured, as people read it.
+    metric: str = "accuracy"
     # By the names of the columns of results.csv.
     figures: dict[str, float] = field(default_factory=dict)
     # (staleness, answers)
@@ -166,6 +168,8 @@ def _read_summary(path: Path, data: RunData) -> None:
     if summary is None:
         return
     data.state, data.reason, data.mode = (summary.text(key) for key in ("state", "reason", "mode"))
+    if summary.text("test_metric") == "map":
+        data.metric = "mAP"
     for name in SUMMARY_NUMBERS:
         _keep(data, name, summary.number(name))
     staleness = summary.below("staleness")

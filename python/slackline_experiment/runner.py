@@ -114,8 +114,9 @@ class Runner:
             return
         self._outcome.done += 1
         progress.finished.append((child.run, child.wall_s))
-        accuracy = run_folder.read(self._store.run_folder(child.run)).figures.get("test_accuracy")
-        progress.ended(child.run, child.wall_s, "done" if accuracy is None else f"test accuracy {accuracy:.2%}")
+        data = run_folder.read(self._store.run_folder(child.run))
+        accuracy = data.figures.get("test_accuracy")
+        progress.ended(child.run, child.wall_s, "done" if accuracy is None else f"test {data.metric} {accuracy:.2%}")
 
     def _failure(self, child: Child) -> str:
         """Empty for a run that ended well."""

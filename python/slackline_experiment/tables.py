@@ -96,7 +96,7 @@ def shown_figures(results: Results) -> list[schema.Column]:
 
 def summary_header(results: Results) -> list[str]:
     names = [axis.key for axis in results.axes] or ["cell"]
-    return [*names, *(column.axis_label() for column in shown_figures(results)), "n"]
+    return [*names, *(results.named(column.axis_label()) for column in shown_figures(results)), "n"]
 
 
 def summary_rows(results: Results) -> list[list[str]]:
@@ -117,7 +117,7 @@ def _with_count(text: str, n: int, done: int) -> str:
 
 def fold_header(results: Results) -> list[str]:
     names = [axis.key for axis in results.axes] or ["cell"]
-    return [*names, "fold", *(column.axis_label() for column in _fold_figures(results)), "n"]
+    return [*names, "fold", *(results.named(column.axis_label()) for column in _fold_figures(results)), "n"]
 
 
 def _fold_figures(results: Results) -> list[schema.Column]:

@@ -89,6 +89,9 @@ function showAlerts() {
   if (status.alerts.length === 0) element('li', 'good', '✓ none', list);
 }
 
+// Of a job that finds objects: what its evaluations measure is no accuracy.
+const measuresMap = () => status.progress.test_metric === 'map';
+
 function showProgress() {
   const progress = status.progress;
   const fraction = progress.samples_total > 0 ? Math.min(1, progress.samples_done / progress.samples_total) : 0;
@@ -100,8 +103,8 @@ function showProgress() {
     ['Done', percent(fraction, 0)],
     ['Samples/s', count(progress.samples_per_second)],
     ['Loss', progress.loss === null ? '-' : lossText(progress.loss)],
-    ['Train accuracy', percent(progress.train_accuracy)],
-    ['Test accuracy', percent(progress.test_accuracy)],
+    ...(measuresMap() ? [] : [['Train accuracy', percent(progress.train_accuracy)]]),
+    [measuresMap() ? 'Test mAP' : 'Test accuracy', percent(progress.test_accuracy)],
     ['Slack', count(slack.slack) + (slack.slack_bound === null ? '' : ' of ' + slack.slack_bound)],
     ['Staleness', slack.staleness_mean.toFixed(2)],
     ['Time', duration(progress.elapsed_s)],
@@ -125,8 +128,9 @@ function showProgress() {
 function showCurves() {
   const curve = status.curve;
   drawLines(byId('loss-chart'), [{name: 'training loss', tone: 'blue', times: curve.time_s, values: curve.loss}], {format: lossText, tick: (value) => String(Number(value.toPrecision(3)))});
+  setText(byId('accuracy-title'), measuresMap() ? 'Mean average precision' : 'Accuracy');
   drawLines(byId('accuracy-chart'), [
-    {name: 'training', tone: 'blue', times: curve.time_s, values: curve.train_accuracy},
+    ...(measuresMap() ? [] : [{name: 'training', tone: 'blue', times: curve.time_s, values: curve.train_accuracy}]),
     {name: 'test', tone: 'green good', dashed: true, dots: curve.test_time_s.length < 60, times: curve.test_time_s, values: curve.test_accuracy},
   ], {format: (value) => percent(value, value >= 0.995 && value < 0.99995 ? 1 : 0), top: 1});
   drawLines(byId('rate-chart'), [{name: 'samples/s', tone: 'blue', times: curve.time_s, values: curve.samples_per_second}], {format: short, zero: true});

@@ -79,6 +79,37 @@ class Command(unittest.TestCase):
                               result.stderr)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
 
+    def test_groups_that_match_no_parameter_are_said_before_anything_starts(self):
+        job = self.write("optimizer: {groups: [{match: fc1.*}, {match: conv*, frozen: true}]}\n")
+        said = ('optimizer.groups[1].match: found "conv*", which matches none of the parameters (* stands for any text, '
+                "? for one letter); they are fc1.weight, fc1.bias, fc2.weight, fc2.bias")
+        commands = [("check",), ("train",), ("slurm", "submit"), ("slurm", "submit", "--dry-run"), ("doctor",)]
+        if (pathlib.Path(SLACKLINE).parent / "slackline-simulator").exists():
+            commands.append(("simulate", "--check"))
+        for command in commands:
+            with self.subTest(command):
+                result = run(*command, job, cwd=self.folder)
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+                self.assertIn(said, result.stderr)
+        self.assertEqual(run("check", job, "--set", "model.kind=cnn").returncode, 0)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
+
+    def test_check_says_what_this_machine_has_not(self):
+        checked = run("check", self.write("network: {interface: nowhere0}\n"))
+        self.assertEqual(checked.returncode, 0, "other machines may have it")
+        self.assertIn("# On this machine it cannot run: network.interface: ", checked.stdout)
+
+    def test_check_says_that_it_has_asked_no_server(self):
+        job = self.write("data: {format: prepared, path: 'http://files.example.org/p', cache: {folder: c}}\n")
+        said = "# Not looked at: http://files.example.org/p. Workers read its index as they begin"
+        self.assertIn(f"{said}; `slackline doctor` reads it before.\n", run("check", job).stdout)
+        self.assertIn(f"{said}, and with data.augment.rand_augment refuse pixels other than uint8; ",
+                      run("check", job, "--set", "data.augment.rand_augment=2").stdout)
+        with_user = f"http:{'//'}me:secret@files.example.org/p"
+        refused = run("check", job, "--set", f"data.path={with_user}")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("data.path: found a user before '@' in 'http:", refused.stderr)
+
     def test_wrong_flags_are_wrong_use(self):
         for arguments in ((), ("dance",), ("train",), ("check", "a", "b"), ("train", "a", "--fast"),
                           ("credentials",), ("credentials", "a"), ("credentials", "a", "--job", "b/c"),

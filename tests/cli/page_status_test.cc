@@ -57,6 +57,12 @@ TEST(PageStatus, SaysWhatTheSchedulerWould) {
   }
 }
 
+TEST(PageStatus, SaysWhatIsMeasured) {
+  wire::JobStatus status = Trains();
+  status.mutable_progress()->set_test_metric("map");
+  EXPECT_THAT(RenderStatus(*ReplyOf(scheduler::ToJson(status))), HasSubstr("test mAP 50.00 %"));
+}
+
 TEST(PageStatus, FieldsOfLaterVersionsAreIgnored) {
   std::string json = scheduler::ToJson(Trains());
   json.insert(1, R"("later": {"a": [1, null]}, )");

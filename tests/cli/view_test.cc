@@ -71,6 +71,18 @@ TEST(RenderProgress, NothingIsKnownYet) {
   EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 1/5   0 %  0 samples/s  loss -  accuracy -  slack 0");
 }
 
+TEST(RenderProgress, WhatFindsObjectsHasNoAccuracy) {
+  wire::GetStatusReply status;
+  status.set_state(wire::JOB_TRAINING);
+  status.set_test_metric("map");
+  EXPECT_EQ(RenderPlain(status), "   0.0 s  epoch 0/0   0 %  0 samples/s  loss -  slack 0");
+  EXPECT_THAT(RenderStatus(status), testing::Not(HasSubstr("mAP"))) << "nothing was evaluated yet";
+  status.set_has_test_accuracy(true);
+  status.set_test_accuracy(0.4152);
+  EXPECT_THAT(RenderStatus(status), HasSubstr("test mAP 41.52 %\n"));
+  EXPECT_THAT(RenderStatus(status), testing::Not(HasSubstr("accuracy")));
+}
+
 TEST(RenderTime, HoursMinutesSeconds) {
   EXPECT_EQ(RenderTime(0), "0:00");
   EXPECT_EQ(RenderTime(59.6), "1:00");

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/job_file.h"
 
 namespace slackline {
@@ -137,6 +138,34 @@ TEST(JobData, OnlyFoldersAndHttpAreReadFrom) {
   }
   EXPECT_EQ(RefusalOfData("data: {format: prepared, cache: {folder: /c}, path: 'http://files.example.org/d'}"), "");
   EXPECT_EQ(RefusalOfData("data: {format: prepared, path: '/data/a://b'}"), "");
+}
+
+TEST(JobData, AnAddressMustBeOneThatCanBeAskedFor) {
+  const auto refusal = [](const std::string& path) {
+    return RefusalOfData("data: {format: prepared, cache: {folder: /c}, path: '" + path + "'}");
+  };
+  EXPECT_EQ(refusal("http://"),
+            "j.yaml:1: data.path: found 'http://' without a host; allowed is an address such as "
+            "http://files.example.org:8000/FOLDER");
+  EXPECT_EQ(refusal("http://example.org:70000/x"),
+            "j.yaml:1: data.path: found the port '70000' in 'http://example.org:70000/x'; allowed is 1 to 65535, or "
+            "none, which is 80");
+  const std::string with_password = absl::StrCat("http://", "me:secret@example.org/x");
+  EXPECT_THAT(refusal(with_password), ::testing::HasSubstr("a user before '@'"));
+  for (const std::string& message : {refusal(with_password), RefusalOfData("data: {path: '" + with_password + "'}")}) {
+    EXPECT_THAT(message, ::testing::Not(::testing::HasSubstr("secret")));
+  }
+  EXPECT_THAT(refusal("http:/example.org/x"), ::testing::HasSubstr("no other protocol"));
+}
+
+TEST(JobData, OtherPathsAreNoAddresses) {
+  const std::string allowed = "'; allowed is a path: data.path alone, with data.format: prepared, may be an address";
+  EXPECT_EQ(RefusalOfData("data: {format: prepared, path: /d, cache: {folder: 'http://example.org/c'}}"),
+            "j.yaml:1: data.cache.folder: found 'http://example.org/c" + allowed);
+  EXPECT_EQ(RefusalOfData("checkpoint: {folder: 's3://bucket/x'}"),
+            "j.yaml:1: checkpoint.folder: found 's3://bucket/x" + allowed);
+  EXPECT_EQ(RefusalOfData("model: {weights: 'https://example.org/w.safetensors'}"),
+            "j.yaml:1: model.weights: found 'https://example.org/w.safetensors" + allowed);
 }
 
 TEST(JobData, AugmentationHasItsRanges) {

@@ -469,7 +469,8 @@ TEST(JobFileOverride, MistakesNameTheOverride) {
   EXPECT_EQ(MessageOf("", {"seed.x=1"}),
             "--set seed.x=1: found keys below 'seed'; allowed is a whole number, at least 0");
   EXPECT_EQ(MessageOf("", {"seed=[1"}),
-            "--set seed=[1: seed: found a value that is not YAML; allowed is a whole number, at least 0");
+            "--set seed=[1: seed: found a value that is not YAML (found no ',' or ']' where one must be; allowed is "
+            "[VALUE, VALUE]); allowed is a whole number, at least 0");
   EXPECT_EQ(MessageOf("consistency: {mode: bsp}", {"consistency.staleness_max=1"}),
             "--set consistency.staleness_max=1: consistency.staleness_max: found a value together with bsp; allowed "
             "is only with consistency.mode: ssp (add --set consistency.staleness_max=4 to take the default back)");

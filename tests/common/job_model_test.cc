@@ -34,7 +34,7 @@ TEST(JobModel, GroupsOfParametersMakeSense) {
           .status(),
       absl::OkStatus());
   EXPECT_EQ(Refusal("optimizer: {groups: [{frozen: true}]}"),
-            "j.yaml:1: optimizer.groups[0].match: found ''; allowed is names of tensors, such as *.bias");
+            "j.yaml:1: optimizer.groups[0].match: found ''; allowed is names of tensors, such as \"*.bias\"");
   EXPECT_EQ(Refusal("optimizer: {groups: [{match: a, frozen: true, lr_factor: 2}]}"),
             "j.yaml:1: optimizer.groups[0].frozen: found true together with lr_factor or weight_decay; allowed is true "
             "alone: what is frozen is not changed");

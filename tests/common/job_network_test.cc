@@ -35,6 +35,17 @@ TEST(JobNetwork, IPv6IsInBracketsAndWithoutMetrics) {
             "j.yaml:1: network.listen: found '[::1]' with network.metrics: true" + allowed);
 }
 
+TEST(JobNetwork, WhatIsNoHostIsRefused) {
+  for (const std::string wrong : {"a b", "node1:80", "http:/x", "::1", "[::1"}) {
+    EXPECT_EQ(NetworkRefusal("{advertise: '" + wrong + "'}"),
+              "j.yaml:1: network.advertise: found '" + wrong +
+                  "'; allowed is a name or an address without a port; an IPv6 address stands in brackets "
+                  "([::1])");
+  }
+  EXPECT_THAT(NetworkRefusal("{listen: 'a b'}"),
+              HasSubstr("j.yaml:1: network.listen: found 'a b'; allowed is an IPv4 address, or a name"));
+}
+
 TEST(JobNetwork, WhatCanBeNoInterfaceIsRefused) {
   for (const std::string wrong : {"10.20.0.0/33", "10.20/16", "a b"}) {
     EXPECT_EQ(NetworkRefusal("{interface: '" + wrong + "'}"),

@@ -39,7 +39,7 @@ model: {{kind: torchscript, torchscript: module.pt, classes: {CLASSES}}}
 training: {{epochs: 12, batch_size: 4, loss: model, evaluate_every_epochs: 4}}
 optimizer: {{kind: adam, lr: 0.005}}
 consistency: {{mode: bsp}}
-checkpoint: {{every_epochs: 1}}
+checkpoint: {{every_epochs: 1, keep_best: 1}}
 cluster: {{servers: 1, workers: 2}}
 worker: {{threads: 1}}
 """
@@ -79,6 +79,8 @@ class Detection(unittest.TestCase):
 
         run = self.start()
         run.wait_for_training(3 * 64)
+        said = self.slackline("status", run.folder)
+        self.assertNotIn("accuracy", said)
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(), 1, run.diagnosis())
         self.assertLess(json.loads((run.folder / "summary.json").read_text())["samples"], 12 * 64)
@@ -111,6 +113,10 @@ class Detection(unittest.TestCase):
         self.assertIn(b"test/map", curves)
         self.assertNotIn(b"test/accuracy", curves)
 
+        self.assertIn(f"test mAP {100 * summary['test_accuracy']:.2f} %", self.slackline("status", again.folder))
+        self.assertRegex(self.slackline("checkpoints", again.folder), r"best:? test mAP [0-9.]+ % after epoch \d+")
+        self.assertNotIn("test accuracy", again.events())
+
         measured = self.root / "measured"
         shown = self.slackline("evaluate", again.folder, "--split", "train", "--out", measured)
         self.assertIn("at an overlap of 0.5", shown)
@@ -129,6 +135,7 @@ class Detection(unittest.TestCase):
         for name, measured in (("one", "100"), ("two", "100"), ("measured", "0")):
             shown = self.slackline("simulate", self.job, "--run-folder", self.root / name, *flags,
                                    f"simulation.compute_us_per_sample={measured}")
+            self.assertRegex(shown, r"test mAP +[0-9.]+ % on 8 images")
             self.assertIn("at an overlap of 0.5", shown)
             reports.append((self.root / name / "report.json").read_text())
         self.assertEqual(reports[0], reports[1])

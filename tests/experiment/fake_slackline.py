@@ -7,6 +7,7 @@ Its job file is flat: dotted keys with values. Settings of its own, which a job 
   fake.fail      train fails with this text
   fake.hang      unless it is 0, and until there is a file `free` beside the job, train waits for
                  SIGINT, or with 2 for nothing
+  fake.objects    what was measured is mean average precision
   fake.unmetered  summary.json has no energy
   fake.break     a field of summary.json gets a wrong type
 Every call is a line of calls.log in the folder of the job file.
@@ -76,6 +77,8 @@ def write_run(job, mode, folder):
         "energy": {"joules": 1000.0 * workers, "edp": 1000.0 * workers * last["time_s"], "training": 900.0 * workers,
                    "validation": 60.0 * workers, "test": 40.0 * workers, "other": 0.0, "devices": []},
         "deaths": 0, "samples_given_twice": 0, "evaluations": evaluations, "a_field_of_the_future": {"x": 1}}
+    if job.get("fake.objects"):
+        summary["test_metric"] = "map"
     if job.get("fake.unmetered"):
         summary["energy"] = None
     if "fake.break" in job:

@@ -243,6 +243,17 @@ class NotMetered(support.ExperimentTest):
         self.assertNotIn("energy (J)", text)
 
 
+class Objects(support.ExperimentTest):
+    def test_what_was_measured_is_named(self):
+        self.write("set: {fake.objects: true}\ntarget_accuracy: 0.5\n", HEAD)
+        said = self.run_experiment().stdout
+        self.assertIn("test mAP ", said)
+        for name in ("results.md", "index.html"):
+            text = (self.out / name).read_text()
+            self.assertIn("best test mAP", text)
+            self.assertNotIn("accuracy", re.sub(r"accuracy-\w+|target_accuracy|test_accuracy", "", re.sub(r"<svg.*?</svg>", "", text, flags=re.S)))
+
+
 class NothingDone(support.ExperimentTest):
     def test_gives_a_page_without_plots(self):
         self.write("set: {fake.fail: no luck}\n", HEAD)
@@ -294,7 +305,8 @@ class Figures(unittest.TestCase):
 def load_tests(loader, tests, pattern):
     """All but Maker, which is no test."""
     del tests, pattern
-    return unittest.TestSuite(loader.loadTestsFromTestCase(one) for one in (Tables, Plots, Page, NothingDone, Figures))
+    return unittest.TestSuite(loader.loadTestsFromTestCase(one) for one in (Tables, Plots, Page, Confusions, NotMetered, Objects,
+                                                                                 NothingDone, Figures))
 
 
 if __name__ == "__main__":

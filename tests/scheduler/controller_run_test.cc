@@ -50,6 +50,32 @@ TEST(ControllerRun, TrainsEvaluatesAndEnds) {
   EXPECT_EQ(with_confusion, 2u) << "one an evaluation";
 }
 
+TEST(ControllerRun, WhatFindsObjectsHasNoAccuracy) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_data()->set_format(job::Data::COCO);
+  job.mutable_model()->set_kind(job::Model::TORCHSCRIPT);
+  job.mutable_training()->set_epochs(2);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const auto check = [&](const std::string& when) {
+    cluster.Pass(absl::Seconds(2));
+    EXPECT_EQ(cluster.controller().GetStatus().test_metric(), "map") << when;
+    EXPECT_FALSE(cluster.controller().GetStatus().has_train_accuracy()) << when;
+    EXPECT_EQ(cluster.controller().View().progress().test_metric(), "map") << when;
+    EXPECT_FALSE(cluster.controller().View().progress().has_train_accuracy()) << when;
+  };
+  check("before the first evaluation");
+  auto task = cluster.Next("w-1");
+  ASSERT_TRUE(task->has_range());
+  cluster.progress("w-1").set_samples(task->range().end() - task->range().begin());
+  ASSERT_TRUE(cluster.Beat("w-1").ok());
+  check("when something was trained");
+  EXPECT_TRUE(cluster.controller().GetStatus().has_loss());
+  const std::vector<Report> reports = cluster.controller().TakeReports();
+  ASSERT_FALSE(reports.empty());
+  for (const Report& report : reports) EXPECT_FALSE(report.accuracy.has_value());
+}
+
 TEST(ControllerRun, RangesAreWholePushes) {
   job::Job job = FakeCluster::SmallJob();
   job.mutable_training()->set_batch_size(10);

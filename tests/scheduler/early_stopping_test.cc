@@ -64,6 +64,14 @@ TEST(EarlyStopping, LessLossIsBetter) {
   EXPECT_FALSE(LastIsBest(job::Metric::TEST_ACCURACY, measured));
 }
 
+TEST(EarlyStopping, WhatWasMeasuredIsNamed) {
+  EvaluationSummary evaluation = {.epoch = 2, .accuracy = 0.4152, .loss = 0.5, .map = false};
+  EXPECT_EQ(Described(job::Metric::TEST_ACCURACY, evaluation), "test accuracy 41.52 %");
+  evaluation.map = true;
+  EXPECT_EQ(Described(job::Metric::TEST_ACCURACY, evaluation), "test mAP 41.52 %");
+  EXPECT_EQ(Described(job::Metric::TEST_ACCURACY, FromState(ToState(evaluation))), "test mAP 41.52 %");
+}
+
 TEST(EarlyStopping, EpochsBeforeTheFirstDoNotCount) {
   EXPECT_EQ(WhyEarly(Patience(2, 0, 4), Measured({0.9, 0.5, 0.5, 0.5, 0.5})), std::nullopt);
   EXPECT_NE(WhyEarly(Patience(2, 0, 4), Measured({0.9, 0.5, 0.5, 0.5, 0.5, 0.5})), std::nullopt);

@@ -251,7 +251,8 @@ class FakeCluster {
     EXPECT_TRUE(reply.ok() && reply->has_range()) << reply.status() << (reply.ok() ? reply->DebugString() : "");
     return reply.ok() ? reply->range().range() : 0;
   }
-  absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final, double accuracy = 0.9) {
+  absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final, double accuracy = 0.9,
+                         std::optional<double> map_50 = std::nullopt) {
     wire::EvaluationReport report;
     report.set_job(kJob);
     report.set_worker(members_.at(name).id);
@@ -260,6 +261,7 @@ class FakeCluster {
     report.set_final(final);
     report.set_samples(10);
     report.set_accuracy(accuracy);
+    if (map_50) report.set_map_50(*map_50);
     for (const uint64_t count : {5, 0, 1, 4}) report.add_confusion(count);
     return controller_.ReportEvaluation(report);
   }

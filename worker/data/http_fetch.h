@@ -9,14 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace slackline::worker {
-
-inline constexpr char kHttpPrefix[] = "http://";
-inline bool IsHttp(absl::string_view path) { return absl::StartsWith(path, kHttpPrefix); }
 
 // As it stands in an address: all but letters, digits, -._~ and the / between its parts as %XX.
 std::string EscapedPath(absl::string_view path);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/http_address.h"
 #include "common/logging.h"
 #include "common/storage/checksum.h"
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/http_address.h"
 #include "common/logging.h"
 
 namespace slackline::worker {

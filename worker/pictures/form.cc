@@ -12,19 +12,6 @@ namespace {
 
 constexpr uint32_t kSideMax = 8192;
 
-// "64x48" or "64".
-absl::StatusOr<Size> ParseSize(const FormWish& wish) {
-  const std::vector<std::string> sides = absl::StrSplit(wish.size, 'x');
-  Size size;
-  const bool ok = sides.size() <= 2 && absl::SimpleAtoi(sides.front(), &size.width) &&
-                  absl::SimpleAtoi(sides.back(), &size.height) && size.width >= 1 && size.width <= kSideMax &&
-                  size.height >= 1 && size.height <= kSideMax;
-  if (ok) return size;
-  return absl::InvalidArgumentError(absl::StrCat("found ", wish.size_key, " ", wish.size,
-                                                 "; allowed are N or WIDTHxHEIGHT, with sides of 1 to ", kSideMax,
-                                                 " pixels"));
-}
-
 // That of the first picture that can be read.
 absl::StatusOr<Size> FirstSize(const FormWish& wish, const Source& source) {
   std::string first;
@@ -59,12 +46,24 @@ absl::Status Shape(absl::StatusOr<BasicImage<Value>> image, const Form& form, ab
 
 }  // namespace
 
+absl::StatusOr<Size> SizeOf(const FormWish& wish) {
+  const std::vector<std::string> sides = absl::StrSplit(wish.size, 'x');
+  Size size;
+  const bool ok = sides.size() <= 2 && absl::SimpleAtoi(sides.front(), &size.width) &&
+                  absl::SimpleAtoi(sides.back(), &size.height) && size.width >= 1 && size.width <= kSideMax &&
+                  size.height >= 1 && size.height <= kSideMax;
+  if (ok) return size;
+  return absl::InvalidArgumentError(absl::StrCat("found ", wish.size_key, " ", wish.size,
+                                                 "; allowed are N or WIDTHxHEIGHT, with sides of 1 to ", kSideMax,
+                                                 " pixels"));
+}
+
 absl::StatusOr<Form> MakeForm(const FormWish& wish, const Source& source) {
   Form form;
   form.scaled = !wish.size.empty();
   form.fit = wish.fit;
   form.size_key = wish.size_key;
-  const absl::StatusOr<Size> size = form.scaled ? ParseSize(wish) : FirstSize(wish, source);
+  const absl::StatusOr<Size> size = form.scaled ? SizeOf(wish) : FirstSize(wish, source);
   if (!size.ok()) return size.status();
   form.shape = {wish.grey ? 1 : source.channels(), size->height, size->width};
   return form;

@@ -29,6 +29,10 @@ struct Form {
   std::string size_key = "--size";
 };
 
+// Of a wish that has one: "64x48", or "64" of both.
+//   kInvalidArgument  no such size
+absl::StatusOr<Size> SizeOf(const FormWish& wish);
+
 //   kInvalidArgument  no such size; or none of the pictures can be read, and says why the first cannot
 absl::StatusOr<Form> MakeForm(const FormWish& wish, const Source& source);
 

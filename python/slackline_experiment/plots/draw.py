@@ -54,12 +54,13 @@ def draw_all(results: Results, folder: Path) -> Drawing:
     return drawing
 
 
-def title_of(spec: PlotSpec) -> str:
+def title_of(spec: PlotSpec, results: Results) -> str:
     column = schema.figure(spec.y)
     if spec.title or column is None:
-        return spec.title or TITLES[spec.kind]
+        return spec.title or results.named(TITLES[spec.kind])
     along = f" against {style.axis_title(spec.x).split(' (')[0]}" if spec.x else ""
-    return f"{column.label[0].upper()}{column.label[1:]}{along}"
+    label = results.named(column.label)
+    return f"{label[0].upper()}{label[1:]}{along}"
 
 
 def _draw_one(spec: PlotSpec, name: str, results: Results, folder: Path, drawing: Drawing) -> None:
@@ -72,13 +73,13 @@ def _draw_one(spec: PlotSpec, name: str, results: Results, folder: Path, drawing
     figure, axes = style.new_figure(panels, -(-len(labels) // columns))
     handles = _fill(spec, results, layout, axes)
     if not handles:
-        drawing.left_out.append((title_of(spec), "no run that is done has these figures"))
+        drawing.left_out.append((title_of(spec, results), "no run that is done has these figures"))
         return
     _align(axes)
     shown = [label for label in labels if label in handles]
     style.add_legend(figure, [handles[label] for label in shown], shown, layout.legend_title, columns)
     svg = style.save(figure, folder, name)
-    drawing.plots.append(Plot(name, title_of(spec), _caption(spec, results, layout), svg))
+    drawing.plots.append(Plot(name, title_of(spec, results), _caption(spec, results, layout), svg))
 
 
 def _draw_confusion(spec: PlotSpec, name: str, results: Results, folder: Path, drawing: Drawing) -> None:
@@ -86,7 +87,7 @@ def _draw_confusion(spec: PlotSpec, name: str, results: Results, folder: Path, d
     found = [(cell, matrix) for cell in results.experiment.cells
              if (matrix := confusion.of_cell(results, cell)) is not None]
     if not found:
-        drawing.left_out.append((title_of(spec), "no run that is done has confusion.csv"))
+        drawing.left_out.append((title_of(spec, results), "no run that is done has confusion.csv"))
         return
     shown = found[:CONFUSIONS_MAX]
     figure, axes = style.new_figure(len(shown), 0)
@@ -98,7 +99,7 @@ def _draw_confusion(spec: PlotSpec, name: str, results: Results, folder: Path, d
     parts = ["Test images of the last evaluation, summed over the repeats; colours are shares of a label's images."]
     if len(found) > len(shown):
         parts.append(f"{len(found) - len(shown)} more cells are not drawn.")
-    drawing.plots.append(Plot(name, title_of(spec), " ".join(parts), style.save(figure, folder, name)))
+    drawing.plots.append(Plot(name, title_of(spec, results), " ".join(parts), style.save(figure, folder, name)))
 
 
 def _all_in_series(spec: PlotSpec) -> PlotSpec:
@@ -114,7 +115,7 @@ def _fill(spec: PlotSpec, results: Results, layout: Layout, axes: list[Axes]) ->
         if along is not None:
             figure = spec.y or "time_to_target_s"
             drawn = figures.draw_panel(one, panel, along, lambda cell: results.values(cell, figure), spec.x_scale)
-            _finish_figure(one, figure)
+            _finish_figure(one, figure, results)
         else:
             drawn = _curve(spec, results)(one, panel)
         handles |= drawn
@@ -125,9 +126,9 @@ def _fill(spec: PlotSpec, results: Results, layout: Layout, axes: list[Axes]) ->
     return handles
 
 
-def _finish_figure(axes: Axes, name: str) -> None:
+def _finish_figure(axes: Axes, name: str, results: Results) -> None:
     column = schema.figure(name)
-    axes.set_ylabel(column.axis_label() if column else name)
+    axes.set_ylabel(results.named(column.axis_label()) if column else name)
     if schema.is_share(name):
         style.as_percent(axes)
         return
@@ -148,7 +149,7 @@ def _curve(spec: PlotSpec, results: Results) -> Callable:
     def draw(axes: Axes, panel: object) -> dict:
         handles = curves.draw_panel(axes, panel, results, curve)
         axes.set_xlabel(x)
-        axes.set_ylabel(y)
+        axes.set_ylabel(results.named(y))
         if spec.kind == "staleness":
             curves.finish_staleness(axes)
         else:
