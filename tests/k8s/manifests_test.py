@@ -4,6 +4,7 @@
 import copy
 import sys
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import render
 from render import RenderError, helm, kustomize, skip
@@ -175,6 +176,10 @@ def with_gpus(groups, **resources):
     return {**grouped(groups=groups), "workers": {"groups": [{"resources": {"limits": resources}}]}}
 
 
+def limits(role, **resources):
+    return {role: {"resources": {"limits": resources}}}
+
+
 REFUSED_VALUES = {
     "a value that there is not": ({"worker": {}}, "worker"),
     "a command that is a text": ({"workers": {"command": "python3 /app/train.py"}}, "command"),
@@ -202,6 +207,43 @@ REFUSED_VALUES = {
     "more groups than ports": (grouped(groups=[["cpu"]] * 65), "allowed are 64"),
     "a scaler in a batch": ({"autoscaling": {"enabled": True}}, "mode: service"),
     "a scaler below the job": ({"mode": "service", "job": {"cluster": {"workers": 9}}, "autoscaling": {"enabled": True}}, "never begin"),
+    "a batch with fewer pods than the job": ({"workers": {"replicas": 1}}, "workers.replicas: found 1"),
+    "a batch without workers": ({"workers": {"replicas": 0}}, "workers.replicas: found 0"),
+    "pods below none": ({"mode": "service", "workers": {"replicas": -1}}, "/workers/replicas"),
+    "no servers of the service": ({"mode": "service", "servers": {"replicas": 0}}, "/servers/replicas"),
+    "no servers of the job": ({"job": {"cluster": {"servers": 0}}}, "/job/cluster/servers"),
+    "scalers below none": ({"mode": "service", "autoscaling": {"enabled": True, "minReplicas": 0}}, "minReplicas"),
+    "a model of a script, without it": ({"job": {"model": {"kind": "external"}}}, "workers.command"),
+    "GPUs in words": (limits("workers", **{"nvidia.com/gpu": "two"}), "/workers/resources/limits/nvidia.com~1gpu"),
+    "half a GPU": (limits("workers", **{"nvidia.com/gpu": 0.5}), "nvidia.com~1gpu"),
+    "GPUs below none": (limits("workers", **{"nvidia.com/gpu": -1}), "nvidia.com~1gpu"),
+    "GPUs of a group in words": (with_gpus([["cuda:0"], ["cpu"]], **{"nvidia.com/gpu": "two"}), "groups/0/resources"),
+    "a GPU beyond those of the pod": ({"job": {"worker": {"devices": ["cuda:0", "cuda:2"]}}, **limits("workers", **{"nvidia.com/gpu": 2})},
+                                      "found cuda:2; allowed are the 2"),
+    "GPUs asked for and not limited": ({"workers": {"resources": {"requests": {"nvidia.com/gpu": 1}}}}, "which limits has not"),
+    "fewer GPUs asked for": ({"workers": {"resources": {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}}}},
+                             "found nvidia.com/gpu: 1"),
+    "more asked for than limited": ({"servers": {"resources": {"requests": {"memory": "3Gi"}}}},
+                                    "servers.resources.requests: found memory: 3Gi; allowed is at most what is in limits, 2Gi"),
+    "more processors than limited": ({"workers": {"resources": {"requests": {"cpu": "2500m"}}}}, "found cpu: 2500m"),
+    "a group that asks for more": ({**grouped(), "workers": {"groups": [{"resources": {"requests": {"memory": "5G"}}}]}},
+                                   "workers.groups[0].resources.requests: found memory: 5G"),
+    "memory in words": (limits("servers", memory="2 GB"), "/servers/resources/limits/memory"),
+    "a thousandth of a byte": (limits("servers", memory="2048m"), "/servers/resources/limits/memory"),
+    "bytes for gigabytes": ({"servers": {"resources": {"requests": {"memory": 2}, "limits": {"memory": 2}}}}, "which are bytes"),
+    "no processors": (limits("workers", cpu=0), "found cpu: 0; allowed is more than 0"),
+    "processors below none": (limits("workers", cpu=-2), "/workers/resources/limits/cpu"),
+    "a resource that there is not": (limits("workers", memroy="4Gi"), "memroy"),
+    "a setting of a group that there is not": ({**grouped(), "workers": {"groups": [{"resources": {}, "memory": "8Gi"}]}}, "'memory'"),
+    "cores of a worker by their numbers": ({"job": {"worker": {"cores": ["0-3"]}}}, "job.worker.cores: found"),
+    "more cores of a worker than processors": ({"job": {"worker": {"cores": 3}}}, "at most the 2 processors of workers.resources.limits"),
+    "a toleration with a typing mistake": ({"servers": {"tolerations": [{"keys": "a"}]}}, "keys"),
+    "a label that is a number": ({"jobset": {"labels": {"a": 1}}}, "/jobset/labels"),
+    "an affinity that there is not": ({"servers": {"affinity": {"podAntiafinity": {}}}}, "podAntiafinity"),
+    "images in clear": ({"job": {"data": {"cache": {"folder": "/cache", "peers": True}}}}, "peers_in_clear: true"),
+    "too little time for a checkpoint": ({"job": {"durability": {"mode": "none"}, "checkpoint": {"timeout_s": 600}}},
+                                         "terminationGracePeriodSeconds: found 330"),
+    "a seed that helm rounds": ({"job": {"seed": 2**53 + 2}}, "/job/seed"),
     "workers without processors": ({"workers": {"resources": {"limits": {"cpu": None}}}}, "cpu"),
     "a size that is none": ({"storage": {"runs": {"size": "many"}}}, "size"),
     "a digest that is none": ({"image": {"digest": "sha256:1"}}, "digest"),
@@ -269,17 +311,38 @@ class ManifestsTest(unittest.TestCase):
         self.assertIn("0 chart(s) failed", render.helm_lint())
 
     def test_values_that_cannot_work_are_refused_with_their_name(self):
-        for name, (values, word) in REFUSED_VALUES.items():
+        def said(values):
+            try:
+                helm(values)
+            except RenderError as refused:
+                return str(refused)
+            return "nothing"
+
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            heard = pool.map(said, [values for values, _ in REFUSED_VALUES.values()])
+        for (name, (_, word)), words in zip(REFUSED_VALUES.items(), heard):
             with self.subTest(name):
-                with self.assertRaises(RenderError) as refused:
-                    helm(values)
-                self.assertIn(word, str(refused.exception))
+                self.assertIn(word, words)
 
     def test_a_name_that_makes_names_too_long_is_refused(self):
         self.assertTrue(helm(name="a" * 40))
         with self.assertRaises(RenderError) as refused:
             helm(name="a" * 41)
         self.assertIn("allowed are 40", str(refused.exception))
+
+    def test_a_name_that_no_service_can_have_is_refused(self):
+        for name in ("1st", "a.b"):
+            with self.assertRaises(RenderError) as refused:
+                helm(name=name)
+            self.assertIn(f"found {name}; allowed are", str(refused.exception))
+
+    def test_quantities_may_be_written_in_all_ways(self):
+        for amount in ("2Gi", "2G", "2e9", 2147483648, "1.5Gi", "2048Mi"):
+            helm({"servers": {"resources": {"requests": {"memory": amount}, "limits": {"memory": amount}}}})
+        for amount in (1, "1", 1.5, "1500m", "0.5"):
+            helm({"workers": {"resources": {"requests": {"cpu": amount}, "limits": {"cpu": amount}}}})
+        helm({"workers": {"resources": {"requests": {"cpu": 0, "hugepages-2Mi": "64Mi"}, "limits": {
+            "hugepages-2Mi": "64Mi", "ephemeral-storage": "1Gi", "rdma/hca": 1, "nvidia.com/mig-1g.5gb": "1"}}}})
 
     def test_a_name_that_makes_names_of_groups_too_long_is_refused(self):
         self.assertTrue(helm({"mode": "service", **GROUPS}, name="a" * 33))

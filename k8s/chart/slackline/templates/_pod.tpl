@@ -44,7 +44,7 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if eq $role "server" }}
-{{- $replicated := eq (dig "durability" "mode" "snapshot" $root.Values.job) "replicated" }}
+{{- $replicated := eq (dig "mode" "snapshot" ($root.Values.job.durability | default dict)) "replicated" }}
 topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
