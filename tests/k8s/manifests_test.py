@@ -136,6 +136,8 @@ BREAKAGES = {
     "a script without a command": ("cpu, script", lambda o: worker_args(o).__delitem__(slice(worker_args(o).index("--"), None)),
                                    "no command"),
     "a script that slackline-pod does not start": ("service, script", lambda o: worker_args(o).__setitem__(0, "worker"), "starts"),
+    "threads for each device": ("service", lambda o: swap(worker_args(o), "--container=$(CPUS)", "--set=worker.threads=$(CPUS)"),
+                                "no --container=$(CPUS)"),
     "one name for all": ("service", lambda o: swap(worker_args(o), "--name=$(POD_NAME)", "--name=worker"), "the name worker"),
     "a program under another name": ("service", lambda o: role(o, "worker").container.update(command=["slackline-ps"]), "starts"),
     "snapshots that only servers know of": ("service", lambda o: worker_args(o).remove("--set=durability.folder=/snapshots"),

@@ -274,6 +274,10 @@ def arguments(objects):
             yield f"{one.where}: the script has no command: {one.container['args']}"
         if one.container["command"] != ["slackline-pod" if launched else program]:
             yield f"{one.where}: starts {one.container['command']}"
+        # Of a pod's processors; slackline-worker shares them out among its devices.
+        for argument, wanted in (("--container=$(CPUS)", one.role == "worker" and not script), ("--set=worker.threads=$(CPUS)", script)):
+            if (argument in one.container["args"]) != wanted:
+                yield f"{one.where}: {'no' if wanted else 'a'} {argument}"
         name = next(iter(by_kind(objects, "Service"))).removesuffix("-scheduler")
         if launched and one.container["args"][:2] != [word, f"/runs/{name}"]:
             yield f"{one.where}: slackline-pod starts {one.container['args'][:2]}, wanted is {word} with /runs/{name}"

@@ -39,6 +39,7 @@ class Node:
         self.folder, self.objects = pathlib.Path(folder), objects
         self.maps = rules.by_kind(objects, "ConfigMap")
         self.running = []
+        self.cpus = 1
 
     def make_credentials(self):
         job = self.job(next(iter(self.maps)))
@@ -71,7 +72,7 @@ class Node:
 
     def command(self, pods, pod_name, index):
         places = self.mount(pods, pod_name)
-        values = {"INDEX": str(index), "POD_NAME": pod_name, "POD_IP": "127.0.0.1", "CPUS": "1"}
+        values = {"INDEX": str(index), "POD_NAME": pod_name, "POD_IP": "127.0.0.1", "CPUS": str(self.cpus)}
         runs = places["/runs"]
         paths = f"(^|=)({'|'.join(map(re.escape, places))})(?=/|$)"
         words = []
@@ -218,6 +219,13 @@ class RunTest(unittest.TestCase):
         self.assertIn(f"computes on cores {cores[-1]};", said[0])
         if len(cores) > 1:
             self.assertIn(f"worker.cores: nothing is bound: this container may use 1 processor(s) at a time, and sees {len(cores)}", said[1])
+
+    def test_devices_of_a_worker_share_the_processors_of_its_pod(self):
+        node = self.node(helm({"job": {"security": {"mode": "none", "insecure": True}, "worker": {"devices": ["cpu", "cpu"]}}}))
+        node.cpus = 5
+        worker = node.start("worker")
+        PROGRAMS.wait_for("a worker that says what it computes on", lambda: " thread(s), " in worker.log.read_text(errors="replace"))
+        self.assertIn("cpu, cpu with 2 thread(s)", worker.log.read_text(errors="replace"))
 
     def live(self, node):
         """Workers that train, by name."""

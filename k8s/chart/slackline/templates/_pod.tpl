@@ -87,9 +87,11 @@ containers:
       - --set=network.metrics_port={{ $container.at }}
       {{- if $group }}
       - --group={{ $container.number }}
-      - --container=$(CPUS)
-      {{- else if eq $role "worker" }}
+      {{- end }}
+      {{- if $script }}
       - --set=worker.threads=$(CPUS)
+      {{- else if eq $role "worker" }}
+      - --container=$(CPUS)
       {{- end }}
       {{- if not $batch }}
       - --set=durability.folder=/snapshots
