@@ -20,6 +20,20 @@ GROUPS = {
     "job": {"cluster": {"workers": 6},
             "worker": {"groups": [{"devices": ["cuda:0", "cuda:1"], "batch": 128, "cores": 4}, ["cuda:2"], {"devices": ["cpu"], "batch": 16}]}},
     "workers": {"groups": [{"resources": {}}, {"resources": {"limits": {"memory": "8Gi"}}}]}, "podMonitor": {"enabled": True}}
+PEERS = {"job": {"data": {"format": "prepared", "path": "/data", "cache": {"folder": "/var/cache/images", "peers": True, "peers_in_clear": True}}},
+         "data": {"claimName": "images"}}
+EXTRAS = {
+    "serviceAccountName": "trainer", "commonLabels": {"team": "vision", "example.com/cost-centre": "7"},
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}, "prometheusRule": {"enabled": True, "labels": {"role": "rules"}},
+    "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Training"}},
+    **{role: {
+        "priorityClassName": "training", "podLabels": {"tier": role, "team": "audio"}, "podAnnotations": {"example.com/note": "a b"},
+        "env": [{"name": "TZ", "value": "Europe/Berlin"}],
+        "extraVolumes": [{"name": "weights", "persistentVolumeClaim": {"claimName": "weights"}}],
+        "extraVolumeMounts": [{"name": "weights", "mountPath": "/weights", "readOnly": True}],
+    } for role in ("scheduler", "servers", "workers")}}
+EXTRAS["workers"].update(runtimeClassName="nvidia", startupSeconds=1201, topologySpreadConstraints=[
+    {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}])
 SETS = {
     "cpu": lambda: kustomize("cpu"),
     "gpu": lambda: kustomize("gpu"),
@@ -36,6 +50,10 @@ SETS = {
     "helm, groups": lambda: helm(GROUPS),
     "helm, groups, service": lambda: helm({"mode": "service", **GROUPS}),
     "helm, groups, scaled": lambda: helm({"mode": "service", "autoscaling": {"enabled": True}, **GROUPS}),
+    "helm, peers": lambda: helm(PEERS),
+    "helm, peers in groups": lambda: helm({**PEERS, "mode": "service", "job": {**GROUPS["job"], **PEERS["job"]}}),
+    "helm, extras": lambda: helm(EXTRAS),
+    "helm, extras, service": lambda: helm({"mode": "service", **EXTRAS}),
     "helm, replicated": lambda: helm({"job": REPLICATED}),
     "helm, replicated service": lambda: helm({"mode": "service", "job": REPLICATED}),
     "helm, token": lambda: helm({"job": {"security": {"mode": "token"}}}),
@@ -164,6 +182,13 @@ BREAKAGES = {
                                              "lets in"),
     "a pod for each worker": ("helm, groups", lambda o: jobset(o, 2)["template"]["spec"].update(completions=6, parallelism=6),
                               "6 pods, the job has 2"),
+    "images at no port": ("helm, peers", lambda o: role(o, "worker").container["ports"].pop(), "ports"),
+    "images that are shut off": ("helm, peers", lambda o: kind(o, "NetworkPolicy")["spec"]["egress"][0]["ports"].pop(), "lets out"),
+    "images of two groups at one port": ("helm, peers in groups", lambda o: swap(
+        group_args(o, 1), "--set=network.ports=7101-7101", "--set=network.ports=7100-7100"), "serves images at 7100-7100"),
+    "images that have no room": ("helm, peers", lambda o: role(o, "worker").container["volumeMounts"].pop(-2), "no volume at"),
+    "a rule with a typing mistake": ("helm, extras", lambda o: kind(o, "PrometheusRule")["spec"]["groups"][0]["rules"][0].update(
+        exprs="1"), "exprs"),
     "replicas beside a scaler": ("service with all", lambda o: kind(o, "Deployment")["spec"].update(replicas=2), "contradict"),
     "a scaler below the job's workers": ("service with all", lambda o: kind(o, "HorizontalPodAutoscaler")["spec"].update(
         minReplicas=1), "begins with"),
@@ -242,6 +267,20 @@ REFUSED_VALUES = {
     "a toleration with a typing mistake": ({"servers": {"tolerations": [{"keys": "a"}]}}, "keys"),
     "a label that is a number": ({"jobset": {"labels": {"a": 1}}}, "/jobset/labels"),
     "an affinity that there is not": ({"servers": {"affinity": {"podAntiafinity": {}}}}, "podAntiafinity"),
+    "a server of files without room for them": ({"job": {"data": {"format": "prepared", "path": "http://files.example.org:8000/a"}}}, "job.data.path"),
+    "a cache in what is read-only": ({**PEERS, "data": {"claimName": "images", "mountPath": "/var"}}, "which is read-only"),
+    "a cache beside the job": ({"job": {"data": {"cache": {"folder": "images"}}}}, "a path from / on"),
+    "a label of ours": ({"workers": {"podLabels": {"app.kubernetes.io/component": "server"}}}, "workers.podLabels: found app"),
+    "a label of ours for all": ({"commonLabels": {"helm.sh/chart": "other"}}, "commonLabels: found helm.sh/chart"),
+    "a label twice": ({"commonLabels": {"release": "a"}, "podMonitor": {"labels": {"release": "b"}}}, "podMonitor.labels: found release"),
+    "a variable of ours": ({"servers": {"env": [{"name": "POD_IP", "value": "10.0.0.1"}]}}, "servers.env: found POD_IP"),
+    "a variable that is a number": ({"servers": {"env": [{"name": "DEBUG", "value": 1}]}}, "/servers/env/0/value"),
+    "a volume of ours": ({"scheduler": {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}}, "scheduler.extraVolumes: found tmp"),
+    "a mount of nothing": ({"workers": {"extraVolumeMounts": [{"name": "weights", "mountPath": "/weights"}]}}, "found a mount of weights"),
+    "a mount over the keys": ({"workers": {"extraVolumes": [{"name": "a", "emptyDir": {}}], "extraVolumeMounts": [
+        {"name": "a", "mountPath": "/etc/slackline/credentials/"}]}}, "found /etc/slackline/credentials/"),
+    "a spread without a place": ({"workers": {"topologySpreadConstraints": [{"maxSkew": 1}]}}, "topologyKey"),
+    "a rule of the network with a typing mistake": ({"networkPolicy": {"egress": [{"from": []}]}}, "/networkPolicy/egress"),
     "images in clear": ({"job": {"data": {"cache": {"folder": "/cache", "peers": True}}}}, "peers_in_clear: true"),
     "too little time for a checkpoint": ({"job": {"durability": {"mode": "none"}, "checkpoint": {"timeout_s": 600}}},
                                          "terminationGracePeriodSeconds: found 330"),
@@ -370,6 +409,38 @@ class ManifestsTest(unittest.TestCase):
     def test_pods_are_scaled_by_the_groups_that_use_processors(self):
         scaler = kind(SETS["helm, groups, scaled"](), "HorizontalPodAutoscaler")
         self.assertEqual([metric["containerResource"]["container"] for metric in scaler["spec"]["metrics"]], ["group2"])
+
+    def test_what_users_add_is_where_it_belongs(self):
+        for name in ("helm, extras", "helm, extras, service"):
+            objects = SETS[name]()
+            self.assertEqual([thing["kind"] for thing in objects if thing["metadata"]["labels"].get("team") != "vision"], [])
+            for pods, settings in zip(sorted(rules.pods_of(objects), key=lambda pods: pods.role), ("scheduler", "servers", "workers")):
+                self.assertEqual((pods.labels["tier"], pods.labels["team"], pods.labels["example.com/cost-centre"]), (settings, "audio", "7"))
+                self.assertEqual((pods.spec["priorityClassName"], pods.spec["serviceAccountName"]), ("training", "trainer"))
+                self.assertIn({"name": "TZ", "value": "Europe/Berlin"}, pods.container["env"])
+                self.assertIn({"name": "weights", "mountPath": "/weights", "readOnly": True}, pods.container["volumeMounts"])
+            worker = role(objects, "worker")
+            self.assertEqual((worker.spec["runtimeClassName"], worker.container["startupProbe"]["failureThreshold"]), ("nvidia", 241))
+            self.assertEqual(worker.spec["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"]["app.kubernetes.io/component"], "worker")
+            self.assertEqual({group["name"] for group in kind(objects, "PrometheusRule")["spec"]["groups"]}, {
+                group["name"] for file in (render.ROOT / "monitoring" / "rules").iterdir()
+                for group in render.yaml.safe_load(file.read_text())["groups"]})
+            dashboard = next(thing for thing in objects if thing["metadata"]["name"].endswith("-dashboard"))
+            self.assertEqual(dashboard["metadata"]["labels"]["grafana_dashboard"], "1")
+            self.assertEqual(dashboard["data"]["slackline.json"].strip(), (render.ROOT / "monitoring/grafana/slackline.json").read_text().strip())
+
+    def test_a_volume_of_the_user_may_keep_the_images(self):
+        own = {"extraVolumes": [{"name": "disk", "hostPath": {"path": "/mnt/nvme"}}], "extraVolumeMounts": [{"name": "disk", "mountPath": "/var/cache"}]}
+        self.assertEqual([volume["name"] for volume in role(helm({**PEERS, "workers": own}), "worker").spec["volumes"]],
+                         ["job", "credentials", "runs", "data", "tmp", "disk"])
+
+    def test_pods_reach_what_the_job_and_the_user_name(self):
+        for path, port in (("http://files.example.org:8000/a", 8000), ("http://files.example.org/a", 80)):
+            policy = kind(helm({"job": {"data": {"format": "prepared", "path": path, "cache": {"folder": "/cache"}}},
+                                "networkPolicy": {"egress": [{"ports": [{"port": 443}]}], "ingress": [{"ports": [{"port": 9090}]}]}}),
+                          "NetworkPolicy")
+            self.assertEqual(policy["spec"]["egress"][2:], [{"ports": [{"port": port, "protocol": "TCP"}]}, {"ports": [{"port": 443}]}])
+            self.assertEqual(policy["spec"]["ingress"][2:], [{"ports": [{"port": 9090}]}])
 
     def test_names_follow_the_release(self):
         objects = helm({"mode": "service"}, name="second")

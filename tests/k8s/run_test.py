@@ -137,7 +137,9 @@ class RunTest(unittest.TestCase):
 
     def test_every_setting_exists_and_every_job_is_valid(self):
         groups = {"job": {"cluster": {"workers": 4}, "worker": {"groups": [{"devices": ["cuda:0"], "cores": 2, "batch": 8}, "cpu"]}}}
-        for objects in (kustomize("cpu"), kustomize("service"), helm(), helm({"mode": "service"}), helm(groups)):
+        peers = {"job": {"data": {"format": "prepared", "path": "http://files.example.org:8000/images",
+                                  "cache": {"folder": "/cache", "peers": True, "peers_in_clear": True}}}}
+        for objects in (kustomize("cpu"), kustomize("service"), helm(), helm({"mode": "service"}), helm(groups), helm(peers)):
             node = self.node(objects)
             for pods in rules.pods_of(objects):
                 words = node.command(pods, f"pod-{pods.role}", 0)

@@ -30,6 +30,7 @@
 {{- end -}}
 {{- include "slackline.checkStages" . -}}
 {{- include "slackline.checkCache" . -}}
+{{- include "slackline.checkExtras" . -}}
 {{- range $role := list "scheduler" "servers" "workers" -}}
 {{- include "slackline.checkResources" (dict "key" (printf "%s.resources" $role) "resources" (get $.Values $role).resources) -}}
 {{- end -}}
@@ -131,6 +132,52 @@
 {{- end -}}
 {{- if and (eq (include "slackline.security" .) "tls") (not (get $cache "peers_in_clear")) -}}
 {{- fail "job.data.cache.peers: found true with job.security.mode: tls; allowed is false, or peers_in_clear: true: images go from node to node as plain text" -}}
+{{- end -}}
+{{- end -}}
+{{- if $folder -}}
+{{- $data := ternary (printf "%s/" (trimSuffix "/" .Values.data.mountPath)) "/etc/slackline/" (not (empty .Values.data.claimName)) -}}
+{{- if or (not (hasPrefix "/" $folder)) (hasPrefix $data (printf "%s/" $folder)) (hasPrefix "/etc/slackline/" $folder) -}}
+{{- fail (printf "job.data.cache.folder: found %s; allowed is a path from / on that is not in %s, which is read-only: workers have a volume there" $folder $data) -}}
+{{- end -}}
+{{- else if include "slackline.filesPort" . -}}
+{{- fail "job.data.path: found a server without job.data.cache.folder; allowed is a folder, or a server with a cache, where each worker keeps what it has read" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What users add to pods must not be what the chart itself has there. */}}
+{{- define "slackline.checkExtras" -}}
+{{- $labels := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/managed-by" "helm.sh/chart" -}}
+{{- $volumes := list "job" "credentials" "runs" "snapshots" "data" "cache" "tmp" -}}
+{{- $folders := list "/tmp" "/runs" "/snapshots" "/etc/slackline" "/etc/slackline/job" "/etc/slackline/credentials" -}}
+{{- range $label, $_ := .Values.commonLabels -}}
+{{- if has $label $labels -}}{{- fail (printf "commonLabels: found %s; allowed are labels other than those of the chart: %s" $label (join ", " $labels)) -}}{{- end -}}
+{{- range $where := list "jobset" "podMonitor" "prometheusRule" "dashboard" -}}
+{{- if hasKey (get $.Values $where).labels $label -}}{{- fail (printf "%s.labels: found %s, which is in commonLabels, too; allowed is one of both" $where $label) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $role := list "scheduler" "servers" "workers" -}}
+{{- $settings := get $.Values $role -}}
+{{- range $label, $_ := $settings.podLabels -}}
+{{- if has $label $labels -}}{{- fail (printf "%s.podLabels: found %s; allowed are labels other than those of the chart: %s" $role $label (join ", " $labels)) -}}{{- end -}}
+{{- end -}}
+{{- $names := list "INDEX" "POD_NAME" "POD_IP" "CPUS" -}}
+{{- range $settings.env -}}
+{{- if or (has .name $names) (hasPrefix "SLACKLINE_" .name) -}}{{- fail (printf "%s.env: found %s a second time, or a name of ours; allowed are each once, and others than INDEX, POD_NAME, POD_IP, CPUS and SLACKLINE_..." $role .name) -}}{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- $here := $volumes -}}
+{{- range $settings.extraVolumes -}}
+{{- if has .name $here -}}{{- fail (printf "%s.extraVolumes: found %s a second time; allowed are each once, and others than %s" $role .name (join ", " $volumes)) -}}{{- end -}}
+{{- $here = append $here .name -}}
+{{- end -}}
+{{- range $settings.extraVolumeMounts -}}
+{{- if or (not (has .name $here)) (and (has .name $volumes) (not (has .name (list "runs" "tmp")))) -}}
+{{- fail (printf "%s.extraVolumeMounts: found a mount of %s; allowed are volumes of extraVolumes, and runs and tmp" $role .name) -}}
+{{- end -}}
+{{- $path := trimSuffix "/" .mountPath -}}
+{{- if or (has $path $folders) (and (eq $role "workers") $.Values.data.claimName (eq $path (trimSuffix "/" $.Values.data.mountPath))) -}}
+{{- fail (printf "%s.extraVolumeMounts: found %s; allowed are folders where the chart mounts nothing" $role .mountPath) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

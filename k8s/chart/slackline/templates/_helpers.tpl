@@ -18,6 +18,9 @@ app.kubernetes.io/instance: {{ include "slackline.name" . }}
 {{ include "slackline.selector" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* The job as it is in the ConfigMap. */}}
@@ -50,6 +53,58 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- else -}}
 {{- int .Values.workers.replicas -}}
 {{- end -}}
+{{- end -}}
+
+{{/* data.cache of the job, as JSON. */}}
+{{- define "slackline.cache" -}}{{ get (.Values.job.data | default dict) "cache" | default dict | toJson }}{{- end -}}
+
+{{/* Where workers keep images, if the chart is to mount a volume there; else nothing. */}}
+{{- define "slackline.cacheFolder" -}}
+{{- $folder := get (include "slackline.cache" . | fromJson) "folder" | default "" | toString | trimSuffix "/" -}}
+{{- range .Values.workers.extraVolumeMounts -}}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) (printf "%s/" $folder) -}}{{- $folder = "" -}}{{- end -}}
+{{- end -}}
+{{- $folder -}}
+{{- end -}}
+
+{{/* Whether workers serve each other images: true or nothing. A script has no such port. */}}
+{{- define "slackline.peers" -}}
+{{- if and (get (include "slackline.cache" . | fromJson) "peers") (empty .Values.workers.command) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Ports at which pods of the job talk with each other, as JSON. */}}
+{{- define "slackline.ports" -}}
+{{- $ports := list 7000 7001 -}}
+{{- if include "slackline.peers" . -}}
+{{- range $number := until (max 1 (int (include "slackline.jobGroups" .)) | int) -}}{{- $ports = append $ports (add 7100 $number) -}}{{- end -}}
+{{- end -}}
+{{- toJson $ports -}}
+{{- end -}}
+
+{{/* Of the server that data.path of the job names; nothing where it is a folder. */}}
+{{- define "slackline.filesPort" -}}
+{{- $path := get (.Values.job.data | default dict) "path" | default "" | toString -}}
+{{- if hasPrefix "http://" $path -}}
+{{- regexFind ":[0-9]+$" (get (urlParse $path) "host") | trimPrefix ":" | default "80" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels and annotations of a role's pods. Takes a dict: root, role, settings. */}}
+{{- define "slackline.podMetadata" -}}
+{{- with .settings.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+labels:
+  {{- include "slackline.selector" .root | nindent 2 }}
+  app.kubernetes.io/component: {{ .role }}
+  {{- with merge (deepCopy .settings.podLabels) .root.Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "slackline.settings" -}}
+{{ get .root.Values (get (dict "scheduler" "scheduler" "server" "servers" "worker" "workers") .role) | toJson }}
 {{- end -}}
 
 {{/* Of a worker, as text: a number, auto, or nothing. Takes a dict: worker, and of a group its number and group. */}}
@@ -154,7 +209,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $cores := include "slackline.cores" (dict "worker" $worker "number" $number "group" $group) -}}
 {{- $resources := include "slackline.groupResources" (dict "root" $root "number" $number "gpus" (int $gpus) "auto" $auto "cores" $cores) | fromJson -}}
 {{- $port := ternary "metrics" (printf "metrics-%d" $number) (eq $number 0) -}}
-{{- $containers = append $containers (dict "name" (printf "group%d" $number) "number" $number "port" $port "at" (add 9090 $number) "gpu" (or $auto (gt (int $gpus) 0)) "resources" $resources) -}}
+{{- $containers = append $containers (dict "name" (printf "group%d" $number) "number" $number "port" $port "at" (add 9090 $number) "images" (add 7100 $number) "gpu" (or $auto (gt (int $gpus) 0)) "resources" $resources) -}}
 {{- end -}}
 {{- toJson $containers -}}
 {{- end -}}
