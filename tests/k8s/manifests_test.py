@@ -247,6 +247,15 @@ REFUSED_VALUES = {
     "GPUs of a group in words": (with_gpus([["cuda:0"], ["cpu"]], **{"nvidia.com/gpu": "two"}), "groups/0/resources"),
     "a GPU beyond those of the pod": ({"job": {"worker": {"devices": ["cuda:0", "cuda:2"]}}, **limits("workers", **{"nvidia.com/gpu": 2})},
                                       "found cuda:2; allowed are the 2"),
+    "a GPU that no pod is given": ({"job": {"worker": {"devices": "cuda:0"}}}, "workers.resources.limits has no nvidia.com/gpu"),
+    "pages asked for and not limited": ({"servers": {"resources": {"requests": {"hugepages-2Mi": "64Mi"}}}}, "found hugepages-2Mi, which"),
+    "a claim of a pod that has none": ({"servers": {"resources": {"claims": [{"name": "gpu"}]}}}, "servers.resources.claims: found gpu"),
+    "a tag without its image": ({"workers": {"image": {"tag": "v2"}}}, "without a repository"),
+    "a tag in the repository": ({"image": {"repository": "registry.example.com/slackline:0.1.0"}}, "/image/repository"),
+    "an address as an image": ({"image": {"repository": "https://registry.example.com/slackline"}}, "/image/repository"),
+    "images over the runs": ({"data": {"claimName": "images", "mountPath": "/runs/"}}, "data.mountPath: found /runs/"),
+    "a toleration of all values and one": ({"workers": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}}, "value"),
+    "a section that is taken away": ({"storage": None}, "storage"),
     "GPUs asked for and not limited": ({"workers": {"resources": {"requests": {"nvidia.com/gpu": 1}}}}, "which limits has not"),
     "fewer GPUs asked for": ({"workers": {"resources": {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}}}},
                              "found nvidia.com/gpu: 1"),
@@ -409,6 +418,17 @@ class ManifestsTest(unittest.TestCase):
     def test_pods_are_scaled_by_the_groups_that_use_processors(self):
         scaler = kind(SETS["helm, groups, scaled"](), "HorizontalPodAutoscaler")
         self.assertEqual([metric["containerResource"]["container"] for metric in scaler["spec"]["metrics"]], ["group2"])
+
+    def test_sections_of_nothing_are_empty(self):
+        nothing = {"podLabels": None, "podAnnotations": None, "env": None, "extraVolumes": None, "extraVolumeMounts": None, "tolerations": None}
+        objects = helm({"commonLabels": None, "scheduler": nothing, "servers": nothing, "workers": nothing, "podMonitor": {"labels": None},
+                        "networkPolicy": {"egress": None}, "job": {"worker": None}})
+        self.assertEqual(without_marks(objects), without_marks(helm({"job": {"worker": None}})))
+
+    def test_a_claim_is_the_pods_and_the_containers(self):
+        claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+        worker = role(helm({"workers": {"resourceClaims": claims, "resources": {"claims": [{"name": "gpu"}]}}}), "worker")
+        self.assertEqual((worker.spec["resourceClaims"], worker.container["resources"]["claims"]), (claims, [{"name": "gpu"}]))
 
     def test_what_users_add_is_where_it_belongs(self):
         for name in ("helm, extras", "helm, extras, service"):

@@ -102,8 +102,11 @@ class RefusalsTest(unittest.TestCase):
         return done.stderr if done.returncode else ""
 
     def chart_says(self, job):
+        limits = {"cpu": "8"}
+        if "groups" not in (job.get("worker") or {}):
+            limits["nvidia.com/gpu"] = 1024
         try:
-            helm({"job": job, "workers": {"resources": {"limits": {"cpu": "8"}}}})
+            helm({"job": job, "workers": {"resources": {"limits": limits}}})
         except RenderError as refused:
             return str(refused)
         return ""

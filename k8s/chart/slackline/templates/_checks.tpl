@@ -32,7 +32,7 @@
 {{- include "slackline.checkCache" . -}}
 {{- include "slackline.checkExtras" . -}}
 {{- range $role := list "scheduler" "servers" "workers" -}}
-{{- include "slackline.checkResources" (dict "key" (printf "%s.resources" $role) "resources" (get $.Values $role).resources) -}}
+{{- include "slackline.checkResources" (dict "key" (printf "%s.resources" $role) "resources" (get $.Values $role).resources "claims" ((get $.Values $role).resourceClaims | default list)) -}}
 {{- end -}}
 {{- $checkpoint := int (dig "timeout_s" 300 (.Values.job.checkpoint | default dict)) -}}
 {{- $grace := int .Values.scheduler.terminationGracePeriodSeconds -}}
@@ -118,6 +118,10 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $other := or .Values.workers.resources.claims .Values.workers.runtimeClassName .Values.workers.command -}}
+{{- if and $found.gpus (not $other) (not (regexMatch "/" (keys $limits | join " "))) -}}
+{{- fail (printf "job.worker.devices: found %s, and workers.resources.limits has no %s; allowed are devices that the pod is given: a number of them in limits, or cpu" (first $found.gpus) $gpu) -}}
+{{- end -}}
 {{- $cores := include "slackline.cores" (dict "worker" $worker) -}}
 {{- include "slackline.enoughCores" (dict "key" "job.worker.cores" "cores" $cores "cpus" (toString $limits.cpu) "here" "workers.resources") -}}
 {{- end -}}
@@ -152,8 +156,14 @@
 {{- range $label, $_ := .Values.commonLabels -}}
 {{- if has $label $labels -}}{{- fail (printf "commonLabels: found %s; allowed are labels other than those of the chart: %s" $label (join ", " $labels)) -}}{{- end -}}
 {{- range $where := list "jobset" "podMonitor" "prometheusRule" "dashboard" -}}
-{{- if hasKey (get $.Values $where).labels $label -}}{{- fail (printf "%s.labels: found %s, which is in commonLabels, too; allowed is one of both" $where $label) -}}{{- end -}}
+{{- if hasKey ((get $.Values $where).labels | default dict) $label -}}{{- fail (printf "%s.labels: found %s, which is in commonLabels, too; allowed is one of both" $where $label) -}}{{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.data.claimName (has (trimSuffix "/" .Values.data.mountPath) $folders) -}}
+{{- fail (printf "data.mountPath: found %s; allowed is a folder where the chart mounts nothing else" .Values.data.mountPath) -}}
+{{- end -}}
+{{- if and (empty .Values.workers.image.repository) (or .Values.workers.image.tag .Values.workers.image.digest) -}}
+{{- fail "workers.image: found a tag or digest without a repository; allowed is all of an image, or nothing: then workers have the image of all" -}}
 {{- end -}}
 {{- range $role := list "scheduler" "servers" "workers" -}}
 {{- $settings := get $.Values $role -}}

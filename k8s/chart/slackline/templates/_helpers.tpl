@@ -28,7 +28,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $job := deepCopy .Values.job -}}
 {{- if not $job.name -}}{{- $_ := set $job "name" (include "slackline.name" .) -}}{{- end -}}
 {{- /* Keys that are numbers: values have texts in their place, and the job file's reader takes none in quotes. */ -}}
-{{- regexReplaceAll "(?m)^( +)\"([0-9]+)\":" (toYaml $job) "${1}${2}:" -}}
+{{- $text := toYaml $job -}}
+{{- if get ($job.worker | default dict) "slowdown" -}}{{- $text = regexReplaceAll "(?m)^( +)\"([0-9]+)\":" $text "${1}${2}:" -}}{{- end -}}
+{{- $text -}}
 {{- end -}}
 
 {{- define "slackline.security" -}}{{ dig "mode" "none" (.Values.job.security | default dict) }}{{- end -}}
@@ -98,7 +100,7 @@ annotations:
 labels:
   {{- include "slackline.selector" .root | nindent 2 }}
   app.kubernetes.io/component: {{ .role }}
-  {{- with merge (deepCopy .settings.podLabels) .root.Values.commonLabels }}
+  {{- with merge (deepCopy (.settings.podLabels | default dict)) (.root.Values.commonLabels | default dict) }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end -}}
@@ -189,7 +191,7 @@ labels:
 {{- $_ := set $resources.limits $gpu (toString .gpus) -}}
 {{- end -}}
 {{- include "slackline.enoughCores" (dict "key" (printf "job.worker.groups[%d]" .number) "cores" .cores "cpus" (toString $resources.limits.cpu) "here" $here) -}}
-{{- include "slackline.checkResources" (dict "key" $here "resources" $resources) -}}
+{{- include "slackline.checkResources" (dict "key" $here "resources" $resources "claims" ($settings.resourceClaims | default list)) -}}
 {{- toJson $resources -}}
 {{- end -}}
 

@@ -6,11 +6,18 @@
 {{- printf "%.3f" (mulf (float64 $number) (get $factors (trimPrefix $number $text))) -}}
 {{- end -}}
 
-{{/* How requests and limits of a container must be to each other. Takes a dict: key, resources. */}}
+{{/* How requests and limits of a container must be to each other. Takes a dict: key, resources, claims of the pod. */}}
 {{- define "slackline.checkResources" -}}
 {{- $key := .key -}}
 {{- $requests := .resources.requests | default dict -}}
 {{- $limits := .resources.limits | default dict -}}
+{{- $claims := .claims -}}
+{{- range .resources.claims -}}
+{{- $name := .name -}}
+{{- $known := false -}}
+{{- range $claims -}}{{- if eq .name $name -}}{{- $known = true -}}{{- end -}}{{- end -}}
+{{- if not $known -}}{{- fail (printf "%s.claims: found %s; allowed are the names of workers.resourceClaims, for workers" $key $name) -}}{{- end -}}
+{{- end -}}
 {{- range $what, $limit := $limits -}}
 {{- $most := float64 (include "slackline.amount" $limit) -}}
 {{- if and (not (contains "/" $what)) (eq $most 0.0) -}}
@@ -26,11 +33,11 @@
 {{- if gt (float64 (include "slackline.amount" $request)) (float64 (include "slackline.amount" $limit)) -}}
 {{- fail (printf "%s.requests: found %s: %s; allowed is at most what is in limits, %s" $key $what (toString $request) $limit) -}}
 {{- end -}}
-{{- if and (contains "/" $what) (ne (toString $request) $limit) -}}
-{{- fail (printf "%s.requests: found %s: %s; allowed is what is in limits, %s: pieces are not shared" $key $what (toString $request) $limit) -}}
+{{- if and (regexMatch "/|^hugepages-" $what) (ne (toString $request) $limit) -}}
+{{- fail (printf "%s.requests: found %s: %s; allowed is what is in limits, %s, since others cannot have the rest" $key $what (toString $request) $limit) -}}
 {{- end -}}
-{{- else if contains "/" $what -}}
-{{- fail (printf "%s.requests: found %s, which limits has not; allowed is the same number in limits" $key $what) -}}
+{{- else if regexMatch "/|^hugepages-" $what -}}
+{{- fail (printf "%s.requests: found %s, which limits has not; allowed is the same in limits" $key $what) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
