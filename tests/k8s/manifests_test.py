@@ -238,6 +238,8 @@ REFUSED_VALUES = {
     "a batch without workers": ({"workers": {"replicas": 0}}, "workers.replicas: found 0"),
     "pods below none": ({"mode": "service", "workers": {"replicas": -1}}, "/workers/replicas"),
     "no servers of the service": ({"mode": "service", "servers": {"replicas": 0}}, "/servers/replicas"),
+    "more servers, with backups": ({"mode": "service", "servers": {"replicas": 8}, "job": REPLICATED}, "found 8 with job.durability.mode: replicated; allowed are 6"),
+    "more servers, that wait for each other": ({"mode": "service", "servers": {"replicas": 3}, "job": {"consistency": {"mode": "softsync"}}}, "softsync; allowed are 2"),
     "no servers of the job": ({"job": {"cluster": {"servers": 0}}}, "/job/cluster/servers"),
     "scalers below none": ({"mode": "service", "autoscaling": {"enabled": True, "minReplicas": 0}}, "minReplicas"),
     "a model of a script, without it": ({"job": {"model": {"kind": "external"}}}, "workers.command"),
@@ -470,6 +472,7 @@ class ManifestsTest(unittest.TestCase):
     def test_replicated_servers_are_twice_as_many_on_nodes_of_their_own(self):
         server = role(helm({"mode": "service", "job": REPLICATED}), "server")
         self.assertEqual(server.count, 6)
+        self.assertEqual(role(helm({"mode": "service", "servers": {"replicas": 6}, "job": REPLICATED}), "server").count, 6)
         self.assertEqual(server.spec["topologySpreadConstraints"][0]["whenUnsatisfiable"], "DoNotSchedule")
 
     def test_resized_servers_do_not_change_the_job(self):

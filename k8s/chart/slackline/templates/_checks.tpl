@@ -19,6 +19,12 @@
 {{- if and (eq .Values.mode "batch") (not (kindIs "invalid" .Values.workers.replicas)) (lt (mul (int .Values.workers.replicas) (max $groups 1)) $workers) -}}
 {{- fail (printf "workers.replicas: found %d, of %d worker(s) each; allowed are at least job.cluster.workers (%d): a batch with fewer would never begin" (int .Values.workers.replicas) (max $groups 1) $workers) -}}
 {{- end -}}
+{{- $mode := dig "mode" "snapshot" (.Values.job.durability | default dict) -}}
+{{- $places := mul (int (dig "servers" 2 (.Values.job.cluster | default dict))) (ternary 2 1 (eq $mode "replicated")) | int -}}
+{{- $fixed := ternary "job.durability.mode: replicated" (ternary "job.consistency.mode: softsync" "" (eq (dig "mode" "" (.Values.job.consistency | default dict)) "softsync")) (eq $mode "replicated") -}}
+{{- if and $fixed (not (kindIs "invalid" .Values.servers.replicas)) (ne (int .Values.servers.replicas) $places) -}}
+{{- fail (printf "servers.replicas: found %d with %s; allowed are %d, since there servers are not added or drained" (int .Values.servers.replicas) $fixed $places) -}}
+{{- end -}}
 {{- $external := eq (dig "kind" "mlp" (.Values.job.model | default dict)) "external" -}}
 {{- if and $external (empty .Values.workers.command) -}}
 {{- fail "job.model.kind: found external; allowed is a model that is known here, or workers.command, a script that has its own" -}}
