@@ -198,24 +198,17 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Parts of a model, one on each device. */}}
+{{/* Parts of a model, one on each device. Of which models, and on which devices, is no affair of pods. */}}
 {{- define "slackline.checkStages" -}}
 {{- $worker := .Values.job.worker | default dict -}}
 {{- $stages := int (get $worker "stages" | default 1) -}}
-{{- $kind := dig "kind" "mlp" (.Values.job.model | default dict) -}}
 {{- if gt $stages 1 -}}
 {{- if get $worker "groups" -}}
 {{- fail (printf "job.worker.stages: found %d together with job.worker.groups; allowed is 1: groups have the whole model on each device" $stages) -}}
 {{- end -}}
-{{- if not (has $kind (list "mlp" "cnn")) -}}
-{{- fail (printf "job.worker.stages: found %d with job.model.kind: %s; allowed is 1, or mlp or cnn" $stages $kind) -}}
-{{- end -}}
 {{- $found := include "slackline.devices" (dict "key" "job.worker.devices" "devices" (get $worker "devices" | default list)) | fromJson -}}
-{{- if or $found.gpus $found.auto -}}
-{{- fail (printf "job.worker.stages: found %d with devices that are GPUs; allowed is 1, or devices that are all cpu" $stages) -}}
-{{- end -}}
-{{- if ne (int $found.count) $stages -}}
-{{- fail (printf "job.worker.devices: found %d with job.worker.stages: %d; allowed are as many as stages" (int $found.count) $stages) -}}
+{{- if or $found.auto (ne (int $found.count) $stages) -}}
+{{- fail (printf "job.worker.devices: found %s with job.worker.stages: %d; allowed are as many as stages, by their names" (ternary "auto" (int $found.count | toString) $found.auto) $stages) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
