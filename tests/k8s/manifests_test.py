@@ -4,6 +4,7 @@
 import copy
 import sys
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import render
 from render import RenderError, helm, kustomize, skip
@@ -19,6 +20,20 @@ GROUPS = {
     "job": {"cluster": {"workers": 6},
             "worker": {"groups": [{"devices": ["cuda:0", "cuda:1"], "batch": 128, "cores": 4}, ["cuda:2"], {"devices": ["cpu"], "batch": 16}]}},
     "workers": {"groups": [{"resources": {}}, {"resources": {"limits": {"memory": "8Gi"}}}]}, "podMonitor": {"enabled": True}}
+PEERS = {"job": {"data": {"format": "prepared", "path": "/data", "cache": {"folder": "/var/cache/images", "peers": True, "peers_in_clear": True}}},
+         "data": {"claimName": "images"}}
+EXTRAS = {
+    "serviceAccountName": "trainer", "commonLabels": {"team": "vision", "example.com/cost-centre": "7"},
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}, "prometheusRule": {"enabled": True, "labels": {"role": "rules"}},
+    "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Training"}},
+    **{role: {
+        "priorityClassName": "training", "podLabels": {"tier": role, "team": "audio"}, "podAnnotations": {"example.com/note": "a b"},
+        "env": [{"name": "TZ", "value": "Europe/Berlin"}],
+        "extraVolumes": [{"name": "weights", "persistentVolumeClaim": {"claimName": "weights"}}],
+        "extraVolumeMounts": [{"name": "weights", "mountPath": "/weights", "readOnly": True}],
+    } for role in ("scheduler", "servers", "workers")}}
+EXTRAS["workers"].update(runtimeClassName="nvidia", startupSeconds=1201, topologySpreadConstraints=[
+    {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}])
 SETS = {
     "cpu": lambda: kustomize("cpu"),
     "gpu": lambda: kustomize("gpu"),
@@ -35,6 +50,10 @@ SETS = {
     "helm, groups": lambda: helm(GROUPS),
     "helm, groups, service": lambda: helm({"mode": "service", **GROUPS}),
     "helm, groups, scaled": lambda: helm({"mode": "service", "autoscaling": {"enabled": True}, **GROUPS}),
+    "helm, peers": lambda: helm(PEERS),
+    "helm, peers in groups": lambda: helm({**PEERS, "mode": "service", "job": {**GROUPS["job"], **PEERS["job"]}}),
+    "helm, extras": lambda: helm(EXTRAS),
+    "helm, extras, service": lambda: helm({"mode": "service", **EXTRAS}),
     "helm, replicated": lambda: helm({"job": REPLICATED}),
     "helm, replicated service": lambda: helm({"mode": "service", "job": REPLICATED}),
     "helm, token": lambda: helm({"job": {"security": {"mode": "token"}}}),
@@ -135,6 +154,8 @@ BREAKAGES = {
     "a script without a command": ("cpu, script", lambda o: worker_args(o).__delitem__(slice(worker_args(o).index("--"), None)),
                                    "no command"),
     "a script that slackline-pod does not start": ("service, script", lambda o: worker_args(o).__setitem__(0, "worker"), "starts"),
+    "threads for each device": ("service", lambda o: swap(worker_args(o), "--container=$(CPUS)", "--set=worker.threads=$(CPUS)"),
+                                "no --container=$(CPUS)"),
     "one name for all": ("service", lambda o: swap(worker_args(o), "--name=$(POD_NAME)", "--name=worker"), "the name worker"),
     "a program under another name": ("service", lambda o: role(o, "worker").container.update(command=["slackline-ps"]), "starts"),
     "snapshots that only servers know of": ("service", lambda o: worker_args(o).remove("--set=durability.folder=/snapshots"),
@@ -161,6 +182,13 @@ BREAKAGES = {
                                              "lets in"),
     "a pod for each worker": ("helm, groups", lambda o: jobset(o, 2)["template"]["spec"].update(completions=6, parallelism=6),
                               "6 pods, the job has 2"),
+    "images at no port": ("helm, peers", lambda o: role(o, "worker").container["ports"].pop(), "ports"),
+    "images that are shut off": ("helm, peers", lambda o: kind(o, "NetworkPolicy")["spec"]["egress"][0]["ports"].pop(), "lets out"),
+    "images of two groups at one port": ("helm, peers in groups", lambda o: swap(
+        group_args(o, 1), "--set=network.ports=7101-7101", "--set=network.ports=7100-7100"), "serves images at 7100-7100"),
+    "images that have no room": ("helm, peers", lambda o: role(o, "worker").container["volumeMounts"].pop(-2), "no volume at"),
+    "a rule with a typing mistake": ("helm, extras", lambda o: kind(o, "PrometheusRule")["spec"]["groups"][0]["rules"][0].update(
+        exprs="1"), "exprs"),
     "replicas beside a scaler": ("service with all", lambda o: kind(o, "Deployment")["spec"].update(replicas=2), "contradict"),
     "a scaler below the job's workers": ("service with all", lambda o: kind(o, "HorizontalPodAutoscaler")["spec"].update(
         minReplicas=1), "begins with"),
@@ -173,6 +201,10 @@ def grouped(**worker):
 
 def with_gpus(groups, **resources):
     return {**grouped(groups=groups), "workers": {"groups": [{"resources": {"limits": resources}}]}}
+
+
+def limits(role, **resources):
+    return {role: {"resources": {"limits": resources}}}
 
 
 REFUSED_VALUES = {
@@ -202,6 +234,68 @@ REFUSED_VALUES = {
     "more groups than ports": (grouped(groups=[["cpu"]] * 65), "allowed are 64"),
     "a scaler in a batch": ({"autoscaling": {"enabled": True}}, "mode: service"),
     "a scaler below the job": ({"mode": "service", "job": {"cluster": {"workers": 9}}, "autoscaling": {"enabled": True}}, "never begin"),
+    "a batch with fewer pods than the job": ({"workers": {"replicas": 1}}, "workers.replicas: found 1"),
+    "a batch without workers": ({"workers": {"replicas": 0}}, "workers.replicas: found 0"),
+    "pods below none": ({"mode": "service", "workers": {"replicas": -1}}, "/workers/replicas"),
+    "no servers of the service": ({"mode": "service", "servers": {"replicas": 0}}, "/servers/replicas"),
+    "more servers, with backups": ({"mode": "service", "servers": {"replicas": 8}, "job": REPLICATED}, "found 8 with job.durability.mode: replicated; allowed are 6"),
+    "more servers, that wait for each other": ({"mode": "service", "servers": {"replicas": 3}, "job": {"consistency": {"mode": "softsync"}}}, "softsync; allowed are 2"),
+    "no servers of the job": ({"job": {"cluster": {"servers": 0}}}, "/job/cluster/servers"),
+    "scalers below none": ({"mode": "service", "autoscaling": {"enabled": True, "minReplicas": 0}}, "minReplicas"),
+    "a model of a script, without it": ({"job": {"model": {"kind": "external"}}}, "workers.command"),
+    "GPUs in words": (limits("workers", **{"nvidia.com/gpu": "two"}), "/workers/resources/limits/nvidia.com~1gpu"),
+    "half a GPU": (limits("workers", **{"nvidia.com/gpu": 0.5}), "nvidia.com~1gpu"),
+    "GPUs below none": (limits("workers", **{"nvidia.com/gpu": -1}), "nvidia.com~1gpu"),
+    "GPUs of a group in words": (with_gpus([["cuda:0"], ["cpu"]], **{"nvidia.com/gpu": "two"}), "groups/0/resources"),
+    "a GPU beyond those of the pod": ({"job": {"worker": {"devices": ["cuda:0", "cuda:2"]}}, **limits("workers", **{"nvidia.com/gpu": 2})},
+                                      "found cuda:2; allowed are the 2"),
+    "a GPU that no pod is given": ({"job": {"worker": {"devices": "cuda:0"}}}, "workers.resources.limits has no nvidia.com/gpu"),
+    "pages asked for and not limited": ({"servers": {"resources": {"requests": {"hugepages-2Mi": "64Mi"}}}}, "found hugepages-2Mi, which"),
+    "a claim of a pod that has none": ({"servers": {"resources": {"claims": [{"name": "gpu"}]}}}, "servers.resources.claims: found gpu"),
+    "a tag without its image": ({"workers": {"image": {"tag": "v2"}}}, "without a repository"),
+    "a tag in the repository": ({"image": {"repository": "registry.example.com/slackline:0.1.0"}}, "/image/repository"),
+    "an address as an image": ({"image": {"repository": "https://registry.example.com/slackline"}}, "/image/repository"),
+    "images over the runs": ({"data": {"claimName": "images", "mountPath": "/runs/"}}, "data.mountPath: found /runs/"),
+    "a toleration of all values and one": ({"workers": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}}, "value"),
+    "a section that is taken away": ({"storage": None}, "storage"),
+    "GPUs asked for and not limited": ({"workers": {"resources": {"requests": {"nvidia.com/gpu": 1}}}}, "which limits has not"),
+    "fewer GPUs asked for": ({"workers": {"resources": {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}}}},
+                             "found nvidia.com/gpu: 1"),
+    "more asked for than limited": ({"servers": {"resources": {"requests": {"memory": "3Gi"}}}},
+                                    "servers.resources.requests: found memory: 3Gi; allowed is at most what is in limits, 2Gi"),
+    "more processors than limited": ({"workers": {"resources": {"requests": {"cpu": "2500m"}}}}, "found cpu: 2500m"),
+    "a group that asks for more": ({**grouped(), "workers": {"groups": [{"resources": {"requests": {"memory": "5G"}}}]}},
+                                   "workers.groups[0].resources.requests: found memory: 5G"),
+    "memory in words": (limits("servers", memory="2 GB"), "/servers/resources/limits/memory"),
+    "a thousandth of a byte": (limits("servers", memory="2048m"), "/servers/resources/limits/memory"),
+    "bytes for gigabytes": ({"servers": {"resources": {"requests": {"memory": 2}, "limits": {"memory": 2}}}}, "which are bytes"),
+    "no processors": (limits("workers", cpu=0), "found cpu: 0; allowed is more than 0"),
+    "processors below none": (limits("workers", cpu=-2), "/workers/resources/limits/cpu"),
+    "a resource that there is not": (limits("workers", memroy="4Gi"), "memroy"),
+    "a setting of a group that there is not": ({**grouped(), "workers": {"groups": [{"resources": {}, "memory": "8Gi"}]}}, "'memory'"),
+    "cores of a worker by their numbers": ({"job": {"worker": {"cores": ["0-3"]}}}, "job.worker.cores: found"),
+    "more cores of a worker than processors": ({"job": {"worker": {"cores": 3}}}, "at most the 2 processors of workers.resources.limits"),
+    "a toleration with a typing mistake": ({"servers": {"tolerations": [{"keys": "a"}]}}, "keys"),
+    "a label that is a number": ({"jobset": {"labels": {"a": 1}}}, "/jobset/labels"),
+    "an affinity that there is not": ({"servers": {"affinity": {"podAntiafinity": {}}}}, "podAntiafinity"),
+    "a server of files without room for them": ({"job": {"data": {"format": "prepared", "path": "http://files.example.org:8000/a"}}}, "job.data.path"),
+    "a cache in what is read-only": ({**PEERS, "data": {"claimName": "images", "mountPath": "/var"}}, "which is read-only"),
+    "a cache beside the job": ({"job": {"data": {"cache": {"folder": "images"}}}}, "a path from / on"),
+    "a label of ours": ({"workers": {"podLabels": {"app.kubernetes.io/component": "server"}}}, "workers.podLabels: found app"),
+    "a label of ours for all": ({"commonLabels": {"helm.sh/chart": "other"}}, "commonLabels: found helm.sh/chart"),
+    "a label twice": ({"commonLabels": {"release": "a"}, "podMonitor": {"labels": {"release": "b"}}}, "podMonitor.labels: found release"),
+    "a variable of ours": ({"servers": {"env": [{"name": "POD_IP", "value": "10.0.0.1"}]}}, "servers.env: found POD_IP"),
+    "a variable that is a number": ({"servers": {"env": [{"name": "DEBUG", "value": 1}]}}, "/servers/env/0/value"),
+    "a volume of ours": ({"scheduler": {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}}, "scheduler.extraVolumes: found tmp"),
+    "a mount of nothing": ({"workers": {"extraVolumeMounts": [{"name": "weights", "mountPath": "/weights"}]}}, "found a mount of weights"),
+    "a mount over the keys": ({"workers": {"extraVolumes": [{"name": "a", "emptyDir": {}}], "extraVolumeMounts": [
+        {"name": "a", "mountPath": "/etc/slackline/credentials/"}]}}, "found /etc/slackline/credentials/"),
+    "a spread without a place": ({"workers": {"topologySpreadConstraints": [{"maxSkew": 1}]}}, "topologyKey"),
+    "a rule of the network with a typing mistake": ({"networkPolicy": {"egress": [{"from": []}]}}, "/networkPolicy/egress"),
+    "images in clear": ({"job": {"data": {"cache": {"folder": "/cache", "peers": True}}}}, "peers_in_clear: true"),
+    "too little time for a checkpoint": ({"job": {"durability": {"mode": "none"}, "checkpoint": {"timeout_s": 600}}},
+                                         "terminationGracePeriodSeconds: found 330"),
+    "a seed that helm rounds": ({"job": {"seed": 2**53 + 2}}, "/job/seed"),
     "workers without processors": ({"workers": {"resources": {"limits": {"cpu": None}}}}, "cpu"),
     "a size that is none": ({"storage": {"runs": {"size": "many"}}}, "size"),
     "a digest that is none": ({"image": {"digest": "sha256:1"}}, "digest"),
@@ -269,17 +363,38 @@ class ManifestsTest(unittest.TestCase):
         self.assertIn("0 chart(s) failed", render.helm_lint())
 
     def test_values_that_cannot_work_are_refused_with_their_name(self):
-        for name, (values, word) in REFUSED_VALUES.items():
+        def said(values):
+            try:
+                helm(values)
+            except RenderError as refused:
+                return str(refused)
+            return "nothing"
+
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            heard = pool.map(said, [values for values, _ in REFUSED_VALUES.values()])
+        for (name, (_, word)), words in zip(REFUSED_VALUES.items(), heard):
             with self.subTest(name):
-                with self.assertRaises(RenderError) as refused:
-                    helm(values)
-                self.assertIn(word, str(refused.exception))
+                self.assertIn(word, words)
 
     def test_a_name_that_makes_names_too_long_is_refused(self):
         self.assertTrue(helm(name="a" * 40))
         with self.assertRaises(RenderError) as refused:
             helm(name="a" * 41)
         self.assertIn("allowed are 40", str(refused.exception))
+
+    def test_a_name_that_no_service_can_have_is_refused(self):
+        for name in ("1st", "a.b"):
+            with self.assertRaises(RenderError) as refused:
+                helm(name=name)
+            self.assertIn(f"found {name}; allowed are", str(refused.exception))
+
+    def test_quantities_may_be_written_in_all_ways(self):
+        for amount in ("2Gi", "2G", "2e9", 2147483648, "1.5Gi", "2048Mi"):
+            helm({"servers": {"resources": {"requests": {"memory": amount}, "limits": {"memory": amount}}}})
+        for amount in (1, "1", 1.5, "1500m", "0.5"):
+            helm({"workers": {"resources": {"requests": {"cpu": amount}, "limits": {"cpu": amount}}}})
+        helm({"workers": {"resources": {"requests": {"cpu": 0, "hugepages-2Mi": "64Mi"}, "limits": {
+            "hugepages-2Mi": "64Mi", "ephemeral-storage": "1Gi", "rdma/hca": 1, "nvidia.com/mig-1g.5gb": "1"}}}})
 
     def test_a_name_that_makes_names_of_groups_too_long_is_refused(self):
         self.assertTrue(helm({"mode": "service", **GROUPS}, name="a" * 33))
@@ -306,6 +421,49 @@ class ManifestsTest(unittest.TestCase):
         scaler = kind(SETS["helm, groups, scaled"](), "HorizontalPodAutoscaler")
         self.assertEqual([metric["containerResource"]["container"] for metric in scaler["spec"]["metrics"]], ["group2"])
 
+    def test_sections_of_nothing_are_empty(self):
+        nothing = {"podLabels": None, "podAnnotations": None, "env": None, "extraVolumes": None, "extraVolumeMounts": None, "tolerations": None}
+        objects = helm({"commonLabels": None, "scheduler": nothing, "servers": nothing, "workers": nothing, "podMonitor": {"labels": None},
+                        "networkPolicy": {"egress": None}, "job": {"worker": None}})
+        self.assertEqual(without_marks(objects), without_marks(helm({"job": {"worker": None}})))
+
+    def test_a_claim_is_the_pods_and_the_containers(self):
+        claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+        worker = role(helm({"workers": {"resourceClaims": claims, "resources": {"claims": [{"name": "gpu"}]}}}), "worker")
+        self.assertEqual((worker.spec["resourceClaims"], worker.container["resources"]["claims"]), (claims, [{"name": "gpu"}]))
+
+    def test_what_users_add_is_where_it_belongs(self):
+        for name in ("helm, extras", "helm, extras, service"):
+            objects = SETS[name]()
+            self.assertEqual([thing["kind"] for thing in objects if thing["metadata"]["labels"].get("team") != "vision"], [])
+            for pods, settings in zip(sorted(rules.pods_of(objects), key=lambda pods: pods.role), ("scheduler", "servers", "workers")):
+                self.assertEqual((pods.labels["tier"], pods.labels["team"], pods.labels["example.com/cost-centre"]), (settings, "audio", "7"))
+                self.assertEqual((pods.spec["priorityClassName"], pods.spec["serviceAccountName"]), ("training", "trainer"))
+                self.assertIn({"name": "TZ", "value": "Europe/Berlin"}, pods.container["env"])
+                self.assertIn({"name": "weights", "mountPath": "/weights", "readOnly": True}, pods.container["volumeMounts"])
+            worker = role(objects, "worker")
+            self.assertEqual((worker.spec["runtimeClassName"], worker.container["startupProbe"]["failureThreshold"]), ("nvidia", 241))
+            self.assertEqual(worker.spec["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"]["app.kubernetes.io/component"], "worker")
+            self.assertEqual({group["name"] for group in kind(objects, "PrometheusRule")["spec"]["groups"]}, {
+                group["name"] for file in (render.ROOT / "monitoring" / "rules").iterdir()
+                for group in render.yaml.safe_load(file.read_text())["groups"]})
+            dashboard = next(thing for thing in objects if thing["metadata"]["name"].endswith("-dashboard"))
+            self.assertEqual(dashboard["metadata"]["labels"]["grafana_dashboard"], "1")
+            self.assertEqual(dashboard["data"]["slackline.json"].strip(), (render.ROOT / "monitoring/grafana/slackline.json").read_text().strip())
+
+    def test_a_volume_of_the_user_may_keep_the_images(self):
+        own = {"extraVolumes": [{"name": "disk", "hostPath": {"path": "/mnt/nvme"}}], "extraVolumeMounts": [{"name": "disk", "mountPath": "/var/cache"}]}
+        self.assertEqual([volume["name"] for volume in role(helm({**PEERS, "workers": own}), "worker").spec["volumes"]],
+                         ["job", "credentials", "runs", "data", "tmp", "disk"])
+
+    def test_pods_reach_what_the_job_and_the_user_name(self):
+        for path, port in (("http://files.example.org:8000/a", 8000), ("http://files.example.org/a", 80)):
+            policy = kind(helm({"job": {"data": {"format": "prepared", "path": path, "cache": {"folder": "/cache"}}},
+                                "networkPolicy": {"egress": [{"ports": [{"port": 443}]}], "ingress": [{"ports": [{"port": 9090}]}]}}),
+                          "NetworkPolicy")
+            self.assertEqual(policy["spec"]["egress"][2:], [{"ports": [{"port": port, "protocol": "TCP"}]}, {"ports": [{"port": 443}]}])
+            self.assertEqual(policy["spec"]["ingress"][2:], [{"ports": [{"port": 9090}]}])
+
     def test_names_follow_the_release(self):
         objects = helm({"mode": "service"}, name="second")
         self.assertEqual([thing["metadata"]["name"] for thing in objects if not thing["metadata"]["name"].startswith("second")], [])
@@ -314,6 +472,7 @@ class ManifestsTest(unittest.TestCase):
     def test_replicated_servers_are_twice_as_many_on_nodes_of_their_own(self):
         server = role(helm({"mode": "service", "job": REPLICATED}), "server")
         self.assertEqual(server.count, 6)
+        self.assertEqual(role(helm({"mode": "service", "servers": {"replicas": 6}, "job": REPLICATED}), "server").count, 6)
         self.assertEqual(server.spec["topologySpreadConstraints"][0]["whenUnsatisfiable"], "DoNotSchedule")
 
     def test_resized_servers_do_not_change_the_job(self):

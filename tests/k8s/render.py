@@ -40,7 +40,8 @@ def _run(*command):
 
 
 def parse(text):
-    return [document for document in yaml.safe_load_all(text) if document]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [document for document in yaml.load_all(text, loader) if document]
 
 
 def kustomize(overlay, components=()):

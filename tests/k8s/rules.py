@@ -1,6 +1,8 @@
 """What an API server would refuse, and what it would take although it cannot work. Each rule yields lines of text."""
 
 import copy
+import functools
+import json
 import re
 
 import yaml
@@ -9,6 +11,7 @@ import kubernetes_validate
 from kubeflow_trainer_api import models
 
 VERSIONS = ("1.29", "1.35")
+IMAGES = 7100
 PORTS = {"grpc": {"scheduler": 7000, "server": 7001}, "metrics": {"scheduler": 9090, "server": 9090, "worker": 9090}}
 PROGRAMS = {"scheduler": "slackline-scheduler", "server": "slackline-ps", "worker": "slackline-worker"}
 BATCH = ("jobset.x-k8s.io/v1alpha2", "JobSet")
@@ -36,6 +39,20 @@ POD_MONITOR = {
                     "interval": {"type": "string", "pattern": "^[0-9]+(ms|s|m)$"}}}}}}}}
 
 
+# The same of PrometheusRule. What the rules themselves are, tests/monitoring knows.
+PROMETHEUS_RULE = {
+    "type": "object", "additionalProperties": False, "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        **{key: POD_MONITOR["properties"][key] for key in ("apiVersion", "metadata")}, "kind": {"const": "PrometheusRule"},
+        "spec": {"type": "object", "additionalProperties": False, "required": ["groups"], "properties": {"groups": {
+            "type": "array", "minItems": 1, "items": {
+                "type": "object", "additionalProperties": False, "required": ["name", "rules"], "properties": {
+                    "name": {"type": "string"}, "interval": {"type": "string"}, "rules": {"type": "array", "items": {
+                        "type": "object", "additionalProperties": False, "required": ["expr"], "properties": {
+                            "alert": {"type": "string"}, "record": {"type": "string"}, "expr": {"type": "string"},
+                            "for": {"type": "string"}, "labels": _LABELS, "annotations": _LABELS}}}}}}}}}}
+
+
 def name_of(thing):
     return f"{thing['kind']}/{thing['metadata']['name']}"
 
@@ -56,13 +73,21 @@ def lost(before, after, path=""):
                 yield from lost(one, other, f"{path}[{index}]")
 
 
-def builtin_schema(thing, version):
+@functools.lru_cache(maxsize=None)
+def _builtin_schema(text, version):
+    """Of an object as JSON: the same ones come again and again, and the schemas are read anew each time."""
+    thing = json.loads(text)
     try:
         kubernetes_validate.validate(thing, version, strict=True)
     except kubernetes_validate.ValidationError as error:
-        yield f"{name_of(thing)}, Kubernetes {version}: {'.'.join(map(str, error.path))}: {error.message[:200]}"
+        return [f"{name_of(thing)}, Kubernetes {version}: {'.'.join(map(str, error.path))}: {error.message[:200]}"]
     except kubernetes_validate.SchemaNotFoundError:
-        yield f"{name_of(thing)}: Kubernetes {version} has no {thing['apiVersion']} {thing['kind']}"
+        return [f"{name_of(thing)}: Kubernetes {version} has no {thing['apiVersion']} {thing['kind']}"]
+    return []
+
+
+def builtin_schema(thing, version):
+    return _builtin_schema(json.dumps(thing, sort_keys=True), version)
 
 
 def jobset_schema(thing):
@@ -111,8 +136,8 @@ def schema(objects):
         what = (thing["apiVersion"], thing["kind"])
         if what == BATCH:
             yield from jobset_schema(thing)
-        elif what == MONITOR:
-            for error in Draft7Validator(POD_MONITOR).iter_errors(thing):
+        elif what in (MONITOR, (MONITOR[0], "PrometheusRule")):
+            for error in Draft7Validator(POD_MONITOR if what == MONITOR else PROMETHEUS_RULE).iter_errors(thing):
                 yield f"{name_of(thing)}: {error.message}"
         else:
             for version in VERSIONS:
@@ -202,7 +227,7 @@ def references(objects, secrets=("slackline-credentials",)):
             if "secret" in volume and volume["secret"]["secretName"] not in secrets:
                 yield f"{one.where}: no Secret {volume['secret']['secretName']}"
             claim = volume.get("persistentVolumeClaim", {}).get("claimName")
-            if claim is not None and claim not in claims and volume["name"] != "data":
+            if claim is not None and claim not in claims and volume["name"] not in ("data", "weights"):
                 yield f"{one.where}: no PersistentVolumeClaim {claim}"
         if one.owner["kind"] == "StatefulSet":
             service = services.get(one.owner["spec"]["serviceName"])
@@ -219,6 +244,18 @@ def references(objects, secrets=("slackline-credentials",)):
             yield f"{name_of(service)}: the status page is at no port of it"
 
 
+def job_of(objects):
+    jobs = (thing["data"]["job.yaml"] for thing in by_kind(objects, "ConfigMap").values() if "job.yaml" in thing["data"])
+    return yaml.safe_load(next(jobs, "{}"))
+
+
+def serves_images(one, objects):
+    cache = job_of(objects).get("data", {}).get("cache", {})
+    if cache.get("folder") and cache["folder"] not in [mount["mountPath"] for mount in one.container["volumeMounts"]]:
+        raise ValueError(f"{one.where}: has no volume at data.cache.folder, {cache['folder']}")
+    return cache.get("peers", False)
+
+
 def ports(objects):
     """Ports are those that the programs are told to listen on, everywhere."""
     for one in pods_of(objects):
@@ -228,6 +265,12 @@ def ports(objects):
         metrics = f"metrics-{one.group}" if one.group else "metrics"
         if one.group:
             wanted = {metrics: wanted["metrics"] + one.group}
+        peers = one.role == "worker" and serves_images(one, objects)
+        if peers:
+            images = metrics.replace("metrics", "images")
+            wanted[images] = IMAGES + (one.group or 0)
+            if one.setting("network.ports") != f"{wanted[images]}-{wanted[images]}" or one.setting("network.advertise") != "$(POD_IP)":
+                yield f"{one.where}: serves images at {one.setting('network.ports')}, the port is {wanted[images]}"
         if named != wanted:
             yield f"{one.where}: ports {named}, wanted are {wanted}"
         if one.setting("network.metrics_port") != str(named.get(metrics)):
@@ -255,14 +298,17 @@ def ports(objects):
     for policy in by_kind(objects, "NetworkPolicy").values():
         inward = [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]]
         outward = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
-        if sorted(inward) != [7000, 7001, 9090, *(9090 + group for group in more)] or sorted(outward) != [53, 53, 7000, 7001]:
-            yield f"{name_of(policy)}: lets in {inward} and out {outward}"
+        images = [port["containerPort"] for one in pods_of(objects) for port in one.container["ports"] if port["name"].startswith("images")]
+        if sorted(inward) != sorted([7000, 7001, 9090, *(9090 + group for group in more), *images]):
+            yield f"{name_of(policy)}: lets in {inward}"
+        if sorted(outward) != sorted([53, 53, 7000, 7001, *images]):
+            yield f"{name_of(policy)}: lets out {outward}"
 
 
 def arguments(objects):
     """$(NAME) of each argument is an environment variable of the container, and each of those is used."""
     for one in pods_of(objects):
-        names = {entry["name"] for entry in one.container.get("env", [])}
+        names = {entry["name"] for entry in one.container.get("env", []) if "valueFrom" in entry}
         used = {name for arg in one.container["args"] for name in re.findall(r"\$\((\w+)\)", arg)}
         if names != used:
             yield f"{one.where}: arguments want {sorted(used)}, the environment has {sorted(names)}"
@@ -274,6 +320,10 @@ def arguments(objects):
             yield f"{one.where}: the script has no command: {one.container['args']}"
         if one.container["command"] != ["slackline-pod" if launched else program]:
             yield f"{one.where}: starts {one.container['command']}"
+        # Of a pod's processors; slackline-worker shares them out among its devices.
+        for argument, wanted in (("--container=$(CPUS)", one.role == "worker" and not script), ("--set=worker.threads=$(CPUS)", script)):
+            if (argument in one.container["args"]) != wanted:
+                yield f"{one.where}: {'no' if wanted else 'a'} {argument}"
         name = next(iter(by_kind(objects, "Service"))).removesuffix("-scheduler")
         if launched and one.container["args"][:2] != [word, f"/runs/{name}"]:
             yield f"{one.where}: slackline-pod starts {one.container['args'][:2]}, wanted is {word} with /runs/{name}"
@@ -292,6 +342,8 @@ def same_job(objects):
         if len({one.setting(key) for one in pods}) > 1:
             yield f"{key} differs: {[(one.role, one.setting(key)) for one in pods]}"
     for thing in by_kind(objects, "ConfigMap").values():
+        if "job.yaml" not in thing["data"]:
+            continue
         job = yaml.safe_load(thing["data"]["job.yaml"])
         copies = 2 if job.get("durability", {}).get("mode") == "replicated" else 1
         groups = len(job.get("worker", {}).get("groups", [])) or 1
@@ -308,7 +360,7 @@ def same_job(objects):
 
 
 def gpus(one, objects):
-    job = yaml.safe_load(next(iter(by_kind(objects, "ConfigMap").values()))["data"]["job.yaml"])
+    job = job_of(objects)
     group = job["worker"]["groups"][one.group]
     devices = group.get("devices") if isinstance(group, dict) else group
     wanted = len([device for device in devices if str(device).startswith("cuda")])

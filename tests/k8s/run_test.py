@@ -15,8 +15,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import socket
+import struct
 import tempfile
 import unittest
+import zlib
 
 import render
 from render import ROOT, helm, kustomize, skip
@@ -39,6 +42,7 @@ class Node:
         self.folder, self.objects = pathlib.Path(folder), objects
         self.maps = rules.by_kind(objects, "ConfigMap")
         self.running = []
+        self.cpus = 1
 
     def make_credentials(self):
         job = self.job(next(iter(self.maps)))
@@ -71,7 +75,7 @@ class Node:
 
     def command(self, pods, pod_name, index):
         places = self.mount(pods, pod_name)
-        values = {"INDEX": str(index), "POD_NAME": pod_name, "POD_IP": "127.0.0.1", "CPUS": "1"}
+        values = {"INDEX": str(index), "POD_NAME": pod_name, "POD_IP": "127.0.0.1", "CPUS": str(self.cpus)}
         runs = places["/runs"]
         paths = f"(^|=)({'|'.join(map(re.escape, places))})(?=/|$)"
         words = []
@@ -81,8 +85,13 @@ class Node:
             word = re.sub(r"^--scheduler=([\w-]+)-scheduler:7000$", rf"--scheduler={runs}/\1/scheduler.address", word)
             word = re.sub(r"^--set=network.advertise=[\w-]+-scheduler$", "--set=network.advertise=127.0.0.1", word)
             word = re.sub(r"^--set=network.metrics_port=90\d\d$", "--set=network.metrics_port=0", word)
+            word = re.sub(r"^--set=network.ports=71\d\d-71\d\d$", lambda _: f"--set=network.ports={free_port()}-65535", word)
             word = re.sub(r"^--listen=0.0.0.0:70\d\d$", "--listen=127.0.0.1:0", word)
             words.append(word.replace("network.listen=0.0.0.0", "network.listen=127.0.0.1"))
+        # The job file names them as a pod has them.
+        for key, path in (("data.path", "/data"), ("data.cache.folder", "/cache")):
+            if path in places:
+                words.append(f"--set={key}={places[path]}")
         return words
 
     def start(self, role, index=0, group=None, cores=None):
@@ -113,6 +122,21 @@ class Node:
             process.wait(timeout=60)
 
 
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def picture(colour):
+    """A PNG of 8 x 8 equal pixels."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    rows = (b"\0" + bytes(colour) * 8) * 8
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
 def merged(one, other):
     result = dict(one)
     for key, value in other.items():
@@ -136,7 +160,9 @@ class RunTest(unittest.TestCase):
 
     def test_every_setting_exists_and_every_job_is_valid(self):
         groups = {"job": {"cluster": {"workers": 4}, "worker": {"groups": [{"devices": ["cuda:0"], "cores": 2, "batch": 8}, "cpu"]}}}
-        for objects in (kustomize("cpu"), kustomize("service"), helm(), helm({"mode": "service"}), helm(groups)):
+        peers = {"job": {"data": {"format": "prepared", "path": "http://files.example.org:8000/images",
+                                  "cache": {"folder": "/cache", "peers": True, "peers_in_clear": True}}}}
+        for objects in (kustomize("cpu"), kustomize("service"), helm(), helm({"mode": "service"}), helm(groups), helm(peers)):
             node = self.node(objects)
             for pods in rules.pods_of(objects):
                 words = node.command(pods, f"pod-{pods.role}", 0)
@@ -218,6 +244,30 @@ class RunTest(unittest.TestCase):
         self.assertIn(f"computes on cores {cores[-1]};", said[0])
         if len(cores) > 1:
             self.assertIn(f"worker.cores: nothing is bound: this container may use 1 processor(s) at a time, and sees {len(cores)}", said[1])
+
+    def test_devices_of_a_worker_share_the_processors_of_its_pod(self):
+        node = self.node(helm({"job": {"security": {"mode": "none", "insecure": True}, "worker": {"devices": ["cpu", "cpu"]}}}))
+        node.cpus = 5
+        worker = node.start("worker")
+        PROGRAMS.wait_for("a worker that says what it computes on", lambda: " thread(s), " in worker.log.read_text(errors="replace"))
+        self.assertIn("cpu, cpu with 2 thread(s)", worker.log.read_text(errors="replace"))
+
+    def test_workers_in_two_pods_give_each_other_images(self):
+        node = self.node(helm({"job": {
+            "security": {"mode": "none", "insecure": True}, "cluster": {"servers": 1, "workers": 2},
+            "model": {"kind": "mlp", "classes": 2, "hidden": [8]}, "training": {"batch_size": 16}, "optimizer": {"kind": "sgd"},
+            "data": {"format": "prepared", "path": "/data", "cache": {"folder": "/cache", "peers": True}}}, "data": {"claimName": "images"}}))
+        for name in ("light", "dark"):
+            (node.folder / "pictures" / name).mkdir(parents=True)
+            for i in range(60):
+                (node.folder / "pictures" / name / f"{i}.png").write_bytes(picture([i + (160 if name == "light" else 0)] * 3))
+        subprocess.run([PROGRAMS.path("slackline"), "prepare", node.folder / "pictures", node.folder / "images", "--size", "8",
+                        "--split", "train=0.7,validation=0.1,test=0.2", "--shard-images", "4"], check=True, capture_output=True)
+        said = {role: end_of(process) for role, process in node.start_all().items()}
+        for code, log in said.values():
+            self.assertEqual(code, 0, log)
+        come = [int(number) for number in re.findall(r"(\d+) bytes came from other workers", "".join(log for _, log in said.values()))]
+        self.assertEqual((len(come), sum(come) > 0), (2, True), said)
 
     def live(self, node):
         """Workers that train, by name."""

@@ -3,6 +3,9 @@
 {{- if gt (len .Release.Name) 40 -}}
 {{- fail (printf "the release's name, %s, has %d letters; allowed are 40, since those of pods are longer" .Release.Name (len .Release.Name)) -}}
 {{- end -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
+{{- fail (printf "the release's name: found %s; allowed are a to z, 0 to 9 and - between them, with a letter first, as Services have it" .Release.Name) -}}
+{{- end -}}
 {{- .Release.Name -}}
 {{- end -}}
 
@@ -15,28 +18,34 @@ app.kubernetes.io/instance: {{ include "slackline.name" . }}
 {{ include "slackline.selector" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* The job as it is in the ConfigMap. */}}
 {{- define "slackline.job" -}}
 {{- $job := deepCopy .Values.job -}}
 {{- if not $job.name -}}{{- $_ := set $job "name" (include "slackline.name" .) -}}{{- end -}}
-{{- toYaml $job -}}
+{{- /* Keys that are numbers: values have texts in their place, and the job file's reader takes none in quotes. */ -}}
+{{- $text := toYaml $job -}}
+{{- if get ($job.worker | default dict) "slowdown" -}}{{- $text = regexReplaceAll "(?m)^( +)\"([0-9]+)\":" $text "${1}${2}:" -}}{{- end -}}
+{{- $text -}}
 {{- end -}}
 
-{{- define "slackline.security" -}}{{ dig "security" "mode" "none" .Values.job }}{{- end -}}
+{{- define "slackline.security" -}}{{ dig "mode" "none" (.Values.job.security | default dict) }}{{- end -}}
 
 {{/* As the schema of the job has them by default. */}}
 {{- define "slackline.servers" -}}
-{{- $places := int (dig "cluster" "servers" 2 .Values.job) -}}
-{{- if eq (dig "durability" "mode" "snapshot" .Values.job) "replicated" -}}{{- $places = mul 2 $places -}}{{- end -}}
+{{- $places := int (dig "servers" 2 (.Values.job.cluster | default dict)) -}}
+{{- if eq (dig "mode" "snapshot" (.Values.job.durability | default dict)) "replicated" -}}{{- $places = mul 2 $places -}}{{- end -}}
 {{- if kindIs "invalid" .Values.servers.replicas -}}{{ $places }}{{- else -}}{{ int .Values.servers.replicas }}{{- end -}}
 {{- end -}}
 
-{{- define "slackline.jobGroups" -}}{{ len (dig "worker" "groups" list .Values.job | default list) }}{{- end -}}
+{{- define "slackline.jobGroups" -}}{{ len (get (.Values.job.worker | default dict) "groups" | default list) }}{{- end -}}
 
 {{- define "slackline.jobWorkers" -}}
-{{- int (dig "cluster" "workers" (int (include "slackline.jobGroups" .) | default 2) .Values.job) -}}
+{{- int (dig "workers" (int (include "slackline.jobGroups" .) | default 2) (.Values.job.cluster | default dict)) -}}
 {{- end -}}
 
 {{/* Pods: each has a worker of each group. */}}
@@ -48,18 +57,106 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* Of a group, as text: a number, auto, or nothing. Takes a dict: worker, number, group. */}}
-{{- define "slackline.cores" -}}
-{{- $cores := "" -}}
-{{- $key := printf "job.worker.groups[%d].cores" .number -}}
-{{- if kindIs "map" .group -}}{{- $cores = get .group "cores" -}}{{- end -}}
-{{- if empty $cores -}}{{- $cores = get .worker "cores" -}}{{- $key = "job.worker.cores" -}}{{- end -}}
-{{- if and (kindIs "slice" $cores) (eq (len $cores) 1) -}}{{- $cores = first $cores -}}{{- end -}}
-{{- if not (empty $cores) -}}
-{{- if or (kindIs "slice" $cores) (not (regexMatch "^([0-9]+|auto)$" (toString $cores))) -}}
-{{- fail (printf "%s: found %s; allowed are a number or auto: kubelet chooses which cores a container gets" $key (toJson $cores)) -}}
+{{/* data.cache of the job, as JSON. */}}
+{{- define "slackline.cache" -}}{{ get (.Values.job.data | default dict) "cache" | default dict | toJson }}{{- end -}}
+
+{{/* Where workers keep images, if the chart is to mount a volume there; else nothing. */}}
+{{- define "slackline.cacheFolder" -}}
+{{- $folder := get (include "slackline.cache" . | fromJson) "folder" | default "" | toString | trimSuffix "/" -}}
+{{- range .Values.workers.extraVolumeMounts -}}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) (printf "%s/" $folder) -}}{{- $folder = "" -}}{{- end -}}
 {{- end -}}
-{{- toString $cores -}}
+{{- $folder -}}
+{{- end -}}
+
+{{/* Whether workers serve each other images: true or nothing. A script has no such port. */}}
+{{- define "slackline.peers" -}}
+{{- if and (get (include "slackline.cache" . | fromJson) "peers") (empty .Values.workers.command) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Ports at which pods of the job talk with each other, as JSON. */}}
+{{- define "slackline.ports" -}}
+{{- $ports := list 7000 7001 -}}
+{{- if include "slackline.peers" . -}}
+{{- range $number := until (max 1 (int (include "slackline.jobGroups" .)) | int) -}}{{- $ports = append $ports (add 7100 $number) -}}{{- end -}}
+{{- end -}}
+{{- toJson $ports -}}
+{{- end -}}
+
+{{/* Of the server that data.path of the job names; nothing where it is a folder. */}}
+{{- define "slackline.filesPort" -}}
+{{- $path := get (.Values.job.data | default dict) "path" | default "" | toString -}}
+{{- if hasPrefix "http://" $path -}}
+{{- regexFind ":[0-9]+$" (get (urlParse $path) "host") | trimPrefix ":" | default "80" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels and annotations of a role's pods. Takes a dict: root, role, settings. */}}
+{{- define "slackline.podMetadata" -}}
+{{- with .settings.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+labels:
+  {{- include "slackline.selector" .root | nindent 2 }}
+  app.kubernetes.io/component: {{ .role }}
+  {{- with merge (deepCopy (.settings.podLabels | default dict)) (.root.Values.commonLabels | default dict) }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "slackline.settings" -}}
+{{ get .root.Values (get (dict "scheduler" "scheduler" "server" "servers" "worker" "workers") .role) | toJson }}
+{{- end -}}
+
+{{/* Of a worker, as text: a number, auto, or nothing. Takes a dict: worker, and of a group its number and group. */}}
+{{- define "slackline.cores" -}}
+{{- $cores := list -}}
+{{- $key := "" -}}
+{{- if kindIs "map" .group -}}
+{{- $cores = get .group "cores" -}}
+{{- $key = printf "job.worker.groups[%d].cores" .number -}}
+{{- end -}}
+{{- if and (empty $cores) (not (kindIs "float64" $cores)) (not (kindIs "int64" $cores)) -}}
+{{- $cores = get .worker "cores" -}}
+{{- $key = "job.worker.cores" -}}
+{{- end -}}
+{{- if and (kindIs "slice" $cores) (eq (len $cores) 1) -}}{{- $cores = first $cores -}}{{- end -}}
+{{- $text := toString $cores -}}
+{{- if not (or (has $cores (list "" nil)) (and (kindIs "slice" $cores) (empty $cores))) -}}
+{{- if or (kindIs "slice" $cores) (not (regexMatch "^([1-9][0-9]{0,3}|auto)$" $text)) (gt (int $text) 4096) -}}
+{{- fail (printf "%s: found %s; allowed are a number from 1 to 4096, or auto: kubelet chooses which cores a container gets" $key (toJson $cores)) -}}
+{{- end -}}
+{{- $text -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a worker computes on, as JSON: count, gpus (how many), auto. Takes a dict: key, devices (one or a list). */}}
+{{- define "slackline.devices" -}}
+{{- $key := .key -}}
+{{- $devices := .devices -}}
+{{- if kindIs "invalid" $devices -}}{{- $devices = list -}}{{- end -}}
+{{- if not (kindIs "slice" $devices) -}}{{- $devices = list $devices -}}{{- end -}}
+{{- $gpus := list -}}
+{{- $auto := and (eq (len $devices) 1) (eq (first $devices | toString) "auto") -}}
+{{- range $device := ternary list $devices $auto -}}
+{{- $name := toString $device -}}
+{{- if or (not (regexMatch "^(cpu|cuda:(0|[1-9][0-9]{0,3}))$" $name)) (gt (int (trimPrefix "cuda:" $name)) 1023) -}}
+{{- fail (printf "%s: found %s; allowed are cpu, cuda:0, cuda:1 and so on, or auto alone" $key (toJson $device)) -}}
+{{- end -}}
+{{- if has $name $gpus -}}{{- fail (printf "%s: found %s twice; allowed is each GPU once" $key $name) -}}{{- end -}}
+{{- if ne $name "cpu" -}}{{- $gpus = append $gpus $name -}}{{- end -}}
+{{- end -}}
+{{- if and $gpus (ne (len $gpus) (len $devices)) -}}
+{{- fail (printf "%s: found CPUs and GPUs together; allowed is one kind: a group of job.worker.groups waits for its slowest device, and another group has the others" $key) -}}
+{{- end -}}
+{{- toJson (dict "count" (len $devices) "gpus" $gpus "auto" $auto) -}}
+{{- end -}}
+
+{{/* Takes a dict: key, cores as text, cpus as a quantity, here. */}}
+{{- define "slackline.enoughCores" -}}
+{{- if and (regexMatch "^[0-9]+$" .cores) (gt (float64 .cores) (float64 (include "slackline.amount" .cpus))) -}}
+{{- fail (printf "%s: found %s cores; allowed are at most the %s processors of %s.limits" .key .cores .cpus .here) -}}
 {{- end -}}
 {{- end -}}
 
@@ -93,10 +190,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- else if .gpus -}}
 {{- $_ := set $resources.limits $gpu (toString .gpus) -}}
 {{- end -}}
-{{- $cpus := toString $resources.limits.cpu -}}
-{{- if and (regexMatch "^[0-9]+$" .cores) (regexMatch "^[0-9]+$" $cpus) (gt (int .cores) (int $cpus)) -}}
-{{- fail (printf "job.worker.groups[%d]: found %s cores; allowed are at most the %s processors of %s.limits" .number .cores $cpus $here) -}}
-{{- end -}}
+{{- include "slackline.enoughCores" (dict "key" (printf "job.worker.groups[%d]" .number) "cores" .cores "cpus" (toString $resources.limits.cpu) "here" $here) -}}
+{{- include "slackline.checkResources" (dict "key" $here "resources" $resources "claims" ($settings.resourceClaims | default list)) -}}
 {{- toJson $resources -}}
 {{- end -}}
 
@@ -108,75 +203,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- range $number, $group := $worker.groups | default list -}}
 {{- $devices := $group -}}
 {{- if kindIs "map" $group -}}{{- $devices = get $group "devices" -}}{{- end -}}
-{{- if not (kindIs "slice" $devices) -}}{{- $devices = list $devices -}}{{- end -}}
-{{- $gpus := 0 -}}
-{{- range $device := $devices -}}
-{{- if hasPrefix "cuda:" (toString $device) -}}{{- $gpus = add1 $gpus -}}{{- end -}}
-{{- if not (regexMatch "^(cpu|cuda:[0-9]+|auto)$" (toString $device)) -}}
-{{- fail (printf "job.worker.groups[%d].devices: found %s; allowed are cpu, cuda:0, cuda:1 and so on, or auto alone" $number (toJson $device)) -}}
-{{- end -}}
-{{- end -}}
-{{- if and $gpus (ne (int $gpus) (len $devices)) -}}
-{{- fail (printf "job.worker.groups[%d].devices: found CPUs and GPUs together; allowed is one kind: another group has the others" $number) -}}
-{{- end -}}
-{{- $auto := has "auto" $devices -}}
+{{- $key := printf "job.worker.groups[%d].devices" $number -}}
+{{- $found := include "slackline.devices" (dict "key" $key "devices" $devices) | fromJson -}}
+{{- if not $found.count -}}{{- fail (printf "%s: found no device; allowed is at least one: cpu, cuda:0, cuda:1 and so on, or auto alone" $key) -}}{{- end -}}
+{{- $gpus := len $found.gpus -}}
+{{- $auto := $found.auto -}}
 {{- $cores := include "slackline.cores" (dict "worker" $worker "number" $number "group" $group) -}}
 {{- $resources := include "slackline.groupResources" (dict "root" $root "number" $number "gpus" (int $gpus) "auto" $auto "cores" $cores) | fromJson -}}
 {{- $port := ternary "metrics" (printf "metrics-%d" $number) (eq $number 0) -}}
-{{- $containers = append $containers (dict "name" (printf "group%d" $number) "number" $number "port" $port "at" (add 9090 $number) "gpu" (or $auto (gt (int $gpus) 0)) "resources" $resources) -}}
+{{- $containers = append $containers (dict "name" (printf "group%d" $number) "number" $number "port" $port "at" (add 9090 $number) "images" (add 7100 $number) "gpu" (or $auto (gt (int $gpus) 0)) "resources" $resources) -}}
 {{- end -}}
 {{- toJson $containers -}}
-{{- end -}}
-
-{{/* Combinations that the schema of the values cannot refuse. */}}
-{{- define "slackline.check" -}}
-{{- $security := include "slackline.security" . -}}
-{{- if and (eq $security "none") (not (dig "security" "insecure" false .Values.job)) -}}
-{{- fail "job.security.mode is none: processes that others can reach need tls, token, or insecure: true" -}}
-{{- end -}}
-{{- if and (eq .Values.mode "batch") (or .Values.autoscaling.enabled (not (kindIs "invalid" .Values.servers.replicas))) -}}
-{{- fail "autoscaling.enabled and servers.replicas are for mode: service; a JobSet has as many servers as the job" -}}
-{{- end -}}
-{{- $workers := int (include "slackline.jobWorkers" .) -}}
-{{- $groups := int (include "slackline.jobGroups" .) -}}
-{{- if and .Values.autoscaling.enabled (lt (mul (int .Values.autoscaling.minReplicas) (max $groups 1)) $workers) -}}
-{{- fail (printf "autoscaling.minReplicas is %d, of %d worker(s) each, job.cluster.workers is %d: training would never begin" (int .Values.autoscaling.minReplicas) (max $groups 1) $workers) -}}
-{{- end -}}
-{{- if gt (len .Values.workers.groups) $groups -}}
-{{- fail (printf "workers.groups: found %d; allowed are at most %d, as many as job.worker.groups has" (len .Values.workers.groups) $groups) -}}
-{{- end -}}
-{{- if $groups -}}
-{{- include "slackline.checkGroups" . -}}
-{{- end -}}
-{{- if and .Values.autoscaling.enabled (lt (int .Values.autoscaling.maxReplicas) (int .Values.autoscaling.minReplicas)) -}}
-{{- fail "autoscaling.maxReplicas is below minReplicas" -}}
-{{- end -}}
-{{- end -}}
-
-{{/* What a job with groups must not have here. */}}
-{{- define "slackline.checkGroups" -}}
-{{- $groups := int (include "slackline.jobGroups" .) -}}
-{{- $workers := int (include "slackline.jobWorkers" .) -}}
-{{- $containers := include "slackline.groups" . | fromJsonArray -}}
-{{- if gt $groups 64 -}}
-{{- fail (printf "job.worker.groups: found %d; allowed are 64 in a pod" $groups) -}}
-{{- end -}}
-{{- if dig "worker" "devices" list .Values.job -}}
-{{- fail "job.worker.devices: found a value together with job.worker.groups; allowed is one of both: each group says its own" -}}
-{{- end -}}
-{{- if mod $workers $groups -}}
-{{- fail (printf "job.cluster.workers: found %d; allowed is a multiple of %d, the number of job.worker.groups, of which each pod has all" $workers $groups) -}}
-{{- end -}}
-{{- if .Values.workers.command -}}
-{{- fail "workers.command: found a command together with job.worker.groups; allowed is one of both: a script has no groups" -}}
-{{- end -}}
-{{- $suffix := printf "-group%d" (sub $groups 1) -}}
-{{- if and (eq .Values.mode "service") (gt (add (len .Release.Name) (len $suffix)) 40) -}}
-{{- fail (printf "the release's name, %s, has %d letters; allowed are %d with job.worker.groups, since workers are named POD%s" .Release.Name (len .Release.Name) (sub 40 (len $suffix)) $suffix) -}}
-{{- end -}}
-{{- $cpu := false -}}
-{{- range $containers -}}{{- if not .gpu -}}{{- $cpu = true -}}{{- end -}}{{- end -}}
-{{- if and .Values.autoscaling.enabled (not $cpu) -}}
-{{- fail "autoscaling.enabled: found true, and all of job.worker.groups compute on GPUs; allowed is false: it goes by the time of processors" -}}
-{{- end -}}
 {{- end -}}

@@ -11,12 +11,28 @@
 {{- if and (eq $role "worker") $root.Values.workers.image.repository }}{{ $image = $root.Values.workers.image }}{{ end -}}
 {{- $settings := get $root.Values (get (dict "scheduler" "scheduler" "server" "servers" "worker" "workers") $role) -}}
 {{- $security := include "slackline.security" $root -}}
-{{- $containers := list (dict "name" $role "port" "metrics" "at" 9090 "resources" $settings.resources) -}}
+{{- $containers := list (dict "name" $role "port" "metrics" "at" 9090 "images" 7100 "resources" $settings.resources) -}}
+{{- $peers := and (eq $role "worker") (include "slackline.peers" $root) -}}
+{{- $cache := "" -}}
+{{- if eq $role "worker" }}{{ $cache = include "slackline.cacheFolder" $root }}{{ end -}}
 {{- if and (eq $role "worker") (ne (include "slackline.jobGroups" $root) "0") }}{{ $containers = include "slackline.groups" $root | fromJsonArray }}{{ end -}}
 {{- if $batch }}
 restartPolicy: OnFailure
 {{- end }}
 automountServiceAccountToken: false
+{{- with $root.Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
+{{- with $settings.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $settings.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with $settings.resourceClaims }}
+resourceClaims:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 enableServiceLinks: false
 terminationGracePeriodSeconds: {{ $settings.terminationGracePeriodSeconds }}
 {{- with $root.Values.imagePullSecrets }}
@@ -44,7 +60,7 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if eq $role "server" }}
-{{- $replicated := eq (dig "durability" "mode" "snapshot" $root.Values.job) "replicated" }}
+{{- $replicated := eq (dig "mode" "snapshot" ($root.Values.job.durability | default dict)) "replicated" }}
 topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
@@ -53,6 +69,14 @@ topologySpreadConstraints:
       matchLabels:
         {{- include "slackline.selector" $root | nindent 8 }}
         app.kubernetes.io/component: server
+{{- end }}
+{{- with $settings.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range $spread := . }}
+  {{- $own := include "slackline.selector" $root | fromYaml | merge (dict "app.kubernetes.io/component" $role) }}
+  {{- if not (hasKey $spread "labelSelector") }}{{ $spread = merge (dict "labelSelector" (dict "matchLabels" $own)) $spread }}{{ end }}
+  {{- list $spread | toYaml | nindent 2 }}
+  {{- end }}
 {{- end }}
 containers:
   {{- range $container := $containers }}
@@ -81,15 +105,20 @@ containers:
       - --set=network.listen=0.0.0.0
       {{- if eq $role "scheduler" }}
       - --set=network.advertise={{ $name }}-scheduler
-      {{- else if eq $role "server" }}
+      {{- else if or $peers (eq $role "server") }}
       - --set=network.advertise=$(POD_IP)
       {{- end }}
       - --set=network.metrics_port={{ $container.at }}
+      {{- if $peers }}
+      - --set=network.ports={{ $container.images }}-{{ $container.images }}
+      {{- end }}
       {{- if $group }}
       - --group={{ $container.number }}
-      - --container=$(CPUS)
-      {{- else if eq $role "worker" }}
+      {{- end }}
+      {{- if $script }}
       - --set=worker.threads=$(CPUS)
+      {{- else if eq $role "worker" }}
+      - --container=$(CPUS)
       {{- end }}
       {{- if not $batch }}
       - --set=durability.folder=/snapshots
@@ -103,9 +132,10 @@ containers:
       - --
       {{- toYaml $root.Values.workers.command | nindent 6 }}
       {{- end }}
-    {{- if ne $role "scheduler" }}
+    {{- if or $settings.env (ne $role "scheduler") }}
     env:
-      {{- if $batch }}
+      {{- if eq $role "scheduler" }}
+      {{- else if $batch }}
       - name: INDEX
         valueFrom:
           fieldRef:
@@ -116,16 +146,20 @@ containers:
           fieldRef:
             fieldPath: metadata.name
       {{- end }}
-      {{- if eq $role "server" }}
+      {{- if or $peers (eq $role "server") }}
       - name: POD_IP
         valueFrom:
           fieldRef:
             fieldPath: status.podIP
-      {{- else }}
+      {{- end }}
+      {{- if eq $role "worker" }}
       - name: CPUS
         valueFrom:
           resourceFieldRef:
             resource: limits.cpu
+      {{- end }}
+      {{- with $settings.env }}
+      {{- toYaml . | nindent 6 }}
       {{- end }}
     {{- end }}
     ports:
@@ -135,10 +169,14 @@ containers:
       {{- end }}
       - name: {{ $container.port }}
         containerPort: {{ $container.at }}
+      {{- if $peers }}
+      - name: {{ $container.port | replace "metrics" "images" }}
+        containerPort: {{ $container.images }}
+      {{- end }}
     startupProbe:
       httpGet: {path: /healthz, port: {{ $container.port }}}
       periodSeconds: 5
-      failureThreshold: 120
+      failureThreshold: {{ div (add (get $settings "startupSeconds" | default 600 | int) 4) 5 }}
     livenessProbe:
       httpGet: {path: /healthz, port: {{ $container.port }}}
       periodSeconds: 10
@@ -170,7 +208,13 @@ containers:
       {{- if and $root.Values.data.claimName (eq $role "worker") }}
       - {name: data, mountPath: {{ $root.Values.data.mountPath }}, readOnly: true}
       {{- end }}
+      {{- with $cache }}
+      - {name: cache, mountPath: {{ . }}}
+      {{- end }}
       - {name: tmp, mountPath: /tmp}
+      {{- with $settings.extraVolumeMounts }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
   {{- end }}
 volumes:
   - name: job
@@ -200,7 +244,14 @@ volumes:
       claimName: {{ $root.Values.data.claimName }}
       readOnly: true
   {{- end }}
+  {{- if $cache }}
+  - name: cache
+    emptyDir: {}
+  {{- end }}
   - name: tmp
     emptyDir:
       sizeLimit: 64Mi
+  {{- with $settings.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
