@@ -375,6 +375,12 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
   wire::HeartbeatReply reply;
   reply.set_generation(PublicGeneration());
   if (request.leaving()) {
+    if (request.range() != 0 && tasks_) {
+      const absl::StatusOr<uint32_t> completed =
+          tasks_->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
+      if (!completed.ok()) return completed.status();
+      TellEpochs(*completed, now);
+    }
     events_.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
     MembershipActions actions;
     membership_.Leave(holder.worker, holder.incarnation, request.leaving_reason(), actions);

@@ -64,8 +64,7 @@ class Controller : public ServerObserver {
     std::string snapshot_folder = {};
     // Where checkpoints are made; empty: none are.
     std::string checkpoint_folder = {};
-    // Numbers of checkpoints up to here are taken.
-    uint64_t checkpoint_number = 0;
+    uint64_t checkpoint_number = 0;  // those up to here are taken
     // What Save() gives is put on a disk, and StateKept() says so: nobody is told that the job has ended before that is
     // kept, or a scheduler that is started again would wait for workers that have left.
     bool keeps_state = false;
@@ -74,6 +73,7 @@ class Controller : public ServerObserver {
     std::string page = {};
     // As EventLog has it: EventsRecorded() is called after each TakeEvents().
     bool tells_after_record = false;
+    bool unwatched = false;  // nobody will ask how the job has ended
   };
 
   Controller(const Config& config, const TimeSource& time, ServerCalls& servers);
