@@ -201,7 +201,12 @@ absl::Status Controller::CheckNoNamesake(const std::string& name) const {
 }
 
 absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) {
-  if (first_worker_) return CheckSame(*first_worker_, request);
+  if (first_worker_) {
+    if (absl::Status same = CheckSame(*first_worker_, request); !same.ok()) return same;
+    if (absl::Status kept = CheckDataKept(data_kept_, goes_on_from_, request); !kept.ok()) return kept;
+    if (first_worker_->data_fingerprint() == 0) first_worker_->set_data_fingerprint(request.data_fingerprint());
+    return absl::OkStatus();
+  }
   absl::StatusOr<ModelLayout> layout = LayoutOf(request, config_.job.optimizer());
   if (!layout.ok()) return layout.status();
   first_worker_ = request;

@@ -400,8 +400,7 @@ class Controller : public ServerObserver {
   absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time stopping_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // servers told to stop
   bool status_seen_ ABSL_GUARDED_BY(mutex_) = false;                      // since then
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  bool end_kept_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false, end_kept_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The members.
   Membership membership_ ABSL_GUARDED_BY(mutex_);
@@ -581,6 +580,7 @@ class Controller : public ServerObserver {
   Checkpoints checkpoint_ ABSL_GUARDED_BY(mutex_);
   // The checkpoint that the run began with; empty: with none.
   std::string goes_on_from_ ABSL_GUARDED_BY(mutex_);
+  uint64_t data_kept_ ABSL_GUARDED_BY(mutex_) = 0;         // of its data, where that counts
   absl::Duration elapsed_before_ ABSL_GUARDED_BY(mutex_);  // trained before it
 
   // What people see.

@@ -82,6 +82,7 @@ class SchedulerLink {
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
+    uint64_t data_fingerprint = 0;  // of the training data; 0: not known
     // host:port of the Prometheus endpoint; empty for none.
     std::string metrics_address = "";
     // Where this is in the network, as LocalAddress.topology; empty where nobody knows.
