@@ -6,6 +6,7 @@
 
 #include <google/protobuf/descriptor.h>
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/value.h"
 #include "worker/data/prepared_index.h"
@@ -38,7 +39,7 @@ absl::Status CheckModelKept(const job::Job& before, const job::Job& after) {
   return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(mistakes, "\n"));
 }
 
-absl::Status CheckImagesKept(uint64_t samples, const job::Job& after) {
+absl::Status CheckImagesKept(uint64_t samples, uint64_t fingerprint, const job::Job& after) {
   if (after.model().kind() == job::Model::EXTERNAL || samples == 0) return absl::OkStatus();
   const uint64_t most = after.data().train_images_max();
   if (after.data().format() == job::Data::PREPARED) {
@@ -46,7 +47,17 @@ absl::Status CheckImagesKept(uint64_t samples, const job::Job& after) {
     const worker::PreparedSplit* const train = index.ok() ? index->Find("train") : nullptr;
     if (train == nullptr) return absl::OkStatus();  // what is wrong with it others say
     const uint64_t found = most == 0 ? train->rows() : std::min(most, train->rows());
-    if (found == samples) return absl::OkStatus();
+    if (found == samples) {
+      const std::string kept = absl::StrFormat("%016x", fingerprint);
+      const uint64_t now = worker::FingerprintOf(*index, most);
+      if (fingerprint == 0 || now == fingerprint || after.data().replaces() == kept) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.path: found training images in ", after.data().path(), " with the fingerprint ",
+                       absl::StrFormat("%016x", now), "; allowed is ", kept,
+                       ", that of the data which the checkpoint was trained on: they were prepared anew since. To go "
+                       "on with the others in their place: --set data.replaces=",
+                       kept));
+    }
     return absl::InvalidArgumentError(
         absl::StrCat("data.path: found ", found, " training images in ", after.data().path(),
                      most == 0 ? "" : absl::StrCat(" (data.train_images_max: ", most, ")"), "; allowed are ", samples,

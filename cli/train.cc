@@ -97,8 +97,9 @@ int Resume(const ResumeOptions& options) {
     log::Warning("passed over ", broken);
   }
   if (absl::Status left = CheckWorkIsLeft(*choice, job); !left.ok()) return Fail(left, kExitWrongUse);
-  const uint64_t samples = choice->manifest.scheduler().first_worker().train_samples();
-  if (absl::Status kept = CheckImagesKept(samples, job); !kept.ok()) return Fail(kept, kExitWrongUse);
+  const wire::RegisterWorkerRequest& first = choice->manifest.scheduler().first_worker();
+  if (absl::Status kept = CheckImagesKept(first.train_samples(), first.data_fingerprint(), job); !kept.ok())
+    return Fail(kept, kExitWrongUse);
   const absl::StatusOr<RunLock> lock = RunLock::Take(run);
   if (!lock.ok()) return Fail(lock.status(), absl::IsAlreadyExists(lock.status()) ? kExitWrongUse : kExitFailed);
   if (!lock->by_file().empty()) log::Warning(lock->by_file());

@@ -201,7 +201,12 @@ absl::Status Controller::CheckNoNamesake(const std::string& name) const {
 }
 
 absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) {
-  if (first_worker_) return CheckSame(*first_worker_, request);
+  if (first_worker_) {
+    if (absl::Status same = CheckSame(*first_worker_, request); !same.ok()) return same;
+    if (absl::Status kept = CheckDataKept(data_kept_, goes_on_from_, request); !kept.ok()) return kept;
+    if (first_worker_->data_fingerprint() == 0) first_worker_->set_data_fingerprint(request.data_fingerprint());
+    return absl::OkStatus();
+  }
   absl::StatusOr<ModelLayout> layout = LayoutOf(request, config_.job.optimizer());
   if (!layout.ok()) return layout.status();
   first_worker_ = request;
@@ -375,6 +380,12 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
   wire::HeartbeatReply reply;
   reply.set_generation(PublicGeneration());
   if (request.leaving()) {
+    if (request.range() != 0 && tasks_) {
+      const absl::StatusOr<uint32_t> completed =
+          tasks_->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
+      if (!completed.ok()) return completed.status();
+      TellEpochs(*completed, now);
+    }
     events_.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
     MembershipActions actions;
     membership_.Leave(holder.worker, holder.incarnation, request.leaving_reason(), actions);

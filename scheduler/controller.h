@@ -64,8 +64,7 @@ class Controller : public ServerObserver {
     std::string snapshot_folder = {};
     // Where checkpoints are made; empty: none are.
     std::string checkpoint_folder = {};
-    // Numbers of checkpoints up to here are taken.
-    uint64_t checkpoint_number = 0;
+    uint64_t checkpoint_number = 0;  // those up to here are taken
     // What Save() gives is put on a disk, and StateKept() says so: nobody is told that the job has ended before that is
     // kept, or a scheduler that is started again would wait for workers that have left.
     bool keeps_state = false;
@@ -74,6 +73,7 @@ class Controller : public ServerObserver {
     std::string page = {};
     // As EventLog has it: EventsRecorded() is called after each TakeEvents().
     bool tells_after_record = false;
+    bool unwatched = false;  // nobody will ask how the job has ended
   };
 
   Controller(const Config& config, const TimeSource& time, ServerCalls& servers);
@@ -400,8 +400,7 @@ class Controller : public ServerObserver {
   absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time stopping_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // servers told to stop
   bool status_seen_ ABSL_GUARDED_BY(mutex_) = false;                      // since then
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  bool end_kept_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false, end_kept_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The members.
   Membership membership_ ABSL_GUARDED_BY(mutex_);
@@ -581,6 +580,7 @@ class Controller : public ServerObserver {
   Checkpoints checkpoint_ ABSL_GUARDED_BY(mutex_);
   // The checkpoint that the run began with; empty: with none.
   std::string goes_on_from_ ABSL_GUARDED_BY(mutex_);
+  uint64_t data_kept_ ABSL_GUARDED_BY(mutex_) = 0;         // of its data, where that counts
   absl::Duration elapsed_before_ ABSL_GUARDED_BY(mutex_);  // trained before it
 
   // What people see.

@@ -308,6 +308,12 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   if (layout_.elements != manifest.elements() || layout_.trained_elements != manifest.trained_elements()) {
     return absl::DataLossError(absl::StrCat(folder, ": its model and its shards contradict each other"));
   }
+  data_kept_ = first_worker_->data_fingerprint();
+  if (data_kept_ != 0 && config_.job.data().replaces() == FingerprintText(data_kept_)) {
+    events_.Add("other training data take the place of those of the checkpoint, as data.replaces says");
+    data_kept_ = 0;
+    first_worker_->clear_data_fingerprint();
+  }
   tasks_->GoOnFrom(state.tasks());
   if (tasks_->Complete()) {
     return absl::FailedPreconditionError(

@@ -166,6 +166,12 @@ void Controller::Place() {
                            layout_.elements - frozen - layout_.trained_elements, " averaged values, ",
                            frozen == 0 ? "" : absl::StrCat("and ", frozen, " that are frozen, "), "in ", places_.size(),
                            " shards on ", cluster.servers(), cluster.servers() == 1 ? " server" : " servers"));
+  if (places_.size() < cluster.servers()) {
+    return End(wire::JOB_FAILED,
+               absl::StrCat("the model has ", layout_.elements, " elements, and a server takes ", kShardAlignment,
+                            " of them at least: found cluster.servers: ", cluster.servers(), "; allowed is 1 to ",
+                            places_.size(), " with this model"));
+  }
   if (!shares.empty()) TellShares(shares);
   if (const std::string doubt = SlowdownDoubt(config_.job); !doubt.empty()) {
     events_.Add(absl::StrCat("warning: ", doubt));
@@ -418,7 +424,7 @@ void Controller::PartTick(absl::Time now) {
     for (const auto& [id, joining] : joining_) servers_.Stop({id, joining.incarnation}, request);
   }
   const bool alone = AllServersGone() || now - stopping_ > config_.timeouts.failover();
-  if (alone && (status_seen_ || now - stopping_ >= kStatusLinger)) finished_ = true;
+  if (alone && (config_.unwatched || status_seen_ || now - stopping_ >= kStatusLinger)) finished_ = true;
 }
 
 bool Controller::finished() const {

@@ -88,10 +88,28 @@ absl::StatusOr<uint32_t> DataRanges::Done(const Holder& holder, RangeId id) {
   const DataRange range = held->second.range;
   leased_.erase(held);
   finished_[holder] = id;
-  samples_leased_ -= range.size();
-  samples_done_ += range.size();
-  done_[range.epoch] += range.size();
+  return Count(range.epoch, range.size());
+}
 
+absl::StatusOr<uint32_t> DataRanges::DoneTo(const Holder& holder, RangeId id, uint64_t to) {
+  const auto held = leased_.find(holder);
+  if (held == leased_.end() || held->second.range.id != id) return 0;
+  DataRange& range = held->second.range;
+  if (to < range.begin || to > range.end) {
+    return absl::InvalidArgumentError(absl::StrCat("worker ", holder.worker.value(), " says it has trained range ",
+                                                   id.value(), " up to ", to, "; allowed is ", range.begin, " to ",
+                                                   range.end));
+  }
+  if (to == range.end) return Done(holder, id);
+  const uint64_t samples = to - range.begin;
+  range.begin = to;
+  return Count(range.epoch, samples);
+}
+
+uint32_t DataRanges::Count(uint32_t epoch, uint64_t samples) {
+  samples_leased_ -= samples;
+  samples_done_ += samples;
+  done_[epoch] += samples;
   uint32_t completed = 0;
   while (!done_.empty() && done_.begin()->first == epochs_done_ && done_.begin()->second == config_.samples_per_epoch) {
     done_.erase(done_.begin());

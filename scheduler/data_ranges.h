@@ -77,6 +77,12 @@ class DataRanges {
   //   kInvalidArgument  such a range was never leased, or this holder never had it
   absl::StatusOr<uint32_t> Done(const Holder& holder, RangeId range);
 
+  // The holder leaves the range, and has trained its samples up to position `to`: only the others are given back. Of a
+  // range that it does not hold nothing changes.
+  // Returns as Done().
+  //   kInvalidArgument  the range does not reach that far, or begins behind it
+  absl::StatusOr<uint32_t> DoneTo(const Holder& holder, RangeId range, uint64_t to);
+
   // Nothing more is given out; what is leased is still to be done.
   void CutShort() { cut_short_ = true; }
   bool cut_short() const { return cut_short_; }
@@ -117,6 +123,8 @@ class DataRanges {
     double samples_per_second = 0;
   };
 
+  // Samples of this epoch are done. Returns how many epochs that has completed.
+  uint32_t Count(uint32_t epoch, uint64_t samples);
   uint64_t SizeFor(const Holder& holder, double samples_per_second, uint32_t batch_size) const;
   // The holder's part of what all holders train in a second.
   double ShareOf(const Holder& holder, double samples_per_second) const;

@@ -241,7 +241,8 @@ int Run(const Options& options) {
                          .keeps_state = store != nullptr,
                          .timeouts = timeouts,
                          .page = served->empty() ? "" : absl::StrCat("http://", *served, "/"),
-                         .tells_after_record = true},
+                         .tells_after_record = true,
+                         .unwatched = options.unwatched},
                         time, links);
   // Its threads call the controller, however this ends.
   const absl::Cleanup close_links = [&links] { links.Close(); };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/parameter_groups.h"
 
@@ -164,6 +165,17 @@ absl::Status CheckSame(const wire::RegisterWorkerRequest& first, const wire::Reg
     return same;
   }
   return compare("number of test samples", other.test_samples(), first.test_samples());
+}
+
+std::string FingerprintText(uint64_t fingerprint) { return absl::StrFormat("%016x", fingerprint); }
+
+absl::Status CheckDataKept(uint64_t kept, const std::string& checkpoint, const wire::RegisterWorkerRequest& worker) {
+  const uint64_t found = worker.data_fingerprint();
+  if (kept == 0 || found == 0 || found == kept) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the training data of worker ", worker.name(), " have the fingerprint ", FingerprintText(found), "; allowed is ",
+      FingerprintText(kept), ", that of the data which ", checkpoint,
+      " was trained on. To go on with the others in their place: --set data.replaces=", FingerprintText(kept)));
 }
 
 }  // namespace slackline::scheduler

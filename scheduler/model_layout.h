@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,5 +46,13 @@ void AddGroups(const ModelLayout& layout, Request& request) {
 // OK when the worker has built the same model and sees the same data as `first`.
 //   kInvalidArgument  names the first difference
 absl::Status CheckSame(const wire::RegisterWorkerRequest& first, const wire::RegisterWorkerRequest& other);
+
+// A fingerprint of training data as data.replaces has it.
+std::string FingerprintText(uint64_t fingerprint);
+
+// OK when the worker's training data are those of `checkpoint`, whose fingerprint is `kept`, or one of both is 0: not
+// known.
+//   kInvalidArgument  names both, and how to go on nevertheless
+absl::Status CheckDataKept(uint64_t kept, const std::string& checkpoint, const wire::RegisterWorkerRequest& worker);
 
 }  // namespace slackline::scheduler

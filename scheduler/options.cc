@@ -39,6 +39,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->type_name("DIR")
       ->excludes("--resume")
       ->needs("--run-folder");
+  app.add_flag("--unwatched", options.unwatched,
+               "Nobody will ask how the job has ended: end as soon as all is over, and do not wait to be asked");
 #ifdef SLACKLINE_KILL_POINTS
   std::string kill_at;
   app.add_option("--kill-at", kill_at, "For tests: kill this process at the Nth pass of a point")->type_name("POINT:N");

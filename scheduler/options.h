@@ -21,6 +21,8 @@ struct Options {
   bool resume = false;
   // Go on with the run in the run folder from this checkpoint, with other servers and workers; empty: not so.
   std::string from_checkpoint;
+  // Nobody will ask how the job has ended.
+  bool unwatched = false;
 };
 
 // Absent when the program is to end at once (--help, --version, wrong use); `exit_code` says how.

@@ -40,7 +40,14 @@ void Tasks::EndEarly() {
 }
 
 absl::StatusOr<uint32_t> Tasks::FinishRange(const Holder& holder, RangeId range) {
-  absl::StatusOr<uint32_t> completed = ranges_.Done(holder, range);
+  return Completed(ranges_.Done(holder, range));
+}
+
+absl::StatusOr<uint32_t> Tasks::LeaveRange(const Holder& holder, RangeId range, uint64_t done_to) {
+  return Completed(ranges_.DoneTo(holder, range, done_to));
+}
+
+absl::StatusOr<uint32_t> Tasks::Completed(absl::StatusOr<uint32_t> completed) {
   if (!completed.ok() || *completed == 0 || config_.evaluate_every_epochs == 0) return completed;
   const uint32_t done = ranges_.epochs_done();
   for (uint32_t epoch = done - *completed + 1; epoch <= done; ++epoch) {

@@ -63,6 +63,8 @@ class Tasks {
 
   // As DataRanges::Done().
   absl::StatusOr<uint32_t> FinishRange(const Holder& holder, RangeId range);
+  // As DataRanges::DoneTo().
+  absl::StatusOr<uint32_t> LeaveRange(const Holder& holder, RangeId range, uint64_t done_to);
 
   // The result has arrived. Saying it again changes nothing.
   // Returns false for a repetition.
@@ -96,6 +98,8 @@ class Tasks {
 
  private:
   Work Final(const Asker& asker);
+  // Of epochs that this has completed, some are evaluated.
+  absl::StatusOr<uint32_t> Completed(absl::StatusOr<uint32_t> epochs);
 
   const Config config_;
   DataRanges ranges_;

@@ -20,6 +20,7 @@ absl::StatusOr<JobData> ReadIdxData(const WorkerConfig& config) {
   if (!test.ok()) return test.status();
   data.train = *std::move(train);
   data.test = *std::move(test);
+  data.fingerprint = data.train.Fingerprint();
   if (absl::Status fits = CheckData(data.train, data.test, config.model.classes); !fits.ok()) return fits;
   absl::StatusOr<std::vector<std::string>> names = ReadClassNames(config.data_path, config.model.classes);
   if (!names.ok()) return names.status();
@@ -73,6 +74,7 @@ absl::StatusOr<JobData> OpenPreparedData(const WorkerConfig& config, ImagePeers*
   }
   data.train = *std::move(train);
   data.test = *std::move(test);
+  data.fingerprint = FingerprintOf(*index, config.train_images_max);
   data.class_names = std::move(index->classes);
   return data;
 }
@@ -93,8 +95,10 @@ absl::StatusOr<JobData> OpenPictureData(const WorkerConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat(config.data_path, " has ", data->class_names.size(),
                                                    " classes; model.classes is ", config.model.classes));
   }
-  return JobData{
-      .train = std::move(data->train), .test = std::move(data->test), .class_names = std::move(data->class_names)};
+  return JobData{.train = std::move(data->train),
+                 .test = std::move(data->test),
+                 .class_names = std::move(data->class_names),
+                 .fingerprint = 0};
 }
 
 absl::StatusOr<JobData> OpenCocoData(const WorkerConfig& config) {
@@ -111,8 +115,10 @@ absl::StatusOr<JobData> OpenCocoData(const WorkerConfig& config) {
                       .classes = config.model.classes,
                       .train_images_max = config.train_images_max});
   if (!data.ok()) return data.status();
-  return JobData{
-      .train = std::move(data->train), .test = std::move(data->test), .class_names = std::move(data->class_names)};
+  return JobData{.train = std::move(data->train),
+                 .test = std::move(data->test),
+                 .class_names = std::move(data->class_names),
+                 .fingerprint = data->fingerprint};
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ struct JobData {
   Dataset train;
   Dataset test;                          // what evaluations are on
   std::vector<std::string> class_names;  // one a class
+  // Of the training images: another one where they are others. 0: not known, of data.format folder and webdataset.
+  uint64_t fingerprint = 0;
 };
 
 // Reads or maps them, and checks that they fit the model.

@@ -232,6 +232,7 @@ int Work(const Flags& flags, const job::Job& job) {
   if (energy != nullptr) link_options.energy = [&energy] { return energy->Take(); };
   link_options.train_samples = data->train.size();
   link_options.test_samples = data->test.size();
+  link_options.data_fingerprint = data->fingerprint;
   const auto link = SchedulerLink::Create(link_options);
   Prefetcher prefetcher(data->train, config.normalisation, config.prefetch_batches, config.augment, config.seed,
                         config.data_threads);

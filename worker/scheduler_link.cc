@@ -114,7 +114,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     return Call("report an evaluation", &wire::Scheduler::Stub::ReportEvaluation, report, &reply, silence_max_);
   }
 
-  void Leave(const std::string& reason) override {
+  void Leave(const std::string& reason, const RangePart& trained) override {
     wire::HeartbeatRequest request;
     {
       absl::MutexLock lock(&mutex_);
@@ -125,11 +125,14 @@ class GrpcSchedulerLink : public SchedulerLink {
     AddEnergy(*request.mutable_worker());
     request.set_leaving(true);
     request.set_leaving_reason(reason);
+    request.set_range(trained.range.value());
+    request.set_range_done_to(trained.done_to);
     wire::HeartbeatReply reply;
     // Whether it arrives or not: the worker goes, and silence says the same a little later.
     const auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
     const grpc::Status status = stub()->Heartbeat(context.get(), request, &reply);
     if (!status.ok()) log::Warning("could not say goodbye to the scheduler: ", status.error_message());
+    channel_.Drop();
   }
 
   absl::Status Pause(absl::Duration duration) override {
@@ -166,7 +169,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   absl::StatusOr<Membership> AwaitLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::LiveOrOver), join_max());
     if (interrupted_) return InterruptStatus();
-    if (ended_) return ended_->ok() ? absl::CancelledError("the job has ended") : *ended_;
+    if (ended_) return ended_->ok() ? absl::CancelledError("the job has ended: " + end_reason_) : *ended_;
     if (live_) return life_;
     return absl::DeadlineExceededError(
         absl::StrCat("registered as worker ", life_.worker.value(), ", but the scheduler at ", options_.address,
@@ -270,6 +273,7 @@ class GrpcSchedulerLink : public SchedulerLink {
       }
       if (ended_) return;
       ended_ = end;
+      end_reason_ = reason;
       beating_ = false;
     }
     absl::MutexLock lock(&on_end_mutex_);
@@ -292,6 +296,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   bool live_ ABSL_GUARDED_BY(mutex_) = false;
   Generation generation_ ABSL_GUARDED_BY(mutex_);              // of the newest map; 0: none was asked for
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);  // OK: the job has ended
+  std::string end_reason_ ABSL_GUARDED_BY(mutex_);
   absl::Time heard_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> interrupted_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -39,6 +39,11 @@ struct RangeWork {
   uint64_t end = 0;
   uint32_t batch_size = 0;  // 0: the job's
 };
+// The samples of a range up to this position of the epoch's order: every shard has answered for them. 0: of none.
+struct RangePart {
+  RangeId range;
+  uint64_t done_to = 0;
+};
 struct EvaluationWork {
   uint32_t epoch = 0;  // completed ones
   bool final = false;
@@ -77,6 +82,7 @@ class SchedulerLink {
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
+    uint64_t data_fingerprint = 0;  // of the training data; 0: not known
     // host:port of the Prometheus endpoint; empty for none.
     std::string metrics_address = "";
     // Where this is in the network, as LocalAddress.topology; empty where nobody knows.
@@ -119,8 +125,8 @@ class SchedulerLink {
   //   kFailedPrecondition  Join() again: there is work, and this worker is not a member
   virtual absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) = 0;
   virtual absl::Status ReportEvaluation(const EvaluationResult& result) = 0;
-  // The last word: tells the scheduler to wait for this worker no more.
-  virtual void Leave(const std::string& reason) = 0;
+  // The last word: tells the scheduler to wait for this worker no more. `trained`: of the range that it leaves.
+  virtual void Leave(const std::string& reason, const RangePart& trained) = 0;
 
   // Waits for `duration`; returns kCancelled at once when interrupted.
   virtual absl::Status Pause(absl::Duration duration) = 0;

@@ -18,6 +18,7 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   request.set_job_fingerprint(options.job_fingerprint);
   request.set_train_samples(options.train_samples);
   request.set_test_samples(options.test_samples);
+  request.set_data_fingerprint(options.data_fingerprint);
   request.set_pid(pid);
   request.set_metrics_address(options.metrics_address);
   request.set_host(HostName());

@@ -109,7 +109,7 @@ absl::Status Trainer::Run() {
       leave_reason_ = stopped_->reason;
     }
   }
-  parts_.link.Leave(status.ok() ? leave_reason_ : absl::StrCat("failed: ", status.message()));
+  parts_.link.Leave(status.ok() ? leave_reason_ : absl::StrCat("failed: ", status.message()), {});
   return status;
 }
 

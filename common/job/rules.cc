@@ -1,5 +1,6 @@
 #include "common/job/rules.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -122,6 +123,11 @@ class Rules : private RuleBook {
     if (data.cache().folder().empty()) {
       NeedsOther(data.cache(), "data.cache.gigabytes_max", "data.cache.folder", "no folder");
       NeedsOther(data.cache(), "data.cache.peers", "data.cache.folder", "no folder");
+    }
+    const auto is_digit = [](char c) { return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f'); };
+    if (!data.replaces().empty() && (data.replaces().size() != 16 || !absl::c_all_of(data.replaces(), is_digit))) {
+      Refuse("data.replaces", Quoted(data.replaces()),
+             "a fingerprint as a resume names it: 16 digits of 0 to 9, a to f");
     }
     const bool served = IsHttp(data.path());
     const absl::Status understood = served ? CheckHttpAddress(data.path()) : absl::OkStatus();

@@ -79,4 +79,10 @@ void FollowedChannel::Failed() {
   channel_ = ControlChannel(address, protection_);
 }
 
+void FollowedChannel::Drop() {
+  absl::MutexLock lock(&mutex_);
+  // It connects with its first call.
+  channel_ = ControlChannel(address_.empty() ? kNowhere : address_, protection_);
+}
+
 }  // namespace slackline::rpc

@@ -24,6 +24,9 @@ class FollowedChannel {
   std::shared_ptr<grpc::Channel> channel() const ABSL_LOCKS_EXCLUDED(mutex_);
   // A call has failed in a way that may pass: looks whether the place says something else now.
   void Failed() ABSL_LOCKS_EXCLUDED(mutex_);
+  // No more calls are to come: closes the connection, which the other side would wait for as it ends. One that comes
+  // nevertheless makes another.
+  void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
   const std::string& place() const { return place_; }
   // What to say of a call that has failed: of one to no address why there is none, else what the call says.
   std::string Why(const absl::Status& status) const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -6,21 +6,28 @@ import contextlib
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
 import time
+import weakref
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 from ._errors import AbortedError, DeadlineExceededError, NotFoundError
-from ._worker import Worker, connect
+from ._worker import Worker, _describe, connect
 
 PathLike = Union[str, "os.PathLike[str]"]
 
 _PROGRAMS = ("slackline-scheduler", "slackline-ps")
 _POLL_S = 0.02
+# How long the scheduler may take to end: with nothing to keep, and with a last checkpoint, of a large model on a slow disk.
+_END_S = 20
+_SAVE_S = 600
+# And all, of whom nobody wants anything any more.
+_HURRY_S = 2
 
 
 def _end_with_us() -> list[str]:
@@ -79,10 +86,15 @@ class LocalCluster:
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._starter = _Starter()
         self._before = _end_with_us()
+        # With the threads that they are of.
+        self._workers: list[tuple[int, weakref.ref[Worker]]] = []
 
     def connect(self, **options: Any) -> Worker:
-        """slackline.connect() to this job; `options` are the others of it."""
-        return connect(self.address, self.job, overrides=self.overrides, **options)
+        """slackline.connect() to this job; `options` are the others of it. A worker that is still there when the cluster
+        ends leaves first, where it is of the same thread."""
+        worker = connect(self.address, self.job, overrides=self.overrides, **options)
+        self._workers.append((threading.get_ident(), weakref.ref(worker)))
+        return worker
 
     def _start(self, name: str, program: str, *arguments: str) -> None:
         overrides = [word for one in self.overrides for word in ("--set", one)]
@@ -111,18 +123,44 @@ class LocalCluster:
                 raise DeadlineExceededError(f"waited {startup_s:g} s for the scheduler to write {self.address}")
             threading.Event().wait(_POLL_S)
 
-    def _stop(self, most_s: float) -> None:
+    def _leave(self, reason: str) -> None:
+        """Workers say goodbye, whose silence would be waited for."""
+        for thread, reference in self._workers:
+            worker = reference()
+            if worker is None or thread != threading.get_ident():
+                continue
+            # The cluster ends, whatever becomes of them.
+            with contextlib.suppress(Exception):
+                worker.leave(reason)
+
+    def _stop(self, reason: str, most_s: float) -> None:
         # A start that Ctrl-C has cut short has made a process, or none.
         self._starter.call(lambda: None)
-        # The scheduler ends the job, and tells the servers.
-        for _, process in self._processes:
-            process.terminate()
+        try:
+            self._leave(reason)
+            # The scheduler ends the job, has the last checkpoint made, and tells the servers.
+            self._end(self._processes[:1], most_s)
+            # Who has not heard of the end would wait for the scheduler's word; the second signal tells it not to.
+            self._end(self._processes[1:], most_s, signal.SIGTERM, signal.SIGINT)
+        finally:
+            # After Ctrl-C in here, too, which means: now. The scheduler makes no checkpoint then.
+            self._end(self._processes, _HURRY_S, signal.SIGTERM, signal.SIGINT)
+            self._starter.stop()
+
+    @staticmethod
+    def _end(
+        processes: Sequence[tuple[str, subprocess.Popen[bytes]]], most_s: float, *signals: signal.Signals
+    ) -> None:
+        deadline = time.monotonic() + most_s
+        for _, process in processes:
+            for one in signals or (signal.SIGTERM,):
+                process.send_signal(one)
+        for _, process in processes:
             try:
-                process.wait(most_s)
+                process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._starter.stop()
 
 
 @contextlib.contextmanager
@@ -137,7 +175,7 @@ def local_cluster(
     startup_s: float = 60,
 ) -> Iterator[LocalCluster]:
     """Starts a scheduler and `servers` servers, and ends them at the end of the `with`; training begins with `workers`
-    workers.
+    workers. The end waits for the last checkpoint; Ctrl-C in that wait does without it.
 
     job: the job file; None: the defaults. Where it names no model.kind, give overrides=["model.kind=external"].
     run_folder: new or empty; None: a temporary one, removed at the end.
@@ -164,12 +202,16 @@ def local_cluster(
             path = Path(job).absolute()
         sizes = [f"cluster.servers={servers}", f"cluster.workers={workers}"]
         cluster = LocalCluster(path, [*overrides, *sizes], folder.absolute(), found)
+        reason = "the cluster ends"
         try:
-            cluster._start("scheduler", "slackline-scheduler", "--run-folder", cluster.run_folder)
+            cluster._start("scheduler", "slackline-scheduler", "--run-folder", cluster.run_folder, "--unwatched")
             cluster._await_address(startup_s)
             for number in range(1, servers + 1):
                 name = f"ps-{number}"
                 cluster._start(name, "slackline-ps", "--scheduler", cluster.address, "--name", name)
             yield cluster
+        except BaseException as error:
+            reason = f"failed: {_describe(type(error), error)}"
+            raise
         finally:
-            cluster._stop(most_s=20)
+            cluster._stop(reason, _END_S if run_folder is None else _SAVE_S)

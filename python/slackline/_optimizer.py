@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 # Their running statistics are averaged over the workers; other buffers stay each worker's own.
 _AVERAGED = (nn.modules.batchnorm._NormBase,)
+# What scripts set in param_groups of torch.optim.
+_THE_JOBS = ("lr", "momentum", "nesterov", "weight_decay")
 
 
 class Optimizer:
@@ -90,11 +93,12 @@ class Optimizer:
         self._gradients: list[torch.Tensor] = []
         self._averages: list[torch.Tensor] = []
         self._begin_step()
+        self._warned = self._warned_of_none = False
         # By a weak reference: the parameters are kept by this object.
         for i, one in enumerate(self._parameters):
             hook = functools.partial(_call_accumulated, weakref.ref(self), i)
             one.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call,unused-ignore]
-        self.param_groups: list[dict[str, Any]] = [{"params": self._parameters}]
+        self.param_groups: list[dict[str, Any]] = [_Group(params=self._parameters)]
         worker._attach(self)
 
     # --- what a script calls ---
@@ -134,6 +138,8 @@ class Optimizer:
         if self._worker.done:
             self._begin_step()
             return loss
+        if samples is None and not self._warned:
+            self._warn_of_batches()
         self._worker._before_step()
         self._begin_push()
         with torch.no_grad():
@@ -151,6 +157,13 @@ class Optimizer:
                     view.copy_(one.grad)
             self._copies.out(copies)
         self._copies.settle()
+        if not self._leaving and not self._warned_of_none and all(one.grad is None for one in self._parameters):
+            self._warned_of_none = True
+            warnings.warn(
+                "no parameter has a gradient, and zeros are pushed: is the optimizer of the model that is trained, and comes "
+                "zero_grad() before backward()?",
+                stacklevel=2,
+            )
         try:
             self._worker._step(samples)
         finally:
@@ -161,6 +174,20 @@ class Optimizer:
                 one.grad = None
         self._take_weights()
         return loss
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Raises RuntimeError: all workers have agreed on the parameters, and settings by group are the job's."""
+        del param_group
+        raise RuntimeError(
+            "parameters are those that the model had when the optimizer was made: make it when the model is whole; settings "
+            "by group are the job's optimizer.groups"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "a slackline.Optimizer is of its worker, and cannot be copied or pickled: save optimizer.state_dict() and "
+            "model.state_dict()"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Where the worker is. Momentum and the like are the servers', and kept in the job's checkpoints."""
@@ -201,6 +228,13 @@ class Optimizer:
                     f"parameter {name} is another tensor than when the optimizer was made, or on another device than "
                     f"{device}: make the optimizer when the model is where it stays"
                 )
+        known = {id(one) for one in [*self._parameters, *(one for _, one in self._frozen)]}
+        if new := [name for name, one in named.items() if one.requires_grad and id(one) not in known]:
+            warnings.warn(
+                f"parameter {new[0]} has come into the model since the optimizer was made, and is not trained: make the "
+                "optimizer when the model is whole",
+                stacklevel=2,
+            )
         with torch.no_grad():
             for one, view, staged in zip(self._parameters, self._weights[0], self._staged):
                 if staged:
@@ -253,6 +287,9 @@ class Optimizer:
 
     def _begin_step(self) -> None:
         self._passes = [0] * len(self._parameters)
+        # Of each parameter: from how many batches its gradient is, and up to which sample it was last.
+        self._batches = [0] * len(self._parameters)
+        self._batch_ends = [-1] * len(self._parameters)
         self._first_complete = len(self._parameters)  # it and all trained tensors behind it are
         self._leaving = False
         # Copies to the host, in their order, each with where what is there begins once it is over.
@@ -295,11 +332,31 @@ class Optimizer:
                 "overlap=False where some passes are followed by no step()"
             )
         view = self._gradients[index]
-        if gradient is not view and not self._staged[index]:
-            view.copy_(gradient.detach())
-            parameter.grad = view
+        if not self._staged[index]:
+            if gradient is not view:
+                view.copy_(gradient.detach())
+                parameter.grad = view
+                self._batches[index] = 0  # it is new: what was there before, the script has thrown away
+            if self._batch_ends[index] != (end := self._worker._given):
+                self._batch_ends[index] = end
+                self._batches[index] += 1
         if self._overlap and self._passes[index] == self.accumulate:
             self._advance()
+
+    def _warn_of_batches(self) -> None:
+        """Once: where a script adds up the gradients of more batches than the job knows of. Several passes over one batch, and
+        batches of another size than the job's, are nobody's mistake."""
+        batches, worker = max(self._batches), self._worker
+        samples, most = worker._given - worker._taken, worker.batch_size * worker.accumulate
+        if batches <= max(self.accumulate, worker.accumulate) or samples <= most:
+            return
+        self._warned = True
+        warnings.warn(
+            f"this step has the gradients of {batches} batches, {samples} samples, and the job's training.batch_size x "
+            f"training.accumulate is {most}: it counts as {samples / most:g} steps' samples, under async and ssp in the learning "
+            f"rate, and gradients add up besides. The job file should say training.accumulate: {batches}",
+            stacklevel=3,
+        )
 
     def _advance(self) -> None:
         """Sends off what is complete from the end on."""
@@ -332,6 +389,18 @@ class Optimizer:
             self._worker._ready(there)
 
 
+class _Group(dict[str, Any]):
+    """Of parameters; what torch.optim has beside them is the job's."""
+
+    def __missing__(self, key: str) -> Any:
+        raise KeyError(f"{key} is the job's: optimizer.{key}" if key in _THE_JOBS else key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key in _THE_JOBS:
+            warnings.warn(f"{key} is the job's: optimizer.{key}. To set it here changes nothing", stacklevel=2)
+        super().__setitem__(key, value)
+
+
 def _is_over(wait: bool) -> bool:
     del wait
     return True
@@ -357,6 +426,8 @@ def _averaged_buffers(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _check_parameter(name: str, parameter: torch.Tensor) -> None:
+    if isinstance(parameter, nn.parameter.UninitializedParameter):
+        raise TypeError(f"parameter {name} has no shape yet, as its layer is lazy: call the model once before")
     if parameter.layout != torch.strided:
         raise TypeError(f"parameter {name} has layout {parameter.layout}; allowed are dense ones (torch.strided)")
     if parameter.dtype != torch.float32:

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
@@ -94,6 +95,10 @@ class Worker:
         self._evaluate: Optional[Evaluate] = None
         self._test_samples = 0
         self._left = False
+        # Whether each step of this range had, in its order, just the samples that were drawn since the last one; and whether
+        # those of a step that comes now are known to.
+        self._range_in_order = False
+        self._in_order = False
         self._over = False  # as `done`, known by this thread already
         self._epoch = 0
         # The range that is being trained: which samples, and how many of them were in a step.
@@ -193,6 +198,7 @@ class Worker:
             return
         size = getattr(loader, "batch_size", None)
         ahead = getattr(loader, "num_workers", 0) > 0 and size is not None
+        in_order = self._gives_in_order(loader)
         while not self.done:
             before = (self._taken, self._job.view()[1])
             given = 0
@@ -202,13 +208,26 @@ class Worker:
                     assert self._delivered is not None and size is not None
                     self._delivered = min(self._delivered + size, self._drawn)
                 given += 1
-                yield batch
+                self._in_order = in_order
+                try:
+                    yield batch
+                finally:
+                    self._in_order = False
             if given == 0 and not self.done and before == (self._taken, self._job.view()[1]):
                 raise FailedPreconditionError(
                     f"the loader gave no batch, and {len(self._samples) - self._stepped} samples are left: drop_last must "
                     "be False, and its sampler this worker's"
                 )
         self._delivered = None
+
+    def _gives_in_order(self, loader: object) -> bool:
+        """Its batches are of the sampler's order and none is drawn ahead unseen: what inherits from a DataLoader may do so."""
+        return (
+            type(loader) is torch.utils.data.DataLoader
+            and loader.batch_size is not None
+            and loader.sampler is self._sampler
+            and getattr(loader, "in_order", True)
+        )
 
     def _with_bar(self, loader: Iterable[Item]) -> Iterator[Item]:
         from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
@@ -271,9 +290,15 @@ class Worker:
             if optimizer is not None:
                 optimizer._settle()
         finally:  # also from a device that has failed
-            self._job.leave(self.reason or reason)
+            self._job.leave(self.reason or reason, self._range_in_order)
         if optimizer is not None:
             optimizer._take_weights()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "a slackline.Worker is of the process that has connected, and cannot be copied or pickled: what goes to "
+            "DataLoader's processes (dataset, collate_fn) must not hold it"
+        )
 
     def __enter__(self) -> Worker:
         return self
@@ -293,6 +318,11 @@ class Worker:
         if self._optimizer is not None:
             raise FailedPreconditionError("this worker has an optimizer already; allowed is one a worker")
         self._optimizer = optimizer
+
+    @property
+    def _given(self) -> int:
+        """Over all ranges: samples that the script has."""
+        return self._drawn if self._delivered is None else self._delivered
 
     @property
     def _window(self) -> int:
@@ -316,8 +346,10 @@ class Worker:
     def _step(self, samples: Optional[int]) -> None:
         if self.done:
             return
-        delivered = self._drawn if self._delivered is None else self._delivered
-        count = delivered - self._taken if samples is None else int(samples)
+        drawn = self._given - self._taken
+        count = drawn if samples is None else int(samples)
+        # Before the step: after one that fails nobody knows better.
+        self._range_in_order = self._range_in_order and self._in_order and count == drawn
         if count < 1:
             raise FailedPreconditionError(
                 f"a step needs samples, and {count} were drawn from worker.sampler() since the last one"
@@ -362,6 +394,7 @@ class Worker:
             self._since = time.monotonic()
             self._samples = ()
             self._stepped = 0
+            self._range_in_order = task[0] == "range"
             if task[0] == "range":
                 self._epoch, self._samples = task[1], task[3]
                 return True
@@ -384,7 +417,7 @@ class Worker:
             finally:
                 model.train(training)
                 self._job.set_busy_elsewhere(False)
-        figures = dict(result or {})
+        figures = _figures(result)
         count = self._test_samples if result is not None else 0
         self._job.evaluated(
             count, float(figures.get("loss", 0.0)), float(figures.get("accuracy", 0.0)), time.monotonic() - began
@@ -421,6 +454,21 @@ class Sampler(torch.utils.data.Sampler[int]):
                 yield index
             if worker._samples is not samples or worker._stepped < len(samples):
                 return
+
+
+def _figures(result: Any) -> dict[str, float]:
+    """What an evaluation has returned, looked at."""
+    if result is None:
+        return {}
+    words = 'allowed is {"loss": mean over samples, "accuracy": share from 0 to 1}, or None'
+    if not isinstance(result, Mapping):
+        raise TypeError(f"the function of worker.evaluation() returned {type(result).__name__}; {words}")
+    if result and not any(name in result for name in _REPORTABLE):
+        warnings.warn(f"the function of worker.evaluation() returned {', '.join(map(str, result))}; {words}", stacklevel=2)
+    figures = {name: float(result[name]) for name in _REPORTABLE if name in result}
+    if not 0 <= figures.get("accuracy", 0.0) <= 1:
+        raise ValueError(f"the function of worker.evaluation() returned accuracy={figures['accuracy']}; {words}")
+    return figures
 
 
 def _describe(kind: type[BaseException], error: Optional[BaseException]) -> str:

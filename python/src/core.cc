@@ -163,10 +163,10 @@ class Job {
     worker().SetBusyElsewhere(busy);
   }
 
-  void Leave(const std::string& reason) {
+  void Leave(const std::string& reason, bool in_order) {
     if (!open_) return;
     Check(Wait([&] {
-      worker().Leave(reason);
+      worker().Leave(reason, in_order);
       return absl::OkStatus();
     }));
   }
@@ -273,7 +273,7 @@ NB_MODULE(_core, module) {
       .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy"), nb::arg("seconds"))
       .def("alive", &Job::Alive)
       .def("set_busy_elsewhere", &Job::SetBusyElsewhere, nb::arg("busy"))
-      .def("leave", &Job::Leave, nb::arg("reason"))
+      .def("leave", &Job::Leave, nb::arg("reason"), nb::arg("in_order"))
       .def("view", &Job::View)
       .def_prop_ro("is_open", &Job::open);
 }

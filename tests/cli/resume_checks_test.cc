@@ -4,7 +4,9 @@
 #include <fstream>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "absl/strings/str_format.h"
 #include "worker/data/prepared_index.h"
 
 namespace slackline::cli {
@@ -39,12 +41,12 @@ TEST(CheckModelKept, FewerLayersAreADifference) {
 
 TEST(CheckImagesKept, FewerImagesThanTheCheckpointHasAreRefused) {
   job::Job job;
-  EXPECT_TRUE(CheckImagesKept(60000, job).ok());
+  EXPECT_TRUE(CheckImagesKept(60000, 0, job).ok());
   job.mutable_data()->set_train_images_max(70000);
-  EXPECT_TRUE(CheckImagesKept(60000, job).ok());
+  EXPECT_TRUE(CheckImagesKept(60000, 0, job).ok());
   job.mutable_data()->set_train_images_max(500);
-  EXPECT_TRUE(CheckImagesKept(500, job).ok());
-  EXPECT_EQ(CheckImagesKept(60000, job).message(),
+  EXPECT_TRUE(CheckImagesKept(500, 0, job).ok());
+  EXPECT_EQ(CheckImagesKept(60000, 0, job).message(),
             "data.train_images_max: found 500; allowed is 60000, as many images as the checkpoint has");
 }
 
@@ -65,14 +67,29 @@ TEST(CheckImagesKept, PreparedImagesAreCounted) {
   job::Job job;
   job.mutable_data()->set_format(job::Data::PREPARED);
   job.mutable_data()->set_path(folder);
-  EXPECT_TRUE(CheckImagesKept(7, job).ok());
-  EXPECT_EQ(CheckImagesKept(8, job).message(),
+  EXPECT_TRUE(CheckImagesKept(7, 0, job).ok());
+  EXPECT_EQ(CheckImagesKept(8, 0, job).message(),
             "data.path: found 7 training images in " + folder + "; allowed are 8, as the checkpoint has them");
   job.mutable_data()->set_train_images_max(5);
-  EXPECT_TRUE(CheckImagesKept(5, job).ok());
-  EXPECT_EQ(CheckImagesKept(7, job).message(),
+  EXPECT_TRUE(CheckImagesKept(5, 0, job).ok());
+  EXPECT_EQ(CheckImagesKept(7, 0, job).message(),
             "data.path: found 5 training images in " + folder +
                 " (data.train_images_max: 5); allowed are 7, as the checkpoint has them");
+  // Prepared anew, as many.
+  job.mutable_data()->set_train_images_max(0);
+  const uint64_t before = worker::FingerprintOf(index, 0);
+  EXPECT_TRUE(CheckImagesKept(7, before, job).ok());
+  index.splits[0].shards[0].images.checksum = 2;
+  std::ofstream(folder + "/index.json") << worker::ToJson(index);
+  const std::string kept = absl::StrFormat("%016x", before);
+  const absl::Status refused = CheckImagesKept(7, before, job);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(testing::HasSubstr("; allowed is " + kept + ", that of the data which the checkpoint"),
+                             testing::HasSubstr("--set data.replaces=" + kept)));
+  EXPECT_TRUE(CheckImagesKept(7, 0, job).ok()) << "of a checkpoint that has none";
+  job.mutable_data()->set_replaces(kept);
+  EXPECT_TRUE(CheckImagesKept(7, before, job).ok());
 }
 
 }  // namespace

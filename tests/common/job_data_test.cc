@@ -189,6 +189,15 @@ TEST(JobData, AugmentationHasItsRanges) {
   EXPECT_EQ(RefusalOfData("data: {augment: {mixup_alpha: 0.001, cutmix_alpha: 0.001}}"), "");
 }
 
+TEST(JobData, OnlyAFingerprintCanBeReplaced) {
+  EXPECT_EQ(RefusalOfData("data: {replaces: 00ab34cd56ef7890}"), "");
+  for (const std::string other : {"00ab", "00AB34CD56EF7890", "00ab34cd56ef789g"}) {
+    EXPECT_EQ(RefusalOfData("data: {replaces: '" + other + "'}"),
+              "j.yaml:1: data.replaces: found '" + other +
+                  "'; allowed is a fingerprint as a resume names it: 16 digits of 0 to 9, a to f");
+  }
+}
+
 TEST(JobData, WrittenOutItIsTheSame) {
   const absl::StatusOr<job::Job> job = ParseJob(
       "data: {format: prepared, path: /p, evaluation_split: validation, verify: true, augment: {flip: both, "

@@ -91,7 +91,7 @@ class Base(unittest.TestCase):
 
     @contextlib.contextmanager
     def brief_cluster(self, text="", **options):
-        """Its processes end while the test goes on: the scheduler takes two seconds for that."""
+        """Its processes end while the test goes on."""
         entered = self.cluster(text, **options)
         cluster = entered.__enter__()
         try:

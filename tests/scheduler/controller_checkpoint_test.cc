@@ -418,6 +418,38 @@ TEST_F(ControllerCheckpoint, AnotherModelDoesNotGoOn) {
   EXPECT_EQ(next.controller().RegisterWorker(other).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(ControllerCheckpoint, OtherDataDoNotGoOnUnlessTheJobSaysSo) {
+  Start(JobWith(0, 0));
+  Begin();
+  ServersWrite();
+  checkpoint::Manifest manifest = Commit();
+  wire::RegisterWorkerRequest worker = FakeCluster::WorkerRequest("w-1");
+  worker.set_data_fingerprint(0xabc);
+  {
+    FakeCluster next(JobWith(0, 0));
+    ASSERT_TRUE(next.controller().GoOnFrom(manifest, "/checkpoints/one").ok());
+    EXPECT_TRUE(next.controller().RegisterWorker(worker).ok()) << "of a checkpoint that has none";
+    EXPECT_EQ(next.Save().first_worker().data_fingerprint(), 0xabc) << "the next one has it";
+  }
+  manifest.mutable_scheduler()->mutable_first_worker()->set_data_fingerprint(0xdef);
+  FakeCluster next(JobWith(0, 0));
+  ASSERT_TRUE(next.controller().GoOnFrom(manifest, "/checkpoints/one").ok());
+  const absl::Status refused = next.controller().RegisterWorker(worker).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("worker w-1 have the fingerprint 0000000000000abc; allowed is "
+                                           "0000000000000def, that of the data which /checkpoints/one was trained on"));
+  EXPECT_THAT(refused.message(), HasSubstr("--set data.replaces=0000000000000def"));
+  EXPECT_TRUE(next.controller().RegisterWorker(FakeCluster::WorkerRequest("script")).ok())
+      << "it says nothing of its data";
+  job::Job job = JobWith(0, 0);
+  job.mutable_data()->set_replaces("0000000000000def");
+  FakeCluster replaced(job);
+  ASSERT_TRUE(replaced.controller().GoOnFrom(manifest, "/checkpoints/one").ok());
+  EXPECT_TRUE(replaced.HasEvent("other training data take the place"));
+  EXPECT_TRUE(replaced.controller().RegisterWorker(worker).ok());
+  EXPECT_EQ(replaced.Save().first_worker().data_fingerprint(), 0xabc);
+}
+
 TEST_F(ControllerCheckpoint, RunThatIsDoneGoesOnOnlyForMoreEpochs) {
   Start(JobWith(0, 0, job::Consistency::ASYNC, 1));
   const uint64_t range = cluster_->Range("w-1");

@@ -205,6 +205,21 @@ TEST(ControllerEnd, DismissalStopsTheJobAndLeavesTimeToAskHowItEnded) {
   EXPECT_FALSE(cluster.controller().finished());
 }
 
+TEST(ControllerEnd, WhereNobodyWillAskHowItEndedThereIsNoWaitForThat) {
+  FakeCluster cluster(FakeCluster::SmallJob(), /*keeps_state=*/false, /*unwatched=*/true);
+  cluster.Start();
+  cluster.controller().Dismiss("the scheduler got SIGTERM");
+  cluster.Beat("w-1").IgnoreError();
+  cluster.Silence("w-1");
+  cluster.Pass(absl::Milliseconds(500));
+  EXPECT_FALSE(cluster.controller().finished()) << "w-2 is at work";
+  cluster.Beat("w-2").IgnoreError();
+  cluster.Silence("w-2");
+  cluster.Pass(absl::Milliseconds(500));
+  EXPECT_FALSE(cluster.member("ps-1").beats) << "it was stopped";
+  EXPECT_TRUE(cluster.controller().finished());
+}
+
 TEST(ControllerEnd, EndDoesNotWaitForeverForAnybody) {
   FakeCluster cluster;
   cluster.Start();

@@ -388,6 +388,28 @@ TEST(ControllerRun, WorkerThatLeavesInGoodOrderIsNoDeath) {
   EXPECT_TRUE(cluster.HasEvent("go to others"));
 }
 
+TEST(ControllerRun, WhatHasItsAnswersStaysWithAWorkerThatLeaves) {
+  FakeCluster cluster;
+  cluster.Start();
+  wire::HeartbeatRequest last;
+  last.set_job(FakeCluster::kJob);
+  last.set_role(wire::MEMBER_ROLE_WORKER);
+  last.set_member(cluster.member("w-1").id);
+  last.set_incarnation(cluster.member("w-1").incarnation);
+  last.set_leaving(true);
+  last.set_range(cluster.Range("w-1"));
+  last.set_range_done_to(101);
+  const absl::Status beyond = cluster.controller().Heartbeat(last).status();
+  EXPECT_EQ(beyond.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(beyond.message()), HasSubstr("trained range 1 up to 101; allowed is 0 to 100"));
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+  last.set_range_done_to(30);
+  ASSERT_TRUE(cluster.controller().Heartbeat(last).ok());
+  EXPECT_EQ(cluster.StateOf("w-1"), "left");
+  cluster.Answer();
+  EXPECT_TRUE(cluster.HasEvent("the 70 samples that worker w-1 held go to others"));
+}
+
 TEST(ControllerRun, WorkerThatComesBackKeepsWhatItHadTrained) {
   FakeCluster cluster;
   cluster.Start();

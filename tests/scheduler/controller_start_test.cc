@@ -167,5 +167,18 @@ TEST(ControllerStart, AnotherJobsNumberIsRefused) {
   EXPECT_EQ(cluster.controller().ReportExit({}).code(), StatusCode::kFailedPrecondition);
 }
 
+TEST(ControllerStart, ModelThatIsTooSmallForSoManyServersIsNamed) {
+  FakeCluster cluster;
+  for (const char* name : {"ps-1", "ps-2"}) cluster.AddServer(name);
+  wire::RegisterWorkerRequest small = FakeCluster::WorkerRequest("w-1");
+  small.mutable_tensors(0)->set_shape(0, 5);
+  ASSERT_TRUE(cluster.controller().RegisterWorker(small).ok());
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_FAILED);
+  EXPECT_EQ(
+      cluster.controller().GetStatus().reason(),
+      "the model has 5 elements, and a server takes 16 of them at least: found cluster.servers: 2; allowed is 1 to "
+      "1 with this model");
+}
+
 }  // namespace
 }  // namespace slackline::scheduler

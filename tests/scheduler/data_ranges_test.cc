@@ -134,6 +134,48 @@ TEST(DataRanges, LastEpochIsCutFinerTowardsItsEnd) {
   EXPECT_TRUE(ranges.Finished());
 }
 
+TEST(DataRanges, OfARangeThatIsLeftOnlyTheRestIsGivenBack) {
+  DataRanges ranges(Small());
+  const DataRange range = *ranges.Lease(Worker(1), 0);
+  EXPECT_EQ(ranges.DoneTo(Worker(1), range.id, 101).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(*ranges.DoneTo(Worker(1), range.id, 30), 0u);
+  EXPECT_EQ(ranges.samples_done(), 30u);
+  // Said again, or of a range that it does not hold.
+  EXPECT_EQ(*ranges.DoneTo(Worker(1), range.id, 30), 0u);
+  EXPECT_EQ(*ranges.DoneTo(Worker(2), range.id, 50), 0u);
+  EXPECT_EQ(*ranges.DoneTo(Worker(1), RangeId(9), 50), 0u);
+  EXPECT_EQ(ranges.samples_done(), 30u);
+  EXPECT_EQ(ranges.samples_leased(), 70u);
+  state::Ranges saved;
+  ranges.Save(saved);
+  DataRanges again(Small());
+  again.Restore(saved);
+  for (DataRanges* one : {&ranges, &again}) {
+    EXPECT_EQ(one->Release(Worker(1)), 70u);
+    EXPECT_EQ(one->samples_given_twice(), 70u);
+    const DataRange rest = *one->Lease(Worker(2), 0);
+    EXPECT_EQ(rest.begin, 30u);
+    EXPECT_EQ(rest.end, 100u);
+  }
+}
+
+TEST(DataRanges, RangeThatIsLeftAtItsEndIsDone) {
+  DataRanges::Config config = Small();
+  config.samples_per_epoch = 100;
+  DataRanges ranges(config);
+  const DataRange range = *ranges.Lease(Worker(1), 0);
+  uint64_t given = 0, left = 100;
+  EXPECT_EQ(*ranges.DoneTo(Worker(1), range.id, 40), 0u);
+  ASSERT_EQ(ranges.Release(Worker(1)), left -= 40);
+  while (const std::optional<DataRange> rest = ranges.Lease(Worker(2), 0)) {
+    if (rest->epoch > 0) break;
+    given += rest->size();
+    EXPECT_EQ(*ranges.DoneTo(Worker(2), rest->id, rest->end), given == left ? 1u : 0u);
+  }
+  EXPECT_EQ(given, left);
+  EXPECT_EQ(ranges.epochs_done(), 1u);
+}
+
 // Virtual time: workers of the given speeds train to the end. Returns when each stopped.
 std::vector<double> TrainToTheEnd(DataRanges& ranges, const std::vector<double>& speeds) {
   std::vector<double> free_at(speeds.size(), 0);

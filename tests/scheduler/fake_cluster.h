@@ -88,8 +88,8 @@ class FakeCluster {
     return Resolve(job);
   }
 
-  explicit FakeCluster(const job::Job& job = SmallJob(), bool keeps_state = false)
-      : job_(job), controller_(ConfigFor(job, keeps_state), time_, servers_) {}
+  explicit FakeCluster(const job::Job& job = SmallJob(), bool keeps_state = false, bool unwatched = false)
+      : job_(job), controller_(ConfigFor(job, keeps_state, unwatched), time_, servers_) {}
 
   Controller& controller() { return controller_; }
   const job::Job& job() const { return job_; }
@@ -293,7 +293,7 @@ class FakeCluster {
   }
 
  private:
-  static Controller::Config ConfigFor(const job::Job& job, bool keeps_state) {
+  static Controller::Config ConfigFor(const job::Job& job, bool keeps_state, bool unwatched) {
     Controller::Config config;
     config.job = job;
     config.fingerprint = kFingerprint;
@@ -302,6 +302,7 @@ class FakeCluster {
     if (job.durability().mode() == job::Durability::SNAPSHOT) config.snapshot_folder = "/runs/one/snapshots";
     config.checkpoint_folder = job.checkpoint().folder();  // empty: none are made
     config.keeps_state = keeps_state;
+    config.unwatched = unwatched;
     config.timeouts.heartbeat = absl::Milliseconds(100);
     config.timeouts.startup = absl::Seconds(10);
     config.timeouts.task_lease = absl::Seconds(job.local().lease_s());

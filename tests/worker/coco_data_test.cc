@@ -105,6 +105,17 @@ TEST_F(CocoDataTest, ImagesComeWithTheirObjects) {
   EXPECT_EQ(batch.scenes[1].masks.size(), 4u);
 }
 
+TEST_F(CocoDataTest, FingerprintIsOfWhatTheTrainingAnnotationsSay) {
+  const uint64_t before = OpenCoco(Options())->fingerprint;
+  EXPECT_NE(before, 0u);
+  WriteText(folder_ / "val.json", Json("square") + "\n");
+  EXPECT_EQ(OpenCoco(Options())->fingerprint, before);
+  std::string moved = Json("square");
+  moved.replace(moved.find("[1, 0, 1, 2]"), 12, "[0, 0, 2, 2]");
+  WriteText(folder_ / "train.json", moved);
+  EXPECT_NE(OpenCoco(Options())->fingerprint, before);
+}
+
 TEST_F(CocoDataTest, FewerImagesAreTheFirstByTheirIds) {
   CocoOptions options = Options();
   options.train_images_max = 2;

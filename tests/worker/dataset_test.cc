@@ -53,6 +53,21 @@ TEST_F(DatasetTest, PlainFilesAreRead) {
   EXPECT_EQ(data->label_max(), 9u);
 }
 
+TEST_F(DatasetTest, FingerprintIsOfPixelsAndLabels) {
+  std::set<uint64_t> seen;
+  WriteGood();
+  for (int again = 0; again < 2; ++again) seen.insert(Read()->Fingerprint());
+  EXPECT_EQ(seen.size(), 1u);
+  WriteFile(labels(), Idx({3}, {4, 9, 0}));
+  seen.insert(Read()->Fingerprint());
+  ++pixels_[7];
+  WriteGood();
+  seen.insert(Read()->Fingerprint());
+  seen.insert(Read(2)->Fingerprint());
+  EXPECT_EQ(seen.size(), 4u);
+  EXPECT_FALSE(seen.contains(0));
+}
+
 TEST_F(DatasetTest, GzippedFilesReadLikePlainOnes) {
   WriteGzip(images() + ".gz", Idx({3, 2, 3}, pixels_));
   WriteGzip(labels() + ".gz", Idx({3}, {4, 0, 9}));

@@ -221,6 +221,37 @@ TEST_F(EmbeddedWindowTest, LeavingWaitsForAllOfThem) {
   EXPECT_EQ(link_.left, "enough");
 }
 
+TEST_F(EmbeddedWindowTest, WhatHasItsAnswersIsNotGivenBack) {
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(Push(1).ok());
+  NextRange(/*done=*/true);
+  EXPECT_EQ(link_.done.size(), 1);
+  ASSERT_TRUE(Push(1).ok());
+  EXPECT_EQ(worker_->view().steps, 8) << "it is in flight";
+  worker_->Leave("enough", /*in_order=*/true);
+  EXPECT_EQ(link_.left_with.range, RangeId(8));
+  EXPECT_EQ(link_.left_with.done_to, 9) << "a position of the epoch";
+}
+
+TEST_F(EmbeddedWindowTest, WhatHasNoAnswerIsGivenBack) {
+  ASSERT_TRUE(Push(1).ok());
+  ASSERT_TRUE(Push(1).ok());
+  ASSERT_TRUE(Push(1).ok());
+  wire_.step_errors = {absl::UnavailableError("ps-1 is gone")};
+  EXPECT_FALSE(Push(1).ok());
+  worker_->Leave("failed", /*in_order=*/true);
+  EXPECT_EQ(link_.left_with.range, RangeId(7));
+  EXPECT_EQ(link_.left_with.done_to, 1) << "of four";
+}
+
+TEST_F(EmbeddedTest, WithoutOrderAllOfTheRangeIsGivenBack) {
+  link_.work = {Range(7, 0, 8)};
+  NextRange();
+  ASSERT_TRUE(Step(4).ok());
+  worker_->Leave("failed");
+  EXPECT_EQ(link_.left, "failed");
+  EXPECT_EQ(link_.left_with.range, RangeId());
+}
+
 TEST_F(EmbeddedWindowTest, WhatBecameOfAStepTheNextCallsSay) {
   wire_.step_errors = {absl::UnavailableError("ps-1 is gone")};
   ASSERT_TRUE(Push(1).ok());

@@ -44,7 +44,10 @@ class ScriptedLink : public SchedulerLink {
     evaluations.push_back(result.metrics.accuracy);
     return absl::OkStatus();
   }
-  void Leave(const std::string& reason) override { left = reason; }
+  void Leave(const std::string& reason, const RangePart& trained) override {
+    left = reason;
+    left_with = trained;
+  }
   absl::Status Pause(absl::Duration duration) override {
     if (on_pause) on_pause(duration);
     return absl::OkStatus();
@@ -58,6 +61,7 @@ class ScriptedLink : public SchedulerLink {
   std::vector<uint64_t> done;
   std::vector<double> evaluations;
   std::string left, interrupted;
+  RangePart left_with;
   std::function<void(absl::Duration)> on_pause;
   OnEnd on_end_;
   OnMap on_map_;

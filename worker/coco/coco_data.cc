@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/logging.h"
+#include "common/storage/checksum.h"
 #include "worker/coco/annotations.h"
 #include "worker/data/scene_source.h"
 #include "worker/pictures/image.h"
@@ -116,6 +117,25 @@ absl::StatusOr<Annotations> ReadSplit(const SplitFiles& files, const CocoOptions
   return annotations;
 }
 
+// Of what the annotations say; masks are where boxes are.
+uint64_t FingerprintOf(const Annotations& annotations) {
+  RunningChecksum checksum;
+  const auto add = [&checksum](uint64_t number) { checksum.Add(&number, sizeof(number)); };
+  for (const ImageEntry& image : annotations.images()) {
+    for (const uint64_t number : {static_cast<uint64_t>(image.id), uint64_t{image.height}, uint64_t{image.width},
+                                  uint64_t{image.objects.size()}, uint64_t{image.file.size()}}) {
+      add(number);
+    }
+    checksum.Add(image.file.data(), image.file.size());
+    for (const ObjectEntry& object : image.objects) {
+      add(object.category);
+      add(object.crowd ? 1 : 0);
+      checksum.Add(object.box, sizeof(object.box));
+    }
+  }
+  return std::max<uint64_t>(1, checksum.value());
+}
+
 }  // namespace
 
 absl::StatusOr<CocoData> OpenCoco(const CocoOptions& options) {
@@ -134,6 +154,7 @@ absl::StatusOr<CocoData> OpenCoco(const CocoOptions& options) {
     }
     data.class_names.push_back(trained ? in_train->second : tested ? in_test->second : absl::StrCat(label));
   }
+  data.fingerprint = FingerprintOf(*train);
   data.train = Dataset::FromScenes(
       std::make_shared<CocoScenes>(options.train.images, *std::move(train), options.masks, options.train_images_max));
   data.test =

@@ -27,6 +27,7 @@ struct CocoData {
   Dataset train;  // without objects that stand for several
   Dataset test;
   std::vector<std::string> class_names;  // by label; of a label that is no category its number
+  uint64_t fingerprint = 0;              // of the training pictures' names, sizes and objects; never 0
 };
 
 // Reads the annotations, and opens no picture. One that cannot be read when it is needed, or has another size than its

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/storage/checksum.h"
 #include "worker/data/halves.h"
 #include "worker/data/idx_file.h"
 #include "worker/data/mix_batch.h"
@@ -41,6 +42,15 @@ std::vector<uint64_t> Dataset::LabelCounts(uint32_t classes) const {
     if (label < classes) ++counts[label];
   }
   return counts;
+}
+
+uint64_t Dataset::Fingerprint() const {
+  RunningChecksum checksum;
+  const uint64_t sides[] = {shape_.channels, shape_.height, shape_.width, labels_.size()};
+  checksum.Add(sides, sizeof(sides));
+  checksum.Add(labels_.data(), labels_.size() * sizeof(labels_[0]));
+  checksum.Add(pixels_.data(), pixels_.size());
+  return std::max<uint64_t>(1, checksum.value());
 }
 
 uint32_t Dataset::label_max() const { return *std::max_element(labels_.begin(), labels_.end()); }

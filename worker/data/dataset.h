@@ -61,6 +61,8 @@ class Dataset {
   std::vector<uint64_t> LabelCounts(uint32_t classes) const;
 
   const std::vector<uint32_t>& labels() const { return labels_; }
+  // XXH3 of pixels and labels, of images in memory: those of IDX.
+  uint64_t Fingerprint() const;
 
   // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have a mean and a
   // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,

@@ -1,5 +1,6 @@
 #include "worker/data/prepared_index.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -10,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/storage/checksum.h"
 
 namespace slackline::worker {
 namespace {
@@ -237,6 +239,27 @@ std::string ToJson(const PreparedIndex& index) {
   json["skipped"] = index.skipped;
   json["settings"] = Json::parse(index.settings, nullptr, /*allow_exceptions=*/false);
   return Dump(json);
+}
+
+uint64_t FingerprintOf(const PreparedIndex& index, uint64_t images_max) {
+  RunningChecksum checksum;
+  const auto add = [&checksum](uint64_t number) { checksum.Add(&number, sizeof(number)); };
+  for (const std::string& name : index.classes) {
+    add(name.size());
+    checksum.Add(name.data(), name.size());
+  }
+  for (const uint64_t side : {uint64_t{index.shape.channels}, uint64_t{index.shape.height}, uint64_t{index.shape.width},
+                              BytesOfPixel(index.type)}) {
+    add(side);
+  }
+  if (const PreparedSplit* train = index.Find("train"); train != nullptr) {
+    for (const PreparedShard& shard : train->ShardsOf(images_max)) {
+      add(shard.rows);
+      add(shard.images.checksum);
+      add(shard.labels.checksum);
+    }
+  }
+  return std::max<uint64_t>(1, checksum.value());
 }
 
 absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text) {

@@ -75,6 +75,10 @@ struct PreparedIndex {
   const PreparedSplit* Find(absl::string_view split) const;
 };
 
+// XXH3 of what says which training images there are: classes, shape, type, and the shards' files with their checksums;
+// of the first `images_max` images, 0 for all. Never 0.
+uint64_t FingerprintOf(const PreparedIndex& index, uint64_t images_max);
+
 // As index.json has it.
 std::string ToJson(const PreparedIndex& index);
 

@@ -134,7 +134,7 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::TakeRange(const RangeWork& range) {
   }
   range_ = range;
   if (range_->batch_size == 0) range_->batch_size = options_.batch_size;
-  range_done_ = 0;
+  range_done_ = range_answered_ = 0;
   range_begin_ = parts_.time.Now();
   Alive();
   const auto first = order_.begin() + static_cast<ptrdiff_t>(range.begin);
@@ -239,7 +239,7 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
                                                       .range_samples_done = range_done_},
                                                      parts_.parameters[part]);
   if (!committed.ok()) return committed;
-  begun_.push_back({info, norm});
+  begun_.push_back({info, norm, range_done_});
   const absl::Status status = Cause(FinishSteps(options_.window - 1));
   if (status.ok()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kTaken, .report = last_report_};
   if (Ended()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kEnded, .report = {}};
@@ -257,6 +257,7 @@ absl::Status EmbeddedWorker::FinishSteps(size_t left) {
     if (!report.ok()) return report.status();
     const BegunStep step = begun_.front();
     begun_.pop_front();
+    range_answered_ = step.range_done;
     ++steps_finished_;
     parameters_used_ = (parameters_used_ + 1) % parts_.parameters.size();
     fruitless_ = 0;
@@ -334,11 +335,13 @@ absl::Status EmbeddedWorker::ReportEvaluation(const EvaluationResult& result) {
   return Cause(Await([&] { return client_->Pull(parameters(), silence_max()); }));
 }
 
-void EmbeddedWorker::Leave(const std::string& reason) {
+void EmbeddedWorker::Leave(const std::string& reason, bool in_order) {
   if (std::exchange(left_, true)) return;
   FinishStepsSoon();
   CloseClient(reason);
-  parts_.link.Leave(reason);
+  RangePart trained;
+  if (range_ && in_order) trained = {range_->range, std::min(range_->begin + range_answered_, range_->end)};
+  parts_.link.Leave(reason, trained);
   absl::MutexLock lock(&mutex_);
   if (!view_.ended) view_.ended = reason;
 }

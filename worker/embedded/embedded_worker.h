@@ -160,8 +160,9 @@ class EmbeddedWorker {
   void SetBusyElsewhere(bool busy) { parts_.link.progress().SetWaiting(busy); }
 
   // Waits for the steps in flight, but 2 s at most, and says goodbye to all. Nothing but view() may follow. Again
-  // changes nothing.
-  void Leave(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  // changes nothing. `in_order`: steps had the samples of the range in its order, as many as they said. Then only what
+  // has no answer goes to others, else all of the range.
+  void Leave(const std::string& reason, bool in_order = false) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Makes the call in progress, and later ones but Leave(), return kCancelled.
   void Interrupt(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -177,6 +178,7 @@ class EmbeddedWorker {
   struct BegunStep {
     EmbeddedStepInfo info;
     double norm = 0;
+    uint64_t range_done = 0;  // with it
   };
 
   // After kFailedPrecondition; as often as lives may be fruitless.
@@ -223,7 +225,8 @@ class EmbeddedWorker {
   // Of a step that was in flight: what every later call says.
   absl::Status failure_;
   std::optional<RangeWork> range_;  // being trained
-  uint64_t range_done_ = 0;         // samples of it
+  uint64_t range_done_ = 0;         // samples of it, those in flight among them
+  uint64_t range_answered_ = 0;     // samples of it
   absl::Time range_begin_;
   double samples_per_second_ = 0;
   std::vector<uint32_t> order_;

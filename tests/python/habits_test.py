@@ -1,0 +1,195 @@
+"""What scripts do by habit, or by mistake, and how a cluster of a notebook ends.
+
+    habits_test.py --programs FOLDER [TEST...]
+
+Skipped (77) without PyTorch or without the package.
+"""
+
+import contextlib
+import copy
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import warnings
+
+import package_test
+from package_test import Base, DataLoader, data, is_alive, main, nn, slackline, torch
+
+
+class Habits(Base):
+    def test_more_batches_a_step_than_the_job_knows_of_are_warned_of_once(self):
+        def passes(model, optimizer, number, x):
+            """The script's own way of adding up."""
+            if number % 2 == 0:
+                optimizer.zero_grad()
+            model(x).mean().backward()
+            if number % 2 == 1:
+                optimizer.step()
+
+        def two_losses(model, optimizer, number, x):
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+        def thrown_away(model, optimizer, number, x):
+            """What is zeroed by the model, or one by one, counts no more."""
+            for one in model.parameters():
+                one.grad = None
+            model(x).mean().backward()
+            if number % 2 == 1:
+                optimizer.step()
+
+        def in_turns(model, optimizer, number, x):
+            """As adversaries: one half in each batch."""
+            half = model.weight if number % 2 == 0 else model.bias
+            (x.mean() * half.mean()).backward()
+            if number % 2 == 1:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        def closures(model, optimizer, number, x):
+            def closure():
+                optimizer.zero_grad()
+                loss = model(x).mean()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+
+        def check(cluster, script, times):
+            with warnings.catch_warnings(record=True) as seen, cluster.connect(log="nothing") as worker:
+                warnings.simplefilter("always")
+                model = nn.Linear(4, 1)
+                optimizer = slackline.Optimizer(model, worker)
+                batches = worker.batches(DataLoader(data(), batch_size=8, sampler=worker.sampler(48)))
+                for number, (x, _) in zip(range(4), batches):
+                    script(model, optimizer, number, x)
+            said = [one for one in seen if "training.accumulate" in str(one.message)]
+            self.assertEqual(len(said), times)
+            for one in said:
+                self.assertIn("gradients of 2 batches, 16 samples", str(one.message))
+                self.assertEqual(one.filename, __file__)
+
+        for accumulate, scripts in ((1, (passes, two_losses, thrown_away, in_turns, closures)), (2, (passes,))):
+            overrides = ["training.epochs=99", f"training.accumulate={accumulate}"]
+            with self.brief_cluster("wire: {window: 3}\n", overrides=overrides) as cluster:
+                for script in scripts:
+                    with self.subTest(script=script.__name__, accumulate=accumulate):
+                        check(cluster, script, 1 if script is passes and accumulate == 1 else 0)
+
+    def test_mistakes_of_torch_optim_are_named(self):
+        model = nn.Linear(2, 1)
+        worker = slackline.connect("127.0.0.1:1", str(self.job()), log="nothing")
+        optimizer = slackline.Optimizer(model, worker)
+        for copied in (copy.deepcopy, pickle.dumps):
+            with self.assertRaisesRegex(TypeError, "cannot be copied or pickled: save optimizer.state_dict"):
+                copied(optimizer)
+            with self.assertRaisesRegex(TypeError, "collate_fn. must not hold it"):
+                copied(worker)
+        with self.assertRaisesRegex(RuntimeError, "make it when the model is whole"):
+            optimizer.add_param_group({"params": []})
+        group = optimizer.param_groups[0]
+        with self.assertRaisesRegex(KeyError, "lr is the job's: optimizer.lr"):
+            group["lr"]
+        with self.assertWarnsRegex(UserWarning, "lr is the job's: optimizer.lr. To set it here changes nothing"):
+            group["lr"] = 0.1
+        self.assertIs(copy.deepcopy(model)(torch.ones(1, 2)).requires_grad, True)
+        with self.assertRaisesRegex(TypeError, "0.weight has no shape yet, as its layer is lazy"):
+            slackline.Optimizer(nn.Sequential(nn.LazyLinear(4)), worker)
+
+    def test_steps_of_another_model_and_new_parameters_are_warned_of(self):
+        model = nn.Sequential(nn.Linear(4, 1))
+        with self.cluster() as cluster, cluster.connect(log="nothing") as worker:
+            optimizer = slackline.Optimizer(model, worker)
+            model.append(nn.Linear(1, 1))
+            loader = DataLoader(data(), batch_size=8, sampler=worker.sampler(48))
+            with self.assertWarnsRegex(UserWarning, "parameter 1.weight has come into the model since"):
+                batches = iter(worker.batches(loader))
+                next(batches)
+            with self.assertWarnsRegex(UserWarning, "no parameter has a gradient, and zeros are pushed: is the optimizer of"):
+                optimizer.step()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                next(batches)
+                optimizer.step()  # once is enough
+            self.assertEqual(worker.clock, 2)
+
+    def test_evaluations_are_looked_at(self):
+        figures = slackline._worker._figures
+        self.assertEqual(figures(None), {})
+        self.assertEqual(figures({"loss": torch.tensor(2.0), "f1": "high"}), {"loss": 2.0})
+        self.assertEqual(figures({"accuracy": 1}), {"accuracy": 1.0})
+        with self.assertRaisesRegex(TypeError, "worker.evaluation.. returned float; allowed is"):
+            figures(0.5)
+        with self.assertRaisesRegex(ValueError, "returned accuracy=93.0; allowed is"):
+            figures({"accuracy": 93})
+        with self.assertWarnsRegex(UserWarning, "returned acc; allowed is"):
+            self.assertEqual(figures({"acc": 0.5}), {})
+
+    def test_model_that_is_too_small_for_its_servers(self):
+        with self.cluster(servers=2) as cluster:
+            with self.assertRaisesRegex((RuntimeError, StopIteration), "5 elements.*allowed is 1 to 1|^$"):
+                with cluster.connect(log="nothing") as worker:
+                    slackline.Optimizer(nn.Linear(4, 1), worker)
+                    next(iter(worker.sampler(48)))
+        self.assertIn("the model has 5 elements, and a server takes 16 of them at least", worker.reason)
+
+
+class Ends(Base):
+    def test_cluster_ends_without_waiting_for_anybody_to_be_silent(self):
+        for interrupted in (True, False):
+            with contextlib.suppress(KeyboardInterrupt), self.cluster(run_folder=self.folder / f"run-{interrupted}") as cluster:
+                worker = cluster.connect(name="there", log="nothing")
+                model = nn.Linear(4, 1)
+                optimizer = slackline.Optimizer(model, worker)
+                x, y = next(iter(DataLoader(data(), batch_size=8, sampler=worker.sampler(48))))
+                ((model(x) - y) ** 2).mean().backward()
+                optimizer.step()
+                if interrupted:
+                    raise KeyboardInterrupt
+            events = (pathlib.Path(cluster.run_folder) / "events.log").read_text()
+            # It has said goodbye, and so has the last checkpoint what it had trained.
+            left = f"worker there leaves: {'failed: KeyboardInterrupt' if interrupted else 'the cluster ends'}"
+            self.assertRegex(events, f"(?s){left}.*the job is stopped.*checkpoint 1 is on disk: 8 samples")
+            self.assertEqual([process.returncode for _, process in cluster._processes], [0, 0])
+            # Nobody is there who would ask it how the job has ended.
+            self.assertIn("--unwatched", cluster._processes[0][1].args)
+
+    def test_second_ctrl_c_ends_a_cluster_that_hangs(self):
+        code = (
+            "import signal, sys, slackline\n"
+            "with slackline.local_cluster(sys.argv[1], programs=sys.argv[2], run_folder=sys.argv[3]) as cluster:\n"
+            "    leave = cluster._leave\n"
+            "    cluster._leave = lambda reason: (leave(reason), print('ends', flush=True))\n"
+            "    print(*(process.pid for _, process in cluster._processes), flush=True)\n"
+            "    signal.pause()\n"
+        )
+        script = subprocess.Popen(
+            [sys.executable, "-c", code, str(self.job()), package_test.PROGRAMS, str(self.folder / "run")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        try:
+            pids = [int(word) for word in script.stdout.readline().split()]
+            os.kill(pids[0], signal.SIGSTOP)
+            script.send_signal(signal.SIGINT)
+            self.assertEqual(script.stdout.readline(), "ends\n")
+            script.send_signal(signal.SIGINT)
+            script.communicate(timeout=60)
+            self.assertEqual([pid for pid in pids if is_alive(pid)], [])
+        finally:
+            script.kill()
+            script.communicate()
+
+
+# Its tests are package_test.py's.
+del Base
+
+if __name__ == "__main__":
+    main()
