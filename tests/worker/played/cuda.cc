@@ -87,6 +87,15 @@ const char* cudaGetErrorName(cudaError_t error) {
 
 const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "made to fail"; }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  const int gpu = Clocks::Get().GpuOf(memory);
+  *attributes = {gpu >= 0                         ? cudaMemoryTypeDevice
+                 : Clocks::Get().IsPinned(memory) ? cudaMemoryTypeHost
+                                                  : cudaMemoryTypeUnregistered,
+                 gpu >= 0 ? gpu : CurrentGpu()};
+  return cudaSuccess;
+}
+
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (const cudaError_t said = Begin("cudaMalloc"); said != cudaSuccess) return said;
   *memory = Clocks::Get().Allocate(bytes, {.gpu = CurrentGpu(), .id = 0}, Clocks::By::kGpu);
