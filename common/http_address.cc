@@ -24,8 +24,13 @@ absl::Status RefuseAddress(absl::string_view found, absl::string_view allowed = 
   return absl::InvalidArgumentError(absl::StrCat("found ", found, "; allowed is ", allowed));
 }
 
+// What stands before an '@' may be a password, however it was meant.
 std::string InQuotes(absl::string_view text) {
-  return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, kAddressShownMax)), "'");
+  const size_t at = text.rfind('@'), scheme = text.find("://");
+  const size_t begin = scheme == absl::string_view::npos || scheme > at ? 0 : scheme + 3;
+  const std::string shown =
+      at == absl::string_view::npos ? std::string(text) : absl::StrCat(text.substr(0, begin), "...", text.substr(at));
+  return absl::StrCat("'", absl::Utf8SafeCEscape(absl::string_view(shown).substr(0, kAddressShownMax)), "'");
 }
 
 bool IsIpv6(absl::string_view host) {

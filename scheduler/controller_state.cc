@@ -95,6 +95,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_elapsed_s(Seconds(began_ != absl::InfiniteFuture() ? now - began_ : elapsed_before_));
   if (trained_ != absl::InfiniteFuture()) state.set_trained_s(Seconds(trained_ - began_));
   if (first_worker_) *state.mutable_first_worker() = *first_worker_;
+  state.set_data_kept(data_kept_);
   state.set_generation(generation_.value());
   scheduler::Save(membership_.Save(), now, *state.mutable_members());
   for (state::Worker& worker : *state.mutable_members()->mutable_workers()) {
@@ -158,6 +159,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   if (absl::Status sense = CheckState(state, config_.job); !sense.ok()) return sense;
   absl::MutexLock lock(&mutex_);
   const absl::Time now = time_.Now();
+  data_kept_ = state.data_kept();
   if (state.has_first_worker()) {
     if (absl::Status learnt = LearnModel(state.first_worker()); !learnt.ok()) return learnt;
     tasks_->Restore(state.tasks());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/job_file.h"
 #include "worker/job_config.h"
 #include "worker/model/layout.h"
 #include "worker/model/stage_plan.h"
@@ -33,7 +34,8 @@ absl::StatusOr<ModelSpec> WithImages(const WorkerConfig& config) {
 
 }  // namespace
 
-absl::Status CheckJob(const job::Job& job) {
+absl::Status CheckJob(const job::Job& given) {
+  const job::Job job = Resolve(given);
   if (job.model().kind() == job::Model::EXTERNAL) return absl::OkStatus();
   const WorkerConfig config = MakeWorkerConfig(job, {.name = "worker-1"}, /*cores=*/1);
   const absl::StatusOr<ModelSpec> spec = WithImages(config);

@@ -11,6 +11,6 @@ namespace slackline::worker {
 // parameter; a data.decode.size that is none. OK, too, for models of which that is not known: scripts', and
 // TorchScript, whose parameters LibTorch alone can name.
 //   kInvalidArgument  names the setting; of groups the parameters that there are, too
-absl::Status CheckJob(const job::Job& job);
+absl::Status CheckJob(const job::Job& given);
 
 }  // namespace slackline::worker

@@ -13,7 +13,7 @@ namespace {
 absl::Status Checked(const std::string& yaml) {
   const absl::StatusOr<job::Job> job = ParseJob(yaml, "j.yaml");
   EXPECT_TRUE(job.ok()) << job.status();
-  return CheckJob(Resolve(*job));
+  return CheckJob(*job);
 }
 
 std::string Refusal(const std::string& yaml) { return std::string(Checked(yaml).message()); }
@@ -85,6 +85,13 @@ TEST(JobChecks, WhatOthersBuildIsNotKnown) {
   const std::string groups = "\noptimizer: {groups: [{match: nothing.*, lr_factor: 2}]}";
   EXPECT_EQ(Checked("model: {kind: external}" + groups), absl::OkStatus());
   EXPECT_EQ(Checked("model: {kind: torchscript, torchscript: m.pt}" + groups), absl::OkStatus());
+}
+
+// As those who have not resolved it ask.
+TEST(JobChecks, FillInWhatTheModelDecides) {
+  EXPECT_EQ(Checked("model: {kind: resnet18}\ndata: {augment: {crop_padding: 2}}\n"
+                    "training: {self_supervised: {method: contrastive}}"),
+            absl::OkStatus());
 }
 
 }  // namespace

@@ -75,6 +75,8 @@ class GpuGroup::HostModel final : public Model {
   explicit HostModel(GpuGroup& group) : group_(group), device_(group.replicas_.front()->model()) {}
 
   absl::Status Prepare() {
+    // Its context is there; another GPU's would take memory.
+    (void)cudaSetDevice(static_cast<int>(group_.names_.front().index));
     for (auto [memory, span] : {std::pair(&own_parameters_, &parameters_), std::pair(&own_push_, &push_)}) {
       auto made = PinnedFloats::Create(device_.elements());
       if (!made.ok()) return made.status();
@@ -121,7 +123,7 @@ class GpuGroup::HostModel final : public Model {
   Model& device_;
   std::unique_ptr<PinnedFloats> own_parameters_;
   std::unique_ptr<PinnedFloats> own_push_;
-  LentMemory lent_;
+  LentMemory lent_{group_.names_.front()};
   absl::Span<float> parameters_;
   absl::Span<float> push_;
 };

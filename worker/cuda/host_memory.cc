@@ -65,6 +65,8 @@ PinnedFloats::~PinnedFloats() { (void)cudaFreeHost(span_.data()); }
 void LentMemory::Pin(absl::Span<float> memory) {
   if (std::find(seen_.begin(), seen_.end(), memory.data()) != seen_.end()) return;
   seen_.push_back(memory.data());
+  // As PinBeside(): a context on another GPU would take memory there.
+  (void)cudaSetDevice(static_cast<int>(first_.index));
   const cudaError_t said = cudaHostRegister(memory.data(), memory.size() * sizeof(float), cudaHostRegisterPortable);
   // CUDA would say it again to the next who asks for the last error.
   if (said != cudaSuccess) (void)cudaGetLastError();

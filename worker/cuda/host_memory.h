@@ -42,9 +42,15 @@ class PinnedFloats {
 // lends it frees it when the process ends.
 class LentMemory {
  public:
+  // Beside `first`, so that no other GPU has a context for it.
+  explicit LentMemory(const Device& first) : first_(first) {}
+
   void Pin(absl::Span<float> memory);
+  // This is pinned.
+  void Know(absl::Span<float> memory) { seen_.push_back(memory.data()); }
 
  private:
+  const Device first_;
   std::vector<const float*> seen_;
 };
 

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "worker/cuda/gpu_group.h"
 #include "worker/cuda/gpus.h"
@@ -17,9 +18,25 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> MakeStages(const ModelSpec& spec, ui
     return absl::InvalidArgumentError(absl::StrCat("worker.stages is ", options.stages, ", worker.devices names ",
                                                    devices.size(), "; a stage is one device"));
   }
-  const auto pin = [lent = std::make_shared<LentMemory>()](absl::Span<float> memory) { lent->Pin(memory); };
+  // Until others are lent.
+  struct OfHost {
+    explicit OfHost(const Device& first) : lent(first) {}
+    LentMemory lent;
+    std::unique_ptr<PinnedFloats> parameters, push;
+  };
+  const auto memory = std::make_shared<OfHost>(devices.front());
+  const auto pin = [memory](absl::Span<float> floats) { memory->lent.Pin(floats); };
   absl::StatusOr<std::unique_ptr<StagedModel>> model = StagedModel::Create(spec, seed, devices, pin);
   if (!model.ok()) return model.status();
+  for (auto* own : {&memory->parameters, &memory->push}) {
+    auto made = PinnedFloats::Create((*model)->elements());
+    if (!made.ok()) return made.status();
+    *own = *std::move(made);
+    memory->lent.Know((*own)->span());
+  }
+  absl::c_copy((*model)->parameters(), memory->parameters->span().begin());
+  (*model)->UseParameters(memory->parameters->span());
+  (*model)->UsePush(memory->push->span());
   return std::make_unique<StageGroup>(*std::move(model), options, MakeBatchMemory(devices.front()));
 }
 

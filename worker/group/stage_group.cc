@@ -47,8 +47,10 @@ absl::StatusOr<StepResult> StageGroup::Step(const BatchView& batch, const Model:
 void StageGroup::Run(size_t stage, const LineShape& shape) {
   const absl::StatusOr<uint64_t> from = Compute(stage, shape);
   if (from.ok()) return line_.Leave(stage, *from);
-  model_->DropStage(stage);
   failures_[stage] = from.status();
+  // The others first: the device may hang.
+  line_.Stop();
+  model_->DropStage(stage);
   line_.LeaveEarly(stage);
 }
 

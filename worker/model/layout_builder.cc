@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 
 namespace slackline::worker {
 
@@ -63,6 +64,7 @@ absl::Status LayoutBuilder::TakeFrozen(const std::vector<ParameterGroupRule>& gr
 // Refuses before a product or the sum can overflow.
 void LayoutBuilder::Add(std::string name, std::vector<uint64_t> shape, bool trained) {
   uint64_t elements = 1;
+  for (uint64_t side : shape) SLACKLINE_CHECK(side > 0);
   for (uint64_t side : shape) elements = side > kElementsMax / elements ? kElementsMax + 1 : elements * side;
   too_large_ = too_large_ || elements > kElementsMax - elements_;
   if (too_large_) return;

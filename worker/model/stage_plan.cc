@@ -94,14 +94,16 @@ absl::StatusOr<std::vector<size_t>> CutModel(const ModelSpec& spec, size_t stage
   }
   if (spec.dropout > 0 || spec.stochastic_depth > 0) {
     return absl::InvalidArgumentError(
-        "worker.stages: a model with dropout or stochastic depth cannot be cut: it draws for whole batches");
+        "worker.stages: a model with dropout or stochastic depth cannot be cut: it draws for whole batches; allowed is "
+        "worker.stages: 1, or model.dropout: 0 and model.stochastic_depth: 0");
   }
   const absl::StatusOr<Layout> layout = MakeLayout(spec);
   if (!layout.ok()) return layout.status();
   for (const TensorInfo& tensor : layout->tensors) {
     if (tensor.frozen) {
       return absl::InvalidArgumentError(
-          absl::StrCat("worker.stages: a model with frozen tensors cannot be cut: ", tensor.name, " is one"));
+          absl::StrCat("worker.stages: a model with frozen tensors cannot be cut: ", tensor.name,
+                       " is one; allowed is worker.stages: 1, or no optimizer.groups with frozen: true"));
     }
   }
   std::vector<double> costs;

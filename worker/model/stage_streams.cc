@@ -61,6 +61,10 @@ at::Tensor StageStreams::Take(const at::Tensor& tensor, const Way& way, const Po
   return taken;
 }
 
+void StageStreams::WaitFor(const Point& point) {
+  if (point != nullptr) point->synchronize();
+}
+
 void StageStreams::Finish(size_t stage) {
   if (!on_host()) lanes_[stage].computing.synchronize();
 }

@@ -12,8 +12,8 @@
 namespace slackline::worker {
 
 // On GPUs a stage has a stream of its own on which it computes, and others for what comes and goes, so that copies
-// between devices pass beside what is computed; the host waits for nothing but in Finish(). On CPUs all is done when it
-// is said. Works on whatever device LibTorch has streams for.
+// between devices pass beside what is computed; the host waits in WaitFor() and Finish() only. On CPUs all is done when
+// it is said. Works on whatever device LibTorch has streams for.
 //
 // Thread-safety: each stage has a thread; what another stage's thread has said is known by a Point, which it hands
 //                over. With no step under way, one thread for all.
@@ -41,6 +41,8 @@ class StageStreams {
   // What stage `from` had made at `made`, without its history, on the device of `to`, for what that computes from now
   // on. `tensor` may be dropped at once.
   at::Tensor Take(const at::Tensor& tensor, const Way& way, const Point& made);
+  // Returns when a stage's device has done what it was given up to there.
+  void WaitFor(const Point& point);
   // Returns when the stage's device has done all that it was given.
   void Finish(size_t stage);
 

@@ -108,6 +108,8 @@ class StagedNetwork final : public StagedModel {
   // Host to device, and back; on the stage's stream.
   void Upload(Stage& stage);
   void Download(Stage& stage);
+  // Until the device is no further behind the host than it may be.
+  void AwaitDevice(size_t stage, size_t micro_batch);
   // Of the last stage.
   void TakeTargets();
   at::Tensor Loss(const at::Tensor& outputs, size_t micro_batch);
@@ -122,7 +124,8 @@ class StagedNetwork final : public StagedModel {
   // Of the step.
   BatchView batch_;
   std::vector<BatchView> parts_;
-  std::vector<std::vector<Passing>> passing_;  // by stage and micro-batch
+  std::vector<std::vector<Passing>> passing_;                // by stage and micro-batch
+  std::vector<std::vector<StageStreams::Point>> backwards_;  // the same; each stage's thread has its own
   StepResult result_;
   // Of the last stage: of the whole batch, on its device.
   at::Tensor targets_;
@@ -150,6 +153,7 @@ void StagedNetwork::Build(const Layout& layout, const std::vector<size_t>& cuts)
       if (IsLast(i)) loss_ = std::make_unique<TrainingLoss>(spec_, streams_->device(i));
     });
   }
+  if (!streams_->on_host()) return;
   UseParameters(whole_->parameters());
   UsePush(whole_->push());
 }
@@ -203,6 +207,7 @@ absl::Status StagedNetwork::BeginStep(const BatchView& batch, size_t micro_batch
     begin += size;
   }
   passing_.assign(stages(), std::vector<Passing>(micro_batches));
+  backwards_.assign(stages(), std::vector<StageStreams::Point>(micro_batches));
   for (Stage& stage : stages_) stage.tensors->Begin();
   return absl::OkStatus();
 }
@@ -228,6 +233,9 @@ at::Tensor StagedNetwork::Compute(size_t stage, const at::Tensor& input, Mode mo
 absl::Status StagedNetwork::Forward(size_t stage, size_t micro_batch) {
   return StageGuarded([&] {
     Passing& passing = passing_[stage][micro_batch];
+    AwaitDevice(stage, micro_batch);
+    // From memory that is not pinned the host waits for it: before the stage waits for the others.
+    if (IsLast(stage) && micro_batch == 0) streams_->Compute(stage, [&] { TakeTargets(); });
     if (stage > 0) {
       const Passing& before = passing_[stage - 1][micro_batch];
       passing.input = streams_->Take(before.output, {.from = stage - 1, .to = stage}, before.forward);
@@ -236,7 +244,6 @@ absl::Status StagedNetwork::Forward(size_t stage, size_t micro_batch) {
       if (micro_batch == 0) {
         Upload(stages_[stage]);
         stages_[stage].tensors->AccumulateInPush();
-        if (IsLast(stage)) TakeTargets();
       }
       if (stage == 0) {
         passing.input = Images(parts_[micro_batch]);
@@ -250,7 +257,12 @@ absl::Status StagedNetwork::Forward(size_t stage, size_t micro_batch) {
   });
 }
 
-// Once a step: from memory that is not pinned the host waits for each copy.
+// One more than 1F1B keeps, so that the device need not wait for the host.
+void StagedNetwork::AwaitDevice(size_t stage, size_t micro_batch) {
+  const size_t kept = stages() - stage + 1;
+  if (micro_batch >= kept) streams_->WaitFor(backwards_[stage][micro_batch - kept]);
+}
+
 void StagedNetwork::TakeTargets() {
   const at::Device device = streams_->device(stages() - 1);
   targets_ = TargetsOf(batch_, spec_.classes).to(device);
@@ -287,7 +299,7 @@ absl::Status StagedNetwork::Backward(size_t stage, size_t micro_batch) {
     }
     streams_->Compute(stage, [&] { passing.output.backward(gradient); });
     passing.output = at::Tensor();
-    passing.backward = streams_->Given(stage);
+    passing.backward = backwards_[stage][micro_batch] = streams_->Given(stage);
   });
 }
 
