@@ -53,7 +53,7 @@ THIRD_PARTIES = {
 # test or bench of another room may either: they come in by name.
 ALLOWED = {
     "torch": ["worker/model/.*", "tests/worker/.*", "bench/.*"],
-    "cuda": ["worker/cuda/.*", "tests/worker/gpu_.*"],
+    "cuda": ["worker/cuda/.*", "tests/worker/gpu_.*", "tests/worker/played/.*"],
     "grpc": [
         "common/rpc/.*", "common/security/(guard|security)\\.(h|cc)", "tests/.*", "bench/.*", "cli/.*",
         "ps/service/.*", "ps/main\\.cc",

@@ -21,7 +21,7 @@ class BatchMemory {
   virtual void Free(void* memory) = 0;
 };
 
-// A cache line: LibTorch has its own memory so, and takes a batch on a CPU as it is only where it begins with one.
+// A cache line, as LibTorch has its own memory.
 inline constexpr size_t kBatchAlignment = 64;
 
 // Of vectors in a BatchMemory, which outlives them; null: the program's memory. New elements have any value, unless one

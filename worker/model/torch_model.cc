@@ -1,6 +1,6 @@
 // Model on LibTorch: memory, steps and scores; the network itself is behind network.h. LibTorch's exceptions end here.
 //
-// Copies: batch -> network: 0 (with one channel, where it begins with a cache line; a GPU: 1); backward -> push(): 1;
+// Copies: batch -> network: 1; backward -> push(): 1;
 //         parameters() -> network: 0.
 // Of GPUs it knows what LibTorch says of all devices, and so compiles with any build of it.
 #include <ATen/ATen.h>
@@ -207,11 +207,10 @@ at::Tensor TorchModel::Images(const BatchView& batch) {
   const int64_t channels = spec_.channels, height = spec_.height, width = spec_.width;
   const int64_t count = static_cast<int64_t>(batch.images.size()) / (channels * height * width);
   auto* pixels = const_cast<float*>(batch.images.data());
-  // Libraries for matrices may sum in another order where memory begins elsewhere in a cache line.
+  // Libraries for matrices may sum in another order where memory lies otherwise.
   const auto given = [&](at::IntArrayRef sizes, at::IntArrayRef strides) {
     const at::Tensor images = at::from_blob(pixels, sizes, strides, at::kFloat);
-    const bool aligned = reinterpret_cast<uintptr_t>(pixels) % kBatchAlignment == 0;
-    return device_.is_cpu() && !aligned ? images.clone() : copies_.ToDevice(images);
+    return device_.is_cpu() ? images.clone() : copies_.ToDevice(images);
   };
   if (channels == 1 && spec_.channels_last) {
     return given({count, 1, height, width}, {height * width, 1, width, 1});
