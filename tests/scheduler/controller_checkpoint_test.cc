@@ -434,6 +434,7 @@ TEST_F(ControllerCheckpoint, OtherDataDoNotGoOnUnlessTheJobSaysSo) {
   manifest.mutable_scheduler()->mutable_first_worker()->set_data_fingerprint(0xdef);
   FakeCluster next(JobWith(0, 0));
   ASSERT_TRUE(next.controller().GoOnFrom(manifest, "/checkpoints/one").ok());
+  EXPECT_EQ(next.Save().data_kept(), 0xdef) << "the one after a restart asks, too";
   const absl::Status refused = next.controller().RegisterWorker(worker).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.message(), HasSubstr("worker w-1 have the fingerprint 0000000000000abc; allowed is "
