@@ -75,10 +75,11 @@ class Data(unittest.TestCase):
         return run
 
     def doctor(self, *settings):
-        """What it says of the job."""
+        """What it says of the job, and of a job that it refuses."""
         flags = [part for setting in settings for part in ("--set", setting)]
-        return subprocess.run([self.programs.path("slackline"), "doctor", self.job, *flags], capture_output=True, text=True,
-                              timeout=60 * OPTIONS.patience, check=False).stdout
+        done = subprocess.run([self.programs.path("slackline"), "doctor", self.job, *flags], capture_output=True, text=True,
+                              timeout=60 * OPTIONS.patience, check=False)
+        return done.stdout + done.stderr
 
     def accuracy(self, run):
         self.assertEqual(run.wait(), 0, run.diagnosis())
