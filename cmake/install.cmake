@@ -62,7 +62,7 @@ install(DIRECTORY python/ DESTINATION share/slackline/python COMPONENT python PA
   PATTERN slackline EXCLUDE PATTERN src EXCLUDE PATTERN pyproject.toml EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
 install(DIRECTORY examples DESTINATION share/slackline COMPONENT data)
 install(DIRECTORY slurm monitoring DESTINATION share/slackline COMPONENT data PATTERN __pycache__ EXCLUDE)
-install(FILES README.md LICENSE packaging/copyright DESTINATION share/doc/slackline COMPONENT docs)
+install(FILES README.md CHANGELOG.md LICENSE packaging/copyright DESTINATION share/doc/slackline COMPONENT docs)
 install(DIRECTORY docs DESTINATION share/doc/slackline COMPONENT docs)
 install(CODE "set(SLACKLINE_SOURCE \"${PROJECT_SOURCE_DIR}\")" COMPONENT docs)
 install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/install_documents.cmake COMPONENT docs)

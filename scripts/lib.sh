@@ -2,6 +2,9 @@
 # shellcheck shell=bash
 
 readonly LOGS=.cache/logs
+# Outside tools of tests that apt-get does not bring, and the place where `./test --all` hides them.
+# shellcheck disable=SC2034  # used by the scripts that source this
+readonly OUTSIDE=.cache/outside OUTSIDE_AWAY=.cache/outside-away
 # shellcheck disable=SC2034  # used by the scripts that source this
 readonly PROGRAMS=(slackline slackline-scheduler slackline-ps slackline-worker)
 

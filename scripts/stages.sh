@@ -10,7 +10,7 @@ leave_out() {
 # build_stage STAGE: what its tests need.
 build_stage() {
   case $1 in
-    dev) build dev all ;;
+    dev | long) build dev all ;;
     asan | tsan) build "$1" core_tests "${PROGRAMS[@]}" ledger-worker ;;
     tsa) build tsa slackline_libraries ;;
     release) build release "${PROGRAMS[@]}" ;;

@@ -304,7 +304,7 @@ def main():
     options = parse()
     missing = [name for name in NEEDED if not (options.programs / name).exists()]
     if missing:
-        print(f"{options.programs} has no {', '.join(missing)}")
+        print(f"SKIP: {options.programs} has no {', '.join(missing)}")
         return 77
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 32)

@@ -190,7 +190,7 @@ def main():
     if absent or not DATA.exists():
         print("SKIP: found no", ", ".join(absent) or DATA)
         return 77
-    result = unittest.main(argv=[sys.argv[0], *OPTIONS.tests], exit=False).result
+    result = unittest.main(argv=[sys.argv[0], *OPTIONS.tests], verbosity=2, exit=False).result
     return 0 if result.wasSuccessful() else 1
 
 

@@ -138,6 +138,6 @@ if __name__ == "__main__":
     parser.add_argument("--patience", type=float, default=1.0)
     OPTIONS, rest = parser.parse_known_args()
     if not all((pathlib.Path(OPTIONS.programs) / name).exists() for name in NEEDED):
-        print("the programs are not there")
+        print("SKIP: the programs are not there")
         sys.exit(77)
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

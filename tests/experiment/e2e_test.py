@@ -62,4 +62,4 @@ if __name__ == "__main__":
     if missing or not DATA.is_dir():
         print(f"SKIP: found no {', '.join(missing) or DATA}")
         sys.exit(77)
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -126,7 +126,7 @@ class Installed(unittest.TestCase):
 
     def check_documents(self):
         documents = self.tree / "share/doc/slackline"
-        for name in ("README.md", "LICENSE", "copyright", "docs/install.md", "docs/job.md", "licences/torch/LICENSE"):
+        for name in ("README.md", "CHANGELOG.md", "LICENSE", "copyright", "docs/install.md", "docs/job.md", "licences/torch/LICENSE"):
             self.assertTrue((documents / name).is_file(), name)
         self.assertTrue((self.tree / "share/slackline/slurm/slackline.sbatch").is_file())
 

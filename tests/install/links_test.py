@@ -26,13 +26,14 @@ class Links(unittest.TestCase):
                                check=True, capture_output=True, timeout=60)
             tree = Tree.read(prefix)
         paths = tree.paths()
-        for name in ("README.md", "docs/status.md", "docs/adr/README.md"):
+        for name in ("README.md", "CHANGELOG.md", "docs/status.md", "docs/adr/README.md"):
             self.assertIn(f"share/doc/slackline/{name}", paths)
         self.assertEqual([str(problem) for problem in documents.check_links(tree)], [])
         # Links were mended and not all taken away.
         readme = tree.text("share/doc/slackline/README.md")
         self.assertIn("[examples](../../slackline/examples)", readme)
         self.assertIn("(docs/status.md)", readme)
+        self.assertIn("](CHANGELOG.md)", readme)
         self.assertNotIn("](CONTRIBUTING.md)", readme)
         self.assertIn("CONTRIBUTING.md", readme)
 

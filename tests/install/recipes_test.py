@@ -91,4 +91,4 @@ class Environment(unittest.TestCase):
 
 if __name__ == "__main__":
     ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -169,4 +169,4 @@ if __name__ == "__main__":
     if not (PROGRAMS / "slackline-worker").exists():
         print("SKIP: there is no slackline-worker: it needs LibTorch")
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *rest])
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

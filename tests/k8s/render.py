@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOLS = ROOT / ".cache" / "tools"
+TOOLS = ROOT / ".cache" / "outside" / "bin"
 CHART = ROOT / "k8s" / "chart" / "slackline"
 
 
@@ -25,7 +25,7 @@ except ImportError:
 def need_tools():
     for tool in ("kubectl", "helm"):
         if not (TOOLS / tool).exists():
-            skip(f"there is no {tool} in .cache/tools")
+            skip(f"there is no {tool} in .cache/outside/bin")
 
 
 class RenderError(Exception):

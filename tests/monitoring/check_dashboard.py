@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 if importlib.util.find_spec("grafana_foundation_sdk") is None:
-    print("SKIP: grafana-foundation-sdk is not installed (scripts/setup --for all)")
+    print("SKIP: grafana-foundation-sdk is not installed; ./test --all installs it")
     sys.exit(77)
 command = [sys.executable, str(pathlib.Path(sys.argv[1]) / "monitoring/dashboard.py"), "--check"]
 sys.exit(subprocess.run(command, check=False).returncode)

@@ -92,7 +92,7 @@ def mistakes(root):
 def promtool(root):
     program = shutil.which("promtool")
     if program is None:
-        print("SKIP: promtool is not installed (Debian's package prometheus)")
+        print("SKIP: promtool is not installed; ./test --all installs it")
         return 77
     rules = sorted(map(str, (root / "monitoring/rules").glob("*.yml")))
     tests = sorted(map(str, (root / "monitoring/tests").glob("*.yml")))

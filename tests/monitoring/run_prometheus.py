@@ -135,7 +135,7 @@ def main():
     parser.add_argument("--programs", required=True)
     arguments = parser.parse_args()
     if shutil.which("prometheus") is None:
-        print("SKIP: prometheus is not installed (Debian's package prometheus)")
+        print("SKIP: prometheus is not installed; ./test --all installs it")
         return 77
     sys.path.insert(0, str(arguments.root / "tests/e2e"))
     from run_energy import make_sysfs

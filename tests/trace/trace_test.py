@@ -126,7 +126,7 @@ class Trace(unittest.TestCase):
             from google.protobuf import json_format
             from opentelemetry.proto.trace.v1 import trace_pb2
         except ImportError:
-            self.skipTest("found no opentelemetry-proto")
+            self.skipTest("opentelemetry-proto is not installed; ./test --all installs it")
         spans = self.spans()
         line, = self.lines()
         # In OTLP these are hexadecimal digits, elsewhere in protobuf's JSON base64.

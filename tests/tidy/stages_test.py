@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""usage: stages_test.py ROOT: ./test --all hides the outside tools from its first stage, and then runs what that has not run.
+
+./test runs in a small tree with tests of its own, and with a scripts/setup that installs nothing.
+"""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path()
+TOOL = ".cache/outside/bin/tool"
+
+# name: (label, what it does in bash)
+TESTS = {
+    "plain": ("core", "true"),
+    "makes": ("e2e", "true"),
+    "uses": ("long", "true"),
+    "checks": ("tidy", f"[[ -e {TOOL} ]] || {{ echo 'SKIP: no tool'; exit 77; }}"),
+    "lacks": ("tidy", "echo 'SKIP: no GPU'; exit 77"),
+    "in_part": ("tidy", f"""[[ -e {TOOL} ]] || echo "test_it (a.B.test_it) ... skipped 'no tool; ./test --all installs it'" """),
+    "promises": ("accuracy", "true"),
+}
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(small NONE)
+enable_testing()
+""" + "".join(f"""
+add_test(NAME {name} COMMAND bash tests/{name} WORKING_DIRECTORY ${{PROJECT_SOURCE_DIR}})
+set_tests_properties({name} PROPERTIES LABELS {label} SKIP_RETURN_CODE 77)
+""" for name, (label, _) in TESTS.items()) + """
+set_tests_properties(makes PROPERTIES FIXTURES_SETUP made)
+set_tests_properties(uses PROPERTIES FIXTURES_REQUIRED made)
+"""
+
+NOT_LONG, NO_ACCURACY = ({"exclude": {"label": labels}} for labels in ("^(long|accuracy)$", "^accuracy$"))
+PRESETS = {
+    "version": 6,
+    "configurePresets": [{"name": "dev", "generator": "Ninja", "binaryDir": "${sourceDir}/build/${presetName}"}],
+    "buildPresets": [{"name": "dev", "configurePreset": "dev"}],
+    "testPresets": [{"name": "dev", "configurePreset": "dev", "filter": NOT_LONG},
+                    {"name": "dev-long", "configurePreset": "dev", "filter": NO_ACCURACY}],
+}
+
+SETUP = f"""#!/usr/bin/env bash
+echo "setup $*" >>ran
+[[ $* != "--for all" ]] || {{ mkdir -p .cache/outside/bin && touch {TOOL}; }}
+"""
+
+
+class Stages(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="slackline-stages-")
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+        for name in ("test", "scripts/lib.sh", "scripts/outside.sh", "scripts/stages.sh", "scripts/summarise_tests"):
+            self.write(name, (ROOT / name).read_text())
+        self.write("scripts/setup", SETUP)
+        self.write("scripts/packages-all.txt", "")
+        for name, (_, body) in TESTS.items():
+            self.write(f"tests/{name}", f"echo {name} >>ran\n{body}\n")
+        self.write("CMakeLists.txt", PROJECT)
+        self.write("CMakePresets.json", json.dumps(PRESETS))
+        self.write(".cache/venv/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+
+    def write(self, name, text):
+        path = self.tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def run_stages(self, *options):
+        done = subprocess.run(["./test", *options], cwd=self.tree, capture_output=True, text=True, timeout=100, check=False,
+                              stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def ran(self):
+        return (self.tree / "ran").read_text().splitlines()
+
+    def test_what_dev_has_run_does_not_run_again(self):
+        self.write(TOOL, "")
+        said = self.run_stages("--all", "--stage", "dev", "--stage", "long")
+        ran = self.ran()
+        middle = ran.index("setup --for all")
+        self.assertEqual(ran[0], "setup --for test")
+        self.assertEqual(sorted(ran[1:middle]), ["checks", "in_part", "lacks", "makes", "plain"])
+        self.assertEqual(sorted(ran[middle + 1:]), ["checks", "in_part", "lacks", "uses"])
+        self.assertEqual(said.splitlines()[-1], "5 passed, 0 failed, 1 skipped")
+        self.assertIn("skipped  dev: lacks: no GPU", said)
+        self.assertNotIn("no tool", said[said.index("Times "):])
+
+    def test_outside_tools_come_back(self):
+        self.write(TOOL, "")
+        said = self.run_stages("--all", "--stage", "dev")
+        self.assertIn("skipped  dev: checks: no tool", said)
+        self.assertTrue((self.tree / TOOL).exists())
+
+    def test_without_all_they_are_used(self):
+        self.write(TOOL, "")
+        self.assertEqual(self.run_stages("--stage", "dev").splitlines()[-1], "4 passed, 0 failed, 1 skipped")
+
+    def test_long_alone_runs_all(self):
+        said = self.run_stages("--stage", "long")
+        self.assertEqual(sorted(self.ran()[2:]), ["checks", "in_part", "lacks", "makes", "plain", "uses"])
+        self.assertEqual(said.splitlines()[-1], "5 passed, 0 failed, 1 skipped")
+
+
+if __name__ == "__main__":
+    ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+    if not all(map(shutil.which, ("cmake", "ninja", "setsid"))):
+        print("SKIP: found no cmake, ninja or setsid")
+        sys.exit(77)
+    unittest.main(verbosity=2)
