@@ -127,10 +127,8 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
   if (hello.pull_encoding() == wire::ENCODING_BF16) caller.pull_encoding = codec::Encoding::kBf16;
   // A sub-push that waits costs staging: the job's window is the most that was planned for.
   caller.window = std::clamp<uint32_t>(hello.window(), 1, job_.wire().window());
-  TakeGrant(hello.segment_token(), caller);
   wire::ServerItem item;
   wire::Welcome& welcome = *item.mutable_welcome();
-  welcome.set_shared_memory(caller.shared_memory);
   welcome.set_window(caller.window);
   welcome.set_chunk_bytes_max(job_.wire().chunk_bytes());
   if (!caller.reader) {
@@ -138,6 +136,9 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
   } else {
     for (const auto& [id, host] : hosts_) *welcome.add_shards() = host->Greet();
   }
+  // A token is good once, and a Hello that is refused must not use it up.
+  TakeGrant(hello.segment_token(), caller);
+  welcome.set_shared_memory(caller.shared_memory);
   callers_[&peer] = caller;
   peer.Send(item);
   return absl::OkStatus();
@@ -157,17 +158,15 @@ absl::Status ShardTable::Join(const Caller& caller, const wire::Hello& hello, wi
   if (largest > kClockMax) {
     return absl::InvalidArgumentError(absl::StrCat("hello has clock ", largest, "; allowed is at most ", kClockMax));
   }
+  const auto event = [&](uint32_t shard) {
+    return HelloEvent{caller.sender, Clock64(hello.first_clock()), Sequence(std::max(answered[shard], hello.clock()))};
+  };
+  // All shards have the same members, but each knows by itself how far they are. If any shard refuses, none may have
+  // changed: the worker's earlier stream goes on.
   for (const auto& [id, host] : hosts_) {
-    const HelloEvent event{caller.sender, Clock64(hello.first_clock()),
-                           Sequence(std::max(answered[id], hello.clock()))};
-    absl::StatusOr<wire::ShardState> state = host->Hello(caller, event);
-    if (!state.ok()) {
-      // All shards have the same members, but each knows by itself how far they are.
-      for (const wire::ShardState& agreed : welcome.shards()) hosts_.at(agreed.shard())->Disconnected(caller);
-      return state.status();
-    }
-    *welcome.add_shards() = *std::move(state);
+    if (absl::Status status = host->engine().CheckHello(event(id)); !status.ok()) return status;
   }
+  for (const auto& [id, host] : hosts_) *welcome.add_shards() = host->Hello(caller, event(id)).value();
   Supersede(caller);
   return absl::OkStatus();
 }
