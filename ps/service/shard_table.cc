@@ -14,6 +14,10 @@ namespace {
 // Far from where sums of clocks overflow.
 constexpr uint64_t kClockMax = uint64_t{1} << 62;
 constexpr int kItemsMax = 4096;
+// Limits of a frame beside its payload: a frame needs more than the first only if it names many shards at once.
+constexpr size_t kOrdinaryHeaderBytes = 4 << 10;
+constexpr size_t kHeaderBytesMax = 512 << 10;
+constexpr size_t kHeaderBytesOfShard = 256;
 // Times what the window has room for: of more, one would only take the place of the other.
 constexpr size_t kPullsOfFrame = 4;
 
@@ -37,6 +41,14 @@ ShardTable::ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMet
     : job_(job), timeouts_(timeouts), metrics_(metrics), time_(time), hooks_(std::move(hooks)) {}
 
 ShardTable::~ShardTable() = default;
+
+rpc::FrameLimits ShardTable::frame_limits() const {
+  constexpr size_t kNumbers = 16;  // of the frame itself, which may be repeated
+  return {.fields_max = kItemsMax + kNumbers,
+          .header_bytes_max = kHeaderBytesMax + hosts_.size() * kHeaderBytesOfShard};
+}
+
+size_t ShardTable::ordinary_header_bytes() const { return kOrdinaryHeaderBytes + hosts_.size() * kHeaderBytesOfShard; }
 
 std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFrame& frame,
                                                 const rpc::Payload& payload) {

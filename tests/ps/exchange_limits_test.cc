@@ -10,12 +10,20 @@
 
 #include <grpcpp/generic/generic_stub.h>
 #include "ps/service/replica_stream.h"
+#include "ps/service/service_metrics.h"
 #include "tests/ps/exchange_fixture.h"
 
 namespace slackline::ps {
 namespace {
 
 using testing::HasSubstr;
+
+wire::WorkerFrame PullOfManyShards(int shards) {
+  wire::WorkerFrame frame = TestWorker::Frame();
+  wire::Pull& pull = *frame.add_items()->mutable_pull();
+  for (int i = 0; i < shards; ++i) pull.add_shards();
+  return frame;
+}
 
 TEST_F(ExchangeTest, StreamsThatSpeakWronglyEndWithAStatus) {
   using Worker = TestWorker;
@@ -84,6 +92,62 @@ TEST_F(ExchangeTest, StreamsThatSpeakWronglyEndWithAStatus) {
         worker.Write(Worker::PushFrame(0, 1, 0, std::string(16 << 20, 'x'), false));
       },
       grpc::StatusCode::RESOURCE_EXHAUSTED, "larger than max");
+  ExpectEnds(
+      [](Worker& worker) {
+        worker.SayHello();
+        worker.Write(PullOfManyShards(1'000'000));
+      },
+      grpc::StatusCode::INVALID_ARGUMENT, "beside its payload; allowed are 524800");
+  ExpectEnds(
+      [](Worker& worker) {
+        worker.SayHello();
+        wire::WorkerFrame frame = Worker::Frame();
+        for (int item = 0; item < 10'000; ++item) frame.add_items();
+        worker.Write(frame);
+      },
+      grpc::StatusCode::INVALID_ARGUMENT, "more than 4112 items and numbers");
+}
+
+// Readers beside each other, each with so many frames that are legal, long, and refused.
+class LongFramesTest : public ExchangeTest {
+ protected:
+  static constexpr int kReaders = 8;
+
+  void SendAndAwait(const wire::WorkerFrame& frame, int frames) {
+    for (int i = 0; i < kReaders; ++i) {
+      readers_.push_back(std::make_unique<TestWorker>(address_, 0, 0, wire::ROLE_READER));
+      ASSERT_EQ(readers_.back()->SayHello().shards_size(), 2);
+    }
+    for (int count = 0; count < frames; ++count) {
+      for (const auto& reader : readers_) ASSERT_TRUE(reader->Write(frame));
+    }
+    for (const auto& reader : readers_) {
+      for (int count = 0; count < frames; ++count) ASSERT_TRUE(reader->Read().has_refused());
+    }
+  }
+
+  std::vector<std::unique_ptr<TestWorker>> readers_;
+};
+
+TEST_F(LongFramesTest, ThoseOfAllStreamsTogetherTakeASmallPartOfTheSequencersTime) {
+  constexpr int kFrames = 2;
+  const wire::WorkerFrame frame = PullOfManyShards(80'000);
+  const absl::Duration cost = static_cast<int64_t>(frame.ByteSizeLong()) * Stream::kParseOfByte;
+  const absl::Time begin = time_.Now();
+  SendAndAwait(frame, kFrames);
+  EXPECT_GE(time_.Now() - begin, (kReaders * kFrames - 1) * 20 * cost);
+  ExpectGoodStep(*alice_, 1, 9);
+}
+
+TEST_F(LongFramesTest, NothingOfThemIsKept) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps what is freed";
+#endif
+  const uint64_t before = ResidentBytes();
+  SendAndAwait(PullOfManyShards(200'000), 1);
+  const uint64_t after = ResidentBytes();
+  // A frame takes 11 MB when it is parsed.
+  EXPECT_LT(after - std::min(before, after), uint64_t{50} << 20);
 }
 
 // Sends raw bytes as one frame on a new stream and returns how the stream ended.
