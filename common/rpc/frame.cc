@@ -73,11 +73,33 @@ struct Layout {
   int payload_begin = 0;
 };
 
-absl::StatusOr<Layout> FindPayload(const std::vector<grpc::Slice>& slices, int frame_size) {
+absl::Status CheckLimits(size_t fields, size_t header_bytes, const FrameLimits& limits) {
+  if (fields > limits.fields_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame has more than ", limits.fields_max, " items and numbers; send it as several frames"));
+  }
+  if (header_bytes > limits.header_bytes_max) {
+    return absl::InvalidArgumentError(absl::StrCat("frame has ", header_bytes, " bytes or more beside its payload; ",
+                                                   "allowed are ", limits.header_bytes_max,
+                                                   ": send it as several frames"));
+  }
+  return absl::OkStatus();
+}
+
+// Proto3 has no groups, and skipping one would read all that is in it.
+bool IsGroup(uint32_t tag) {
+  const WireFormatLite::WireType type = WireFormatLite::GetTagWireType(tag);
+  return type == WireFormatLite::WIRETYPE_START_GROUP || type == WireFormatLite::WIRETYPE_END_GROUP;
+}
+
+absl::StatusOr<Layout> FindPayload(const std::vector<grpc::Slice>& slices, int frame_size, const FrameLimits& limits) {
   SliceStream stream(slices);
   CodedInputStream input(&stream);
-  while (true) {
+  for (size_t fields = 0;; ++fields) {
     const int field_begin = input.CurrentPosition();
+    if (absl::Status status = CheckLimits(fields, static_cast<size_t>(field_begin), limits); !status.ok()) {
+      return status;
+    }
     const uint32_t tag = input.ReadTag();
     if (tag == 0) {
       // ReadTag also gives 0 for a byte that is 0 and for a tag that is cut short.
@@ -85,7 +107,8 @@ absl::StatusOr<Layout> FindPayload(const std::vector<grpc::Slice>& slices, int f
       return absl::InvalidArgumentError(absl::StrCat("frame has no valid field at byte ", field_begin));
     }
     if (tag != kPayloadTag) {
-      if (WireFormatLite::GetTagFieldNumber(tag) != kPayloadField && WireFormatLite::SkipField(&input, tag)) continue;
+      const bool other = WireFormatLite::GetTagFieldNumber(tag) != kPayloadField && !IsGroup(tag);
+      if (other && WireFormatLite::SkipField(&input, tag)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("field ", WireFormatLite::GetTagFieldNumber(tag), " at byte ", field_begin, " is malformed"));
     }
@@ -166,6 +189,7 @@ grpc::ByteBuffer Build(const google::protobuf::MessageLite& header, absl::Span<A
 Payload PayloadCutter::Next(size_t bytes) {
   Payload part;
   part.owner_ = payload_.owner_;
+  part.held_bytes_ = payload_.held_bytes_;
   while (bytes > 0) {
     const size_t piece = std::min(bytes, reader_.contiguous_left());
     part.segments_.Append({reader_.contiguous(piece), piece});
@@ -175,29 +199,42 @@ Payload PayloadCutter::Next(size_t bytes) {
   return part;
 }
 
-absl::StatusOr<Payload> Parse(const grpc::ByteBuffer& frame, google::protobuf::MessageLite& header) {
+absl::StatusOr<FoundFrame> FoundFrame::Find(const grpc::ByteBuffer& frame, const FrameLimits& limits) {
   const size_t frame_size = frame.Valid() ? frame.Length() : 0;
   if (frame_size > INT32_MAX) {
     return absl::InvalidArgumentError(absl::StrCat("frame of ", frame_size, " bytes; at most ", INT32_MAX));
   }
   auto slices = std::make_shared<std::vector<grpc::Slice>>();
   if (frame_size > 0 && !frame.Dump(slices.get()).ok()) return absl::InvalidArgumentError("frame cannot be read");
-  const absl::StatusOr<Layout> layout = FindPayload(*slices, static_cast<int>(frame_size));
+  const absl::StatusOr<Layout> layout = FindPayload(*slices, static_cast<int>(frame_size), limits);
   if (!layout.ok()) return layout.status();
+  FoundFrame found;
+  found.slices_ = std::move(slices);
+  found.header_bytes_ = static_cast<size_t>(layout->header_size);
+  found.payload_begin_ = static_cast<size_t>(layout->payload_begin);
+  return found;
+}
 
-  SliceStream stream(*slices);
-  if (!header.ParseFromBoundedZeroCopyStream(&stream, layout->header_size)) {
+absl::StatusOr<Payload> FoundFrame::Parse(google::protobuf::MessageLite& header) const {
+  SliceStream stream(*slices_);
+  if (!header.ParseFromBoundedZeroCopyStream(&stream, static_cast<int>(header_bytes_))) {
     return absl::InvalidArgumentError(absl::StrCat("frame is not a ", header.GetTypeName()));
   }
   Payload payload;
-  size_t skip = static_cast<size_t>(layout->payload_begin);
-  for (const grpc::Slice& slice : *slices) {
+  size_t skip = payload_begin_;
+  for (const grpc::Slice& slice : *slices_) {
     const size_t cut = std::min(skip, slice.size());
     skip -= cut;
     payload.segments_.Append({reinterpret_cast<const std::byte*>(slice.begin()) + cut, slice.size() - cut});
   }
-  payload.owner_ = std::move(slices);
+  payload.owner_ = slices_;
+  payload.held_bytes_ = payload_begin_ + payload.size();
   return payload;
+}
+
+absl::StatusOr<Payload> Parse(const grpc::ByteBuffer& frame, google::protobuf::MessageLite& header) {
+  const absl::StatusOr<FoundFrame> found = FoundFrame::Find(frame);
+  return found.ok() ? found->Parse(header) : found.status();
 }
 
 }  // namespace slackline::rpc

@@ -4,16 +4,22 @@
 // attaches the tensor memory as slices of a grpc::ByteBuffer, without a copy; Parse() reads the small fields and
 // leaves the payload where it arrived. Both sides are plain protobuf on the wire.
 //
+// All fields but the payload are the frame's header. A header of empty submessages becomes 28 times its size when it is
+// parsed, so that whoever reads from strangers limits it first (FrameLimits).
+//
 // Copies: wire -> slices: 0; memory -> wire: 0, but for pieces of at most kInlineBytes: 1.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <google/protobuf/message_lite.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/byte_segments.h"
@@ -47,12 +53,15 @@ class Payload {
   // The bytes in order; floats may lie across two segments, and need not be aligned.
   const ByteSegments& segments() const { return segments_; }
   size_t size() const { return segments_.size(); }
+  // Bytes of the whole frame, which stays in memory as long as this does; 0 for bytes that did not come in a frame.
+  size_t held_bytes() const { return held_bytes_; }
 
  private:
-  friend absl::StatusOr<Payload> Parse(const grpc::ByteBuffer&, google::protobuf::MessageLite&);
+  friend class FoundFrame;
   friend class PayloadCutter;
   std::shared_ptr<const void> owner_;
   ByteSegments segments_;
+  size_t held_bytes_ = 0;
 };
 
 // Deals a frame's payload out to its items, front to back.
@@ -72,10 +81,35 @@ class PayloadCutter {
   ByteReader reader_;
 };
 
-// Reads the small fields of a frame into `header` (its payload field stays empty) and returns the payload.
-// A field can lie across two slices anywhere, and senders may order fields as they like as long as the payload
-// is the last one.
-//   kInvalidArgument  not such a message; `header` is then unspecified
+// How much of a frame a receiver takes before it parses any of it.
+struct FrameLimits {
+  // Fields at the top of the frame: items and numbers, without the payload.
+  size_t fields_max = SIZE_MAX;
+  size_t header_bytes_max = SIZE_MAX;
+};
+
+// A received frame of which nothing is parsed yet: only its header and its payload were told apart.
+//
+// Thread-safety: const calls are safe. Copying shares the bytes.
+class FoundFrame {
+ public:
+  // Costs time for each field at the top of the frame, whatever is in it, and stops at the limits.
+  //   kInvalidArgument  no such frame, or one beyond the limits
+  static absl::StatusOr<FoundFrame> Find(const grpc::ByteBuffer& frame, const FrameLimits& limits = {});
+
+  size_t header_bytes() const { return header_bytes_; }
+  // Reads the header into `header` (its payload field stays empty) and returns the payload. A field can lie across two
+  // slices anywhere, and senders may order fields as they like as long as the payload is the last one.
+  //   kInvalidArgument  not such a message; `header` is then unspecified
+  absl::StatusOr<Payload> Parse(google::protobuf::MessageLite& header) const;
+
+ private:
+  std::shared_ptr<const std::vector<grpc::Slice>> slices_;
+  size_t header_bytes_ = 0;
+  size_t payload_begin_ = 0;  // counted from the begin of the frame; the payload reaches to its end
+};
+
+// Find() without limits, and Parse().
 absl::StatusOr<Payload> Parse(const grpc::ByteBuffer& frame, google::protobuf::MessageLite& header);
 
 }  // namespace slackline::rpc

@@ -168,16 +168,20 @@ absl::Status Engine::Unknown(const Sender& sender) const {
 
 // --- Streams ----------------------------------------------------------------------------------------------------
 
-absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
-  Worker* worker = Find(hello.sender);
+absl::Status Engine::CheckHello(const HelloEvent& hello) const {
+  const Worker* worker = Find(hello.sender);
   if (worker == nullptr) return Unknown(hello.sender);
   const Sequence said = std::max(hello.first_clock, hello.last_answered);
-  if (said.value() + worker->answers.size() < worker->clock.value()) {
-    // A scheduler that went on from an old state has put it in again.
-    return absl::FailedPreconditionError(absl::StrCat("worker ", hello.sender.worker.value(), " goes on from clock ",
-                                                      said.value(), ", here it is at ", worker->clock.value(),
-                                                      ": it was out of the set of members meanwhile"));
-  }
+  if (said.value() + worker->answers.size() >= worker->clock.value()) return absl::OkStatus();
+  // A scheduler that went on from an old state has put it in again.
+  return absl::FailedPreconditionError(absl::StrCat("worker ", hello.sender.worker.value(), " goes on from clock ",
+                                                    said.value(), ", here it is at ", worker->clock.value(),
+                                                    ": it was out of the set of members meanwhile"));
+}
+
+absl::Status Engine::Hello(const HelloEvent& hello, Actions& actions) {
+  if (absl::Status status = CheckHello(hello); !status.ok()) return status;
+  Worker* worker = Find(hello.sender);
   Disconnected(hello.sender);
   worker->heard = true;
   const Sequence known = worker->clock;

@@ -147,6 +147,8 @@ class Engine {
   // more answers than the shard knows is advanced to them; what was lost by that is reported.
   //   kFailedPrecondition  not a member, or another incarnation is
   absl::Status Hello(const HelloEvent& hello, Actions& actions);
+  // What Hello() would return; changes nothing.
+  absl::Status CheckHello(const HelloEvent& hello) const;
   // The worker's stream has ended. Held pushes stay; waiting pulls are forgotten.
   void Disconnected(const Sender& sender);
 

@@ -288,6 +288,15 @@ void Exchange::Finished(Stream& stream) {
   delete &stream;
 }
 
+// Frames that take long to parse get one part in kParts of the sequencer's time, those of all streams together.
+absl::Duration Exchange::WaitForTurn(absl::Duration cost) {
+  constexpr int kParts = 20;
+  const absl::Time now = time_.Now();
+  const absl::Time turn = std::max(now, turn_at_);
+  turn_at_ = turn + kParts * cost;
+  return turn - now;
+}
+
 // A stream without a Hello holds a place that a worker may need.
 void Exchange::EndSilentStreams() {
   const absl::Time since = time_.Now() - options_.timeouts.worker_dead();

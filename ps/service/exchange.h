@@ -92,6 +92,7 @@ class Exchange : private StreamOwner {
 
   absl::Status Accepted(Stream& stream) override;
   void Finished(Stream& stream) override;
+  absl::Duration WaitForTurn(absl::Duration cost) override;
 
   void Run();
   void OnTick();
@@ -142,6 +143,7 @@ class Exchange : private StreamOwner {
   int ticks_ = 0;          // since the last heartbeat
   bool awaiting_ = false;  // a stream that nobody has opened yet
   bool stopping_ = false;
+  absl::Time turn_at_ = absl::InfinitePast();   // of the next frame that takes long to parse
   absl::Time cut_at_ = absl::InfiniteFuture();  // when stopping
   bool draining_ = false;                       // the queue is shut down when the last stream is gone
   bool drained_ = false;                        // it is

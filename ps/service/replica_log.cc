@@ -222,15 +222,18 @@ bool ReplicaLog::NextFrame(const ReplicaSink& sink, wire::ReplicaFrame& frame, s
   ping_due_ = false;
   frame.set_sent_us(static_cast<uint64_t>(absl::ToUnixMicros(time_.Now())));
   uint64_t bytes = 0;
-  while (!queue_.empty() && frame.items_size() < kReplicaFrameItemsMax) {
+  const bool copy_only = std::exchange(copy_is_next_, false) && copying_;
+  while (!copy_only && !queue_.empty() && frame.items_size() < kReplicaFrameItemsMax) {
     const uint64_t next = queue_.front().item.payload_bytes();
     if (bytes > 0 && bytes + next > kFrameBytes) break;
     bytes += next;
     Emit(std::move(queue_.front()), frame, pieces);
     queue_.pop_front();
   }
-  // The two take turns: neither can hold up the other for good.
-  if (copying_) EmitCopied(frame, pieces);
+  // The two take turns, so that neither can hold up the other for good. A long piece of a gradient goes alone: together
+  // with a chunk of an array it would be longer than a message may be.
+  copy_is_next_ = copying_ && bytes > kFrameBytes;
+  if (copying_ && !copy_is_next_) EmitCopied(frame, pieces);
   return true;
 }
 

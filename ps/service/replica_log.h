@@ -188,6 +188,7 @@ class ReplicaLog : public ShardJournal {
 
   std::set<ShardId> taken_;
   std::optional<Copying> copying_;
+  bool copy_is_next_ = false;  // the last frame had no room for a piece of the copied shard
   std::deque<Entry> queue_;
   bool in_step_queued_ = false;
   uint64_t in_step_number_ = 0;  // of the item that says so; 0 before it has gone out

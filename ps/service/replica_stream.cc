@@ -1,5 +1,7 @@
 #include "ps/service/replica_stream.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/logging.h"
@@ -10,6 +12,8 @@
 namespace slackline::ps {
 namespace {
 
+// A backup says a few numbers, and in its hello which shards it takes.
+constexpr rpc::FrameLimits kBackupFrameLimits = {.fields_max = 16, .header_bytes_max = 256 << 10};
 constexpr char kReplicate[] = "/slackline.wire.ParameterServer/Replicate";
 
 }  // namespace
@@ -32,10 +36,12 @@ void ReplicaStream::OnRead(bool ok) {
   reading_ = false;
   if (end_.has_value()) return FinishWhenQuiet();
   if (!ok) return End(absl::UnavailableError("the backup is gone"));
-  wire::BackupFrame frame;
-  const absl::StatusOr<rpc::Payload> payload = rpc::Parse(incoming_, frame);
+  const absl::StatusOr<rpc::FoundFrame> found = rpc::FoundFrame::Find(incoming_, kBackupFrameLimits);
   incoming_.Clear();
-  const absl::Status status = payload.ok() ? Receive(frame) : payload.status();
+  wire::BackupFrame frame;
+  absl::Status status = found.status();
+  if (found.ok()) status = found->Parse(frame).status();
+  if (status.ok()) status = Receive(frame);
   if (end_.has_value()) return FinishWhenQuiet();
   if (!status.ok()) return End(status);
   Read();
@@ -79,7 +85,9 @@ void ReplicaStream::End(const absl::Status& status) {
 }
 
 void ReplicaStream::Tick() {
-  if (end_.has_value() && !finishing_ && ++ticks_since_end_ > 1) context_.TryCancel();
+  // A status may never leave if the peer reads nothing.
+  constexpr int kTicks = 1, kTicksToFinish = 16;
+  if (end_.has_value() && ++ticks_since_end_ > (finishing_ ? kTicksToFinish : kTicks)) context_.TryCancel();
 }
 
 void ReplicaStream::OnFinished(bool /*ok*/) {
@@ -264,17 +272,30 @@ void ReplicaStreams::Await() {
 }
 
 absl::Status ReplicaStreams::Accepted(ReplicaStream& stream) {
+  stream.accepted_at = time_.Now();
   streams_.insert(&stream);
   awaiting_ = false;
   if (closed_) return absl::UnavailableError("the server is stopping");
   Await();
   const auto caller = security_.guard().Admit(stream.context(), "slackline.wire.ParameterServer.Replicate");
   if (!caller.ok()) return caller.status();
-  if (streams_.size() > kStreamsMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the server has ", streams_.size() - 1, " streams of backups; allowed are ", kStreamsMax));
-  }
+  const auto open =
+      std::count_if(streams_.begin(), streams_.end(), [](const ReplicaStream* one) { return !one->ended(); });
+  if (static_cast<size_t>(open) <= kStreamsMax) return absl::OkStatus();
+  const absl::Status too_many = absl::ResourceExhaustedError(
+      absl::StrCat("the server has ", open - 1, " streams of backups; allowed are ", kStreamsMax));
+  ReplicaStream* const silent = OldestSilent();
+  if (silent == nullptr || silent == &stream) return too_many;
+  silent->End(too_many);
   return absl::OkStatus();
+}
+
+ReplicaStream* ReplicaStreams::OldestSilent() const {
+  ReplicaStream* oldest = nullptr;
+  for (ReplicaStream* stream : streams_) {
+    if (stream->silent() && (oldest == nullptr || stream->accepted_at < oldest->accepted_at)) oldest = stream;
+  }
+  return oldest;
 }
 
 void ReplicaStreams::Finished(ReplicaStream& stream) {
@@ -284,7 +305,12 @@ void ReplicaStreams::Finished(ReplicaStream& stream) {
 
 void ReplicaStreams::Tick() {
   if (table_.log() != nullptr) table_.log()->Tick();
-  for (ReplicaStream* stream : std::vector<ReplicaStream*>(streams_.begin(), streams_.end())) stream->Tick();
+  const absl::Time since = time_.Now() - silence_max_;
+  for (ReplicaStream* stream : std::vector<ReplicaStream*>(streams_.begin(), streams_.end())) {
+    stream->Tick();
+    if (!stream->silent() || stream->accepted_at >= since) continue;
+    stream->End(absl::DeadlineExceededError(absl::StrCat("no hello within ", Readable(silence_max_))));
+  }
   link_.Tick();
 }
 

@@ -39,6 +39,12 @@ class ReplicaStream : public ReplicaSink {
   // T has passed. A stream that has ended and cannot say so is cut off.
   void Tick();
   const grpc::ServerContext& context() const { return context_; }
+  // True while the stream is open and has said no hello.
+  bool silent() const { return !attached_ && !end_.has_value(); }
+  bool ended() const { return end_.has_value(); }
+
+  // When the call was accepted.
+  absl::Time accepted_at = absl::InfinitePast();
 
  private:
   class Tag : public Event {
@@ -139,12 +145,20 @@ class BackupLink {
 // Ownership:     borrows the table, the service, the queue and the time.
 class ReplicaStreams {
  public:
-  // More would be refused anyway.
+  // Open streams. A further stream takes the place of the oldest that has said no hello, so that a backup always finds
+  // a place.
   static constexpr size_t kStreamsMax = 8;
 
+  // `silence_max`: of a server that is followed, and of a stream before its hello.
   ReplicaStreams(ShardTable& table, ExchangeService& service, grpc::ServerCompletionQueue* queue,
                  const security::Security& security, const TimeSource& time, absl::Duration silence_max)
-      : table_(table), service_(service), queue_(queue), security_(security), link_(table, queue, time, silence_max) {
+      : table_(table),
+        service_(service),
+        queue_(queue),
+        security_(security),
+        time_(time),
+        silence_max_(silence_max),
+        link_(table, queue, time, silence_max) {
     Await();
   }
 
@@ -162,11 +176,15 @@ class ReplicaStreams {
 
  private:
   void Await();
+  // Null if all open streams have said hello.
+  ReplicaStream* OldestSilent() const;
 
   ShardTable& table_;
   ExchangeService& service_;
   grpc::ServerCompletionQueue* const queue_;
   const security::Security security_;
+  const TimeSource& time_;
+  const absl::Duration silence_max_;
   BackupLink link_;
   std::set<ReplicaStream*> streams_;  // accepted; owned
   bool awaiting_ = false;

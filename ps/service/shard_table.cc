@@ -14,6 +14,10 @@ namespace {
 // Far from where sums of clocks overflow.
 constexpr uint64_t kClockMax = uint64_t{1} << 62;
 constexpr int kItemsMax = 4096;
+// Limits of a frame beside its payload: a frame needs more than the first only if it names many shards at once.
+constexpr size_t kOrdinaryHeaderBytes = 4 << 10;
+constexpr size_t kHeaderBytesMax = 512 << 10;
+constexpr size_t kHeaderBytesOfShard = 256;
 // Times what the window has room for: of more, one would only take the place of the other.
 constexpr size_t kPullsOfFrame = 4;
 
@@ -37,6 +41,14 @@ ShardTable::ShardTable(const job::Job& job, const Timeouts& timeouts, ServiceMet
     : job_(job), timeouts_(timeouts), metrics_(metrics), time_(time), hooks_(std::move(hooks)) {}
 
 ShardTable::~ShardTable() = default;
+
+rpc::FrameLimits ShardTable::frame_limits() const {
+  constexpr size_t kNumbers = 16;  // of the frame itself, which may be repeated
+  return {.fields_max = kItemsMax + kNumbers,
+          .header_bytes_max = kHeaderBytesMax + hosts_.size() * kHeaderBytesOfShard};
+}
+
+size_t ShardTable::ordinary_header_bytes() const { return kOrdinaryHeaderBytes + hosts_.size() * kHeaderBytesOfShard; }
 
 std::optional<absl::Status> ShardTable::Receive(Peer& peer, const wire::WorkerFrame& frame,
                                                 const rpc::Payload& payload) {
@@ -127,10 +139,8 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
   if (hello.pull_encoding() == wire::ENCODING_BF16) caller.pull_encoding = codec::Encoding::kBf16;
   // A sub-push that waits costs staging: the job's window is the most that was planned for.
   caller.window = std::clamp<uint32_t>(hello.window(), 1, job_.wire().window());
-  TakeGrant(hello.segment_token(), caller);
   wire::ServerItem item;
   wire::Welcome& welcome = *item.mutable_welcome();
-  welcome.set_shared_memory(caller.shared_memory);
   welcome.set_window(caller.window);
   welcome.set_chunk_bytes_max(job_.wire().chunk_bytes());
   if (!caller.reader) {
@@ -138,6 +148,9 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
   } else {
     for (const auto& [id, host] : hosts_) *welcome.add_shards() = host->Greet();
   }
+  // A token is good once, and a Hello that is refused must not use it up.
+  TakeGrant(hello.segment_token(), caller);
+  welcome.set_shared_memory(caller.shared_memory);
   callers_[&peer] = caller;
   peer.Send(item);
   return absl::OkStatus();
@@ -157,17 +170,15 @@ absl::Status ShardTable::Join(const Caller& caller, const wire::Hello& hello, wi
   if (largest > kClockMax) {
     return absl::InvalidArgumentError(absl::StrCat("hello has clock ", largest, "; allowed is at most ", kClockMax));
   }
+  const auto event = [&](uint32_t shard) {
+    return HelloEvent{caller.sender, Clock64(hello.first_clock()), Sequence(std::max(answered[shard], hello.clock()))};
+  };
+  // All shards have the same members, but each knows by itself how far they are. If any shard refuses, none may have
+  // changed: the worker's earlier stream goes on.
   for (const auto& [id, host] : hosts_) {
-    const HelloEvent event{caller.sender, Clock64(hello.first_clock()),
-                           Sequence(std::max(answered[id], hello.clock()))};
-    absl::StatusOr<wire::ShardState> state = host->Hello(caller, event);
-    if (!state.ok()) {
-      // All shards have the same members, but each knows by itself how far they are.
-      for (const wire::ShardState& agreed : welcome.shards()) hosts_.at(agreed.shard())->Disconnected(caller);
-      return state.status();
-    }
-    *welcome.add_shards() = *std::move(state);
+    if (absl::Status status = host->engine().CheckHello(event(id)); !status.ok()) return status;
   }
+  for (const auto& [id, host] : hosts_) *welcome.add_shards() = host->Hello(caller, event(id)).value();
   Supersede(caller);
   return absl::OkStatus();
 }

@@ -102,6 +102,10 @@ class ShardTable {
   //   kFailedPrecondition  another job or generation, or an older epoch
   absl::StatusOr<wire::SetMembersReply> SetMembers(const wire::SetMembersRequest& request);
 
+  // Streams parse no frame beyond these limits: it would take memory and time before anything could be refused.
+  rpc::FrameLimits frame_limits() const;
+  // Frames with at most this much beside their payload are parsed in microseconds.
+  size_t ordinary_header_bytes() const;
   // One frame from a stream, and its payload. Returns what ends the stream; nullopt while it goes on.
   std::optional<absl::Status> Receive(Peer& peer, const wire::WorkerFrame& frame, const rpc::Payload& payload);
   // The stream has ended. Repeated calls change nothing.

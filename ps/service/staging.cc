@@ -37,7 +37,8 @@ absl::Status StagedPush::Add(const Chunk& chunk, const Limits& limits, rpc::Payl
   if (!chunk.last && chunk.elements < kChunkElementsMin) ++small_chunks_;
   received_ += chunk.elements;
   if (chunk.elements == 0) return absl::OkStatus();
-  if (payload.size() < kHeldBytesMin) payload = Copied(payload.segments());
+  const bool holds_more = payload.held_bytes() / kHeldPartsMax > payload.size();
+  if (payload.size() < kHeldBytesMin || holds_more) payload = Copied(payload.segments());
   Append(chunk, payload.segments());
   chunks_.push_back(std::move(payload));
   return absl::OkStatus();

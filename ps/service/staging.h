@@ -59,7 +59,8 @@ class StagingBudget {
 // The bytes of one sub-push, where they arrived, in order and without gaps. Each chunk has its own encoding.
 //
 // Thread-safety: none.
-// Copies:        wire -> here: 0, but for payloads of less than kHeldBytesMin, and by Own(): 1.
+// Copies:        wire -> here: 0, but for payloads of less than kHeldBytesMin or a small part of their frame, and by
+//                Own(): 1.
 class StagedPush {
  public:
   struct Limits {
@@ -78,8 +79,10 @@ class StagedPush {
   // A chunk costs memory beside its bytes: of those with fewer elements a sub-push may have so many.
   static constexpr uint64_t kChunkElementsMin = 1024;
   static constexpr uint32_t kSmallChunksMax = 4096;
-  // Less is copied out of the frame that it came in, whose memory it would hold.
+  // Less is copied out of the frame that it came in, whose memory it would hold; so is less than one part in
+  // kHeldPartsMax of the frame.
   static constexpr size_t kHeldBytesMin = 4096;
+  static constexpr size_t kHeldPartsMax = 8;
 
   StagedPush() = default;
   explicit StagedPush(StagingBudget::Reservation reservation) : reservation_(std::move(reservation)) {}

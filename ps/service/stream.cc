@@ -110,6 +110,7 @@ void Stream::End(const absl::Status& status) {
   pulls_.clear();
   lent_.clear();
   writing_from_.clear();
+  found_.reset();
   if (paused_) pause_.Cancel();
   FinishWhenQuiet();
 }
@@ -123,8 +124,10 @@ absl::Status Stream::Identify(const security::Guard& guard) {
 absl::Status Stream::MayTrain() const { return caller_.MustBe(security::Role::kWorker, "push"); }
 
 void Stream::Tick() {
-  // Until a write is over, the call cannot be finished. One tick is given to those who only are slow.
-  if (end_.has_value() && !finishing_ && ++ticks_since_end_ > 1) context_.TryCancel();
+  // A call cannot be finished before its write is over: a slow client has one tick for that. The status has more, but
+  // may never leave if the client reads nothing.
+  constexpr int kTicks = 1, kTicksToFinish = 16;
+  if (end_.has_value() && ++ticks_since_end_ > (finishing_ ? kTicksToFinish : kTicks)) context_.TryCancel();
 }
 
 // --- Events -----------------------------------------------------------------------------------------------------
@@ -143,25 +146,44 @@ void Stream::OnRead(bool ok) {
   reading_ = false;
   if (end_.has_value()) return FinishWhenQuiet();
   if (!ok) return End(absl::OkStatus());  // the client has closed its side, or is gone
-  const size_t bytes = incoming_.Length();
-  metrics_.bytes_received.Add(static_cast<double>(bytes));
-  frame_.Clear();
-  absl::StatusOr<rpc::Payload> payload = rpc::Parse(incoming_, frame_);
+  metrics_.bytes_received.Add(static_cast<double>(incoming_.Length()));
+  absl::StatusOr<rpc::FoundFrame> found = rpc::FoundFrame::Find(incoming_, table_.frame_limits());
   incoming_.Clear();
-  if (!payload.ok()) return End(payload.status());
-  receiving_ = true;
+  if (!found.ok()) return End(found.status());
+  found_ = *std::move(found);
+  const size_t header_bytes = found_->header_bytes();
+  if (header_bytes <= table_.ordinary_header_bytes()) return Take();
+  const absl::Duration wait = owner_.WaitForTurn(static_cast<int64_t>(header_bytes) * kParseOfByte);
+  wait > absl::ZeroDuration() ? Pause(wait) : Take();
+}
+
+void Stream::Take() {
+  const rpc::FoundFrame found = *std::exchange(found_, std::nullopt);
+  std::optional<absl::Status> end;
+  size_t bytes = found.header_bytes();
   wasted_ = 0;
-  std::optional<absl::Status> end = table_.Receive(*this, frame_, *payload);
-  receiving_ = false;
+  if (absl::StatusOr<rpc::Payload> payload = found.Parse(frame_); payload.ok()) {
+    bytes += payload->size();
+    receiving_ = true;
+    end = table_.Receive(*this, frame_, *payload);
+    receiving_ = false;
+  } else {
+    end = payload.status();
+  }
+  frame_.Clear();
+  // A cleared message keeps room for as many items as it had.
+  if (found.header_bytes() > table_.ordinary_header_bytes()) frame_ = wire::WorkerFrame();
   if (end.has_value()) return End(*end);
   heard = true;
-  if (wasted_ > 0) Pause(bytes);
+  if (wasted_ > 0) {
+    Pause(std::min(kPauseMax, static_cast<int64_t>(wasted_) * kPauseOfItem +
+                                  static_cast<int64_t>(bytes) * kPauseOfByte +
+                                  static_cast<int64_t>(found.header_bytes()) * kPauseOfHeaderByte));
+  }
   Pump();
 }
 
-void Stream::Pause(size_t bytes) {
-  const absl::Duration pause =
-      std::min(kPauseMax, static_cast<int64_t>(wasted_) * kPauseOfItem + static_cast<int64_t>(bytes) * kPauseOfByte);
+void Stream::Pause(absl::Duration pause) {
   paused_ = true;
   pause_.Set(queue_, std::chrono::system_clock::now() + absl::ToChronoMicroseconds(pause),
              static_cast<Event*>(&resumed_));
@@ -170,6 +192,7 @@ void Stream::Pause(size_t bytes) {
 void Stream::OnResumed(bool /*ok*/) {
   paused_ = false;
   if (end_.has_value()) return FinishWhenQuiet();
+  if (found_.has_value()) return Take();
   Pump();
 }
 

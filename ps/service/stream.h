@@ -39,6 +39,8 @@ class StreamOwner {
   virtual absl::Status Accepted(Stream& stream) = 0;
   // Nothing is pending any more: the stream may be deleted.
   virtual void Finished(Stream& stream) = 0;
+  // A frame that takes `cost` to parse has come. Returns how long it must wait, so that it starves no other stream.
+  virtual absl::Duration WaitForTurn(absl::Duration cost) = 0;
 };
 
 // Thread-safety: none; the sequencer owns it.
@@ -46,14 +48,20 @@ class StreamOwner {
 // Copies:        wire -> shard: 0; shard -> wire: 0 as fp32, 1 as bf16, encoded when its turn comes.
 // Limits:        kQueuedItemsMax small items wait for a slow reader, then it is not read from; pulls that wait are
 //                at most two a shard. Whoever sends what leads to nothing (items that are refused, pulls that
-//                replace pulls) is not read from for kPauseOfItem for each, and kPauseOfByte for each byte of the
-//                frame: it takes a small part of the sequencer's time, however fast it sends.
+//                replace pulls) is not read from for kPauseOfItem for each, kPauseOfByte for each byte of the frame,
+//                and kPauseOfHeaderByte for each byte beside its payload: it takes a small part of the sequencer's
+//                time, however fast it sends. A frame with more beside its payload than the server's shards need
+//                waits for its turn before it is parsed: such frames of all streams together have a small part of the
+//                sequencer's time. After its turn nothing of a frame is kept but what shards hold of its payload.
 class Stream : public Peer {
  public:
   static constexpr size_t kQueuedItemsMax = 1024;
   static constexpr absl::Duration kPauseOfItem = absl::Milliseconds(1);
   static constexpr absl::Duration kPauseOfByte = absl::Nanoseconds(30);
+  static constexpr absl::Duration kPauseOfHeaderByte = absl::Microseconds(1);
   static constexpr absl::Duration kPauseMax = absl::Seconds(1);
+  // Parsing a byte of a header takes at most so long.
+  static constexpr absl::Duration kParseOfByte = absl::Nanoseconds(15);
 
   Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics);
 
@@ -112,8 +120,10 @@ class Stream : public Peer {
   void OnWritten(bool ok);
   void OnFinished(bool ok);
   void OnResumed(bool ok);
-  // Reads nothing for a while, after a frame of so many bytes.
-  void Pause(size_t bytes);
+  // Works on the frame that was read.
+  void Take();
+  // Reads nothing for a while.
+  void Pause(absl::Duration pause);
   // Starts the next read and write, where they may be started.
   void Pump();
   void Write(const grpc::ByteBuffer& frame);
@@ -148,7 +158,8 @@ class Stream : public Peer {
   grpc::Alarm pause_;
 
   grpc::ByteBuffer incoming_;
-  wire::WorkerFrame frame_;  // kept to spare allocations
+  std::optional<rpc::FoundFrame> found_;  // the frame that was read and waits for its turn
+  wire::WorkerFrame frame_;               // empty between frames; kept to spare allocations
   std::deque<wire::ServerItem> small_;
   std::deque<Sending> pulls_;
   std::deque<Lent> lent_;  // oldest first

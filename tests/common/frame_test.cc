@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "parameter_server.pb.h"
 
@@ -221,6 +222,39 @@ TEST(Frame, WhatIsCutShortIsRefused) {
   }
   wire::WorkerFrame header;
   EXPECT_TRUE(Parse(Cut(text.substr(0, job_and_generation), {}), header).ok());
+}
+
+TEST(Frame, BeyondItsLimitsIsRefusedBeforeAnyOfItIsParsed) {
+  const grpc::ByteBuffer buffer = BuildOne("abcd");
+  const size_t header = SmallFields().ByteSizeLong();
+  const absl::StatusOr<FoundFrame> found = FoundFrame::Find(buffer, {.fields_max = 3, .header_bytes_max = header});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->header_bytes(), header) << "the payload is not counted";
+  wire::WorkerFrame read;
+  EXPECT_EQ(Text(found->Parse(read)->segments()), "abcd");
+  EXPECT_EQ(read.SerializeAsString(), SmallFields().SerializeAsString());
+
+  EXPECT_EQ(FoundFrame::Find(buffer, {.fields_max = 2}).status().message(),
+            "frame has more than 2 items and numbers; send it as several frames");
+  EXPECT_EQ(FoundFrame::Find(buffer, {.header_bytes_max = header - 1}).status().message(),
+            absl::StrCat("frame has ", header, " bytes or more beside its payload; allowed are ", header - 1,
+                         ": send it as several frames"));
+}
+
+// Skipping one would read all that is in it.
+TEST(Frame, GroupsAreRefused) {
+  ExpectRefused("\xa3\x06\x08\x01\xa4\x06");  // field 100 with a number in it
+  ExpectRefused("\xa4\x06");
+}
+
+TEST(Frame, PartOfThePayloadSaysHowMuchItHolds) {
+  wire::WorkerFrame header;
+  const std::string text = PlainProtobuf(std::string(1000, 'p'));
+  const auto parsed = Parse(Cut(text, {}), header);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  PayloadCutter cutter(*parsed);
+  EXPECT_EQ(cutter.Next(10).held_bytes(), text.size());
+  EXPECT_EQ(Payload(Bytes(text), nullptr).held_bytes(), 0u);
 }
 
 // Whatever comes: no crash, and never more lenient than protobuf.

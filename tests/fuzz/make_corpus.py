@@ -56,6 +56,9 @@ def frames():
     yield "payload-too-short", cut([], frame([push(4, 16)], data)[:-1])
     yield "payload-not-last", cut([], frame([push(4, 16)], data) + number(2, 1))
     yield "zero-tag", cut([2], frame([], b"") + b"\0")
+    yield "many-shards", cut([], frame([bytes_field(3, number(1, 1) + 1000 * bytes_field(3, b""))], b""))
+    yield "many-items", cut([100], frame(500 * [b""], b""))
+    yield "group", cut([], frame([], b"") + varint(100 << 3 | 3) + 50 * number(1, 1) + varint(100 << 3 | 4))
 
 
 def codecs():

@@ -244,5 +244,18 @@ TEST_F(EncodedPushTest, SmallChunksAreBounded) {
   EXPECT_EQ(budget_.used(), 0);
 }
 
+// Else a push of a few bytes a frame would keep all of its frames.
+TEST(StagedPush, KeepsNoFrameOfWhichItHasASmallPart) {
+  constexpr size_t kBytes = StagedPush::kHeldBytesMin, kElementsOf = kBytes / sizeof(float);
+  for (const size_t parts : {size_t{1}, StagedPush::kHeldPartsMax / 2, 4 * StagedPush::kHeldPartsMax}) {
+    const rpc::Payload frame = AsPayload(std::string(parts * kBytes, '\0'));
+    rpc::PayloadCutter cutter(frame);
+    StagedPush staged;
+    ASSERT_TRUE(staged.Add({.elements = kElementsOf, .last = true}, {kElementsOf, kBytes}, cutter.Next(kBytes)).ok());
+    const bool there = staged.pieces()[0].bytes.segments()[0].data() == frame.segments().segments()[0].data();
+    EXPECT_EQ(there, parts <= StagedPush::kHeldPartsMax) << parts;
+  }
+}
+
 }  // namespace
 }  // namespace slackline::ps

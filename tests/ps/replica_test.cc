@@ -1,4 +1,6 @@
 // What a server and its backup say to each other, and what is there when one of them is not.
+#include "common/byte_segments.h"
+#include "common/codec/encode.h"
 #include "gmock/gmock.h"
 #include "tests/ps/replica_fixture.h"
 
@@ -159,6 +161,50 @@ TEST_F(ReplicaTest, AStepAndItsAnswerComeTogether) {
   const std::vector<wire::PushAnswer> again = Answers(1);
   ASSERT_THAT(again, SizeIs(1));
   EXPECT_EQ(again[0].outcome(), wire::OUTCOME_APPLIED) << "it is in the weights";
+}
+
+// Frames of the longest chunks: a gradient as long as one may be, and a chunk of an array.
+TEST(ReplicaLogFrames, AreNoLongerThanAMessageAndHoldUpNeitherStepsNorArrays) {
+  constexpr uint64_t kChunk = 4 << 20, kMessage = 8 << 20, kSize = kChunk / sizeof(float);
+  const codec::Codec top_k = {.encoding = codec::Encoding::kTopK, .fraction = 0.5};
+  const std::vector<float> ones(kSize, 1);
+  std::string pairs(codec::EncodedBytesMax(top_k, kSize), '\0');
+  ASSERT_EQ(codec::Encode(top_k, ones, {reinterpret_cast<std::byte*>(pairs.data()), pairs.size()}), kChunk);
+  ShardState state({.begin = 0, .end = kSize, .trained = kSize}, {.kind = OptimizerKind::kSgd}, {}, kSize);
+  ASSERT_TRUE(state.Seed(ByteSegments(AsBytes(ones))).ok());
+  Metrics registry;
+  ServiceMetrics metrics(registry);
+  ManualTime time;
+  ReplicaLog::Options options;
+  for (const uint32_t shard : {0, 1}) {
+    options.shards.push_back({JobId(7), ShardId(shard), {.begin = 0, .end = kSize, .trained = kSize}, state.arrays()});
+  }
+  options.take = [&](ShardId) { return ShardSnapshot{state.Snapshot(), {}, time.Now()}; };
+  ReplicaLog log(std::move(options), metrics, time);
+  Wire sink;
+  ASSERT_TRUE(log.Attach(sink, Incarnation(2)).ok());
+
+  int arrays = 0, bases = 0, steps = 0;
+  for (uint64_t version = 1; version <= 4; ++version) {
+    auto push = std::make_shared<StagedPush>();
+    ASSERT_TRUE(push->Add({.elements = kSize, .codec = top_k, .last = true}, {kSize, kChunk}, AsPayload(pairs)).ok());
+    log.Stepped(ShardId(0),
+                {.version = {Lineage(1), version}, .arguments = {}, .push = push, .mean = nullptr, .answers = {}});
+    for (int i = 0; i < 3; ++i) {  // so that both would pile up if one had to wait for the end of the other
+      wire::ReplicaFrame frame;
+      std::vector<rpc::Attachment> pieces;
+      if (!log.NextFrame(sink, frame, pieces)) break;
+      for (const wire::ReplicaItem& item : frame.items()) {
+        arrays += item.has_array();
+        bases += item.has_base();
+        steps += item.has_step();
+      }
+      EXPECT_LE(rpc::Build(frame, absl::MakeSpan(pieces)).Length(), kMessage);
+    }
+  }
+  EXPECT_EQ(arrays, 2);
+  EXPECT_EQ(bases, 2);
+  EXPECT_EQ(steps, 4) << "of shard 0, while shard 1 is copied";
 }
 
 TEST_F(ReplicaTest, WithoutItsBackupAServerAnswersNobodyUntilItIsReleased) {

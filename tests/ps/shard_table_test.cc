@@ -38,12 +38,14 @@ class ShardTableTest : public testing::Test {
   }
   ~ShardTableTest() override { table_.Closed(peer_); }
 
-  std::optional<absl::Status> Receive(const wire::WorkerItem& item) {
+  std::optional<absl::Status> Receive(const wire::WorkerItem& item) { return Receive(peer_, item); }
+  std::optional<absl::Status> Receive(Peer& peer, const wire::WorkerItem& item, const std::string& bytes = "") {
     wire::WorkerFrame frame;
     frame.set_job(7);
     frame.set_generation(1);
     *frame.add_items() = item;
-    return table_.Receive(peer_, frame, rpc::Payload());
+    frame.mutable_items(0)->set_payload_bytes(static_cast<uint32_t>(bytes.size()));
+    return table_.Receive(peer, frame, AsPayload(bytes));
   }
   static wire::WorkerItem Hello(int shards) {
     wire::WorkerItem item;
@@ -76,6 +78,42 @@ TEST_F(ShardTableTest, ItemsThatNameMoreShardsThanThereAreAreRefused) {
   EXPECT_FALSE(Receive(release).has_value());
   EXPECT_THAT(peer_.Take().refused().message(), HasSubstr("release names 3 shards"));
   EXPECT_TRUE(peer_.releases.empty());
+}
+
+// Each shard knows by itself how far a worker is, so that one may agree and another refuse.
+TEST_F(ShardTableTest, AHelloThatOneShardRefusesChangesNoOther) {
+  wire::WorkerItem hello = Hello(0);
+  wire::ShardClock& ahead = *hello.mutable_hello()->add_shards();
+  ahead.set_shard(1);
+  ahead.set_last_answered(100);
+  ASSERT_FALSE(Receive(hello).has_value());
+  wire::WorkerItem pull;
+  pull.mutable_pull()->set_clock(1);
+  pull.mutable_pull()->add_shards()->set_shard(0);
+  ASSERT_FALSE(Receive(pull).has_value()) << "it waits for the worker's own push";
+
+  RecordingPeer second;
+  const std::optional<absl::Status> end = Receive(second, Hello(0));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(end->message(), HasSubstr("goes on from clock 0, here it is at 100"));
+  table_.Closed(second);
+
+  EXPECT_FALSE(peer_.ended.has_value()) << "the first stream goes on";
+  wire::WorkerItem push;
+  push.mutable_push()->set_elements(kElements);
+  push.mutable_push()->set_seed(true);
+  push.mutable_push()->mutable_commit();
+  ASSERT_FALSE(Receive(peer_, push, Floats(kElements, 1)).has_value());
+  push.mutable_push()->set_seed(false);
+  push.mutable_push()->set_sequence(1);
+  push.mutable_push()->mutable_commit()->mutable_base()->set_lineage(1);
+  push.mutable_push()->mutable_commit()->set_samples(1);
+  ASSERT_FALSE(Receive(peer_, push, Floats(kElements, 1)).has_value());
+  EXPECT_EQ(peer_.Take().answer().outcome(), wire::OUTCOME_APPLIED);
+  ASSERT_EQ(peer_.replies.size(), 1u) << "the pull that waited was not forgotten";
+  ASSERT_FALSE(Receive(pull).has_value());
+  EXPECT_EQ(peer_.replies.size(), 2u);
 }
 
 TEST_F(ShardTableTest, PullsThatWouldOnlyTakeTheirPlacesAreRefused) {
