@@ -13,8 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "common/address.h"
+#include "common/clock.h"
 
 namespace slackline {
 namespace {
@@ -44,7 +44,7 @@ absl::Status HttpFailed(const std::string& address, absl::string_view what) {
 absl::Status AwaitSocket(const HttpSocket& socket, short events, const std::string& address, absl::Time deadline) {
   pollfd one{socket.fd(), events, 0};
   while (true) {
-    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - SteadyTime().Now());
     const int ready = left_ms <= 0 ? 0 : ::poll(&one, 1, static_cast<int>(std::min<int64_t>(left_ms, 1 << 30)));
     if (ready > 0) return absl::OkStatus();
     if (ready == 0) return absl::DeadlineExceededError(absl::StrCat("no answer from ", address, " in time"));
@@ -111,7 +111,7 @@ absl::StatusOr<std::string> BodyOf(const std::string& answer, const std::string&
 }  // namespace
 
 absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyTime().Now() + timeout;
   std::string host = HostOf(address);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
   addrinfo hints{};

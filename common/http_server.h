@@ -2,7 +2,6 @@
 // each other before they train. Never on the path of gradients and weights.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -27,7 +26,7 @@ struct HttpRequest {
 class HttpStream {
  public:
   virtual ~HttpStream() = default;
-  // False once the client or the server is gone.
+  // False once the client or the server is gone, or the client has taken nothing for 3 s.
   virtual bool Send(const std::string& piece) = 0;
 };
 
@@ -43,7 +42,8 @@ struct HttpResponse {
   std::optional<uint64_t> stream_bytes = std::nullopt;
 };
 
-// Answers GET and HEAD; other methods get 405, unknown paths 404. Nothing received changes anything.
+// Answers GET and HEAD; other methods get 405, unknown paths 404. Nothing received changes anything. Clients that say
+// nothing, or take nothing, cost no thread: they lose their place when others need it, and 3 s later in any case.
 //
 // Thread-safety: Start() and the destructor: none; handlers are called on the server's threads, several at a time.
 // Threads:       `threads` and one that accepts, from Start() on, joined in the destructor, which waits for handlers.
@@ -52,7 +52,7 @@ class HttpServer {
   using Handler = std::function<HttpResponse(const HttpRequest& request)>;
 
   struct Options {
-    // Numeric, IPv6 with or without brackets.
+    // IPv6 with or without brackets.
     std::string address = "127.0.0.1";
     // 0: the system chooses.
     uint16_t port = 0;
@@ -70,15 +70,12 @@ class HttpServer {
   ~HttpServer();
 
   uint16_t port() const { return port_; }
-  // The destructor has begun: streams end.
-  bool stopping() const { return stopping_; }
 
  private:
   struct Impl;
   explicit HttpServer(Options options);
 
   const Options options_;
-  std::atomic<bool> stopping_ = false;
   uint16_t port_ = 0;
   std::unique_ptr<Impl> impl_;
 };

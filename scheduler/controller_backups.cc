@@ -43,9 +43,9 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterBackup(const wire:
   }
   const std::optional<ServerId> server = ServerWithoutBackup(request.local());
   if (!server) {
-    return absl::ResourceExhaustedError(absl::StrCat("server ", request.name(), " is one too many: the job has ",
-                                                     config_.job.cluster().servers(),
-                                                     " servers, and each of them has a backup"));
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.name(), " is one too many: the job has ",
+                                                      config_.job.cluster().servers(),
+                                                      " servers, and each of them has a backup"));
   }
   Backup& backup = backups_[*server];
   backup = {.name = request.name(),

@@ -117,9 +117,9 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterJoining(const wire
     break;
   }
   if (servers_to_come_ == 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("server ", request.name(), " is one too many: the job has ",
-                                                     Count(membership_.places() + joining_.size(), "server"),
-                                                     "; `slackline servers add` makes room for more"));
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.name(), " is one too many: the job has ",
+                                                      Count(membership_.places() + joining_.size(), "server"),
+                                                      "; `slackline servers add` makes room for more"));
   }
   --servers_to_come_;
   drained_.erase(request.name());

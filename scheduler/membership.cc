@@ -62,7 +62,7 @@ absl::StatusOr<Membership::Registered> Membership::RegisterServer(const std::str
   } else if (servers_.size() < places_) {
     id = ServerId(static_cast<uint32_t>(servers_.size()) + 1);
   } else {
-    return absl::ResourceExhaustedError(
+    return absl::FailedPreconditionError(
         absl::StrCat("server ", name, " is one too many: the job has ", places_, " servers, and all are known"));
   }
   last_incarnation_ = last_incarnation_.Next();

@@ -131,7 +131,7 @@ class Membership {
   explicit Membership(const Config& config);
 
   // A server by this name; a name that is known comes back as the same server with a new incarnation.
-  //   kResourceExhausted  all places are taken by others
+  //   kFailedPrecondition  all places are taken by others
   absl::StatusOr<Registered> RegisterServer(const std::string& name, const std::string& address, absl::Time now,
                                             MembershipActions& actions);
   // A new worker, or with `previous` one that was on standby, left or dead: same number, new incarnation.

@@ -4,12 +4,13 @@
 #include <variant>
 
 #include "common/check.h"
+#include "ps/push_norm.h"
 #include "ps/step_arguments.h"
 
 namespace slackline::simulator {
 
 Shard::Shard(const ShardSpec& spec, const ps::EngineConfig& engine, const std::optional<OptimizerConfig>& optimizer)
-    : spec_(spec), engine_(engine), references_(spec.references_max) {
+    : spec_(spec), measures_(engine.outlier_factor > 0), engine_(engine), references_(spec.references_max) {
   if (optimizer) state_ = std::make_unique<ps::ShardState>(spec.extent, *optimizer, spec.groups, spec.chunk_elements);
 }
 
@@ -39,10 +40,11 @@ absl::Status Shard::Hello(const ps::HelloEvent& hello) {
   return status;
 }
 
-void Shard::Push(const ps::PushEvent& push, std::shared_ptr<const Gradient> gradient) {
+void Shard::Push(ps::PushEvent push, std::shared_ptr<const Gradient> gradient) {
   if (engine_.Admit(push.sender, push.sequence) == ps::Engine::Admission::kStage) {
     ps::References::Use base;
     if (spec_.references_max > 0) base = ps::References::Use(&references_, push.base);
+    if (state_ != nullptr && measures_) push.part_norm = ps::PushNorm(PiecesOf(*gradient), spec_.extent.trained);
     staged_[{push.sender, push.sequence}] = {std::move(gradient), std::move(base)};
   }
   ps::Actions actions;
@@ -75,14 +77,15 @@ void Shard::Execute(const ps::ApplyAction& apply) {
     SLACKLINE_CHECK(staged != staged_.end());
     if (state_ == nullptr) continue;
     const Gradient& gradient = *staged->second.gradient;
-    const absl::Span<const float> values(gradient.push.get() + spec_.extent.begin, spec_.extent.pushed());
-    contributions.push_back({{{spec_.extent.pushed(), codec::Codec(), ByteSegments(AsBytes(values))}},
-                             part.weight,
-                             gradient.norm,
-                             Reference(part)});
+    contributions.push_back({PiecesOf(gradient), part.weight, gradient.norm, Reference(part)});
   }
   if (state_ != nullptr) state_->Apply(contributions, ps::ArgumentsOf(apply));
   for (const ps::ApplyAction::Part& part : apply.parts) staged_.erase(part.push);
+}
+
+std::vector<ps::EncodedPiece> Shard::PiecesOf(const Gradient& gradient) const {
+  const absl::Span<const float> values(gradient.push.get() + spec_.extent.begin, spec_.extent.pushed());
+  return {{spec_.extent.pushed(), codec::Codec(), ByteSegments(AsBytes(values))}};
 }
 
 ps::SliceView Shard::Reference(const ps::ApplyAction::Part& part) const {

@@ -62,7 +62,7 @@ class Shard {
   absl::Status Hello(const ps::HelloEvent& hello);
   void Disconnected(const ps::Sender& sender) { engine_.Disconnected(sender); }
   // `gradient` is the whole model's.
-  void Push(const ps::PushEvent& push, std::shared_ptr<const Gradient> gradient);
+  void Push(ps::PushEvent push, std::shared_ptr<const Gradient> gradient);
   void Pull(const ps::PullEvent& pull, absl::Time now);
   void Tick(absl::Time now);
 
@@ -88,9 +88,12 @@ class Shard {
   void Execute(const ps::RefuseAction& refuse);
   void Execute(const ps::WaitingAction&) {}
   void Execute(const ps::LostAction&) {}
+  // The shard's part.
+  std::vector<ps::EncodedPiece> PiecesOf(const Gradient& gradient) const;
   ps::SliceView Reference(const ps::ApplyAction::Part& part) const;
 
   const ShardSpec spec_;
+  const bool measures_;  // the norm of each push
   ps::Engine engine_;
   std::unique_ptr<ps::ShardState> state_;
   ps::References references_;  // before staged_, whose uses it counts

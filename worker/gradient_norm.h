@@ -7,7 +7,7 @@ namespace slackline::worker {
 
 // In double, so that it is finite exactly when every element is.
 //
-// Hot: one pass over `values`; eight sums, so that additions need not wait for each other.
+// Hot: as SumOfSquares().
 double L2Norm(absl::Span<const float> values);
 
 }  // namespace slackline::worker

@@ -15,6 +15,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/followed_channel.h"
 #include "common/silence_notice.h"
+#include "common/steady_flag.h"
 #include "worker/backoff.h"
 #include "worker/scheduler_wire.h"
 
@@ -31,10 +32,7 @@ class GrpcSchedulerLink : public SchedulerLink {
         heartbeats_([this] { RunHeartbeats(); }) {}
 
   ~GrpcSchedulerLink() override {
-    {
-      absl::MutexLock lock(&mutex_);
-      stop_ = true;
-    }
+    stop_.Raise();
     heartbeats_.join();
   }
 
@@ -136,14 +134,15 @@ class GrpcSchedulerLink : public SchedulerLink {
   }
 
   absl::Status Pause(absl::Duration duration) override {
+    stop_pausing_.Await(duration);
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::Interrupted), duration);
     return InterruptStatus();
   }
 
   void Interrupt(const std::string& reason) override {
     absl::MutexLock lock(&mutex_);
     if (!interrupted_) interrupted_ = reason;
+    stop_pausing_.Raise();
   }
 
   ProgressBoard& progress() override { return progress_; }
@@ -159,7 +158,6 @@ class GrpcSchedulerLink : public SchedulerLink {
   void AddEnergy(wire::WorkerProgress& progress) const {
     if (options_.energy) SetEnergy(options_.energy(), progress);
   }
-  bool Interrupted() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return interrupted_.has_value(); }
   bool LiveOrOver() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return live_ || ended_ || interrupted_; }
   absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return interrupted_ ? absl::CancelledError(*interrupted_) : absl::OkStatus();
@@ -167,7 +165,11 @@ class GrpcSchedulerLink : public SchedulerLink {
 
   absl::Duration join_max() const { return std::max(options_.join_max, options_.timeouts.startup); }
   absl::StatusOr<Membership> AwaitLive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::LiveOrOver), join_max());
+    // absl::Mutex waits by the wall clock, which may be set forward meanwhile.
+    const absl::Time end = time_.Now() + join_max();
+    for (absl::Duration left = join_max(); left > absl::ZeroDuration(); left = end - time_.Now()) {
+      if (mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSchedulerLink::LiveOrOver), left)) break;
+    }
     if (interrupted_) return InterruptStatus();
     if (ended_) return ended_->ok() ? absl::CancelledError("the job has ended: " + end_reason_) : *ended_;
     if (live_) return life_;
@@ -206,12 +208,10 @@ class GrpcSchedulerLink : public SchedulerLink {
   // --- heartbeat thread ---
 
   void RunHeartbeats() ABSL_LOCKS_EXCLUDED(mutex_) {
-    while (true) {
+    while (!stop_.Await(options_.timeouts.heartbeat)) {
       wire::HeartbeatRequest request;
       {
         absl::MutexLock lock(&mutex_);
-        mutex_.AwaitWithTimeout(absl::Condition(&stop_), options_.timeouts.heartbeat);
-        if (stop_) return;
         if (!beating_) continue;
         request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
       }
@@ -299,7 +299,8 @@ class GrpcSchedulerLink : public SchedulerLink {
   std::string end_reason_ ABSL_GUARDED_BY(mutex_);
   absl::Time heard_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> interrupted_ ABSL_GUARDED_BY(mutex_);
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  SteadyFlag stop_;
+  SteadyFlag stop_pausing_;
   std::thread heartbeats_;
 };
 

@@ -427,12 +427,9 @@ class Rules : private RuleBook {
       if (!AddressMistake(host + ":1").empty()) Refuse("network.listen", found, "an IPv4 address, or a name");
       return;
     }
-    const std::string allowed =
-        "an IPv4 address, a name, or with network.metrics: false an IPv6 address in brackets ([::1])";
     const bool bracketed = host.front() == '[' && host.back() == ']';
-    if (!bracketed) return Refuse("network.listen", found, allowed);
-    // The metrics' server has no IPv6 as Debian and Ubuntu build it.
-    if (network.metrics()) Refuse("network.listen", absl::StrCat(found, " with network.metrics: true"), allowed);
+    if (bracketed) return;
+    Refuse("network.listen", found, "an IPv4 address, a name, or an IPv6 address in brackets ([::1])");
   }
 
   // Which interfaces there are is another question: see below.

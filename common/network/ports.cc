@@ -31,7 +31,7 @@ bool ReadPort(const std::string& text, uint16_t& port) {
 
 enum class Look { kFree, kTaken, kUnknown };
 
-// Whether a server could listen there now, as gRPC and civetweb would. kUnavailable where it never can.
+// Whether a server could listen there now, as gRPC and the HTTP server would. kUnavailable where it never can.
 absl::StatusOr<Look> LookAt(const std::string& host, uint16_t port) {
   std::string name = host;
   if (name.size() > 2 && name.front() == '[') name = name.substr(1, name.size() - 2);

@@ -274,8 +274,10 @@ void Engine::Push(const PushEvent& push, Actions& actions) {
 
 bool Engine::Quarantines(const PushEvent& push, const Worker& worker) {
   if (config_.outlier_factor <= 0) return false;
-  const bool far_above = norms_.FarAbove(push.gradient_norm, config_.outlier_factor);
+  const bool far_above = part_norms_.FarAbove(push.part_norm, config_.outlier_factor) ||
+                         norms_.FarAbove(push.gradient_norm, config_.outlier_factor);
   // Outliers, too: where most pushes are far above what was, that is how they are now.
+  part_norms_.Add(push.part_norm);
   norms_.Add(push.gradient_norm);
   return far_above && worker.held.empty();
 }

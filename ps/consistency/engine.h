@@ -29,8 +29,9 @@
 // staleness): async and ssp multiply the learning rate by it; softsync weights the mean by it and multiplies the
 // learning rate by the weighted mean of it. bsp and quorum ignore it.
 //
-// With outlier_factor, a push whose norm is above that many times the median of the last 31 is an outlier: discarded as
-// it comes, in every mode. One that comes while earlier pushes of its worker are held is taken for none.
+// With outlier_factor, a push is an outlier if the norm of the shard's part of it is above that many times the median
+// of the last 31, or if the norm that the worker reports for the whole gradient is. An outlier is discarded as it
+// comes, in every mode. A push is never taken for one while earlier pushes of its worker are held.
 //
 // Words: a worker's *clock* on this shard is the largest sequence that has a final answer; *slack* is a clock minus
 // the slowest live worker's; *staleness* counts the versions applied between the pull that a gradient was computed
@@ -248,7 +249,7 @@ class Engine {
   bool WasHere(const Sender& sender) const;
   // What the lineages and versions allow; the mode decides about the rest.
   absl::Status CheckPush(const PushEvent& push, const Worker& worker) const;
-  // An outlier that may be answered at once. Remembers the norm.
+  // An outlier that may be answered at once. Remembers the norms.
   bool Quarantines(const PushEvent& push, const Worker& worker);
   static void DropHeld(const Sender& sender, const Worker& worker, Actions& actions);
   void List(WorkerId id, const Worker& worker);
@@ -317,7 +318,8 @@ class Engine {
   std::set<WorkerId> stirred_;                   // have pulls that may have come free
   std::set<std::pair<Clock64, WorkerId>> gate_;  // whose pulls up to this clock wait for others, not for its own pushes
 
-  NormMedian norms_;
+  NormMedian norms_;  // as workers say
+  NormMedian part_norms_;
 
   std::deque<Taken> accepted_;              // softsync: answered, not applied; oldest first
   std::map<Sender, WorkerClock> restored_;  // from the snapshot, until the scheduler names the members

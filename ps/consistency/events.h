@@ -57,8 +57,10 @@ struct PushEvent {
   uint64_t samples = 1;
   // Now.
   absl::Time at;
-  // Of the gradient, over the whole model: the same for all shards.
+  // Of the gradient, over the whole model: the same for all shards. The worker says so.
   double gradient_norm = 0;
+  // Of the shard's part of it, measured here; 0 where nothing is told by it.
+  double part_norm = 0;
 };
 
 struct PullEvent {

@@ -66,16 +66,22 @@ void ShardTable::CheckpointDone(uint64_t checkpoint, uint32_t attempt, const Che
   if (checkpoint != checkpoint_.checkpoint() || attempt != checkpoint_.attempt()) return;
   checkpoint_.set_done(true);
   if (written.ok()) {
+    disk_full_said_ = false;
     checkpoint_.mutable_files()->Assign(written->begin(), written->end());
     metrics_.checkpoints.Add();
     metrics_.checkpoint_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - cut_begun_));
     return;
   }
-  log::Error("checkpoint ", checkpoint,
-             " could not be written, and training goes on: ", std::string(written.status().message()));
+  // The scheduler tries again every second while a disk is full: saying so once is enough.
+  const bool full = absl::IsResourceExhausted(written.status());
+  if (!full || !disk_full_said_) {
+    log::Error("checkpoint ", checkpoint,
+               " could not be written, and training goes on: ", std::string(written.status().message()));
+  }
+  disk_full_said_ = full;
   metrics_.checkpoints_failed.Add();
   checkpoint_.set_error(std::string(written.status().message()));
-  checkpoint_.set_no_room(absl::IsResourceExhausted(written.status()));
+  checkpoint_.set_no_room(full);
 }
 
 void ShardTable::CheckpointHeard(uint64_t checkpoint) {

@@ -213,7 +213,7 @@ void Exchange::LookForNews() {
   if (now.seeded == seeded_ && now.durable == durable_) return;
   seeded_ = now.seeded;
   durable_ = now.durable;
-  news_.Give();
+  news_.Raise();
 }
 
 // --- The sequencer ----------------------------------------------------------------------------------------------

@@ -16,13 +16,13 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/security/security.h"
+#include "common/steady_flag.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "ps/service/checkpoint_writer.h"
 #include "ps/service/control.h"
 #include "ps/service/mailbox.h"
 #include "ps/service/memory_desk.h"
-#include "ps/service/news.h"
 #include "ps/service/replica_stream.h"
 #include "ps/service/service_metrics.h"
 #include "ps/service/shard_table.h"
@@ -63,9 +63,9 @@ class Exchange : private StreamOwner {
   absl::StatusOr<ShardTable::Progress> progress();
   // Waits until `timeout` is over, or there is something that the scheduler should hear at once: all shards have got
   // their weights, or are on disk, or are so no more. News that came before the call count.
-  void AwaitNews(absl::Duration timeout) { news_.Await(timeout); }
+  void AwaitNews(absl::Duration timeout) { news_.Take(timeout); }
   // AwaitNews() returns, now or when it is called next.
-  void WakeUp() { news_.Give(); }
+  void WakeUp() { news_.Raise(); }
   // In the destructor, when nobody can push any more, shards that keep snapshots are written once more.
   void SnapshotAtEnd() { snapshot_at_end_ = true; }
   // The scheduler knows the outcome of this checkpoint.
@@ -118,7 +118,7 @@ class Exchange : private StreamOwner {
   // Set when a version is let go, on any thread; shared with views that gRPC may hold longest.
   const std::shared_ptr<std::atomic<bool>> unpinned_ = std::make_shared<std::atomic<bool>>(false);
 
-  News news_;
+  SteadyFlag news_;
 
   Call tick_event_{this, &Exchange::OnTick};
   Call mail_event_{this, &Exchange::OnMail};

@@ -9,7 +9,7 @@
 namespace slackline::ps {
 namespace {
 
-// A mapping costs address space, and memory only where the worker has written.
+// A mapping costs address space. Memory it costs where the worker has written, and where a push of it has been read.
 constexpr uint64_t kPushSegmentBytesMax = uint64_t{1} << 42;
 
 }  // namespace

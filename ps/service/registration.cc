@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/host_name.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
@@ -12,12 +11,6 @@
 #include "ps/service/readable.h"
 
 namespace slackline::ps {
-namespace {
-
-// Codes after which the scheduler may still come (back).
-bool MayComeBack(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
-
-}  // namespace
 
 Registration::Registration(RegistrationOptions options, Exchange& exchange)
     : options_(std::move(options)),
@@ -26,7 +19,7 @@ Registration::Registration(RegistrationOptions options, Exchange& exchange)
       thread_([this] { Run(); }) {}
 
 Registration::~Registration() {
-  stop_.Notify();
+  stop_.Raise();
   exchange_.WakeUp();
   thread_.join();
 }
@@ -34,7 +27,7 @@ Registration::~Registration() {
 void Registration::Run() {
   absl::Status status = Register();
   if (status.ok()) status = BeatUntilEnd();
-  if (stop_.HasBeenNotified()) return;
+  if (Stopped(absl::ZeroDuration())) return;
   if (status.ok()) log::Info("leaves: ", leave_reason_);
   options_.on_end(status);
 }
@@ -47,20 +40,20 @@ absl::Status Registration::Register() {
   request.set_metrics_address(options_.metrics_address);
   *request.mutable_local() = options_.local;
   request.mutable_local()->set_machine(HostName());
-  const absl::Time give_up = absl::Now() + options_.timeouts.startup;
-  SilenceNotice notice(absl::StrCat("the scheduler at ", options_.scheduler), absl::Now(), options_.timeouts.startup);
+  const absl::Time give_up = time_.Now() + options_.timeouts.startup;
+  SilenceNotice notice(absl::StrCat("the scheduler at ", options_.scheduler), time_.Now(), options_.timeouts.startup);
   absl::Duration back_off = options_.timeouts.heartbeat / 3;
   while (true) {
     auto context = rpc::ContextWithTimeout(options_.timeouts.worker_dead());
     const absl::Status status = rpc::FromGrpc(stub()->RegisterServer(context.get(), request, &self_));
     if (status.ok()) break;
     // Somebody else's scheduler stays that.
-    if (!MayComeBack(status) || rpc::IsMistrust(status) || absl::Now() >= give_up) {
+    if (!rpc::IsRetryable(status) || rpc::IsMistrust(status) || time_.Now() >= give_up) {
       return absl::Status(status.code(), absl::StrCat("the scheduler at ", options_.scheduler,
                                                       " did not take this server: ", scheduler_.Why(status)));
     }
     scheduler_.Failed();
-    notice.NoAnswer(absl::Now(), scheduler_.Why(status));
+    notice.NoAnswer(time_.Now(), scheduler_.Why(status));
     if (Stopped(back_off)) return absl::CancelledError("stopped");
     back_off = std::min(2 * back_off, options_.timeouts.notice());
   }
@@ -72,28 +65,28 @@ absl::Status Registration::Register() {
 }
 
 absl::Status Registration::BeatUntilEnd() {
-  absl::Time heard = absl::Now();
+  absl::Time heard = time_.Now();
   absl::Duration wait = options_.timeouts.heartbeat;
   while (true) {
     // A death between a first snapshot and the heartbeat that tells of it would cost the run.
     exchange_.AwaitNews(wait);
-    if (stop_.HasBeenNotified()) break;
-    const absl::Time begin = absl::Now();
+    if (Stopped(absl::ZeroDuration())) break;
+    const absl::Time begin = time_.Now();
     const absl::StatusOr<bool> leave = Beat();
     wait = options_.timeouts.heartbeat;
     if (leave.ok()) {
       if (*leave) return absl::OkStatus();
-      heard = absl::Now();
+      heard = time_.Now();
       continue;
     }
     // What the call has waited is part of it, or one that is lost would be a silence of 3 T.
-    wait = std::max(absl::ZeroDuration(), wait - (absl::Now() - begin));
+    wait = std::max(absl::ZeroDuration(), wait - (time_.Now() - begin));
     if (!rpc::IsRetryable(leave.status())) {
       return absl::Status(leave.status().code(),
                           absl::StrCat("the scheduler has put this server out: ", leave.status().message()));
     }
     scheduler_.Failed();
-    const absl::Duration silent = absl::Now() - heard;
+    const absl::Duration silent = time_.Now() - heard;
     if (silent >= options_.scheduler_silence_max) {
       return absl::UnavailableError(
           absl::StrCat("the scheduler at ", options_.scheduler, " has not answered for ", Readable(silent),

@@ -10,8 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/notification.h"
+#include "common/clock.h"
 #include "common/rpc/followed_channel.h"
+#include "common/steady_flag.h"
 #include "common/timeouts.h"
 #include "ps/service/exchange.h"
 #include "scheduler.grpc.pb.h"
@@ -55,19 +56,20 @@ class Registration {
 
  private:
   void Run();
-  //   kUnavailable, kDeadlineExceeded  the scheduler did not answer within timeouts.startup
+  //   kUnavailable, kDeadlineExceeded, kResourceExhausted  the scheduler did not take it within timeouts.startup
   absl::Status Register();
   // One heartbeat. True when the scheduler says leave.
   absl::StatusOr<bool> Beat();
   // Heartbeats until the tie ends.
   absl::Status BeatUntilEnd();
   std::unique_ptr<wire::Scheduler::Stub> stub() const { return wire::Scheduler::NewStub(scheduler_.channel()); }
-  bool Stopped(absl::Duration wait) { return stop_.WaitForNotificationWithTimeout(wait); }
+  bool Stopped(absl::Duration wait) { return stop_.Await(wait); }
 
   const RegistrationOptions options_;
   Exchange& exchange_;
   rpc::FollowedChannel scheduler_;
-  absl::Notification stop_;
+  const SteadyTime time_;
+  SteadyFlag stop_;
   std::atomic<bool> job_ended_ = false;
   // The thread's.
   wire::RegisterServerReply self_;

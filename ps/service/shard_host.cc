@@ -11,6 +11,7 @@
 #include "common/check.h"
 #include "common/logging.h"
 #include "common/wire_encoding.h"
+#include "ps/push_norm.h"
 
 namespace slackline::ps {
 namespace {
@@ -195,7 +196,7 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
   Arriving& arriving = found->second;
   if (arriving.fate == Fate::kSwallow && !arriving.to_be_repeated) caller.peer->Wasted();
   if (arriving.fate == Fate::kStage) {
-    const absl::Status status = Stage(chunk, std::move(payload), arriving.staged);
+    const absl::Status status = Stage(chunk, std::move(payload), arriving);
     if (!status.ok()) {
       arriving.fate = Fate::kSwallow;
       arriving.staged = StagedPush();
@@ -208,17 +209,24 @@ void ShardHost::Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Pa
   if (complete.fate != Fate::kSwallow) Commit(caller, chunk, std::move(complete));
 }
 
-absl::Status ShardHost::Stage(const wire::PushChunk& chunk, rpc::Payload payload, StagedPush& staged) const {
+bool ShardHost::CopiesPushes() const {
+  const bool kept_after_answer = config_.engine.mode == Mode::kSoftsync;
+  const bool measured_first = config_.engine.outlier_factor > 0;
+  const bool sent_to_backup = journal_ != nullptr && journal_->Follows(config_.shard);
+  return kept_after_answer || measured_first || sent_to_backup;
+}
+
+absl::Status ShardHost::Stage(const wire::PushChunk& chunk, rpc::Payload payload, Arriving& arriving) const {
   const absl::StatusOr<codec::Codec> codec = CodecFromWire(chunk.encoding());
   if (!codec.ok()) return codec.status();
   if (codec->encoding != codec::Encoding::kFp32 && (chunk.seed() || chunk.has_segment_offset())) {
     return absl::InvalidArgumentError(absl::StrCat(chunk.seed() ? "initial weights" : "a chunk in shared memory",
                                                    " as ", codec::ToString(*codec), "; allowed is fp32"));
   }
-  return staged.Add({chunk.offset(), chunk.elements(), *codec, chunk.has_commit()},
-                    {chunk.seed() ? config_.extent.size() : config_.extent.pushed(),
-                     chunk.has_segment_offset() ? UINT64_MAX : config_.chunk_bytes_max},
-                    std::move(payload));
+  return arriving.staged.Add({chunk.offset(), chunk.elements(), *codec, chunk.has_commit(), arriving.copied},
+                             {chunk.seed() ? config_.extent.size() : config_.extent.pushed(),
+                              chunk.has_segment_offset() ? UINT64_MAX : config_.chunk_bytes_max},
+                             std::move(payload));
 }
 
 void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
@@ -234,6 +242,7 @@ void ShardHost::Begin(const Caller& caller, const wire::PushChunk& chunk) {
   admitted->sequence = Sequence(chunk.sequence());
   admitted->seed = chunk.seed();
   admitted->shared_memory = chunk.has_segment_offset();
+  admitted->copied = chunk.has_segment_offset() && (chunk.seed() || CopiesPushes());
   arriving_[caller.peer] = *std::move(admitted);
 }
 
@@ -279,8 +288,8 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::Admit(const Caller& caller, const
                                                      clock.value() - std::min(clock.value(), untold) + 1,
                                                      " on are unanswered, the window allows ", caller.window));
   }
-  // What lies in the worker's segment takes none of this process's memory, if it need not be kept beyond the answer.
-  const bool lent = chunk.has_segment_offset() && config_.engine.mode != Mode::kSoftsync;
+  // What stays in the worker's segment takes none of this process's memory.
+  const bool lent = chunk.has_segment_offset() && !CopiesPushes();
   absl::StatusOr<StagingBudget::Reservation> room = budget_.Reserve(lent ? 0 : config_.extent.pushed() * sizeof(float));
   if (!room.ok()) return room.status();
   return Arriving{sequence, false, Fate::kStage, StagedPush(*std::move(room))};
@@ -295,14 +304,16 @@ void ShardHost::Commit(const Caller& caller, const wire::PushChunk& chunk, Arriv
     NoteToBeRepeated(caller, arriving.sequence);
     return Refuse(*caller.peer, chunk, absl::UnavailableError("the shard has changed under this push; repeat it"));
   }
+  double part_norm = 0;
   if (stage) {
+    if (config_.engine.outlier_factor > 0) part_norm = PushNorm(arriving.staged.pieces(), config_.extent.trained);
     held_[{caller.sender, arriving.sequence}] =
-        Held{std::move(arriving.staged), commit.gradient_norm(), arriving.shared_memory,
+        Held{std::move(arriving.staged), commit.gradient_norm(), arriving.shared_memory && !arriving.copied,
              config_.references_max > 0 ? References::Use(&references_, FromWire(commit.base())) : References::Use()};
   }
   Actions actions;
   engine_.Push({caller.sender, arriving.sequence, FromWire(commit.base()), commit.samples(), time_.Now(),
-                commit.gradient_norm()},
+                commit.gradient_norm(), part_norm},
                actions);
   pushing_ = caller.sender.worker;
   Execute(actions);
@@ -325,7 +336,7 @@ absl::StatusOr<ShardHost::Arriving> ShardHost::AdmitSeed(const Caller& caller, c
 
 void ShardHost::CommitSeed(const Caller& caller, Arriving arriving) {
   const bool take = arriving.fate == Fate::kStage && !state_.seeded();
-  // Encoding, length and values were checked as they came.
+  // Encoding, length and values were checked as they came, and nobody else can write there.
   if (take) {
     ByteSegments weights;
     for (const EncodedPiece& piece : arriving.staged.pieces()) weights.Append(piece.bytes);

@@ -156,14 +156,15 @@ class ShardHost {
     bool seed = false;
     Fate fate = Fate::kStage;
     StagedPush staged;
-    bool shared_memory = false;  // its bytes are in the worker's segment
+    bool shared_memory = false;  // its bytes come in the worker's segment, ...
+    bool copied = false;         // ... and are taken out of it before anything looks at them
     // It was refused for now: what is still on its way of it is nobody's fault.
     bool to_be_repeated = false;
   };
   struct Held {
     StagedPush staged;
     double gradient_norm = 0;
-    bool shared_memory = false;  // as it came
+    bool shared_memory = false;  // its bytes are in the worker's segment
     References::Use base;
   };
   // A pull that was asked for and not yet handed to the peer.
@@ -210,7 +211,10 @@ class ShardHost {
   // In a copy: so far as it has heard.
   bool HasLeft(const Sender& sender) const;
   void Begin(const Caller& caller, const wire::PushChunk& chunk);
-  absl::Status Stage(const wire::PushChunk& chunk, rpc::Payload payload, StagedPush& staged) const;
+  absl::Status Stage(const wire::PushChunk& chunk, rpc::Payload payload, Arriving& arriving) const;
+  // Pushes that lie in shared memory are copied as they come. Their worker can write there at any time; a push that is
+  // only applied, once, may be read where it lies, since any value will do for that.
+  bool CopiesPushes() const;
   // What to do with the sub-push that this chunk begins; an error is for the caller.
   absl::StatusOr<Arriving> Admit(const Caller& caller, const wire::PushChunk& chunk);
   absl::StatusOr<Arriving> AdmitSeed(const Caller& caller, const wire::PushChunk& chunk);

@@ -292,8 +292,9 @@ class ShardTable {
   std::map<ShardId, std::string> snapshot_errors_;
   wire::CheckpointProgress checkpoint_;  // the last one; number 0 before
   uint64_t checkpoint_heard_ = 0;
-  absl::Time cut_begun_;  // of checkpoint_
-  CheckpointCut cut_;     // of checkpoint_, until all shards are in it
+  bool disk_full_said_ = false;  // the last checkpoint failed for that
+  absl::Time cut_begun_;         // of checkpoint_
+  CheckpointCut cut_;            // of checkpoint_, until all shards are in it
   std::map<const Peer*, Caller> callers_;
   std::map<std::string, Grant> grants_;  // by token
 };

@@ -19,6 +19,7 @@ SnapshotKeeper::SnapshotKeeper(Options options, std::vector<StoredShard> shards,
                                ServiceMetrics& metrics, const TimeSource& time)
     : options_(std::move(options)), mailbox_(mailbox), metrics_(metrics), time_(time) {
   for (StoredShard& stored : shards) shards_.push_back({.stored = std::move(stored)});
+  woken_.Raise();  // restored shards have weights already
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -27,6 +28,7 @@ SnapshotKeeper::~SnapshotKeeper() {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
   }
+  woken_.Raise();
   thread_.join();
   if (!remove_) return;
   std::set<std::filesystem::path> folders;
@@ -48,7 +50,7 @@ void SnapshotKeeper::Add(std::vector<StoredShard> shards) {
   absl::MutexLock lock(&mutex_);
   // One that was removed before goes first.
   for (StoredShard& stored : shards) added_.push_back(std::move(stored));
-  woken_ = true;
+  woken_.Raise();
 }
 
 void SnapshotKeeper::Remove(const std::vector<ShardId>& shards) {
@@ -57,7 +59,7 @@ void SnapshotKeeper::Remove(const std::vector<ShardId>& shards) {
     std::erase_if(added_, [&](const StoredShard& stored) { return stored.shard == shard; });
     removed_.push_back(shard);
   }
-  woken_ = true;
+  woken_.Raise();
 }
 
 void SnapshotKeeper::TakeChanges() {
@@ -74,10 +76,7 @@ void SnapshotKeeper::TakeChanges() {
   for (StoredShard& stored : added) shards_.push_back({.stored = std::move(stored)});
 }
 
-void SnapshotKeeper::Wake() {
-  absl::MutexLock lock(&mutex_);
-  woken_ = true;
-}
+void SnapshotKeeper::Wake() { woken_.Raise(); }
 
 void SnapshotKeeper::KeepAtEnd() {
   absl::MutexLock lock(&mutex_);
@@ -95,18 +94,13 @@ bool SnapshotKeeper::Stopped() {
 }
 
 void SnapshotKeeper::Run() {
-  const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return woken_ || stop_; };
   while (true) {
     absl::Time next = time_.Now() + options_.interval;
     for (const Kept& kept : shards_) {
       if (kept.due > absl::InfinitePast()) next = std::min(next, kept.due);
     }
-    {
-      absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&woken), next - time_.Now());
-      if (stop_) break;
-      woken_ = false;
-    }
+    woken_.Take(next - time_.Now());
+    if (Stopped()) break;
     TakeChanges();
     KeepAll();
   }

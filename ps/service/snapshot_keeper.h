@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/ids.h"
+#include "common/steady_flag.h"
 #include "ps/service/mailbox.h"
 #include "ps/service/service_metrics.h"
 #include "ps/store/snapshot_store.h"
@@ -54,7 +55,7 @@ class SnapshotKeeper {
   // These keep no snapshots here any more. Returns at once; what is being written is written first.
   void Remove(const std::vector<ShardId>& shards) ABSL_LOCKS_EXCLUDED(mutex_);
   // A shard has got its weights.
-  void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Wake();
   // In the destructor each shard that has changed is written once more. Nothing may change them any more by then.
   void KeepAtEnd() ABSL_LOCKS_EXCLUDED(mutex_);
   // Deletes all snapshots in the destructor.
@@ -83,12 +84,12 @@ class SnapshotKeeper {
   Mailbox& mailbox_;
   ServiceMetrics& metrics_;
   const TimeSource& time_;
+  SteadyFlag woken_;
   std::vector<Kept> shards_;  // the thread's
 
   absl::Mutex mutex_;
   std::vector<StoredShard> added_ ABSL_GUARDED_BY(mutex_);
   std::vector<ShardId> removed_ ABSL_GUARDED_BY(mutex_);
-  bool woken_ ABSL_GUARDED_BY(mutex_) = true;  // restored shards have weights already
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool keep_ ABSL_GUARDED_BY(mutex_) = false;
   bool remove_ ABSL_GUARDED_BY(mutex_) = false;

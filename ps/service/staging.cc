@@ -31,14 +31,16 @@ absl::StatusOr<StagingBudget::Reservation> StagingBudget::Reserve(uint64_t bytes
 }
 
 absl::Status StagedPush::Add(const Chunk& chunk, const Limits& limits, rpc::Payload payload) {
-  absl::Status status = CheckBytes(chunk, limits, payload);
+  absl::Status status = CheckLength(chunk, limits, payload);
   if (status.ok()) status = CheckPlace(chunk, limits);
   if (!status.ok()) return status;
+  const bool holds_more = payload.held_bytes() / kHeldPartsMax > payload.size();
+  // The values that are kept are checked, not bytes that others may write to meanwhile.
+  if (chunk.copied || holds_more || payload.size() < kHeldBytesMin) payload = Copied(payload.segments());
+  if (absl::Status values = CheckValues(chunk, payload); !values.ok()) return values;
   if (!chunk.last && chunk.elements < kChunkElementsMin) ++small_chunks_;
   received_ += chunk.elements;
   if (chunk.elements == 0) return absl::OkStatus();
-  const bool holds_more = payload.held_bytes() / kHeldPartsMax > payload.size();
-  if (payload.size() < kHeldBytesMin || holds_more) payload = Copied(payload.segments());
   Append(chunk, payload.segments());
   chunks_.push_back(std::move(payload));
   return absl::OkStatus();
@@ -74,7 +76,7 @@ absl::Status StagedPush::CheckPlace(const Chunk& chunk, const Limits& limits) co
   return absl::OkStatus();
 }
 
-absl::Status StagedPush::CheckBytes(const Chunk& chunk, const Limits& limits, const rpc::Payload& payload) {
+absl::Status StagedPush::CheckLength(const Chunk& chunk, const Limits& limits, const rpc::Payload& payload) {
   if (payload.size() > limits.chunk_bytes_max) {
     return absl::InvalidArgumentError(
         absl::StrCat("payload has ", payload.size(), " bytes; allowed are at most ", limits.chunk_bytes_max));
@@ -89,6 +91,10 @@ absl::Status StagedPush::CheckBytes(const Chunk& chunk, const Limits& limits, co
         "payload has ", payload.size(), " bytes for ", chunk.elements, " elements as ", codec::ToString(chunk.codec),
         "; allowed are ", top_k ? "multiples of 8 up to " : "", codec::EncodedBytesMax(chunk.codec, chunk.elements)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status StagedPush::CheckValues(const Chunk& chunk, const rpc::Payload& payload) {
   const absl::Status status = codec::Checker(chunk.codec, chunk.elements).Add(payload.segments());
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("chunk at element ", chunk.offset, ": ", status.message()));

@@ -59,8 +59,8 @@ class StagingBudget {
 // The bytes of one sub-push, where they arrived, in order and without gaps. Each chunk has its own encoding.
 //
 // Thread-safety: none.
-// Copies:        wire -> here: 0, but for payloads of less than kHeldBytesMin or a small part of their frame, and by
-//                Own(): 1.
+// Copies:        wire -> here: 0, but for payloads of less than kHeldBytesMin or a small part of their frame, chunks that
+//                say so, and by Own(): 1.
 class StagedPush {
  public:
   struct Limits {
@@ -75,6 +75,8 @@ class StagedPush {
     codec::Codec codec = {};
     // The sub-push ends with it.
     bool last = false;
+    // Others may change the bytes: they are copied first, and the copy is checked.
+    bool copied = false;
   };
   // A chunk costs memory beside its bytes: of those with fewer elements a sub-push may have so many.
   static constexpr uint64_t kChunkElementsMin = 1024;
@@ -102,7 +104,8 @@ class StagedPush {
 
  private:
   absl::Status CheckPlace(const Chunk& chunk, const Limits& limits) const;
-  static absl::Status CheckBytes(const Chunk& chunk, const Limits& limits, const rpc::Payload& payload);
+  static absl::Status CheckLength(const Chunk& chunk, const Limits& limits, const rpc::Payload& payload);
+  static absl::Status CheckValues(const Chunk& chunk, const rpc::Payload& payload);
   void Append(const Chunk& chunk, const ByteSegments& bytes);
 
   StagingBudget::Reservation reservation_;

@@ -98,7 +98,7 @@ snapshot::Manifest ToManifest(const ShardIdentity& identity, const ShardSnapshot
 
 absl::Status CheckManifest(const ShardIdentity& identity, const snapshot::Manifest& manifest) {
   if (manifest.format() != kManifestFormat) {
-    return absl::DataLossError(
+    return absl::FailedPreconditionError(
         absl::StrCat("a snapshot of format ", manifest.format(), "; this program knows format ", kManifestFormat));
   }
   const ShardIdentity found = IdentityOf(manifest);

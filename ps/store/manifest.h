@@ -12,8 +12,8 @@ inline constexpr uint32_t kManifestFormat = 1;
 
 snapshot::Manifest ToManifest(const ShardIdentity& identity, const ShardSnapshot& snapshot, uint64_t bytes);
 
-//   kDataLoss            its fields contradict each other, or it is of a format that is not known here
-//   kFailedPrecondition  it is of another job or shard
+//   kDataLoss            its fields contradict each other
+//   kFailedPrecondition  it is of another job or shard, or of a format that is not known here
 absl::Status CheckManifest(const ShardIdentity& identity, const snapshot::Manifest& manifest);
 
 snapshot::Answer ToMessage(const Answer& answer);

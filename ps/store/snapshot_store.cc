@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/logging.h"
 #include "common/storage/database.h"
 #include "ps/store/manifest.h"
 
@@ -129,19 +130,25 @@ absl::StatusOr<snapshot::Manifest> SnapshotStore::ParseManifest(absl::string_vie
 }
 
 absl::Status SnapshotStore::LoadManifests() {
-  absl::Status broken;
+  absl::Status foreign, broken;
   const absl::Status read = database_->ForEach(kManifests, [&](absl::string_view key, absl::string_view value) {
-    if (!broken.ok() || key.size() != ManifestKey(0).size()) return;
+    if (key.size() != ManifestKey(0).size()) return;
     const absl::StatusOr<snapshot::Manifest> manifest = ParseManifest(value);
     const uint64_t id = NumberIn(key.substr(1));
     next_ = id + 1;
     if (manifest.ok()) {
       kept_.insert(kept_.begin(), ToKept(id, *manifest));
-    } else {
+    } else if (absl::IsDataLoss(manifest.status())) {
       broken = manifest.status();
+      log::Error("shard ", identity_.shard.value(), ": the manifest of snapshot ", id,
+                 " is broken and passed over: ", std::string(broken.message()));
+    } else {
+      foreign = manifest.status();
     }
   });
-  return read.ok() ? broken : read;
+  if (!read.ok()) return read;
+  if (!foreign.ok()) return foreign;
+  return kept_.empty() ? broken : absl::OkStatus();
 }
 
 absl::StatusOr<KeptSnapshot> SnapshotStore::Write(const ShardSnapshot& snapshot) {

@@ -38,9 +38,10 @@ struct StoreOptions {
 // Thread-safety: none.
 class SnapshotStore {
  public:
-  //   kFailedPrecondition  the folder belongs to another job or shard
+  // A snapshot whose manifest is broken is passed over, as if it had not been written.
+  //   kFailedPrecondition  the folder belongs to another job or shard, or to another version of this program
   //   kResourceExhausted   the disk is full
-  //   kDataLoss            what is there cannot be read
+  //   kDataLoss            nothing that is there can be read
   //   kAborted             another process has the folder open
   //   kUnavailable         the disk fails otherwise
   static absl::StatusOr<std::unique_ptr<SnapshotStore>> Open(const StoreOptions& options,

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <string>
-#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,13 +86,87 @@ TEST(HttpServer, OnLoopbackOnlyItsOwnNamesAreServed) {
   }
 }
 
-TEST(HttpServer, OneThatSaysNothingHoldsNobodyUp) {
-  const auto server = Serve({{"/healthz", [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; }}}, 2);
-  const int silent = Connect(server->port());
+constexpr char kProbe[] = "GET /healthz HTTP/1.0\r\n\r\n";
+
+HttpResponse Ok(const HttpRequest& /*request*/) { return {.body = "ok\n"}; }
+
+// Connections that are closed in the end.
+class Crowd {
+ public:
+  ~Crowd() {
+    for (const int socket : sockets_) ::close(socket);
+  }
+  int Add(uint16_t port, const std::string& words = "") {
+    sockets_.push_back(Connect(port));
+    EXPECT_EQ(::write(sockets_.back(), words.data(), words.size()), static_cast<ssize_t>(words.size()));
+    return sockets_.back();
+  }
+
+ private:
+  std::vector<int> sockets_;
+};
+
+TEST(HttpServer, SilentClientsHoldNobodyUp) {
+  const auto server = Serve({{"/healthz", Ok}}, 1);
+  for (const char* words : {"", "GET /healthz HTTP/1.1\r\nHost: lo"}) {
+    Crowd silent;
+    const absl::Time begin = absl::Now();
+    for (int i = 0; i < 300; ++i) {
+      silent.Add(server->port(), words);
+      if (i % 50 == 49) {
+        EXPECT_THAT(Fetch(server->port(), kProbe), StartsWith("HTTP/1.1 200 ")) << i;
+      }
+    }
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(2)) << "each could hold a thread up for 3 s";
+  }
+}
+
+TEST(HttpServer, ClientsThatTakeNothingHoldNobodyUp) {
+  const std::string large(size_t{16} << 20, 'x');
+  const auto server =
+      Serve({{"/healthz", Ok}, {"/large", [&](const HttpRequest&) { return HttpResponse{.body = large}; }}}, 1);
+  Crowd deaf;
+  for (int i = 0; i < 8; ++i) deaf.Add(server->port(), "GET /large HTTP/1.0\r\n\r\n");
   const absl::Time begin = absl::Now();
-  EXPECT_THAT(Fetch(server->port(), "GET /healthz HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(1));
-  ::close(silent);
+  EXPECT_THAT(Fetch(server->port(), kProbe), StartsWith("HTTP/1.1 200 "));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(2)) << "each could hold a thread up for 3 s";
+  EXPECT_THAT(Fetch(server->port(), "GET /large HTTP/1.0\r\n\r\n"), ::testing::SizeIs(::testing::Gt(large.size())));
+}
+
+TEST(HttpServer, AClientWithoutARequestLosesItsPlace) {
+  const auto server = Serve({{"/healthz", Ok}}, 1);
+  Crowd crowd;
+  const int first = crowd.Add(server->port());
+  for (int i = 0; i < 200; ++i) crowd.Add(server->port());
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(ReadAll(first), "");
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(2)) << "others took its place";
+  Crowd alone;
+  EXPECT_EQ(ReadAll(alone.Add(server->port(), "GET /hea")), "") << "in the end nobody needs to take it";
+}
+
+TEST(HttpServer, AHeadWithoutEndIsRefused) {
+  const auto server = Serve({{"/healthz", Ok}});
+  EXPECT_THAT(Fetch(server->port(), "GET /healthz HTTP/1.1\r\nA: " + std::string(17 << 10, 'a')),
+              ::testing::AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("allowed are 16384 bytes")));
+}
+
+TEST(HttpServer, ListensOnIPv6) {
+  HttpServer::Options options;
+  options.address = "[::1]";
+  options.handlers["/healthz"] = Ok;
+  const auto server = HttpServer::Start(options);
+  if (!server.ok()) GTEST_SKIP() << "this machine has no IPv6: " << server.status();
+  const int socket = ::socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons((*server)->port());
+  address.sin6_addr = in6addr_loopback;
+  ASSERT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = "GET /healthz HTTP/1.1\r\nHost: [::1]\r\n\r\n";
+  EXPECT_EQ(::write(socket, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  EXPECT_THAT(ReadAll(socket), StartsWith("HTTP/1.1 200 "));
+  ::close(socket);
 }
 
 TEST(HttpServer, RefusesTheRest) {
@@ -103,7 +177,7 @@ TEST(HttpServer, RefusesTheRest) {
               StartsWith("HTTP/1.1 404 "));
   EXPECT_THAT(Fetch(server->port(), "POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"),
               StartsWith("HTTP/1.1 405 "));
-  Fetch(server->port(), "\x16\x03\x01 garbage\r\n\r\n");
+  EXPECT_THAT(Fetch(server->port(), "\x16\x03\x01 garbage\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(Fetch(server->port(), "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), HasSubstr("ok\n"));
 }
 

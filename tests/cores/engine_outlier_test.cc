@@ -18,11 +18,11 @@ class OutlierTest : public EngineTest {
     config.quorum = 1;
     EngineTest::Start(config, std::move(members));
   }
-  // The sender's next push, from the shard's version.
-  std::vector<std::string> PushNorm(const Sender& sender, double norm) {
+  // The sender's next push, from the shard's version. `part`: what the shard measures.
+  std::vector<std::string> PushNorm(const Sender& sender, double norm, double part = 0) {
     const Sequence sequence = engine_->clock(sender.worker)->Next();
     Actions actions;
-    engine_->Push({sender, sequence, engine_->version(), 4, now_, norm}, actions);
+    engine_->Push({sender, sequence, engine_->version(), 4, now_, norm, part}, actions);
     return Lines(actions);
   }
   // So many that all are taken.
@@ -58,6 +58,21 @@ TEST_F(OutlierTest, FewOutliersDoNotMoveTheMedianAndManyDo) {
   for (int i = 0; i < 31; ++i) PushNorm(A(), 2.5);
   EXPECT_THAT(PushNorm(A(), 7.4), Contains(HasSubstr("applied")));
   EXPECT_THAT(PushNorm(A(), 7.6), Contains(HasSubstr("outlier")));
+}
+
+TEST_F(OutlierTest, AShardsOwnPartCountsWhateverTheWorkerSays) {
+  Start(Mode::kAsync, {A(), B()});
+  for (size_t i = 0; i < NormMedian::kLeast; ++i) PushNorm(A(), /*norm=*/8, /*part=*/1);
+  EXPECT_THAT(PushNorm(B(), 8, 3.1), ElementsAre("drop 2:1", "answer 2:1 outlier staleness 0"));
+  EXPECT_THAT(PushNorm(B(), 0, 3.1), Contains(HasSubstr("outlier")));
+  EXPECT_THAT(PushNorm(B(), 8, 3), Contains(HasSubstr("applied")));
+  EXPECT_THAT(PushNorm(B(), 25, 1), Contains(HasSubstr("outlier"))) << "wrong elsewhere";
+}
+
+TEST_F(OutlierTest, PartsThatAreMostlyZeroTellNothing) {
+  Start(Mode::kAsync, {A()});
+  for (size_t i = 0; i < NormMedian::kLeast; ++i) PushNorm(A(), 1, 0);
+  EXPECT_THAT(PushNorm(A(), 1, 0.5), Contains(HasSubstr("applied")));
 }
 
 TEST_F(OutlierTest, WithoutAFactorNothingIsOne) {

@@ -216,7 +216,7 @@ TEST_F(MembershipTest, TooManyAreRefusedAndChangeNothing) {
   Server("ps-1");
   Server("ps-2");
   EXPECT_EQ(membership_.RegisterServer("ps-3", "", now_, actions_).status().code(),
-            absl::StatusCode::kResourceExhausted);
+            absl::StatusCode::kFailedPrecondition);
   Worker("a");
   Worker("b");
   const Epoch epoch = membership_.epoch();

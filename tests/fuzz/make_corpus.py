@@ -252,9 +252,18 @@ def image_questions():
     yield "held-too-short", ask(2, b"\1\0", flags=9)
 
 
+def http_heads():
+    yield "plain", b"GET /metrics HTTP/1.1\r\nHost: localhost:8080\r\nAccept: */*\r\n\r\n"
+    yield "encoded", b"HEAD /a%20b?x=%20 HTTP/1.0\r\nRange: bytes=7-\r\n\r\nmore"
+    yield "no-colon", b"GET / HTTP/1.1\r\nHost\r\n\r\n"
+    yield "cut-in-percent", b"GET /%4 HTTP/1.1\r\n\r\n"
+    yield "no-end", b"GET / HTTP/1.1\r\nHost: x\r\n"
+    yield "tls", b"\x16\x03\x01\x02\x00\x01\r\n\r\n"
+
+
 def main():
     for folder, cases in (("checkpoint", checkpoints), ("frame", frames), ("codec", codecs), ("idx_file", idx_files), ("tar_index", tar_files), ("descriptors", descriptors),
-                         ("prepared", prepared), ("safetensors", safetensors), ("coco", coco_files), ("image", images), ("image_directory", image_questions)):
+                         ("prepared", prepared), ("safetensors", safetensors), ("coco", coco_files), ("image", images), ("image_directory", image_questions), ("http_head", http_heads)):
         for name, data in cases():
             path = CORPUS / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "common/checkpoint/folder.h"
+#include "common/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/service/shard_table.h"
@@ -287,6 +290,32 @@ TEST_F(CutTest, ShardsAreCutOnceEachAndTheOutcomeIsToldUntilItIsHeard) {
   EXPECT_EQ(table_->checkpoint().checkpoint(), 0);
   EXPECT_EQ(table_->BeginCheckpoint(Request(2)).status().code(), absl::StatusCode::kFailedPrecondition)
       << "an earlier one that was late";
+}
+
+// The scheduler tries again every second.
+TEST_F(CutTest, AFullDiskIsSaidOnce) {
+  log::Initialise("test");
+  ASSERT_TRUE(Install(Write(Trained({kSize}))).ok());
+  ::testing::internal::CaptureStderr();
+  const auto fail = [&](uint64_t checkpoint, const absl::Status& why) {
+    ASSERT_TRUE(table_->BeginCheckpoint(Request(checkpoint)).ok());
+    table_->CheckpointDone(checkpoint, 1, why);
+  };
+  const absl::Status full = absl::ResourceExhaustedError("no space left");
+  for (uint64_t checkpoint = 1; checkpoint <= 5; ++checkpoint) fail(checkpoint, full);
+  fail(6, absl::UnavailableError("the disk is broken"));
+  fail(7, full);
+  ASSERT_TRUE(table_->BeginCheckpoint(Request(8)).ok());
+  table_->CheckpointDone(8, 1, std::vector<wire::CheckpointFile>());
+  fail(9, full);
+  log::Flush();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  std::vector<std::string> of;
+  for (const absl::string_view line : absl::StrSplit(said, '\n')) {
+    if (absl::StrContains(line, "could not be written"))
+      of.push_back(std::string(line.substr(line.find("checkpoint "), 12)));
+  }
+  EXPECT_EQ(of, (std::vector<std::string>{"checkpoint 1", "checkpoint 6", "checkpoint 7", "checkpoint 9"})) << said;
 }
 
 TEST_F(CutTest, CutIsAtTheVersionOrNotAtAll) {

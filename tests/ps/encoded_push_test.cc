@@ -9,6 +9,7 @@
 #include "common/wire_encoding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/push_norm.h"
 #include "ps/service/shard_host.h"
 #include "tests/ps/service_fixture.h"
 
@@ -218,6 +219,49 @@ TEST_F(EncodedPushTest, EncodedSeedIsRefused) {
   fresh.Push(alice_, seed, AsPayload(Encoded(kBf16, gradient_)));
   EXPECT_THAT(peer_.Take().refused().message(), testing::HasSubstr("initial weights as bf16; allowed is fp32"));
   EXPECT_FALSE(fresh.seeded());
+}
+
+TEST_F(EncodedPushTest, InitialWeightsInSharedMemoryAreCopiedBeforeTheyAreChecked) {
+  ShardHost fresh(host_->config(), budget_, service_metrics_, time_);
+  EXPECT_TRUE(fresh.SetMembers(Epoch(1), {{{kAlice, "alice"}}}).ok());
+  std::vector<float> segment(kElements, 2);
+  wire::PushChunk seed;
+  seed.set_seed(true);
+  seed.set_segment_offset(0);
+  const auto push = [&](uint64_t begin, uint64_t elements) {
+    seed.set_offset(begin);
+    seed.set_elements(elements);
+    const absl::Span<const float> values = absl::MakeConstSpan(segment).subspan(begin, elements);
+    fresh.Push(alice_, seed, rpc::Payload({reinterpret_cast<const std::byte*>(values.data()), 4 * elements}, nullptr));
+  };
+  push(0, 5000);
+  segment[0] = std::numeric_limits<float>::quiet_NaN();
+  seed.mutable_commit();
+  push(5000, kElements - 5000);
+  EXPECT_EQ(peer_.Take().answer().outcome(), wire::OUTCOME_APPLIED);
+  EXPECT_EQ(fresh.Snapshot().numbers.weights.chunk(0)[0], 2);
+}
+
+TEST_F(EncodedPushTest, NormIsThatOfWhatIsTrainedInEveryEncoding) {
+  for (const codec::Codec& codec : AllCodecs()) {
+    std::vector<std::string> bytes;
+    std::vector<EncodedPiece> pieces;
+    std::vector<float> decoded;
+    for (uint64_t begin = 0; begin < kElements; begin += 4000) {
+      const uint64_t elements = std::min<uint64_t>(4000, kElements - begin);
+      bytes.push_back(Encoded(codec, absl::MakeConstSpan(gradient_).subspan(begin, elements)));
+      pieces.push_back({elements, codec,
+                        ByteSegments({reinterpret_cast<const std::byte*>(bytes.back().data()), bytes.back().size()})});
+      const std::vector<float> values = Decoded(codec, bytes.back(), elements);
+      decoded.insert(decoded.end(), values.begin(), values.end());
+    }
+    for (const uint64_t trained : {uint64_t{0}, uint64_t{3}, uint64_t{4000}, uint64_t{8500}, kElements}) {
+      double sum = 0;
+      for (uint64_t i = 0; i < trained; ++i) sum += double{decoded[i]} * decoded[i];
+      EXPECT_NEAR(PushNorm(pieces, trained), std::sqrt(sum), 1e-9 * std::sqrt(sum))
+          << codec::ToString(codec) << " " << trained;
+    }
+  }
 }
 
 TEST_F(EncodedPushTest, ChunkOfNoElementsMayCommitAndDoNothingElse) {

@@ -40,6 +40,12 @@ class FakeScheduler : public wire::Scheduler::Service {
     beat_ = beat;
     leave_ = leave;
   }
+  // Waits for so many attempts to register.
+  bool AwaitAttempts(int count) {
+    absl::MutexLock lock(&mutex_);
+    auto enough = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return attempts_ >= count; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(20));
+  }
   // Waits for so many heartbeats; returns the last one.
   wire::HeartbeatRequest AwaitBeats(int count) {
     absl::MutexLock lock(&mutex_);
@@ -52,6 +58,7 @@ class FakeScheduler : public wire::Scheduler::Service {
   grpc::Status RegisterServer(grpc::ServerContext*, const wire::RegisterServerRequest* request,
                               wire::RegisterServerReply* reply) override {
     absl::MutexLock lock(&mutex_);
+    ++attempts_;
     EXPECT_EQ(request->name(), "ps-0");
     EXPECT_EQ(request->job_fingerprint(), 42);
     reply->set_job(77);
@@ -74,6 +81,7 @@ class FakeScheduler : public wire::Scheduler::Service {
   grpc::Status registered_ ABSL_GUARDED_BY(mutex_);
   grpc::Status beat_ ABSL_GUARDED_BY(mutex_);
   bool leave_ ABSL_GUARDED_BY(mutex_) = false;
+  int attempts_ ABSL_GUARDED_BY(mutex_) = 0;
   int beats_ ABSL_GUARDED_BY(mutex_) = 0;
   wire::HeartbeatRequest last_ ABSL_GUARDED_BY(mutex_);
 };
@@ -140,6 +148,15 @@ TEST_F(RegistrationTest, EndsWhenTheSchedulerRefusesIt) {
   scheduler_.Set({grpc::StatusCode::INVALID_ARGUMENT, "another job file"}, grpc::Status::OK, false);
   Begin();
   EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("another job file"));
+}
+
+TEST_F(RegistrationTest, ComesAgainWhenTheSchedulerIsBusy) {
+  scheduler_.Set({grpc::StatusCode::RESOURCE_EXHAUSTED, "Server Threadpool Exhausted"}, grpc::Status::OK, false);
+  Begin();
+  EXPECT_TRUE(scheduler_.AwaitAttempts(3));
+  EXPECT_EQ(end_.Wait(absl::ZeroDuration()), std::nullopt);
+  scheduler_.Set(grpc::Status::OK, grpc::Status::OK, false);
+  scheduler_.AwaitBeats(1);
 }
 
 TEST_F(RegistrationTest, EndsWhenTheSchedulerHasPutItOut) {

@@ -512,11 +512,11 @@ TEST_F(ShardHostWithSnapshotsTest, RestoredShardGoesOnAndDiscardsWhatItsOldLifeH
   EXPECT_EQ(alice_peer_.replies.back().weights->view().chunk(0)[0], 9);
 }
 
-// Hears who joins.
-class JoinJournal : public ShardJournal {
+// Hears who joins, and what steps are taken.
+class HearingJournal : public ShardJournal {
  public:
   bool Follows(ShardId /*shard*/) const override { return true; }
-  void Stepped(ShardId /*shard*/, RecordedStep /*step*/) override {}
+  void Stepped(ShardId /*shard*/, RecordedStep step) override { steps.push_back(std::move(step)); }
   void Answered(ShardId /*shard*/, const Sender& /*sender*/, const Answer& /*answer*/, Tell tell) override { tell(); }
   void Joined(ShardId /*shard*/, const Sender& sender, Clock64 clock) override { joined.emplace_back(sender, clock); }
   void Left(ShardId /*shard*/, const Sender& sender) override { left.push_back(sender); }
@@ -525,12 +525,13 @@ class JoinJournal : public ShardJournal {
 
   std::vector<std::pair<Sender, Clock64>> joined;
   std::vector<Sender> left;
+  std::vector<RecordedStep> steps;
 };
 
 // Whoever takes over would let them begin where the others are by then.
 TEST_F(ShardHostTest, AJournalKnowsMembersThatHaveNotComeYet) {
   const Sender carol{WorkerId(3), Incarnation(13)};
-  JoinJournal journal;
+  HearingJournal journal;
   host_->SetJournal(&journal);
   Seed();
   Push(alice_, 1);
@@ -546,6 +547,33 @@ TEST_F(ShardHostTest, AJournalKnowsMembersThatHaveNotComeYet) {
   ASSERT_TRUE(host_->SetMembers(Epoch(4), {{{kAlice, "alice"}, {kBob, "bob"}, {carol, "carol"}}}).ok());
   EXPECT_EQ(journal.joined.size(), 1u);
   EXPECT_EQ(host_->MemberClocks().size(), 2u);
+}
+
+// It would refuse what is not finite, and be lost.
+TEST_F(ShardHostTest, ABackupGetsThePushThatWasChecked) {
+  HearingJournal journal;
+  host_->SetJournal(&journal);
+  Seed();
+  std::vector<float> segment(kElements, 1);
+  wire::PushChunk chunk = Chunk(1);
+  chunk.clear_commit();
+  chunk.set_segment_offset(0);
+  const auto push = [&](uint64_t begin, uint64_t elements) {
+    chunk.set_offset(begin);
+    chunk.set_elements(elements);
+    const absl::Span<const float> values = absl::MakeConstSpan(segment).subspan(begin, elements);
+    host_->Push(alice_, chunk,
+                rpc::Payload({reinterpret_cast<const std::byte*>(values.data()), 4 * elements}, nullptr));
+  };
+  push(0, kElements - 1);
+  segment[0] = std::numeric_limits<float>::infinity();
+  *chunk.mutable_commit() = Trailer();
+  push(kElements - 1, 1);
+  ASSERT_EQ(alice_peer_.Take().answer().outcome(), wire::OUTCOME_APPLIED);
+  ASSERT_EQ(journal.steps.size(), 1u);
+  float first = 0;
+  ByteReader(journal.steps[0].push->pieces()[0].bytes).Read(&first, sizeof(first));
+  EXPECT_EQ(first, 1);
 }
 
 }  // namespace

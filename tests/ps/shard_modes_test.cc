@@ -259,5 +259,35 @@ TEST_F(ShardModesTest, OutliersAreDiscardedWithAReasonAndCountedByName) {
   EXPECT_EQ(Late("bob"), 0);
 }
 
+TEST_F(ShardModesTest, AWorkerCannotHideAnOutlierBehindASmallNorm) {
+  EngineConfig engine;
+  engine.mode = Mode::kAsync;
+  engine.outlier_factor = 3;
+  Start(engine);
+  for (int i = 0; i < 5; ++i) Push(alice_, 0.1F);
+  alice_.peer.Take();
+  Push(bob_, 1000);
+  EXPECT_EQ(bob_.peer.Take().answer().reason(), wire::DISCARD_OUTLIER);
+  // Nor by writing to shared memory once the shard has it.
+  std::vector<float> segment(kElements, 0.1F);
+  wire::PushChunk chunk = Chunk(2, 0);
+  chunk.clear_commit();
+  chunk.set_segment_offset(0);
+  chunk.set_elements(kElements / 2);
+  const auto part = [&](size_t begin) {
+    const absl::Span<const float> values = absl::MakeConstSpan(segment).subspan(begin, kElements / 2);
+    return rpc::Payload({reinterpret_cast<const std::byte*>(values.data()), kBytes / 2}, nullptr);
+  };
+  host_->Push(bob_.caller, chunk, part(0));
+  EXPECT_EQ(budget_.used(), kBytes) << "its own memory is counted";
+  segment.assign(kElements, 0.1F);
+  segment[0] = 1000;
+  chunk.set_offset(kElements / 2);
+  *chunk.mutable_commit() = Chunk(2, 0).commit();
+  host_->Push(bob_.caller, chunk, part(kElements / 2));
+  EXPECT_EQ(bob_.peer.Take().answer().outcome(), wire::OUTCOME_APPLIED);
+  EXPECT_FLOAT_EQ(Weight(), 10 - 6 * 0.1F);
+}
+
 }  // namespace
 }  // namespace slackline::ps

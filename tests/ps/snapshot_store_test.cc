@@ -69,6 +69,13 @@ class SnapshotStoreTest : public ::testing::Test {
     EXPECT_TRUE(kept.ok()) << kept.status();
     return kept.ok() ? kept->id : 0;
   }
+  // Puts something else in the place of a snapshot's manifest; nobody has it open then.
+  void Break(uint64_t id, const std::string& bytes = "\xff no message") {
+    store_.reset();
+    std::string key = "m";
+    for (int shift = 56; shift >= 0; shift -= 8) key.push_back(static_cast<char>(id >> shift));
+    ASSERT_TRUE((*Database::Open(options_.folder))->PutSynced(key, bytes).ok());
+  }
   static std::vector<float> Values(const SliceView& view) {
     std::vector<float> values(view.elements());
     view.CopyTo(absl::MakeSpan(values));
@@ -191,6 +198,44 @@ TEST_F(SnapshotStoreTest, SnapshotsOfOthersAreNotTaken) {
   EXPECT_EQ(other.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(other.status().message(),
               AllOf(HasSubstr("found a snapshot of shard 3 of job 77"), HasSubstr("wanted is shard 3 of job 78")));
+}
+
+TEST_F(SnapshotStoreTest, ABrokenManifestIsPassedOverAndOthersServe) {
+  Open();
+  ShardState shard = MakeShard();
+  const uint64_t older = WriteAfterStep(shard, 1);
+  ShardState same = MakeShard();
+  Step(same, 1);
+  const uint64_t newer = WriteAfterStep(shard, 2);
+  Break(newer);
+  Open();
+  ASSERT_EQ(store_->kept().size(), 1u);
+  EXPECT_EQ(store_->kept()[0].id, older);
+  ShardState restored = MakeShard();
+  ASSERT_TRUE(store_->Read(older, restored).ok());
+  ExpectEqual(restored, same);
+  EXPECT_GT(WriteAfterStep(shard, 3), newer);
+  Open();
+  EXPECT_EQ(store_->kept().size(), 2u);
+}
+
+TEST_F(SnapshotStoreTest, WithBrokenManifestsAloneNothingIsThere) {
+  Open();
+  ShardState shard = MakeShard();
+  Break(WriteAfterStep(shard, 1));
+  EXPECT_TRUE(absl::IsDataLoss(SnapshotStore::Open(options_, identity_).status()));
+}
+
+TEST_F(SnapshotStoreTest, ManifestsOfALaterFormatAreLeftAlone) {
+  Open();
+  ShardState shard = MakeShard();
+  WriteAfterStep(shard, 1);
+  snapshot::Manifest later;
+  later.set_format(99);
+  Break(WriteAfterStep(shard, 2), later.SerializeAsString());
+  const absl::Status status = SnapshotStore::Open(options_, identity_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("a snapshot of format 99; this program knows format 1"));
 }
 
 TEST_F(SnapshotStoreTest, BrokenBlockIsFoundAndNamedAndTheOneBeforeServes) {

@@ -73,7 +73,7 @@ TEST_F(ControllerBackups, EachServerHasOneAndNobodyElseIsWanted) {
   request.set_address("ps-5:1");
   request.set_job_fingerprint(FakeCluster::kFingerprint);
   const auto reply = cluster_.controller().RegisterServer(request);
-  EXPECT_TRUE(absl::IsResourceExhausted(reply.status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(reply.status()));
   EXPECT_THAT(reply.status().message(),
               HasSubstr("ps-5 is one too many: the job has 2 servers, and each of them has a backup"));
 }

@@ -78,7 +78,7 @@ TEST_F(ControllerMoves, NobodyJoinsUnasked) {
   request.set_address("ps-3:1");
   request.set_job_fingerprint(FakeCluster::kFingerprint);
   const auto reply = cluster_.controller().RegisterServer(request);
-  EXPECT_TRUE(absl::IsResourceExhausted(reply.status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(reply.status()));
   EXPECT_THAT(reply.status().message(),
               HasSubstr("ps-3 is one too many: the job has 2 servers; `slackline servers add`"));
 }

@@ -143,7 +143,7 @@ TEST(ControllerStart, ServerTooManyIsRefused) {
   third.set_name("ps-3");
   third.set_address("ps-3:1");
   third.set_job_fingerprint(FakeCluster::kFingerprint);
-  EXPECT_EQ(cluster.controller().RegisterServer(third).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(cluster.controller().RegisterServer(third).status().code(), StatusCode::kFailedPrecondition);
 }
 
 TEST(ControllerStart, RegistrationWhoseReplyWasLostDoesNotCountTwice) {

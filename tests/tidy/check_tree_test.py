@@ -30,7 +30,6 @@ CASES = [
     ("yaml-cpp only where the job file is read", {"cli/a.cc": "#include <yaml-cpp/yaml.h>\n"}, "cli/a.cc"),
     ("spdlog only in logging", {"common/metrics.cc": "#include <spdlog/spdlog.h>\n"}, "common/metrics.cc"),
     ("prometheus only in metrics", {"ps/a.cc": "#include <prometheus/counter.h>\n"}, "ps/a.cc"),
-    ("civetweb only in the HTTP server", {"scheduler/a.cc": "#include <civetweb.h>\n"}, "scheduler/a.cc"),
     ("Highway only in kernels", {"ps/slice.cc": "#include \"hwy/highway.h\"\n"}, "ps/slice.cc"),
     ("rocksdb only in the storage room", {"ps/store/a.cc": "#include <rocksdb/db.h>\n"}, "ps/store/a.cc"),
     ("zlib only in the data room", {"worker/a.cc": "#include <zlib.h>\n"}, "worker/a.cc"),

@@ -1,6 +1,6 @@
 // The half of LibTorch that computes on GPUs is loaded, not linked: it brings a gigabyte of libraries, which take
 // seconds to load, and whose thread-local memory (94 KB in cuBLASLt alone) would lie on the stack of each thread of
-// every worker built so. There is none left on the 100 KiB of civetweb's.
+// every worker built so. There is none left on a small stack, such as 100 KiB.
 #include <ATen/Context.h>
 #include <dlfcn.h>
 #include <link.h>
