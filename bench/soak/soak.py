@@ -3,7 +3,7 @@
 
     bench/soak/soak.py [--programs BIN_FOLDER] [--seconds N] [--workers N] [--servers N] [--mode async|ssp] [--seed N]
                        [--durability snapshot|replicated] [--heartbeat-ms N] [--step-ms N] [--elastic]
-                       [--kill ROLE,ROLE | --kill-at ROLE:POINT:N] [--keep FOLDER]
+                       [--kill ROLE,ROLE | --kill-at ROLE:POINT:N] [--keep FOLDER] [--reference]
 
 The workers are ledger-worker: each of a worker's pushes adds 1 to elements of its own, so that the final weights say which shards
 have applied it, and how often; a ledger says which were answered. Kills come every 0.5 to 3 s: kill -9, or SIGSTOP for up to 6 s.
@@ -12,6 +12,9 @@ have applied it, and how often; a ledger says which were answered. Kills come ev
 With --kill-at nobody is killed at random (but servers, where the point comes after their deaths): a process of the
 role kills itself when it comes to a point for the Nth time in its life, the first few times that one is started (see
 common/kill_point.h; only builds for tests have such points).
+
+With --reference the workers are reference_ledger.py, which pushes as ledger-worker does, and shares no code with it: the client in plain
+Python of examples/python/. Its modules must be there: run soak.py with .cache/venv/bin/python.
 
 With --elastic servers are added and drained at random, too: between 1 and 4 of them. With --kill '' nobody dies, and then nothing
 may be lost.
@@ -25,6 +28,7 @@ servers die only while each has a backup in step.
 Exit codes: 0 nothing doubled, nothing lost (without a word), and the job done; 1 otherwise; 2 wrong use; 77 something is missing.
 """
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
@@ -44,6 +48,11 @@ WORKERS_MAX = 4
 SLOTS = 16384
 SHARDS = 4
 NEEDED = ("slackline", "slackline-scheduler", "slackline-ps", "ledger-worker")
+# What reference_ledger.py imports.
+REFERENCE_MODULES = ("grpc", "google.protobuf", "numpy", "safetensors", "yaml")
+REFERENCE = """#!/bin/sh
+exec {python} -B {script} --slackline {slackline} "$@"
+"""
 IMAGES = 6000
 BATCH = 10
 
@@ -81,10 +90,11 @@ def parse():
     parser.add_argument("--durability", choices=("snapshot", "replicated"), default="snapshot",
                         help="replicated: each server has a backup, and nothing may be lost")
     parser.add_argument("--heartbeat-ms", type=int, default=100, help="timeouts.heartbeat_ms; a job's default is 300")
-    parser.add_argument("--step-ms", type=float, default=6,
-                        help="of a worker, about: the job has as many steps as fit into the seconds; a worker that nobody disturbs needs 6")
+    parser.add_argument("--step-ms", type=float, default=None,
+                        help="of a worker, about: the job has as many steps as fit into the seconds; 6, with --reference 55")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kill", default="server,worker,scheduler", help="roles that die")
+    parser.add_argument("--reference", action="store_true", help="workers are the client in plain Python")
     parser.add_argument("--elastic", action="store_true", help="servers are added and drained all the while")
     parser.add_argument("--keep", type=pathlib.Path, default=None, help="leave the run in this new folder")
     parser.add_argument("--kill-at", default="", metavar="ROLE:POINT:N",
@@ -95,6 +105,8 @@ def parse():
         if len(options.kill_at) != 3 or options.kill_at[0] not in ("ps", "scheduler"):
             parser.error(f"--kill-at: found {':'.join(options.kill_at)}; allowed is ps:POINT:N or scheduler:POINT:N")
         options.kill = "server" if options.kill_at[1] in ("restore", "take-over") else ""
+    if options.step_ms is None:
+        options.step_ms = 55 if options.reference else 6
     options.roles = options.kill.split(",") if options.kill else []
     unknown = set(options.roles) - {"server", "worker", "scheduler"}
     if unknown:
@@ -131,7 +143,12 @@ class Run:
                 (programs / name).chmod(0o755)
             else:
                 (programs / name).symlink_to(real)
-        (programs / "slackline-worker").symlink_to((options.programs / "ledger-worker").resolve())
+        if options.reference:
+            (programs / "slackline-worker").write_text(REFERENCE.format(
+                python=sys.executable, script=ROOT / "bench/soak/reference_ledger.py", slackline=programs / "slackline"))
+            (programs / "slackline-worker").chmod(0o755)
+        else:
+            (programs / "slackline-worker").symlink_to((options.programs / "ledger-worker").resolve())
         steps = options.seconds * options.workers * 1000 / options.step_ms
         job = folder / "job.yaml"
         job.write_text(JOB.format(images=IMAGES, batch=BATCH, epochs=max(2, round(steps * BATCH / IMAGES)), mode=options.mode, each=SHARDS // options.servers,
@@ -300,11 +317,27 @@ def quantile(values, q):
     return values[min(len(values) - 1, int(q * len(values)))] if values else 0.0
 
 
+def what_is_missing(options):
+    """Names of programs and modules."""
+    needed = [name for name in NEEDED if name != "ledger-worker" or not options.reference]
+    lacks = [name for name in needed if not (options.programs / name).exists()]
+    if options.reference:
+        lacks += [name for name in REFERENCE_MODULES if not is_module(name)]
+        lacks += [] if shutil.which("protoc") else ["protoc"]
+    return lacks
+
+
+def is_module(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of a package that is not there
+        return False
+
+
 def main():
     options = parse()
-    missing = [name for name in NEEDED if not (options.programs / name).exists()]
-    if missing:
-        print(f"SKIP: {options.programs} has no {', '.join(missing)}")
+    if lacks := what_is_missing(options):
+        print(f"SKIP: found no {', '.join(lacks)}; programs are looked for in {options.programs}, and ./test --all installs the modules")
         return 77
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 32)

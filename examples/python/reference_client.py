@@ -22,6 +22,7 @@ UNAVAILABLE, TOO_LATE = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EX
 AGAIN = {UNAVAILABLE, TOO_LATE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED, grpc.StatusCode.CANCELLED,
          grpc.StatusCode.FAILED_PRECONDITION}
 WORKER, READER, LIVE, DISCARDED = 1, 2, 2, 2  # of Role, WorkerState and Outcome
+OPTIONS = [("grpc.max_receive_message_length", 8 << 20), ("grpc.max_reconnect_backoff_ms", 1000)]
 
 
 class Stopped(Exception):
@@ -69,17 +70,24 @@ class Scheduler:
     def __init__(self, wire, run, job, metadata, model, train, test, fingerprint, name):
         self.wire, self.metadata, self.name = wire, metadata, name
         self.period = job["timeouts"]["heartbeat_ms"] / 1000
-        self.channel = grpc.insecure_channel((run / "scheduler.address").read_text().strip())
+        self.place, self.address, self.channel = run / "scheduler.address", None, None
         self.registration = wire.RegisterWorkerRequest(
             name=name, job_fingerprint=fingerprint, train_samples=train, test_samples=test,
             tensors=[wire.TensorSpec(name=tensor, shape=shape, trained=True) for tensor, shape in model.tensors])
         self.lock, self.left, self.last_step = threading.Lock(), threading.Event(), 0.0
 
+    def reach(self):
+        """The channel to where the scheduler is now: started again, it may be elsewhere."""
+        address = self.place.read_text().strip()
+        if address != self.address:
+            self.address, self.channel = address, grpc.insecure_channel(address, options=OPTIONS)
+        return self.channel
+
     def ask(self, method, request, patience=WAIT_S):
         deadline = time.monotonic() + patience
         while True:
             try:
-                return self.wire.call(self.channel, "Scheduler", method)(request, timeout=5, metadata=self.metadata)
+                return self.wire.call(self.reach(), "Scheduler", method)(request, timeout=5, metadata=self.metadata)
             except grpc.RpcError as error:
                 if error.code() not in (UNAVAILABLE, TOO_LATE) or time.monotonic() > deadline:
                     out = error.code() is grpc.StatusCode.FAILED_PRECONDITION and method in ("Heartbeat", "NextTask")
@@ -163,6 +171,9 @@ class Exchange:
         self.answered, self.versions, self.pending, self.wanted = {}, {}, {}, set()
         self.pull_ids, self.pull_clock, self.channels, self.discarded = {}, first_clock, {}, 0
         self.weights, self.clock_min = None, {}
+        # Of answered pushes, those that a restored shard no longer has; per shard, up to where that is known, and what it
+        # has discarded since.
+        self.lost, self.lost_to, self.unapplied = 0, {}, {}
         self.open()
 
     def open(self):
@@ -177,8 +188,9 @@ class Exchange:
             mine = [shard for shard, spec in self.shards.items() if spec.server == server.server]
             if not mine:
                 continue
-            channel = self.channels.setdefault(server.address, grpc.insecure_channel(
-                server.address, options=[("grpc.max_receive_message_length", 8 << 20)]))
+            if server.address not in self.channels:
+                self.channels[server.address] = grpc.insecure_channel(server.address, options=OPTIONS)
+            channel = self.channels[server.address]
             self.outboxes[server.server] = queue.SimpleQueue()
             self.send(server.server, hello=wire.Hello(
                 role=READER if self.reader else WORKER, worker=self.scheduler.worker,
@@ -268,6 +280,16 @@ class Exchange:
                 self.close()
                 self.open()
 
+    def note_lost(self, state):
+        """Every Welcome says it again, and a server that died twice may count some of them again."""
+        known, to = self.lost_to.get(state.shard, 0), min(state.lost_to, self.answered.get(state.shard, 0))
+        if to <= known:
+            return
+        begin, unapplied = max(state.lost_to - state.lost, known), self.unapplied.get(state.shard, [])
+        self.lost += max(0, to - begin - sum(begin < sequence <= to for sequence in unapplied))
+        self.lost_to[state.shard] = to
+        self.unapplied[state.shard] = [sequence for sequence in unapplied if sequence > to]
+
     def take(self, server, frame):
         """Takes a frame's items. Returns what was refused, as an exception, or None."""
         at, refused = 0, None
@@ -278,11 +300,15 @@ class Exchange:
             body = getattr(item, kind)
             if kind == "welcome":
                 self.chunk_bytes[server] = body.chunk_bytes_max
+                for state in body.shards:
+                    self.note_lost(state)
                 self.say(server)
             elif kind == "answer" and body.shard in self.pending and self.pending[body.shard][0] == body.sequence:
                 del self.pending[body.shard]
                 self.answered[body.shard] = max(self.answered[body.shard], body.sequence)
-                self.discarded += body.outcome == DISCARDED and body.sequence > 0
+                if body.outcome == DISCARDED and body.sequence > 0:
+                    self.discarded += 1
+                    self.unapplied.setdefault(body.shard, []).append(body.sequence)
                 self.clock_min[body.shard] = body.clock_min
             elif kind == "pull" and body.id == self.pull_ids[server]:
                 begin = self.shards[body.shard].begin + body.offset

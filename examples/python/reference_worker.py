@@ -136,11 +136,11 @@ def train_range(wire, scheduler, exchange, model, images, labels, order, task, b
     return clock
 
 
-def live(wire, scheduler, job, model, read):
+def live(wire, scheduler, job, model, read, connect=Exchange):
     """From a registration to the end of the job, or until it is put out."""
     beat = scheduler.join()
     print(f"{scheduler.name} trains as worker {scheduler.worker} from clock {beat.first_clock}", flush=True)
-    exchange, clock = Exchange(wire, scheduler, beat.first_clock), beat.first_clock
+    exchange, clock = connect(wire, scheduler, beat.first_clock), beat.first_clock
     range_done, speed, order = 0, 0, (None, None)
     if beat.send_seed:
         exchange.seed(model.initial(job["seed"]))
@@ -160,7 +160,7 @@ def live(wire, scheduler, job, model, read):
         elif kind == "evaluate":
             if task.final:
                 exchange.close()
-                exchange = Exchange(wire, scheduler, clock, reader=True)
+                exchange = connect(wire, scheduler, clock, reader=True)
                 exchange.pull()
             evaluate(wire, scheduler, model, exchange.weights, test_images(slice(None)), test_labels, task)
         elif kind == "leave":

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
-from ._errors import AbortedError, DeadlineExceededError, NotFoundError
+from ._errors import AbortedError, DeadlineExceededError, InvalidArgumentError, NotFoundError
 from ._worker import Worker, _describe, connect
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -163,6 +163,16 @@ class LocalCluster:
                 process.wait()
 
 
+def _check_run_folder(folder: Path) -> None:
+    """The job's processes tell one another where it is, in messages that hold UTF-8 only."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(
+            f"run_folder: found {str(folder)!r}; allowed is a path in UTF-8: give another run_folder"
+        ) from None
+
+
 @contextlib.contextmanager
 def local_cluster(
     job: Optional[PathLike] = None,
@@ -181,7 +191,8 @@ def local_cluster(
     run_folder: new or empty; None: a temporary one, removed at the end.
     programs: the folder of slackline-scheduler and slackline-ps; None: where $PATH has them.
 
-    Raises FileNotFoundError where a program is not there, and TimeoutError where the scheduler does not start.
+    Raises FileNotFoundError where a program is not there, ValueError where the run folder's path is not UTF-8, and TimeoutError
+    where the scheduler does not start.
     """
     found = {}
     for name in _PROGRAMS:
@@ -194,14 +205,16 @@ def local_cluster(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slackline-")))
         else:
             folder = Path(run_folder)
-            folder.mkdir(parents=True, exist_ok=True)
+        folder = folder.absolute()
+        _check_run_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         if job is None:
             path = folder / "job.yaml"
             path.write_text("model: {kind: external}\n")
         else:
             path = Path(job).absolute()
         sizes = [f"cluster.servers={servers}", f"cluster.workers={workers}"]
-        cluster = LocalCluster(path, [*overrides, *sizes], folder.absolute(), found)
+        cluster = LocalCluster(path, [*overrides, *sizes], folder, found)
         reason = "the cluster ends"
         try:
             cluster._start("scheduler", "slackline-scheduler", "--run-folder", cluster.run_folder, "--unwatched")

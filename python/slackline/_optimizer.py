@@ -324,6 +324,7 @@ class Optimizer:
             )
         if not self._gradients:
             return
+        self._worker._check_idle("backward()")
         self._passes[index] += 1
         if self._passes[index] > self.accumulate and self._leaving:
             raise RuntimeError(

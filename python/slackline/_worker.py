@@ -28,6 +28,8 @@ Item = TypeVar("Item")
 Evaluate = Callable[[], Optional[Mapping[str, float]]]
 
 _REPORTABLE = ("loss", "accuracy")
+# Of the first line of an exception, in characters.
+_REASON_MAX = 500
 
 
 def connect(
@@ -82,8 +84,9 @@ def connect(
 class Worker:
     """What connect() returns; also a context manager, which leaves at its end and says why.
 
-    Not for several threads: one trains, and only in the process that has connected. Waits end when a server or the
-    scheduler has been silent for too long, and for Ctrl-C, after which the worker can only leave().
+    Not for several threads: one trains, and only in the process that has connected. Signal handlers and other threads may
+    call leave() at any time, and read; other calls beside one that waits raise FailedPreconditionError. Waits end when a
+    server or the scheduler has been silent for too long, and for Ctrl-C, after which the worker can only leave().
     """
 
     def __init__(self, job: _core.Job, name: str) -> None:
@@ -281,17 +284,22 @@ class Worker:
 
     def leave(self, reason: str = "the script is done") -> None:
         """Says goodbye to the servers and the scheduler, so that nobody waits for this worker. Before that it waits for
-        pushes that are in flight (wire.window), but for 2 s at most. Again changes nothing."""
+        pushes that are in flight (wire.window), but for 2 s at most. Again changes nothing.
+
+        A signal handler may call it, also in the middle of step(). The call that waits, such as step(), gets 2 s to end, is
+        then cut short, and returns as if the job were over.
+        """
         if self._left or os.getpid() != self._pid:
             return
-        self._left = True
         optimizer = self._optimizer if self._job.is_open else None
         try:
             if optimizer is not None:
                 optimizer._settle()
         finally:  # also from a device that has failed
-            self._job.leave(self.reason or reason, self._range_in_order)
-        if optimizer is not None:
+            left = self._job.leave(self.reason or reason, self._range_in_order)
+        # Not before: a signal's handler that raises in here leaves it to the next call.
+        self._left = left
+        if left and optimizer is not None:
             optimizer._take_weights()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -310,7 +318,17 @@ class Worker:
         trace: Optional[TracebackType],
     ) -> None:
         del trace
-        self.leave("the script is done" if kind is None else f"failed: {_describe(kind, error)}")
+        if kind is None:
+            self.leave()
+        else:  # the script's own error must not be hidden
+            self._leave_quietly(f"failed: {_describe(kind, error)}")
+
+    def _leave_quietly(self, reason: str) -> None:
+        """As leave(), but only prints what goes wrong."""
+        try:
+            self.leave(reason)
+        except Exception as problem:  # pylint: disable=broad-except
+            print(f"slackline: could not leave in good order: {problem}", file=sys.stderr)
 
     # --- what the optimizer calls ---
 
@@ -338,8 +356,13 @@ class Worker:
     def _ready(self, from_element: int) -> None:
         self._job.ready(from_element)
 
+    def _check_idle(self, name: str) -> None:
+        """Raises FailedPreconditionError for a call of this name while another one waits, which may be sending gradients."""
+        self._job.check_idle(name)
+
     def _before_step(self) -> None:
         """Joins, where no sample was drawn yet."""
+        self._check_idle("optimizer.step()")
         if not self._job.is_open and not self.done:
             self._open()
 
@@ -472,8 +495,15 @@ def _figures(result: Any) -> dict[str, float]:
 
 
 def _describe(kind: type[BaseException], error: Optional[BaseException]) -> str:
-    text = str(error).splitlines()[0] if error is not None and str(error) else ""
-    return f"{kind.__name__}: {text}" if text else kind.__name__
+    """The first line, cut to what fits into a log and a message."""
+    try:
+        text = str(error) if error is not None else ""
+    except Exception as problem:  # pylint: disable=broad-except
+        text = f"its text cannot be had: {type(problem).__name__}"
+    line = text.splitlines()[0] if text else ""
+    if len(line) > _REASON_MAX:
+        line = line[:_REASON_MAX] + "..."
+    return f"{kind.__name__}: {line}" if line else kind.__name__
 
 
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
@@ -489,10 +519,8 @@ def _leave_all() -> None:
     # What has ended the script, where it was an exception.
     error: Any = getattr(sys, "last_value", None)
     for worker in list(_workers):
-        try:
-            worker.leave("the script is done" if error is None else f"failed: {_describe(type(error), error)}")
-        except Exception as problem:  # the interpreter goes, whatever the servers say
-            print(f"slackline: could not leave in good order: {problem}", file=sys.stderr)
+        # The interpreter goes, whatever the servers say.
+        worker._leave_quietly("the script is done" if error is None else f"failed: {_describe(type(error), error)}")
 
 
 def _heed_sigterm(supervised: bool) -> None:

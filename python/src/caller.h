@@ -2,27 +2,40 @@
 #pragma once
 
 #include <Python.h>
+#include <unistd.h>
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace slackline::python {
 
 // A Python exception is set: to be thrown once the GIL is held.
 struct PythonErrorIsSet {};
 
-// Thread-safety: Run() of one thread at a time, which holds the GIL.
+// Crosses from C++ into Python as the exception of its code.
+struct StatusError {
+  absl::Status status;
+};
+
+// One call runs at a time. While it does, Python code still runs: signal handlers in the thread that has called, and
+// all other threads.
+//
+// Thread-safety: safe; callers hold the GIL.
 // Threads:       one, born in the constructor, joined in the destructor.
 class Caller {
  public:
-  Caller() : thread_([this] { Loop(); }) {}
+  Caller() : pid_(::getpid()), thread_([this] { Loop(); }) {}
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
   ~Caller() {
@@ -34,42 +47,92 @@ class Caller {
   }
 
   // Runs `call` without the GIL. After a signal whose handler raises, calls `interrupt`, which makes `call` return
-  // soon, and throws PythonErrorIsSet.
+  // soon, and throws PythonErrorIsSet. Throws StatusError while another call runs. `name`: a literal, for messages.
   template <typename Call>
-  std::invoke_result_t<Call> Run(Call call, const std::function<void()>& interrupt) ABSL_LOCKS_EXCLUDED(mutex_) {
+  std::invoke_result_t<Call> Run(const char* name, Call call, const std::function<void()>& interrupt)
+      ABSL_LOCKS_EXCLUDED(mutex_) {
     std::optional<std::invoke_result_t<Call>> result;
-    const auto task = [&] { result.emplace(call()); };
-    Begin(task);
-    bool raised = false;
-    while (!Await(kSignalsEvery)) {
-      if (raised || PyErr_CheckSignals() == 0) continue;
-      raised = true;
-      interrupt();
-    }
-    if (raised) throw PythonErrorIsSet();
+    const uint64_t number = Begin(name, [&] { result.emplace(call()); });
+    if (Finish(number, absl::InfiniteDuration(), interrupt)) throw PythonErrorIsSet();
     return *std::move(result);
+  }
+
+  // Waits for the call that runs, if any. Calls `interrupt` after `patience`, or after a signal whose handler raises;
+  // then throws PythonErrorIsSet.
+  void AwaitIdle(absl::Duration patience, const std::function<void()>& interrupt) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (Finish(newest(), patience, interrupt)) throw PythonErrorIsSet();
+  }
+
+  // The name of the call that runs; null for none.
+  const char* running() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return begun_ == done_ ? nullptr : name_;
+  }
+  // Throws StatusError while a call runs.
+  void CheckIdle(const std::string& name) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    RefuseBeside(name);
+  }
+  // Throws StatusError in a process that was forked from the one with the thread.
+  void CheckProcess() const {
+    if (::getpid() == pid_) return;
+    throw StatusError{absl::FailedPreconditionError(absl::StrCat("process ", ::getpid(), " was forked from ", pid_,
+                                                                 ", whose worker this is: only that may use it"))};
   }
 
  private:
   // How late a signal may be heard.
   static constexpr absl::Duration kSignalsEvery = absl::Milliseconds(50);
 
-  void Begin(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
-    task_ = std::move(task);
-    done_ = false;
+  void RefuseBeside(const std::string& name) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    if (begun_ == done_) return;
+    throw StatusError{absl::FailedPreconditionError(
+        absl::StrCat(name, ": ", name_,
+                     " of this worker is still running; a signal handler or another thread may call "
+                     "worker.leave() meanwhile, and everything else after it"))};
   }
-  // Without the GIL; whether the task is done.
-  bool Await(absl::Duration most) ABSL_LOCKS_EXCLUDED(mutex_) {
+  // Returns the call's number.
+  uint64_t Begin(const char* name, std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    RefuseBeside(name);
+    name_ = name;
+    task_ = std::move(task);
+    return ++begun_;
+  }
+  // Returns whether a signal's handler has raised. `interrupt` is called after `patience`, and after such a signal.
+  bool Finish(uint64_t number, absl::Duration patience, const std::function<void()>& interrupt)
+      ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::Time late = time_.Now() + patience;
+    bool raised = false, interrupted = false;
+    while (!Await(number, kSignalsEvery)) {
+      raised = raised || PyErr_CheckSignals() != 0;
+      if (::getpid() != pid_) {
+        // A handler has forked, and this is the child, which has no such thread.
+        if (!raised) CheckProcess();
+        return true;
+      }
+      if (interrupted || !(raised || time_.Now() >= late)) continue;
+      // A handler may have called worker.leave(), which has waited for the call.
+      interrupted = !Await(number, absl::ZeroDuration());
+      if (interrupted) interrupt();
+    }
+    return raised;
+  }
+  // Without the GIL; whether the call is done.
+  bool Await(uint64_t number, absl::Duration most) ABSL_LOCKS_EXCLUDED(mutex_) {
     bool done = false;
     Py_BEGIN_ALLOW_THREADS;
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&done_), most);
-      done = done_;
+      const auto is_done = [this, number]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return done_ >= number; };
+      done = mutex_.AwaitWithTimeout(absl::Condition(&is_done), most);
     }
     Py_END_ALLOW_THREADS;
     return done;
+  }
+  uint64_t newest() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return begun_;
   }
   bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || task_ != nullptr; }
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -83,13 +146,18 @@ class Caller {
       }
       task();
       absl::MutexLock lock(&mutex_);
-      done_ = true;
+      ++done_;
     }
   }
 
+  const pid_t pid_;
+  const SteadyTime time_;
   absl::Mutex mutex_;
   std::function<void()> task_ ABSL_GUARDED_BY(mutex_);
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the newest call.
+  const char* name_ ABSL_GUARDED_BY(mutex_) = "";
+  // How many calls; at most one is not done.
+  uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0, done_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

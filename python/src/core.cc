@@ -1,6 +1,5 @@
 // slackline._core: an EmbeddedJob for Python. Knows no torch: buffers come and go by DLPack.
-#include <unistd.h>
-
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,11 +14,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
 #include "common/version_text.h"
 #include "python/src/caller.h"
+#include "python/src/text.h"
 #include "worker/embedded/embedded_job.h"
 
 namespace nb = nanobind;
@@ -29,10 +29,8 @@ namespace {
 
 using worker::EmbeddedJob;
 
-// Crosses from C++ into Python as the exception of its code.
-struct StatusError {
-  absl::Status status;
-};
+// How long a call in progress may still take once its worker leaves.
+constexpr absl::Duration kLeavingPatience = absl::Seconds(2);
 
 void Check(const absl::Status& status) {
   if (!status.ok()) throw StatusError{status};
@@ -43,27 +41,31 @@ void Raise(const absl::Status& status) {
   try {
     const nb::object exception =
         nb::module_::import_("slackline._errors")
-            .attr("from_status")(absl::StatusCodeToString(status.code()), std::string(status.message()));
+            .attr("from_status")(absl::StatusCodeToString(status.code()), Text{std::string(status.message())});
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   } catch (nb::python_error& error) {
     error.restore();
   }
 }
 
-using Tensor = std::tuple<std::string, std::vector<uint64_t>, bool>;
+using Tensor = std::tuple<Text, std::vector<uint64_t>, bool>;
 using Vector = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Thread-safety: as EmbeddedJob, under the GIL.
+// Calls that wait let other Python code run: signal handlers in the same thread, and other threads. That code may call
+// Leave(), which ends the call in progress, and what reads; all else is refused.
+//
+// Thread-safety: safe under the GIL.
 class Job {
  public:
-  Job(std::string job_file, std::vector<std::string> overrides, std::string scheduler, std::string name,
-      std::string topology)
+  Job(SystemText job_file, std::vector<SystemText> overrides, SystemText scheduler, SystemText name, Text topology)
       : pid_(::getpid()) {
-    auto job = EmbeddedJob::Read({.job_file = std::move(job_file),
-                                  .overrides = std::move(overrides),
-                                  .scheduler = std::move(scheduler),
-                                  .name = std::move(name),
-                                  .topology = std::move(topology)});
+    std::vector<std::string> settings;
+    for (SystemText& one : overrides) settings.push_back(std::move(one.bytes));
+    auto job = EmbeddedJob::Read({.job_file = std::move(job_file.bytes),
+                                  .overrides = std::move(settings),
+                                  .scheduler = std::move(scheduler.bytes),
+                                  .name = std::move(name.bytes),
+                                  .topology = std::move(topology.utf8)});
     Check(job.status());
     job_ = *std::move(job);
     caller_ = std::make_unique<Caller>();
@@ -85,22 +87,26 @@ class Job {
 
   void Open(const std::vector<Tensor>& tensors, uint64_t train_samples, uint64_t test_samples,
             const std::vector<Vector>& parameters) {
-    CheckProcess();
+    caller_->CheckProcess();
     EmbeddedJob::Model model;
     for (const Tensor& tensor : tensors) {
       model.tensors.push_back(
-          {.name = std::get<0>(tensor), .shape = std::get<1>(tensor), .trained = std::get<2>(tensor)});
+          {.name = std::get<0>(tensor).utf8, .shape = std::get<1>(tensor), .trained = std::get<2>(tensor)});
     }
     model.train_samples = train_samples;
     model.test_samples = test_samples;
     for (const Vector& part : parameters) model.parameters.push_back(absl::MakeSpan(part.data(), part.size()));
     Check(job_->Open(model));
     parameters_ = parameters;
+    leaves_early_ = job_->worker().leaves_early();
     open_ = true;
   }
 
   nb::object Next(bool range_done) {
-    const auto task = Wait([&] { return worker().Next(range_done); });
+    const auto end = [](const std::string& reason) { return nb::make_tuple("end", Text{reason}); };
+    if (leaving_) return end(*leaving_);
+    const auto task = Wait("the draw of samples", [&] { return worker().Next(range_done); });
+    if (leaving_ && MayBeLeft(task.status())) return end(*leaving_);
     Check(task.status());
     if (const auto* range = std::get_if<worker::EmbeddedRange>(&*task)) {
       const worker::RangeWork& work = range->work;
@@ -110,22 +116,25 @@ class Job {
       evaluation_ = *evaluation;
       return nb::make_tuple("evaluation", evaluation->epoch, evaluation->final);
     }
-    return nb::make_tuple("end", std::get<worker::EmbeddedEnd>(*task).reason);
+    return end(std::get<worker::EmbeddedEnd>(*task).reason);
   }
 
   void Ready(uint64_t from) {
-    CheckProcess();
-    Check(worker().Ready(from));
+    caller_->CheckProcess();
+    CheckIdle("backward()");
+    if (!leaving_) Check(worker().Ready(from));
   }
 
   std::string Step(uint64_t samples, double loss, uint64_t correct, double compute_seconds) {
-    const auto step = Wait([&] {
+    if (leaving_) return "ended";
+    const auto step = Wait("optimizer.step()", [&] {
       return worker().Step({.samples = samples,
                             .loss = loss,
                             .correct = correct,
                             .compute = absl::Seconds(compute_seconds),
                             .data_wait = absl::ZeroDuration()});
     });
+    if (leaving_ && MayBeLeft(step.status())) return "ended";
     Check(step.status());
     switch (step->outcome) {
       case worker::EmbeddedStep::Outcome::kTaken:
@@ -140,71 +149,96 @@ class Job {
 
   // Of 0 samples: there is none. After the last one, writes the weights.
   void Evaluated(uint64_t samples, double loss, double accuracy, double seconds) {
+    if (leaving_) return;
     worker::EvaluationResult result;
     result.work = evaluation_;
     result.loss = loss;
     result.seconds = seconds;
     result.metrics.samples = samples;
     result.metrics.accuracy = accuracy;
-    Check(Wait([&] {
+    const absl::Status reported = Wait("an evaluation", [&] {
       if (result.work.final) {
         if (const absl::Status written = job_->WriteWeights(result); !written.ok()) return written;
       }
       return worker().ReportEvaluation(result);
-    }));
+    });
+    if (!leaving_ || !MayBeLeft(reported)) Check(reported);
   }
 
   void Alive() {
-    CheckProcess();
+    caller_->CheckProcess();
     worker().Alive();
   }
   void SetBusyElsewhere(bool busy) {
-    CheckProcess();
+    caller_->CheckProcess();
     worker().SetBusyElsewhere(busy);
   }
 
-  void Leave(const std::string& reason, bool in_order) {
-    if (!open_) return;
-    Check(Wait([&] {
-      worker().Leave(reason, in_order);
+  // Ends the call in progress first, of this thread or of another one. That call then says that the job is over.
+  // Returns false while an earlier Leave() is under way.
+  bool Leave(const Text& reason, bool in_order) {
+    caller_->CheckProcess();
+    if (leaving_) return caller_->running() == nullptr;
+    leaving_ = reason.utf8;
+    if (!open_) return true;
+    try {
+      caller_->AwaitIdle(kLeavingPatience, [&] { worker().Interrupt(reason.utf8); });
+    } catch (const PythonErrorIsSet&) {
+      leaving_.reset();  // it may try again
+      throw;
+    }
+    Check(Wait("worker.leave()", [&] {
+      worker().Leave(reason.utf8, in_order);
       return absl::OkStatus();
     }));
+    return true;
   }
 
-  std::tuple<uint32_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, std::optional<std::string>> View() {
-    if (!open_) return {0, 0, 0, 0, 0, 0, std::nullopt};
-    const worker::EmbeddedView view = worker().view();
-    return {view.worker, view.lives, view.steps, view.clock.value(), view.staleness, view.slack, view.ended};
+  std::tuple<uint32_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, std::optional<Text>> View() {
+    worker::EmbeddedView view;
+    if (open_) view = worker().view();
+    if (!view.ended) view.ended = leaving_;
+    std::optional<Text> ended;
+    if (view.ended) ended = Text{*view.ended};
+    return {view.worker, view.lives, view.steps, view.clock.value(), view.staleness, view.slack, ended};
   }
 
-  bool leaves_early() { return worker().leaves_early(); }
+  bool leaves_early() const { return leaves_early_; }
   bool open() const { return open_; }
+  // Before the caller writes to push(): a call that waits may still send what is there.
+  void CheckIdle(const std::string& name) const {
+    if (!leaving_) caller_->CheckIdle(name);
+  }
+  std::optional<std::string> running() const {
+    const char* const name = caller_->running();
+    return name != nullptr ? std::optional<std::string>(name) : std::nullopt;
+  }
   const std::vector<absl::Span<float>>& push() {
-    CheckProcess();
+    caller_->CheckProcess();
     worker();
     return job_->push();
   }
   // Of the push buffers, and of the parameters.
-  std::tuple<size_t, size_t> Parts() {
-    if (!open_) return {0, 0};
-    return {worker().push_part(), worker().parameters_part()};
-  }
+  std::tuple<size_t, size_t> Parts() const { return {push_part_, parameters_part_}; }
 
  private:
   worker::EmbeddedWorker& worker() {
     if (!open_) throw StatusError{absl::FailedPreconditionError("the worker has no model yet: open() it first")};
     return job_->worker();
   }
-  void CheckProcess() const {
-    if (::getpid() == pid_) return;
-    throw StatusError{absl::FailedPreconditionError(absl::StrCat("process ", ::getpid(), " was forked from ", pid_,
-                                                                 ", whose worker this is: only that may use it"))};
-  }
+  // What a call that Leave() has ended may return.
+  static bool MayBeLeft(const absl::Status& status) { return status.ok() || absl::IsCancelled(status); }
   template <typename Call>
-  std::invoke_result_t<Call> Wait(Call call) {
-    CheckProcess();
+  std::invoke_result_t<Call> Wait(const char* name, Call call) {
+    caller_->CheckProcess();
     worker();
-    return caller_->Run(std::move(call), [this] { job_->worker().Interrupt("interrupted by a signal"); });
+    const auto run = [&] {
+      auto result = call();
+      push_part_ = job_->worker().push_part();
+      parameters_part_ = job_->worker().parameters_part();
+      return result;
+    };
+    return caller_->Run(name, run, [this] { job_->worker().Interrupt("interrupted by a signal"); });
   }
 
   const pid_t pid_;
@@ -213,6 +247,11 @@ class Job {
   std::vector<Vector> parameters_;
   worker::EvaluationWork evaluation_;
   bool open_ = false;
+  bool leaves_early_ = false;
+  // Why the worker leaves, or has left.
+  std::optional<std::string> leaving_;
+  // The worker's, after the last call: the caller's thread writes them.
+  std::atomic<size_t> push_part_ = 0, parameters_part_ = 0;
 };
 
 void SetUp() {
@@ -220,10 +259,10 @@ void SetUp() {
   rpc::SilenceGrpcLog();
 }
 
-void LogAs(const std::string& name, const std::string& least) {
-  log::Initialise(name, least == "info"      ? log::Least::kInfo
-                        : least == "warning" ? log::Least::kWarning
-                                             : log::Least::kNothing);
+void LogAs(const Text& name, const std::string& least) {
+  log::Initialise(name.utf8, least == "info"      ? log::Least::kInfo
+                             : least == "warning" ? log::Least::kWarning
+                                                  : log::Least::kNothing);
 }
 
 }  // namespace
@@ -231,6 +270,8 @@ void LogAs(const std::string& name, const std::string& least) {
 
 NB_MODULE(_core, module) {
   using slackline::python::Job;
+  using slackline::python::SystemText;
+  using slackline::python::Text;
   nb::register_exception_translator([](const std::exception_ptr& exception, void*) {
     try {
       std::rethrow_exception(exception);
@@ -246,9 +287,9 @@ NB_MODULE(_core, module) {
   module.def("version", [] { return slackline::VersionText("slackline"); });
   module.def("log_as", &slackline::python::LogAs, nb::arg("name"), nb::arg("least"));
   nb::class_<Job>(module, "Job")
-      .def(nb::init<std::string, std::vector<std::string>, std::string, std::string, std::string>(),
-           nb::arg("job_file"), nb::arg("overrides"), nb::arg("scheduler"), nb::arg("name"), nb::arg("topology"))
-      .def_prop_ro("name", [](const Job& job) { return job.settings().name; })
+      .def(nb::init<SystemText, std::vector<SystemText>, SystemText, SystemText, Text>(), nb::arg("job_file"),
+           nb::arg("overrides"), nb::arg("scheduler"), nb::arg("name"), nb::arg("topology"))
+      .def_prop_ro("name", [](const Job& job) { return Text{job.settings().name}; })
       .def_prop_ro("seed", [](const Job& job) { return job.settings().seed; })
       .def_prop_ro("batch_size", [](const Job& job) { return job.settings().batch_size; })
       .def_prop_ro("accumulate", [](const Job& job) { return job.settings().accumulate; })
@@ -275,5 +316,7 @@ NB_MODULE(_core, module) {
       .def("set_busy_elsewhere", &Job::SetBusyElsewhere, nb::arg("busy"))
       .def("leave", &Job::Leave, nb::arg("reason"), nb::arg("in_order"))
       .def("view", &Job::View)
-      .def_prop_ro("is_open", &Job::open);
+      .def_prop_ro("is_open", &Job::open)
+      .def_prop_ro("running", &Job::running)
+      .def("check_idle", &Job::CheckIdle, nb::arg("name"));
 }

@@ -85,6 +85,14 @@ class Reference(unittest.TestCase):
     def test_over_the_death_of_a_server_in_bsp(self):
         self.train_together("bsp")
 
+    def test_over_the_death_of_the_scheduler_which_comes_back_elsewhere(self):
+        run = self.train("consistency.mode=async")
+        reference = self.start_reference(run)
+        self.wait_for("the other worker", lambda: "reference trains as worker" in self.said.read_text(), run)
+        run.kill("scheduler")
+        self.finish(run, reference)
+        self.assertEqual(self.said.read_text().count("reference trains as worker"), 1, self.diagnosis(run))
+
     def test_its_death_is_that_of_a_worker(self):
         run = self.train("consistency.mode=ssp")
         reference = self.start_reference(run)
