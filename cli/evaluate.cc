@@ -168,7 +168,9 @@ int EvaluateCommand::Run() const {
           : absl::StrFormat("Accuracy %.2f %%  (loss %.4f, %d images%s; %s)", 100 * report->accuracy(), report->loss(),
                             report->samples(), of, shown);
   std::fputs(RenderEvaluation(*report, first).c_str(), stdout);
-  const char* const written = report->has_map_50() ? "report.json" : "report.json and confusion.csv";
+  std::error_code ignored;
+  const bool matrix = fs::exists(fs::path(out) / "confusion.csv", ignored);
+  const char* const written = matrix ? "report.json and confusion.csv" : "report.json";
   if (!out_.empty()) std::printf("\n%s has %s\n", out_.c_str(), written);
   return kExitDone;
 }

@@ -187,6 +187,13 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std
   // Scripts may say an accuracy, and no classes.
   const bool by_class = std::any_of(evaluation.classes().begin(), evaluation.classes().end(),
                                     [](const wire::ClassReport& row) { return row.samples() > 0; });
+  // Evaluations of very many classes bring only the means.
+  if (!by_class && evaluation.f1_macro() > 0) {
+    absl::StrAppendFormat(&out,
+                          "  Mean over the classes: precision %.3f, recall %.3f, F1 %.3f; report.json has each class\n",
+                          evaluation.precision_macro(), evaluation.recall_macro(), evaluation.f1_macro());
+    return out;
+  }
   if (!by_class && !evaluation.has_map_50()) return out.substr(0, out.size() - 1);
   int columns = kNameColumnsMin;
   for (const wire::ClassReport& row : evaluation.classes()) {
@@ -270,6 +277,9 @@ std::string RenderStatus(const wire::GetStatusReply& status) {
         worker ? RenderCount(member.samples_per_second()) : "-", static_cast<double>(member.silent_ms()) / 1000,
         member.address(), member.shards() == 0 ? "" : absl::StrCat(", ", member.shards(), " shards"),
         BackupText(status, member), member.reason().empty() ? "" : absl::StrCat(" (", member.reason(), ")"));
+  }
+  if (status.workers_unlisted() > 0) {
+    absl::StrAppend(&out, "  and ", status.workers_unlisted(), " more workers: most of them left or died long ago\n");
   }
   return out;
 }

@@ -36,6 +36,8 @@ class BatchSizes {
 
   // Totals that only grow; what is too little to measure by waits for more.
   void Observe(WorkerId worker, const Computed& totals);
+  // The worker has gone for good.
+  void Forget(WorkerId worker) { speeds_.erase(worker); }
   // For a worker among those that train now, itself included. Who is not known yet counts as average.
   uint32_t For(WorkerId worker, absl::Span<const WorkerId> live) const;
   // Smoothed; 0 when unknown.

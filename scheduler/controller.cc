@@ -12,6 +12,8 @@
 namespace slackline::scheduler {
 namespace {
 
+// An evaluation that is larger is kept without its classes: a little more than scheduler.proto allows them to take.
+constexpr size_t kEvaluationBytesMax = (1 << 20) + (64 << 10);
 // How soon a worker that has nothing to do asks again, in T.
 constexpr int kStandbyRetryHeartbeats = 1;
 
@@ -97,6 +99,7 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
       created_(time.Now()),
       images_({.silence_max = config.timeouts.worker_dead()}),
       membership_(MembershipConfig(config)),
+      claims_(config.timeouts),
       batch_sizes_(BatchSizesOf(config.job.training())),
       guard_(GuardOf(config.job)),
       bound_(BoundOf(config.job.consistency())),
@@ -128,6 +131,9 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   }
   if (const std::string mistake = AddressMistake(request.address()); !mistake.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("a server's address: ", mistake));
+  }
+  for (const std::string& text : {request.name(), request.address(), request.metrics_address()}) {
+    if (absl::Status fits = CheckLength("a server", text); !fits.ok()) return fits;
   }
   const std::string who = Called("server", request.name());
   if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
@@ -213,51 +219,6 @@ absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) 
   layout_ = *layout;
   tasks_.emplace(TasksConfig(config_.job, layout_));
   return absl::OkStatus();
-}
-
-std::optional<WorkerId> Controller::PreviousOf(const wire::RegisterWorkerRequest& request) const {
-  // Of another scheduler's life, after the state was saved, a number may mean somebody else here, or nobody.
-  const auto earlier = membership_.workers().find(WorkerId(request.worker()));
-  if (earlier != membership_.workers().end() && earlier->second.incarnation == Incarnation(request.incarnation())) {
-    return earlier->first;
-  }
-  // The reply to its first registration was lost: without this the process would count twice.
-  for (const auto& [id, worker] : membership_.workers()) {
-    const bool in_set = worker.state == WorkerState::kJoining || worker.state == WorkerState::kLive;
-    if (in_set && request.pid() != 0 && worker.name == request.name() && pids_.at(id) == request.pid()) return id;
-  }
-  return std::nullopt;
-}
-
-absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire::RegisterWorkerRequest& request) {
-  if (request.name().empty()) return absl::InvalidArgumentError("a worker needs a name");
-  const std::string who = Called("worker", request.name());
-  if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
-  if (absl::Status known = CheckGroup(config_.job, request.group()); !known.ok()) return known;
-
-  absl::MutexLock lock(&mutex_);
-  if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
-  if (absl::Status same = LearnModel(request); !same.ok()) return same;
-  const std::optional<WorkerId> previous = PreviousOf(request);
-  if (auto known = membership_.workers().find(previous.value_or(WorkerId())); known != membership_.workers().end()) {
-    WorkerGone({known->first, known->second.incarnation});
-  }
-  MembershipActions actions;
-  absl::StatusOr<Membership::Registered> registered =
-      membership_.RegisterWorker(request.name(), previous, time_.Now(), actions);
-  if (!registered.ok()) return registered.status();
-  pids_[WorkerId(registered->id)] = request.pid();
-  worker_metrics_[WorkerId(registered->id)] = request.metrics_address();
-  worker_places_[WorkerId(registered->id)] = {request.host(), request.topology(), request.group()};
-  events_.Add(absl::StrCat(who, previous ? " comes back" : " is there"));
-  Place();
-  Apply(actions);
-
-  wire::RegisterWorkerReply reply;
-  reply.set_job(config_.id.value());
-  reply.set_worker(registered->id);
-  reply.set_incarnation(registered->incarnation.value());
-  return reply;
 }
 
 absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetShardMapRequest& request) {
@@ -511,6 +472,8 @@ void Controller::NoteEvaluation(const wire::EvaluationReport& request, const Hol
   const Measured measured =
       found != measured_.end() ? found->second : Measured{ElapsedSeconds(now), progress_.totals().samples};
   evaluation_ = request;
+  // Whoever asks for the status gets it, too.
+  if (evaluation_->ByteSizeLong() > kEvaluationBytesMax) evaluation_->clear_classes();
   evaluation_reported_ = false;
   evaluations_.push_back({.epoch = request.epoch(),
                           .time_s = measured.time_s,

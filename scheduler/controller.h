@@ -37,6 +37,7 @@
 #include "scheduler/members_view.h"
 #include "scheduler/membership.h"
 #include "scheduler/model_layout.h"
+#include "scheduler/name_claims.h"
 #include "scheduler/placement.h"
 #include "scheduler/progress.h"
 #include "scheduler/report.h"
@@ -164,9 +165,6 @@ class Controller : public ServerObserver {
   // Whether no server of this name lives, or may soon be found dead.
   absl::Status CheckNoNamesake(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LearnModel(const wire::RegisterWorkerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The number that this request of a known process comes from, if any.
-  std::optional<WorkerId> PreviousOf(const wire::RegisterWorkerRequest& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A sign of life of a worker, and what it says of its progress (null for nothing).
   //   kFailedPrecondition  it is not a member any more
   absl::Status HearWorker(const Holder& holder, const wire::WorkerProgress* progress, absl::Time now)
@@ -192,6 +190,14 @@ class Controller : public ServerObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Until then every live worker sends its initial weights: whoever dies over it leaves nobody waiting.
   bool AllSeeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // --- controller_workers.cc: workers come, and are forgotten ---
+  // The worker whose place this process takes, if any: its own earlier life, or a silent worker of its name.
+  //   kUnavailable    a worker of this name may live: ask again
+  //   kAlreadyExists  it does
+  absl::StatusOr<std::optional<WorkerId>> PreviousOf(const wire::RegisterWorkerRequest& request, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetDeparted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_run.cc: what follows ---
   void Apply(const MembershipActions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -404,16 +410,10 @@ class Controller : public ServerObserver {
 
   // The members.
   Membership membership_ ABSL_GUARDED_BY(mutex_);
-  std::map<WorkerId, uint32_t> pids_ ABSL_GUARDED_BY(mutex_);
-  // Where their metrics are; of servers and backups by name.
+  // Where the metrics of servers and backups are, by name.
   std::map<std::string, std::string> server_metrics_ ABSL_GUARDED_BY(mutex_);
-  std::map<WorkerId, std::string> worker_metrics_ ABSL_GUARDED_BY(mutex_);
-  // For whoever looks on.
-  struct WorkerPlace {
-    std::string host, topology;
-    uint32_t group = 0;  // of worker.groups
-  };
-  std::map<WorkerId, WorkerPlace> worker_places_ ABSL_GUARDED_BY(mutex_);
+  std::map<WorkerId, WorkerOrigin> origins_ ABSL_GUARDED_BY(mutex_);
+  NameClaims claims_ ABSL_GUARDED_BY(mutex_);
   struct VersionRate {
     absl::Time since;
     uint64_t version = 0;

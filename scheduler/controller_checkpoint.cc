@@ -296,8 +296,9 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   // Of its members only the numbers count, and how it ended does not.
   state::Scheduler work = state;
   work.set_job_state(wire::JOB_STARTING);
-  work.mutable_members()->clear_workers();
-  work.mutable_members()->clear_servers();
+  work.clear_members();
+  work.mutable_members()->set_epoch(state.members().epoch());
+  work.mutable_members()->set_last_incarnation(state.members().last_incarnation());
   work.clear_placement();
   work.clear_backups();
   work.clear_promoted();
@@ -322,10 +323,13 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   }
   // Who they were is over: numbers go on, so that nobody is taken for one of them.
   MembershipActions none;
-  membership_.Restore({Epoch(state.members().epoch()), Incarnation(state.members().last_incarnation()), {}, {}}, {},
-                      time_.Now(), none);
+  Membership::State numbers;
+  numbers.epoch = Epoch(state.members().epoch());
+  numbers.last_incarnation = Incarnation(state.members().last_incarnation());
+  membership_.Restore(std::move(numbers), {}, time_.Now(), none);
   state::Progress progress = state.progress();
   progress.clear_workers();
+  progress.clear_forgotten();
   progress_.Restore(progress);
   guarded_ = progress_.totals();
   RestoreEvaluations(state);

@@ -59,8 +59,8 @@ std::vector<ScrapeTarget> Controller::ScrapeTargets() const {
   for (const auto& [id, joining] : joining_) add_server(joining.name);
   for (const auto& [id, worker] : membership_.workers()) {
     if (worker.state == WorkerState::kLeft || worker.state == WorkerState::kDead) continue;
-    if (const auto known = worker_metrics_.find(id); known != worker_metrics_.end()) {
-      add(known->second, worker.name, "worker");
+    if (const auto known = origins_.find(id); known != origins_.end()) {
+      add(known->second.metrics, worker.name, "worker");
     }
   }
   std::sort(targets.begin(), targets.end());
@@ -100,8 +100,8 @@ MembersView Controller::Members() const {
 uint32_t Controller::BatchSizeFor(WorkerId worker) const {
   // Not to go over all workers for each range that is handed out.
   if (config_.job.training().batch() != job::Training::BALANCE) {
-    const auto place = worker_places_.find(worker);
-    return BatchSizeOf(config_.job, place != worker_places_.end() ? place->second.group : 0);
+    const auto origin = origins_.find(worker);
+    return BatchSizeOf(config_.job, origin != origins_.end() ? origin->second.group : 0);
   }
   std::vector<WorkerId> live;
   for (const auto& [id, member] : membership_.workers()) {
@@ -123,12 +123,14 @@ bool Controller::Swift(WorkerId worker) const {
 
 void Controller::SaveMetrics(state::Scheduler& state) const {
   state.mutable_server_metrics()->insert(server_metrics_.begin(), server_metrics_.end());
-  for (const auto& [id, address] : worker_metrics_) (*state.mutable_worker_metrics())[id.value()] = address;
+  for (const auto& [id, origin] : origins_) (*state.mutable_worker_metrics())[id.value()] = origin.metrics;
 }
 
 void Controller::RestoreMetrics(const state::Scheduler& state) {
   server_metrics_.insert(state.server_metrics().begin(), state.server_metrics().end());
-  for (const auto& [id, address] : state.worker_metrics()) worker_metrics_[WorkerId(id)] = address;
+  for (const auto& [id, address] : state.worker_metrics()) {
+    if (const auto origin = origins_.find(WorkerId(id)); origin != origins_.end()) origin->second.metrics = address;
+  }
 }
 
 }  // namespace slackline::scheduler

@@ -268,6 +268,7 @@ void Controller::Tick() {
   MembershipActions actions;
   membership_.Tick(now, actions);
   Apply(actions);
+  ForgetDeparted();
   if (Ended()) return PartTick(now);
   if (state_ == wire::JOB_STARTING) {
     if (now - created_ <= config_.timeouts.startup) return;
@@ -294,6 +295,7 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
   // Not all of it: where every tick is that late, the dead must be found nevertheless.
   const absl::Duration slept = Replicated() ? gap - config_.timeouts.heartbeat / 2 : gap;
   membership_.Overslept(slept, now);
+  claims_.Clear();
   for (auto& [server, since] : lost_since_) since += slept;
   for (auto& [server, backup] : backups_) backup.heard = std::min(now, backup.heard + slept);
   for (auto& [server, joining] : joining_) joining.heard = std::min(now, joining.heard + slept);

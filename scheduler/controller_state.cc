@@ -45,10 +45,19 @@ void Save(const Membership::State& from, absl::Time now, state::Members& state) 
   }
   state.set_epoch(from.epoch.value());
   state.set_last_incarnation(from.last_incarnation.value());
+  state.set_last_worker(from.last_worker.value());
+  state.set_left_forgotten(static_cast<uint32_t>(from.left_forgotten));
+  state.set_dead_forgotten(static_cast<uint32_t>(from.dead_forgotten));
 }
 
 Membership::State FromState(const state::Members& state, absl::Time now) {
-  Membership::State members = {Epoch(state.epoch()), Incarnation(state.last_incarnation()), {}, {}};
+  Membership::State members = {Epoch(state.epoch()),
+                               Incarnation(state.last_incarnation()),
+                               {},
+                               {},
+                               WorkerId(state.last_worker()),
+                               state.left_forgotten(),
+                               state.dead_forgotten()};
   for (const state::Worker& from : state.workers()) {
     Membership::Worker& worker = members.workers[WorkerId(from.worker())];
     worker.name = from.name();
@@ -99,12 +108,13 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_generation(generation_.value());
   scheduler::Save(membership_.Save(), now, *state.mutable_members());
   for (state::Worker& worker : *state.mutable_members()->mutable_workers()) {
-    if (const auto pid = pids_.find(WorkerId(worker.worker())); pid != pids_.end()) worker.set_pid(pid->second);
-    if (const auto place = worker_places_.find(WorkerId(worker.worker())); place != worker_places_.end()) {
-      worker.set_host(place->second.host);
-      worker.set_topology(place->second.topology);
-      worker.set_group(place->second.group);
-    }
+    const auto origin = origins_.find(WorkerId(worker.worker()));
+    if (origin == origins_.end()) continue;
+    worker.set_instance(origin->second.instance);
+    worker.set_pid(origin->second.pid);
+    worker.set_host(origin->second.host);
+    worker.set_topology(origin->second.topology);
+    worker.set_group(origin->second.group);
   }
   for (state::Server& server : *state.mutable_members()->mutable_servers()) {
     const ServerId id(server.server());
@@ -205,8 +215,8 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   // Some may have been begun after the save, and servers know them.
   checkpoint_.last_number = std::max(checkpoint_.last_number, state.checkpoint_begun()) + kForgottenCheckpoints;
   for (const state::Worker& worker : state.members().workers()) {
-    pids_[WorkerId(worker.worker())] = worker.pid();
-    worker_places_[WorkerId(worker.worker())] = {worker.host(), worker.topology(), worker.group()};
+    origins_[WorkerId(worker.worker())] = {worker.instance(), worker.pid(),   worker.host(),
+                                           worker.topology(), worker.group(), /*metrics=*/""};
   }
   for (const uint32_t server : state.promoted()) promoted_.insert(ServerId(server));
   RestoreMetrics(state);

@@ -17,10 +17,48 @@ namespace {
 constexpr uint32_t kEpochsToldMax = 50;
 constexpr absl::Duration kEpochToldEvery = absl::Seconds(5);
 
+// Clients take messages of 4 MiB; servers, the evaluation, events and the full status need most of that.
+constexpr size_t kWorkerBytesMax = 1 << 20;
+// Bytes that the list adds to each worker.
+constexpr size_t kMemberHeaderBytes = 8;
+
 // "1 of 2 servers (ps-1)"
 std::string Count(const std::vector<std::string>& there, uint32_t wanted, const std::string& what) {
   return absl::StrCat(there.size(), " of ", wanted, " ", what,
                       there.empty() ? "" : absl::StrCat(" (", absl::StrJoin(there, ", "), ")"));
+}
+
+// A server or a worker; what both have.
+template <typename Member>
+wire::MemberStatus StatusOf(wire::MemberRole role, uint32_t id, const Member& member, absl::Time now) {
+  wire::MemberStatus status;
+  status.set_role(role);
+  status.set_member(id);
+  status.set_incarnation(member.incarnation.value());
+  status.set_name(member.name);
+  status.set_state(std::string(ToString(member.state)));
+  status.set_reason(member.reason);
+  status.set_silent_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - member.heard)));
+  return status;
+}
+
+// Adds as many as there is room for, in their order. Live workers are left out first: those that need no attention.
+// Returns how many were added.
+size_t List(std::vector<wire::MemberStatus> workers, wire::GetStatusReply& reply) {
+  size_t room = kWorkerBytesMax;
+  std::vector<bool> listed(workers.size());
+  for (const bool live : {false, true}) {
+    for (size_t i = 0; i < workers.size(); ++i) {
+      const size_t bytes = workers[i].ByteSizeLong() + kMemberHeaderBytes;
+      if ((workers[i].state() == "live") != live || bytes > room) continue;
+      listed[i] = true;
+      room -= bytes;
+    }
+  }
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (listed[i]) *reply.add_members() = std::move(workers[i]);
+  }
+  return static_cast<size_t>(std::count(listed.begin(), listed.end(), true));
 }
 
 }  // namespace
@@ -209,19 +247,9 @@ void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const
 }
 
 void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const {
-  const auto add = [&](wire::MemberRole role, uint32_t id, const auto& member) {
-    wire::MemberStatus& status = *reply.add_members();
-    status.set_role(role);
-    status.set_member(id);
-    status.set_incarnation(member.incarnation.value());
-    status.set_name(member.name);
-    status.set_state(std::string(ToString(member.state)));
-    status.set_reason(member.reason);
-    status.set_silent_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(now - member.heard)));
-    return &status;
-  };
   for (const auto& [id, server] : membership_.servers()) {
-    wire::MemberStatus& status = *add(wire::MEMBER_ROLE_SERVER, id.value(), server);
+    wire::MemberStatus& status = *reply.add_members();
+    status = StatusOf(wire::MEMBER_ROLE_SERVER, id.value(), server, now);
     status.set_address(server.address);
     status.set_shards(static_cast<uint32_t>(std::count_if(
         places_.begin(), places_.end(), [holder = id](const ShardPlace& place) { return place.server == holder; })));
@@ -229,8 +257,9 @@ void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const 
   }
   FillBackups(now, reply);
   FillMoves(now, reply);
+  std::vector<wire::MemberStatus> workers;
   for (const auto& [id, worker] : membership_.workers()) {
-    wire::MemberStatus& status = *add(wire::MEMBER_ROLE_WORKER, id.value(), worker);
+    wire::MemberStatus& status = workers.emplace_back(StatusOf(wire::MEMBER_ROLE_WORKER, id.value(), worker, now));
     const Holder holder = {id, worker.incarnation};
     const wire::WorkerProgress* progress = progress_.Of(holder);
     status.set_samples(progress_.TotalsOf(id).samples);
@@ -241,6 +270,8 @@ void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const 
     status.set_clock(progress->clock());
     status.set_samples_per_second(progress_.SamplesPerSecond(holder, now));
   }
+  const size_t listed = List(std::move(workers), reply);
+  reply.set_workers_unlisted(membership_.last_worker().value() - static_cast<uint32_t>(listed));
 }
 
 }  // namespace slackline::scheduler

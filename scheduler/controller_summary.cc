@@ -9,6 +9,9 @@
 namespace slackline::scheduler {
 namespace {
 
+// A name that no worker can have.
+constexpr char kForgottenWorkers[] = "(earlier workers)";
+
 std::string StateName(wire::JobState state) {
   const std::string name = absl::AsciiStrToLower(wire::JobState_Name(state));
   return name.substr(name.find('_') + 1);  // job_done
@@ -66,6 +69,12 @@ std::vector<WorkerSummary> Controller::SummariseWorkers() const {
     summary.slowdown = SlowdownOf(worker.name, config_.job.worker());
     summary.state = std::string(ToString(worker.state));
     summary.totals.Add(progress_.TotalsOf(id));
+  }
+  if (progress_.forgotten().steps > 0) {
+    WorkerSummary& earlier = workers.emplace_back();
+    earlier.name = kForgottenWorkers;
+    earlier.state = std::string(ToString(WorkerState::kLeft));
+    earlier.totals = progress_.forgotten();
   }
   return workers;
 }

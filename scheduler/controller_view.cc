@@ -143,7 +143,7 @@ void Controller::ViewAsynchrony(wire::JobAsynchrony& out) const {
 
 void Controller::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
   wire::WorkerCounts& counts = *out.mutable_worker_counts();
-  counts.set_total(static_cast<uint32_t>(membership_.workers().size()));
+  counts.set_total(membership_.last_worker().value());
   counts.set_joining(static_cast<uint32_t>(membership_.CountIn(WorkerState::kJoining)));
   counts.set_live(static_cast<uint32_t>(membership_.CountLive()));
   counts.set_standby(static_cast<uint32_t>(membership_.CountIn(WorkerState::kStandby)));
@@ -174,16 +174,16 @@ wire::WorkerView Controller::ViewWorker(WorkerId id, const Membership::Worker& w
   out.set_name(worker.name);
   out.set_state(std::string(ToString(worker.state)));
   out.set_reason(worker.reason);
-  if (const auto pid = pids_.find(id); pid != pids_.end()) out.set_pid(pid->second);
-  if (const auto place = worker_places_.find(id); place != worker_places_.end()) {
-    out.set_host(place->second.host);
-    out.set_topology(place->second.topology);
-    if (place->second.group < static_cast<uint32_t>(config_.job.worker().groups_size())) {
-      *out.mutable_devices() = config_.job.worker().groups(static_cast<int>(place->second.group)).devices();
+  if (const auto known = origins_.find(id); known != origins_.end()) {
+    const WorkerOrigin& origin = known->second;
+    out.set_pid(origin.pid);
+    out.set_host(origin.host);
+    out.set_topology(origin.topology);
+    out.set_metrics_address(origin.metrics);
+    if (origin.group < static_cast<uint32_t>(config_.job.worker().groups_size())) {
+      *out.mutable_devices() = config_.job.worker().groups(static_cast<int>(origin.group)).devices();
     }
   }
-  if (const auto known = worker_metrics_.find(id); known != worker_metrics_.end())
-    out.set_metrics_address(known->second);
   out.set_silent_s(SecondsSince(worker.heard, now));
   out.set_samples(progress_.TotalsOf(id).samples);
   // Until it has trained, a worker stands where its life began.

@@ -94,12 +94,15 @@ void Controller::HearWait(const Holder& holder, const wire::WorkerProgress& prog
   const bool waits = !progress.waits_for().empty();
   if (waits == waits_for_room_.contains(holder)) return;
   if (waits) {
+    // Nobody waited for so long before, or the job would have failed: the last one died over it.
+    const bool stale = waits_for_room_.empty() && no_room_since_ &&
+                       now - *no_room_since_ > absl::Seconds(config_.job.checkpoint().timeout_s());
+    if (!no_room_since_ || stale) no_room_since_ = now;
     waits_for_room_.insert(holder);
-    if (!no_room_since_) no_room_since_ = now;
     events_.Add(absl::StrCat("warning: ", NameOf(holder.worker), " waits for ", progress.waits_for()));
   } else {
     waits_for_room_.erase(holder);
-    no_room_since_.reset();
+    if (waits_for_room_.empty()) no_room_since_.reset();
     events_.Add(absl::StrCat(NameOf(holder.worker), " waits no more"));
   }
 }

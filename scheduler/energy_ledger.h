@@ -26,6 +26,9 @@ class EnergyLedger {
   // Words that are older than earlier ones, and figures that are no numbers or shrink, are not counted.
   void Heard(WorkerId worker, const wire::NodeEnergy& energy);
 
+  // The worker has gone for good; what its devices have taken stays counted.
+  void Forget(WorkerId worker) { heard_.erase(worker); }
+
   // Something was metered.
   bool metered() const { return !devices_.empty(); }
   double total_joules() const;

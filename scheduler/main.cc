@@ -115,16 +115,17 @@ std::function<absl::Status()> GoesOn(const std::optional<checkpoint::Manifest>& 
 
 // A scheduler that is about to end has the store open a little longer.
 absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder, absl::Duration patience) {
-  const absl::Time begin = absl::Now();
+  const SteadyTime time;
+  const absl::Time begin = time.Now();
   for (uint32_t tries = 1;; ++tries) {
     absl::StatusOr<std::unique_ptr<StateStore>> store = StateStore::Open(folder);
-    const std::string waited = absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Milliseconds(100)));
+    const std::string waited = absl::FormatDuration(absl::Trunc(time.Now() - begin, absl::Milliseconds(100)));
     if (store.ok()) {
       if (tries > 1) log::Info("the state is there after ", waited, " and ", tries, " tries");
       return store;
     }
     if (!absl::IsAborted(store.status())) return store;
-    if (absl::Now() - begin > patience) {
+    if (time.Now() - begin > patience) {
       return absl::AbortedError(absl::StrCat(store.status().message(), "; tried ", tries, " times in ", waited,
                                              " (timeouts.startup_ms): does another scheduler of this run still run?"));
     }
@@ -134,6 +135,14 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder,
     }
     absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(200));
   }
+}
+
+// The state is one record: a part of it would contradict what servers and workers were told.
+absl::Status WithAdvice(const absl::Status& status) {
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::DataLossError(absl::StrCat(status.message(),
+                                          "; the run can go on from its newest checkpoint: start the scheduler with "
+                                          "--from-checkpoint DIR in the place of --resume"));
 }
 
 // Of the status page: as often as there are reports, but neither all the time nor hardly ever.
@@ -206,13 +215,13 @@ int Run(const Options& options) {
   const std::string state_folder = (*folder)->path() + "/scheduler";
   if (options.resume || job.durability().mode() != job::Durability::NONE) {
     absl::StatusOr<std::unique_ptr<StateStore>> opened = OpenStore(state_folder, TimeoutsOf(job).startup);
-    if (!opened.ok()) return Complain(opened.status(), kFailed);
+    if (!opened.ok()) return Complain(WithAdvice(opened.status()), kFailed);
     store = *std::move(opened);
   }
   std::optional<state::Scheduler> saved;
   if (options.resume) {
     absl::StatusOr<std::optional<state::Scheduler>> loaded = store->Load();
-    if (!loaded.ok()) return Complain(loaded.status(), kFailed);
+    if (!loaded.ok()) return Complain(WithAdvice(loaded.status()), kFailed);
     if (!*loaded) return Complain(absl::NotFoundError("found no saved state in " + state_folder), kFailed);
     saved = *std::move(loaded);
   }
@@ -249,7 +258,7 @@ int Run(const Options& options) {
   // Before anybody can call.
   if (saved) {
     if (absl::Status restored = controller.Restore(*saved, absl::Now()); !restored.ok())
-      return Complain(restored, kFailed);
+      return Complain(WithAdvice(restored), kFailed);
     // At once: should this one die, too, the next one must not give the numbers again that it gives from now on.
     if (absl::Status kept = store->Save(controller.Save(absl::Now())); !kept.ok())
       log::Error("the scheduler's state is not saved: ", std::string(kept.message()));

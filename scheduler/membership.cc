@@ -1,6 +1,7 @@
 #include "scheduler/membership.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,8 @@ std::string Silence(absl::Duration silent, absl::Duration allowed) {
 constexpr uint64_t kForgottenMax = 1'000'000;
 
 bool InSet(WorkerState state) { return state == WorkerState::kJoining || state == WorkerState::kLive; }
+
+bool IsGone(WorkerState state) { return state == WorkerState::kLeft || state == WorkerState::kDead; }
 
 }  // namespace
 
@@ -156,7 +159,13 @@ absl::StatusOr<Membership::Registered> Membership::RegisterWorker(const std::str
     return absl::ResourceExhaustedError(
         absl::StrCat("worker ", name, " is one too many: at most ", config_.workers_max, " are allowed"));
   }
-  const WorkerId id = previous ? *previous : WorkerId(static_cast<uint32_t>(workers_.size()) + 1);
+  if (!previous && last_worker_.value() >= kWorkerNumberMax) {
+    return absl::ResourceExhaustedError(absl::StrCat("worker ", name, " is registration ",
+                                                     uint64_t{kWorkerNumberMax} + 1, " of this run; at most ",
+                                                     kWorkerNumberMax, " are allowed"));
+  }
+  if (!previous) last_worker_ = last_worker_.Next();
+  const WorkerId id = previous.value_or(last_worker_);
   // The same process again while its earlier life is still in the set: that life is over.
   if (previous && InSet(workers_[id].state)) {
     Remove(id, workers_[id], WorkerState::kDead, "registered again", actions);
@@ -166,7 +175,10 @@ absl::StatusOr<Membership::Registered> Membership::RegisterWorker(const std::str
   worker.name = name;
   worker.incarnation = last_incarnation_;
   worker.heard = now;
-  if (previous) --counts_[static_cast<size_t>(workers_[id].state)];
+  if (previous) {
+    --counts_[static_cast<size_t>(workers_[id].state)];
+    departed_.erase(workers_[id].departed);
+  }
   ++counts_[static_cast<size_t>(worker.state)];
   workers_[id] = std::move(worker);
   ChangeSet(actions);
@@ -184,7 +196,7 @@ absl::Status Membership::HeartbeatWorker(WorkerId worker, Incarnation incarnatio
                                                       incarnation.value(), ", the member is incarnation ",
                                                       found->second.incarnation.value()));
   }
-  if (found->second.state == WorkerState::kDead || found->second.state == WorkerState::kLeft) {
+  if (IsGone(found->second.state)) {
     return absl::FailedPreconditionError(absl::StrCat("worker ", found->second.name, " was given up as ",
                                                       ToString(found->second.state), ": ", found->second.reason));
   }
@@ -206,20 +218,20 @@ void Membership::Standby(WorkerId worker, Incarnation incarnation, MembershipAct
 
 void Membership::Leave(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions) {
   Worker* found = Find(worker, incarnation);
-  if (found == nullptr || found->state == WorkerState::kDead || found->state == WorkerState::kLeft) return;
+  if (found == nullptr || IsGone(found->state)) return;
   Remove(worker, *found, WorkerState::kLeft, std::move(reason), actions);
 }
 
 void Membership::Expel(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions) {
   Worker* found = Find(worker, incarnation);
-  if (found == nullptr || found->state == WorkerState::kDead || found->state == WorkerState::kLeft) return;
+  if (found == nullptr || IsGone(found->state)) return;
   Remove(worker, *found, WorkerState::kDead, std::move(reason), actions);
 }
 
 void Membership::Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason,
                         MembershipActions& actions) {
   const bool was_in_set = InSet(worker.state);
-  Enter(worker, state);
+  Enter(id, worker, state);
   worker.reason = reason;
   if (state == WorkerState::kDead) {
     actions.push_back(WorkerDeadAction{id, worker.incarnation, std::move(reason)});
@@ -240,10 +252,30 @@ std::vector<MemberRef> Membership::Members() const {
   return members;
 }
 
-void Membership::Enter(Worker& worker, WorkerState state) {
+void Membership::Enter(WorkerId id, Worker& worker, WorkerState state) {
   --counts_[static_cast<size_t>(worker.state)];
   worker.state = state;
   ++counts_[static_cast<size_t>(state)];
+  if (!IsGone(state)) return;
+  worker.departed = ++departures_;
+  departed_[worker.departed] = id;
+}
+
+std::vector<WorkerId> Membership::ForgetDeparted() {
+  std::vector<WorkerId> forgotten;
+  if (departed_.size() <= config_.departed_max) return forgotten;
+  std::set<WorkerId> unfenced;
+  for (const Unfenced& one : unfenced_) unfenced.insert(one.worker);
+  for (auto at = departed_.begin(); at != departed_.end() && departed_.size() > config_.departed_max;) {
+    if (unfenced.contains(at->second)) {
+      ++at;
+      continue;
+    }
+    forgotten.push_back(at->second);
+    workers_.erase(at->second);
+    at = departed_.erase(at);
+  }
+  return forgotten;
 }
 
 void Membership::ChangeSet(MembershipActions& actions) {
@@ -274,7 +306,7 @@ void Membership::Settle(MembershipActions& actions) {
   if (servers_.size() < places_) live_to = Epoch();
   for (auto& [id, worker] : workers_) {
     if (worker.state == WorkerState::kJoining && worker.joined_epoch > Epoch() && worker.joined_epoch <= live_to) {
-      Enter(worker, WorkerState::kLive);
+      Enter(id, worker, WorkerState::kLive);
       worker.first_clock = first_clock;
       actions.push_back(WorkerLiveAction{id, worker.incarnation, first_clock});
     }
@@ -298,8 +330,7 @@ void Membership::Tick(absl::Time now, MembershipActions& actions) {
   }
   for (auto& [id, worker] : workers_) {
     const absl::Duration silent = now - worker.heard;
-    const bool gone = worker.state == WorkerState::kDead || worker.state == WorkerState::kLeft;
-    if (gone || silent <= config_.timeouts.worker_dead() || now < worker.excused_until) continue;
+    if (IsGone(worker.state) || silent <= config_.timeouts.worker_dead() || now < worker.excused_until) continue;
     const bool excused = worker.excused_until > worker.heard;
     Remove(id, worker, WorkerState::kDead,
            absl::StrCat(Silence(silent, config_.timeouts.worker_dead()), excused ? ", and its lease is over" : ""),
@@ -315,16 +346,42 @@ void Membership::Overslept(absl::Duration gap, absl::Time now) {
 
 // --- The state --------------------------------------------------------------------------------------------------
 
+Membership::State Membership::Save() const {
+  State state = {epoch_,
+                 last_incarnation_,
+                 workers_,
+                 servers_,
+                 last_worker_,
+                 CountIn(WorkerState::kLeft),
+                 CountIn(WorkerState::kDead)};
+  for (const auto& [order, id] : departed_) {
+    --(workers_.at(id).state == WorkerState::kLeft ? state.left_forgotten : state.dead_forgotten);
+  }
+  return state;
+}
+
 void Membership::Restore(State state, absl::Span<const std::pair<WorkerId, Incarnation>> holders, absl::Time now,
                          MembershipActions& actions) {
   SLACKLINE_CHECK(workers_.empty() && servers_.empty());
   epoch_ = Epoch(state.epoch.value() + kForgottenMax);
   last_incarnation_ = Incarnation(state.last_incarnation.value() + kForgottenMax);
   workers_ = std::move(state.workers);
+  last_worker_ = state.last_worker;
+  std::vector<std::pair<Incarnation, WorkerId>> departed;
+  counts_[static_cast<size_t>(WorkerState::kLeft)] = state.left_forgotten;
+  counts_[static_cast<size_t>(WorkerState::kDead)] = state.dead_forgotten;
   for (auto& [id, worker] : workers_) {
+    last_worker_ = std::max(last_worker_, id);
     ++counts_[static_cast<size_t>(worker.state)];
     worker.heard = now;
     worker.joined_epoch = epoch_.Next();
+    if (IsGone(worker.state)) departed.emplace_back(worker.incarnation, id);
+  }
+  // The order of departures is not saved; that of incarnations is close to it.
+  std::sort(departed.begin(), departed.end());
+  for (const auto& [incarnation, id] : departed) {
+    workers_[id].departed = ++departures_;
+    departed_[departures_] = id;
   }
   servers_ = std::move(state.servers);
   for (auto& [id, server] : servers_) {

@@ -14,6 +14,7 @@
 //   - An incarnation is given once, and later ones are larger.
 //   - A fenced incarnation is in no server's set, and never will be again.
 //   - A worker is live only when every live server has it.
+//   - A worker's number is given to one worker; memory of those that left or died is bounded.
 #pragma once
 
 #include <array>
@@ -37,6 +38,8 @@ namespace slackline::scheduler {
 
 enum class WorkerState { kJoining, kLive, kStandby, kLeft, kDead };
 inline constexpr size_t kWorkerStates = 5;
+// Numbers that workers of one run may have.
+inline constexpr uint32_t kWorkerNumberMax = 1u << 31;
 enum class ServerState { kLive, kDead, kLeft };
 
 absl::string_view ToString(WorkerState state);
@@ -93,6 +96,8 @@ class Membership {
     // Server places that the job begins with.
     uint32_t servers = 1;
     uint32_t workers_max = 65536;
+    // Workers that left or died and are remembered.
+    size_t departed_max = 1000;
     // Silence after which a server is dead that is not backed; of one that is, it is timeouts.server_dead(). 0: the
     // same for both.
     absl::Duration server_silence_max;
@@ -106,7 +111,8 @@ class Membership {
     Clock64 first_clock;  // once live
     absl::Time heard;
     absl::Time excused_until = absl::InfinitePast();
-    std::string reason;  // why it left or died
+    std::string reason;     // why it left or died
+    uint64_t departed = 0;  // counts departures; 0: it is there
   };
 
   struct Server {
@@ -136,7 +142,7 @@ class Membership {
                                             MembershipActions& actions);
   // A new worker, or with `previous` one that was on standby, left or dead: same number, new incarnation.
   //   kInvalidArgument    `previous` is not a worker
-  //   kResourceExhausted  workers_max live workers are there
+  //   kResourceExhausted  workers_max live workers are there, or no number is left
   absl::StatusOr<Registered> RegisterWorker(const std::string& name, std::optional<WorkerId> previous, absl::Time now,
                                             MembershipActions& actions);
 
@@ -170,6 +176,10 @@ class Membership {
   void Expel(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions);
   void ServerLost(ServerId server, Incarnation incarnation, std::string reason, MembershipActions& actions);
 
+  // Forgets the workers that left or died first, while more than departed_max are remembered; returns them. Their
+  // numbers are never given again, and CountIn() still counts them. A worker that is not fenced yet is remembered.
+  std::vector<WorkerId> ForgetDeparted();
+
   // Until then the worker's silence is no death; a time that is over takes it back.
   void Excuse(WorkerId worker, Incarnation incarnation, absl::Time until);
 
@@ -182,8 +192,11 @@ class Membership {
     Incarnation last_incarnation;
     std::map<WorkerId, Worker> workers;
     std::map<ServerId, Server> servers;
+    WorkerId last_worker;
+    size_t left_forgotten = 0;
+    size_t dead_forgotten = 0;
   };
-  State Save() const { return {epoch_, last_incarnation_, workers_, servers_}; }
+  State Save() const;
   // For so long, until now, nobody was listened to: it counts as nobody's silence.
   void Overslept(absl::Duration gap, absl::Time now);
 
@@ -201,7 +214,10 @@ class Membership {
   const std::map<ServerId, Server>& servers() const { return servers_; }
   // In the set: joining or live.
   std::vector<MemberRef> Members() const;
+  // The largest number that a worker was given.
+  WorkerId last_worker() const { return last_worker_; }
   size_t CountLive() const { return CountIn(WorkerState::kLive); }
+  // Forgotten workers included.
   size_t CountIn(WorkerState state) const { return counts_[static_cast<size_t>(state)]; }
   bool AllServersPresent() const;
 
@@ -216,7 +232,7 @@ class Membership {
   void ChangeSet(MembershipActions& actions);
   // Unless an earlier set is on its way, or it has this one.
   void SendSet(ServerId id, Server& server, MembershipActions& actions);
-  void Enter(Worker& worker, WorkerState state);
+  void Enter(WorkerId id, Worker& worker, WorkerState state);
   void Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason, MembershipActions& actions);
   void LoseServer(ServerId id, Server& server, ServerState state, std::string reason, MembershipActions& actions);
   // Finds who has become live or fenced by the latest acknowledgement.
@@ -228,7 +244,11 @@ class Membership {
   Epoch epoch_;
   Incarnation last_incarnation_;
   std::map<WorkerId, Worker> workers_;
-  std::array<size_t, kWorkerStates> counts_ = {};  // of workers_, by state
+  WorkerId last_worker_;
+  std::array<size_t, kWorkerStates> counts_ = {};  // by state, those that are forgotten included
+  // Who left or died, in that order.
+  std::map<uint64_t, WorkerId> departed_;
+  uint64_t departures_ = 0;
   std::map<ServerId, Server> servers_;
   std::vector<Unfenced> unfenced_;
 };

@@ -131,6 +131,14 @@ void Progress::Left(const Holder& holder) {
   found->second.samples.clear();
 }
 
+void Progress::Forget(WorkerId worker) {
+  energy_.Forget(worker);
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return;
+  forgotten_.Add(found->second.totals);
+  workers_.erase(found);
+}
+
 const ProgressReport& Progress::Report() {
   const ProgressTotals& before = latest_.totals;
   if (const uint64_t samples = totals_.samples - before.samples; samples > 0) {
@@ -241,6 +249,7 @@ void Progress::Save(state::Progress& state) const {
     *out.mutable_last() = worker.last;
     *out.mutable_totals() = ToState(worker.totals);
   }
+  *state.mutable_forgotten() = ToState(forgotten_);
   *state.mutable_energy() = energy_.Save();
   for (size_t i = 0; i < staleness_.used(); ++i) state.add_staleness_counts(staleness_.InBucket(i));
   state.set_staleness_max(staleness_max_);
@@ -251,6 +260,7 @@ void Progress::Save(state::Progress& state) const {
 
 void Progress::Restore(const state::Progress& state) {
   totals_ = FromState(state.totals());
+  forgotten_ = FromState(state.forgotten());
   energy_.Restore(state.energy());
   for (const state::WorkerTotals& one : state.workers()) {
     Heartbeats& worker = workers_[WorkerId(one.holder().worker())];

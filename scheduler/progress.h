@@ -70,6 +70,9 @@ class Progress {
   // It is out of the clock.
   void Left(const Holder& holder);
 
+  // The worker has gone for good. Its totals stay in totals(), and are part of forgotten().
+  void Forget(WorkerId worker);
+
   // Ends the reporting interval. The report before is latest().
   const ProgressReport& Report();
   const ProgressReport& latest() const { return latest_; }
@@ -81,6 +84,8 @@ class Progress {
   const ProgressTotals& totals() const { return totals_; }
   // Of one worker, over all its lives; zeros before its first words.
   ProgressTotals TotalsOf(WorkerId worker) const;
+  // The sum over workers that are forgotten.
+  const ProgressTotals& forgotten() const { return forgotten_; }
   // Of all answers since the beginning, and the largest slack.
   const StalenessCounts& staleness() const { return staleness_; }
   uint64_t staleness_max() const { return staleness_max_; }
@@ -117,6 +122,7 @@ class Progress {
   const absl::Duration window_;
   std::map<WorkerId, Heartbeats> workers_;
   ProgressTotals totals_;
+  ProgressTotals forgotten_;
   StalenessCounts staleness_;
   StalenessCounts staleness_reported_;  // of them, those in reports
   EnergyLedger energy_;

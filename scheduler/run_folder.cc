@@ -177,14 +177,15 @@ absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {
 absl::Status RunFolder::Write(const Report& report, absl::Time wall_time) {
   absl::Status status = metrics_->Add(Row(report));
   if (curves_ == nullptr) return status;
-  status.Update(curves_->Add(wall_time, report.step, Points(report)));
+  curves_written_ = curves_->Add(wall_time, report.step, Points(report));
   if (report.staleness.used() > 0) {
-    status.Update(
+    curves_written_.Update(
         curves_->AddHistogram(wall_time, report.step, "asynchrony/staleness", ToDistribution(report.staleness)));
   }
   if (const std::optional<PngImage> image = DrawConfusion(report.confusion)) {
-    status.Update(curves_->AddImage(wall_time, report.step, "test/confusion", *image));
+    curves_written_.Update(curves_->AddImage(wall_time, report.step, "test/confusion", *image));
   }
+  status.Update(curves_written_);
   return status;
 }
 
@@ -195,6 +196,7 @@ absl::Status RunFolder::WriteEvent(absl::string_view event, absl::Time wall_time
 absl::Status RunFolder::Flush() {
   absl::Status status = events_->Flush();
   status.Update(metrics_->Flush());
+  status.Update(curves_written_);
   return status;
 }
 

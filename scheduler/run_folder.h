@@ -51,7 +51,8 @@ class RunFolder {
   absl::Status Write(const Report& report, absl::Time wall_time);
   // Adds a line to events.log, with the time before it.
   absl::Status WriteEvent(absl::string_view event, absl::Time wall_time);
-  // Rows and events that could not be written are kept: writes them, if it can.
+  // Rows and events that could not be written are kept: writes them, if it can. Points of curves are not kept; after a
+  // failure the curves count as broken until the points of a later report are written.
   //   kResourceExhausted  the disk is full
   //   kUnavailable        something cannot be written otherwise
   absl::Status Flush();
@@ -69,6 +70,7 @@ class RunFolder {
   std::unique_ptr<LineFile> metrics_;
   std::unique_ptr<LineFile> events_;
   std::unique_ptr<EventFile> curves_;  // null where job.output.tensorboard is off
+  absl::Status curves_written_;        // of the latest report
 };
 
 }  // namespace slackline::scheduler

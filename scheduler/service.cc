@@ -10,8 +10,8 @@
 namespace slackline::scheduler {
 namespace {
 
-// Requests are a model's tensor list at most.
-constexpr int kRequestBytesMax = 4 << 20;
+// Requests are a model's tensor list at most: of 200,000 tensors with names of 60 letters.
+constexpr int kRequestBytesMax = 16 << 20;
 // Calls in progress get so long to end.
 constexpr std::chrono::seconds kShutdownTime(1);
 // Each has a thread that waits for calls. One a core, as gRPC would have it, is more than one lock can use.

@@ -42,7 +42,15 @@ absl::Status CheckWorkers(const state::Members& members) {
     }
     if (!numbers.insert(worker.worker()).second) return Broken(absl::StrCat("two workers ", worker.worker()));
   }
-  return AreFromOne(numbers) ? absl::OkStatus() : Broken("workers that are not numbered from 1");
+  // An earlier version forgot nobody, and did not say the largest number.
+  const uint64_t forgotten = uint64_t{members.left_forgotten()} + members.dead_forgotten();
+  const uint32_t largest = numbers.empty() ? 0 : *numbers.rbegin();
+  const uint32_t last = members.last_worker() == 0 ? largest : members.last_worker();
+  if (numbers.contains(0) || largest > last || numbers.size() + forgotten != last || last > kWorkerNumberMax) {
+    return Broken(absl::StrCat(numbers.size(), " workers and ", forgotten,
+                               " forgotten ones that are not numbered from 1 to ", last));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckServers(const state::Scheduler& state, uint32_t servers_max) {

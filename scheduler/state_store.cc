@@ -23,7 +23,7 @@ absl::StatusOr<std::optional<state::Scheduler>> StateStore::Load() const {
   if (!bytes.ok()) return bytes.status();
   if (!*bytes) return std::nullopt;
   state::Scheduler state;
-  if (!state.ParseFromString(**bytes)) return absl::DataLossError("the scheduler's saved state is no message");
+  if (!state.ParseFromString(**bytes)) return absl::DataLossError("the scheduler's saved state cannot be parsed");
   return state;
 }
 

@@ -101,6 +101,10 @@ void Worker::Register() {
       [this](const absl::StatusOr<wire::RegisterWorkerReply>& reply) {
         if (!reply.ok()) {
           if (absl::IsFailedPrecondition(reply.status())) return Leave("the job has ended");
+          // Its earlier process may still live, for all the scheduler knows.
+          if (absl::IsUnavailable(reply.status())) {
+            return After(world_.timeouts.heartbeat, [this] { Register(); });
+          }
           return world_.Fail(plan_.name, reply.status());
         }
         life_.job = JobId(reply->job());

@@ -55,18 +55,12 @@ void ConfusionMatrix::Add(absl::Span<const int64_t> labels, absl::Span<const int
   SLACKLINE_CHECK(labels.size() == predictions.size());
   for (size_t i = 0; i < labels.size(); ++i) {
     SLACKLINE_CHECK(labels[i] >= 0 && labels[i] < classes_ && predictions[i] >= 0 && predictions[i] < classes_);
-    ++counts_[static_cast<uint64_t>(labels[i]) * classes_ + static_cast<uint64_t>(predictions[i])];
+    const auto label = static_cast<size_t>(labels[i]), prediction = static_cast<size_t>(predictions[i]);
+    ++tallies_[label].labelled;
+    ++tallies_[prediction].predicted;
+    tallies_[label].correct += label == prediction;
+    if (!counts_.empty()) ++counts_[label * classes_ + prediction];
   }
-}
-
-ConfusionMatrix::Tally ConfusionMatrix::TallyOf(uint32_t label) const {
-  Tally tally;
-  tally.correct = count(label, label);
-  for (uint32_t other = 0; other < classes_; ++other) {
-    tally.labelled += count(label, other);
-    tally.predicted += count(other, label);
-  }
-  return tally;
 }
 
 Metrics ConfusionMatrix::ToMetrics() const {
@@ -74,8 +68,7 @@ Metrics ConfusionMatrix::ToMetrics() const {
   double occurring = 0;
   double correct = 0;
   double f1_by_samples = 0;
-  for (uint32_t label = 0; label < classes_; ++label) {
-    const Tally tally = TallyOf(label);
+  for (const Tally& tally : tallies_) {
     const auto hits = static_cast<double>(tally.correct);
     const ClassMetrics one{.samples = tally.labelled,
                            .precision = Ratio(hits, static_cast<double>(tally.predicted)),

@@ -42,7 +42,7 @@ struct Metrics {
   double f1_weighted = 0;
   // The share whose label is among the five largest outputs; absent for fewer than 10 classes.
   std::optional<double> top5_accuracy = std::nullopt;
-  // Samples by label and prediction, row after row.
+  // Samples by label and prediction, row after row; empty for more than ConfusionMatrix::kClassesMax classes.
   std::vector<uint64_t> confusion = {};
   // Of images with objects: accuracy is the mean average precision of their boxes, samples of a class are objects, and
   // its figures are those of ClassPrecision::hits. There is no confusion.
@@ -52,16 +52,22 @@ struct Metrics {
 // Of the classes that occur. `masks`: null where none were found.
 Metrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks);
 
-// Counts (label, prediction) pairs.
+// Counts (label, prediction) pairs. For many classes it counts only what the figures of each class need: a matrix of a
+// million classes would take 8 TB.
 //
 // Thread-safety: none.
 class ConfusionMatrix {
  public:
-  explicit ConfusionMatrix(uint32_t classes) : classes_(classes), counts_(uint64_t{classes} * classes) {}
+  // The most classes that have a matrix, which then takes 128 MiB.
+  static constexpr uint32_t kClassesMax = 4096;
+
+  explicit ConfusionMatrix(uint32_t classes)
+      : classes_(classes), tallies_(classes), counts_(classes <= kClassesMax ? uint64_t{classes} * classes : 0) {}
 
   // Requires: equal lengths; every value in [0, classes).
   void Add(absl::Span<const int64_t> labels, absl::Span<const int64_t> predictions);
 
+  // Requires: at most kClassesMax classes.
   uint64_t count(uint32_t label, uint32_t prediction) const { return counts_[uint64_t{label} * classes_ + prediction]; }
   Metrics ToMetrics() const;
 
@@ -71,10 +77,10 @@ class ConfusionMatrix {
     uint64_t predicted = 0;
     uint64_t correct = 0;
   };
-  Tally TallyOf(uint32_t label) const;
 
   const uint32_t classes_;
-  std::vector<uint64_t> counts_;  // labels x predictions
+  std::vector<Tally> tallies_;    // by class
+  std::vector<uint64_t> counts_;  // labels x predictions, or nothing
 };
 
 }  // namespace slackline::worker

@@ -218,7 +218,7 @@ absl::Status Evaluator::WriteFiles(Model& model, EvaluationResult& result) const
   if (!weights.ok()) return weights;
   const absl::Status report = WriteReport(result);
   if (report.ok()) result.files = {kWeightsFile, kReportFile};
-  if (report.ok() && !result.metrics.objects) result.files.emplace_back(kConfusionFile);
+  if (report.ok() && !result.metrics.confusion.empty()) result.files.emplace_back(kConfusionFile);
   return report;
 }
 
@@ -226,7 +226,7 @@ absl::Status Evaluator::WriteReport(const EvaluationResult& result) const {
   const std::filesystem::path folder(result.work.run_folder);
   if (absl::Status made = MakeFolder(folder); !made.ok()) return made;
   const absl::Status report = WriteWhole(folder / kReportFile, ToJson(result));
-  if (!report.ok() || result.metrics.objects) return report;
+  if (!report.ok() || result.metrics.confusion.empty()) return report;
   return WriteWhole(folder / kConfusionFile, ConfusionCsv(result));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -21,6 +22,12 @@
 
 namespace slackline::worker {
 namespace {
+
+// Never 0, which says that there is none.
+uint64_t DrawInstance() {
+  std::random_device random;
+  return (uint64_t{random()} << 32 | random()) | 1;
+}
 
 // The scheduler over gRPC.
 class GrpcSchedulerLink : public SchedulerLink {
@@ -50,6 +57,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     wire::RegisterWorkerRequest request = MakeRegistration(options_, static_cast<uint32_t>(::getpid()));
     {
       absl::MutexLock lock(&mutex_);
+      request.set_instance(instance_);
       request.set_worker(life_.worker.value());
       request.set_incarnation(life_.incarnation.value());
       beating_ = false;  // the old life ends here
@@ -281,6 +289,7 @@ class GrpcSchedulerLink : public SchedulerLink {
   }
 
   const Options options_;
+  const uint64_t instance_ = DrawInstance();
   const SteadyTime time_;
   const absl::Duration silence_max_;
   rpc::FollowedChannel channel_;

@@ -118,6 +118,7 @@ class SchedulerLink {
 
   // Registers (again), and waits until the worker is live.
   //   kInvalidArgument   the scheduler runs another job, or has another model or other data
+  //   kAlreadyExists     another process has this name, and lives
   //   kDeadlineExceeded  the processes of the job did not find each other within timeouts.startup
   virtual absl::StatusOr<Membership> Join() = 0;
   virtual absl::StatusOr<ShardMap> GetShardMap() = 0;

@@ -9,6 +9,7 @@ namespace {
 
 // As scheduler.proto has it.
 constexpr size_t kConfusionClassesMax = 64;
+constexpr size_t kClassBytesMax = 1 << 20;
 
 }  // namespace
 
@@ -110,6 +111,8 @@ wire::EvaluationReport ToWire(const EvaluationResult& result) {
     out.set_recall(metrics.classes[i].recall);
     out.set_f1(metrics.classes[i].f1);
   }
+  // The scheduler takes 4 MiB, and so does everybody who asks it for the status.
+  if (report.ByteSizeLong() > kClassBytesMax) report.clear_classes();
   report.set_precision_macro(metrics.precision_macro);
   report.set_recall_macro(metrics.recall_macro);
   report.set_f1_macro(metrics.f1_macro);

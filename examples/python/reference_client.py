@@ -5,6 +5,7 @@ windows, shared memory, TLS, and pulls of only what has changed. reference_worke
 """
 import pathlib
 import queue
+import secrets
 import subprocess
 import tempfile
 import threading
@@ -18,6 +19,7 @@ PROTOS = pathlib.Path(__file__).resolve().parents[2] / "protos"
 WAIT_S = 60  # for anybody's next word
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 UNAVAILABLE, TOO_LATE = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED
+LATER = {UNAVAILABLE, TOO_LATE, grpc.StatusCode.RESOURCE_EXHAUSTED}  # the scheduler will answer, if asked again
 # Ends of streams and refusals after which all is said again on new streams.
 AGAIN = {UNAVAILABLE, TOO_LATE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED, grpc.StatusCode.CANCELLED,
          grpc.StatusCode.FAILED_PRECONDITION}
@@ -73,6 +75,7 @@ class Scheduler:
         self.place, self.address, self.channel = run / "scheduler.address", None, None
         self.registration = wire.RegisterWorkerRequest(
             name=name, job_fingerprint=fingerprint, train_samples=train, test_samples=test,
+            instance=secrets.randbits(63) + 1,  # tells it from another process of its name
             tensors=[wire.TensorSpec(name=tensor, shape=shape, trained=True) for tensor, shape in model.tensors])
         self.lock, self.left, self.last_step = threading.Lock(), threading.Event(), 0.0
 
@@ -89,7 +92,7 @@ class Scheduler:
             try:
                 return self.wire.call(self.reach(), "Scheduler", method)(request, timeout=5, metadata=self.metadata)
             except grpc.RpcError as error:
-                if error.code() not in (UNAVAILABLE, TOO_LATE) or time.monotonic() > deadline:
+                if error.code() not in LATER or time.monotonic() > deadline:
                     out = error.code() is grpc.StatusCode.FAILED_PRECONDITION and method in ("Heartbeat", "NextTask")
                     raise (PutOut if out else Stopped)(f"{method}: {error.code().name}: {error.details()}") from error
                 self.left.wait(self.period)

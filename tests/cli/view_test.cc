@@ -285,6 +285,25 @@ wire::MemberStatus& AddServer(wire::GetStatusReply& status, uint32_t number, con
   return member;
 }
 
+TEST(Report, StatusSaysHowManyWorkersItDoesNotList) {
+  wire::GetStatusReply status = Training();
+  EXPECT_THAT(RenderStatus(status), Not(HasSubstr("more workers")));
+  status.set_workers_unlisted(68'000);
+  EXPECT_THAT(RenderStatus(status), HasSubstr("\n  and 68000 more workers: most of them left or died long ago\n"));
+}
+
+TEST(Report, EvaluationWithoutFiguresByClassHasTheirMeans) {
+  wire::EvaluationReport evaluation;
+  evaluation.set_samples(100);
+  evaluation.set_accuracy(0.5);
+  evaluation.set_precision_macro(0.25);
+  evaluation.set_recall_macro(0.5);
+  evaluation.set_f1_macro(0.3333);
+  EXPECT_THAT(
+      RenderEvaluation(evaluation),
+      HasSubstr("Mean over the classes: precision 0.250, recall 0.500, F1 0.333; report.json has each class\n"));
+}
+
 TEST(Report, StatusSaysWhatIsStillToHappenToTheServers) {
   wire::GetStatusReply status = Training();
   AddServer(status, 1, "s1", "live");

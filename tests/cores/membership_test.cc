@@ -212,6 +212,45 @@ TEST_F(MembershipTest, RegisteringAgainWhileInTheSetEndsTheEarlierLifeAndFencesI
               testing::UnorderedElementsAre("live 1 from 0", absl::StrCat("fenced 1.", worker.incarnation.value())));
 }
 
+TEST_F(MembershipTest, OfMoreThanSomeDepartedTheFirstAreForgottenAndStillCounted) {
+  Membership::Config config = Config();
+  config.departed_max = 2;
+  Membership membership(config);
+  ASSERT_TRUE(membership.RegisterServer("ps-1", "ps-1:1", now_, actions_).ok());
+  ASSERT_TRUE(membership.RegisterServer("ps-2", "ps-2:1", now_, actions_).ok());
+  const auto acknowledge = [&] {
+    for (const auto& [id, server] : membership.servers()) {
+      membership.MembersInstalled(id, server.incarnation, membership.epoch(), Clock64(), actions_);
+    }
+  };
+  const auto first = membership.RegisterWorker("first", std::nullopt, now_, actions_);
+  for (const char* name : {"a", "b", "c"}) {
+    const auto worker = membership.RegisterWorker(name, std::nullopt, now_, actions_);
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    membership.Leave(WorkerId(worker->id), worker->incarnation, "enough", actions_);
+  }
+  EXPECT_THAT(membership.ForgetDeparted(), IsEmpty()) << "the servers have not acknowledged that they left";
+  acknowledge();
+  acknowledge();
+  EXPECT_THAT(membership.ForgetDeparted(), ElementsAre(WorkerId(2)));
+  EXPECT_THAT(membership.ForgetDeparted(), IsEmpty());
+  // Worker 3 is there again: of two that have departed nobody is forgotten.
+  ASSERT_TRUE(membership.RegisterWorker("b", WorkerId(3), now_, actions_).ok());
+  membership.Expel(WorkerId(1), first->incarnation, "stalled", actions_);
+  acknowledge();
+  acknowledge();
+  EXPECT_THAT(membership.ForgetDeparted(), IsEmpty());
+  EXPECT_EQ(membership.CountIn(WorkerState::kLeft), 2u);
+  EXPECT_EQ(membership.CountIn(WorkerState::kDead), 1u);
+
+  Membership after(config);
+  after.Restore(membership.Save(), {}, now_, actions_);
+  EXPECT_EQ(after.CountIn(WorkerState::kLeft), 2u);
+  EXPECT_EQ(after.CountIn(WorkerState::kDead), 1u);
+  EXPECT_EQ(after.last_worker(), WorkerId(4));
+  EXPECT_EQ(after.RegisterWorker("d", std::nullopt, now_, actions_)->id, 5u) << "no number is given twice";
+}
+
 TEST_F(MembershipTest, TooManyAreRefusedAndChangeNothing) {
   Server("ps-1");
   Server("ps-2");

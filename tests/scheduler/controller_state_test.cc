@@ -209,6 +209,8 @@ TEST_F(ControllerState, StateThatContradictsItselfIsRefused) {
       {[](state::Scheduler& state) { state.mutable_members()->set_last_incarnation(0); }, "incarnation"},
       {[](state::Scheduler& state) { state.mutable_members()->mutable_workers(1)->set_worker(1); }, "two workers 1"},
       {[](state::Scheduler& state) { state.mutable_members()->mutable_workers(1)->set_worker(7); }, "numbered from 1"},
+      {[](state::Scheduler& state) { state.mutable_members()->set_last_worker(3); }, "numbered from 1 to 3"},
+      {[](state::Scheduler& state) { state.mutable_members()->set_left_forgotten(1); }, "1 forgotten"},
       {[](state::Scheduler& state) { state.set_generation(UINT64_MAX); }, "allowed is at most"},
       {[](state::Scheduler& state) { state.set_elapsed_s(std::nan("")); }, "training for nan s"},
       {[](state::Scheduler& state) { state.mutable_tasks()->mutable_ranges()->set_next_epoch(5); }, "5 begun of 4"},

@@ -173,6 +173,29 @@ TEST_F(ControllerRoom, AWorkerThatWaitsForItIsNamedAndGoesOn) {
   EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
 }
 
+TEST_F(ControllerRoom, AWorkerThatGoesOnDoesNotTakeBackWhatAnotherHasWaited) {
+  cluster_.Pass(absl::Seconds(3));
+  cluster_.progress("w-2").set_waits_for("room for a trace: no space in /tmp");
+  cluster_.Pass(absl::Milliseconds(200));
+  cluster_.progress("w-2").clear_waits_for();
+  cluster_.Pass(absl::Seconds(1));
+  EXPECT_TRUE(cluster_.HasEvent("worker w-2 waits no more"));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
+  cluster_.Pass(absl::Seconds(2));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED);
+}
+
+TEST_F(ControllerRoom, WhatAWorkerWaitedThatDiedLongAgoCountsForNobody) {
+  cluster_.Silence("w-1");
+  cluster_.Pass(absl::Seconds(10));
+  ASSERT_EQ(cluster_.StateOf("w-1"), "dead");
+  cluster_.progress("w-2").set_waits_for("room for the results of the run: no space in /runs");
+  cluster_.Pass(absl::Seconds(4));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING) << cluster_.controller().GetStatus().reason();
+  cluster_.Pass(absl::Seconds(2));
+  EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED);
+}
+
 TEST_F(ControllerRoom, TheJobFailsWhereThereIsNoneForTooLongWhoeverTries) {
   cluster_.Pass(absl::Seconds(3));
   cluster_.Silence("w-1");

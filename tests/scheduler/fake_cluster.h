@@ -129,6 +129,8 @@ class FakeCluster {
     EXPECT_TRUE(reply.ok()) << reply.status();
     return members_[name] = {wire::MEMBER_ROLE_WORKER, name, reply->worker(), reply->incarnation()};
   }
+  // A member that has registered by other means beats and asks by its name from now on.
+  void Adopt(const Member& member) { members_[member.name] = member; }
   // A worker on standby joins again.
   void Rejoin(const std::string& name) {
     wire::RegisterWorkerRequest request = WorkerRequest(name);
@@ -218,6 +220,18 @@ class FakeCluster {
       *request.mutable_server()->mutable_backup() = found->second;
     }
     return controller_.Heartbeat(request);
+  }
+
+  // It leaves in good order.
+  absl::Status Leave(const std::string& name) {
+    wire::HeartbeatRequest request;
+    request.set_job(kJob);
+    request.set_role(wire::MEMBER_ROLE_WORKER);
+    request.set_member(members_.at(name).id);
+    request.set_incarnation(members_.at(name).incarnation);
+    request.set_leaving(true);
+    members_.at(name).beats = false;
+    return controller_.Heartbeat(request).status();
   }
 
   // Time passes in steps of T, with heartbeats of all that still send any.

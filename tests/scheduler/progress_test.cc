@@ -65,6 +65,29 @@ TEST(Progress, WorkersTotalsAreThoseOfAllItsLives) {
   EXPECT_EQ(progress.TotalsOf(WorkerId(9)).samples, 0u);
 }
 
+TEST(Progress, WorkerThatIsForgottenStaysInTheSums) {
+  Progress progress;
+  wire::WorkerProgress words;
+  words.set_samples(30);
+  words.set_steps(3);
+  progress.Heard({WorkerId(1), Incarnation(1)}, words, true, absl::UnixEpoch());
+  words.set_samples(50);
+  progress.Heard({WorkerId(2), Incarnation(2)}, words, true, absl::UnixEpoch());
+  progress.Forget(WorkerId(1));
+  progress.Forget(WorkerId(7));  // never heard of
+  state::Progress saved;
+  progress.Save(saved);
+  EXPECT_EQ(saved.workers_size(), 1);
+  Progress after;
+  after.Restore(saved);
+  for (const Progress* one : {&progress, &after}) {
+    EXPECT_EQ(one->totals().samples, 80u);
+    EXPECT_EQ(one->forgotten().samples, 30u);
+    EXPECT_EQ(one->TotalsOf(WorkerId(1)).samples, 0u);
+    EXPECT_EQ(one->TotalsOf(WorkerId(2)).samples, 50u);
+  }
+}
+
 TEST(Progress, StalenessIsCountedOverAllLives) {
   Progress progress;
   wire::WorkerProgress words = Totals(1, 1);

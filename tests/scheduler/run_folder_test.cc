@@ -1,8 +1,10 @@
 #include "scheduler/run_folder.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -245,6 +247,29 @@ TEST(DrawConfusion, CellsAreSmallerTheMoreThereAreAndTooManyAreNotDrawn) {
   for (const size_t cells : {size_t{0}, size_t{3}, size_t{8}, size_t{65} * 65}) {
     EXPECT_FALSE(DrawConfusion(std::vector<uint64_t>(cells))) << cells;
   }
+}
+
+// A nearly full disk takes lines that fit into a file's last block, and no points of curves.
+TEST_F(RunFolderTest, CurvesThatFailedCountAsBrokenUntilLaterPointsAreWritten) {
+  auto run = RunFolder::Create(Path(), Resolve(job::Job()), wall_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  Report report;
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE((*run)->Write(report, wall_).ok());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit full = before;
+  full.rlim_cur = std::filesystem::file_size(Path() + "/events.out.tfevents.1700000000.slackline");
+  ASSERT_GT(full.rlim_cur, std::filesystem::file_size(Path() + "/metrics.csv") + 1000);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  const absl::Status failed = (*run)->Write(report, wall_), event = (*run)->WriteEvent("still there", wall_);
+  const absl::Status still = (*run)->Flush();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("tfevents"));
+  EXPECT_TRUE(event.ok()) << event;
+  EXPECT_EQ(still, failed) << "nothing has been written since";
+  EXPECT_TRUE((*run)->Write(report, wall_).ok());
+  EXPECT_TRUE((*run)->Flush().ok());
 }
 
 TEST_F(RunFolderTest, NoCurvesWhereTheJobWantsNone) {

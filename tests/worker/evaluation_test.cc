@@ -33,6 +33,20 @@ TEST(Evaluation, FiguresEqualThoseDoneByHand) {
   EXPECT_DOUBLE_EQ(metrics.f1_weighted, (4 * 0.5 + 2 * 0.5 + 4 * 0.75) / 10);
 }
 
+TEST(Evaluation, FiguresOfManyClassesTakeNoMatrix) {
+  // A matrix would take 8 TB.
+  ConfusionMatrix matrix(1'000'000);
+  matrix.Add({0, 0, 0, 999'999}, {0, 0, 999'999, 999'999});
+  const Metrics metrics = matrix.ToMetrics();
+  EXPECT_TRUE(metrics.confusion.empty());
+  EXPECT_EQ(metrics.classes[0].samples, 3u);
+  EXPECT_DOUBLE_EQ(metrics.classes[0].precision, 1);
+  EXPECT_DOUBLE_EQ(metrics.classes[0].recall, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(metrics.classes[999'999].precision, 0.5);
+  EXPECT_DOUBLE_EQ(metrics.accuracy, 0.75);
+  EXPECT_DOUBLE_EQ(metrics.precision_macro, 0.75);
+}
+
 TEST(Evaluation, PrecisionAndRecallAreNotMixedUp) {
   ConfusionMatrix matrix(2);
   matrix.Add({0, 0, 0, 1}, {0, 1, 1, 1});
