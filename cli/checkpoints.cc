@@ -18,6 +18,7 @@
 #include "cli/run_end.h"
 #include "cli/scheduler_client.h"
 #include "common/checkpoint/model_reader.h"
+#include "common/clock.h"
 #include "common/job_file.h"
 #include "common/optimizer/averaged_weights.h"
 #include "worker/model/safetensors.h"
@@ -35,25 +36,25 @@ constexpr absl::Duration kNoAnswerMax = absl::Seconds(30);
 
 // A run that has just begun, or waits for a server, is waited for a little.
 absl::StatusOr<uint64_t> BeginCheckpoint(SchedulerClient& scheduler) {
-  const absl::Time deadline = absl::Now() + kTooEarlyMax;
+  const absl::Time deadline = SteadyTime().Now() + kTooEarlyMax;
   while (true) {
     absl::StatusOr<uint64_t> number = scheduler.Checkpoint("on demand");
-    if (number.ok() || !absl::IsUnavailable(number.status()) || absl::Now() > deadline) return number;
+    if (number.ok() || !absl::IsUnavailable(number.status()) || SteadyTime().Now() > deadline) return number;
     absl::Notification().WaitForNotificationWithTimeout(kCheckpointPoll);
   }
 }
 
 // Until the checkpoint is whole or has failed.
 absl::StatusOr<std::string> AwaitCheckpoint(SchedulerClient& scheduler, uint64_t number) {
-  absl::Time heard = absl::Now();
+  absl::Time heard = SteadyTime().Now();
   while (true) {
     const absl::StatusOr<wire::GetStatusReply> status = scheduler.GetStatus(kCallTimeout);
     if (status.ok()) {
-      heard = absl::Now();
+      heard = SteadyTime().Now();
       if (status->checkpoint() >= number) return status->checkpoint_folder();
       if (status->checkpoint_failed() >= number) return absl::UnavailableError(status->checkpoint_error());
       if (status->checkpoint_in_progress() < number) return absl::UnavailableError("the scheduler knows of it no more");
-    } else if (absl::Now() - heard > kNoAnswerMax) {
+    } else if (SteadyTime().Now() - heard > kNoAnswerMax) {
       return absl::UnavailableError(absl::StrCat("the scheduler has not answered for ",
                                                  absl::FormatDuration(kNoAnswerMax), ": ", status.status().message()));
     }

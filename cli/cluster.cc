@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/script.h"
+#include "common/clock.h"
 
 namespace slackline::cli {
 namespace {
@@ -140,7 +141,7 @@ absl::Status Cluster::StartScheduler() {
 
 absl::Status Cluster::StartServer(const std::string& name) {
   restarts_[name].role = Role::kServer;
-  restarts_[name].started = absl::Now();
+  restarts_[name].started = SteadyTime().Now();
   // One port can serve one process: the one in the job file is the scheduler's.
   std::vector<std::string> command = {programs_.server, folder_.job_file(),      "--scheduler", place_, "--name", name,
                                       "--set",          "network.metrics_port=0"};
@@ -150,7 +151,7 @@ absl::Status Cluster::StartServer(const std::string& name) {
 
 absl::Status Cluster::StartWorker(const std::string& name) {
   restarts_[name].role = Role::kWorker;
-  restarts_[name].started = absl::Now();
+  restarts_[name].started = SteadyTime().Now();
   restarts_[name].there = 0;
   if (!share_.script.empty()) return crew_.Start(Role::kWorker, name, ScriptCommand(name));
   std::vector<std::string> command = {programs_.worker, folder_.job_file(),      "--scheduler", place_, "--name", name,
@@ -194,8 +195,8 @@ bool Cluster::IsMine(const std::string& server) const {
 
 absl::StatusOr<std::string> Cluster::WaitForAddress() {
   const absl::Duration patience = absl::Milliseconds(job_.timeouts().startup_ms());
-  const absl::Time deadline = absl::Now() + patience;
-  while (absl::Now() < deadline) {
+  const absl::Time deadline = SteadyTime().Now() + patience;
+  while (SteadyTime().Now() < deadline) {
     if (absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) return address;
     for (const Crew::End& end : crew_.Reap()) return absl::AbortedError(end.Describe());
     if (share_.waiting) share_.waiting();
@@ -234,7 +235,7 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
   return news;
 }
 
-void Cluster::Heard(bool scheduler_answered) { silence_.Look(scheduler_answered, absl::Now()); }
+void Cluster::Heard(bool scheduler_answered) { silence_.Look(scheduler_answered, SteadyTime().Now()); }
 
 bool Cluster::SchedulerRecovers(const wire::GetStatusReply& status) const {
   // One that has never answered has saved nothing either.
@@ -328,7 +329,7 @@ void Cluster::IdleServerEnded(const Crew::End& end, const wire::GetStatusReply& 
 
 absl::Time Cluster::NextStart(const std::string& name) {
   Restarts& restarts = restarts_[name];
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyTime().Now();
   restarts.count = now - restarts.started < kYoung ? restarts.count + 1 : 0;
   // One that dies again and again is given time.
   if (restarts.count <= 1) return now;
@@ -379,7 +380,7 @@ void Cluster::KillLostWorkers(const wire::GetStatusReply& status, News& news) {
 
 void Cluster::KillLostWorker(const wire::MemberStatus& worker, News& news) {
   Restarts& restarts = restarts_[worker.name()];
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyTime().Now();
   // What is known of earlier processes of that name says nothing of this one.
   if (worker.incarnation() <= restarts.incarnation) return;
   if (worker.state() != "dead") {
@@ -408,7 +409,7 @@ void Cluster::KillLostWorker(const wire::MemberStatus& worker, News& news) {
 
 void Cluster::StartDue(News& news) {
   for (auto& [name, restarts] : restarts_) {
-    if (absl::Now() < restarts.due) continue;
+    if (SteadyTime().Now() < restarts.due) continue;
     restarts.due = absl::InfiniteFuture();
     const bool server = restarts.role == Role::kServer;
     const absl::Status status = server ? StartServer(name) : StartWorker(name);

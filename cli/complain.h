@@ -12,11 +12,6 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitWrongUse = 2;
 
-// What is wrong with a folder that a flag names; empty for nothing.
-inline std::string FolderMistake(const std::string& name) {
-  return name.empty() ? "found an empty text; allowed is the name of a folder" : "";
-}
-
 // Says what is wrong, and returns the exit code: wrong use where what was named is not there or not allowed.
 int Complain(const absl::Status& status);
 // The same for what is wrong use whatever its code is: a file that was named and cannot be used.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/clock.h"
 
 namespace slackline::cli {
 
@@ -104,12 +105,12 @@ std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
 }
 
 void Crew::WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout, Told told) {
-  absl::Time deadline = absl::Now() + timeout;
+  absl::Time deadline = SteadyTime().Now() + timeout;
   const auto runs = [this](Role role) { return Running(role) > 0; };
   while (std::any_of(roles.begin(), roles.end(), runs)) {
     if (told == Told::kByScheduler && Running(Role::kScheduler) == 0)
-      deadline = std::min(deadline, absl::Now() + kAloneMax);
-    const absl::Duration left = deadline - absl::Now();
+      deadline = std::min(deadline, SteadyTime().Now() + kAloneMax);
+    const absl::Duration left = deadline - SteadyTime().Now();
     if (signals_left_ <= 0 || left <= absl::ZeroDuration()) return;
     const std::optional<int> signal = signals_.Wait(left);
     if (signal && IsStop(*signal)) --signals_left_;

@@ -23,6 +23,7 @@
 #include "cli/slurm/command.h"
 #include "cli/status.h"
 #include "cli/train.h"
+#include "common/folder_name.h"
 #include "common/http_address.h"
 #include "common/job_file.h"
 #include "common/log_format.h"

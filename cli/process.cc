@@ -18,6 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/log_line.h"
+#include "common/clock.h"
+#include "common/utf8.h"
 
 namespace slackline::cli {
 namespace {
@@ -52,7 +54,8 @@ class FileDescriptor {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::signal(SIGPIPE, SIG_DFL);
+  // Whoever started us may have ignored some. Children get them from us, and SIGPIPE as every program expects it.
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
   const int input = ::open("/dev/null", O_RDONLY);
   ::dup2(input, STDIN_FILENO);
   ::dup2(log, STDOUT_FILENO);
@@ -151,9 +154,9 @@ std::optional<ProcessEnd> Process::WaitFor(absl::Duration timeout) {
   if (Poll()) return end_;
   const FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   pollfd wait{pidfd.get(), POLLIN, 0};
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyTime().Now() + timeout;
   while (!Poll()) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyTime().Now();
     if (left <= absl::ZeroDuration()) break;
     ::poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
   }
@@ -176,7 +179,8 @@ std::string Process::LastWords(size_t lines_max) const {
     lines.push_back(line);
     if (lines.size() > lines_max) lines.pop_front();
   }
-  for (std::string& line : lines) line = PlainLogLine(line);
+  // A program may write any bytes, and what is quoted of them goes into messages and files.
+  for (std::string& line : lines) line = ValidText(PlainLogLine(line));
   return absl::StrJoin(lines, "\n");
 }
 

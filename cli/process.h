@@ -39,7 +39,7 @@ struct ProcessEnd {
 class Process {
  public:
   // Starts it in a process group of its own: Ctrl-C on the terminal reaches `slackline` only, which then stops its
-  // children in good order.
+  // children in good order. It ignores none of SIGINT, SIGTERM, SIGCHLD and SIGPIPE.
   //   kNotFound     no such program
   //   kUnavailable  the system refused
   static absl::StatusOr<Process> Start(ProcessSpec spec);
@@ -61,7 +61,7 @@ class Process {
   void Signal(int signal);
 
   // The last lines of its log that hold anything, oldest first, joined by newlines; cut to a size that fits a message.
-  // Only what was written since it was started.
+  // Only what was written since it was started. UTF-8, whatever the log holds.
   std::string LastWords(size_t lines_max = 5) const;
 
  private:

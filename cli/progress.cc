@@ -112,8 +112,9 @@ void Progress::Show(const wire::GetStatusReply& status, absl::Time now) {
   ShowEvents(status);
   if (quiet_) return;
   if (kind_ == Kind::kLive) {
-    std::fprintf(out_, "\r\x1b[K%s", RenderProgress(status, Width() - 1).c_str());
-    std::fflush(out_);
+    // A line that nobody takes would be an old one later.
+    if (out_.stuck()) return;
+    out_.Write(absl::StrCat("\r\x1b[K", RenderProgress(status, Width() - 1)));
     live_ = true;
     return;
   }
@@ -141,20 +142,22 @@ void Progress::Say(absl::string_view line) {
   if (kind_ == Kind::kLog) return log::Info(line);
   Clear();
   // It may have names in it that others have chosen.
-  std::fprintf(out_, "%s\n", HarmlessLines(line).c_str());
-  std::fflush(out_);
+  std::string text = absl::StrCat(HarmlessLines(line), "\n");
+  if (const uint64_t left_out = out_.TakeLeftOut(); left_out > 0) {
+    text = absl::StrCat("(Nobody read this for a while: ", left_out, " lines are left out here.)\n", text);
+  }
+  out_.Write(text);
 }
 
 void Progress::Clear() {
   if (!live_) return;
-  std::fputs("\r\x1b[K", out_);
-  std::fflush(out_);
+  out_.Write("\r\x1b[K");
   live_ = false;
 }
 
 int Progress::Width() const {
   winsize size{};
-  if (::ioctl(::fileno(out_), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWidthUnknown;
+  if (::ioctl(out_.descriptor(), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWidthUnknown;
   return size.ws_col;
 }
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/output.h"
 #include "scheduler.pb.h"
 
 namespace slackline::cli {
@@ -28,8 +28,8 @@ class Progress {
  public:
   // A line that renews itself; lines; or records of our own log.
   enum class Kind { kLive, kLines, kLog };
-  // `quiet` leaves out all but Say().
-  Progress(std::FILE* out, Kind kind, bool quiet) : out_(out), kind_(kind), quiet_(quiet) {}
+  // `quiet` leaves out all but Say(). Borrows `out`.
+  Progress(Output& out, Kind kind, bool quiet) : out_(out), kind_(kind), quiet_(quiet) {}
   ~Progress() { Clear(); }
 
   // New events of `status`, then its progress: on a terminal at once, otherwise every few seconds and once for
@@ -45,7 +45,7 @@ class Progress {
  private:
   int Width() const;
 
-  std::FILE* const out_;
+  Output& out_;
   const Kind kind_;
   const bool quiet_;
   bool live_ = false;

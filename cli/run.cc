@@ -14,6 +14,7 @@
 #include "cli/run_end.h"
 #include "cli/shell_word.h"
 #include "common/checkpoint/folder.h"
+#include "common/clock.h"
 #include "common/job_file.h"
 #include "common/logging.h"
 
@@ -31,8 +32,6 @@ constexpr absl::Duration kEndGrace = absl::Seconds(5);
 constexpr absl::Duration kLeaveMax = absl::Seconds(10);
 // The same where something is broken: the servers may still save what they have.
 constexpr absl::Duration kBrokenLeaveMax = absl::Seconds(30);
-// For a scheduler that does not answer just now, or is being started again, to hear that the run is to stop.
-constexpr absl::Duration kTellMax = absl::Seconds(60);
 // For servers to hear that the job is done, and to remove their snapshots.
 constexpr absl::Duration kTidyMax = absl::Seconds(10);
 // Looks in a row that find no run folder.
@@ -53,11 +52,15 @@ Run::Run(const RunOptions& options, job::Job job, const RunFolder& folder, Signa
       folder_(folder),
       signals_(signals),
       processes_(processes),
-      progress_(stdout,
+      progress_(out_,
                 job_.output().log_format() == job::Output::JSON ? Progress::Kind::kLog
                 : ::isatty(STDOUT_FILENO) != 0                  ? Progress::Kind::kLive
                                                                 : Progress::Kind::kLines,
-                options.quiet) {}
+                options.quiet) {
+  // What is saved at the end must not depend on whether somebody still reads this: Ctrl-C ends `tee`, too.
+  ::signal(SIGPIPE, SIG_IGN);
+  std::fflush(stdout);
+}
 
 int Run::Execute() {
   if (!options_.quiet) Announce();
@@ -78,7 +81,7 @@ void Run::Announce() {
 }
 
 int Run::Follow() {
-  absl::Time last_answer = absl::Now();
+  absl::Time last_answer = SteadyTime().Now();
   while (true) {
     const std::optional<int> signal = signals_.Wait(kPollEvery);
     if (options_.leave) {
@@ -89,7 +92,7 @@ int Run::Follow() {
     Watch();
     if (FolderIsGone()) return EndWithoutFolder();
     const absl::StatusOr<wire::GetStatusReply> status = AskScheduler();
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyTime().Now();
     if (status.ok()) {
       last_answer = now;
       status_ = *status;
@@ -101,7 +104,8 @@ int Run::Follow() {
       if (HasEnded(status_)) return Finish();
     } else if (now - last_answer > silence_max()) {
       return Broken(absl::StrCat("the scheduler has not answered for ", absl::FormatDuration(silence_max()), ": ",
-                                 std::string(status.status().message())));
+                                 std::string(status.status().message())),
+                    /*tell_max=*/absl::ZeroDuration());
     }
     // What may be the end of the job is none before the scheduler has said so since.
     const bool heard = !trouble_maybe_done_ || last_answer > trouble_since_ || !processes_.scheduler_runs();
@@ -139,10 +143,10 @@ void Run::Watch() {
   const RunProcesses::News news = processes_.Watch(status_);
   for (const std::string& line : news.lines) progress_.Say(line);
   if (news.trouble.empty()) return;
-  const absl::Time deadline = absl::Now() + (news.maybe_done ? kEndGrace : absl::ZeroDuration());
+  const absl::Time deadline = SteadyTime().Now() + (news.maybe_done ? kEndGrace : absl::ZeroDuration());
   if (trouble_.empty()) {
     trouble_ = news.trouble;
-    trouble_since_ = absl::Now();
+    trouble_since_ = SteadyTime().Now();
   }
   trouble_maybe_done_ = trouble_maybe_done_ && news.maybe_done;
   trouble_deadline_ = std::min(trouble_deadline_, deadline);
@@ -160,8 +164,8 @@ int Run::Finish() {
   RecordEnd(status_.state() == wire::JOB_DONE ? "done" : stopped ? "stopped" : "failed", status_.reason());
   SayUnsaved();
   if (status_.state() == wire::JOB_DONE) {
-    std::printf("\n%s\n%s\n%s", RenderEvaluation(status_.evaluation()).c_str(), RenderResults(folder_.path()).c_str(),
-                RenderNext(job_, Again(options_), folder_.path()).c_str());
+    out_.Write(absl::StrCat("\n", RenderEvaluation(status_.evaluation()), "\n", RenderResults(folder_.path()), "\n",
+                            RenderNext(job_, Again(options_), folder_.path())));
     return kExitDone;
   }
   const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;
@@ -171,14 +175,14 @@ int Run::Finish() {
   return kExitFailed;
 }
 
-int Run::Broken(const std::string& reason) {
+int Run::Broken(const std::string& reason, absl::Duration tell_max) {
   progress_.Clear();
   log::Error("failed: ", reason);
   signals_left_ = 2;
   const std::string line = reason.substr(0, reason.find('\n'));
-  const auto tell = [&] { return processes_.scheduler().StopJob(line, /*failed=*/true); };
-  if (processes_.has_scheduler() && tell().ok()) {
-    AwaitEnd(kBrokenLeaveMax + checkpoint_max(), [&] { tell().IgnoreError(); });
+  if (TellToStop(line, /*failed=*/true, tell_max)) {
+    AwaitEnd(kBrokenLeaveMax + checkpoint_max(),
+             [&] { processes_.scheduler().StopJob(line, /*failed=*/true).IgnoreError(); });
   }
   StopAll({.leave = kBrokenLeaveMax, .impatient_at = signals_left_});
   RecordEnd("failed", line);
@@ -211,8 +215,7 @@ int Run::Leave(const std::string& reason) {
 
 void Run::StopInOrder(const std::string& reason, int impatient_at) {
   signals_left_ = impatient_at;
-  if (!TellToStop(reason)) {
-    if (signals_left_ > 0) progress_.Say("The scheduler did not answer: nothing was saved at the end.");
+  if (!TellToStop(reason, /*failed=*/false, kTellMax)) {
     return StopAll({.leave = absl::ZeroDuration(), .impatient_at = signals_left_});
   }
   const uint64_t newest = NewestCheckpoint();
@@ -229,9 +232,9 @@ void Run::StopInOrder(const std::string& reason, int impatient_at) {
 }
 
 void Run::AwaitEnd(absl::Duration most, const std::function<void()>& tell) {
-  const absl::Time deadline = absl::Now() + most;
+  const absl::Time deadline = SteadyTime().Now() + most;
   // It answers until then.
-  while (signals_left_ > 0 && absl::Now() < deadline && processes_.scheduler_runs()) {
+  while (signals_left_ > 0 && SteadyTime().Now() < deadline && processes_.scheduler_runs()) {
     const absl::StatusOr<wire::GetStatusReply> status = AskScheduler();
     if (status.ok()) status_ = *status;
     if (status.ok()) progress_.ShowEvents(status_);
@@ -255,16 +258,20 @@ void Run::RecordEnd(const std::string& state, const std::string& reason) {
   if (!recorded.ok()) log::Warning("how the run has ended is not in its events.log: ", std::string(recorded.message()));
 }
 
-bool Run::TellToStop(const std::string& reason) {
-  const absl::Time deadline = absl::Now() + kTellMax;
-  while (processes_.has_scheduler() && signals_left_ > 0 && absl::Now() < deadline) {
-    const absl::Status told = processes_.scheduler().StopJob(reason, /*failed=*/false);
+bool Run::TellToStop(const std::string& reason, bool failed, absl::Duration most) {
+  if (!processes_.has_scheduler()) return false;
+  const absl::Time deadline = SteadyTime().Now() + most;
+  bool may_answer = true;
+  while (may_answer && signals_left_ > 0) {
+    const absl::Status told = processes_.scheduler().StopJob(reason, failed);
     if (told.ok()) return true;
     processes_.Heard(!absl::IsUnavailable(told) && !absl::IsDeadlineExceeded(told));
     WaitForSignal();
-    // One that has died is started again, and told then.
+    // A scheduler that has died is started again here, if the job allows it.
     Watch();
+    may_answer = SteadyTime().Now() < deadline && processes_.scheduler_runs();
   }
+  if (signals_left_ > 0) progress_.Say("The scheduler did not answer: nothing was saved at the end.");
   return false;
 }
 

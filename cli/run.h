@@ -1,6 +1,8 @@
 // One run, from the first process to the report.
 #pragma once
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -38,6 +40,9 @@ struct RunOptions {
 // Ownership:     borrows all but the job while it lives.
 class Run {
  public:
+  // How long a scheduler that does not answer just now, or is being started again, may take to hear that the run stops.
+  static constexpr absl::Duration kTellMax = absl::Seconds(60);
+
   Run(const RunOptions& options, job::Job job, const RunFolder& folder, SignalQueue& signals, RunProcesses& processes);
 
   // Starts the processes, shows the progress, ends all, and reports. Returns the exit code.
@@ -72,7 +77,8 @@ class Run {
   // All that the job leaves behind is written, and its end is known: nobody needs to be waited for, but servers that
   // have snapshots to remove.
   int Finish();
-  int Broken(const std::string& reason);
+  // `tell_max`: as TellToStop() has it.
+  int Broken(const std::string& reason, absl::Duration tell_max = kTellMax);
   int Interrupted(const std::string& reason);
   int Leave(const std::string& reason);
   // How long a run that ends in good order may take for its last checkpoint.
@@ -85,8 +91,9 @@ class Run {
   void PointToCheckpoint();
   // Has the scheduler save the run and end it, then ends what is left.
   void StopInOrder(const std::string& reason, int impatient_at);
-  // Until the scheduler has heard it; false where it does not.
-  bool TellToStop(const std::string& reason);
+  // Until the scheduler has heard it, for at most `most` and at least once; false where it does not. One that has died
+  // or hangs meanwhile is started again as the job allows, and told then.
+  bool TellToStop(const std::string& reason, bool failed, absl::Duration most);
   // For a moment. A stop signal says that somebody is impatient.
   void WaitForSignal();
   void StopAll(const Crew::StopDeadlines& deadlines);
@@ -97,6 +104,7 @@ class Run {
   const RunFolder& folder_;
   SignalQueue& signals_;
   RunProcesses& processes_;
+  Output out_{STDOUT_FILENO};
   Progress progress_;
   std::string page_said_;
   bool begun_ = false;

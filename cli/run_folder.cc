@@ -8,11 +8,21 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/replace_file.h"
+#include "common/folder_name.h"
+#include "common/utf8.h"
 
 namespace slackline::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+// All of the path is looked at.
+absl::Status CheckName(const fs::path& path) {
+  const std::string name = fs::absolute(path).string();
+  const std::string mistake = FolderMistake(name);
+  if (mistake.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("run folder ", ValidText(name), ": ", mistake));
+}
 
 }  // namespace
 
@@ -55,6 +65,7 @@ absl::StatusOr<RunFolder> RunFolder::Join(const fs::path& path, const std::strin
 }
 
 absl::StatusOr<RunFolder> RunFolder::Make(const fs::path& path) {
+  if (absl::Status name = CheckName(path); !name.ok()) return name;
   std::error_code error;
   const fs::path absolute = fs::absolute(path).lexically_normal();
   fs::create_directories(absolute / "logs", error);
@@ -65,6 +76,7 @@ absl::StatusOr<RunFolder> RunFolder::Make(const fs::path& path) {
 }
 
 absl::StatusOr<RunFolder> RunFolder::CreateUnused(const fs::path& path) {
+  if (absl::Status name = CheckName(path); !name.ok()) return name;
   std::error_code error;
   if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
   fs::path unused = path;
@@ -79,6 +91,7 @@ absl::StatusOr<RunFolder> RunFolder::CreateUnused(const fs::path& path) {
 }
 
 absl::StatusOr<RunFolder> RunFolder::Reopen(const fs::path& path) {
+  if (absl::Status name = CheckName(path); !name.ok()) return name;
   const RunFolder folder(fs::absolute(path).lexically_normal());
   std::error_code error;
   if (!fs::exists(folder.job_file(), error)) {

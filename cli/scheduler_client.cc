@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 
 namespace slackline::cli {
 namespace {
@@ -49,10 +50,10 @@ absl::Status SchedulerClient::Ended(const grpc::Status& status) {
 
 absl::Status SchedulerClient::Call(absl::Duration timeout,
                                    const std::function<grpc::Status(grpc::ClientContext*)>& call) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyTime().Now() + timeout;
   while (true) {
-    absl::Status ended = Ended(call(rpc::ContextWithTimeout(deadline - absl::Now()).get()));
-    if (!NotConnectedInTime(ended) || absl::Now() + kConnectAgain >= deadline) return ended;
+    absl::Status ended = Ended(call(rpc::ContextWithTimeout(deadline - SteadyTime().Now()).get()));
+    if (!NotConnectedInTime(ended) || SteadyTime().Now() + kConnectAgain >= deadline) return ended;
     absl::Notification().WaitForNotificationWithTimeout(kConnectAgain);
   }
 }

@@ -10,6 +10,7 @@
 #include "cli/replace_file.h"
 #include "common/check.h"
 #include "common/job_file.h"
+#include "common/utf8.h"
 
 namespace slackline::cli {
 namespace {
@@ -66,6 +67,11 @@ absl::Status CheckWorkers(const std::vector<std::string>& script, const job::Job
 
 absl::Status KeepScript(const std::vector<std::string>& script, const fs::path& run) {
   if (script.empty()) return absl::OkStatus();
+  for (const std::string& word : script) {
+    if (IsUtf8(word)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the command of the script: found '", ValidText(word),
+                                                   "', not UTF-8; allowed are words in UTF-8"));
+  }
   std::error_code error;
   fs::create_directories((run / kKept).parent_path(), error);
   return ReplaceFile(run / kKept, nlohmann::json(script).dump(2) + "\n");

@@ -14,6 +14,7 @@
 #include "cli/run_end.h"
 #include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
+#include "common/clock.h"
 #include "common/job_file.h"
 
 namespace slackline::cli {
@@ -49,10 +50,10 @@ std::string Awaited(const wire::GetStatusReply& status) {
 
 // Until nothing moves any more.
 int Await(SchedulerClient& scheduler, absl::Duration wait) {
-  const absl::Time deadline = absl::Now() + wait;
+  const absl::Time deadline = SteadyTime().Now() + wait;
   std::string said;
   absl::Status last = absl::OkStatus();
-  while (absl::Now() < deadline) {
+  while (SteadyTime().Now() < deadline) {
     const absl::StatusOr<wire::GetStatusReply> status = scheduler.GetStatus(kServersCallTimeout);
     last = status.status();
     if (status.ok()) {

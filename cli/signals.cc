@@ -8,13 +8,15 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/held_signals.h"
 
 namespace slackline::cli {
 
 SignalQueue::SignalQueue() {
-  sigset_t held;
-  ::sigemptyset(&held);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) ::sigaddset(&held, signal);
+  // The system reaps the children of a process that ignores SIGCHLD: no end could be seen, and a number could be
+  // reused.
+  ::signal(SIGCHLD, SIG_DFL);
+  const sigset_t held = NotIgnored({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD});
   SLACKLINE_CHECK(::pthread_sigmask(SIG_BLOCK, &held, nullptr) == 0);
   fd_ = ::signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK);
   SLACKLINE_CHECK(fd_ >= 0);

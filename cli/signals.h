@@ -8,7 +8,7 @@
 namespace slackline::cli {
 
 // Holds back SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD of this thread and of all threads that it starts afterwards.
-// One an object per process; make it before the first thread.
+// Signals that were ignored stay ignored, except SIGCHLD. One an object per process; make it before the first thread.
 //
 // Thread-safety: none.
 class SignalQueue {

@@ -28,6 +28,7 @@
 #include "cli/status_view.h"
 #include "cli/train.h"
 #include "common/address.h"
+#include "common/clock.h"
 #include "common/job_file.h"
 #include "common/security/security.h"
 #include "scheduler/message_json.h"
@@ -150,7 +151,8 @@ void Redraw(const std::string& text) {
 int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protection>& protection,
           SignalQueue& signals) {
   const bool tty = ::isatty(STDOUT_FILENO) != 0;
-  Progress lines(stdout, Progress::Kind::kLines, /*quiet=*/false);
+  Output out(STDOUT_FILENO);
+  Progress lines(out, Progress::Kind::kLines, /*quiet=*/false);
   std::error_code error;
   const bool folder = fs::is_directory(options.target, error);
   absl::Time answered = absl::InfinitePast();
@@ -164,14 +166,14 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
     const absl::Status& status = answer.status();
     bool pending = false;
     if (status.ok()) {
-      answered = absl::Now();
+      answered = SteadyTime().Now();
       tty ? Redraw(Render(answer->status)) : lines.Show(answer->status, answered);
       if (HasEnded(answer->status)) return ExitCodeOfLive(answer->status);
     } else if (Refused(status)) {
       return Complain(std::string(status.message()), kExitFailed);
     } else {
       const std::string why = address.ok() ? NoAnswer(*address) : std::string(address.status().message());
-      const bool long_ago = absl::Now() - answered > kAwayMax;
+      const bool long_ago = SteadyTime().Now() - answered > kAwayMax;
       const absl::StatusOr<wire::JobStatus> end = folder ? ReadEnd(options.target) : absl::NotFoundError("no folder");
       pending = end.ok() && end->state() == kPending;
       if (folder && !pending && (long_ago || !end.ok() || end->state() != kAway)) {
@@ -179,9 +181,9 @@ int Watch(const StatusOptions& options, const std::shared_ptr<const rpc::Protect
       }
       if (long_ago && !pending) return Complain(why, kExitFailed);
       lines.Say(pending ? end->reason()
-                        : absl::StrCat(why, " for ", RenderTime(absl::ToDoubleSeconds(absl::Now() - answered))));
+                        : absl::StrCat(why, " for ", RenderTime(absl::ToDoubleSeconds(SteadyTime().Now() - answered))));
       // Whoever is started is given time to answer.
-      if (pending) answered = absl::Now();
+      if (pending) answered = SteadyTime().Now();
     }
     const std::optional<int> signal = signals.Wait(pending ? kQueueEvery : kWatchEvery);
     if (signal && IsStop(*signal)) return kExitDone;

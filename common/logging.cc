@@ -1,13 +1,17 @@
 #include "common/logging.h"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <mutex>
 #include <utility>
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include "absl/time/time.h"
 #include "common/json_text.h"
 #include "common/log_format.h"
+#include "common/output.h"
 
 namespace slackline::log {
 namespace {
@@ -40,10 +44,31 @@ class JsonFormatter : public spdlog::formatter {
   const std::string job_;
 };
 
+// Standard error. Threads that log are not held up by a reader who has stopped reading.
+class ErrorSink : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (const uint64_t left_out = out_.TakeLeftOut(); left_out > 0) {
+      const std::string text =
+          absl::StrCat("nobody read this for a while: ", left_out, " lines could not be kept, and are left out here");
+      Format({message.logger_name, spdlog::level::warn, text});
+    }
+    Format(message);
+  }
+  void flush_() override { out_.Flush(); }
+
+ private:
+  void Format(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    out_.Write({line.data(), line.size()});
+  }
+
+  Output out_{STDERR_FILENO};
+};
+
 std::shared_ptr<spdlog::logger> NewLogger(const std::string& process) {
-  auto logger = std::make_shared<spdlog::logger>(process, std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->flush_on(spdlog::level::info);
-  return logger;
+  return std::make_shared<spdlog::logger>(process, std::make_shared<ErrorSink>());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/complain.h"
+#include "common/folder_name.h"
 
 namespace slackline::cli::doctor {
 namespace {

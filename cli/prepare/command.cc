@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/complain.h"
+#include "common/folder_name.h"
 
 namespace slackline::cli::prepare {
 namespace {

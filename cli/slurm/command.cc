@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/complain.h"
+#include "common/folder_name.h"
 
 namespace slackline::cli::slurm {
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -84,7 +85,7 @@ std::optional<uint32_t> ParseRestarts(const std::string& text) {
 }
 
 absl::Time TimeLimit::End() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyTime().Now();
   if (question_) {
     const std::optional<ProcessEnd> end = question_->Poll();
     if (end) {

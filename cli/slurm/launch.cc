@@ -30,6 +30,7 @@
 #include "cli/slurm/node_cluster.h"
 #include "cli/slurm/placement.h"
 #include "common/address.h"
+#include "common/clock.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
@@ -196,7 +197,7 @@ class Attempt {
   // All of them, or those that are there when the time is over.
   absl::Status WaitForNodes(const Meeting& meeting, Pulse& pulse, Process& launcher) {
     const absl::Duration patience = absl::Milliseconds(job_.timeouts().startup_ms());
-    const absl::Time deadline = absl::Now() + patience;
+    const absl::Time deadline = SteadyTime().Now() + patience;
     std::map<std::string, NodeFacts> arrived;
     while (arrived.size() < allocation_.nodes) {
       pulse.StillHere();
@@ -208,7 +209,7 @@ class Attempt {
                                                ", before the nodes were there; its last words:\n",
                                                launcher.LastWords()));
       }
-      if (absl::Now() > deadline) break;
+      if (SteadyTime().Now() > deadline) break;
     }
     if (arrived.empty()) {
       return absl::DeadlineExceededError(
@@ -346,7 +347,7 @@ class Attempt {
     // Whoever ends the job itself does not want it back.
     if (signal && IsStop(*signal)) return "";
     if (signal && *signal == SIGUSR1) return "SIGUSR1 says that the time is nearly over";
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyTime().Now();
     if (const absl::Time end = limit.End(); now >= end - options_.stop_before) {
       return absl::StrCat("the time of the job will be over in ",
                           absl::FormatDuration(absl::Floor(end - now, absl::Seconds(1))));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/replace_file.h"
+#include "common/clock.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -143,7 +144,7 @@ std::optional<Plan> Meeting::ReadPlan() const {
 }
 
 void Pulse::StillHere() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyTime().Now();
   if (now < due_) return;
   due_ = now + kBeatEvery;
   // A disk that is full is said by others; the nodes ask the scheduler, too.

@@ -1,9 +1,9 @@
 #include "cli/slurm/node.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -17,10 +17,12 @@
 #include "cli/slurm/allocation.h"
 #include "cli/slurm/commands.h"
 #include "cli/slurm/meeting.h"
+#include "common/clock.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
 #include "common/network/interfaces.h"
+#include "common/output.h"
 #include "common/security/security.h"
 
 namespace slackline::cli::slurm {
@@ -131,13 +133,13 @@ class NodeKeeper {
 
  private:
   absl::Status WaitForPlan() {
-    const absl::Time deadline = absl::Now() + options_.patience;
+    const absl::Time deadline = SteadyTime().Now() + options_.patience;
     while (true) {
       if (std::optional<Plan> plan = meeting_.ReadPlan(); plan && plan->number > 0) {
         plan_ = *std::move(plan);
         return absl::OkStatus();
       }
-      if (absl::Now() > deadline) {
+      if (SteadyTime().Now() > deadline) {
         return absl::DeadlineExceededError(absl::StrCat("waited ", absl::FormatDuration(options_.patience), " for ",
                                                         (meeting_.folder() / "plan.json").string()));
       }
@@ -179,7 +181,7 @@ class NodeKeeper {
       }
       if (plan_.end_within) break;
       WatchLauncher();
-      if (absl::Now() >= ask) {
+      if (SteadyTime().Now() >= ask) {
         if (absl::StatusOr<wire::GetStatusReply> answer = cluster.scheduler().GetStatus(kStatusTimeout); answer.ok()) {
           status = *std::move(answer);
           answered_ = true;
@@ -187,7 +189,7 @@ class NodeKeeper {
         } else {
           cluster.Heard(false);
         }
-        ask = absl::Now() + std::max(kStatusEvery, kStatusShare * plan_.roles.size());
+        ask = SteadyTime().Now() + std::max(kStatusEvery, kStatusShare * plan_.roles.size());
       }
       const RunProcesses::News news = cluster.Watch(status);
       for (const std::string& line : news.lines) Say(line);
@@ -201,7 +203,7 @@ class NodeKeeper {
   // With `--no-kill` SLURM lets a job run on that has lost the node of its batch script, and with it the scheduler.
   // Looks are counted, and not time: a node that slept has missed nothing.
   void WatchLauncher() {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyTime().Now();
     if (now < look_at_launcher_ || !options_.requeue) return;
     look_at_launcher_ = now + kStatusEvery;
     const uint64_t beat = meeting_.LastBeat();
@@ -249,8 +251,7 @@ class NodeKeeper {
     if (json_) {
       log::Info(line);
     } else {
-      std::printf("%s: %s\n", facts_.node.name.c_str(), line.c_str());
-      std::fflush(stdout);
+      out_.Write(absl::StrCat(facts_.node.name, ": ", line, "\n"));
     }
     log_ << absl::FormatTime("%Y-%m-%d %H:%M:%S ", absl::Now(), absl::LocalTimeZone()) << line << std::endl;
   }
@@ -260,6 +261,7 @@ class NodeKeeper {
   const Meeting meeting_;
   const NodeFacts facts_;
   SignalQueue& signals_;
+  Output out_{STDOUT_FILENO};
   std::ofstream log_;
   Plan plan_;
   std::set<std::string> servers_;

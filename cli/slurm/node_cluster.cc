@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -53,8 +54,8 @@ RunProcesses::News NodeCluster::Watch(const wire::GetStatusReply& status) {
                                 launcher_.LastWords());
     news.maybe_done = end->ok();
   }
-  if (absl::Now() < look_) return news;
-  look_ = absl::Now() + kLookEvery;
+  if (SteadyTime().Now() < look_) return news;
+  look_ = SteadyTime().Now() + kLookEvery;
   WatchNodes(status, news);
   return news;
 }
@@ -71,7 +72,7 @@ void NodeCluster::WatchNodes(const wire::GetStatusReply& status, News& news) {
     if (member.role() == wire::MEMBER_ROLE_SERVER) Replace(member, news);
   }
   PlaceAdded(status, news);
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyTime().Now();
   if (workers || workers_seen_ == absl::InfiniteFuture()) workers_seen_ = now;
   const absl::Duration patience = absl::Milliseconds(job_.timeouts().startup_ms());
   if (now - workers_seen_ > patience && news.trouble.empty()) {
@@ -80,7 +81,7 @@ void NodeCluster::WatchNodes(const wire::GetStatusReply& status, News& news) {
 }
 
 void NodeCluster::Replace(const wire::MemberStatus& server, News& news) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyTime().Now();
   if (server.state() != "dead") {
     deaths_.erase(server.name());
     return;
@@ -128,9 +129,9 @@ std::vector<std::string> NodeCluster::Stop(const Crew::StopDeadlines& deadlines)
   std::vector<std::string> said;
   plan_.end_within = deadlines.leave;
   if (absl::Status status = Publish(); !status.ok()) said.push_back(std::string(status.message()));
-  const absl::Time deadline = absl::Now() + deadlines.leave + 2 * deadlines.terminate + kLauncherMax;
+  const absl::Time deadline = SteadyTime().Now() + deadlines.leave + 2 * deadlines.terminate + kLauncherMax;
   int signals_left = deadlines.impatient_at;
-  while (!launcher_.Poll() && signals_left > 0 && absl::Now() < deadline) {
+  while (!launcher_.Poll() && signals_left > 0 && SteadyTime().Now() < deadline) {
     const std::optional<int> signal = signals_.Wait(absl::Milliseconds(200));
     if (signal && IsStop(*signal)) --signals_left;
     StillHere();

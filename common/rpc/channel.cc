@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/logging.h"
+#include "common/rpc/message_text.h"
+#include "common/utf8.h"
 
 namespace slackline::rpc {
 namespace {
@@ -72,21 +75,60 @@ class MetadataAdder : public grpc::experimental::Interceptor,
   const std::pair<std::string, std::string> metadata_;
 };
 
+// Mends the text of every request that a channel sends, so that no caller can forget it.
+class TextMender : public grpc::experimental::Interceptor,
+                   public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo* /*info*/) override {
+    return new TextMender;  // gRPC deletes it with the call
+  }
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE)) {
+      // Generated code sends by this base class; null if the bytes are made already.
+      const auto* sent = static_cast<const google::protobuf::MessageLite*>(methods->GetSendMessage());
+      const auto* message = dynamic_cast<const google::protobuf::Message*>(sent);
+      if (message != nullptr && !HasValidText(*message)) {
+        mended_.reset(message->New());
+        mended_->CopyFrom(*message);
+        MendText(*mended_);
+        methods->ModifySendMessage(static_cast<const google::protobuf::MessageLite*>(mended_.get()));
+      }
+    }
+    methods->Proceed();
+  }
+
+ private:
+  std::unique_ptr<google::protobuf::Message> mended_;
+};
+
+using Interceptors = std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>>;
+
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Protection* protection,
-                                           const grpc::ChannelArguments& arguments) {
-  if (protection == nullptr) {
-    return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+                                           grpc::ChannelArguments arguments, Interceptors interceptors) {
+  auto credentials = grpc::InsecureChannelCredentials();
+  if (protection != nullptr) {
+    if (protection->credentials != nullptr) credentials = protection->credentials;
+    if (protection->metadata.first.empty()) {
+      arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kHandshakeMs);
+    } else {
+      interceptors.push_back(std::make_unique<MetadataAdder>(protection->metadata));
+    }
   }
-  const auto credentials =
-      protection->credentials == nullptr ? grpc::InsecureChannelCredentials() : protection->credentials;
-  if (protection->metadata.first.empty()) {
-    grpc::ChannelArguments patient = arguments;
-    patient.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kHandshakeMs);
-    return grpc::CreateCustomChannel(address, credentials, patient);
-  }
-  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> adders;
-  adders.push_back(std::make_unique<MetadataAdder>(protection->metadata));
-  return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments, std::move(adders));
+  if (interceptors.empty()) return grpc::CreateCustomChannel(address, credentials, arguments);
+  return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments,
+                                                                 std::move(interceptors));
+}
+
+// gRPC lets the metadata of an answer have 8 KiB, encoded; an error of more would arrive as RESOURCE_EXHAUSTED.
+std::string StatusText(absl::string_view message) {
+  constexpr size_t kEncodedMax = 6 << 10;
+  constexpr size_t kLetterMax = 3;  // of one byte: "%C3"
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~' && c != '%'; };
+  std::string text = ValidText(message, kEncodedMax);
+  const auto plain = static_cast<size_t>(std::count_if(text.begin(), text.end(), is_plain));
+  const size_t encoded = plain + kLetterMax * (text.size() - plain);
+  return encoded <= kEncodedMax ? text : ValidText(text, kEncodedMax / kLetterMax);
 }
 
 }  // namespace
@@ -142,12 +184,14 @@ std::string UnixAddress(const std::string& name) { return absl::StrCat("unix-abs
 
 std::shared_ptr<grpc::Channel> DataChannel(const std::string& address,
                                            const std::shared_ptr<const Protection>& protection) {
-  return MakeChannel(address, protection.get(), DataChannelArguments());
+  return MakeChannel(address, protection.get(), DataChannelArguments(), {});
 }
 
 std::shared_ptr<grpc::Channel> ControlChannel(const std::string& address,
                                               const std::shared_ptr<const Protection>& protection) {
-  return MakeChannel(address, protection.get(), PlainArguments());
+  Interceptors interceptors;
+  interceptors.push_back(std::make_unique<TextMender>());
+  return MakeChannel(address, protection.get(), PlainArguments(), std::move(interceptors));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
@@ -155,7 +199,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), StatusText(status.message()));
 }
 
 std::unique_ptr<grpc::ClientContext> ContextWithTimeout(absl::Duration timeout) {

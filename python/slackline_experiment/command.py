@@ -1,6 +1,7 @@
 """The command: reads, checks, runs, and writes what came out. Exit codes: 0 done, 1 failed or stopped, 2 wrong use."""
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -43,7 +44,11 @@ def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    """A reader that is gone (Ctrl-C ends `tee`, too) ends nothing: runs still have to be stopped in good order."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check_options(options: argparse.Namespace, experiment: Experiment) -> None:

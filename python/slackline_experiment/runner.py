@@ -46,9 +46,15 @@ class Outcome:
 
 @contextmanager
 def interrupts_on(events: "SimpleQueue[Any]") -> Iterator[None]:
-    """While it lasts, SIGINT and SIGTERM become events. SimpleQueue.put() may be called from a handler."""
-    before = {number: signal.signal(number, lambda *_: events.put(Interrupt()))
-              for number in (signal.SIGINT, signal.SIGTERM)}
+    """While it lasts, SIGINT, SIGTERM and SIGHUP become events, except those that were ignored (nohup, a background job).
+    SimpleQueue.put() may be called from a handler."""
+
+    def heed(number: int) -> Any:
+        # Runs inherit what is ignored, and are stopped by signals: so nothing is ignored, but may do nothing.
+        ignored = signal.getsignal(number) is signal.SIG_IGN
+        return signal.signal(number, (lambda *_: None) if ignored else (lambda *_: events.put(Interrupt())))
+
+    before = {number: heed(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

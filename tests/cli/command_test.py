@@ -4,6 +4,7 @@
 """
 import fcntl
 import json
+import os
 import pathlib
 import shutil
 import socket
@@ -129,6 +130,20 @@ class Command(unittest.TestCase):
                 self.assertEqual(result.returncode, 2)
                 self.assertIn("--run-folder: found an empty text; allowed is the name of a folder", result.stderr)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
+
+    def test_a_name_of_a_run_folder_that_is_not_utf8_is_refused(self):
+        job = self.write("{}\n")
+        latin = os.fsdecode(b"l\xe4ufe")
+        result = run("train", job, "--run-folder", latin, cwd=self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--run-folder: found bytes that are not UTF-8; allowed is a path in UTF-8", result.stderr)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
+        (self.folder / latin).mkdir()
+        result = run("train", job, "--set", f"data.path={self.data()}", cwd=self.folder / latin)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("l\ufffdufe/runs/", result.stderr)
+        self.assertIn("found bytes that are not UTF-8; allowed is a path in UTF-8", result.stderr)
+        self.assertEqual(list((self.folder / latin).iterdir()), [], "nothing was made")
 
     def test_data_without_images_are_said_before_anything_starts(self):
         empty = self.folder / "empty"

@@ -1,8 +1,11 @@
 #include "cli/crew.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -11,6 +14,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+// How much the wall clock of this program gains with every look at it.
+static std::atomic<int64_t> wall_clock_step_s = 0;
+
+// In the place of the system's, for libraries too.
+extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  static std::atomic<int64_t> gained_s = 0;
+  const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+  if (clock == CLOCK_REALTIME) time->tv_sec += gained_s += wall_clock_step_s;
+  return result;
+}
 
 namespace slackline::cli {
 namespace {
@@ -154,6 +168,66 @@ TEST_F(CrewTest, ASecondStopSignalKillsAtOnce) {
   const std::vector<std::string> said = crew_->Stop({.leave = absl::Hours(1), .terminate = absl::Hours(1)});
   ASSERT_EQ(said.size(), 1);
   EXPECT_THAT(said[0], HasSubstr("did not leave at once and was killed"));
+}
+
+TEST_F(CrewTest, AStepOfTheWallClockEndsNoWait) {
+  const std::filesystem::path ready = root_ / "ready";
+  // Takes a moment over its end.
+  Start(Role::kServer, "ps-1",
+        "trap 'i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; kill $!; exit 0' TERM; tail -f /dev/null & : > " +
+            ready.string() + "; wait");
+  while (!std::filesystem::exists(ready) && crew_->Running() > 0) signals_.Wait(absl::Milliseconds(5));
+  wall_clock_step_s = 3600;
+  const std::vector<std::string> said = crew_->Stop({.leave = absl::ZeroDuration(), .terminate = kPatience});
+  wall_clock_step_s = 0;
+  EXPECT_THAT(said, IsEmpty());
+}
+
+// What is ignored when a queue is made.
+class Ignored {
+ public:
+  explicit Ignored(int signal) : signal_(signal), before_(::signal(signal, SIG_IGN)) {}
+  ~Ignored() {
+    ::signal(signal_, SIG_IGN);  // forgets one that is held
+    ::signal(signal_, before_);
+  }
+
+ private:
+  const int signal_;
+  const sighandler_t before_;
+};
+
+TEST(SignalQueue, SignalsThatWereIgnoredStayIgnored) {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGUSR1}) {
+    const Ignored ignored(signal);
+    SignalQueue signals;
+    ASSERT_EQ(::raise(signal), 0);
+    EXPECT_EQ(signals.Wait(absl::ZeroDuration()), std::nullopt) << signal;
+  }
+  SignalQueue signals;
+  ASSERT_EQ(::raise(SIGHUP), 0);
+  EXPECT_EQ(signals.Wait(absl::ZeroDuration()), SIGHUP);
+}
+
+TEST_F(CrewTest, EndsAreSeenThoughSigchldWasIgnored) {
+  ::signal(SIGCHLD, SIG_IGN);
+  SignalQueue signals;
+  Start(Role::kWorker, "worker-1", "exit 3");
+  const std::vector<Crew::End> ends = ReapOne();
+  ASSERT_EQ(ends.size(), 1);
+  EXPECT_EQ(ends[0].how.Describe(), "exit code 3");
+}
+
+TEST(RunFolder, RefusesAPathThatIsNotUtf8) {
+  std::string pattern = ::testing::TempDir() + "/run_folder_XXXXXX";
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  const std::filesystem::path path = pattern + "/l\xe4ufe";
+  for (const auto& folder : {RunFolder::Create(path), RunFolder::CreateUnused(path), RunFolder::Reopen(path)}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(folder.status())) << folder.status();
+    EXPECT_THAT(std::string(folder.status().message()), HasSubstr("found bytes that are not UTF-8; allowed is"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(pattern)) << "nothing was made";
+  std::filesystem::remove_all(pattern);
 }
 
 TEST(RunFolder, RefusesAFolderWithFiles) {

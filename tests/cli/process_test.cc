@@ -145,6 +145,23 @@ TEST_F(ProcessTest, ChildrenGetNoInputAndNoBlockedSignals) {
   EXPECT_THAT(process->LastWords(), HasSubstr("0000000000000000"));
 }
 
+TEST_F(ProcessTest, ChildrenHearTheLauncherWhateverItIgnoresItself) {
+  const int kSignals[] = {SIGINT, SIGTERM, SIGPIPE};
+  for (const int signal : kSignals) ::signal(signal, SIG_IGN);
+  absl::StatusOr<Process> process = Shell("grep SigIgn /proc/self/status");
+  for (const int signal : kSignals) ::signal(signal, SIG_DFL);
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(process->WaitFor(kPatience).has_value());
+  EXPECT_THAT(process->LastWords(), HasSubstr("0000000000000000"));
+}
+
+TEST_F(ProcessTest, LastWordsThatAreNotUtf8BecomeSo) {
+  absl::StatusOr<Process> process = Shell("printf 'Fehler: ung\\374ltig\\n'");
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(process->WaitFor(kPatience).has_value());
+  EXPECT_EQ(process->LastWords(), "Fehler: ung\xef\xbf\xbdltig");
+}
+
 TEST(ShellWord, IsQuotedOnlyWhereAShellWouldReadSomethingElse) {
   EXPECT_EQ(ShellWord("/runs/first-2.1"), "/runs/first-2.1");
   for (const std::string text : {"", "r 1", "-r", "l\xc3\xa4ufe/r", "it's", "$HOME", "a;b", "a\nb", "*", "~x"}) {

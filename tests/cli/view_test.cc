@@ -1,7 +1,10 @@
 // Golden text: what a person sees.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -100,9 +103,9 @@ TEST(RenderCount, GroupsOfThree) {
 // What a Progress wrote to its stream.
 class Written {
  public:
-  Written() : file_(std::tmpfile()) {}
+  Written() : file_(std::tmpfile()), out_(::fileno(file_)) {}
   ~Written() { std::fclose(file_); }
-  std::FILE* file() { return file_; }
+  Output& out() { return out_; }
   std::string text() {
     std::rewind(file_);
     std::string text;
@@ -112,11 +115,12 @@ class Written {
 
  private:
   std::FILE* const file_;
+  Output out_;
 };
 
 TEST(Progress, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
   Written out;
-  Progress progress(out.file(), Progress::Kind::kLines, /*quiet=*/false);
+  Progress progress(out.out(), Progress::Kind::kLines, /*quiet=*/false);
   const absl::Time start = absl::UnixEpoch();
   wire::GetStatusReply status = Training();
   progress.Show(status, start);
@@ -132,7 +136,7 @@ TEST(Progress, PlainLinesComeEveryFewSecondsAndForEachEpoch) {
 
 TEST(Progress, ManyShortEpochsAreNoNews) {
   Written out;
-  Progress progress(out.file(), Progress::Kind::kLines, /*quiet=*/false);
+  Progress progress(out.out(), Progress::Kind::kLines, /*quiet=*/false);
   wire::GetStatusReply status = Training();
   status.set_epochs(4000);
   for (uint32_t epoch = 1; epoch <= 10; ++epoch) {
@@ -147,7 +151,7 @@ TEST(Progress, ManyShortEpochsAreNoNews) {
 
 TEST(Progress, EventsAreShownOnceAboveTheLine) {
   Written out;
-  Progress progress(out.file(), Progress::Kind::kLive, /*quiet=*/false);
+  Progress progress(out.out(), Progress::Kind::kLive, /*quiet=*/false);
   wire::GetStatusReply status = Training();
   status.add_events("worker-2 joined");
   status.set_event_count(7);
@@ -161,9 +165,34 @@ TEST(Progress, EventsAreShownOnceAboveTheLine) {
   EXPECT_EQ(out.text(), "worker-2 joined\n" + line + line + "\r\x1b[Kworker-2 died\n" + line + "\r\x1b[K");
 }
 
+TEST(Progress, LinesThatNobodyReadAreCounted) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::string got;
+  std::thread reader;
+  {
+    Output out(ends[1]);
+    Progress progress(out, Progress::Kind::kLines, /*quiet=*/false);
+    const std::string line(1000, 'x');
+    for (int i = 0; i < 1000; ++i) progress.Say(line);
+    ASSERT_TRUE(out.stuck());
+    reader = std::thread([&] {
+      char bytes[4096];
+      for (ssize_t size; (size = ::read(ends[0], bytes, sizeof(bytes))) > 0;)
+        got.append(bytes, static_cast<size_t>(size));
+    });
+    while (out.stuck()) std::this_thread::yield();
+    progress.Say("the last");
+  }
+  ::close(ends[1]);
+  reader.join();
+  ::close(ends[0]);
+  EXPECT_THAT(got, ContainsRegex("\n.Nobody read this for a while: [0-9]+ lines are left out here.*\nthe last\n$"));
+}
+
 TEST(Progress, QuietShowsOnlyWhatIsSaid) {
   Written out;
-  Progress progress(out.file(), Progress::Kind::kLive, /*quiet=*/true);
+  Progress progress(out.out(), Progress::Kind::kLive, /*quiet=*/true);
   wire::GetStatusReply status = Training();
   status.add_events("worker-2 joined");
   status.set_event_count(1);

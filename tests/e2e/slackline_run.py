@@ -9,6 +9,10 @@ import threading
 import time
 
 
+# A run in the background ignores Ctrl-C, and hands that on to what it starts; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def all_stopped(pid):
     """Whether each thread of the process is."""
     try:
@@ -46,7 +50,8 @@ class Programs:
 class TrainRun:
     """One `slackline train`, in a folder of its own."""
 
-    def __init__(self, programs, root, job, settings=(), command=None):
+    def __init__(self, programs, root, job, settings=(), command=None, ignored=(), output=None):
+        """`ignored`: signals that it is started with so. `output`: a descriptor that takes all that it says."""
         self.programs = programs
         self.folder = pathlib.Path(root) / "run"
         self.out = pathlib.Path(root) / "stdout"
@@ -56,7 +61,9 @@ class TrainRun:
             for setting in settings:
                 command += ["--set", setting]
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            self.process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                command, stdout=out if output is None else output, stderr=err if output is None else output,
+                stdin=subprocess.DEVNULL, preexec_fn=lambda: [signal.signal(one, signal.SIG_IGN) for one in ignored])
 
     @classmethod
     def resume(cls, programs, run, arguments=()):

@@ -156,6 +156,32 @@ class Resuming(ExperimentTest):
         self.assertFalse((folder / "hanging").exists(), "what the first attempt left is gone")
         self.assertEqual([row["state"] for row in self.results()], ["done"] * 4)
 
+    def test_a_reader_that_is_gone_does_not_kill_a_run(self):
+        self.write("grid: {fake.hang: [0, 1]}\n")
+        process = self.start_experiment()
+        folder = self.out / "cells" / "hang-1" / "1"
+        self.wait_for("a run that hangs", (folder / "hanging").exists)
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(60), 1)
+        self.assertIn("fake: stopped in good order", folder.with_suffix(".log").read_text())
+
+    def test_a_hangup_stops_in_good_order_and_one_that_was_ignored_does_nothing(self):
+        self.write("set: {fake.hang: 1}\n")
+        folder = self.out / "cells" / "job" / "1"
+        process = self.start_experiment(ignored=(signal.SIGHUP, signal.SIGINT))
+        self.wait_for("a run that hangs", (folder / "hanging").exists)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            process.send_signal(number)
+        said = process.communicate(timeout=60)[0]
+        self.assertEqual(said.count("Stopping job/1"), 1, said)
+        self.assertIn("fake: stopped in good order", folder.with_suffix(".log").read_text())
+        process = self.start_experiment()
+        self.wait_for("a run that hangs", lambda: len(self.calls()) == 2 and (folder / "hanging").exists())
+        process.send_signal(signal.SIGHUP)
+        said = process.communicate(timeout=60)[0]
+        self.assertIn("fake: stopped in good order", folder.with_suffix(".log").read_text(), said)
+
     def test_a_run_without_a_summary_is_done_anew(self):
         self.write("")
         self.run_experiment()

@@ -22,6 +22,8 @@ for module in ("yaml", "numpy", "matplotlib"):
         print(f"SKIP: no Python module {module}; scripts/setup installs it")
         sys.exit(77)
 sys.path.insert(0, str(PYTHON))
+# Tests that run in the background ignore Ctrl-C, and hand that on to what they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def read_csv(path):
@@ -56,9 +58,10 @@ class ExperimentTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
-    def start_experiment(self, *options):
+    def start_experiment(self, *options, ignored=()):
         process = subprocess.Popen(self.command(*options), cwd=self.root, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
+                                   stderr=subprocess.STDOUT, text=True,
+                                   preexec_fn=lambda: [signal.signal(one, signal.SIG_IGN) for one in ignored])
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)

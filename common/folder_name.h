@@ -1,0 +1,17 @@
+// Names of folders that people choose.
+#pragma once
+
+#include <string>
+
+#include "common/utf8.h"
+
+namespace slackline {
+
+// What is wrong with a folder that is named; empty for nothing. Names go into messages and files, which hold only
+// UTF-8.
+inline std::string FolderMistake(const std::string& name) {
+  if (name.empty()) return "found an empty text; allowed is the name of a folder";
+  return IsUtf8(name) ? "" : "found bytes that are not UTF-8; allowed is a path in UTF-8: rename the folder";
+}
+
+}  // namespace slackline
