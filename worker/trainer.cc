@@ -509,7 +509,8 @@ auto Trainer::Await(Call call) -> decltype(call()) {
 
 absl::Status Trainer::BeginWait() {
   absl::MutexLock lock(&mutex_);
-  if (stopped_) return absl::CancelledError(stopped_->reason);
+  // The servers may never answer an expelled worker.
+  if (absl::Status status = InterruptStatus(); !status.ok()) return status;
   waiting_ = true;
   parts_.link.progress().SetWaiting(true);
   return absl::OkStatus();

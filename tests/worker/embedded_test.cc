@@ -151,6 +151,17 @@ TEST_F(EmbeddedTest, HeartbeatThatSaysExpelledCutsTheStepShort) {
   EXPECT_EQ(link_.joins, 2);
 }
 
+TEST_F(EmbeddedTest, WorkerThatIsExpelledBetweenStepsWaitsForNoServer) {
+  link_.work = {Range(7, 0, 8)};
+  NextRange();
+  link_.on_end_(absl::FailedPreconditionError("dead"), "declared dead");
+  wire_.during_step = [] { FAIL() << "the first life waits for an answer"; };
+  const absl::StatusOr<EmbeddedStep> lost = Step(4);
+  ASSERT_TRUE(lost.ok()) << lost.status();
+  EXPECT_EQ(lost->outcome, EmbeddedStep::Outcome::kRejoined);
+  EXPECT_EQ(link_.joins, 2);
+}
+
 TEST_F(EmbeddedTest, GivesUpAfterLivesWithoutAStep) {
   link_.work = {Range(7, 0, 8)};
   NextRange();

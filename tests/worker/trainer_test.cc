@@ -431,6 +431,16 @@ TEST_F(TrainerTest, ExpelledWorkerJoinsAgainThoughTheServersSayNothing) {
   EXPECT_EQ(link_.joins, 2);
 }
 
+TEST_F(TrainerTest, WorkerThatIsExpelledWhileItComputesWaitsForNoServer) {
+  link_.work = {Range(1, 0, 4), Range(1, 0, 4)};
+  group_.during_step = [this] {
+    if (link_.joins == 1) link_.on_end_(absl::FailedPreconditionError("silent for 5 s"), "silent for 5 s");
+  };
+  wire_.during_step = [this] { EXPECT_EQ(link_.joins, 2) << "the first life waits for an answer"; };
+  EXPECT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_EQ(link_.joins, 2);
+}
+
 TEST_F(TrainerTest, EndOfTheJobDuringAStepLeavesInGoodOrder) {
   link_.work = {Range(1, 0, 10)};
   wire_.during_step = [this] { link_.on_end_(absl::OkStatus(), "the job was stopped"); };
