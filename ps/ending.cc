@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
+#include "common/held_signals.h"
 
 namespace slackline::ps {
 namespace {
@@ -11,10 +12,9 @@ namespace {
 int StopWatching() { return SIGRTMIN; }
 
 sigset_t Watched() {
-  sigset_t set;
-  sigemptyset(&set);
   // A batch system may send SIGUSR1 or SIGUSR2 to all processes of a job; they are the scheduler's business.
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, StopWatching()}) sigaddset(&set, signal);
+  sigset_t set = NotIgnored({SIGINT, SIGTERM, SIGUSR1, SIGUSR2});
+  sigaddset(&set, StopWatching());
   return set;
 }
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include "common/address.h"
+#include "common/folder_name.h"
 #include "common/kill_point.h"
 #include "common/version_text.h"
 
@@ -26,9 +27,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->check(AddressMistake);
   app.add_option("--run-folder", options.run_folder, "Write the run here instead of output.folder")
       ->type_name("DIR")
-      ->check([](const std::string& name) {
-        return name.empty() ? "found an empty text; allowed is the name of a folder" : "";
-      });
+      ->check(FolderMistake);
   app.add_option("--address-file", options.address_file, "Write host:port there too, once it is known")
       ->type_name("FILE");
   app.add_flag("--resume", options.resume,

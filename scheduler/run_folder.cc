@@ -9,8 +9,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/folder_name.h"
 #include "common/job_file.h"
 #include "common/storage/durable_file.h"
+#include "common/utf8.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -22,6 +24,12 @@ constexpr char kHeader[] =
 constexpr char kEpochsHeader[] =
     "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules,"
     "compute_s,data_s,wait_s,push_s,pull_s\n";
+
+absl::Status CheckName(const std::string& folder) {
+  const std::string mistake = FolderMistake(folder);
+  if (mistake.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the run folder ", ValidText(folder), ": ", mistake));
+}
 
 std::string Cell(const std::optional<double>& value) { return value ? absl::StrFormat("%.6g", *value) : ""; }
 
@@ -107,6 +115,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Create(const std::string& 
                                                              absl::Time wall_time) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(path, error).lexically_normal();
+  if (absl::Status name = CheckName(folder); !name.ok()) return name;
   if (!error) std::filesystem::create_directories(folder, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot make the run folder ", path, ": ", error.message()));
   const std::string metrics = folder / "metrics.csv";
@@ -128,6 +137,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Reopen(const std::string& 
                                                              absl::Time wall_time) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(path, error).lexically_normal();
+  if (absl::Status name = CheckName(folder); !name.ok()) return name;
   const std::string metrics = folder / "metrics.csv";
   const bool has_metrics = !error && std::filesystem::exists(metrics, error);
   // A copy of the job and its checkpoints is a run, too.

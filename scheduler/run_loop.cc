@@ -12,20 +12,14 @@
 #include "absl/time/clock.h"
 #include "common/checkpoint/folder.h"
 #include "common/clock.h"
+#include "common/held_signals.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
 
 namespace slackline::scheduler {
 namespace {
 
-sigset_t OurSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGUSR1);
-  return signals;
-}
+sigset_t OurSignals() { return NotIgnored({SIGTERM, SIGINT, SIGUSR1}); }
 
 // Waits up to `period` for a signal. Returns 0 for none.
 int WaitForSignal(absl::Duration period) {

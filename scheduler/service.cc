@@ -6,6 +6,8 @@
 #include <grpcpp/resource_quota.h>
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/message_text.h"
+#include "common/utf8.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -22,7 +24,16 @@ int Milliseconds(absl::Duration duration) { return static_cast<int>(absl::ToInt6
 template <typename Reply>
 grpc::Status Answer(absl::StatusOr<Reply> result, Reply* reply) {
   if (result.ok()) *reply = *std::move(result);
+  rpc::MendText(*reply);
   return rpc::ToGrpc(result.status());
+}
+
+// A request whose text is as ours would be: events, the state and other messages repeat it.
+template <typename Request>
+Request Bounded(const Request& request) {
+  Request bounded = request;
+  rpc::MendText(bounded);
+  return bounded;
 }
 
 }  // namespace
@@ -52,7 +63,7 @@ grpc::Status SchedulerService::Heartbeat(grpc::ServerContext* context, const wir
   const absl::Status own = caller->MustBe(server ? security::Role::kServer : security::Role::kWorker,
                                           server ? "send a server's heartbeat" : "send a worker's heartbeat");
   if (!own.ok()) return rpc::ToGrpc(own);
-  return Answer(controller_.Heartbeat(*request), reply);
+  return Answer(controller_.Heartbeat(Bounded(*request)), reply);
 }
 
 grpc::Status SchedulerService::FindImages(grpc::ServerContext* context, const wire::FindImagesRequest* request,
@@ -84,20 +95,21 @@ grpc::Status SchedulerService::GetStatus(grpc::ServerContext* context, const wir
   if (const auto caller = Admit(*context, "GetStatus"); !caller.ok()) return rpc::ToGrpc(caller.status());
   *reply = controller_.GetStatus();
   if (request->full() && board_ != nullptr) *reply->mutable_full() = board_->Status();
+  rpc::MendText(*reply);
   return grpc::Status::OK;
 }
 
 grpc::Status SchedulerService::StopJob(grpc::ServerContext* context, const wire::StopJobRequest* request,
                                        wire::StopJobReply*) {
   if (const auto caller = Admit(*context, "StopJob"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  controller_.StopJob(request->reason(), request->failed());
+  controller_.StopJob(ValidText(request->reason()), request->failed());
   return grpc::Status::OK;
 }
 
 grpc::Status SchedulerService::Checkpoint(grpc::ServerContext* context, const wire::CheckpointRequest* request,
                                           wire::CheckpointReply* reply) {
   if (const auto caller = Admit(*context, "Checkpoint"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return Answer(controller_.Checkpoint(*request), reply);
+  return Answer(controller_.Checkpoint(Bounded(*request)), reply);
 }
 
 grpc::Status SchedulerService::ChangeServers(grpc::ServerContext* context, const wire::ChangeServersRequest* request,
@@ -109,7 +121,7 @@ grpc::Status SchedulerService::ChangeServers(grpc::ServerContext* context, const
 grpc::Status SchedulerService::ReportExit(grpc::ServerContext* context, const wire::ReportExitRequest* request,
                                           wire::ReportExitReply*) {
   if (const auto caller = Admit(*context, "ReportExit"); !caller.ok()) return rpc::ToGrpc(caller.status());
-  return rpc::ToGrpc(controller_.ReportExit(*request));
+  return rpc::ToGrpc(controller_.ReportExit(Bounded(*request)));
 }
 
 absl::StatusOr<std::unique_ptr<SchedulerServer>> SchedulerServer::Start(const std::string& address,

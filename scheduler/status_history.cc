@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/utf8.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -97,7 +98,7 @@ void StatusHistory::AddEvent(absl::string_view event, absl::Time wall_time) {
 
 void StatusHistory::AddEventLocked(absl::string_view event, absl::Time wall_time) {
   ++event_count_;
-  events_.push_back({wall_time, std::string(event)});
+  events_.push_back({wall_time, ValidText(event)});
   if (events_.size() > kEventsShown) events_.pop_front();
 }
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/held_signals.h"
+
 namespace slackline::worker {
 namespace {
 
@@ -12,9 +14,8 @@ int StopWatching() { return SIGRTMIN; }
 
 // A batch system may send SIGUSR1 or SIGUSR2 to all processes of a job; they are the scheduler's business.
 sigset_t Signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, StopWatching()}) sigaddset(&signals, signal);
+  sigset_t signals = NotIgnored({SIGTERM, SIGINT, SIGUSR1, SIGUSR2});
+  sigaddset(&signals, StopWatching());
   return signals;
 }
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -136,6 +137,46 @@ class Launcher(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
         self.finish(run)
         self.assertRegex(run.stderr(), "failed: no worker is left; worker-1 died: ")
+
+
+class InTheBackground(unittest.TestCase):
+    """Programs that a script has started with `&`: Ctrl-C in the foreground is nothing to them."""
+
+    def setUp(self):
+        root = tempfile.TemporaryDirectory(prefix="slackline-background-")
+        self.addCleanup(root.cleanup)
+        self.root = pathlib.Path(root.name)
+        self.run_folder = self.root / "run"
+        self.programs = Programs(OPTIONS.programs, OPTIONS.patience)
+        self.job = self.root / "job.yaml"
+        self.job.write_text(f"{SMALL}\ncluster: {{servers: 1, workers: 1}}\n".replace("epochs: 40", "epochs: 10000"))
+
+    def start(self, name, program, *arguments):
+        with open(self.root / f"{name}.log", "wb") as log:
+            process = subprocess.Popen([self.programs.path(program), self.job, *map(str, arguments)], stdout=log, stderr=log,
+                                       stdin=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def log(self, name):
+        return (self.root / f"{name}.log").read_text()
+
+    def test_each_program_hears_the_second_signal_only(self):
+        address = self.run_folder / "scheduler.address"
+        scheduler = self.start("scheduler", "slackline-scheduler", "--run-folder", self.run_folder)
+        self.programs.wait_for("the scheduler's address", address.exists, 30, scheduler)
+        server = self.start("ps-1", "slackline-ps", "--scheduler", address, "--name", "ps-1")
+        worker = self.start("worker-1", "slackline-worker", "--scheduler", address, "--name", "worker-1")
+        events = self.run_folder / "events.log"
+        self.programs.wait_for("training", lambda: "training begins" in events.read_text(), 60, worker)
+        for process in (worker, server, scheduler):
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)
+            self.programs.wait_for("its end", lambda one=process: one.poll() is not None, 60)
+        self.assertIn("worker-1 leaves: told to stop by SIGTERM", events.read_text())
+        self.assertIn("told to stop by SIGTERM", self.log("ps-1"))
+        self.assertIn("the job is stopped: the scheduler got SIGTERM", events.read_text())
 
 
 def main():

@@ -50,6 +50,12 @@ TEST(Crc32c, KnownVectors) {
   EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43u);  // RFC 3720, B.4
 }
 
+TEST_F(RunFolderTest, RefusesAPathThatIsNotUtf8) {
+  const absl::Status refused = RunFolder::Create(Path() + "/l\xe4ufe", job::Job(), wall_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("found bytes that are not UTF-8; allowed is"), refused.message().npos);
+}
+
 TEST_F(RunFolderTest, HoldsTheResolvedJob) {
   job::Job job;
   job.mutable_optimizer()->set_lr(0.125);

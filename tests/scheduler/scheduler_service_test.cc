@@ -289,6 +289,27 @@ TEST_F(ServiceTest, StopEndsTheJob) {
   EXPECT_EQ(controller_.state(), wire::JOB_STOPPED);
 }
 
+TEST_F(ServiceTest, TheTextOfAStrangerIsBounded) {
+  // A client that mends nothing.
+  const auto stub = wire::Scheduler::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials()));
+  const std::string huge(1 << 20, 'x');
+  wire::ReportExitRequest exit;
+  exit.set_job(77);
+  exit.set_name("w-1");
+  exit.set_reason(huge);
+  wire::ReportExitReply exited;
+  ASSERT_TRUE(stub->ReportExit(Context().get(), exit, &exited).ok());
+  wire::StopJobRequest stop;
+  stop.set_reason(huge);
+  wire::StopJobReply stopped;
+  ASSERT_TRUE(stub->StopJob(Context().get(), stop, &stopped).ok());
+  wire::GetStatusReply reply;
+  ASSERT_TRUE(stub->GetStatus(Context().get(), {}, &reply).ok());
+  EXPECT_LT(reply.reason().size(), 10000u);
+  EXPECT_LT(reply.ByteSizeLong(), 100000u);
+}
+
 TEST_F(ServiceTest, PortThatIsTakenIsNamed) {
   const std::string address = absl::StrCat("127.0.0.1:", server_->port());
   const absl::Status status = SchedulerServer::Start(address, controller_).status();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/utf8.h"
 
 namespace slackline::worker {
 namespace {
@@ -298,7 +299,7 @@ void Exchange::Goodbye(const std::string& reason) {
   leaving_ = true;
   for (Peer& peer : peers_) {
     Outgoing last;
-    last.item.mutable_goodbye()->set_reason(reason);
+    last.item.mutable_goodbye()->set_reason(ValidText(reason));
     peer.stream->Shutdown(std::move(last));
   }
 }
