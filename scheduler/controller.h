@@ -44,6 +44,7 @@
 #include "scheduler/run_summary.h"
 #include "scheduler/server_calls.h"
 #include "scheduler/staleness_bound.h"
+#include "scheduler/stall_watch.h"
 #include "scheduler/tasks.h"
 #include "scheduler_state.pb.h"
 
@@ -208,10 +209,10 @@ class Controller : public ServerObserver {
   void Act(const ServerDeadAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The worker trains no more, for whatever reason.
   void WorkerGone(const Holder& holder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives the servers their shards once they and the model are known.
   // As PlaceShards() and NextMove() have them.
   std::map<ServerId, double> Shares() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellShares(const std::map<ServerId, double>& shares) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the servers their shards once they and the model are known.
   void Place() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendInstall(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of the map in which the server got its shards in its present life.
@@ -468,14 +469,8 @@ class Controller : public ServerObserver {
   // Who is to be told, once it is saved, that it has taken over; and what the membership wants then.
   std::map<ServerId, MembershipActions> promotions_ ABSL_GUARDED_BY(mutex_);
 
-  // A server that has no shards yet.
-  struct Joining {
-    std::string name;
-    std::string address;
-    Incarnation incarnation;
-    std::optional<wire::LocalAddress> local;
-    absl::Time heard;
-  };
+  // A server that has no shards yet. The scheduler knows the same of it as of a backup.
+  using Joining = Backup;
   struct Move {
     uint64_t number = 0;
     ServerId from;
@@ -529,6 +524,7 @@ class Controller : public ServerObserver {
   };
   std::map<Holder, Measured> measured_ ABSL_GUARDED_BY(mutex_);
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
+  StallWatch stalls_ ABSL_GUARDED_BY(mutex_){config_.timeouts};
   // Who waits for room on a full disk, and since when: the time for all that is written at the end counts from then on.
   std::set<Holder> waits_for_room_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Time> no_room_since_ ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,7 @@
 // What follows from a change of the members or from the time: placement, start, deaths, stalls, the end.
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -13,8 +15,6 @@ namespace {
 
 // Once all is said: how long a supervisor has to ask how it ended.
 constexpr absl::Duration kStatusLinger = absl::Seconds(5);
-// A worker is stalled after so many of its own median steps, if that is longer than the setting.
-constexpr double kStallSteps = 20;
 // Between two ticks, which come every T / 2 or more often: more than that is no delay any more, ...
 constexpr int kSleepHeartbeats = 4;
 // ... and where 3 T of silence are death, this is not: a sleep of less, and T between heartbeats, are less than that.
@@ -278,6 +278,7 @@ void Controller::Tick() {
   FailIfServersStayAway(now);
   WatchMoves(now);
   ExpelStalled(now);
+  if (Ended()) return;
   FailIfDeserted(now);
   FailIfNoRoom(now);
   WatchDivergence();
@@ -306,6 +307,7 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
 
 void Controller::ExpelStalled(absl::Time now) {
   MembershipActions actions;
+  std::optional<std::string> in_vain;
   for (const auto& [id, worker] : membership_.workers()) {
     const Holder holder = {id, worker.incarnation};
     auto since = work_since_.find(holder);
@@ -314,15 +316,16 @@ void Controller::ExpelStalled(absl::Time now) {
     // Before it had its present work it was idle by order.
     const absl::Duration idle =
         std::min(FromMilliseconds(static_cast<double>(progress->idle_ms())), now - since->second);
-    const absl::Duration allowed = std::max({config_.timeouts.stall, config_.timeouts.task_lease,
-                                             FromMilliseconds(kStallSteps * progress->step_ms_median())});
+    const absl::Duration allowed = stalls_.Allowed(*progress);
     if (idle <= allowed) continue;
-    membership_.Expel(id, worker.incarnation,
-                      absl::StrCat("its heartbeats come, but it has made no step for ", Readable(idle), "; allowed is ",
-                                   Readable(allowed)),
-                      actions);
+    const std::string reason = StallWatch::Reason(idle, allowed);
+    membership_.Expel(id, worker.incarnation, reason, actions);
+    if (const auto why = stalls_.Expelled(worker.name, progress_.totals().samples)) {
+      in_vain = absl::StrCat(*why, ": ", reason);
+    }
   }
   Apply(actions);
+  if (in_vain) End(wire::JOB_FAILED, *in_vain);
 }
 
 void Controller::FailIfDeserted(absl::Time now) {

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/computing_watch.h"
 #include "common/job_file.h"
 #include "worker/local/local_images.h"
 #include "worker/scheduler_wire.h"
@@ -309,10 +310,13 @@ void Worker::Compute() {
 }
 
 void Worker::NoteBatches() {
-  if (evaluating_) board_.Alive(world_.queue.Now());
+  const absl::Time now = world_.queue.Now();
+  if (evaluating_) board_.Alive(now);
   if (!computing_ || batch_takes_ <= absl::ZeroDuration()) return;
-  const absl::Duration past = world_.queue.Now() - computing_since_;
+  const absl::Duration past = now - computing_since_;
   if (past >= batch_takes_) board_.Alive(computing_since_ + absl::Floor(past, batch_takes_));
+  if (pace_.LeftOfPause(now) > absl::ZeroDuration()) return;  // it uses no processor
+  board_.Computes(now, ComputingWatch::kPatience * world_.timeouts.stall);
 }
 
 void Worker::Push(absl::Duration took) {

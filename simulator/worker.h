@@ -83,7 +83,8 @@ class Worker final : public Peer {
   void Compute();
   // The computation is over.
   void Push(absl::Duration took);
-  // A step of several batches shows a sign of life after each, and an evaluation all along, as the trainer does.
+  // A step of several batches shows a sign of life after each, and an evaluation all along, as the trainer does. A
+  // first step shows the processor time that it uses, as a real worker's heartbeats do.
   void NoteBatches();
   void SendAll(const std::vector<worker::Session::Send>& asks, bool hello, std::shared_ptr<const Gradient> gradient);
   void Account(const ShardReply& reply);

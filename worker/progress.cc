@@ -8,7 +8,7 @@ namespace slackline::worker {
 void ProgressBoard::Reset(absl::Time now) {
   absl::MutexLock lock(&mutex_);
   progress_ = {};
-  alive_ = now;
+  moved_ = alive_ = now;
 }
 
 void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
@@ -36,12 +36,18 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   total.staleness.Add(step.staleness);
   progress_.slack_max = std::max(progress_.slack_max, step.slack);
   progress_.gradient_norm_max = std::max(progress_.gradient_norm_max, step.gradient_norm);
-  alive_ = now;
+  moved_ = alive_ = now;
 }
 
 void ProgressBoard::Alive(absl::Time now) {
   absl::MutexLock lock(&mutex_);
-  alive_ = now;
+  moved_ = alive_ = now;
+}
+
+void ProgressBoard::Computes(absl::Time now, absl::Duration longest) {
+  absl::MutexLock lock(&mutex_);
+  if (progress_.steps > 0) return;
+  alive_ = now - moved_ <= longest ? now : moved_;
 }
 
 void ProgressBoard::SetWaiting(bool waiting) {

@@ -63,6 +63,9 @@ class ProgressBoard {
   void Record(const StepFacts& step, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
   // The trainer does something else than steps (it evaluates), and moves on.
   void Alive(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The process computes. Until its first step is over, this is a sign of life, for at most `longest` after the last
+  // other one: nobody knows yet how long a step takes.
+  void Computes(absl::Time now, absl::Duration longest) ABSL_LOCKS_EXCLUDED(mutex_);
   // The trainer waits for servers: not its own stall.
   void SetWaiting(bool waiting) ABSL_LOCKS_EXCLUDED(mutex_);
   // For people: what else the trainer waits for; empty for nothing.
@@ -76,7 +79,8 @@ class ProgressBoard {
 
   absl::Mutex mutex_;
   Progress progress_ ABSL_GUARDED_BY(mutex_);
-  absl::Time alive_ ABSL_GUARDED_BY(mutex_);
+  absl::Time moved_ ABSL_GUARDED_BY(mutex_);                            // the last sign of life but for processor time
+  absl::Time alive_ ABSL_GUARDED_BY(mutex_);                            // the last sign of life
   std::array<absl::Duration, kRecent> recent_ ABSL_GUARDED_BY(mutex_);  // a ring of step times
 };
 

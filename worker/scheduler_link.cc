@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
+#include "common/computing_watch.h"
 #include "common/logging.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/followed_channel.h"
@@ -28,6 +29,9 @@ uint64_t DrawInstance() {
   std::random_device random;
   return (uint64_t{random()} << 32 | random()) | 1;
 }
+
+// Looks at the processor time in one span of `stall` before it says that a process hangs.
+constexpr int kLooksPerStall = 8;
 
 // The scheduler over gRPC.
 class GrpcSchedulerLink : public SchedulerLink {
@@ -216,11 +220,14 @@ class GrpcSchedulerLink : public SchedulerLink {
   // --- heartbeat thread ---
 
   void RunHeartbeats() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const ProcessTime process_time;
+    ComputingWatch watch(time_, process_time);
     while (!stop_.Await(options_.timeouts.heartbeat)) {
       wire::HeartbeatRequest request;
       {
         absl::MutexLock lock(&mutex_);
         if (!beating_) continue;
+        NoteComputing(watch);
         request = MakeHeartbeat(life_, progress_.Take(time_.Now()));
       }
       AddEnergy(*request.mutable_worker());
@@ -230,6 +237,12 @@ class GrpcSchedulerLink : public SchedulerLink {
       Digest(Incarnation(request.incarnation()), status, reply);
       if (status.ok() && KnowsOlderThan(Generation(reply.generation()))) FetchMap(request.job());
     }
+  }
+
+  void NoteComputing(ComputingWatch& watch) {
+    const absl::Duration stall = options_.timeouts.stall;
+    if (watch.window() < stall / kLooksPerStall || !watch.Computed()) return;
+    progress_.Computes(time_.Now(), ComputingWatch::kPatience * stall);
   }
 
   bool KnowsOlderThan(Generation generation) ABSL_LOCKS_EXCLUDED(mutex_) {

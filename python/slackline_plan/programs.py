@@ -39,6 +39,12 @@ class Measured:
     exchanged_bytes: float  # a step, both ways
     watts: Optional[float]  # None where nothing is metered
     spread: Optional[Spread] = None  # None where it was measured for too short a time
+    step_samples: Optional[float] = None  # mean; None: the batch. Fewer if the data set is smaller than the batch
+
+    @property
+    def sample_s(self) -> float:
+        """Computing, for one sample."""
+        return self.compute_s / (self.step_samples or self.batch)
 
     def taking(self, factor: float) -> "Measured":
         """The same with steps that take so many times as long."""
@@ -99,7 +105,7 @@ def measure(slackline: str, job: str, settings: Sequence[str], batch: int, secon
     return Measured(batch=batch, steps=steps, compute_s=worker["compute_seconds"] / steps,
                     exchange_s=max(1e-6, worker["wait_seconds"] / steps),
                     exchanged_bytes=(worker["pushed_bytes"] + worker["pulled_bytes"]) / steps,
-                    watts=_watts(summary), spread=windows.spread(looks))
+                    watts=_watts(summary), spread=windows.spread(looks), step_samples=worker["samples"] / steps)
 
 
 def _watts(summary: dict[str, Any]) -> Optional[float]:
@@ -135,7 +141,7 @@ def simulate(slackline: str, job: str, settings: Sequence[str], groups: Sequence
         # It is in what was measured.
         wires.append("simulation.latency_us=0")
     own = [f"cluster.workers={nodes}", f"training.batch_size={measured.batch}", f"simulation.classes=[{classes}]",
-           "worker.slowdown={}", f"simulation.compute_us_per_sample={measured.compute_s * 1e6 / measured.batch:.9g}",
+           "worker.slowdown={}", f"simulation.compute_us_per_sample={measured.sample_s * 1e6:.9g}",
            "simulation.compute_us_per_step=0", *wires, "output.tensorboard=false",
            f"simulation.server_gbyte_per_s={measured.exchanged_bytes / exchange_s / 1e9:.9g}"]
     first = _play(slackline, job, [*settings, *own], 1, folder / "simulate-1")

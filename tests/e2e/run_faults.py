@@ -146,6 +146,16 @@ class Hangs(Faults):
         self.assertEqual(run.members()["worker-2"]["restarts"], 0)
 
 
+class LongSteps(Faults):
+    """A worker that computes is not one that hangs."""
+
+    def test_a_first_step_that_is_longer_than_a_hang_may_be(self):
+        run = self.train("model.kind=resnet18", "data.train_images_max=256", "training.batch_size=64", "training.epochs=1", "cluster.workers=1",
+                         "timeouts.heartbeat_ms=100", "timeouts.stall_ms=300")
+        self.finish(run, 0)
+        self.assertNotIn("made no step", run.stdout())
+
+
 class Ends(Faults):
     """How a run has ended is known afterwards, whoever ended it."""
 

@@ -31,6 +31,7 @@ if sys.argv[1] == "check":
 run = pathlib.Path(sys.argv[sys.argv.index("--run-folder") + 1])
 run.mkdir(parents=True)
 batch = int(settings["training.batch_size"])
+step = min(batch, IMAGES)
 if sys.argv[1] == "train":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     looks = iter(LOOKS)
@@ -59,7 +60,7 @@ if sys.argv[1] == "train":
     steps = STEPS
     energy = {"training": 500.0, "joules": 900.0} if settings.get("power.meter") == "true" else None
     (run / "summary.json").write_text(json.dumps({"train_s": 2.5, "energy": energy, "worker_list": [
-        {"steps": steps, "compute_seconds": steps * batch * 1e-3, "wait_seconds": steps * 4e-3,
+        {"steps": steps, "samples": steps * step, "compute_seconds": steps * step * 1e-3, "wait_seconds": steps * 4e-3,
          "pushed_bytes": steps * 1e6, "pulled_bytes": steps * 1e6}]}))
     sys.exit(1)
 samples = 60000 * int(settings["training.epochs"])
@@ -81,9 +82,9 @@ class Plan(unittest.TestCase):
         self.root = pathlib.Path(root.name)
         self.install()
 
-    def install(self, steps=100, text=FAKE, looks=()):
+    def install(self, steps=100, text=FAKE, looks=(), images=60000):
         self.program = self.root / "slackline"
-        self.program.write_text(text.replace("STEPS", str(steps)).replace("LOOKS", repr(list(looks))))
+        self.program.write_text(text.replace("STEPS", str(steps)).replace("LOOKS", repr(list(looks))).replace("IMAGES", str(images)))
         self.program.chmod(0o755)
 
     def run_plan(self, *arguments, code=0):
@@ -119,6 +120,20 @@ class Plan(unittest.TestCase):
         self.assertEqual(played["optimizer.lr"], "1")
         self.assertEqual((played["simulation.worker_gbit_per_s"], played["simulation.latency_us"]), ("0", "0"))
         self.assertEqual(self.calls("train")[0]["optimizer.lr"], "1")
+
+    def test_a_step_has_no_more_samples_than_the_data(self):
+        self.install(images=50)
+        self.run_plan("--batch", "200", "--nodes", "4")
+        self.assertAlmostEqual(float(self.calls("simulate")[0]["simulation.compute_us_per_sample"]), 1000)
+
+    def test_what_older_programs_have_measured_is_of_the_batch(self):
+        found = self.measured_file("old", 1)
+        path = pathlib.Path(found.split("=")[1])
+        text = json.loads(path.read_text())
+        del text["measured"][0]["step_samples"]
+        path.write_text(json.dumps(text))
+        self.run_plan("--batch", "100", "--kind", found, "--nodes", "1")
+        self.assertAlmostEqual(float(self.calls("simulate")[0]["simulation.compute_us_per_sample"]), 1000)
 
     def test_a_link_has_the_latency_of_the_job(self):
         self.run_plan("--batch", "100", "--nodes", "4", "--gbit-per-s", "10")

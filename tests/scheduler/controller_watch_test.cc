@@ -6,6 +6,9 @@
 namespace slackline::scheduler {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
 job::Job AutomaticBound() {
   job::Job job = FakeCluster::SmallJob();
   job.mutable_consistency()->set_staleness_auto(true);
@@ -23,6 +26,51 @@ void TrainWaiting(FakeCluster& cluster, absl::Duration time) {
     progress.set_slack_max(8);
   }
   cluster.Pass(time);
+}
+
+// w-1 has a range and makes no step until it is expelled; then it joins again. w-2 waits for servers all the time.
+void Stall(FakeCluster& cluster) {
+  cluster.Range("w-1");
+  cluster.progress("w-1").set_idle_ms(70000);
+  cluster.Pass(absl::Seconds(59));
+  ASSERT_EQ(cluster.StateOf("w-1"), "live");
+  cluster.Pass(absl::Seconds(2));
+  ASSERT_EQ(cluster.StateOf("w-1"), "dead");
+}
+
+TEST(ControllerWatch, WorkerThatIsExpelledAgainAndAgainEndsTheJobWithTheSetting) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-2");
+  cluster.progress("w-2").set_waiting(true);
+  Stall(cluster);
+  EXPECT_TRUE(
+      cluster.HasEvent("it has made no step for 1m0.1s; allowed is 1m. If its steps take so long, set "
+                       "timeouts.stall_ms: 121000; else its log says what it waits for"));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+    cluster.Rejoin("w-1");
+    cluster.Answer();
+    Stall(cluster);
+  }
+  const wire::GetStatusReply status = cluster.controller().GetStatus();
+  EXPECT_EQ(status.state(), wire::JOB_FAILED);
+  EXPECT_THAT(status.reason(), AllOf(HasSubstr("worker w-1 was expelled 3 times in a row, and nothing was trained"),
+                                     HasSubstr("set timeouts.stall_ms: 121000")));
+}
+
+TEST(ControllerWatch, OneWorkerThatIsExpelledAgainAndAgainDoesNotEndAJobThatTrains) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-2");
+  cluster.progress("w-2").set_waiting(true);
+  for (int i = 0; i < 5; ++i) {
+    Stall(cluster);
+    cluster.progress("w-2").set_samples(10 * (i + 1));
+    cluster.Rejoin("w-1");
+    cluster.Answer();
+  }
+  EXPECT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
 }
 
 TEST(ControllerWatch, BoundTravelsToTheServersUnderANewEpochAndIsAnEvent) {

@@ -315,6 +315,24 @@ TEST(SimulatedJob, LongRoundOfShortBatchesIsNoStall) {
   EXPECT_FALSE(absl::StrContains(absl::StrJoin(run.events, "\n"), "made no step")) << absl::StrJoin(run.events, "\n");
 }
 
+TEST(SimulatedJob, LongStepIsNoStall) {
+  const History run =
+      Play({"training.epochs=1", "simulation.compute_us_per_sample=12000000", "simulation.evaluation_us_per_sample=0",
+            "simulation.jitter=0", "timeouts.heartbeat_ms=300"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_NEAR(run.seconds(), 900 * 12, 10) << "90 steps of two minutes";
+  EXPECT_FALSE(absl::StrContains(absl::StrJoin(run.events, "\n"), "made no step"));
+}
+
+TEST(SimulatedJob, StepBeyondAnyPatienceEndsTheJobWithTheSetting) {
+  const History run = Play({"training.epochs=1", "simulation.compute_us_per_sample=12000000",
+                            "timeouts.heartbeat_ms=300", "timeouts.stall_ms=1000"});
+  EXPECT_EQ(run.status.state(), wire::JOB_FAILED);
+  EXPECT_THAT(run.status.reason(), HasSubstr("worker-1 was expelled 3 times in a row, and nothing was trained"));
+  EXPECT_THAT(run.status.reason(), HasSubstr("set timeouts.stall_ms: 4"));
+  EXPECT_LT(run.seconds(), 100);
+}
+
 TEST(SimulatedJob, LongEvaluationIsNoStall) {
   const History run = Play({"cluster.workers=2", "consistency.mode=async", "training.epochs=2",
                             "simulation.evaluation_us_per_sample=20000000"});

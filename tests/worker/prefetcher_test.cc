@@ -7,6 +7,9 @@
 #include <numeric>
 #include <set>
 
+#include "absl/algorithm/container.h"
+#include "absl/synchronization/notification.h"
+#include "common/clock.h"
 #include "tests/worker/test_data.h"
 
 namespace slackline::worker {
@@ -108,6 +111,35 @@ TEST_F(PrefetcherTest, WaitEndsWithTheDeadlineAndSaysHowFarTheThreadIs) {
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("of 1048576 images"));
+}
+
+// Decodes for as long as it is told, or hangs.
+struct SlowSource : ImageSource {
+  absl::Status Read(uint32_t, absl::Span<uint8_t> out) const override {
+    const ThreadTime used;
+    for (const absl::Time end = used.Now() + decodes; used.Now() < end;) {
+    }
+    if (hangs) released.WaitForNotification();
+    absl::c_fill(out, uint8_t{1});
+    return absl::OkStatus();
+  }
+  absl::Duration decodes;
+  bool hangs = false;
+  absl::Notification released;
+};
+
+TEST_F(PrefetcherTest, BatchThatIsDecodedMayTakeLongerAndOneThatHangsMayNot) {
+  for (const bool hangs : {false, true}) {
+    const auto source = std::make_shared<SlowSource>();
+    source->decodes = hangs ? absl::ZeroDuration() : absl::Milliseconds(700);
+    source->hangs = hangs;
+    const Dataset data = Dataset::FromSource(source, {.channels = 1, .height = 1, .width = 1}, {0});
+    Prefetcher prefetcher(data, {}, 1);
+    prefetcher.Start({0}, 1);
+    const absl::Status status = prefetcher.Next(absl::Milliseconds(500)).status();
+    EXPECT_EQ(status.code(), hangs ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kOk) << status;
+    source->released.Notify();
+  }
 }
 
 TEST_F(PrefetcherTest, SeveralThreadsGiveTheSameBatchesInTheSameOrder) {

@@ -194,7 +194,8 @@ TEST(StageGroup, StageThatHangsIsNamedWithItsMicroBatchAndEndsTheGroup) {
   const absl::Status status = group.Step(kStageBatch).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(status.message(),
-            "stage 1 has not ended backward of micro-batch 3 of 4 for 50ms; the other stages wait for it");
+            "stage 1 has not ended backward of micro-batch 3 of 4 for 50ms; the other stages wait for it. If a step "
+            "takes so long, set a larger timeouts.stall_ms");
   EXPECT_EQ(group.given_up(), status);
   EXPECT_EQ(group.Step(kStageBatch).status(), status);
   released.Notify();

@@ -233,6 +233,19 @@ TEST(ThreadGroup, DeviceThatHangsIsNamedWithItsBucketAndEndsTheGroup) {
   }
 }
 
+TEST(ThreadGroup, FirstStepMayComputeForLongerThanADeviceMayBeSilent) {
+  ScriptedDevices devices(2);
+  devices.scripts[1]->before = [&](uint64_t element) {
+    const ThreadTime used;
+    const absl::Time end = used.Now() + absl::Milliseconds(element == 4 ? 700 : 0);
+    while (used.Now() < end) {
+    }
+    return absl::OkStatus();
+  };
+  ThreadGroup group = devices.Group(/*stall=*/absl::Seconds(1));
+  EXPECT_EQ(group.Step(kBatch).status(), absl::OkStatus());
+}
+
 TEST(ThreadGroup, DeviceThatHangsAfterItsGradientIsNamed) {
   ScriptedDevices devices(2);
   absl::Notification released;

@@ -262,7 +262,8 @@ absl::Status GpuGroup::Await(const Model::Ready& ready) {
           absl::StrJoin(names_, ", ",
                         [](std::string* out, const Device& device) { absl::StrAppend(out, ToString(device)); }),
           " for ", absl::FormatDuration(silence_max_), ": ", seen.devices_left, " of ", devices(),
-          " devices are through backward, ", seen.buckets, " of ", buckets, " buckets of the sum are on the host"));
+          " devices are through backward, ", seen.buckets, " of ", buckets,
+          " buckets of the sum are on the host. If a step takes so long, set a larger timeouts.stall_ms"));
     }
   }
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/computing_watch.h"
 
 namespace slackline::worker {
 
@@ -47,11 +48,15 @@ void Prefetcher::Start(std::vector<uint32_t> indices, uint32_t batch_size, uint3
 }
 
 absl::StatusOr<std::unique_ptr<Batch>> Prefetcher::Next(absl::Duration timeout) {
+  // Large pictures take long to decode.
+  ComputingPatience patience(ComputingWatch::kPatience);
   absl::MutexLock lock(&mutex_);
-  if (!mutex_.AwaitWithTimeout(absl::Condition(this, &Prefetcher::HasAnswer), timeout)) {
-    return absl::DeadlineExceededError(absl::StrCat("the prefetch threads made no batch ready within ",
-                                                    absl::FormatDuration(timeout), "; it has begun ", next_, " of ",
-                                                    indices_.size(), " images of the range"));
+  while (!mutex_.AwaitWithTimeout(absl::Condition(this, &Prefetcher::HasAnswer), timeout)) {
+    if (patience.Lasts()) continue;
+    return absl::DeadlineExceededError(absl::StrCat(
+        "the prefetch threads made no batch ready within ", absl::FormatDuration(patience.waited() * timeout),
+        "; they have begun ", next_, " of ", indices_.size(),
+        " images of the range. If reading a batch takes so long, set a larger timeouts.stall_ms"));
   }
   if (!failed_.ok()) return failed_;
   if (given_ == taken_) return nullptr;

@@ -40,7 +40,7 @@ class Prefetcher {
   // earlier range is forgotten. `epoch`, from 0, varies how they are augmented.
   void Start(std::vector<uint32_t> indices, uint32_t batch_size, uint32_t epoch = 0);
   // The next batch, or nullptr when the range is used up. Give it back with Recycle() so that its memory is used again.
-  //   kDeadlineExceeded  none became ready in time
+  //   kDeadlineExceeded  none became ready in time: within `timeout`, or 20 times that while the process computes
   //   as Dataset::Load() an image could not be read: the prefetcher is of no more use
   absl::StatusOr<std::unique_ptr<Batch>> Next(absl::Duration timeout);
   void Recycle(std::unique_ptr<Batch> batch);

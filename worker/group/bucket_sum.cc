@@ -105,7 +105,8 @@ absl::StatusOr<BucketSum::Progress> BucketSum::Await(uint64_t from, absl::Durati
   while (!mutex_.AwaitWithTimeout(absl::Condition(this, &BucketSum::HasNews), silence.look())) {
     if (!silence.IsTooLong(events_)) continue;
     return absl::DeadlineExceededError(
-        absl::StrCat(Awaited(), " for ", absl::FormatDuration(silence_max), "; the others wait for it"));
+        absl::StrCat(Awaited(), " for ", absl::FormatDuration(silence_max),
+                     "; the others wait for it. If a step takes so long, set a larger timeouts.stall_ms"));
   }
   return Progress{.from = SummedFrom(), .over = Over()};
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/computing_watch.h"
 
 namespace slackline::worker {
 namespace {
@@ -69,8 +70,11 @@ absl::StatusOr<uint64_t> StageGroup::Compute(size_t stage, const LineShape& shap
 absl::Status StageGroup::Await(const Model::Ready& ready) {
   // As ThreadGroup has it.
   const absl::Duration silence_max = std::max(options_.timeouts.stall / 2, 10 * longest_step_);
+  // Nobody knows yet how long a step takes.
+  ComputingPatience patience(longest_step_ == absl::ZeroDuration() ? ComputingWatch::kPatience : 1);
   for (size_t told = 0;;) {
     const absl::StatusOr<StageLine::Ends> ends = line_.AwaitEnds(told, silence_max);
+    if (!ends.ok() && patience.Lasts()) continue;
     if (!ends.ok()) {
       line_.Stop();
       return given_up_ = ends.status();

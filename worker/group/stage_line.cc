@@ -86,7 +86,8 @@ absl::StatusOr<StageLine::Ends> StageLine::AwaitEnds(size_t stages, absl::Durati
   for (Ends ends = Count(); !ends.over && ends.stages <= stages; ends = Count()) {
     if (!changed_.WaitWithTimeout(&mutex_, silence.look()) || !silence.IsTooLong(events_)) continue;
     return absl::DeadlineExceededError(
-        absl::StrCat(Awaited(), " for ", absl::FormatDuration(silence_max), "; the other stages wait for it"));
+        absl::StrCat(Awaited(), " for ", absl::FormatDuration(silence_max),
+                     "; the other stages wait for it. If a step takes so long, set a larger timeouts.stall_ms"));
   }
   return Count();
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/computing_watch.h"
 #include "worker/group/batch_part.h"
 
 namespace slackline::worker {
@@ -71,9 +72,12 @@ void ThreadGroup::Compute(size_t device, const BatchView& part) {
 }
 
 absl::Status ThreadGroup::Await(const Model::Ready& ready) {
+  // Nobody knows yet how long a step takes.
+  ComputingPatience patience(longest_step_ == absl::ZeroDuration() ? ComputingWatch::kPatience : 1);
   uint64_t told = model().elements();
   for (;;) {
     const absl::StatusOr<BucketSum::Progress> progress = sum_.Await(told, silence_max());
+    if (!progress.ok() && patience.Lasts()) continue;
     if (!progress.ok()) {
       sum_.Abort();
       given_up_ = progress.status();
