@@ -161,9 +161,15 @@ class CheckpointFolder {
     SLACKLINE_KILL_POINT("commit");
     const absl::StatusOr<std::filesystem::path> folder = checkpoint::Commit(record_.checkpoints, std::move(manifest));
     if (!folder.ok()) {
-      log::Error("checkpoint ", number, " is not whole: ", std::string(folder.status().message()));
+      // It is tried again every second while the disk is full: saying so once is enough.
+      const bool full = absl::IsResourceExhausted(folder.status());
+      if (!full || !full_said_) {
+        log::Error("checkpoint ", number, " is not whole: ", std::string(folder.status().message()));
+      }
+      full_said_ = full;
       return controller_.CheckpointCommitted(folder.status());
     }
+    full_said_ = false;
     controller_.CheckpointCommitted(folder->string());
     Complain(checkpoint::PrunePartial(record_.checkpoints, number));
     // A run that fails again and again must not replace what was good by what it fails with.
@@ -177,6 +183,7 @@ class CheckpointFolder {
   Controller& controller_;
   const RunRecord& record_;
   uint64_t tidied_ = 0;
+  bool full_said_ = false;
 };
 
 void TakeSignal(Controller& controller, int signal) {

@@ -7,22 +7,15 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/followed_channel.h"
+#include "common/steady_flag.h"
 #include "scheduler.grpc.pb.h"
 #include "worker/backoff.h"
 
 namespace slackline::worker {
 namespace {
-
-void PauseFor(absl::Duration wait) {
-  absl::Mutex mutex;
-  absl::MutexLock lock(&mutex);
-  const auto never = +[](absl::Mutex*) { return false; };
-  mutex.AwaitWithTimeout(absl::Condition(never, &mutex), wait);
-}
 
 class ImageBoard : public PeerBoard {
  public:
@@ -41,19 +34,19 @@ class ImageBoard : public PeerBoard {
     request.set_patience_ms(static_cast<uint32_t>(
         std::min<int64_t>(absl::ToInt64Milliseconds(question.patience), std::numeric_limits<uint32_t>::max())));
     Backoff backoff(static_cast<uint64_t>(::getpid()));
-    for (const absl::Time end = absl::Now() + options_.timeouts.startup;;) {
+    for (const absl::Time end = SteadyTime().Now() + options_.timeouts.startup;;) {
       wire::FindImagesReply reply;
       const auto context = rpc::ContextWithTimeout(options_.timeouts.worker_dead());
       const auto stub = wire::Scheduler::NewStub(channel_.channel());
       const absl::Status status = rpc::FromGrpc(stub->FindImages(context.get(), request, &reply));
       if (status.ok()) return FromWire(reply);
       const absl::Duration wait = backoff.Next();
-      if (!question.wants || !rpc::IsRetryable(status) || rpc::IsMistrust(status) || absl::Now() + wait >= end) {
+      if (!question.wants || !rpc::IsRetryable(status) || rpc::IsMistrust(status) || SteadyTime().Now() + wait >= end) {
         return absl::Status(status.code(), absl::StrCat("could not ask the scheduler (", options_.scheduler,
                                                         ") for images: ", channel_.Why(status)));
       }
       channel_.Failed();
-      PauseFor(wait);
+      SteadyPause(wait);
     }
   }
 

@@ -20,8 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
+#include "common/steady_flag.h"
 #include "common/storage/checksum.h"
 
 namespace slackline::worker {
@@ -37,13 +37,6 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(50);
 constexpr int kMakingsMax = 3;
 constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr size_t kChecksumDigits = 16;
-
-void Await(absl::Duration wait) {
-  absl::Mutex mutex;
-  absl::MutexLock lock(&mutex);
-  const auto never = +[](absl::Mutex*) { return false; };
-  mutex.AwaitWithTimeout(absl::Condition(never, &mutex), wait);
-}
 
 // Whoever may write in the folder of `path` shares it, and so may read what is in it, whatever the umask or the mode of
 // what was copied. The rights that there are stay.
@@ -140,12 +133,12 @@ std::shared_ptr<LockedFile> Hold(const std::string& path, uint64_t bytes) {
 // Waits for `file`'s lock as long as `path` grows.
 absl::Status AwaitLock(const LockedFile& file, const std::string& path, absl::Duration patience) {
   uint64_t bytes = 0;
-  for (absl::Time grown = absl::Now(); !file.Lock(LOCK_EX); Await(kLookEvery)) {
+  for (absl::Time grown = SteadyTime().Now(); !file.Lock(LOCK_EX); SteadyPause(kLookEvery)) {
     if (const uint64_t now = BytesOf(path); now != bytes) {
       bytes = now;
-      grown = absl::Now();
+      grown = SteadyTime().Now();
     }
-    if (absl::Now() - grown > patience) {
+    if (SteadyTime().Now() - grown > patience) {
       return absl::DeadlineExceededError(absl::StrCat("another process of this node holds the lock of ", path,
                                                       ", which has not grown for ", absl::FormatDuration(patience)));
     }

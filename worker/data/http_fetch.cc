@@ -14,9 +14,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "common/check.h"
+#include "common/clock.h"
+#include "common/steady_flag.h"
 #include "worker/backoff.h"
 
 namespace slackline::worker {
@@ -28,13 +28,6 @@ constexpr long kOk = 200, kPartial = 206, kNotFound = 404, kRequestTimeout = 408
 void PrepareCurl() {
   static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
   SLACKLINE_CHECK(ready == CURLE_OK);
-}
-
-void Pause(absl::Duration wait) {
-  absl::Mutex mutex;
-  absl::MutexLock lock(&mutex);
-  const auto never = +[](absl::Mutex*) { return false; };
-  mutex.AwaitWithTimeout(absl::Condition(never, &mutex), wait);
 }
 
 absl::Status DiskError(absl::string_view doing, const std::string& path) {
@@ -129,7 +122,7 @@ class HttpFetch::Session {
     from_ = from;
     refusal_ = absl::OkStatus();
     begun_ = false;
-    heard_ = absl::Now();
+    heard_ = SteadyTime().Now();
     error_[0] = '\0';
     const std::string range = absl::StrCat(from, "-");
     Set(CURLOPT_URL, address.c_str());
@@ -173,7 +166,7 @@ class HttpFetch::Session {
   static size_t OnData(char* data, size_t one, size_t size, void* self) {
     auto* session = static_cast<Session*>(self);
     (void)one;
-    session->heard_ = absl::Now();
+    session->heard_ = SteadyTime().Now();
     absl::Status& refusal = session->refusal_;
     if (!session->begun_) refusal = session->Begin();
     if (refusal.ok()) refusal = (*session->take_)({data, size});
@@ -184,12 +177,12 @@ class HttpFetch::Session {
   // A few times a second.
   static int OnProgress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
     auto* session = static_cast<Session*>(self);
-    if (absl::Now() > session->end_) {
+    if (SteadyTime().Now() > session->end_) {
       session->refusal_ = absl::DeadlineExceededError("it took too long");
       return 1;
     }
     const absl::Duration silence = session->options_.silence_max;
-    if (absl::Now() - session->heard_ < silence) return 0;
+    if (SteadyTime().Now() - session->heard_ < silence) return 0;
     session->refusal_ = absl::UnavailableError(absl::StrCat("nothing came for ", absl::FormatDuration(silence)));
     return 1;
   }
@@ -255,7 +248,7 @@ absl::StatusOr<std::string> HttpFetch::Get(const std::string& address, uint64_t 
 
 absl::Status HttpFetch::Download(const std::string& address, const std::string& path, uint64_t bytes,
                                  absl::Duration total_max) {
-  session_->set_end(absl::Now() + total_max);
+  session_->set_end(SteadyTime().Now() + total_max);
   PartFile part(path);
   if (!part.status().ok()) return part.status();
   if (part.bytes() > bytes) part.Empty();
@@ -287,24 +280,24 @@ absl::Status HttpFetch::Download(const std::string& address, const std::string& 
 
 absl::Status HttpFetch::Insist(const std::string& address, const std::function<absl::Status()>& attempt) {
   Backoff backoff(/*seed=*/static_cast<uint64_t>(::getpid()));
-  absl::Time silent_since = absl::Now();
+  absl::Time silent_since = SteadyTime().Now();
   for (;;) {
     const absl::Status done = attempt();
     if (done.ok()) return done;
     const std::string what = absl::StrCat(address, ": ", done.message());
     if (absl::IsAborted(done)) {
       // Something came before it broke off.
-      silent_since = absl::Now();
+      silent_since = SteadyTime().Now();
       backoff.Reset();
     } else if (!absl::IsUnavailable(done)) {
       return absl::Status(done.code(), what);
     }
     const absl::Duration wait = backoff.Next();
-    if (absl::Now() + wait - silent_since > options_.give_up) {
+    if (SteadyTime().Now() + wait - silent_since > options_.give_up) {
       return absl::DeadlineExceededError(
           absl::StrCat(what, "; given up after ", absl::FormatDuration(options_.give_up), " without a byte"));
     }
-    Pause(wait);
+    SteadyPause(wait);
   }
 }
 
