@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "cli/script.h"
 #include "common/clock.h"
 
@@ -36,6 +37,23 @@ constexpr absl::Duration kYoung = absl::Seconds(10);
 constexpr char kEnv[] = "/usr/bin/env";
 constexpr absl::Duration kNewestStatusTimeout = absl::Seconds(2);
 
+constexpr const char* kOfARun[] = {"slackline-scheduler", "slackline-ps", "slackline-worker"};
+
+// The folder of this program, which has all of these.
+absl::StatusOr<fs::path> FolderWith(absl::Span<const char* const> programs) {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) return absl::NotFoundError("cannot tell where this program is: /proc/self/exe is not readable");
+  const fs::path folder = self.parent_path();
+  std::vector<std::string> missing;
+  for (const char* const program : programs) {
+    if (::access((folder / program).c_str(), X_OK) != 0) missing.push_back(program);
+  }
+  if (missing.empty()) return folder;
+  return absl::NotFoundError(absl::StrCat("found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
+                                          "; build or install all programs of Slackline into one folder"));
+}
+
 // Or is the backup of one that has.
 bool HasShards(const wire::GetStatusReply& status, const std::string& server) {
   return std::any_of(status.members().begin(), status.members().end(), [&](const wire::MemberStatus& member) {
@@ -46,18 +64,14 @@ bool HasShards(const wire::GetStatusReply& status, const std::string& server) {
 }  // namespace
 
 absl::StatusOr<Programs> Programs::BesideThisProgram() {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return absl::NotFoundError("cannot tell where this program is: /proc/self/exe is not readable");
-  const fs::path folder = self.parent_path();
-  const Programs programs{folder / "slackline-scheduler", folder / "slackline-ps", folder / "slackline-worker"};
-  std::vector<std::string> missing;
-  for (const fs::path& program : {programs.scheduler, programs.server, programs.worker}) {
-    if (::access(program.c_str(), X_OK) != 0) missing.push_back(program.filename());
-  }
-  if (missing.empty()) return programs;
-  return absl::NotFoundError(absl::StrCat("found no ", absl::StrJoin(missing, ", "), " in ", folder.string(),
-                                          "; build or install all programs of Slackline into one folder"));
+  const absl::StatusOr<fs::path> folder = FolderWith(kOfARun);
+  if (!folder.ok()) return folder.status();
+  return Programs{*folder / kOfARun[0], *folder / kOfARun[1], *folder / kOfARun[2]};
+}
+
+absl::Status Programs::CheckAll() {
+  constexpr const char* kAll[] = {kOfARun[0], kOfARun[1], kOfARun[2], "slackline-simulator"};
+  return FolderWith(kAll).status();
 }
 
 Cluster::Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection,

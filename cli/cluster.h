@@ -33,6 +33,8 @@ struct Programs {
   // Those beside this program.
   //   kNotFound  names all that are missing
   static absl::StatusOr<Programs> BesideThisProgram();
+  // The same of all programs of an installation: also of slackline-simulator, which no run needs.
+  static absl::Status CheckAll();
 };
 
 // With their backups, where they have some.

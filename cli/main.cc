@@ -8,8 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "cli/checkpoints.h"
+#include "cli/cluster.h"
 #include "cli/complain.h"
 #include "cli/credentials.h"
 #include "cli/doctor/command.h"
@@ -18,6 +21,7 @@
 #include "cli/launch.h"
 #include "cli/prepare/command.h"
 #include "cli/run_checks.h"
+#include "cli/script.h"
 #include "cli/servers.h"
 #include "cli/sibling.h"
 #include "cli/slurm/command.h"
@@ -66,7 +70,8 @@ Prints the job with every default written out. A mistake is named with its line,
 
 Examples
   slackline check examples/fashion-mnist-cnn.yaml
-  slackline check job.yaml --set consistency.mode=bsp)";
+  slackline check job.yaml --set consistency.mode=bsp
+  slackline check job.yaml --for train)";
 
 constexpr char kStatusHelp[] = R"(
 Examples
@@ -143,13 +148,37 @@ std::string PriceOf(const job::Consistency& consistency) {
                       ".\n");
 }
 
-int Check(const std::string& job_file, const std::vector<std::string>& overrides, bool only_fingerprint) {
-  const absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
+struct CheckOptions {
+  std::string job_file;
+  std::vector<std::string> overrides;
+  bool only_fingerprint = false;
+  // "train" or "simulate": what this machine must be able to do with the job. Empty: nothing, it is told what it
+  // cannot.
+  std::string purpose;
+};
+
+// Why this machine cannot do with the job what it must, one reason a line; empty where it can.
+std::string WhyNotHere(const job::Job& job, const std::string& purpose) {
+  std::vector<absl::Status> found = CheckHere(job, purpose == "simulate" ? Purpose::kSimulate : Purpose::kTrain);
+  if (purpose == "train") {
+    found.push_back(CheckWorkers({}, job));
+    found.push_back(Programs::BesideThisProgram().status());
+  }
+  std::string lines;
+  for (const absl::Status& one : found) {
+    if (!one.ok()) absl::StrAppend(&lines, std::string(one.message()), "\n");
+  }
+  return lines;
+}
+
+int Check(const CheckOptions& options) {
+  const std::string& job_file = options.job_file;
+  const absl::StatusOr<job::Job> job = ReadJobFile(job_file, options.overrides);
   if (!job.ok()) {
     std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
     return kExitWrongUse;
   }
-  if (only_fingerprint) {
+  if (options.only_fingerprint) {
     std::printf("%016" PRIx64 "\n", Fingerprint(*job));
     return kExitDone;
   }
@@ -165,9 +194,13 @@ int Check(const std::string& job_file, const std::vector<std::string>& overrides
   if (const std::string doubt = SlowdownDoubt(*job); !doubt.empty())
     absl::StrAppend(&warnings, "# Warning: ", doubt, ".\n");
   // A job file may be checked on a machine that has no data, or another network.
-  for (const absl::Status& found : {CheckData(Resolve(*job)), CheckWeights(*job), CheckNetwork(Resolve(*job))}) {
-    if (found.ok()) continue;
-    absl::StrAppend(&warnings, "# On this machine it cannot run: ", std::string(found.message()), ".\n");
+  const std::string not_here = WhyNotHere(Resolve(*job), options.purpose);
+  if (!options.purpose.empty() && !not_here.empty()) {
+    std::fprintf(stderr, "%s: %s", job_file.c_str(), not_here.c_str());
+    return kExitFailed;
+  }
+  for (const absl::string_view reason : absl::StrSplit(not_here, '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&warnings, "# On this machine it cannot run: ", reason, ".\n");
   }
   if (IsHttp(job->data().path())) {
     const bool bytes_only = job->data().augment().rand_augment() > 0;
@@ -282,13 +315,16 @@ int Main(int argc, char** argv) {
   launch.train.program = argv[0];
   CLI::App* launch_command = AddLaunch(app, launch);
 
-  std::string check_file;
-  std::vector<std::string> check_overrides;
-  bool check_fingerprint = false;
+  CheckOptions check;
   CLI::App* check_command = app.add_subcommand("check", "Check a job file without running it");
-  check_command->add_option("JOB", check_file, "The job file (YAML)")->required();
-  check_command->add_option("--set", check_overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
-  check_command->add_flag("--fingerprint", check_fingerprint,
+  check_command->add_option("JOB", check.job_file, "The job file (YAML)")->required();
+  check_command->add_option("--set", check.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
+  check_command
+      ->add_option(
+          "--for", check.purpose,
+          "train or simulate: fail where this machine cannot do that: images, weights, network, GPUs, programs")
+      ->check(CLI::IsMember({"train", "simulate"}));
+  check_command->add_flag("--fingerprint", check.only_fingerprint,
                           "Print only the number that all processes of the job name");
   check_command->footer(kCheckHelp);
 
@@ -385,7 +421,7 @@ int Main(int argc, char** argv) {
   }
   if (train_command->parsed()) return Train(train);
   if (launch_command->parsed()) return Launch(launch);
-  if (check_command->parsed()) return Check(check_file, check_overrides, check_fingerprint);
+  if (check_command->parsed()) return Check(check);
   if (resume_command->parsed()) return Resume(resume, resume_script);
   if (checkpoint_command->parsed()) return MakeCheckpoint(status);
   if (checkpoints_command->parsed()) return ListCheckpoints(target, verify);

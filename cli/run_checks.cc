@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "cli/cluster.h"
+#include "cli/device_check.h"
 #include "cli/run_folder.h"
 #include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
@@ -128,6 +129,16 @@ absl::Status CheckNetwork(const job::Job& job) {
   status.Update(
       CheckPorts(*network, {true, ServerProcesses(job), job.cluster().workers()}, "of this job on this machine"));
   return status;
+}
+
+std::vector<absl::Status> CheckHere(const job::Job& job, Purpose purpose) {
+  std::vector<absl::Status> checks = {CheckData(job), CheckWeights(job)};
+  if (purpose == Purpose::kTrain) {
+    checks.push_back(CheckNetwork(job));
+    checks.push_back(CheckDevices(job));
+  }
+  std::erase_if(checks, [](const absl::Status& check) { return check.ok(); });
+  return checks;
 }
 
 absl::Status CheckFreePorts(const job::Job& job, uint32_t servers) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,10 @@ absl::Status CheckWeights(const job::Job& job);
 // What of `network` the processes of a machine would complain about one after the other: its interface is not there, it
 // may not be listened on, or network.ports are too few for all of a job.
 absl::Status CheckNetwork(const job::Job& job);
+
+// Why this machine cannot run the job as it is to be run; one OK where it can.
+enum class Purpose { kTrain, kSimulate };
+std::vector<absl::Status> CheckHere(const job::Job& job, Purpose purpose);
 
 // How many processes of a job are on one machine.
 struct Crowd {

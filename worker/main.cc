@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -55,6 +56,7 @@ struct Flags {
   std::string seat = {};
   uint32_t container_cpus = 0;
   bool supervised = false;
+  bool check_devices = false;
   WeightsToEvaluate evaluate = {};
 };
 
@@ -296,6 +298,21 @@ int Evaluate(const Flags& flags, const job::Job& job) {
   return Fail(status, absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kWrongUse : kFailed);
 }
 
+// Of all groups, where the job has groups.
+int CheckDevices(const job::Job& job) {
+  const GpusHere gpus = gpu::FindGpus();
+  const auto groups = static_cast<uint32_t>(job.worker().groups_size());
+  for (uint32_t group = 0; group < std::max(1U, groups); ++group) {
+    const WorkerConfig config = MakeWorkerConfig(job, {"worker", group}, /*cores=*/1);
+    const std::string key = groups == 0 ? "worker.devices" : absl::StrCat("worker.groups[", group, "].devices");
+    const absl::Status here = ResolveDevices(config.devices, gpus, key).status();
+    if (here.ok()) continue;
+    std::printf("%s\n", std::string(here.message()).c_str());
+    return kFailed;
+  }
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   rpc::PrepareProcess();
   rpc::SilenceGrpcLog();
@@ -330,6 +347,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(1, 65536))
       ->excludes(seat);
   app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
+  app.add_flag("--check-devices", flags.check_devices, "Only say whether the GPUs that the job names are here");
   CLI::Option* const weights =
       app.add_option("--evaluate", flags.evaluate.path,
                      "Measure these weights on the job's images, and end: what `slackline evaluate` starts")
@@ -358,6 +376,7 @@ int Main(int argc, char** argv) {
   }
   if (job->output().log_format() == job::Output::JSON) log::WriteJson(job->name());
   job::Job resolved = Resolve(*job);
+  if (flags.check_devices) return CheckDevices(resolved);
   if (!flags.evaluate.path.empty()) return Evaluate(flags, resolved);
   if (flags.scheduler.empty()) {
     return Fail(absl::InvalidArgumentError("--scheduler is required"), kWrongUse);

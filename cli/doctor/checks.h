@@ -32,6 +32,8 @@ Finding CheckClocks(const LinkFacts& link, const std::string& whose);
 // What was tried, and what came of it.
 struct JobFacts {
   absl::Status programs;
+  // Of the GPUs that the job names.
+  absl::Status devices;
   absl::Status data;
   // With the files of this machine as they are now, and as they will be in `soon`.
   absl::Status credentials;

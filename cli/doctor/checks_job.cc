@@ -17,6 +17,10 @@ Findings CheckJob(const JobFacts& facts, const job::Job& job) {
   };
   add("programs", facts.programs, "all are beside this one", "all programs of one build in one folder",
       "build or install all of them: ./quickstart, or cmake --install");
+  if (!facts.devices.ok()) {
+    add("devices", facts.devices, "", "the GPUs that the job names, and a build with CUDA",
+        "worker.devices: auto or cpu, or programs for GPUs (docs/gpu.md)");
+  }
   add("data", facts.data, absl::StrCat("the images in ", job.data().path(), " can be read"),
       "images that every worker can read", "data.path, or apt-get install dataset-fashion-mnist for the default's");
   if (job.security().mode() == job::Security::NONE) {

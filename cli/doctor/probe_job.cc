@@ -2,6 +2,7 @@
 
 #include "absl/time/clock.h"
 #include "cli/cluster.h"
+#include "cli/device_check.h"
 #include "cli/run_checks.h"
 #include "common/security/check_credentials.h"
 #include "worker/job_config.h"
@@ -31,7 +32,8 @@ absl::Status TryData(const job::Job& job, JobProbe& probe) {
 
 JobProbe ProbeJob(const job::Job& job) {
   JobProbe probe;
-  probe.facts.programs = Programs::BesideThisProgram().status();
+  probe.facts.programs = Programs::CheckAll();
+  probe.facts.devices = CheckDevices(job);
   probe.facts.data = TryData(job, probe);
   const absl::Time now = absl::Now();
   probe.facts.credentials = security::CheckCredentials(job, now);

@@ -96,7 +96,7 @@ def write_report(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], 
 def experiment_command(options: argparse.Namespace, command: str) -> int:
     experiment = definition.read(options.file)
     check_options(options, experiment)
-    cells = resolve.resolve(experiment, options.slackline)
+    cells = resolve.resolve(experiment, options.slackline, to_run=not options.report)
     if options.dry_run:
         list_cells(experiment, cells)
         return DONE

@@ -50,8 +50,8 @@ def inline_overrides(experiment: Experiment) -> dict[str, Any]:
     return found
 
 
-def resolve(experiment: Experiment, slackline: Path) -> list[ResolvedCell]:
-    """Raises Wrong, with the names of the cells, where a job does not pass."""
+def resolve(experiment: Experiment, slackline: Path, to_run: bool = True) -> list[ResolvedCell]:
+    """Raises Wrong, with the names of the cells, where a job does not pass, or where this machine is `to_run` it and cannot."""
     with tempfile.TemporaryDirectory(prefix="slackline-experiment-") as folder:
         job = experiment.job
         if isinstance(job, InlineJob):
@@ -59,13 +59,14 @@ def resolve(experiment: Experiment, slackline: Path) -> list[ResolvedCell]:
         resolved, refused = [], {}
         for cell in experiment.cells:
             overrides = tuple(overrides_of({**inline_overrides(experiment), **cell.sets}))
-            checks = [_check(slackline, ["check", str(job), *overrides, *on_fold(experiment.folds, 1)])]
+            here = ["--for", cell.run] if to_run else []
+            checks = [_check(slackline, ["check", str(job), *here, *overrides, *on_fold(experiment.folds, 1)])]
             if checks[0].returncode == 0 and cell.run == "simulate":
                 # Not everything that can be trained can be simulated.
                 checks.append(_check(slackline, ["simulate", str(job), "--check", *overrides]))
             for repeat in range(2, len(experiment.folds) + 1):
                 if checks[-1].returncode == 0:
-                    checks.append(_check(slackline, ["check", str(job), *overrides, *on_fold(experiment.folds, repeat)]))
+                    checks.append(_check(slackline, ["check", str(job), *here, *overrides, *on_fold(experiment.folds, repeat)]))
             if checks[-1].returncode == 0:
                 resolved.append(_resolved(experiment, cell, overrides, checks[0].stdout))
             else:

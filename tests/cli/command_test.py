@@ -280,6 +280,48 @@ class Command(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn(f"found no slackline-scheduler, slackline-ps, slackline-worker in {alone.parent}", result.stderr)
 
+    def test_check_fails_where_this_machine_must_do_it_and_cannot(self):
+        job = self.write("data: {path: nowhere}\nnetwork: {interface: nowhere0}\n")
+        train, simulate = (run("check", job, "--for", purpose) for purpose in ("train", "simulate"))
+        self.assertEqual((train.returncode, simulate.returncode), (1, 1))
+        for checked in (train, simulate):
+            self.assertIn(f"{job}: data.path: found no folder {self.folder}/nowhere", checked.stderr)
+        self.assertIn("\nnetwork.interface: ", train.stderr)
+        self.assertNotIn("network.interface", simulate.stderr)
+        self.assertIn("model.kind: found external", run("check", self.write("model: {kind: external}\n"), "--for", "train").stderr)
+        self.assertEqual(run("check", job, "--for", "fun").returncode, 2)
+
+    def bin_with(self, **programs):
+        """A copy of `slackline` beside scripts in the place of the other programs."""
+        folder = self.folder / "bin"
+        folder.mkdir()
+        for name, text in programs.items():
+            (folder / f"slackline-{name}").write_text(f"#!/bin/sh\n{text}\n")
+            (folder / f"slackline-{name}").chmod(0o755)
+        shutil.copy(SLACKLINE, folder / "slackline")
+        return folder / "slackline"
+
+    def test_devices_are_asked_of_the_worker_where_a_gpu_is_named(self):
+        program = self.bin_with(scheduler="", ps="", worker='echo "$2: no cuda:7 here"; exit 1')
+        head = f"data: {{path: {self.data()}}}\n"
+        for devices in ("worker: {devices: [cuda:7]}", "worker: {groups: [{devices: [cuda:7]}]}"):
+            job = self.write(f"{head}{devices}\n")
+            refused = run("check", job, "--for", "train", program=program)
+            self.assertEqual((refused.returncode, refused.stderr), (1, f"{job}: --check-devices: no cuda:7 here\n"))
+            told = run("check", job, program=program)
+            self.assertEqual(told.returncode, 0)
+            self.assertIn("# On this machine it cannot run: --check-devices: no cuda:7 here.\n", told.stdout)
+        for devices in ("worker: {devices: [auto]}", "worker: {devices: [cpu]}"):
+            self.assertEqual(run("check", self.write(f"{head}{devices}\n"), "--for", "train", program=program).returncode, 0)
+        (program.parent / "slackline-ps").unlink()
+        self.assertIn("found no slackline-ps in ", run("check", self.write(head), "--for", "train", program=program).stderr)
+
+    def test_the_doctor_looks_for_all_programs(self):
+        program = self.bin_with(scheduler="", ps="", worker="")
+        found = json.loads(run("doctor", self.write(f"data: {{path: {self.data()}}}\n"), "--run-folder", self.folder / "run", "--json",
+                               "--disk-megabytes", "1", program=program).stdout)
+        self.assertIn(f"found no slackline-simulator in {program.parent}", json.dumps(found))
+
     def test_missing_data_is_named_before_anything_starts(self):
         result = run("train", self.write("data: {path: nowhere}\n"), cwd=self.folder)
         self.assertEqual(result.returncode, 1)

@@ -299,8 +299,10 @@ TEST_F(Checks, WhatAJobNeedsOnEachMachineIsNamedWhereItIsMissing) {
   JobFacts facts;
   facts.programs = absl::NotFoundError("found no slackline-ps");
   facts.data = absl::NotFoundError("found no folder /data");
+  facts.devices = absl::FailedPreconditionError("worker.devices: cuda:0 was asked for; here is none");
   EXPECT_THAT(CheckJob(facts, job_),
-              AllOf(Contains(AllOf(Is(Level::kProblem, "programs", "slackline-ps"), HasAdvice())),
+              AllOf(Contains(AllOf(Is(Level::kProblem, "devices", "cuda:0"), HasAdvice())),
+                    Contains(AllOf(Is(Level::kProblem, "programs", "slackline-ps"), HasAdvice())),
                     Contains(AllOf(Is(Level::kProblem, "data", "/data"), HasAdvice()))));
 }
 

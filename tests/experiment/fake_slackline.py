@@ -3,6 +3,7 @@
 
 Its job file is flat: dotted keys with values. Settings of its own, which a job never has, steer it:
   fake.refuse    check fails with this text
+  fake.not-here  check --for fails with this text
   fake.not-simulated  simulate --check fails with this text
   fake.fail      train fails with this text
   fake.hang      unless it is 0, and until there is a file `free` beside the job, train waits for
@@ -120,6 +121,9 @@ def main():
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     mode, path = sys.argv[1], pathlib.Path(sys.argv[2])
+    purpose = sys.argv[4] if sys.argv[3:4] == ["--for"] else None
+    if purpose:
+        del sys.argv[3:5]
     only_check = sys.argv[3:4] == ["--check"]
     overrides, folder = options_of(sys.argv[4 if only_check else 3:])
     job = read_job(path, overrides)
@@ -129,6 +133,8 @@ def main():
         if "fake.refuse" in job:
             lines = [number for number, line in enumerate(path.read_text().splitlines(), 1) if "fake.refuse" in line]
             sys.exit(f"{path}:{lines[0] if lines else 0}: {job['fake.refuse']}")
+        if purpose and "fake.not-here" in job:
+            sys.exit(f"{path}: {job['fake.not-here']} ({purpose})")
         print(yaml.safe_dump(job) + f"# OK: {path} is a valid job.")
         return
     with (path.parent / "calls.log").open("a") as calls:

@@ -93,6 +93,21 @@ class Running(ExperimentTest):
         self.assertIn("simulate", said)
         self.assertNotIn("train", said.split("no shared memory here")[0])
 
+    def test_what_this_machine_cannot_do_is_told_before_anything_runs(self):
+        self.write("grid: {run: [train, simulate], fake.not-here: [no such folder]}\n")
+        for dry_run in (("--dry-run",), ()):
+            said = self.run_experiment(*dry_run, code=2).stderr
+            self.assertIn("no such folder (train)", said)
+            self.assertIn("no such folder (simulate)", said)
+        self.assertEqual(self.calls(), [])
+        self.assertFalse(self.out.exists())
+
+    def test_a_report_needs_nothing_of_this_machine(self):
+        self.write("grid: {optimizer.lr: [0.1]}\n")
+        self.run_experiment()
+        self.write("grid: {optimizer.lr: [0.1], fake.not-here: [no such folder]}\n")
+        self.run_experiment("--report")
+
     def test_mistakes_of_an_inline_job_have_the_line_of_the_experiment_file(self):
         self.write("job:\n  optimizer.lr: 0.7\n  fake.refuse: this\n", "run: train\n# a comment\n")
         self.assertIn("trial.yaml:6: this", self.run_experiment(code=2).stderr)
