@@ -150,10 +150,13 @@ class LongSteps(Faults):
     """A worker that computes is not one that hangs."""
 
     def test_a_first_step_that_is_longer_than_a_hang_may_be(self):
-        run = self.train("model.kind=resnet18", "data.train_images_max=256", "training.batch_size=64", "training.epochs=1", "cluster.workers=1",
-                         "timeouts.heartbeat_ms=100", "timeouts.stall_ms=300")
+        run = self.train("model.kind=resnet18", "data.train_images_max=512", "training.batch_size=512", "training.epochs=2",
+                         "cluster.workers=1", "timeouts.heartbeat_ms=100", "timeouts.stall_ms=400")
         self.finish(run, 0)
         self.assertNotIn("made no step", run.stdout())
+        worker, = json.loads((pathlib.Path(run.folder) / "summary.json").read_text())["worker_list"]
+        if worker["compute_seconds"] / worker["steps"] < 0.4:
+            self.skipTest("this machine is too fast: its steps are no longer than timeouts.stall_ms")
 
 
 class Ends(Faults):
