@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/held_signals.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
@@ -78,12 +79,7 @@ absl::Status MeasureCost(Computation& computation, job::Job& job) {
 // SIGINT and SIGTERM wait until they are asked for. Of the calling thread, and of those that it starts.
 class StopSignals {
  public:
-  StopSignals() {
-    ::sigemptyset(&signals_);
-    ::sigaddset(&signals_, SIGINT);
-    ::sigaddset(&signals_, SIGTERM);
-    ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  }
+  StopSignals() : signals_(NotIgnored({SIGINT, SIGTERM})) { ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr); }
   // Asks the system once in so many calls.
   bool Came() {
     constexpr uint64_t kCallsBetween = 256;
@@ -93,7 +89,7 @@ class StopSignals {
   }
 
  private:
-  sigset_t signals_;
+  const sigset_t signals_;
   uint64_t calls_ = 0;
 };
 
