@@ -442,8 +442,9 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
   }
   const Work work = tasks_->Next({.holder = holder,
                                   .live = worker.state == WorkerState::kLive,
-                                  .samples_per_second = request.samples_per_second(),
-                                  .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), layout_),
+                                  .pace = {.samples_per_second = request.samples_per_second(),
+                                           .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), layout_),
+                                           .workers = membership_.CountLive()},
                                   .swift = !tasks_->EvaluationDue() || Swift(holder.worker)});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(

@@ -19,8 +19,7 @@ Work Tasks::Next(const Asker& asker) {
     assigned_[asker.holder] = work;
     return work;
   }
-  if (std::optional<DataRange> range = ranges_.Lease(asker.holder, asker.samples_per_second, asker.batch_size))
-    return *range;
+  if (std::optional<DataRange> range = ranges_.Lease(asker.holder, asker.pace)) return *range;
   return StandbyWork{};
 }
 

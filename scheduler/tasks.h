@@ -49,9 +49,8 @@ class Tasks {
     Holder holder;
     // Else on standby.
     bool live = false;
-    double samples_per_second = 0;
-    // Of a push of this worker; 0 means ranges.batch_size.
-    uint32_t batch_size = 0;
+    // Its batch is that of a push.
+    DataRanges::Pace pace = {};
     // No worker that could evaluate in its place is much faster.
     bool swift = true;
   };

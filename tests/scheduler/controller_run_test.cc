@@ -96,7 +96,7 @@ TEST(ControllerRun, RangesAreWholeRoundsOfLocalSteps) {
   cluster.Start();
   const auto task = cluster.Next("w-1");
   ASSERT_TRUE(task.ok() && task->has_range());
-  EXPECT_EQ(task->range().end() - task->range().begin(), 80u) << "10 batches are no whole rounds";
+  EXPECT_EQ(task->range().end() - task->range().begin(), 40u) << "a quarter of 100 images is no whole round";
 }
 
 TEST(ControllerRun, RangeOfLocalEpochsIsOneTask) {

@@ -19,7 +19,7 @@ Tasks::Config Config(uint32_t epochs, uint32_t evaluate_every = 1) {
   return config;
 }
 
-Work Ask(Tasks& tasks, const Holder& holder, bool live = true) { return tasks.Next({holder, live, 0}); }
+Work Ask(Tasks& tasks, const Holder& holder, bool live = true) { return tasks.Next({.holder = holder, .live = live}); }
 
 // Takes a range and finishes it.
 void Train(Tasks& tasks, const Holder& holder) {
