@@ -12,8 +12,6 @@
 namespace slackline::scheduler {
 namespace {
 
-// An evaluation that is larger is kept without its classes: a little more than scheduler.proto allows them to take.
-constexpr size_t kEvaluationBytesMax = (1 << 20) + (64 << 10);
 // How soon a worker that has nothing to do asks again, in T.
 constexpr int kStandbyRetryHeartbeats = 1;
 
@@ -47,6 +45,10 @@ Tasks::Config TasksConfig(const job::Job& job, const ModelLayout& layout) {
     tasks.ranges.range_duration = absl::ZeroDuration();
   }
   tasks.evaluate_every_epochs = job.training().evaluate_every_epochs();
+  if (const uint64_t every = job.training().evaluate_every_samples(); every > 0) {
+    // Ranges have each image once.
+    tasks.evaluate_every_samples = std::max<uint64_t>(1, every / PassesOfPush(job));
+  }
   return tasks;
 }
 
@@ -317,6 +319,7 @@ absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProg
   const uint64_t lost_before = progress_.TotalsOf(holder.worker).pushes_lost;
   if (progress != nullptr) {
     progress_.Heard(holder, *progress, trains, now);
+    FollowTraining(now);
     HearWait(holder, *progress, now);
   }
   const ProgressTotals totals = progress_.TotalsOf(holder.worker);
@@ -342,10 +345,9 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
   reply.set_generation(PublicGeneration());
   if (request.leaving()) {
     if (request.range() != 0 && tasks_) {
-      const absl::StatusOr<uint32_t> completed =
-          tasks_->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
-      if (!completed.ok()) return completed.status();
-      TellEpochs(*completed, now);
+      const absl::Status left = tasks_->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
+      if (!left.ok()) return left;
+      FollowTraining(now);
     }
     events_.Add(absl::StrCat(Called("worker", worker.name), " leaves: ", request.leaving_reason()));
     MembershipActions actions;
@@ -397,14 +399,15 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
         absl::StrCat(Called("worker", worker.name), " is still joining: a heartbeat says when it is live"));
   }
   if (request.range_done() != 0) {
-    absl::StatusOr<uint32_t> completed = tasks_->FinishRange(holder, RangeId(request.range_done()));
-    if (!completed.ok()) return completed.status();
-    TellEpochs(*completed, now);
+    const absl::Status finished = tasks_->FinishRange(holder, RangeId(request.range_done()));
+    if (!finished.ok()) return finished;
+    FollowTraining(now);
   }
   const Work work = tasks_->Next({.holder = holder,
                                   .live = worker.state == WorkerState::kLive,
-                                  .samples_per_second = request.samples_per_second(),
-                                  .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), layout_),
+                                  .pace = {.samples_per_second = request.samples_per_second(),
+                                           .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), layout_),
+                                           .workers = membership_.CountLive()},
                                   .swift = !tasks_->EvaluationDue() || Swift(holder.worker)});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(
@@ -429,8 +432,9 @@ wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, abs
     wire::EvaluateTask& task = *reply.mutable_evaluate();
     task.set_epoch(evaluation->epoch);
     task.set_final(evaluation->final);
+    task.set_at_samples(evaluation->at_samples);
     if (evaluation->final) trained_ = std::min(trained_, now);
-    measured_[holder] = {ElapsedSeconds(now), progress_.totals().samples};
+    measured_[holder] = StandingAt(now);
     task.set_run_folder(config_.run_folder);
     work_since_[holder] = now;
   } else if (std::holds_alternative<LeaveWork>(work)) {
@@ -446,49 +450,6 @@ wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, abs
     Apply(actions);
   }
   return reply;
-}
-
-absl::Status Controller::ReportEvaluation(const wire::EvaluationReport& request) {
-  if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
-  absl::MutexLock lock(&mutex_);
-  const absl::Time now = time_.Now();
-  const Holder holder = {WorkerId(request.worker()), Incarnation(request.incarnation())};
-  if (absl::Status alive = membership_.HeartbeatWorker(holder.worker, holder.incarnation, now); !alive.ok()) {
-    return alive;
-  }
-  if (!tasks_) return absl::FailedPreconditionError("no evaluation was asked for");
-  absl::StatusOr<bool> is_new = tasks_->FinishEvaluation(holder, {request.epoch(), request.final()});
-  if (!is_new.ok()) return is_new.status();
-  if (!*is_new || Ended()) return absl::OkStatus();
-  if (request.samples() > 0) NoteEvaluation(request, holder, now);
-  AddReport(now);
-  if (tasks_->Complete()) End(wire::JOB_DONE, WhyComplete());
-  return absl::OkStatus();
-}
-
-void Controller::NoteEvaluation(const wire::EvaluationReport& request, const Holder& holder, absl::Time now) {
-  // The weights are those of its beginning.
-  const auto found = measured_.find(holder);
-  const Measured measured =
-      found != measured_.end() ? found->second : Measured{ElapsedSeconds(now), progress_.totals().samples};
-  evaluation_ = request;
-  // Whoever asks for the status gets it, too.
-  if (evaluation_->ByteSizeLong() > kEvaluationBytesMax) evaluation_->clear_classes();
-  evaluation_reported_ = false;
-  evaluations_.push_back({.epoch = request.epoch(),
-                          .time_s = measured.time_s,
-                          .samples = measured.samples,
-                          .accuracy = request.accuracy(),
-                          .loss = request.loss(),
-                          .map = request.has_map_50()});
-  epoch_book_.Evaluated(request, /*alone=*/membership_.CountLive() <= 1);
-  const std::string figures = request.has_map_50() ? absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,",
-                                                                     100 * request.accuracy(), 100 * request.map_50())
-                                                   : absl::StrFormat("test accuracy %.2f %%, loss %.4f",
-                                                                     100 * request.accuracy(), request.loss());
-  events_.Add(absl::StrFormat("epoch %d: %s on %d images (%s)", request.epoch(), figures, request.samples(),
-                              NameOf(holder.worker)));
-  JudgeEvaluation(request.final());
 }
 
 // --- Endings ----------------------------------------------------------------------------------------------------

@@ -90,6 +90,8 @@ class Controller : public ServerObserver {
   absl::StatusOr<wire::GetShardMapReply> GetShardMap(const wire::GetShardMapRequest& request);
   absl::StatusOr<wire::NextTaskReply> NextTask(const wire::NextTaskRequest& request);
   absl::Status ReportEvaluation(const wire::EvaluationReport& request);
+  // The test accuracy of the weights of just now, with so many samples applied, which no worker was asked for.
+  void NoteObserved(wire::EvaluationReport report, uint64_t samples_applied);
   wire::GetStatusReply GetStatus();
   // All that is known here of what the status page shows: without curve, events, alerts, disk, and checkpoints kept.
   // Not a sign that somebody has heard how the job has ended.
@@ -184,11 +186,6 @@ class Controller : public ServerObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   wire::NextTaskReply Hand(const Holder& holder, const Work& work, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether it was the best so far, and whether training is to end.
-  void JudgeEvaluation(bool final) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string WhyComplete() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NoteEvaluation(const wire::EvaluationReport& request, const Holder& holder, absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Until then every live worker sends its initial weights: whoever dies over it leaves nobody waiting.
   bool AllSeeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -199,6 +196,11 @@ class Controller : public ServerObserver {
   absl::StatusOr<std::optional<WorkerId>> PreviousOf(const wire::RegisterWorkerRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetDeparted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // --- controller_evaluations.cc ---
+  // Also whether it is the best so far, and whether training is to end.
+  void NoteEvaluation(const wire::EvaluationReport& report, const EvaluationSummary& begun, const std::string& by)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_run.cc: what follows ---
   void Apply(const MembershipActions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -339,12 +341,15 @@ class Controller : public ServerObserver {
   // --- controller_status.cc: what people see ---
   // What the job waits for while it starts; empty when for nothing.
   std::string Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // `completed` more epochs are complete: says so, but of many short ones only now and then.
-  void TellEpochs(uint32_t completed, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Does what is due at what is trained now. Says which epochs are over, but of many short ones only now and then.
+  void FollowTraining(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddReport(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double ElapsedSeconds(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of the samples of all epochs; never runs backwards but for ranges that are given out again.
   uint64_t SamplesDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of an evaluation that begins now.
+  EvaluationSummary StandingAt(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint32_t EpochsTrained() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint32_t EpochInProgress() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillProgress(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillMembers(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -517,12 +522,7 @@ class Controller : public ServerObserver {
 
   // The work; absent until the first worker has said how much data there is.
   std::optional<Tasks> tasks_ ABSL_GUARDED_BY(mutex_);
-  // Where training stood when an evaluation was handed out.
-  struct Measured {
-    double time_s = 0;
-    uint64_t samples = 0;
-  };
-  std::map<Holder, Measured> measured_ ABSL_GUARDED_BY(mutex_);
+  std::map<Holder, EvaluationSummary> measured_ ABSL_GUARDED_BY(mutex_);  // from when an evaluation was handed out
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
   StallWatch stalls_ ABSL_GUARDED_BY(mutex_){config_.timeouts};
   // Who waits for room on a full disk, and since when: the time for all that is written at the end counts from then on.
@@ -586,7 +586,7 @@ class Controller : public ServerObserver {
   absl::Time epoch_told_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
   bool evaluation_reported_ ABSL_GUARDED_BY(mutex_) = true;
-  std::vector<EvaluationSummary> evaluations_ ABSL_GUARDED_BY(mutex_);  // at most one for each epoch
+  std::vector<EvaluationSummary> evaluations_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t evaluations_before_ ABSL_GUARDED_BY(mutex_) = 0;               // this run went on from a checkpoint
   absl::Time last_report_ ABSL_GUARDED_BY(mutex_);
   std::vector<Report> reports_ ABSL_GUARDED_BY(mutex_);

@@ -117,7 +117,7 @@ bool Controller::AwaitsLastCheckpoint(absl::Time now) {
     if (began_ == absl::InfiniteFuture() || kept) return false;
     if (!checkpoint_.last_since) checkpoint_.last_since = now;
     if (const absl::Status can = CanCheckpoint(); can.ok()) {
-      BeginCheckpoint(state_ == wire::JOB_DONE ? WhyComplete() : reason_, now);
+      BeginCheckpoint(reason_, now);
     } else if (now - *checkpoint_.last_since <= config_.timeouts.server_dead()) {
       // Of a run that was very short, the servers' heartbeats have not said yet that there are weights.
       checkpoint_.last_tried = false;

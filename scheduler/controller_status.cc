@@ -107,22 +107,33 @@ uint64_t Controller::SamplesDone() const {
   return std::clamp(images, ranges.samples_done(), ranges.samples_done() + ranges.samples_leased());
 }
 
-uint32_t Controller::EpochInProgress() const {
-  const uint32_t done = tasks_ ? tasks_->ranges().epochs_done() : 0;
-  return std::min(done + 1, config_.job.training().epochs());
+EvaluationSummary Controller::StandingAt(absl::Time now) const {
+  const ProgressTotals& totals = progress_.totals();
+  return {.time_s = ElapsedSeconds(now), .samples = totals.samples, .samples_applied = totals.samples_applied};
 }
+
+// As many as fit into the samples that are done, whoever has which range still.
+uint32_t Controller::EpochsTrained() const {
+  return tasks_ ? static_cast<uint32_t>(SamplesDone() / layout_.train_samples) : 0;
+}
+
+uint32_t Controller::EpochInProgress() const { return std::min(EpochsTrained() + 1, config_.job.training().epochs()); }
 
 // --- Reports ----------------------------------------------------------------------------------------------------
 
-void Controller::TellEpochs(uint32_t completed, absl::Time now) {
-  const uint32_t done = tasks_->ranges().epochs_done();
+void Controller::FollowTraining(absl::Time now) {
+  if (!tasks_) return;
+  tasks_->Reached({.samples_trained = SamplesDone(),
+                   .samples_applied = progress_.totals().samples_applied / PassesOfPush(config_.job)});
+  const uint32_t before = epoch_book_.epochs();
+  const uint32_t over = EpochsTrained();
+  if (over <= before) return;
   const EnergyLedger& energy = progress_.energy();
-  epoch_book_.Completed(done, completed,
-                        {.time_s = ElapsedSeconds(now),
-                         .totals = progress_.totals(),
-                         .joules = energy.metered() ? std::optional(energy.total_joules()) : std::nullopt});
+  epoch_book_.Over(over, {.time_s = ElapsedSeconds(now),
+                          .totals = progress_.totals(),
+                          .joules = energy.metered() ? std::optional(energy.total_joules()) : std::nullopt});
   const uint32_t epochs = config_.job.training().epochs();
-  for (uint32_t epoch = done - completed + 1; epoch <= done; ++epoch) {
+  for (uint32_t epoch = before + 1; epoch <= over; ++epoch) {
     if (epochs > kEpochsToldMax && epoch != epochs && now - epoch_told_ <= kEpochToldEvery) continue;
     events_.Add(absl::StrCat("epoch ", epoch, " of ", epochs, " is complete"));
     epoch_told_ = now;

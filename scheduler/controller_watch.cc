@@ -36,24 +36,6 @@ void Controller::WatchDivergence() {
   }
 }
 
-void Controller::JudgeEvaluation(bool final) {
-  const job::Job& job = config_.job;
-  if (job.checkpoint().keep_best() > 0 && LastIsBest(job.checkpoint().metric(), evaluations_)) {
-    checkpoint_.best_due = evaluations_.back();
-  }
-  if (final || tasks_->ranges().cut_short()) return;
-  const std::optional<std::string> why = WhyEarly(job.training().early_stopping(), evaluations_, evaluations_before_);
-  if (!why) return;
-  events_.Add(absl::StrCat("training ends early, after what is under way: ", *why));
-  tasks_->EndEarly();
-}
-
-std::string Controller::WhyComplete() const {
-  if (!tasks_->ranges().cut_short()) return "training is complete";
-  return absl::StrCat("training has ended early, after ", tasks_->ranges().epochs_done(), " of ",
-                      config_.job.training().epochs(), " epochs");
-}
-
 std::string Controller::LastGoodState() const {
   const std::string kept =
       checkpoint_.whole > 0 ? absl::StrCat("the last checkpoint is ", checkpoint_.folder) : "no checkpoint was made";

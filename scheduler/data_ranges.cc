@@ -23,57 +23,71 @@ DataRanges::DataRanges(const Config& config) : config_(config) {
   SLACKLINE_CHECK(config.samples_per_epoch > 0 && config.epochs > 0 && config.batch_size > 0);
 }
 
-std::optional<DataRange> DataRanges::Lease(const Holder& holder, double samples_per_second, uint32_t batch_size) {
+std::optional<DataRange> DataRanges::Lease(const Holder& holder, const Pace& told) {
   if (auto held = leased_.find(holder); held != leased_.end()) return held->second.range;
   if (cut_short_) return std::nullopt;
   if (free_.empty()) {
     if (next_epoch_ == config_.epochs) return std::nullopt;
     free_.insert({next_epoch_++, 0, config_.samples_per_epoch});
   }
-  samples_per_second = Sane(samples_per_second);
-  const uint64_t size = SizeFor(holder, samples_per_second, batch_size > 0 ? batch_size : config_.batch_size);
-  Span span = *free_.begin();
+  Pace pace = told;
+  pace.samples_per_second = Sane(told.samples_per_second);
+  if (pace.batch_size == 0) pace.batch_size = config_.batch_size;
+  const Span span = *free_.begin();
+  const uint64_t end = std::min(span.end, span.begin + SizeFor(holder, pace, span.epoch));
   free_.erase(free_.begin());
-  const uint64_t end = std::min(span.end, span.begin + size);
   last_id_ = last_id_.Next();
   const DataRange range = {last_id_, span.epoch, span.begin, end};
   if (end < span.end) free_.insert({span.epoch, end, span.end});
-  leased_[holder] = {range, samples_per_second};
+  Lend(holder, {range, pace.samples_per_second});
   samples_leased_ += range.size();
   return range;
 }
 
-uint64_t DataRanges::SizeFor(const Holder& holder, double samples_per_second, uint32_t batch_size) const {
-  const double batch = batch_size;
+uint64_t DataRanges::SizeFor(const Holder& holder, const Pace& pace, uint32_t epoch) const {
+  const double batch = pace.batch_size;
   const bool is_first = !finished_.contains(holder);
-  double size = samples_per_second > 0 && !is_first ? samples_per_second * absl::ToDoubleSeconds(config_.range_duration)
-                                                    : batch * config_.first_batches;
-  if (next_epoch_ == config_.epochs) {
-    // Nothing comes after this epoch: take half of one's share of what is left, so that the last ranges are short.
-    uint64_t left = 0;
-    for (const Span& span : free_) left += span.end - span.begin;
-    size = std::min(size, static_cast<double>(left) * ShareOf(holder, samples_per_second) / 2);
-  }
-  size = std::min(size, static_cast<double>(config_.samples_per_epoch));
+  const double by_time = pace.samples_per_second > 0 && !is_first
+                             ? pace.samples_per_second * absl::ToDoubleSeconds(config_.range_duration)
+                             : batch * config_.first_batches;
+  const uint64_t left = std::min(FreeOf(epoch), pace.samples_left);
+  const double size = std::min(by_time, static_cast<double>(left) * ShareOf(pace) / 2);
   const auto batches = static_cast<uint64_t>(size / batch);
-  return std::max<uint64_t>(batches, 1) * batch_size;
+  return std::max<uint64_t>(batches, 1) * pace.batch_size;
 }
 
-double DataRanges::ShareOf(const Holder& holder, double samples_per_second) const {
-  double known_sum = samples_per_second;
-  uint64_t known = samples_per_second > 0 ? 1 : 0;
-  uint64_t workers = 1;
-  for (const auto& [other, lent] : leased_) {
-    if (other == holder) continue;
-    ++workers;
-    known_sum += lent.samples_per_second;
-    known += lent.samples_per_second > 0 ? 1 : 0;
+double DataRanges::ShareOf(const Pace& pace) const {
+  const auto workers = static_cast<double>(std::max(pace.workers, leased_.size() + 1));
+  const auto known = static_cast<double>(speeds_known_ + 1);
+  if (pace.samples_per_second == 0) return 1 / workers;
+  // A worker that has not told a speed counts as average.
+  const double average = (speeds_ + pace.samples_per_second) / known;
+  return std::min(1.0, pace.samples_per_second / average) / workers;
+}
+
+uint64_t DataRanges::FreeOf(uint32_t epoch) const {
+  uint64_t samples = 0;
+  for (auto span = free_.begin(); span != free_.end() && span->epoch == epoch; ++span)
+    samples += span->end - span->begin;
+  return samples;
+}
+
+void DataRanges::Lend(const Holder& holder, const Lent& lent) {
+  leased_[holder] = lent;
+  if (lent.samples_per_second == 0) return;
+  ++speeds_known_;
+  speeds_ += lent.samples_per_second;
+}
+
+DataRange DataRanges::TakeBack(const Holder& holder) {
+  const auto held = leased_.find(holder);
+  const Lent lent = held->second;
+  leased_.erase(held);
+  if (lent.samples_per_second > 0) {
+    // Rounding errors end where nobody is left.
+    speeds_ = --speeds_known_ == 0 ? 0 : std::max(0.0, speeds_ - lent.samples_per_second);
   }
-  if (known == 0) return 1.0 / static_cast<double>(workers);
-  // Who has not told a speed counts as average.
-  const double average = known_sum / static_cast<double>(known);
-  const double own = samples_per_second > 0 ? samples_per_second : average;
-  return own / (average * static_cast<double>(workers));
+  return lent.range;
 }
 
 absl::StatusOr<uint32_t> DataRanges::Done(const Holder& holder, RangeId id) {
@@ -85,8 +99,7 @@ absl::StatusOr<uint32_t> DataRanges::Done(const Holder& holder, RangeId id) {
         "worker ", holder.worker.value(), " says it finished range ", id.value(), ", but it holds ",
         held == leased_.end() ? std::string("none") : absl::StrCat("range ", held->second.range.id.value())));
   }
-  const DataRange range = held->second.range;
-  leased_.erase(held);
+  const DataRange range = TakeBack(holder);
   finished_[holder] = id;
   return Count(range.epoch, range.size());
 }
@@ -121,10 +134,8 @@ uint32_t DataRanges::Count(uint32_t epoch, uint64_t samples) {
 
 uint64_t DataRanges::Release(const Holder& holder) {
   finished_.erase(holder);
-  auto held = leased_.find(holder);
-  if (held == leased_.end()) return 0;
-  const DataRange range = held->second.range;
-  leased_.erase(held);
+  if (!leased_.contains(holder)) return 0;
+  const DataRange range = TakeBack(holder);
   free_.insert({range.epoch, range.begin, range.end});
   samples_leased_ -= range.size();
   samples_given_twice_ += range.size();
@@ -173,8 +184,8 @@ void DataRanges::Restore(const state::Ranges& state) {
   for (const state::Span& span : state.free()) free_.insert({span.epoch(), span.begin(), span.end()});
   for (const state::Lease& lease : state.leased()) {
     const state::Span& span = lease.span();
-    leased_[FromState(lease.holder())] = {{RangeId(lease.range()), span.epoch(), span.begin(), span.end()},
-                                          lease.samples_per_second()};
+    Lend(FromState(lease.holder()),
+         {{RangeId(lease.range()), span.epoch(), span.begin(), span.end()}, Sane(lease.samples_per_second())});
   }
   for (const state::FinishedRange& finished : state.finished()) {
     finished_[FromState(finished.holder())] = RangeId(finished.range());

@@ -4,6 +4,10 @@
 // its end. A range that was not finished is given out again, but only once its holder is fenced, so a sample is
 // trained at least once, and twice only after a death; those are counted.
 //
+// Sizes follow guided self-scheduling (Polychronopoulos and Kuck 1987): a range has at most what is left of its epoch
+// over twice the number of workers. Ranges shrink towards the end of every epoch, so epochs end in order and all
+// workers run out of work together.
+//
 // Thread-safety: none.
 // Units:         samples; positions count from 0 in the epoch's order.
 // Invariant:     every sample of an opened epoch is in exactly one of: free, leased, done.
@@ -11,6 +15,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -58,19 +63,29 @@ class DataRanges {
     uint64_t samples_per_epoch = 1;
     uint32_t epochs = 1;
     uint32_t batch_size = 1;
-    // How long a worker should take for one range.
+    // A worker takes at most so long for one range, unless that is less than a batch.
     absl::Duration range_duration = absl::Seconds(2);
     // Size of a range for a worker whose speed is not known yet.
     uint32_t first_batches = 10;
   };
 
+  // What is known of a worker that asks for a range.
+  struct Pace {
+    // 0: unknown.
+    double samples_per_second = 0;
+    // 0: config.batch_size.
+    uint32_t batch_size = 0;
+    // How many workers train now, this one included.
+    size_t workers = 1;
+    // Something happens after so many samples, for which workers should ask again: ranges shrink towards that, too.
+    uint64_t samples_left = std::numeric_limits<uint64_t>::max();
+  };
+
   explicit DataRanges(const Config& config);
 
-  // The next range for this worker, which trains `samples_per_second` (0: unknown); nothing when all samples are
-  // leased or done. A holder that has an unfinished range gets that one again. Sizes are whole batches, but for the
-  // end of an epoch; the last epoch is cut ever finer, so that the workers end together. `batch_size`: of this worker;
-  // 0 means config.batch_size.
-  std::optional<DataRange> Lease(const Holder& holder, double samples_per_second, uint32_t batch_size = 0);
+  // The next range for this worker; nothing when all samples are leased or done. A holder that has an unfinished range
+  // gets that one again. Sizes are whole batches, at least one, but for the end of an epoch.
+  std::optional<DataRange> Lease(const Holder& holder, const Pace& pace);
 
   // The holder has trained the range. Saying it again changes nothing.
   // Returns how many epochs this has completed; epochs complete in order.
@@ -125,9 +140,13 @@ class DataRanges {
 
   // Samples of this epoch are done. Returns how many epochs that has completed.
   uint32_t Count(uint32_t epoch, uint64_t samples);
-  uint64_t SizeFor(const Holder& holder, double samples_per_second, uint32_t batch_size) const;
-  // The holder's part of what all holders train in a second.
-  double ShareOf(const Holder& holder, double samples_per_second) const;
+  uint64_t SizeFor(const Holder& holder, const Pace& pace, uint32_t epoch) const;
+  // The worker's part of what all workers train in a second; at most an equal part.
+  double ShareOf(const Pace& pace) const;
+  uint64_t FreeOf(uint32_t epoch) const;
+  void Lend(const Holder& holder, const Lent& lent);
+  // Requires: there is such a lease.
+  DataRange TakeBack(const Holder& holder);
 
   const Config config_;
   RangeId last_id_;
@@ -136,6 +155,9 @@ class DataRanges {
   uint32_t next_epoch_ = 0;
   std::set<Span> free_;
   std::map<Holder, Lent> leased_;
+  // Of leased_: how many have told a speed, and the sum of those.
+  size_t speeds_known_ = 0;
+  double speeds_ = 0;
   // What each holder finished last: it may say so twice, and its next range is not its first.
   std::map<Holder, RangeId> finished_;
   // Samples done, of epochs that are not complete.

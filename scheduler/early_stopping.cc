@@ -27,6 +27,7 @@ state::MeasuredAccuracy ToState(const EvaluationSummary& evaluation) {
   out.set_epoch(evaluation.epoch);
   out.set_time_s(evaluation.time_s);
   out.set_samples(evaluation.samples);
+  out.set_samples_applied(evaluation.samples_applied);
   out.set_accuracy(evaluation.accuracy);
   out.set_loss(evaluation.loss);
   out.set_map(evaluation.map);
@@ -34,7 +35,13 @@ state::MeasuredAccuracy ToState(const EvaluationSummary& evaluation) {
 }
 
 EvaluationSummary FromState(const state::MeasuredAccuracy& state) {
-  return {state.epoch(), state.time_s(), state.samples(), state.accuracy(), state.loss(), state.map()};
+  return {.epoch = state.epoch(),
+          .time_s = state.time_s(),
+          .samples = state.samples(),
+          .samples_applied = state.has_samples_applied() ? state.samples_applied() : state.samples(),
+          .accuracy = state.accuracy(),
+          .loss = state.loss(),
+          .map = state.map()};
 }
 
 bool MeasuresMap(const job::Job& job, const std::optional<wire::EvaluationReport>& last) {

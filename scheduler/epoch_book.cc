@@ -38,6 +38,8 @@ state::EpochFigures ToState(const EpochFigures& row) {
   state.set_wait_s(row.seconds.wait);
   state.set_push_s(row.seconds.push);
   state.set_pull_s(row.seconds.pull);
+  state.set_samples(row.samples);
+  state.set_samples_applied(row.samples_applied);
   return state;
 }
 
@@ -45,6 +47,8 @@ EpochFigures FromState(const state::EpochFigures& state) {
   EpochFigures row;
   row.epoch = state.epoch();
   row.end_s = state.end_s();
+  row.samples = state.samples();
+  row.samples_applied = state.samples_applied();
   row.train_s = state.train_s();
   if (state.has_loss()) row.loss = state.loss();
   if (state.has_accuracy()) row.accuracy = state.accuracy();
@@ -64,11 +68,14 @@ EpochFigures FromState(const state::EpochFigures& state) {
 
 }  // namespace
 
-void EpochBook::Completed(uint32_t epoch, uint32_t completed, const Standing& now) {
-  if (completed == 0) return;
+void EpochBook::Over(uint32_t epochs, const Standing& now) {
+  if (epochs <= epochs_) return;
+  const uint32_t completed = epochs - epochs_;
   const uint64_t samples = now.totals.samples - std::min(now.totals.samples, last_.totals.samples);
   EpochFigures row;
   row.end_s = now.time_s;
+  row.samples = now.totals.samples;
+  row.samples_applied = now.totals.samples_applied;
   // Epochs that end together have equal shares.
   row.train_s = std::max(0.0, now.time_s - last_.time_s - evaluating_s_) / completed;
   if (samples > 0) {
@@ -78,9 +85,8 @@ void EpochBook::Completed(uint32_t epoch, uint32_t completed, const Standing& no
   }
   row.seconds = SecondsOf(now.totals, last_.totals, completed);
   if (now.joules) row.joules = std::max(0.0, *now.joules - last_.joules.value_or(0)) / completed;
-  for (row.epoch = epoch - completed + 1; row.epoch <= epoch && rows_.size() < kRowsMax; ++row.epoch) {
-    rows_.push_back(row);
-  }
+  for (row.epoch = epochs_ + 1; row.epoch <= epochs && rows_.size() < kRowsMax; ++row.epoch) rows_.push_back(row);
+  epochs_ = epochs;
   last_ = now;
   evaluating_s_ = 0;
   news_ = true;
@@ -89,6 +95,8 @@ void EpochBook::Completed(uint32_t epoch, uint32_t completed, const Standing& no
 void EpochBook::Evaluated(const wire::EvaluationReport& report, bool alone) {
   const double seconds = SecondsOr0(report.seconds());
   if (alone && !report.final()) evaluating_s_ += seconds;
+  // Between the ends of two epochs.
+  if (report.at_samples() > 0 && !report.final()) return;
   // One of the last.
   const auto row =
       std::find_if(rows_.rbegin(), rows_.rend(), [&](const EpochFigures& one) { return one.epoch == report.epoch(); });
@@ -108,6 +116,7 @@ std::optional<std::vector<EpochFigures>> EpochBook::TakeNews() {
 state::Epochs EpochBook::Save() const {
   state::Epochs state;
   for (const EpochFigures& row : rows_) *state.add_done() = ToState(row);
+  state.set_epochs(epochs_);
   state.set_samples(last_.totals.samples);
   state.set_loss_sum(last_.totals.loss_sum);
   state.set_correct(last_.totals.correct);
@@ -126,6 +135,8 @@ void EpochBook::Restore(const state::Epochs& state) {
   for (const state::EpochFigures& row : state.done()) {
     if (rows_.size() < kRowsMax) rows_.push_back(FromState(row));
   }
+  // An earlier version has kept rows alone.
+  epochs_ = std::max(state.epochs(), rows_.empty() ? 0 : rows_.back().epoch);
   last_ = {};
   if (!rows_.empty()) last_.time_s = rows_.back().end_s;
   last_.totals.samples = state.samples();

@@ -1,4 +1,7 @@
 // What each epoch took and came to: the rows of epochs.csv. Pure.
+//
+// An epoch ends when as many more samples are trained as there are, whoever trains them: its end does not depend on who
+// holds the last range of a pass.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +17,10 @@ namespace slackline::scheduler {
 // Times in seconds; what is not known is absent.
 struct EpochFigures {
   uint32_t epoch = 0;  // from 1
-  // Since training began.
+  // Since training began; and how many samples all workers had trained then, and of those applied.
   double end_s = 0;
+  uint64_t samples = 0;
+  uint64_t samples_applied = 0;
   // From the end of the epoch before, less evaluations in which nobody trained.
   double train_s = 0;
   // On training images, over the epoch.
@@ -55,8 +60,10 @@ class EpochBook {
     std::optional<double> joules;
   };
 
-  // Epochs up to `epoch` are complete, of which `completed` were not before.
-  void Completed(uint32_t epoch, uint32_t completed, const Standing& now);
+  // So many epochs are over. Those that were not before get rows; fewer than before change nothing.
+  void Over(uint32_t epochs, const Standing& now);
+  // That have got rows.
+  uint32_t epochs() const { return epochs_; }
   // `alone`: nobody trained meanwhile.
   void Evaluated(const wire::EvaluationReport& report, bool alone);
 
@@ -69,6 +76,7 @@ class EpochBook {
 
  private:
   std::vector<EpochFigures> rows_;
+  uint32_t epochs_ = 0;
   // At the end of the last epoch.
   Standing last_;
   // Since then, alone.

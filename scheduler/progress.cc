@@ -16,10 +16,16 @@ double Grown(double now, double before) {
   return std::isfinite(grown) && grown > 0 ? grown : 0;
 }
 
+// An earlier version tells no such number.
+uint64_t AppliedOf(const wire::WorkerProgress& progress) {
+  return progress.has_samples_applied() ? progress.samples_applied() : progress.samples();
+}
+
 // What a worker has done between two of its words.
 ProgressTotals Difference(const wire::WorkerProgress& now, const wire::WorkerProgress& before) {
   ProgressTotals grown;
   grown.samples = Grown(now.samples(), before.samples());
+  grown.samples_applied = Grown(AppliedOf(now), AppliedOf(before));
   grown.steps = Grown(now.steps(), before.steps());
   grown.correct = Grown(now.correct(), before.correct());
   const double loss = now.loss_sum() - before.loss_sum();
@@ -52,6 +58,7 @@ void AddStaleness(const wire::WorkerProgress& now, const wire::WorkerProgress& b
 
 void ProgressTotals::Add(const ProgressTotals& other) {
   samples += other.samples;
+  samples_applied += other.samples_applied;
   steps += other.steps;
   loss_sum += other.loss_sum;
   correct += other.correct;
@@ -198,6 +205,7 @@ namespace {
 state::Totals ToState(const ProgressTotals& totals) {
   state::Totals state;
   state.set_samples(totals.samples);
+  state.set_samples_applied(totals.samples_applied);
   state.set_steps(totals.steps);
   state.set_loss_sum(totals.loss_sum);
   state.set_correct(totals.correct);
@@ -220,6 +228,7 @@ state::Totals ToState(const ProgressTotals& totals) {
 ProgressTotals FromState(const state::Totals& state) {
   ProgressTotals totals;
   totals.samples = state.samples();
+  totals.samples_applied = state.has_samples_applied() ? state.samples_applied() : state.samples();
   totals.steps = state.steps();
   totals.loss_sum = state.loss_sum();
   totals.correct = state.correct();

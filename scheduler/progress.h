@@ -21,6 +21,7 @@ namespace slackline::scheduler {
 // Sums over the lives of one worker, or over all workers, those that are gone included.
 struct ProgressTotals {
   uint64_t samples = 0;
+  uint64_t samples_applied = 0;  // of those, without what was discarded
   uint64_t steps = 0;
   double loss_sum = 0;
   uint64_t correct = 0;

@@ -23,7 +23,7 @@ constexpr char kHeader[] =
 
 constexpr char kEpochsHeader[] =
     "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules,"
-    "compute_s,data_s,wait_s,push_s,pull_s\n";
+    "compute_s,data_s,wait_s,push_s,pull_s,samples,samples_applied\n";
 
 absl::Status CheckName(const std::string& folder) {
   const std::string mistake = FolderMistake(folder);
@@ -42,10 +42,11 @@ std::string Row(const Report& report) {
 
 std::string EpochRow(const EpochFigures& row) {
   const EpochFigures::WorkerSeconds& seconds = row.seconds;
-  return absl::StrFormat("%d,%.3f,%.3f,%.3f,%.3f,%s,%s,%s,%s,%s,%s,%.3f,%.3f,%.3f,%.3f,%.3f\n", row.epoch, row.end_s,
-                         row.train_s, row.validation_s, row.test_s, Cell(row.loss), Cell(row.accuracy),
+  return absl::StrFormat("%d,%.3f,%.3f,%.3f,%.3f,%s,%s,%s,%s,%s,%s,%.3f,%.3f,%.3f,%.3f,%.3f,%d,%d\n", row.epoch,
+                         row.end_s, row.train_s, row.validation_s, row.test_s, Cell(row.loss), Cell(row.accuracy),
                          Cell(row.test_loss), Cell(row.test_accuracy), Cell(row.top5_accuracy), Cell(row.joules),
-                         seconds.compute, seconds.data, seconds.wait, seconds.push, seconds.pull);
+                         seconds.compute, seconds.data, seconds.wait, seconds.push, seconds.pull, row.samples,
+                         row.samples_applied);
 }
 
 Scalars Points(const Report& report) {

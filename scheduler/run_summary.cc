@@ -52,11 +52,9 @@ Json Worker(const WorkerSummary& worker) {
 }
 
 Json Evaluation(const EvaluationSummary& evaluation) {
-  return {{"epoch", evaluation.epoch},
-          {"time_s", evaluation.time_s},
-          {"samples", evaluation.samples},
-          {"accuracy", evaluation.accuracy},
-          {"loss", evaluation.loss}};
+  return {{"epoch", evaluation.epoch},       {"time_s", evaluation.time_s},
+          {"samples", evaluation.samples},   {"samples_applied", evaluation.samples_applied},
+          {"accuracy", evaluation.accuracy}, {"loss", evaluation.loss}};
 }
 
 Json Energy(const std::optional<wire::EnergyView>& energy) {
@@ -119,6 +117,8 @@ std::string ToJson(const RunSummary& summary) {
                {"time_s", summary.time_s},
                {"train_s", summary.train_s},
                {"samples", summary.totals.samples},
+               {"samples_applied", summary.totals.samples_applied},
+               {"epoch_samples", summary.epoch_samples},
                {"steps", summary.totals.steps},
                {"samples_per_second", Ratio(static_cast<double>(summary.totals.samples), summary.train_s)},
                {"loss", summary.loss ? Json(*summary.loss) : Json(nullptr)}};

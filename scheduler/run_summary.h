@@ -14,9 +14,10 @@ namespace slackline::scheduler {
 
 // A measurement of accuracy on the test images.
 struct EvaluationSummary {
-  uint32_t epoch = 0;    // completed ones
-  double time_s = 0;     // since training began
-  uint64_t samples = 0;  // trained until then, of all workers
+  uint32_t epoch = 0;            // completed ones
+  double time_s = 0;             // since training began
+  uint64_t samples = 0;          // trained until then, of all workers
+  uint64_t samples_applied = 0;  // of those
   double accuracy = 0;
   double loss = 0;
   bool map = false;  // of objects: accuracy is their mean average precision, and there is no loss
@@ -50,6 +51,8 @@ struct RunSummary {
   uint32_t servers = 0;
   uint32_t epochs = 0;
   uint32_t epochs_done = 0;
+  // Of an epoch, as `samples` counts them.
+  uint64_t epoch_samples = 0;
   double time_s = 0;
   // Without the final evaluation.
   double train_s = 0;

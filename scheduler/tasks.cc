@@ -1,5 +1,8 @@
 #include "scheduler/tasks.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "absl/strings/str_cat.h"
 
 namespace slackline::scheduler {
@@ -19,8 +22,9 @@ Work Tasks::Next(const Asker& asker) {
     assigned_[asker.holder] = work;
     return work;
   }
-  if (std::optional<DataRange> range = ranges_.Lease(asker.holder, asker.samples_per_second, asker.batch_size))
-    return *range;
+  DataRanges::Pace pace = asker.pace;
+  pace.samples_left = LeftToMark();
+  if (std::optional<DataRange> range = ranges_.Lease(asker.holder, pace)) return *range;
   return StandbyWork{};
 }
 
@@ -39,22 +43,50 @@ void Tasks::EndEarly() {
   due_.reset();
 }
 
-absl::StatusOr<uint32_t> Tasks::FinishRange(const Holder& holder, RangeId range) {
-  return Completed(ranges_.Done(holder, range));
+absl::Status Tasks::FinishRange(const Holder& holder, RangeId range) {
+  const absl::StatusOr<uint32_t> done = ranges_.Done(holder, range);
+  Reached(standing_);
+  return done.status();
 }
 
-absl::StatusOr<uint32_t> Tasks::LeaveRange(const Holder& holder, RangeId range, uint64_t done_to) {
-  return Completed(ranges_.DoneTo(holder, range, done_to));
+absl::Status Tasks::LeaveRange(const Holder& holder, RangeId range, uint64_t done_to) {
+  const absl::StatusOr<uint32_t> done = ranges_.DoneTo(holder, range, done_to);
+  Reached(standing_);
+  return done.status();
 }
 
-absl::StatusOr<uint32_t> Tasks::Completed(absl::StatusOr<uint32_t> completed) {
-  if (!completed.ok() || *completed == 0 || config_.evaluate_every_epochs == 0) return completed;
-  const uint32_t done = ranges_.epochs_done();
-  for (uint32_t epoch = done - *completed + 1; epoch <= done; ++epoch) {
-    if (epoch % config_.evaluate_every_epochs == 0 && epoch < config_.ranges.epochs && !ranges_.cut_short())
-      due_ = EvaluationWork{epoch};
+uint64_t Tasks::EvaluateEvery() const {
+  if (config_.evaluate_every_samples > 0) return config_.evaluate_every_samples;
+  return config_.evaluate_every_epochs * config_.ranges.samples_per_epoch;
+}
+
+void Tasks::Reached(const Standing& now) {
+  standing_ = {std::max(now.samples_trained, ranges_.samples_done()), now.samples_applied};
+  const uint64_t every = EvaluateEvery();
+  if (every == 0) return;
+  const bool by_samples = config_.evaluate_every_samples > 0;
+  const uint64_t samples = by_samples ? standing_.samples_applied : standing_.samples_trained;
+  const uint64_t point = samples / every;
+  // The final evaluation comes in the place of one at the end.
+  if (point > reached_ / every && standing_.samples_trained < ranges_.samples_total() && !ranges_.cut_short()) {
+    const uint64_t trained = by_samples ? standing_.samples_trained : point * every;
+    due_ = EvaluationWork{.epoch = static_cast<uint32_t>(trained / config_.ranges.samples_per_epoch),
+                          .at_samples = by_samples ? point * every : 0};
   }
-  return completed;
+  reached_ = std::max(reached_, samples);
+}
+
+uint64_t Tasks::LeftToMark() const {
+  const auto left = [](uint64_t every, uint64_t passed, uint64_t reached) {
+    const uint64_t next = (passed / every + 1) * every;
+    return next - std::min(next, reached);
+  };
+  const uint64_t trained = standing_.samples_trained;
+  const uint64_t leased = std::max(trained, ranges_.samples_done() + ranges_.samples_leased());
+  const uint64_t to_epoch = left(config_.ranges.samples_per_epoch, trained, leased);
+  if (config_.evaluate_every_samples == 0) return to_epoch;
+  return std::min(to_epoch,
+                  left(config_.evaluate_every_samples, reached_, standing_.samples_applied + (leased - trained)));
 }
 
 absl::StatusOr<bool> Tasks::FinishEvaluation(const Holder& holder, const EvaluationWork& work) {
@@ -75,7 +107,8 @@ void Tasks::Gone(const Holder& holder) {
   reported_.erase(holder);
   auto own = assigned_.find(holder);
   if (own == assigned_.end()) return;
-  if (!own->second.final && (!due_ || due_->epoch < own->second.epoch)) due_ = own->second;
+  const auto point = [](const EvaluationWork& work) { return std::tie(work.epoch, work.at_samples); };
+  if (!own->second.final && (!due_ || point(*due_) < point(own->second))) due_ = own->second;
   assigned_.erase(own);
 }
 
@@ -88,10 +121,13 @@ state::Evaluation ToState(const Holder& holder, const EvaluationWork& work) {
   *state.mutable_holder() = scheduler::ToState(holder);
   state.set_epoch(work.epoch);
   state.set_final(work.final);
+  state.set_at_samples(work.at_samples);
   return state;
 }
 
-EvaluationWork WorkOf(const state::Evaluation& state) { return {state.epoch(), state.final()}; }
+EvaluationWork WorkOf(const state::Evaluation& state) {
+  return {.epoch = state.epoch(), .final = state.final(), .at_samples = state.at_samples()};
+}
 
 }  // namespace
 
@@ -101,6 +137,7 @@ void Tasks::Save(state::Tasks& state) const {
   for (const auto& [holder, work] : assigned_) *state.add_assigned() = ToState(holder, work);
   for (const auto& [holder, work] : reported_) *state.add_reported() = ToState(holder, work);
   state.set_complete(complete_);
+  state.set_reached(reached_);
 }
 
 void Tasks::Restore(const state::Tasks& state) {
@@ -109,6 +146,9 @@ void Tasks::Restore(const state::Tasks& state) {
   for (const state::Evaluation& one : state.assigned()) assigned_[FromState(one.holder())] = WorkOf(one);
   for (const state::Evaluation& one : state.reported()) reported_[FromState(one.holder())] = WorkOf(one);
   complete_ = state.complete();
+  reached_ = state.reached();
+  // An earlier version has not said it; nothing that its ranges have reached is due anew.
+  if (config_.evaluate_every_samples == 0) reached_ = std::max(reached_, ranges_.samples_done());
 }
 
 void Tasks::GoOnFrom(const state::Tasks& state) {

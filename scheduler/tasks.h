@@ -1,9 +1,9 @@
 // What each worker does next: train on a range, measure accuracy, stand by, or leave. Pure.
 //
-// Ranges come first but for one worker an epoch, which measures the test accuracy when the epoch is complete. When
-// all ranges are done, one worker (live or standing by) makes the final evaluation; then all leave. What a worker
-// was to do and did not, because it died, another one does. Evaluations wait for a swift worker, since the others may
-// have to wait for whoever evaluates.
+// Ranges come first. Evaluations become due by how many samples are trained or applied, whoever trains them; one worker
+// then measures the test accuracy of the weights that it has. When all ranges are done, one worker (live or standing
+// by) makes the final evaluation; then all leave. What a worker was to do and did not, because it died, another one
+// does. Evaluations wait for a swift worker, since the others may have to wait for whoever evaluates.
 //
 // Thread-safety: none.
 #pragma once
@@ -24,6 +24,8 @@ struct EvaluationWork {
   // Epochs completed.
   uint32_t epoch = 0;
   bool final = false;
+  // Which point of evaluate_every_samples; 0: the end of an epoch.
+  uint64_t at_samples = 0;
 
   friend bool operator==(const EvaluationWork&, const EvaluationWork&) = default;
 };
@@ -43,15 +45,24 @@ class Tasks {
     DataRanges::Config ranges;
     // 0: only after the last epoch.
     uint32_t evaluate_every_epochs = 1;
+    // Of samples applied; above 0, epochs do not count.
+    uint64_t evaluate_every_samples = 0;
+  };
+
+  // How far training is.
+  struct Standing {
+    // At least those of the ranges that are done.
+    uint64_t samples_trained = 0;
+    // In the weights.
+    uint64_t samples_applied = 0;
   };
 
   struct Asker {
     Holder holder;
     // Else on standby.
     bool live = false;
-    double samples_per_second = 0;
-    // Of a push of this worker; 0 means ranges.batch_size.
-    uint32_t batch_size = 0;
+    // Its batch is that of a push.
+    DataRanges::Pace pace = {};
     // No worker that could evaluate in its place is much faster.
     bool swift = true;
   };
@@ -61,10 +72,13 @@ class Tasks {
   // Asking again without having reported gives the same work again.
   Work Next(const Asker& asker);
 
+  // Training has got so far: evaluations may be due by it.
+  void Reached(const Standing& now);
+
   // As DataRanges::Done().
-  absl::StatusOr<uint32_t> FinishRange(const Holder& holder, RangeId range);
+  absl::Status FinishRange(const Holder& holder, RangeId range);
   // As DataRanges::DoneTo().
-  absl::StatusOr<uint32_t> LeaveRange(const Holder& holder, RangeId range, uint64_t done_to);
+  absl::Status LeaveRange(const Holder& holder, RangeId range, uint64_t done_to);
 
   // The result has arrived. Saying it again changes nothing.
   // Returns false for a repetition.
@@ -98,13 +112,20 @@ class Tasks {
 
  private:
   Work Final(const Asker& asker);
-  // Of epochs that this has completed, some are evaluated.
-  absl::StatusOr<uint32_t> Completed(absl::StatusOr<uint32_t> epochs);
+  // Samples from one evaluation to the next; 0: none before the end.
+  uint64_t EvaluateEvery() const;
+  // Samples that may be leased before the end of an epoch, or a point of evaluate_every_samples. 0 while all are leased
+  // and it is not known yet that they are trained: workers then ask after each batch, and somebody does so in time.
+  uint64_t LeftToMark() const;
 
   const Config config_;
   DataRanges ranges_;
-  // An evaluation that nobody has taken; a later epoch replaces it, since the weights have moved on.
+  // An evaluation that nobody has taken; a later one replaces it, since the weights have moved on.
   std::optional<EvaluationWork> due_;
+  // The latest of what Reached() was told.
+  Standing standing_;
+  // Samples, as the job's grid counts them: what is due up to here was made due.
+  uint64_t reached_ = 0;
   std::map<Holder, EvaluationWork> assigned_;
   // What each worker reported last, to know a repetition.
   std::map<Holder, EvaluationWork> reported_;

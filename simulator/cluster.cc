@@ -1,12 +1,14 @@
 #include "simulator/cluster.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job_file.h"
 #include "worker/local_job_config.h"
+#include "worker/scheduler_wire.h"
 
 namespace slackline::simulator {
 namespace {
@@ -74,12 +76,19 @@ void Cluster::Run(const std::function<void()>& between) {
   for (const std::unique_ptr<Worker>& worker : workers_) worker->Plan();
   TickScheduler();
   TickServers();
-  const absl::Time last = absl::UnixEpoch() + absl::Seconds(config_.job.simulation().time_max_s());
+  const job::Simulation& simulation = config_.job.simulation();
+  // Nobody can measure what is not computed.
+  bool observed = simulation.evaluate_every_s() <= 0 || world_.computation.initial_weights().empty();
+  const absl::Time last = absl::UnixEpoch() + absl::Seconds(simulation.time_max_s());
   while (!controller_.finished() && queue_.Next()) {
+    if (!observed && controller_.state() == wire::JOB_TRAINING) {
+      observed = true;
+      queue_.After(absl::Seconds(simulation.evaluate_every_s()), [this] { Observe(); });
+    }
     if (queue_.Now() > last) {
-      controller_.StopJob(absl::StrCat("it was not done after ", config_.job.simulation().time_max_s(),
-                                       " s of virtual time (simulation.time_max_s)"),
-                          /*failed=*/true);
+      controller_.StopJob(
+          absl::StrCat("it was not done after ", simulation.time_max_s(), " s of virtual time (simulation.time_max_s)"),
+          /*failed=*/true);
     }
     between();
   }
@@ -175,6 +184,25 @@ void Cluster::TickScheduler() {
 void Cluster::TickServers() {
   for (const std::unique_ptr<Server>& server : servers_) server->Tick();
   queue_.After(ServerTick(config_.job, config_.timeouts), [this] { TickServers(); });
+}
+
+void Cluster::Observe() {
+  wire::GetShardMapRequest request;
+  request.set_job(1);
+  const absl::StatusOr<wire::GetShardMapReply> map = controller_.GetShardMap(request);
+  if (!map.ok() || controller_.state() != wire::JOB_TRAINING) return;
+  queue_.After(absl::Seconds(config_.job.simulation().evaluate_every_s()), [this] { Observe(); });
+  Weights weights;
+  uint64_t applied = std::numeric_limits<uint64_t>::max();
+  for (const wire::ShardSpec& spec : map->shards()) {
+    const Server& server = *servers_[spec.server() - 1];
+    if (!server.seeded()) return;
+    weights.push_back(server.Evaluated(ShardId(spec.shard())));
+    applied = std::min(applied, server.samples_applied(ShardId(spec.shard())));
+  }
+  const absl::StatusOr<worker::EvaluationResult> result = world_.computation.Evaluate(weights, {});
+  if (!result.ok()) return world_.Fail("the simulation", result.status());
+  controller_.NoteObserved(worker::ToWire(*result), applied);
 }
 
 }  // namespace slackline::simulator

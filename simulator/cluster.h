@@ -77,6 +77,8 @@ class Cluster final : public scheduler::ServerCalls {
   void SendMembers(size_t server);
   void TickScheduler();
   void TickServers();
+  // Measures the weights of now, each simulation.evaluate_every_s of training.
+  void Observe();
   size_t IndexOf(scheduler::ServerRef server) const { return server.server.value() - 1; }
 
   const Config config_;

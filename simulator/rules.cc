@@ -40,6 +40,11 @@ absl::Status CheckSimulation(const job::Job& job, bool gradients) {
   }
   // Its workers are of simulation.classes.
   if (job.worker().groups_size() > 0) return Refuse("worker.groups", "a list", "none");
+  // More often, virtual time would hardly go on.
+  const double every = job.simulation().evaluate_every_s();
+  if (every > 0 && every < 0.001) {
+    return Refuse("simulation.evaluate_every_s", absl::StrCat(every), "0, or 0.001 and more");
+  }
   uint64_t named = 0;
   for (const job::WorkerClass& kind : job.simulation().classes()) named += kind.workers();
   if (named > job.cluster().workers()) {

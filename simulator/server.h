@@ -58,8 +58,10 @@ class Server {
   void Disconnected(const ps::Sender& sender);
   void Tick();
 
-  // The weights of shard `id` as they are. Requires: it is one of this server's.
+  // What evaluations of shard `id` are of now. Requires: it is one of this server's.
   ps::SliceView Evaluated(ShardId id) const { return shards_.at(id).Evaluated(); }
+  // The same of the samples in those weights.
+  uint64_t samples_applied(ShardId id) const { return shards_.at(id).samples_applied(); }
   uint64_t bytes_in() const { return bytes_in_; }
   // Of the values of a shard on the wire, in the job's encodings; averaged ones are fp32.
   uint64_t PushBytes(ShardId shard) const;

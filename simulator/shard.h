@@ -70,6 +70,7 @@ class Shard {
   std::vector<ShardReply> TakeReplies() { return std::exchange(replies_, {}); }
   // What evaluations are of: its weights as they are, or their average where one is kept.
   ps::SliceView Evaluated() const { return state_ && state_->averages() ? state_->AveragedView() : View(); }
+  uint64_t samples_applied() const { return engine_.samples_applied(); }
   // Its weights as they are.
   ps::SliceView View() const { return state_ ? state_->View() : ps::SliceView(); }
 

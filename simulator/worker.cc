@@ -95,6 +95,7 @@ void Worker::Register() {
   begun_.clear();
   computing_ = false;
   evaluating_ = false;
+  evaluated_.clear();
   pending_ = {};
   blocked_since_.reset();
   session_.reset();
@@ -242,14 +243,16 @@ void Worker::BeginEvaluation(const worker::EvaluationWork& work) {
   const auto samples = static_cast<double>(world_.computation.learned().test_samples);
   evaluating_ = true;
   const absl::Duration took = world_.cost.per_test_sample * (samples * plan_.slowdown);
+  // Those of now, whatever the others do meanwhile. Not in the event, as for a step.
+  evaluated_.clear();
+  for (size_t i = 0; i < held_.size(); ++i) {
+    const ShardId shard(static_cast<uint32_t>(i));
+    const bool there = work.final || world_.job.optimizer().ema() > 0;
+    evaluated_.push_back(there ? servers_[server_of_[i]]->Evaluated(shard) : held_[i].front().weights);
+  }
   After(took, [this, work, took] {
     evaluating_ = false;
-    Weights weights;
-    for (size_t i = 0; i < held_.size(); ++i) {
-      const ShardId shard(static_cast<uint32_t>(i));
-      const bool there = work.final || world_.job.optimizer().ema() > 0;
-      weights.push_back(there ? servers_[server_of_[i]]->Evaluated(shard) : held_[i].front().weights);
-    }
+    const Weights weights = std::exchange(evaluated_, {});
     const absl::StatusOr<worker::EvaluationResult> result = world_.computation.Evaluate(weights, work);
     if (!result.ok()) return world_.Fail(plan_.name, result.status());
     wire::EvaluationReport report = worker::ToWire(*result);

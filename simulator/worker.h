@@ -116,6 +116,7 @@ class Worker final : public Peer {
   uint64_t pulled_bytes_ = 0;  // since the last step
   double samples_per_second_ = 0;
   bool evaluating_ = false;
+  Weights evaluated_;
   bool computing_ = false;
   Computation::Pending pending_;  // its gradient
   absl::Time computing_since_;

@@ -4,6 +4,15 @@
 #include <utility>
 
 namespace slackline::worker {
+namespace {
+
+// Of the step's samples, as many as shards have applied the push.
+uint64_t SamplesApplied(const StepFacts& step) {
+  const uint64_t answers = step.applied + step.discarded;
+  return answers > 0 ? step.samples * step.applied / answers : step.samples;
+}
+
+}  // namespace
 
 void ProgressBoard::Reset(absl::Time now) {
   absl::MutexLock lock(&mutex_);
@@ -18,6 +27,7 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   StepFacts& total = progress_.total;
   total.clock = step.clock;
   total.samples += step.samples;
+  progress_.samples_applied += SamplesApplied(step);
   progress_.loss_sum += step.loss * static_cast<double>(step.samples);
   total.correct += step.correct;
   total.compute += step.compute;

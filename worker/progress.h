@@ -43,9 +43,10 @@ struct StepFacts {
 // Totals since Reset().
 struct Progress {
   uint64_t steps = 0;
-  StepFacts total;      // sums; maxima for what is called so; the latest clock
-  double loss_sum = 0;  // over samples
-  absl::Duration idle;  // since the last sign of life
+  StepFacts total;               // sums; maxima for what is called so; the latest clock
+  double loss_sum = 0;           // over samples
+  uint64_t samples_applied = 0;  // of the samples, those in the weights
+  absl::Duration idle;           // since the last sign of life
   absl::Duration step_median;
   // Since the previous Take().
   uint64_t slack_max = 0;

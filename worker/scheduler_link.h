@@ -48,6 +48,7 @@ struct EvaluationWork {
   uint32_t epoch = 0;  // completed ones
   bool final = false;
   std::string run_folder;
+  uint64_t at_samples = 0;  // as the scheduler has it
 };
 // Out of the clock; ask again after `retry`.
 struct StandbyWork {

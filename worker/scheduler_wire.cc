@@ -41,6 +41,7 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   out.set_clock(progress.steps > 0 ? total.clock.value() : life.first_clock.value());
   out.set_steps(progress.steps);
   out.set_samples(total.samples);
+  out.set_samples_applied(progress.samples_applied);
   out.set_loss_sum(progress.loss_sum);
   out.set_correct(total.correct);
   out.set_idle_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(progress.idle)));
@@ -100,6 +101,7 @@ wire::EvaluationReport ToWire(const EvaluationResult& result) {
   wire::EvaluationReport report;
   report.set_epoch(result.work.epoch);
   report.set_final(result.work.final);
+  report.set_at_samples(result.work.at_samples);
   report.set_samples(metrics.samples);
   report.set_loss(result.loss);
   report.set_accuracy(metrics.accuracy);
@@ -145,7 +147,8 @@ absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply) {
     case wire::NextTaskReply::kEvaluate:
       return EvaluationWork{.epoch = reply.evaluate().epoch(),
                             .final = reply.evaluate().final(),
-                            .run_folder = reply.evaluate().run_folder()};
+                            .run_folder = reply.evaluate().run_folder(),
+                            .at_samples = reply.evaluate().at_samples()};
     case wire::NextTaskReply::kStandby:
       return StandbyWork{.retry = absl::Milliseconds(reply.standby().retry_ms())};
     case wire::NextTaskReply::kLeave:

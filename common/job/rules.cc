@@ -351,13 +351,19 @@ class Rules : private RuleBook {
   // What evaluations decide needs some.
   void Evaluations(const job::Training& training, const job::Checkpoint& checkpoint) {
     const job::EarlyStopping& early = training.early_stopping();
-    const std::string needs_some = "with training.evaluate_every_epochs above 0";
+    const bool some = training.evaluate_every_epochs() > 0 || training.evaluate_every_samples() > 0;
+    const std::string needs_some = "with training.evaluate_every_epochs or training.evaluate_every_samples above 0";
+    if (training.evaluate_every_samples() > 0 && training.evaluate_every_epochs() > 1) {
+      Refuse("training.evaluate_every_epochs",
+             absl::StrCat(training.evaluate_every_epochs(), " together with training.evaluate_every_samples"),
+             "one of the two: leave one out", "training.evaluate_every_samples");
+    }
     if (early.patience() == 0) {
       for (const char* key : {"metric", "min_delta", "start_epoch"}) {
         NeedsOther(early, absl::StrCat("training.early_stopping.", key), "training.early_stopping.patience above 0",
                    "patience: 0");
       }
-    } else if (training.evaluate_every_epochs() == 0) {
+    } else if (!some) {
       Refuse("training.early_stopping.patience", absl::StrCat(early.patience()), needs_some);
     } else if (early.start_epoch() > training.epochs()) {
       Refuse("training.early_stopping.start_epoch", absl::StrCat(early.start_epoch()),
@@ -365,7 +371,7 @@ class Rules : private RuleBook {
     }
     if (checkpoint.keep_best() == 0) {
       NeedsOther(checkpoint, "checkpoint.metric", "checkpoint.keep_best above 0", "keep_best: 0");
-    } else if (training.evaluate_every_epochs() == 0) {
+    } else if (!some) {
       Refuse("checkpoint.keep_best", absl::StrCat(checkpoint.keep_best()), needs_some);
     }
   }

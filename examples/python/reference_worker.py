@@ -110,7 +110,7 @@ def evaluate(wire, scheduler, model, weights, images, labels, task):
     accuracy = right.sum() / len(labels)
     scheduler.ask("ReportEvaluation", wire.EvaluationReport(
         job=scheduler.job, worker=scheduler.worker, incarnation=scheduler.incarnation, epoch=task.epoch,
-        final=task.final,
+        final=task.final, at_samples=task.at_samples,
         samples=len(labels), loss=cross_entropy(outputs, labels)[0], accuracy=accuracy, files=files,
         classes=[wire.ClassReport(name=str(i), samples=int(real[i]), precision=precision[i], recall=recall[i], f1=f1[i])
                  for i in range(classes)],

@@ -89,7 +89,7 @@ def write_report(experiment: Experiment, cells: Sequence[resolve.ResolvedCell], 
     tables.write_all(found, place.root)
     drawing = draw.draw_all(found, place.root / "plots")
     page.write(found, drawing, place.root / "index.html", page.Origin(command, page.versions(slackline)))
-    say(f"\n{place.root}/index.html shows it all; results.md, results.csv, reports.csv and plots/ lie beside it.")
+    say(f"\n{place.root}/index.html shows it all; results.md, differences.csv, results.csv and plots/ lie beside it.")
     return found
 
 

@@ -11,7 +11,7 @@ from slackline_experiment import grid, plot_specs, schema
 from slackline_experiment.document import Mistakes, Wrong, compose, describe, entries, items, value_of
 
 KEYS = ("name", "about", "job", "run", "set", "grid", "exclude", "include", "repeats", "folds", "cool_down_s",
-        "target_accuracy", "plots")
+        "target_accuracy", "compare", "plots")
 RUNS = ("simulate", "train")
 REPEATS_MAX = 1000
 CELLS_MAX = 10000
@@ -41,6 +41,8 @@ class Experiment:
     folds: tuple[Path, ...]
     cool_down_s: float
     target_accuracy: Optional[float]
+    # Pairs of cells whose differences are shown.
+    comparisons: tuple[tuple[grid.Cell, grid.Cell], ...]
     plots: tuple[plot_specs.PlotSpec, ...]
 
     @property
@@ -115,6 +117,7 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
     target = fields.number("target_accuracy", None, 0, 1)
     folds = _read_folds(path, nodes, mistakes)
     run = fields.get("run", "train", " or ".join(RUNS), lambda value: value in RUNS)
+    cells = tuple(cell if cell.run else replace(cell, run=run) for cell in cells)
     return Experiment(
         file=path,
         name=fields.get("name", path.stem, "a name of letters, digits, '-', '_' and '.'",
@@ -124,11 +127,13 @@ def _read_fields(path: Path, text: str, nodes: Mapping[str, yaml.Node], mistakes
         run=run,
         fixed=fixed,
         axes=axes,
-        cells=tuple(cell if cell.run else replace(cell, run=run) for cell in cells),
+        cells=cells,
         repeats=_read_repeats(fields, len(folds)),
         folds=folds,
         cool_down_s=fields.number("cool_down_s", 0, 0, COOL_DOWN_S_MAX),
         target_accuracy=target,
+        comparisons=grid.read_comparisons(nodes["compare"], axes, cells, mistakes) if "compare" in nodes
+        else grid.default_comparisons(axes, cells),
         plots=plot_specs.read(nodes["plots"], axes, target is not None, mistakes) if "plots" in nodes
         else plot_specs.defaults(axes, target is not None))
 

@@ -186,6 +186,47 @@ def expand(axes: Sequence[Axis], fixed: Mapping[str, Any], exclude: Optional[yam
     return _with_unique_ids(cells)
 
 
+def read_comparisons(node: yaml.Node, axes: Sequence[Axis], cells: Sequence[Cell], mistakes: Mistakes
+                     ) -> tuple[tuple[Cell, Cell], ...]:
+    """Pairs of cells: those of `of`, each with the cell that differs from it by the points of `with` alone."""
+    pairs = []
+    for one in items(node, "compare", mistakes):
+        places: dict[str, dict[str, Point]] = {}
+        for key, key_node, value in entries(one, "compare", mistakes):
+            if key not in ("of", "with"):
+                mistakes.add(key_node, f"compare: found the unknown key '{key}'; allowed are of, with")
+                continue
+            places[key], _ = _read_place(value, f"compare.{key}", axes, False, mistakes)
+        if not places.get("with"):
+            mistakes.add(one, "compare: found no with; it names at least one axis")
+            continue
+        found = _pairs(places.get("of", {}), places["with"], cells)
+        if not found:
+            mistakes.add(one, "compare: found no two cells that differ so")
+        pairs += found
+    return tuple({(cell.id, other.id): (cell, other) for cell, other in pairs}.values())
+
+
+def default_comparisons(axes: Sequence[Axis], cells: Sequence[Cell]) -> tuple[tuple[Cell, Cell], ...]:
+    """All cells with the first point of the first axis that varies."""
+    axis = next((one for one in axes if len(one.points) > 1), None)
+    return tuple(_pairs({}, {axis.key: axis.points[0]}, cells)) if axis else ()
+
+
+def _pairs(of: Mapping[str, Point], against: Mapping[str, Point], cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    # Included cells with settings of their own differ by more than points.
+    plain = {tuple(sorted((key, point.name) for key, point in cell.points.items())): cell for cell in cells if not cell.note}
+    found = []
+    for cell in plain.values():
+        if not of.items() <= cell.points.items():
+            continue
+        wanted = {**cell.points, **against}
+        other = plain.get(tuple(sorted((key, point.name) for key, point in wanted.items())))
+        if other is not None and other is not cell:
+            found.append((cell, other))
+    return found
+
+
 def with_included(axes: Sequence[Axis], cells: Sequence[Cell]) -> tuple[Axis, ...]:
     """The axes, with the points that only an included cell has."""
     extended = []

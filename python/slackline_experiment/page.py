@@ -42,7 +42,8 @@ def versions(slackline: Path) -> list[str]:
 def write(results: Results, drawing: Drawing, path: Path, origin: Origin) -> None:
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     name = escape(results.experiment.name)
-    sections = [("results", "Results", _results(results)), ("folds", "Folds", _folds(results)),
+    sections = [("results", "Results", _results(results)), ("differences", "Differences", _differences(results)),
+                ("folds", "Folds", _folds(results)),
                 ("plots", "Plots", _plots(drawing)),
                 ("failed", "Not done", _not_done(results)), ("classes", "Per class", _classes(results)),
                 ("grid", "Grid", _grid(results)), ("origin", "How it was made", _origin(results, origin))]
@@ -93,6 +94,14 @@ def _results(results: Results) -> str:
     return ('<div class="card">' + table(tables.summary_header(results), tables.summary_rows(results), texts) + "</div>"
             '<p class="note">Mean ± standard deviation of the sample over the runs that are done; n counts them. Every '
             "run is a row of results.csv, every report of a run one of reports.csv.</p>")
+
+
+def _differences(results: Results) -> str:
+    rows = tables.difference_rows(results)
+    if not rows:
+        return ""
+    return (f'<div class="card">{table(tables.difference_header(), rows, 3)}</div>'
+            f'<p class="note">{escape(tables.DIFFERENCES_NOTE)} Also in differences.csv.</p>')
 
 
 def _plots(drawing: Drawing) -> str:

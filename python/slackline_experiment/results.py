@@ -112,6 +112,8 @@ def _figures(experiment: Experiment, data: run_folder.RunData, wall_s: Optional[
             figures["time_to_target_s"] = reached.time_s
             if reached.samples is not None:
                 figures["samples_to_target"] = reached.samples
+            if reached.epochs is not None:
+                figures["epochs_to_target"] = reached.epochs
     return figures
 
 

@@ -13,7 +13,8 @@ from slackline_experiment import schema
 
 WORKER_SUMS = ("pushes_applied", "pushes_discarded", "pushes_lost", "pushed_bytes", "pulled_bytes")
 SUMMARY_NUMBERS = ("workers", "servers", "time_s", "samples", "steps", "samples_per_second", "epochs", "loss",
-                   "test_accuracy", "test_loss", "best_test_accuracy", "slack_max", "deaths", "samples_given_twice")
+                   "test_accuracy", "test_loss", "best_test_accuracy", "slack_max", "deaths", "samples_given_twice",
+                   "samples_applied")
 REPORT_NUMBERS = {"accuracy": "test_accuracy", "loss": "test_loss", "precision_macro": "precision_macro",
                   "recall_macro": "recall_macro", "f1_macro": "f1_macro", "top5_accuracy": "top5_accuracy",
                   "f1_weighted": "f1_weighted"}
@@ -32,6 +33,10 @@ class Evaluation:
     time_s: float
     samples: Optional[float]
     accuracy: float
+    # None of a run of an earlier version.
+    samples_applied: Optional[float] = None
+    # Samples applied over those of an epoch.
+    epochs: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -179,10 +184,17 @@ def _read_summary(path: Path, data: RunData) -> None:
     energy = summary.below("energy")
     for name, column in ENERGY_NUMBERS.items():
         _keep(data, column, energy.number(name))
-    data.evaluations = [
-        Evaluation(one.needed("epoch"), one.needed("time_s"), one.number("samples"), one.needed("accuracy"))
-        for one in summary.objects("evaluations")]
+    epoch_samples = summary.number("epoch_samples")
+    # Those that took time end after others that began later.
+    data.evaluations = sorted((_evaluation(one, epoch_samples) for one in summary.objects("evaluations")),
+                              key=lambda one: one.time_s)
     _read_workers(summary.objects("worker_list"), data)
+
+
+def _evaluation(one: _Object, epoch_samples: Optional[float]) -> Evaluation:
+    applied = one.number("samples_applied")
+    return Evaluation(one.needed("epoch"), one.needed("time_s"), one.number("samples"), one.needed("accuracy"), applied,
+                      applied / epoch_samples if applied is not None and epoch_samples else None)
 
 
 def _read_workers(workers: Sequence[_Object], data: RunData) -> None:
@@ -244,4 +256,4 @@ def _read_confusion(path: Path) -> Optional[Confusion]:
 
 def first_at(data: RunData, target: float) -> Optional[Evaluation]:
     """The first evaluation at `target` or above."""
-    return next((one for one in sorted(data.evaluations, key=lambda one: one.time_s) if one.accuracy >= target), None)
+    return next((one for one in data.evaluations if one.accuracy >= target), None)

@@ -1,4 +1,4 @@
-"""The columns of results.csv, reports.csv and epochs.csv: the one place of their names, types and units.
+"""The columns of results.csv, reports.csv, epochs.csv, evaluations.csv and differences.csv: the one place of their names, types and units.
 
 Axes stand between the first column and the others, one column an axis, named as in the grid. An empty field means: not
 known.
@@ -68,6 +68,9 @@ RESULTS: tuple[Column, ...] = (
     Column("edp", "number", "J s", "joules x time_s", "energy x time"),
     Column("fold", "whole number", "", "which of the folds, from 1; empty without folds"),
     Column("f1_weighted", "number", "", "mean over the classes by their images, 0 to 1", "F1, weighted"),
+    Column("samples_applied", "whole number", "samples", "samples of pushes that are in the weights", "samples applied"),
+    Column("epochs_to_target", "number", "epochs", "samples applied at that evaluation, over those of an epoch",
+           "epochs to target accuracy"),
 )
 
 # metrics.csv of a run folder, after the columns that name the run.
@@ -94,7 +97,7 @@ REPORTS: tuple[Column, ...] = (
 # epochs.csv of a run folder, after the columns that name the run.
 EPOCH_FIGURES: tuple[Column, ...] = (
     Column("epoch", "number", "epochs", "from 1"),
-    Column("end_s", "number", "s", "when it was complete, since the start, virtual for a simulated run"),
+    Column("end_s", "number", "s", "when so many epochs of samples were trained, since the start, virtual for a simulated run"),
     Column("train_s", "number", "s", "from the end of the epoch before, less evaluations in which nobody trained"),
     Column("validation_s", "number", "s", "what its evaluation took while training went on; 0: it had none"),
     Column("test_s", "number", "s", "what the last evaluation took; 0 but in the last row"),
@@ -109,11 +112,36 @@ EPOCH_FIGURES: tuple[Column, ...] = (
     Column("wait_s", "number", "s", "waiting for servers, all workers together"),
     Column("push_s", "number", "s", "from a push until all shards had answered, all workers together"),
     Column("pull_s", "number", "s", "until the weights were there, all workers together"),
+    Column("samples", "number", "samples", "samples trained until its end, those of discarded pushes included"),
+    Column("samples_applied", "number", "samples", "of those, the samples that are in the weights"),
 )
 EPOCHS: tuple[Column, ...] = (
     Column("cell", "text", "", "the cell's id"),
     Column("repeat", "whole number", "", "from 1"),
     *EPOCH_FIGURES,
+)
+
+# An evaluation of a run: a point on the curves.
+EVALUATIONS: tuple[Column, ...] = (
+    Column("cell", "text", "", "the cell's id"),
+    Column("repeat", "whole number", "", "from 1"),
+    Column("time_s", "number", "s", "when the weights were those, since the start, virtual for a simulated run"),
+    Column("samples", "number", "samples", "samples trained until then"),
+    Column("samples_applied", "number", "samples", "of those, the samples that are in the weights"),
+    Column("epochs", "number", "epochs", "samples applied, over those of an epoch"),
+    Column("test_accuracy", "number", "", "0 to 1"),
+)
+
+# What a cell has more than another one, over the repeats that both have.
+DIFFERENCES: tuple[Column, ...] = (
+    Column("cell", "text", "", "the cell's id"),
+    Column("against", "text", "", "the id of the cell that it is compared with"),
+    Column("figure", "text", "", "a column of results.csv"),
+    Column("difference", "number", "", "mean over the repeats of cell less against, in the figure's unit"),
+    Column("low", "number", "", "lower end of the 95 % interval of that mean; empty for one pair"),
+    Column("high", "number", "", "upper end"),
+    Column("n", "whole number", "", "repeats that have the figure in both cells"),
+    Column("verdict", "text", "", "more, less, none seen (the interval holds 0) or one pair"),
 )
 
 FIGURES = tuple(column for column in RESULTS if column.label)
@@ -138,7 +166,7 @@ def is_share(name: str) -> bool:
 
 def names_taken() -> tuple[str, ...]:
     """What an axis may not be called."""
-    return tuple(dict.fromkeys(column.name for column in (*RESULTS, *REPORTS, *EPOCHS)))
+    return tuple(dict.fromkeys(column.name for column in (*RESULTS, *REPORTS, *EPOCHS, *EVALUATIONS)))
 
 
 def as_markdown(columns: tuple[Column, ...]) -> str:

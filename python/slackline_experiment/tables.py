@@ -1,10 +1,11 @@
-"""results.csv, reports.csv, epochs.csv and results.md."""
+"""results.csv, reports.csv, epochs.csv, evaluations.csv, differences.csv and results.md."""
 
 import csv
 from pathlib import Path
 from typing import Any, Iterable, Optional, Sequence
 
 from slackline_experiment import schema
+from slackline_experiment.differences import Difference, differences
 from slackline_experiment.grid import Cell
 from slackline_experiment.results import Result, Results, Statistic, statistic
 
@@ -14,6 +15,9 @@ def write_all(results: Results, folder: Path) -> None:
               (result_row(one, results) for one in results.results))
     write_csv(folder / "reports.csv", header(schema.REPORTS, results), report_rows(results))
     write_csv(folder / "epochs.csv", header(schema.EPOCHS, results), epoch_rows(results))
+    write_csv(folder / "evaluations.csv", header(schema.EVALUATIONS, results), evaluation_rows(results))
+    write_csv(folder / "differences.csv", [column.name for column in schema.DIFFERENCES],
+              map(difference_row, differences(results)))
     (folder / "results.md").write_text(as_markdown(results), encoding="utf-8")
 
 
@@ -69,6 +73,47 @@ def epoch_rows(results: Results) -> Iterable[list[str]]:
             for epoch in one.data.epochs:
                 yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat),
                        *(number_text(epoch[column.name]) for column in schema.EPOCH_FIGURES)]
+
+
+def evaluation_rows(results: Results) -> Iterable[list[str]]:
+    for one in results.results:
+        if one.state == "done":
+            for evaluation in one.data.evaluations:
+                yield [one.cell.id, *axis_values(one.cell, results), str(one.repeat),
+                       *map(number_text, (evaluation.time_s, evaluation.samples, evaluation.samples_applied,
+                                          evaluation.epochs, evaluation.accuracy))]
+
+
+def difference_row(one: Difference) -> list[str]:
+    ends = ["", ""] if one.half_width is None else [number_text(one.mean - one.half_width),
+                                                    number_text(one.mean + one.half_width)]
+    return [one.cell.id, one.against.id, one.figure, number_text(one.mean), *ends, str(one.n), one.verdict]
+
+
+def difference_header() -> list[str]:
+    return ["cell", "against", "figure", "difference", "95 % interval", "n", "verdict"]
+
+
+def difference_rows(results: Results) -> list[list[str]]:
+    """For people: shares in points, and the figure by its label."""
+    rows = []
+    for one in differences(results):
+        column = schema.figure(one.figure)
+        share = schema.is_share(one.figure)
+        scale, unit = (100, "points") if share else (1, column.unit if column else "")
+        numbers = [one.mean] if one.half_width is None else [one.mean, one.mean - one.half_width, one.mean + one.half_width]
+        decimals = 2 if share or max(map(abs, numbers)) < 100 else 1
+        mean, *ends = [f"{scale * number:+,.{decimals}f}" for number in numbers]
+        label = results.named(column.label) if column else one.figure
+        rows.append([", ".join(places_of(one.cell, results)), ", ".join(places_of(one.against, results)),
+                     f"{label} ({unit})" if unit else label, mean, " to ".join(ends),
+                     f"{one.n} of {results.experiment.repeats}", one.verdict])
+    return rows
+
+
+DIFFERENCES_NOTE = ("Mean of cell less against over the repeats, which have the same seeds, and the 95 % interval of that mean "
+                    "(Student's t). None seen: the interval holds 0. A time to target counts only repeats in which both "
+                    "reached it.")
 
 
 def metered_text(results: Results) -> str:
@@ -150,6 +195,10 @@ def as_markdown(results: Results) -> str:
     lines += [_markdown_row(rows[0]), "|" + "---|" * len(rows[0]), *map(_markdown_row, rows[1:]), "",
               "Mean ± standard deviation of the sample over the runs that are done; n counts them.",
               metered_text(results)]
+    rows = [difference_header(), *difference_rows(results)]
+    if len(rows) > 1:
+        lines += ["", "## Differences", "", _markdown_row(rows[0]), "|" + "---|" * len(rows[0])]
+        lines += [*map(_markdown_row, rows[1:]), "", DIFFERENCES_NOTE]
     if experiment.folds:
         rows = [fold_header(results), *fold_rows(results)]
         lines += ["", "## Folds", "", _markdown_row(rows[0]), "|" + "---|" * len(rows[0])]

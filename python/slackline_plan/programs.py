@@ -73,7 +73,7 @@ def measure(slackline: str, job: str, settings: Sequence[str], batch: int, secon
     """Trains the job for so long. Its figures count from its first step on."""
     run = folder / f"measure-{batch}"
     own = ["cluster.workers=1", "cluster.servers=1", f"training.batch_size={batch}", "training.epochs=10000",
-           "training.evaluate_every_epochs=0", "checkpoint.at_end=false", "checkpoint.folder=", "durability.folder=",
+           "training.evaluate_every_epochs=0", "training.evaluate_every_samples=0", "checkpoint.at_end=false", "checkpoint.folder=", "durability.folder=",
            "output.report_every_ms=100", "output.tensorboard=false", "output.log_format=text", "wire.same_host=tcp",
            "network.metrics=true", "network.interface=", "network.ports=", "network.listen=127.0.0.1", "network.advertise=", "worker.slowdown={}",
            "worker.trace="]

@@ -109,7 +109,12 @@ const Refusal kRefusals[] = {
     {"EarlyStoppingAfterTheLastEpoch", "training: {epochs: 3, early_stopping: {patience: 2, start_epoch: 4}}\n",
      "j.yaml:1: training.early_stopping.start_epoch: found 4; allowed is at most training.epochs (3)"},
     {"EarlyStoppingWithoutEvaluations", "training: {evaluate_every_epochs: 0, early_stopping: {patience: 2}}\n",
-     "j.yaml:1: training.early_stopping.patience: found 2; allowed is with training.evaluate_every_epochs above 0"},
+     "j.yaml:1: training.early_stopping.patience: found 2; allowed is with training.evaluate_every_epochs or "
+     "training.evaluate_every_samples above 0"},
+    {"EvaluationsByEpochsAndBySamples", "training: {evaluate_every_epochs: 2, evaluate_every_samples: 1000}\n",
+     "j.yaml:1: training.evaluate_every_epochs: found 2 together with training.evaluate_every_samples; allowed is one "
+     "of "
+     "the two: leave one out"},
     {"BestMetricOfNone", "checkpoint: {metric: test_loss}\n",
      "j.yaml:1: checkpoint.metric: found a value together with keep_best: 0; allowed is only with checkpoint.keep_best "
      "above 0 (add --set checkpoint.metric=test_accuracy to take the default back)"},
@@ -158,15 +163,15 @@ const Refusal kRefusals[] = {
     {"NumberForSection", "training: 5\n",
      "j.yaml:1: training: found '5'; allowed is a section of keys: epochs, batch_size, evaluation_batch_size, "
      "evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, label_smoothing, class_weights, loss, "
-     "self_supervised"},
+     "self_supervised, evaluate_every_samples"},
     {"NearKey", "training:\n  epoch: 5\n",
      "j.yaml:2: found the unknown key 'training.epoch'; did you mean 'training.epochs'? Allowed are epochs, "
      "batch_size, evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, "
-     "label_smoothing, class_weights, loss, self_supervised"},
+     "label_smoothing, class_weights, loss, self_supervised, evaluate_every_samples"},
     {"KeyOfAnotherSection", "training:\n  lr: 5\n",
      "j.yaml:2: found the unknown key 'training.lr'; did you mean 'optimizer.lr'? Allowed are epochs, batch_size, "
      "evaluation_batch_size, evaluate_every_epochs, accumulate, batch, batch_size_min, early_stopping, "
-     "label_smoothing, class_weights, loss, self_supervised"},
+     "label_smoothing, class_weights, loss, self_supervised, evaluate_every_samples"},
     {"UnknownKey", "consistency:\n  xylophone: 5\n",
      "j.yaml:2: found the unknown key 'consistency.xylophone'; allowed are mode, staleness_max, softsync_n, quorum, "
      "quorum_deadline_ms, weighting, staleness_lr, delay_compensation, dc_lambda, dc_mean_square, dc_references_max, "

@@ -78,6 +78,16 @@ class Grid(unittest.TestCase):
                 with self.assertRaisesRegex(Wrong, re.escape(message)):
                     read(text)
 
+    def test_cells_are_compared_with_the_first_point_or_as_the_file_says(self):
+        text = HEAD + "grid: {a.x: [1, 2, 3], b.y: [p, q]}\nexclude: [{a.x: 1, b.y: q}]\n"
+
+        def pairs(more):
+            return [(cell.id, other.id) for cell, other in parse(text + more).comparisons]
+
+        self.assertEqual(pairs(""), [("x-2_y-p", "x-1_y-p"), ("x-3_y-p", "x-1_y-p")])
+        self.assertEqual(pairs("compare: [{of: {a.x: 3}, with: {a.x: 2}}, {with: {b.y: p}}, {of: {a.x: 3}, with: {b.y: p}}]\n"),
+                         [("x-3_y-p", "x-2_y-p"), ("x-3_y-q", "x-2_y-q"), ("x-2_y-q", "x-2_y-p"), ("x-3_y-q", "x-3_y-p")])
+
     def test_ids_do_not_depend_on_the_rest_of_the_grid(self):
         one, other = parse(HEAD + "grid: {a.x: [2]}\n"), parse(HEAD + "grid: {a.x: [1, 2, 3]}\n")
         self.assertEqual(one.cells[0].id, other.cells[1].id)
@@ -136,6 +146,10 @@ class MistakesOfTheFile(unittest.TestCase):
         ("grid: {a.x: [1, 2]}\nplots:\n  - {kind: figure, x: a.x}\n", "trial.yaml:5: plots: found figure without y"),
         ("plots: [time-to-target]\ngrid: {a.x: [1, 2]}\n",
          "trial.yaml:3: plots: found time-to-target without target_accuracy"),
+        ("grid: {a.x: [1, 2]}\ncompare:\n  - {of: {a.x: 1}}\n", "trial.yaml:5: compare: found no with; it names at least one axis"),
+        ("grid: {a.x: [1, 2]}\ncompare: [{with: {a.x: 3}}]\n", "trial.yaml:4: compare.with.a.x: found '3'; allowed are 1, 2"),
+        ("grid: {a.x: [1, 2]}\ncompare: [{of: {a.x: 2}, with: {a.x: 2}}]\n",
+         "trial.yaml:4: compare: found no two cells that differ so"),
         ("grid: [\n", "not YAML"),
     )
 

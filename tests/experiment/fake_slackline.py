@@ -54,7 +54,7 @@ def evaluations_of(job, random_of):
     rate = 3000 * workers ** 0.85 * (1 + 0.04 * bound) * random_of.uniform(0.97, 1.03)
     best = 0.915 - 0.004 * bound - 0.002 * workers
     return rate, [{"epoch": epoch, "time_s": epoch * 6000 / rate, "samples": epoch * 6000,
-                   "accuracy": best - 0.35 * math.exp(-0.9 * epoch) + random_of.gauss(0, 0.004), "loss": 1 / epoch}
+                   "samples_applied": epoch * 5700, "accuracy": best - 0.35 * math.exp(-0.9 * epoch) + random_of.gauss(0, 0.004), "loss": 1 / epoch}
                   for epoch in range(1, 7)]
 
 
@@ -67,7 +67,8 @@ def write_run(job, mode, folder):
                  for value in range(bound + 1)]
     summary = {
         "name": job["name"], "state": "done", "reason": "", "mode": mode, "seed": job["seed"], "workers": workers,
-        "servers": 2, "time_s": last["time_s"], "samples": 36000, "steps": 563, "samples_per_second": rate, "epochs": 6,
+        "servers": 2, "time_s": last["time_s"], "samples": 36000, "samples_applied": 34200, "epoch_samples": 6000,
+        "steps": 563, "samples_per_second": rate, "epochs": 6,
         "loss": 0.3, "test_accuracy": last["accuracy"], "test_loss": 0.35,
         "best_test_accuracy": max(one["accuracy"] for one in evaluations),
         "staleness": {"mean": bound / 2, "max": bound, "histogram": histogram}, "slack_max": bound,

@@ -1,14 +1,17 @@
 """What an experiment leaves: tables that keep their schema, plots that show something, a page that stands alone."""
 import html.parser
+import json
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 
 import support
 from PIL import Image
-from slackline_experiment import results, run_folder, schema
+from slackline_experiment import definition, differences, results, run_folder, schema
 from slackline_experiment.plots import curves
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,6 +32,10 @@ target_accuracy: 0.88
 HEAD = "job: job.yaml\nrun: simulate\n"
 KINDS = {"text": lambda text: True, "number": lambda text: float(text) is not None,
          "whole number": lambda text: int(text) is not None}
+
+
+def parse(text):
+    return definition.parse("job: {name: x}\nrun: simulate\n" + text, pathlib.Path("trial.yaml"))
 
 
 class Maker(support.ExperimentTest):
@@ -97,6 +104,32 @@ class Tables(Output):
         self.assertEqual(len(rows), done * 6)
         self.assertEqual((rows[0]["epoch"], rows[0]["validation_s"], rows[0]["joules"]), ("1", "0.5", "150"))
 
+    def test_evaluations_stand_where_their_weights_were(self):
+        rows = self.check_columns("evaluations.csv", schema.EVALUATIONS)
+        done = sum(row["state"] == "done" for row in self.results())
+        self.assertEqual(len(rows), done * 6)
+        self.assertEqual([(row["samples"], row["samples_applied"], row["epochs"]) for row in rows[:2]],
+                         [("6000", "5700", "0.95"), ("12000", "11400", "1.9")])
+
+    def test_differences_are_of_equal_seeds(self):
+        rows = support.read_csv(self.out / "differences.csv")
+        self.assertEqual(list(rows[0]), [column.name for column in schema.DIFFERENCES])
+        name = "workers-{}_stragglers-none_staleness_max-3"
+        row = next(row for row in rows if (row["cell"], row["figure"]) == (name.format(4), "test_accuracy"))
+        self.assertEqual((row["against"], row["n"]), (name.format(1), "2"))
+        accuracy = {(one["cell"], one["repeat"]): float(one["test_accuracy"]) for one in self.results() if one["test_accuracy"]}
+        pairs = [accuracy[name.format(4), repeat] - accuracy[name.format(1), repeat] for repeat in "12"]
+        mean, half = sum(pairs) / 2, 12.706 * abs(pairs[0] - pairs[1]) / 2
+        self.assertAlmostEqual(float(row["difference"]), mean)
+        self.assertAlmostEqual(float(row["low"]), mean - half)
+        self.assertAlmostEqual(float(row["high"]), mean + half)
+        self.assertEqual(row["verdict"], "none seen" if abs(mean) <= half else "less")
+        # Failed cells and included ones with settings of their own are compared with nobody.
+        self.assertEqual({(row["cell"], row["against"]) for row in rows},
+                         {(f"workers-{workers}_stragglers-none_staleness_max-{bound}",
+                           f"workers-1_stragglers-none_staleness_max-{bound}") for workers in (2, 4) for bound in (1, 3)})
+        self.assertIn("\n## Differences\n", (self.out / "results.md").read_text())
+
     def test_energy_is_in_the_results_with_its_parts(self):
         row = next(row for row in self.results() if row["state"] == "done" and row["workers"] == "2")
         self.assertEqual([float(row[f"joules{part}"]) for part in ("", "_training", "_validation", "_test")],
@@ -108,7 +141,7 @@ class Tables(Output):
 
     def test_the_document_has_the_schema(self):
         document = (support.HERE.parent.parent / "docs" / "experiments.md").read_text()
-        for columns in (schema.RESULTS, schema.REPORTS, schema.EPOCHS):
+        for columns in (schema.RESULTS, schema.REPORTS, schema.EPOCHS, schema.EVALUATIONS, schema.DIFFERENCES):
             self.assertIn(schema.as_markdown(columns), document)
 
     def test_means_deviations_and_counts_are_in_the_summary(self):
@@ -188,7 +221,7 @@ class Page(Output):
     def test_has_all_sections(self):
         links = Links()
         links.feed(self.text)
-        self.assertEqual(links.ids, ["results", "plots", "failed", "classes", "grid", "origin"])
+        self.assertEqual(links.ids, ["results", "differences", "plots", "failed", "classes", "grid", "origin"])
         self.assertEqual(self.text.count("<svg"), len(Plots.NAMES))
         for words in ("How far may a worker run ahead? Say &lt;so&gt;.", "the disk is full", "slackline 9.9.9 (fake)",
                       "$ slackline experiment trial.yaml --keep-going", "training.epochs=3", ">shoe<",
@@ -283,6 +316,43 @@ class Figures(unittest.TestCase):
         self.assertAlmostEqual(mean[0], 0.6)
         self.assertAlmostEqual(mean[1], 0.7)
         self.assertAlmostEqual(deviation[0], 0.2 / 2 ** 0.5)
+
+    def test_accuracy_over_epochs_is_where_samples_were_applied(self):
+        """Whole epochs of the job say nothing: both runs have the same curve, evaluated elsewhere."""
+        def run(*places):
+            return run_folder.RunData(evaluations=[run_folder.Evaluation(1, 0, 9, place / 4, 9, place) for place in places])
+
+        x, mean, deviation = curves.over_epochs([run(0.5, 1, 2), run(0.25, 1.5, 2.5)])
+        self.assertEqual((x[0], x[-1]), (0.5, 2))
+        for place, value in zip(x, mean):
+            self.assertAlmostEqual(value, place / 4)
+        self.assertAlmostEqual(max(deviation), 0)
+        x, _, _ = curves.over_epochs([run(1.0, 2.0, 3.0), run(1.01, 2.02, 3.0)])
+        self.assertEqual([round(one, 3) for one in x], [1.005, 2.01, 3.0])
+
+    def test_evaluations_are_in_the_order_of_their_weights(self):
+        with tempfile.TemporaryDirectory() as folder:
+            evaluations = [{"epoch": 0, "time_s": at, "samples": 60, "samples_applied": 50, "accuracy": accuracy}
+                           for at, accuracy in ((2, 0.5), (1, 0.9), (3, 0.6))]
+            (pathlib.Path(folder) / "summary.json").write_text(json.dumps({"epoch_samples": 100, "evaluations": evaluations}))
+            data = run_folder.read(pathlib.Path(folder))
+        self.assertEqual([one.time_s for one in data.evaluations], [1, 2, 3])
+        self.assertEqual(run_folder.first_at(data, 0.5).time_s, 1)
+        self.assertEqual(data.evaluations[0].epochs, 0.5)
+
+    def test_interval_is_students(self):
+        self.assertEqual(differences.t_95(4), 2.776)
+        self.assertAlmostEqual(differences.t_95(31), 2.0395, 3)
+        self.assertAlmostEqual(differences.t_95(1000), 1.9623, 4)
+        cells = parse("grid: {a.x: [1, 2]}\n").cells
+        made = [results.Result(cell, repeat, repeat, None, "done", figures={"time_s": value})
+                for cell, values in zip(cells, ((3.0, 5.0, 8.0), (1.0, 2.0, 3.0))) for repeat, value in enumerate(values)]
+        one = differences.difference(results.Results(parse(""), tuple(made)), *cells, "time_s")
+        # 2, 3 and 5: a mean of 10/3, a deviation of 1.5275.
+        self.assertAlmostEqual(one.mean, 10 / 3)
+        self.assertAlmostEqual(one.half_width, 4.303 * 1.527525 / 3 ** 0.5, 5)
+        self.assertEqual((one.n, one.verdict), (3, "none seen"))
+        self.assertIsNone(differences.difference(results.Results(parse(""), tuple(made)), *cells, "test_accuracy"))
 
     def test_accuracy_over_time_covers_what_all_runs_cover(self):
         x, mean, _ = curves.over_time([self.run_with((1, 0, 9, 0.0), (2, 10, 9, 1.0)),

@@ -96,7 +96,7 @@ TEST(ControllerRun, RangesAreWholeRoundsOfLocalSteps) {
   cluster.Start();
   const auto task = cluster.Next("w-1");
   ASSERT_TRUE(task.ok() && task->has_range());
-  EXPECT_EQ(task->range().end() - task->range().begin(), 80u) << "10 batches are no whole rounds";
+  EXPECT_EQ(task->range().end() - task->range().begin(), 40u) << "a quarter of 100 images is no whole round";
 }
 
 TEST(ControllerRun, RangeOfLocalEpochsIsOneTask) {
@@ -115,6 +115,86 @@ TEST(ControllerRun, RangeOfLocalEpochsIsOneTask) {
   const auto task = cluster.Next("w-1");
   ASSERT_TRUE(task.ok() && task->has_range());
   EXPECT_EQ(task->range().end() - task->range().begin(), 30u);
+}
+
+// Two epochs of 100 images in ranges of 10.
+job::Job ManyRanges() {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_batch_size(10);
+  return job;
+}
+
+TEST(ControllerRun, EpochEndsWhenItsSamplesAreTrainedWhoeverHoldsItsLastRange) {
+  FakeCluster cluster(ManyRanges());
+  cluster.Start();
+  cluster.Range("w-1");  // it takes long
+  uint64_t range = cluster.Range("w-2");
+  for (uint64_t samples = 0; samples < 100; range = cluster.Range("w-2", range)) {
+    EXPECT_FALSE(cluster.HasEvent("epoch 1 of 2 is complete")) << samples;
+    const auto held = cluster.Next("w-2")->range();
+    samples += held.end() - held.begin();
+    cluster.progress("w-2").set_samples(samples);
+    cluster.progress("w-2").set_samples_applied(samples / 2);
+    if (samples >= 100) break;
+  }
+  cluster.Advance(absl::Seconds(3));
+  ASSERT_TRUE(cluster.Beat("w-2").ok());
+  EXPECT_TRUE(cluster.HasEvent("epoch 1 of 2 is complete"));
+  EXPECT_EQ(cluster.controller().GetStatus().epoch(), 2u);
+  const auto rows = cluster.controller().TakeEpochs();
+  ASSERT_TRUE(rows && rows->size() == 1);
+  EXPECT_EQ(rows->front().end_s, 3);
+  EXPECT_EQ(rows->front().samples, 100u);
+  EXPECT_EQ(rows->front().samples_applied, 50u);
+  EXPECT_TRUE(cluster.Next("w-2", range)->has_evaluate());
+  EXPECT_EQ(cluster.controller().Summary().epochs_done, 0u) << "w-1 has a range of it";
+}
+
+TEST(ControllerRun, EvaluatesOnAGridOfSamplesThatAreApplied) {
+  job::Job job = ManyRanges();
+  job.mutable_training()->set_evaluate_every_samples(20);
+  FakeCluster cluster(job);
+  cluster.Start();
+  const uint64_t range = cluster.Range("w-1");
+  cluster.progress("w-1").set_samples(30);
+  cluster.progress("w-1").set_samples_applied(19);
+  EXPECT_TRUE(cluster.Next("w-2")->has_range());
+  cluster.progress("w-1").set_samples_applied(21);
+  cluster.Advance(absl::Seconds(3));
+  const auto task = cluster.Next("w-1", range);
+  ASSERT_TRUE(task.ok() && task->has_evaluate()) << task->DebugString();
+  EXPECT_EQ(task->evaluate().at_samples(), 20u);
+  cluster.Advance(absl::Seconds(3));
+  EXPECT_EQ(cluster.Evaluated("w-1", 0, false).code(), StatusCode::kFailedPrecondition) << "another evaluation";
+  ASSERT_TRUE(cluster.Evaluated("w-1", 0, false, 0.5, std::nullopt, 20).ok());
+  EXPECT_TRUE(cluster.HasEvent("after 21 samples: test accuracy 50.00 %"));
+  const RunSummary summary = cluster.controller().Summary();
+  ASSERT_EQ(summary.evaluations.size(), 1u);
+  EXPECT_EQ(summary.evaluations[0].time_s, 3) << "when the weights were those";
+  EXPECT_EQ(summary.evaluations[0].samples, 30u);
+  EXPECT_EQ(summary.evaluations[0].samples_applied, 21u);
+  EXPECT_EQ(summary.epoch_samples, 100u);
+}
+
+TEST(ControllerRun, ObservationIsAnEvaluationThatNobodyWasAskedFor) {
+  FakeCluster cluster(ManyRanges());
+  wire::EvaluationReport report;
+  report.set_samples(10);
+  report.set_accuracy(0.5);
+  cluster.controller().NoteObserved(report, 0);
+  EXPECT_TRUE(cluster.controller().Summary().evaluations.empty()) << "nothing is trained yet";
+  cluster.Start();
+  cluster.Range("w-1");
+  cluster.progress("w-1").set_samples(9);
+  cluster.progress("w-1").set_samples_applied(7);
+  ASSERT_TRUE(cluster.Beat("w-1").ok());
+  cluster.Advance(absl::Seconds(2));
+  cluster.controller().NoteObserved(report, 15);
+  const RunSummary summary = cluster.controller().Summary();
+  ASSERT_EQ(summary.evaluations.size(), 1u);
+  EXPECT_EQ(summary.evaluations[0].time_s, 2);
+  EXPECT_EQ(summary.evaluations[0].samples_applied, 15u);
+  EXPECT_EQ(summary.evaluations[0].samples, 17u) << "two were discarded";
 }
 
 TEST(ControllerRun, BatchesAreBalancedBySpeedOfComputing) {
@@ -267,7 +347,9 @@ TEST(ControllerRun, WorkerJoinsInTheMiddle) {
 }
 
 TEST(ControllerRun, RangeOfADeadWorkerGoesToOthersOnlyAfterFencing) {
-  FakeCluster cluster;
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_evaluate_every_epochs(0);
+  FakeCluster cluster(job);
   cluster.Start();
   cluster.Range("w-1");
   const uint64_t second = cluster.Range("w-2");
@@ -309,7 +391,9 @@ TEST(ControllerRun, SilentWorkerDiesAfterSixteenHeartbeatsAndTheOthersGoOn) {
 }
 
 TEST(ControllerRun, FinalEvaluationOfADeadWorkerGoesToAStandbyOne) {
-  FakeCluster cluster;
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_training()->set_evaluate_every_epochs(0);
+  FakeCluster cluster(job);
   cluster.Start();
   const uint64_t first = cluster.Range("w-1");
   const uint64_t second = cluster.Range("w-2");

@@ -1,5 +1,6 @@
 #include "scheduler/data_ranges.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -23,9 +24,24 @@ Holder Worker(uint32_t number, uint64_t incarnation = 0) {
   return {WorkerId(number), Incarnation(incarnation == 0 ? number : incarnation)};
 }
 
+// Of a worker that trains alone.
+std::optional<DataRange> Lease(DataRanges& ranges, const Holder& holder, double samples_per_second,
+                               uint32_t batch_size = 0) {
+  return ranges.Lease(holder, {.samples_per_second = samples_per_second, .batch_size = batch_size});
+}
+
+// Takes ranges and finishes them, until it has one of this epoch.
+DataRange TrainUpTo(DataRanges& ranges, const Holder& holder, uint32_t epoch) {
+  while (true) {
+    const DataRange range = *Lease(ranges, holder, 0);
+    if (range.epoch == epoch) return range;
+    EXPECT_TRUE(ranges.Done(holder, range.id).ok());
+  }
+}
+
 TEST(DataRanges, FirstRangeIsTenBatchesWhateverTheSpeed) {
   DataRanges ranges(Small());
-  const auto range = ranges.Lease(Worker(1), 1e6);
+  const auto range = Lease(ranges, Worker(1), 1e6);
   ASSERT_TRUE(range);
   EXPECT_EQ(range->begin, 0u);
   EXPECT_EQ(range->size(), 100u);
@@ -33,62 +49,57 @@ TEST(DataRanges, FirstRangeIsTenBatchesWhateverTheSpeed) {
 
 TEST(DataRanges, LaterRangesLastTwoSecondsInWholeBatches) {
   DataRanges ranges(Small());
-  ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());
-  EXPECT_EQ(ranges.Lease(Worker(1), 127)->size(), 250u);
+  ASSERT_TRUE(ranges.Done(Worker(1), Lease(ranges, Worker(1), 0)->id).ok());
+  EXPECT_EQ(Lease(ranges, Worker(1), 127)->size(), 250u);
 }
 
 TEST(DataRanges, SizesAreWholeBatchesOfTheWorker) {
   DataRanges ranges(Small());
-  EXPECT_EQ(ranges.Lease(Worker(1), 0, /*batch_size=*/7)->size(), 70u);
+  EXPECT_EQ(Lease(ranges, Worker(1), 0, /*batch_size=*/7)->size(), 70u);
   ASSERT_TRUE(ranges.Done(Worker(1), RangeId(1)).ok());
-  EXPECT_EQ(ranges.Lease(Worker(1), 127, /*batch_size=*/30)->size(), 240u);
+  EXPECT_EQ(Lease(ranges, Worker(1), 127, /*batch_size=*/30)->size(), 240u);
 }
 
 TEST(DataRanges, SlowWorkerGetsAtLeastABatch) {
   DataRanges ranges(Small());
-  ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());
-  EXPECT_EQ(ranges.Lease(Worker(1), 0.001)->size(), 10u);
+  ASSERT_TRUE(ranges.Done(Worker(1), Lease(ranges, Worker(1), 0)->id).ok());
+  EXPECT_EQ(Lease(ranges, Worker(1), 0.001)->size(), 10u);
 }
 
 TEST(DataRanges, SpeedThatIsNoNumberCountsAsUnknown) {
   DataRanges ranges(Small());
-  ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());
-  EXPECT_EQ(ranges.Lease(Worker(1), std::nan(""))->size(), 100u);
+  ASSERT_TRUE(ranges.Done(Worker(1), Lease(ranges, Worker(1), 0)->id).ok());
+  EXPECT_EQ(Lease(ranges, Worker(1), std::nan(""))->size(), 100u);
 }
 
 TEST(DataRanges, HolderAskingAgainGetsTheSameRange) {
   DataRanges ranges(Small());
-  const auto range = ranges.Lease(Worker(1), 0);
-  EXPECT_EQ(ranges.Lease(Worker(1), 50), range);
+  const auto range = Lease(ranges, Worker(1), 0);
+  EXPECT_EQ(Lease(ranges, Worker(1), 50), range);
   EXPECT_EQ(ranges.samples_leased(), 100u);
 }
 
 TEST(DataRanges, NextEpochOpensWhileTheLastRangesOfOneAreStillOut) {
-  DataRanges::Config config = Small();
-  config.first_batches = 100;
-  DataRanges ranges(config);
-  const auto slow = ranges.Lease(Worker(1), 0);
-  EXPECT_EQ(slow->epoch, 0u);
-  const auto fast = ranges.Lease(Worker(2), 0);
-  ASSERT_TRUE(fast);
-  EXPECT_EQ(fast->epoch, 1u);
+  DataRanges ranges(Small());
+  EXPECT_EQ(Lease(ranges, Worker(1), 0)->epoch, 0u);
+  EXPECT_EQ(TrainUpTo(ranges, Worker(2), 1).begin, 0u);
+  EXPECT_EQ(ranges.epochs_done(), 0u);
 }
 
 TEST(DataRanges, EpochsCompleteInOrder) {
   DataRanges::Config config = Small();
   config.epochs = 3;
-  config.first_batches = 100;
   DataRanges ranges(config);
-  const auto first = ranges.Lease(Worker(1), 0);
-  const auto second = ranges.Lease(Worker(2), 0);
-  EXPECT_EQ(*ranges.Done(Worker(2), second->id), 0u);
+  const auto first = Lease(ranges, Worker(1), 0);
+  TrainUpTo(ranges, Worker(2), 2);
+  EXPECT_EQ(ranges.epochs_done(), 0u);
   EXPECT_EQ(*ranges.Done(Worker(1), first->id), 2u);
   EXPECT_EQ(ranges.epochs_done(), 2u);
 }
 
 TEST(DataRanges, RepeatedDoneChangesNothing) {
   DataRanges ranges(Small());
-  const auto range = ranges.Lease(Worker(1), 0);
+  const auto range = Lease(ranges, Worker(1), 0);
   ASSERT_TRUE(ranges.Done(Worker(1), range->id).ok());
   EXPECT_EQ(*ranges.Done(Worker(1), range->id), 0u);
   EXPECT_EQ(ranges.samples_done(), 100u);
@@ -96,7 +107,7 @@ TEST(DataRanges, RepeatedDoneChangesNothing) {
 
 TEST(DataRanges, DoneOfAnothersRangeIsRefused) {
   DataRanges ranges(Small());
-  const auto range = ranges.Lease(Worker(1), 0);
+  const auto range = Lease(ranges, Worker(1), 0);
   EXPECT_EQ(ranges.Done(Worker(2), range->id).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ranges.Done(Worker(1), RangeId(99)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ranges.samples_done(), 0u);
@@ -104,39 +115,45 @@ TEST(DataRanges, DoneOfAnothersRangeIsRefused) {
 
 TEST(DataRanges, ReleasedRangeIsGivenOutBeforeNewSamplesAndCounted) {
   DataRanges ranges(Small());
-  const auto lost = ranges.Lease(Worker(1), 0);
-  ASSERT_TRUE(ranges.Lease(Worker(2), 0));
+  const auto lost = Lease(ranges, Worker(1), 0);
+  ASSERT_TRUE(Lease(ranges, Worker(2), 0));
   EXPECT_EQ(ranges.Release(Worker(1)), 100u);
   EXPECT_EQ(ranges.samples_given_twice(), 100u);
-  const auto again = ranges.Lease(Worker(3), 0);
+  const auto again = Lease(ranges, Worker(3), 0);
   EXPECT_EQ(again->begin, lost->begin);
   EXPECT_EQ(again->end, lost->end);
   EXPECT_NE(again->id, lost->id);
   EXPECT_EQ(ranges.Release(Worker(1)), 0u);
 }
 
-TEST(DataRanges, LastEpochIsCutFinerTowardsItsEnd) {
+TEST(DataRanges, EveryEpochIsCutFinerTowardsItsEnd) {
   DataRanges::Config config = Small();
-  config.epochs = 1;
   config.first_batches = 1;
   DataRanges ranges(config);
-  ASSERT_TRUE(ranges.Done(Worker(1), ranges.Lease(Worker(1), 0)->id).ok());
-  uint64_t before = 1000;
-  std::vector<uint64_t> sizes;
-  while (auto range = ranges.Lease(Worker(1), 1e6)) {
-    EXPECT_LE(range->size(), before);
-    before = range->size();
-    sizes.push_back(before);
+  ASSERT_TRUE(ranges.Done(Worker(1), Lease(ranges, Worker(1), 0)->id).ok());
+  std::vector<std::vector<uint64_t>> sizes(config.epochs);
+  while (auto range = Lease(ranges, Worker(1), 1e6)) {
+    std::vector<uint64_t>& of_epoch = sizes[range->epoch];
+    EXPECT_LE(range->size(), of_epoch.empty() ? config.samples_per_epoch : of_epoch.back());
+    of_epoch.push_back(range->size());
     ASSERT_TRUE(ranges.Done(Worker(1), range->id).ok());
   }
-  EXPECT_EQ(sizes.front(), 490u);
-  EXPECT_EQ(sizes.back(), 10u);
+  EXPECT_EQ(sizes[0].front(), 490u);
+  EXPECT_EQ(sizes[1].front(), 500u);
+  for (const std::vector<uint64_t>& of_epoch : sizes) EXPECT_EQ(of_epoch.back(), 10u);
   EXPECT_TRUE(ranges.Finished());
+}
+
+TEST(DataRanges, RangesShrinkTowardsWhatWorkersAreToAskFor) {
+  DataRanges ranges(Small());
+  EXPECT_EQ(ranges.Lease(Worker(1), {.samples_left = 90})->size(), 40u);
+  EXPECT_EQ(ranges.Lease(Worker(2), {.workers = 2, .samples_left = 50})->size(), 10u);
+  EXPECT_EQ(ranges.Lease(Worker(3), {.samples_left = 0})->size(), 10u) << "a batch at least";
 }
 
 TEST(DataRanges, OfARangeThatIsLeftOnlyTheRestIsGivenBack) {
   DataRanges ranges(Small());
-  const DataRange range = *ranges.Lease(Worker(1), 0);
+  const DataRange range = *Lease(ranges, Worker(1), 0);
   EXPECT_EQ(ranges.DoneTo(Worker(1), range.id, 101).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(*ranges.DoneTo(Worker(1), range.id, 30), 0u);
   EXPECT_EQ(ranges.samples_done(), 30u);
@@ -153,7 +170,7 @@ TEST(DataRanges, OfARangeThatIsLeftOnlyTheRestIsGivenBack) {
   for (DataRanges* one : {&ranges, &again}) {
     EXPECT_EQ(one->Release(Worker(1)), 70u);
     EXPECT_EQ(one->samples_given_twice(), 70u);
-    const DataRange rest = *one->Lease(Worker(2), 0);
+    const DataRange rest = *Lease(*one, Worker(2), 0);
     EXPECT_EQ(rest.begin, 30u);
     EXPECT_EQ(rest.end, 100u);
   }
@@ -163,11 +180,13 @@ TEST(DataRanges, RangeThatIsLeftAtItsEndIsDone) {
   DataRanges::Config config = Small();
   config.samples_per_epoch = 100;
   DataRanges ranges(config);
-  const DataRange range = *ranges.Lease(Worker(1), 0);
-  uint64_t given = 0, left = 100;
+  const DataRange range = *Lease(ranges, Worker(1), 0);
+  ASSERT_EQ(range.size(), 50u);
+  const uint64_t left = 60;
+  uint64_t given = 0;
   EXPECT_EQ(*ranges.DoneTo(Worker(1), range.id, 40), 0u);
-  ASSERT_EQ(ranges.Release(Worker(1)), left -= 40);
-  while (const std::optional<DataRange> rest = ranges.Lease(Worker(2), 0)) {
+  ASSERT_EQ(ranges.Release(Worker(1)), 10u);
+  while (const std::optional<DataRange> rest = Lease(ranges, Worker(2), 0)) {
     if (rest->epoch > 0) break;
     given += rest->size();
     EXPECT_EQ(*ranges.DoneTo(Worker(2), rest->id, rest->end), given == left ? 1u : 0u);
@@ -191,7 +210,8 @@ std::vector<double> TrainToTheEnd(DataRanges& ranges, const std::vector<double>&
     if (held[next]) {
       EXPECT_TRUE(ranges.Done(holder, held[next]->id).ok());
     }
-    held[next] = ranges.Lease(holder, free_at[next] > 0 ? speeds[next] : 0);
+    const double told = free_at[next] > 0 ? speeds[next] : 0;
+    held[next] = ranges.Lease(holder, {.samples_per_second = told, .workers = speeds.size()});
     if (held[next]) {
       free_at[next] += static_cast<double>(held[next]->size()) / speeds[next];
     } else {
@@ -212,6 +232,72 @@ TEST(DataRanges, WorkersOfUnequalSpeedEndTogether) {
   for (double end : ends) {
     EXPECT_GT(end, ideal - 1.0);
     EXPECT_LT(end, ideal + 1.5);
+  }
+}
+
+// 4,000 images, 8 workers and 3 epochs: ranges of 2 s of work would be half an epoch.
+TEST(DataRanges, EqualWorkersEndWithinABatchOfEachOther) {
+  DataRanges::Config config;
+  config.samples_per_epoch = 4000;
+  config.epochs = 3;
+  config.batch_size = 32;
+  DataRanges ranges(config);
+  const double speed = 1000;
+  const std::vector<double> ends = TrainToTheEnd(ranges, std::vector<double>(8, speed));
+  EXPECT_TRUE(ranges.Finished());
+  const auto [first, last] = std::minmax_element(ends.begin(), ends.end());
+  EXPECT_LE(*last - *first, config.batch_size / speed + 1e-9);
+}
+
+TEST(DataRanges, EpochEndsWithinABatchOfEachWorkerOfItsSamples) {
+  DataRanges::Config config;
+  config.samples_per_epoch = 4000;
+  config.epochs = 3;
+  config.batch_size = 32;
+  DataRanges ranges(config);
+  constexpr uint32_t kWorkers = 8;
+  // All have equal batches; they finish in turns.
+  std::map<uint32_t, DataRange> held;
+  std::map<uint32_t, uint64_t> left;
+  uint64_t trained = 0;
+  for (uint32_t next = 0; !ranges.Finished(); next = (next + 1) % kWorkers) {
+    if (!held.contains(next)) {
+      const auto range = ranges.Lease(Worker(next + 1), {.samples_per_second = 1000, .workers = kWorkers});
+      if (!range) continue;
+      held[next] = *range;
+      left[next] = range->size();
+    }
+    const uint64_t step = std::min<uint64_t>(left[next], config.batch_size);
+    trained += step;
+    if ((left[next] -= step) > 0) continue;
+    if (*ranges.Done(Worker(next + 1), held[next].id) > 0) {
+      EXPECT_LE(trained, uint64_t{ranges.epochs_done()} * 4000 + (kWorkers - 1) * 32)
+          << "epoch " << ranges.epochs_done();
+    }
+    held.erase(next);
+  }
+}
+
+TEST(DataRanges, RangeHasAtMostHalfOfAnEqualPartOfWhatIsLeft) {
+  for (const size_t workers : {1, 2, 8, 13}) {
+    DataRanges::Config config = Small();
+    config.samples_per_epoch = 10'000;
+    DataRanges ranges(config);
+    uint64_t left = 0;
+    uint32_t epoch = config.epochs;
+    for (uint32_t turn = 0; !ranges.Finished(); ++turn) {
+      const Holder holder = Worker(1 + turn % static_cast<uint32_t>(workers));
+      // One is much faster than the others.
+      const auto range = ranges.Lease(holder, {.samples_per_second = holder.worker.value() == 1 ? 1e5 : 1e3,
+                                               .batch_size = 1 + 10 * holder.worker.value(),
+                                               .workers = workers});
+      ASSERT_TRUE(range);
+      if (range->epoch != epoch) left = config.samples_per_epoch;
+      epoch = range->epoch;
+      EXPECT_LE(range->size(), std::max<uint64_t>(1 + 10 * holder.worker.value(), left / (2 * workers)));
+      left -= range->size();
+      ASSERT_TRUE(ranges.Done(holder, range->id).ok());
+    }
   }
 }
 
@@ -245,7 +331,7 @@ void CheckRandomHistory(uint64_t seed) {
       ASSERT_TRUE(result.ok()) << result.status();
       completed += *result;
       for (uint64_t i = range.begin; i < range.end; ++i) ++done[range.epoch][i];
-    } else if (const auto range = ranges.Lease(worker, static_cast<double>(random() % 100))) {
+    } else if (const auto range = Lease(ranges, worker, static_cast<double>(random() % 100))) {
       ASSERT_LT(range->begin, range->end);
       ASSERT_LE(range->end, config.samples_per_epoch);
       held[worker] = *range;

@@ -30,8 +30,8 @@ TEST(EpochBook, FiguresAreOfTheEpochAlone) {
   EpochBook::Standing first = At(10, 100, 200, 50), second = At(16, 200, 250, 140);
   first.joules = 1000;
   second.joules = 1500;
-  book.Completed(1, 1, first);
-  book.Completed(2, 1, second);
+  book.Over(1, first);
+  book.Over(2, second);
   ASSERT_EQ(book.rows().size(), 2u);
   EXPECT_EQ(book.rows()[0].train_s, 10);
   EXPECT_EQ(book.rows()[0].loss, 2);
@@ -53,10 +53,10 @@ TEST(EpochBook, SecondsOfWorkersAreThoseOfTheEpoch) {
   third.totals.wait_seconds = 3;
   third.totals.push_seconds = 2;
   third.totals.pull_seconds = 4;
-  book.Completed(1, 1, first);
+  book.Over(1, first);
   EpochBook again;  // another life of the scheduler
   again.Restore(book.Save());
-  again.Completed(3, 2, third);
+  again.Over(3, third);
   ASSERT_EQ(again.rows().size(), 3u);
   EXPECT_EQ(again.rows()[0].seconds.compute, 7);
   EXPECT_EQ(again.rows()[0].seconds.data, 1);
@@ -71,11 +71,11 @@ TEST(EpochBook, SecondsOfWorkersAreThoseOfTheEpoch) {
 
 TEST(EpochBook, EvaluationsGoToTheirEpoch) {
   EpochBook book;
-  book.Completed(1, 1, At(10, 100, 0, 0));
+  book.Over(1, At(10, 100, 0, 0));
   book.Evaluated(Evaluation(1, false, 2, 0.5), /*alone=*/true);
-  book.Completed(2, 1, At(22, 200, 0, 0));
+  book.Over(2, At(22, 200, 0, 0));
   book.Evaluated(Evaluation(2, false, 3, 0.625), /*alone=*/false);
-  book.Completed(3, 1, At(32, 300, 0, 0));
+  book.Over(3, At(32, 300, 0, 0));
   wire::EvaluationReport last = Evaluation(3, true, 4, 0.75);
   last.set_top5_accuracy(0.875);
   book.Evaluated(last, /*alone=*/true);
@@ -92,15 +92,41 @@ TEST(EpochBook, EvaluationsGoToTheirEpoch) {
   wire::EvaluationReport objects = Evaluation(3, true, 4, 0.25);
   objects.set_map_50(0.5);
   EpochBook other;
-  other.Completed(3, 1, At(32, 300, 0, 0));
+  other.Over(3, At(32, 300, 0, 0));
   other.Evaluated(objects, /*alone=*/true);
-  EXPECT_EQ(other.rows()[0].test_accuracy, 0.25);
-  EXPECT_FALSE(other.rows()[0].test_loss);
+  EXPECT_EQ(other.rows()[2].test_accuracy, 0.25);
+  EXPECT_FALSE(other.rows()[2].test_loss);
+}
+
+TEST(EpochBook, RowsSayHowManySamplesWereTrainedAndApplied) {
+  EpochBook book;
+  EpochBook::Standing first = At(10, 104, 0, 0);
+  first.totals.samples_applied = 90;
+  book.Over(1, first);
+  EpochBook again;
+  again.Restore(book.Save());
+  for (const EpochBook* one : {&book, &again}) {
+    EXPECT_EQ(one->rows()[0].samples, 104u);
+    EXPECT_EQ(one->rows()[0].samples_applied, 90u);
+    EXPECT_EQ(one->epochs(), 1u);
+  }
+}
+
+TEST(EpochBook, EvaluationBetweenTwoEpochsBelongsToNone) {
+  EpochBook book;
+  book.Over(1, At(10, 100, 0, 0));
+  wire::EvaluationReport between = Evaluation(1, false, 2, 0.5);
+  between.set_at_samples(150);
+  book.Evaluated(between, /*alone=*/true);
+  EXPECT_FALSE(book.rows()[0].test_accuracy);
+  EXPECT_EQ(book.rows()[0].validation_s, 0);
+  book.Over(2, At(22, 200, 0, 0));
+  EXPECT_EQ(book.rows()[1].train_s, 10) << "nobody trained for 2 s";
 }
 
 TEST(EpochBook, WhatIsNotKnownIsAbsent) {
   EpochBook book;
-  book.Completed(1, 1, At(10, 0, 0, 0));
+  book.Over(1, At(10, 0, 0, 0));
   EXPECT_FALSE(book.rows()[0].loss);
   EXPECT_FALSE(book.rows()[0].joules);
   EXPECT_FALSE(book.rows()[0].test_accuracy);
@@ -112,7 +138,7 @@ TEST(EpochBook, EpochsThatEndTogetherShareEqually) {
   EpochBook book;
   EpochBook::Standing now = At(9, 300, 600, 150);
   now.joules = 300;
-  book.Completed(3, 3, now);
+  book.Over(3, now);
   ASSERT_EQ(book.rows().size(), 3u);
   for (uint32_t i = 0; i < 3; ++i) {
     EXPECT_EQ(book.rows()[i].epoch, i + 1);
@@ -120,14 +146,14 @@ TEST(EpochBook, EpochsThatEndTogetherShareEqually) {
     EXPECT_EQ(book.rows()[i].joules, 100);
     EXPECT_EQ(book.rows()[i].loss, 2);
   }
-  book.Completed(3, 0, now);
+  book.Over(3, now);
   EXPECT_EQ(book.rows().size(), 3u);
 }
 
 TEST(EpochBook, RowsAreBounded) {
   EpochBook book;
   constexpr auto kMany = static_cast<uint32_t>(EpochBook::kRowsMax) + 10;
-  book.Completed(kMany, kMany, At(1, 1, 1, 1));
+  book.Over(kMany, At(1, 1, 1, 1));
   EXPECT_EQ(book.rows().size(), EpochBook::kRowsMax);
   EXPECT_EQ(book.rows().back().epoch, EpochBook::kRowsMax);
 }
@@ -135,7 +161,7 @@ TEST(EpochBook, RowsAreBounded) {
 TEST(EpochBook, NewsAreTakenOnce) {
   EpochBook book;
   EXPECT_FALSE(book.TakeNews());
-  book.Completed(1, 1, At(1, 1, 1, 1));
+  book.Over(1, At(1, 1, 1, 1));
   EXPECT_EQ(book.TakeNews()->size(), 1u);
   EXPECT_FALSE(book.TakeNews());
 }
@@ -144,13 +170,13 @@ TEST(EpochBook, GoesOnFromWhatWasSaved) {
   EpochBook book;
   EpochBook::Standing first = At(10, 100, 200, 50);
   first.joules = 1000;
-  book.Completed(1, 1, first);
+  book.Over(1, first);
   book.Evaluated(Evaluation(1, false, 2, 0.5), /*alone=*/true);
   EpochBook again;
   again.Restore(book.Save());
   EpochBook::Standing second = At(20, 200, 250, 140);
   second.joules = 1500;
-  for (EpochBook* one : {&book, &again}) one->Completed(2, 1, second);
+  for (EpochBook* one : {&book, &again}) one->Over(2, second);
   ASSERT_EQ(again.rows().size(), 2u);
   EXPECT_EQ(again.rows()[0].validation_s, 2);
   EXPECT_EQ(again.rows()[0].joules, 1000);

@@ -266,13 +266,14 @@ class FakeCluster {
     return reply.ok() ? reply->range().range() : 0;
   }
   absl::Status Evaluated(const std::string& name, uint32_t epoch, bool final, double accuracy = 0.9,
-                         std::optional<double> map_50 = std::nullopt) {
+                         std::optional<double> map_50 = std::nullopt, uint64_t at_samples = 0) {
     wire::EvaluationReport report;
     report.set_job(kJob);
     report.set_worker(members_.at(name).id);
     report.set_incarnation(members_.at(name).incarnation);
     report.set_epoch(epoch);
     report.set_final(final);
+    report.set_at_samples(at_samples);
     report.set_samples(10);
     report.set_accuracy(accuracy);
     if (map_50) report.set_map_50(*map_50);

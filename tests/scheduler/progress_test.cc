@@ -41,6 +41,25 @@ TEST(Progress, NothingTrainedKeepsTheLastMeans) {
   EXPECT_DOUBLE_EQ(*progress.Report().loss, 2);
 }
 
+TEST(Progress, SamplesOfDiscardedPushesAreTrainedAndNotApplied) {
+  Progress progress;
+  wire::WorkerProgress words = Totals(5, 500);
+  words.set_samples_applied(400);
+  progress.Heard(kFirst, words, true, At(0));
+  progress.Heard(kSecond, Totals(1, 100), true, At(0));  // an earlier version, which does not tell them apart
+  EXPECT_EQ(progress.totals().samples, 600u);
+  EXPECT_EQ(progress.totals().samples_applied, 500u);
+  state::Progress saved;
+  progress.Save(saved);
+  Progress again;
+  again.Restore(saved);
+  EXPECT_EQ(again.totals().samples_applied, 500u);
+  saved.mutable_totals()->clear_samples_applied();
+  Progress of_earlier;
+  of_earlier.Restore(saved);
+  EXPECT_EQ(of_earlier.totals().samples_applied, 600u);
+}
+
 TEST(Progress, NewIncarnationBeginsAtZeroAgain) {
   Progress progress;
   progress.Heard(kFirst, Totals(5, 500), true, At(0));

@@ -144,8 +144,11 @@ TEST_F(RunFolderTest, EpochsAreRowsAndWhatIsNotKnownIsEmpty) {
   EpochFigures first, second;
   first.epoch = 1;
   first.end_s = first.train_s = 2.5;
+  first.samples = first.samples_applied = 100;
   second.epoch = 2;
   second.end_s = 6;
+  second.samples = 203;
+  second.samples_applied = 180;
   second.train_s = 3;
   second.validation_s = 0.5;
   second.test_s = 0.25;
@@ -160,9 +163,9 @@ TEST_F(RunFolderTest, EpochsAreRowsAndWhatIsNotKnownIsEmpty) {
   ASSERT_TRUE((*run)->WriteEpochs({first, second}).ok());
   EXPECT_EQ(Read(Path() + "/epochs.csv"),
             "epoch,end_s,train_s,validation_s,test_s,loss,accuracy,test_loss,test_accuracy,top5_accuracy,joules,"
-            "compute_s,data_s,wait_s,push_s,pull_s\n"
-            "1,2.500,2.500,0.000,0.000,,,,,,,0.000,0.000,0.000,0.000,0.000\n"
-            "2,6.000,3.000,0.500,0.250,0.5,0.75,0.625,0.7,0.99,123.5,5.000,0.125,1.500,0.750,2.000\n");
+            "compute_s,data_s,wait_s,push_s,pull_s,samples,samples_applied\n"
+            "1,2.500,2.500,0.000,0.000,,,,,,,0.000,0.000,0.000,0.000,0.000,100,100\n"
+            "2,6.000,3.000,0.500,0.250,0.5,0.75,0.625,0.7,0.99,123.5,5.000,0.125,1.500,0.750,2.000,203,180\n");
 }
 
 TEST_F(RunFolderTest, EpochsOfAnOlderVersionAreWrittenAnewWithAllColumns) {
@@ -178,7 +181,7 @@ TEST_F(RunFolderTest, EpochsOfAnOlderVersionAreWrittenAnewWithAllColumns) {
   ASSERT_TRUE((*run)->WriteEpochs({first, second}).ok());
   std::istringstream rows(Read(Path() + "/epochs.csv"));
   int count = 0;
-  for (std::string row; std::getline(rows, row); ++count) EXPECT_EQ(std::count(row.begin(), row.end(), ','), 15) << row;
+  for (std::string row; std::getline(rows, row); ++count) EXPECT_EQ(std::count(row.begin(), row.end(), ','), 17) << row;
   EXPECT_EQ(count, 3);
 }
 

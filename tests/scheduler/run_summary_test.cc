@@ -20,13 +20,14 @@ TEST(RunSummary, WhatWasNeverMeasuredIsNull) {
 
 TEST(RunSummary, LastEvaluationIsNotAlwaysTheBest) {
   RunSummary summary;
-  summary.evaluations = {{1, 2.5, 100, 0.5, 1.5}, {2, 5, 200, 0.75, 1}, {3, 7.5, 300, 0.625, 1.25}};
+  summary.evaluations = {{1, 2.5, 100, 90, 0.5, 1.5}, {2, 5, 200, 190, 0.75, 1}, {3, 7.5, 300, 290, 0.625, 1.25}};
   const Json json = Json::parse(ToJson(summary));
   EXPECT_EQ(json.at("test_accuracy"), 0.625);
   EXPECT_EQ(json.at("test_loss"), 1.25);
   EXPECT_EQ(json.at("best_test_accuracy"), 0.75);
-  EXPECT_EQ(json.at("evaluations")[1],
-            Json({{"epoch", 2}, {"time_s", 5}, {"samples", 200}, {"accuracy", 0.75}, {"loss", 1}}));
+  EXPECT_EQ(
+      json.at("evaluations")[1],
+      Json({{"epoch", 2}, {"time_s", 5}, {"samples", 200}, {"samples_applied", 190}, {"accuracy", 0.75}, {"loss", 1}}));
 }
 
 TEST(RunSummary, RatesAndMeansAreOfTheWholeRun) {

@@ -1,5 +1,7 @@
 #include "scheduler/tasks.h"
 
+#include <variant>
+
 #include <gtest/gtest.h>
 
 namespace slackline::scheduler {
@@ -19,7 +21,7 @@ Tasks::Config Config(uint32_t epochs, uint32_t evaluate_every = 1) {
   return config;
 }
 
-Work Ask(Tasks& tasks, const Holder& holder, bool live = true) { return tasks.Next({holder, live, 0}); }
+Work Ask(Tasks& tasks, const Holder& holder, bool live = true) { return tasks.Next({.holder = holder, .live = live}); }
 
 // Takes a range and finishes it.
 void Train(Tasks& tasks, const Holder& holder) {
@@ -56,6 +58,96 @@ TEST(Tasks, IntervalOfZeroLeavesOnlyTheFinalEvaluation) {
   Tasks tasks(Config(3, 0));
   for (int epoch = 0; epoch < 3; ++epoch) Train(tasks, kFirstHolder);
   EXPECT_EQ(Evaluation(Ask(tasks, kFirstHolder)), (EvaluationWork{3, true}));
+}
+
+TEST(Tasks, EpochIsEvaluatedWhenItsSamplesAreTrainedWhoeverHasItsLastRange) {
+  Tasks::Config config = Config(3);
+  config.ranges.batch_size = 10;
+  Tasks tasks(config);
+  ASSERT_TRUE(Is<DataRange>(Ask(tasks, kFirstHolder)));
+  ASSERT_TRUE(Is<DataRange>(Ask(tasks, kSecondHolder)));
+  tasks.Reached({.samples_trained = 99, .samples_applied = 99});
+  EXPECT_FALSE(tasks.EvaluationDue());
+  tasks.Reached({.samples_trained = 100, .samples_applied = 90});
+  EXPECT_EQ(Evaluation(Ask(tasks, kThird)), (EvaluationWork{.epoch = 1}));
+  EXPECT_EQ(tasks.ranges().epochs_done(), 0u);
+  tasks.Reached({.samples_trained = 150, .samples_applied = 100});
+  EXPECT_FALSE(tasks.EvaluationDue());
+}
+
+Tasks::Config Grid(uint64_t every) {
+  Tasks::Config config = Config(3);
+  config.ranges.batch_size = 10;
+  config.evaluate_every_samples = every;
+  return config;
+}
+
+TEST(Tasks, GridOfSamplesCountsThoseThatAreApplied) {
+  Tasks tasks(Grid(30));
+  tasks.Reached({.samples_trained = 35, .samples_applied = 29});
+  EXPECT_FALSE(tasks.EvaluationDue());
+  tasks.Reached({.samples_trained = 41, .samples_applied = 31});
+  EXPECT_EQ(Evaluation(Ask(tasks, kFirstHolder)), (EvaluationWork{.epoch = 0, .at_samples = 30}));
+  // Of several that nobody has taken, the latest is.
+  tasks.Reached({.samples_trained = 130, .samples_applied = 125});
+  EXPECT_EQ(Evaluation(Ask(tasks, kSecondHolder)), (EvaluationWork{.epoch = 1, .at_samples = 120}));
+  tasks.Gone(kSecondHolder);
+  tasks.Gone(kFirstHolder);
+  EXPECT_EQ(Evaluation(Ask(tasks, kThird)), (EvaluationWork{.epoch = 1, .at_samples = 120}));
+}
+
+TEST(Tasks, TwoEvaluationsOfOneEpochAreNoRepetition) {
+  Tasks tasks(Grid(30));
+  for (const uint64_t at : {30, 60}) {
+    tasks.Reached({.samples_trained = at, .samples_applied = at});
+    const EvaluationWork work = Evaluation(Ask(tasks, kFirstHolder));
+    EXPECT_TRUE(*tasks.FinishEvaluation(kFirstHolder, work));
+    EXPECT_FALSE(*tasks.FinishEvaluation(kFirstHolder, work));
+  }
+}
+
+TEST(Tasks, RangesShrinkTowardsTheNextPointOfTheGrid) {
+  Tasks tasks(Grid(40));
+  const auto size = [&](const Holder& holder) { return std::get<DataRange>(Ask(tasks, holder)).size(); };
+  EXPECT_EQ(size(kFirstHolder), 20u);
+  EXPECT_EQ(size(kSecondHolder), 10u) << "20 are under way";
+  // All are trained, but not said to be done: the next point is 80.
+  tasks.Reached({.samples_trained = 30, .samples_applied = 40});
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kThird)));
+  EXPECT_EQ(size({WorkerId(4), Incarnation(4)}), 10u);
+}
+
+TEST(Tasks, WorkersAskAfterEachBatchUntilItIsKnownThatTheEpochIsTrained) {
+  Tasks::Config config = Config(3);
+  config.ranges.batch_size = 10;
+  Tasks tasks(config);
+  const auto lease = [&](const Holder& holder) { return std::get<DataRange>(Ask(tasks, holder)); };
+  DataRange range = lease(kFirstHolder);
+  while (range.end < 100) {
+    ASSERT_TRUE(tasks.FinishRange(kFirstHolder, range.id).ok());
+    range = lease(kFirstHolder);
+  }
+  const DataRange next = lease(kSecondHolder);
+  EXPECT_EQ(next.epoch, 1u);
+  EXPECT_EQ(next.size(), 10u) << "the first epoch may have been trained while this is";
+  ASSERT_TRUE(tasks.FinishRange(kFirstHolder, range.id).ok());
+  ASSERT_TRUE(Is<EvaluationWork>(Ask(tasks, kFirstHolder)));
+  EXPECT_GT(lease(kThird).size(), 10u);
+}
+
+TEST(Tasks, GridGoesOnWhereItWasSaved) {
+  Tasks tasks(Grid(30));
+  tasks.Reached({.samples_trained = 31, .samples_applied = 31});
+  const EvaluationWork first = Evaluation(Ask(tasks, kFirstHolder));
+  state::Tasks saved;
+  tasks.Save(saved);
+  Tasks again(Grid(30));
+  again.Restore(saved);
+  again.Reached({.samples_trained = 59, .samples_applied = 59});
+  EXPECT_FALSE(again.EvaluationDue());
+  EXPECT_EQ(Evaluation(Ask(again, kFirstHolder)), first);
+  again.Reached({.samples_trained = 60, .samples_applied = 60});
+  EXPECT_TRUE(again.EvaluationDue());
 }
 
 TEST(Tasks, AskingAgainGivesTheSameEvaluation) {

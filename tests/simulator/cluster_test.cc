@@ -1,4 +1,5 @@
 // Whole jobs in virtual time, with a model that is worked out by hand.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -38,6 +39,7 @@ struct History {
   wire::GetStatusReply status;
   Costs costs;
   scheduler::RunSummary summary;
+  std::vector<scheduler::EpochFigures> epochs;
 
   double seconds() const { return status.elapsed_seconds(); }
 };
@@ -63,6 +65,7 @@ History Play(const std::vector<std::string>& settings, Computation& computation)
   run.status = cluster.controller().GetStatus();
   run.costs = cluster.costs();
   run.summary = cluster.controller().Summary();
+  run.epochs = cluster.controller().TakeEpochs().value_or(std::vector<scheduler::EpochFigures>());
   return run;
 }
 
@@ -161,7 +164,8 @@ TEST(SimulatedJob, TwoStepsInFlightHideTheWires) {
   const History one = Play(far);
   const History two = Play({far[0], "wire.window=2"});
   EXPECT_GT(one.seconds(), 180 * 20e-3);
-  EXPECT_LT(two.seconds(), 180 * 12e-3) << "10 ms of compute hide 10 ms of latency";
+  // Not where a range ends: the worker then waits for its answers, and for the next range.
+  EXPECT_LT(two.seconds(), 180 * 13e-3) << "10 ms of compute hide 10 ms of latency";
   EXPECT_EQ(two.status.staleness_max(), 1u);
 }
 
@@ -391,6 +395,91 @@ TEST(SimulatedJob, GradientThatIsNoNumberEndsTheJobAndNamesTheWorker) {
   const History run = Play({}, computation);
   EXPECT_EQ(run.status.state(), wire::JOB_FAILED);
   EXPECT_EQ(run.status.reason(), "worker-1, step 8: the loss is nan");
+}
+
+// 4,000 images, 8 workers and 3 epochs: two seconds of work would be a large part of an epoch.
+TEST(SimulatedJob, EqualWorkersEndTogether) {
+  for (const char* mode : {"async", "ssp", "bsp"}) {
+    SCOPED_TRACE(mode);
+    Learned learned = ToyComputation().learned();
+    learned.train_samples = 4000;
+    NoComputation nothing(learned);
+    const History run = Play({absl::StrCat("consistency.mode=", mode), "cluster.workers=8", "training.epochs=3",
+                              "training.batch_size=32", "simulation.compute_us_per_sample=10000"},
+                             nothing);
+    EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+    // Seconds of virtual time stand before each event. Events are told at ticks, which are 10 ms apart.
+    double first = 1e9, begun = 0;
+    for (const std::string& event : run.events) {
+      const double at = std::stod(event);
+      if (absl::StrContains(event, "training begins")) begun = at;
+      if (absl::StrContains(event, "stands by")) first = std::min(first, at);
+    }
+    const double batch = 0.32;
+    EXPECT_LE(begun + run.summary.train_s - first, 1.5 * batch - 0.02);
+    const double ideal = 3 * 4000 * 0.01 / 8;
+    EXPECT_LT(run.summary.train_s, 1.1 * ideal);
+  }
+}
+
+// The same without a computation, with one worker that is away for a while: its range ends long after the epoch.
+TEST(SimulatedJob, EpochsEndByTheSamplesThatAreTrained) {
+  Learned learned = ToyComputation().learned();
+  learned.train_samples = 4000;
+  NoComputation nothing(learned);
+  const History run = Play({"consistency.mode=async", "cluster.workers=8", "training.epochs=3",
+                            "training.batch_size=32", "simulation.classes=[{pause_every_s: 0.3, pause_s: 0.3}]"},
+                           nothing);
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  ASSERT_EQ(run.epochs.size(), 3u);
+  for (const scheduler::EpochFigures& epoch : run.epochs) {
+    EXPECT_GE(epoch.samples, epoch.epoch * 4000u);
+    // What eight workers tell at once.
+    EXPECT_LE(epoch.samples, epoch.epoch * 4000u + 8 * 32u);
+  }
+}
+
+TEST(SimulatedJob, SamplesOfDiscardedPushesAreTrainedAndNotApplied) {
+  const History run = Play({"consistency.mode=quorum", "consistency.quorum=0.6", "cluster.workers=5",
+                            "training.epochs=6", "simulation.jitter=0.4"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  const scheduler::ProgressTotals& totals = run.summary.totals;
+  EXPECT_EQ(totals.samples, 6 * ToyComputation::kImages);
+  EXPECT_GT(totals.pushes_discarded, 0u);
+  EXPECT_EQ(totals.samples_applied, totals.pushes_applied * 10) << "one shard, and batches of 10";
+  ASSERT_EQ(run.epochs.size(), 6u) << "an epoch is a pass over the data";
+  EXPECT_LT(run.epochs.back().samples_applied, run.epochs.back().samples);
+}
+
+TEST(SimulatedJob, EvaluatesOnAGridOfSamples) {
+  const History run = Play({"consistency.mode=async", "cluster.workers=4", "training.epochs=4",
+                            "training.evaluate_every_samples=450", "simulation.evaluation_us_per_sample=0"});
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  ASSERT_EQ(run.summary.evaluations.size(), 8u) << "seven on the way, and the last";
+  for (size_t i = 0; i + 1 < run.summary.evaluations.size(); ++i) {
+    const uint64_t point = (i + 1) * 450;
+    EXPECT_GE(run.summary.evaluations[i].samples_applied, point);
+    EXPECT_LE(run.summary.evaluations[i].samples_applied, point + 4 * 10) << "a batch of each worker";
+  }
+}
+
+TEST(SimulatedJob, EvaluatesOnAGridOfVirtualTimeAndHoldsNobody) {
+  const std::vector<std::string> settings = {"consistency.mode=async", "cluster.workers=3", "training.epochs=4"};
+  std::vector<std::string> observed = settings;
+  observed.push_back("simulation.evaluate_every_s=0.25");
+  const History without = Play(settings), run = Play(observed);
+  EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
+  EXPECT_EQ(run.seconds(), without.seconds());
+  EXPECT_EQ(run.status.step(), without.status.step());
+  // 3600 images in 1.2 s.
+  ASSERT_GE(run.summary.evaluations.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) {
+    const scheduler::EvaluationSummary& one = run.summary.evaluations[i];
+    EXPECT_NEAR(one.time_s, 0.25 * static_cast<double>(i + 1), 1e-9);
+    // A worker begins with its next heartbeat, and trains 10 images in 10 ms.
+    EXPECT_NEAR(static_cast<double>(one.samples_applied), 3 * (one.time_s - 0.02) * 1000, 60);
+    EXPECT_GT(one.accuracy, 0.8);
+  }
 }
 
 TEST(SimulatedJob, EndlessRunIsEndedAtItsTime) {

@@ -77,9 +77,24 @@ class Simulate(unittest.TestCase):
         epochs = list(csv.DictReader((self.root / "run" / "epochs.csv").read_text().splitlines()))
         self.assertEqual([row["epoch"] for row in epochs], ["1", "2"])
         self.assertEqual([row["joules"] for row in epochs], ["", ""])
+        for number, row in enumerate(epochs, 1):
+            # Two batches of each worker are told late.
+            self.assertIn(int(row["samples"]), range(6400 * number, 6400 * number + 8 * 64 + 1), "an epoch ends by count")
         # 10,000 images at a third of 100 us, or by the slow worker; nobody meters virtual machines.
         self.assertIn(epochs[-1]["test_s"], ("0.333", "1.333"))
         self.assertAlmostEqual(float(epochs[-1]["test_accuracy"]), report["accuracy"], places=4)
+
+    def test_observations_stand_at_their_virtual_time(self):
+        result = self.run_it("--set", "training.evaluate_every_epochs=0", "--set", "simulation.evaluate_every_s=0.1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        summary = json.loads((self.root / "run" / "summary.json").read_text())
+        *observed, final = summary["evaluations"]
+        self.assertGreaterEqual(len(observed), 3)
+        # There are weights once the workers have had a heartbeat.
+        for number, one in enumerate(observed, round(10 * observed[0]["time_s"])):
+            self.assertAlmostEqual(one["time_s"], 0.1 * number)
+        self.assertGreater(observed[-1]["accuracy"], observed[0]["accuracy"])
+        self.assertEqual((final["samples_applied"], summary["epoch_samples"]), (12800, 6400))
 
     def test_protocol_alone_reads_no_accuracy_out_of_nothing(self):
         result = self.run_it("--no-gradients", "--set", "cluster.workers=50")

@@ -147,6 +147,8 @@ TEST(SimulationRules, WhatCannotBePlayedIsNamed) {
   EXPECT_EQ(mistake("worker: {groups: [[cpu, cpu], [cpu]]}"), "worker.groups: found a list; a simulation allows none");
   EXPECT_EQ(mistake("worker: {precision: fp16}"),
             "worker.precision: found fp16; a simulation allows float32 or bf16, or any with --no-gradients");
+  EXPECT_EQ(mistake("simulation: {evaluate_every_s: 0.0001}"),
+            "simulation.evaluate_every_s: found 0.0001; a simulation allows 0, or 0.001 and more");
   EXPECT_EQ(mistake("cluster: {workers: 2}\nsimulation: {classes: [{workers: 3}]}"),
             "simulation.classes: found 3 workers; a simulation allows at most cluster.workers (2)");
   EXPECT_EQ(mistake("cluster: {workers: 1}\nsimulation: {classes: [{joins_s: 3}]}"),

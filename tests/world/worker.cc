@@ -277,6 +277,7 @@ void WorkerProcess::Evaluate(const wire::EvaluateTask& task) {
     report.set_incarnation(self_.incarnation.value());
     report.set_epoch(task.epoch());
     report.set_final(task.final());
+    report.set_at_samples(task.at_samples());
     report.set_samples(10);
     report.set_loss(1);
     Call<wire::EvaluationReply>(

@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 from slackline_experiment.plots import style
 from slackline_experiment.plots.series import Panel, Series
 from slackline_experiment.results import Results
-from slackline_experiment.run_folder import RunData
+from slackline_experiment.run_folder import Evaluation, RunData
 
 # x, mean, deviation (0 where there is one run).
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 CurveOf = Callable[[Sequence[RunData]], Optional[Curve]]
 POINTS_WITH_MARKERS_MAX = 16
-TIME_POINTS = 200
+POINTS = 200
 # Of all answers; what is beyond is a thin tail.
 HISTOGRAM_SHARE = 0.999
 
@@ -28,29 +28,43 @@ def _statistics(x: np.ndarray, rows: np.ndarray) -> Curve:
 
 
 def over_epochs(runs: Sequence[RunData]) -> Optional[Curve]:
-    tables = [{round(one.epoch, 6): one.accuracy for one in run.evaluations} for run in runs if run.evaluations]
-    if not tables:
-        return None
+    """An epoch is as many samples applied as there are, whoever trained them."""
+    runs = [run for run in runs if run.evaluations]
+    if all(one.epochs is not None for run in runs for one in run.evaluations):
+        return _over(runs, lambda one: one.epochs or 0.0)
+    # Runs of an earlier version tell whole epochs only.
+    tables = [{round(one.epoch, 6): one.accuracy for one in run.evaluations} for run in runs]
     x = sorted({epoch for table in tables for epoch in table})
     return _statistics(np.array(x), np.array([[table.get(epoch, np.nan) for epoch in x] for table in tables]))
 
 
 def over_time(runs: Sequence[RunData]) -> Optional[Curve]:
-    """Between evaluations a run is taken to be on a straight line; only the time that all runs cover counts."""
-    runs = [run for run in runs if run.evaluations]
+    return _over([run for run in runs if run.evaluations], lambda one: one.time_s)
+
+
+def _over(runs: Sequence[RunData], place: Callable[[Evaluation], float]) -> Optional[Curve]:
+    """Between evaluations a run is taken to be on a straight line; only what all runs cover counts."""
     if not runs:
         return None
-    times = [np.array([one.time_s for one in run.evaluations]) for run in runs]
+    places = [np.array([place(one) for one in run.evaluations]) for run in runs]
     accuracies = [np.array([one.accuracy for one in run.evaluations]) for run in runs]
     if len(runs) == 1:
-        return _statistics(times[0], accuracies[0][None, :])
-    begin, end = max(one[0] for one in times), min(one[-1] for one in times)
+        return _statistics(places[0], accuracies[0][None, :])
+    begin, end = max(one[0] for one in places), min(one[-1] for one in places)
     if begin >= end:
-        counts = min(len(one) for one in times)
-        x = np.mean([one[:counts] for one in times], axis=0)
+        counts = min(len(one) for one in places)
+        x = np.mean([one[:counts] for one in places], axis=0)
         return _statistics(x, np.array([one[:counts] for one in accuracies]))
-    x = np.linspace(begin, end, TIME_POINTS)
-    return _statistics(x, np.array([np.interp(x, one, accuracy) for one, accuracy in zip(times, accuracies)]))
+    # Marks stand where the evaluations are, if those of all runs are close together.
+    counts = {len(one) for one in places}
+    x = np.mean(places, axis=0) if len(counts) == 1 and _aligned(places) else np.linspace(begin, end, POINTS)
+    return _statistics(x, np.array([np.interp(x, one, accuracy) for one, accuracy in zip(places, accuracies)]))
+
+
+def _aligned(places: Sequence[np.ndarray]) -> bool:
+    """Evaluations of one grid differ by less than a twentieth of the distance between two of them."""
+    spread = np.max(places, axis=0) - np.min(places, axis=0)
+    return bool(np.all(spread < 0.05 * np.min(np.diff(np.mean(places, axis=0)))))
 
 
 def over_staleness(runs: Sequence[RunData]) -> Optional[Curve]:

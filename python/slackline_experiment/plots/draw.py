@@ -141,7 +141,7 @@ def _finish_figure(axes: Axes, name: str, results: Results) -> None:
 def _curve(spec: PlotSpec, results: Results) -> Callable:
     time = "time (s)" if "train" in results.experiment.runs else "virtual time (s)"
     curve, x, y = {
-        "accuracy-epochs": (curves.over_epochs, "epochs", "test accuracy"),
+        "accuracy-epochs": (curves.over_epochs, "epochs (samples applied / samples)", "test accuracy"),
         "accuracy-time": (curves.over_time, time, "test accuracy"),
         "staleness": (curves.over_staleness, "staleness (versions)", "share of the answers"),
     }[spec.kind]
@@ -177,7 +177,7 @@ def _caption(spec: PlotSpec, results: Results, layout: Layout) -> str:
     parts = [BARS if along_names else BAND] if experiment.repeats > 1 else ["One run each."]
     if spec.kind.startswith("accuracy") and experiment.target_accuracy is not None:
         parts.append(f"The dotted line is the target, {experiment.target_accuracy:.1%}.")
-    if spec.kind == "accuracy-time" and experiment.repeats > 1:
+    if spec.kind.startswith("accuracy") and experiment.repeats > 1:
         parts.append("A curve ends where the first of its runs ends.")
     if spec.kind == "scaling":
         parts.append("S is the throughput over that at the smallest x, and E is S over (x / smallest x); "
