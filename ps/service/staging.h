@@ -59,8 +59,8 @@ class StagingBudget {
 // The bytes of one sub-push, where they arrived, in order and without gaps. Each chunk has its own encoding.
 //
 // Thread-safety: none.
-// Copies:        wire -> here: 0, but for payloads of less than kHeldBytesMin or a small part of their frame, chunks that
-//                say so, and by Own(): 1.
+// Copies:        wire -> here: 0, but 1 by Own(), for chunks that say so, and for payloads of less than kHeldBytesMin
+//                or a small part of their frame.
 class StagedPush {
  public:
   struct Limits {
