@@ -1,6 +1,6 @@
-// A backup under any sequence of frames, breaks, time and promotion; and, once it has taken over, under what a backup
-// of its own says. After each event nothing has stopped the process, and a backup that is not in step has not taken
-// over.
+// A backup under any sequence of frames, breaks, time and promotion; and, once it has taken over, under what workers
+// and a backup of its own say. After each event nothing has stopped the process, and a backup that is not in step has
+// not taken over.
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +15,7 @@
 #include "histories.pb.h"
 #include "ps/service/shard_table.h"
 #include "tests/fuzz/text_input.h"
+#include "tests/fuzz/worker_frames.h"
 
 namespace slackline::fuzz {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 constexpr uint64_t kJob = 7;
 constexpr uint32_t kShards = 2;
 constexpr uint64_t kElements = 2000;
-constexpr uint64_t kMadeBytesMax = 64 << 10;
+constexpr uint32_t kPeers = 3;
 
 job::Job MakeJob(const BackupHistory& history) {
   job::Job job;
@@ -66,8 +67,19 @@ class Backup {
     SLACKLINE_CHECK(table_.Install(install).ok() && follows_);
     Open();
   }
+  ~Backup() {
+    for (Peer& peer : peers_) table_.Closed(peer);
+  }
 
   void Play(const BackupEvent& event) {
+    Happen(event);
+    for (Peer& peer : peers_) {
+      if (peer.ended()) Close(peer);
+    }
+  }
+
+ private:
+  void Happen(const BackupEvent& event) {
     switch (event.event_case()) {
       case BackupEvent::kFrame:
         return Follow(MakeRight(event.frame()));
@@ -87,12 +99,15 @@ class Backup {
       case BackupEvent::kReleased:
         if (table_.log() != nullptr) table_.log()->Released(event.released());
         return;
+      case BackupEvent::kWorker:
+        return Receive(event.worker());
+      case BackupEvent::kMembers:
+        return SetMembers(event.members());
       case BackupEvent::EVENT_NOT_SET:
         return;
     }
   }
 
- private:
   static wire::InstallShardsRequest Install() {
     wire::InstallShardsRequest install;
     install.set_job(kJob);
@@ -154,9 +169,32 @@ class Backup {
     install.set_promote(true);
     const bool may = table_.feed() == nullptr || table_.feed()->in_step();
     const bool was = follows_;
-    table_.Install(install).IgnoreError();
+    if (table_.Install(install).ok()) generation_ = generation;
     SLACKLINE_CHECK(may || follows_ == was);
     if (!follows_) open_ = false;
+  }
+
+  void Receive(const FrameEvent& event) {
+    Peer& peer = peers_[event.peer() % kPeers];
+    wire::WorkerFrame said = event.frame(), frame;
+    said.set_job(kJob);
+    said.set_generation(generation_);
+    Lengthen(event.times(), said);
+    MakeItemsRight(said, "");
+    const auto found = rpc::FoundFrame::Find(Cut(event, said.SerializeAsString()), table_.frame_limits());
+    const absl::StatusOr<rpc::Payload> payload = found.ok() ? found->Parse(frame) : found.status();
+    if (!payload.ok() || table_.Receive(peer, frame, *payload).has_value()) Close(peer);
+  }
+
+  void Close(Peer& peer) {
+    table_.Closed(peer);
+    peer = Peer();
+  }
+
+  void SetMembers(wire::SetMembersRequest request) {
+    request.set_job(kJob);
+    request.set_generation(generation_);
+    table_.SetMembers(request).status().IgnoreError();
   }
 
   void Hear(const wire::BackupFrame& said) {
@@ -179,6 +217,8 @@ class Backup {
   const job::Job job_;
   bool follows_ = false;
   bool open_ = false;
+  uint64_t generation_ = 1;
+  Peer peers_[kPeers];
   std::vector<std::unique_ptr<Sink>> sinks_;
   ps::ShardTable table_;
 };

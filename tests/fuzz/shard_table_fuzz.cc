@@ -12,10 +12,10 @@
 #include "common/job_file.h"
 #include "common/logging.h"
 #include "common/shm/segment.h"
-#include "common/wire_encoding.h"
 #include "histories.pb.h"
 #include "ps/service/shard_table.h"
 #include "tests/fuzz/text_input.h"
+#include "tests/fuzz/worker_frames.h"
 
 namespace slackline::fuzz {
 namespace {
@@ -24,47 +24,6 @@ constexpr uint64_t kJob = 7;
 constexpr uint64_t kGeneration = 1;
 constexpr uint32_t kServer = 1, kPeers = 4, kShards = 2;
 constexpr uint64_t kElements = 3000;
-// Payloads that are made right are not longer.
-constexpr uint64_t kMadeBytesMax = 64 << 10;
-
-// Reads what it was given only when told to.
-class Peer : public ps::Peer {
- public:
-  void Send(const wire::ServerItem& item) override {
-    SLACKLINE_CHECK(!ended_);
-    if (item.has_refused()) {
-      SLACKLINE_CHECK(!item.refused().message().empty());
-      ++refused_;
-    } else {
-      ++others_;
-    }
-  }
-  void Serve(ps::PullReply reply) override {
-    SLACKLINE_CHECK(!ended_);
-    ++others_;
-    if (reply.weights == nullptr) return;
-    SLACKLINE_CHECK(reply.weights->version() == reply.version);
-    replies_.push_back(std::move(reply));
-    if (replies_.size() > kRepliesMax) replies_.erase(replies_.begin());
-  }
-  void Release(ShardId shard, PullId id) override {
-    std::erase_if(replies_, [&](const ps::PullReply& reply) { return reply.shard == shard && reply.id == id; });
-  }
-  void End(const absl::Status&) override { ended_ = true; }
-
-  void Read() { replies_.clear(); }
-  void Begin() { refused_ = others_ = 0; }
-  bool ended() const { return ended_; }
-  // All that was said since Begin() is that something was refused.
-  bool only_refused() const { return refused_ > 0 && others_ == 0; }
-
- private:
-  static constexpr size_t kRepliesMax = 8;
-
-  std::vector<ps::PullReply> replies_;
-  size_t refused_ = 0, others_ = 0;
-  bool ended_ = false;
-};
 
 job::Job MakeJob(const ServerHistory& history) {
   job::Job job;
@@ -116,6 +75,8 @@ class Server {
         return PeerAt(event.read() % kPeers).Read();
       case ServerEvent::kTake:
         return Take(event.take());
+      case ServerEvent::kSteps:
+        return Step(event.steps());
       case ServerEvent::EVENT_NOT_SET:
         return;
     }
@@ -211,43 +172,54 @@ class Server {
   void MakeRight(wire::WorkerFrame& frame) const {
     frame.set_job(kJob);
     frame.set_generation(kGeneration);
-    std::string made;
-    for (wire::WorkerItem& item : *frame.mutable_items()) {
-      if (item.hello().segment_token() == "t") item.mutable_hello()->set_segment_token(token_);
-      item.set_payload_bytes(0);
-      if (!item.has_push() || item.push().has_segment_offset()) continue;
-      const absl::StatusOr<codec::Codec> codec = CodecFromWire(item.push().encoding());
-      if (!codec.ok() || item.push().elements() > kMadeBytesMax / sizeof(float)) continue;
-      const uint64_t bytes = codec->encoding == codec::Encoding::kTopK
-                                 ? frame.payload().size() / 8 * 8
-                                 : codec::EncodedBytesMax(*codec, item.push().elements());
-      item.set_payload_bytes(static_cast<uint32_t>(bytes));
-      const std::string some = frame.payload().empty() ? std::string(1, '\0') : frame.payload();
-      const size_t end = made.size() + bytes;
-      while (made.size() < end) made.append(some, 0, end - made.size());
-    }
-    frame.set_payload(made);
+    MakeItemsRight(frame, token_);
   }
 
-  static grpc::ByteBuffer Cut(const FrameEvent& event, const std::string& bytes) {
-    std::vector<grpc::Slice> slices;
-    absl::string_view left = bytes;
-    for (const uint32_t cut : event.cuts()) {
-      slices.emplace_back(left.data(), std::min<size_t>(cut, left.size()));
-      left.remove_prefix(slices.back().size());
+  // Right pushes in a row, as long as each is answered at once: clocks that differ from shard to shard.
+  void Step(const StepsEvent& event) {
+    constexpr uint32_t kStepsMax = 100;
+    Peer& peer = PeerAt(event.peer() % kPeers);
+    for (uint32_t left = event.count() % kStepsMax; left > 0; --left) {
+      const uint64_t next = peer.answer(event.shard()).sequence() + 1;
+      FrameEvent frame;
+      frame.set_peer(event.peer());
+      wire::PushChunk& push = *frame.mutable_frame()->add_items()->mutable_push();
+      push.set_shard(event.shard());
+      push.set_sequence(next);
+      push.set_elements(kElements);
+      push.set_encoding(wire::ENCODING_INT8);
+      wire::PushCommit& commit = *push.mutable_commit();
+      commit.mutable_base()->set_lineage(1);
+      if (next > 1) *commit.mutable_base() = peer.answer(event.shard()).version();
+      commit.set_samples(1);
+      Receive(frame);
+      if (peers_[event.peer() % kPeers].get() != &peer || peer.answer(event.shard()).sequence() != next) return;
     }
-    slices.emplace_back(left.data(), left.size());
-    return grpc::ByteBuffer(slices.data(), slices.size());
+  }
+
+  std::vector<bool> Ended() const {
+    std::vector<bool> ended;
+    for (const auto& [number, peer] : peers_) ended.push_back(peer == nullptr || peer->ended());
+    return ended;
   }
 
   void Receive(const FrameEvent& event) {
     const uint32_t number = event.peer() % kPeers;
     Peer& peer = PeerAt(number);
     wire::WorkerFrame said = event.frame(), frame;
+    Lengthen(event.times(), said);
     if (!event.as_it_is()) MakeRight(said);
-    const absl::StatusOr<rpc::Payload> payload = rpc::Parse(Cut(event, said.SerializeAsString()), frame);
+    const rpc::FrameLimits limits = table_.frame_limits();
+    const absl::StatusOr<rpc::FoundFrame> found = rpc::FoundFrame::Find(Cut(event, said.SerializeAsString()), limits);
+    if (!found.ok()) {
+      SLACKLINE_CHECK(said.ByteSizeLong() > limits.header_bytes_max ||
+                      static_cast<size_t>(said.items_size()) + 2 > limits.fields_max);
+      return Close(number);
+    }
+    const absl::StatusOr<rpc::Payload> payload = found->Parse(frame);
     SLACKLINE_CHECK(payload.ok());
     peer.Begin();
+    const std::vector<bool> ended = Ended();
     const ps::ShardTable::Progress before = table_.progress();
     const std::optional<absl::Status> end = table_.Receive(peer, frame, *payload);
     const ps::ShardTable::Progress after = table_.progress();
@@ -256,6 +228,8 @@ class Server {
       SLACKLINE_CHECK(before.version_max == after.version_max && before.version_min == after.version_min);
       SLACKLINE_CHECK(after.staging_bytes <= before.staging_bytes && before.seeded == after.seeded);
     }
+    // A frame that is refused ends no stream but its own.
+    if (frame.items_size() == 1 && end.has_value() && !end->ok()) SLACKLINE_CHECK(Ended() == ended);
     // The default: what the window allows of every worker, and one more; in softsync what is held, too.
     if (!bare_) SLACKLINE_CHECK(after.staging_bytes <= StagingMax());
     if (end.has_value()) Close(number);
