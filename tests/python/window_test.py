@@ -145,7 +145,8 @@ class Window(Base):
                         if number == 2:
                             raise ZeroDivisionError("by me")
                         self.push(model, optimizer, x)
-                self.wait_for_event(cluster, f"the {64 + 8 * again} samples that worker clumsy held go to others")
+                # The first range is half of the 96 samples, and two batches of it were pushed.
+                self.wait_for_event(cluster, f"the {48 - 16 + 8 * again} samples that worker clumsy held go to others")
                 other = self.counter()
                 with cluster.connect(name="other", log="nothing") as worker:
                     optimizer = slackline.Optimizer(other, worker)
