@@ -20,6 +20,8 @@ namespace slackline::network {
 namespace {
 
 constexpr size_t kShownMax = 100;
+// At one port that looks free each time.
+constexpr int kListenAttempts = 3;
 
 bool ReadPort(const std::string& text, uint16_t& port) {
   uint32_t number = 0;
@@ -86,13 +88,13 @@ absl::StatusOr<uint16_t> TakePort(const std::string& host, PortRange range, uint
   for (uint32_t tried = 0; tried < range.size(); ++tried) {
     const uint16_t port = static_cast<uint16_t>(range.low + (uint64_t{first} + tried) % range.size());
     absl::StatusOr<Look> look = LookAt(host, port);
+    // Somebody may have been faster, and may be gone again.
+    for (int attempts = 0; look.ok() && *look != Look::kTaken; look = LookAt(host, port)) {
+      const absl::Status listens = listen(port);
+      if (listens.ok()) return port;
+      if (++attempts == kListenAttempts) return listens;
+    }
     if (!look.ok()) return look.status();
-    if (*look == Look::kTaken) continue;
-    const absl::Status listens = listen(port);
-    if (listens.ok()) return port;
-    // Somebody may have been faster.
-    look = LookAt(host, port);
-    if (!look.ok() || *look != Look::kTaken) return listens;
   }
   return absl::ResourceExhaustedError(absl::StrCat("found no free port on ", host, ": all ", range.size(),
                                                    " of network.ports (", range.low, "-", range.high,

@@ -28,7 +28,7 @@ absl::StatusOr<PortRange> ParsePortRange(const std::string& text);
 // somebody else listens on are passed over.
 //   kResourceExhausted  none is free; says how many were tried
 //   kUnavailable        `host` is no address of this machine, or this user may not listen there
-//   what `listen` says of a port that is free and stays so
+//   what `listen` says of a port, after several attempts between which the port was free
 absl::StatusOr<uint16_t> TakePort(const std::string& host, PortRange range, uint32_t first,
                                   const std::function<absl::Status(uint16_t port)>& listen);
 

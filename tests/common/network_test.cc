@@ -219,7 +219,18 @@ TEST(TakePort, WhatIsWrongWithAFreePortIsSaid) {
     return absl::InternalError("out of order");
   });
   EXPECT_EQ(refused.status(), absl::InternalError("out of order"));
-  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(asked, 3);
+}
+
+TEST(TakePort, APortThatSomebodyHadForAMomentIsTakenAllTheSame) {
+  uint16_t port = 0;
+  { port = Listener().port(); }
+  int asked = 0;
+  const auto taken = TakePort("127.0.0.1", {port, port}, 0, [&](uint16_t) {
+    return ++asked == 1 ? absl::UnavailableError("taken") : absl::OkStatus();
+  });
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(*taken, port);
 }
 
 TEST(TakePort, AnAddressOfAnotherMachineIsNamed) {
