@@ -200,6 +200,8 @@ void Cluster::Observe() {
     weights.push_back(server.Evaluated(ShardId(spec.shard())));
     applied = std::min(applied, server.samples_applied(ShardId(spec.shard())));
   }
+  if (observed_ == applied) return;
+  observed_ = applied;
   const absl::StatusOr<worker::EvaluationResult> result = world_.computation.Evaluate(weights, {});
   if (!result.ok()) return world_.Fail("the simulation", result.status());
   controller_.NoteObserved(worker::ToWire(*result), applied);

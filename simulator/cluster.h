@@ -77,7 +77,7 @@ class Cluster final : public scheduler::ServerCalls {
   void SendMembers(size_t server);
   void TickScheduler();
   void TickServers();
-  // Measures the weights of now, each simulation.evaluate_every_s of training.
+  // Measures the weights of now, each simulation.evaluate_every_s of training, if they are others than last time.
   void Observe();
   size_t IndexOf(scheduler::ServerRef server) const { return server.server.value() - 1; }
 
@@ -89,6 +89,7 @@ class Cluster final : public scheduler::ServerCalls {
   World world_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<Link> links_;
+  std::optional<uint64_t> observed_;  // samples applied at the last Observe() that measured
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -15,6 +15,8 @@ namespace {
 
 // Process ids, which tell the scheduler one process of a name from the next.
 constexpr uint32_t kProcessesMax = 1000;
+// Until it is let in, a worker asks so often: time that it idles until its next heartbeat is no time of training.
+constexpr absl::Duration kJoining = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -118,7 +120,7 @@ void Worker::Register() {
 }
 
 void Worker::Beat() {
-  After(world_.timeouts.heartbeat, [this] { Beat(); });
+  After(entered_ ? world_.timeouts.heartbeat : std::min(world_.timeouts.heartbeat, kJoining), [this] { Beat(); });
   if (plan_.pause_silent && pace_.LeftOfPause(world_.queue.Now()) > absl::ZeroDuration()) return;
   NoteBatches();
   Ask([this, request = MakeHeartbeat()] { return world_.controller.Heartbeat(request); },

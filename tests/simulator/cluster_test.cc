@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@
 #include "simulator/rules.h"
 #include "tests/simulator/toy_computation.h"
 
-namespace slackline::simulator {
+namespace slackline::simulator::cluster_test {
 namespace {
 
 using ::testing::Contains;
@@ -87,17 +88,24 @@ TEST(SimulatedJob, OneWorkerTakesItsStepsOneAfterTheOther) {
   EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
   EXPECT_EQ(run.status.step(), 180u);
   EXPECT_EQ(run.status.samples_done(), 1800u);
-  // The worker hears that training has begun with its next heartbeat. Then 180 steps of 10 ms, and the last evaluation:
-  // 10 images of 1/3 ms.
-  EXPECT_NEAR(run.seconds(), 0.02 + 1.8 + 0.01 / 3, 1e-9);
+  // The worker hears that training has begun when it asks again, after 1 ms. Then 180 steps of 10 ms, and the last
+  // evaluation: 10 images of 1/3 ms.
+  EXPECT_NEAR(run.seconds(), 0.001 + 1.8 + 0.01 / 3, 1e-9);
   EXPECT_EQ(run.status.staleness_max(), 0u);
   EXPECT_GT(run.status.test_accuracy(), 0.85);
+}
+
+TEST(SimulatedJob, TrainingDoesNotBeginWithTheRestOfAHeartbeat) {
+  const double often = Play({"cluster.workers=2"}).seconds();
+  const double seldom = Play({"cluster.workers=2", "timeouts.heartbeat_ms=1000"}).seconds();
+  EXPECT_NEAR(often, 0.9, 0.03);
+  EXPECT_NEAR(seldom, often, 0.03);
 }
 
 TEST(SimulatedJob, EvaluationsMayTakeNoTime) {
   const History run = Play({"training.evaluate_every_epochs=1", "simulation.evaluation_us_per_sample=0"});
   EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
-  EXPECT_NEAR(run.seconds(), 0.02 + 1.8, 1e-9);
+  EXPECT_NEAR(run.seconds(), 0.001 + 1.8, 1e-9);
 }
 
 TEST(SimulatedJob, WiresAndServersTakeTheTimeThatTheirBytesTake) {
@@ -471,15 +479,24 @@ TEST(SimulatedJob, EvaluatesOnAGridOfVirtualTimeAndHoldsNobody) {
   EXPECT_EQ(run.status.state(), wire::JOB_DONE) << run.status.reason();
   EXPECT_EQ(run.seconds(), without.seconds());
   EXPECT_EQ(run.status.step(), without.status.step());
-  // 3600 images in 1.2 s.
-  ASSERT_GE(run.summary.evaluations.size(), 5u);
+  // 3600 images in 1.2 s: four, and that of the end.
+  ASSERT_EQ(run.summary.evaluations.size(), 5u);
   for (size_t i = 0; i < 4; ++i) {
     const scheduler::EvaluationSummary& one = run.summary.evaluations[i];
     EXPECT_NEAR(one.time_s, 0.25 * static_cast<double>(i + 1), 1e-9);
-    // A worker begins with its next heartbeat, and trains 10 images in 10 ms.
-    EXPECT_NEAR(static_cast<double>(one.samples_applied), 3 * (one.time_s - 0.02) * 1000, 60);
+    // Each trains 10 images in 10 ms.
+    EXPECT_NEAR(static_cast<double>(one.samples_applied), 3 * one.time_s * 1000, 60);
     EXPECT_GT(one.accuracy, 0.8);
   }
+}
+
+TEST(SimulatedJob, WeightsThatAreTheSameAreMeasuredOnce) {
+  // A step of 10 images takes 10 ms.
+  const History run = Play({"training.epochs=1", "simulation.evaluate_every_s=0.002"});
+  std::set<uint64_t> applied;
+  for (const scheduler::EvaluationSummary& one : run.summary.evaluations) applied.insert(one.samples_applied);
+  EXPECT_EQ(applied.size(), 91u);                  // before the first of 90 steps, and after each
+  EXPECT_LE(run.summary.evaluations.size(), 92u);  // the end has one of its own
 }
 
 TEST(SimulatedJob, EndlessRunIsEndedAtItsTime) {
@@ -498,4 +515,4 @@ TEST(SimulatedJob, ProtocolAloneTakesTheSameTime) {
 }
 
 }  // namespace
-}  // namespace slackline::simulator
+}  // namespace slackline::simulator::cluster_test
