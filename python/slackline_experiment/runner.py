@@ -1,9 +1,10 @@
 """Runs what is not complete yet, one after the other or a few at a time."""
 
 import json
+import math
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -18,6 +19,8 @@ from slackline_experiment.store import Run, Store
 # A run that is told to stop has this long; asked once more, the second span; then it is killed.
 STOP_DEADLINE_S = 60.0
 SECOND_STOP_DEADLINE_S = 10.0
+# Python runs the handler of a signal that comes just before a wait only after that wait: so none is longer.
+LOOK_EVERY_S = 1.0
 
 
 class Interrupt:
@@ -95,7 +98,7 @@ class Runner:
                 number += 1
                 progress.started(number, waiting[0], [*(child.run for child in self._children), *waiting])
                 self._start(waiting.pop(0))
-            event = self._events.get()
+            event = self._next(math.inf)
             if isinstance(event, Child):
                 self._end(event, progress)
             if isinstance(event, Interrupt) or (waiting and self._pause_is_interrupted()):
@@ -141,10 +144,7 @@ class Runner:
         """The pause between two runs; another run that ends meanwhile waits its turn."""
         if self._children or self._plan.cool_down_s <= 0 or (self._outcome.failed and not self._plan.keep_going):
             return False
-        try:
-            return isinstance(self._events.get(timeout=self._plan.cool_down_s), Interrupt)
-        except Empty:
-            return False
+        return isinstance(self._next(time.monotonic() + self._plan.cool_down_s), Interrupt)
 
     def _stop_all(self) -> None:
         for patience_s in (STOP_DEADLINE_S, SECOND_STOP_DEADLINE_S):
@@ -168,10 +168,11 @@ class Runner:
             self._children.remove(event)
 
     def _next(self, deadline: float) -> Optional[Union[Child, Interrupt]]:
-        try:
-            return self._events.get(timeout=max(0.0, deadline - time.monotonic()))
-        except Empty:
-            return None
+        """The next event, or None at the deadline."""
+        while (left := deadline - time.monotonic()) > 0:
+            with suppress(Empty):
+                return self._events.get(timeout=min(left, LOOK_EVERY_S))
+        return None
 
 
 def last_line(log: Path) -> str:
