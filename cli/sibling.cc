@@ -17,9 +17,12 @@ absl::StatusOr<fs::path> Sibling(const std::string& name) {
   if (error) return absl::NotFoundError("cannot tell where this program is: /proc/self/exe is not readable");
   fs::path path = self.parent_path() / name;
   if (::access(path.c_str(), X_OK) == 0) return path;
+  const fs::path build = self.parent_path().parent_path();
+  const std::string what_to_do = fs::exists(build / "CMakeCache.txt", error)
+                                     ? absl::StrCat("to build it: cmake --build ", build.string(), " --target ", name)
+                                     : "install all programs of Slackline into one folder";
   return absl::NotFoundError(absl::StrCat("there is no program ", name, " beside this one, in ",
-                                          self.parent_path().string(),
-                                          "; build or install all programs of Slackline into one folder"));
+                                          self.parent_path().string(), "; ", what_to_do));
 }
 
 absl::Status Become(const fs::path& path, const std::vector<std::string>& arguments) {
