@@ -26,10 +26,11 @@ Armed& TheArmed() {
 }  // namespace
 
 absl::Status Arm(const std::string& what) {
+  if (what.empty()) return absl::OkStatus();
   const size_t colon = what.find(':');
   int64_t count = 1;
   const bool counted = colon == std::string::npos || (absl::SimpleAtoi(what.substr(colon + 1), &count) && count > 0);
-  if (what.empty() || colon == 0 || !counted) {
+  if (colon == 0 || !counted) {
     return absl::InvalidArgumentError(absl::StrCat("found '", what, "'; allowed is POINT or POINT:N with N above 0"));
   }
   TheArmed().left = count;

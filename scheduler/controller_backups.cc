@@ -233,7 +233,7 @@ void Controller::Promote(const state::Scheduler& saved) {
     const auto found = promotions_.find(id);
     if (found == promotions_.end()) continue;
     if (membership_.servers().at(id).incarnation != Incarnation(server.incarnation())) continue;
-    SLACKLINE_KILL_POINT("take-over");
+    kill_point::Passed("take-over");
     const MembershipActions actions = std::move(found->second);
     promotions_.erase(found);
     SendInstall(id);  // before the members

@@ -327,12 +327,12 @@ void Controller::CommitMove(absl::Time now) {
   const Membership::Server before = from->second;
   membership_.ReplaceServer(move_->from, before.name, before.address, before.incarnation, now, move_->from_actions);
   move_->committed = true;
-  SLACKLINE_KILL_POINT("move-decided");
+  kill_point::Passed("move-decided");
 }
 
 void Controller::MoveKept(const state::Scheduler& saved) {
   if (!move_ || !move_->committed || move_->told || saved.placement().move().number() != move_->number) return;
-  SLACKLINE_KILL_POINT("move-saved");
+  kill_point::Passed("move-saved");
   TellMove();
 }
 
@@ -355,7 +355,7 @@ void Controller::TellTaker() {
 void Controller::InstalledOfMove(ServerId server) {
   if (!move_ || !move_->told) return;
   if (server == move_->from && !move_->given_up) {
-    SLACKLINE_KILL_POINT("move-given-up");
+    kill_point::Passed("move-given-up");
     TellTaker();
   } else if (server == move_->to && move_->given_up) {
     const Move move = *std::exchange(move_, std::nullopt);

@@ -40,10 +40,9 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->needs("--run-folder");
   app.add_flag("--unwatched", options.unwatched,
                "Nobody will ask how the job has ended: end as soon as all is over, and do not wait to be asked");
-#ifdef SLACKLINE_KILL_POINTS
   std::string kill_at;
-  app.add_option("--kill-at", kill_at, "For tests: kill this process at the Nth pass of a point")->type_name("POINT:N");
-#endif
+  // Not in --help: it is for tests.
+  app.add_option("--kill-at", kill_at)->group("");
   app.footer("Exit codes: 0 done or stopped, 1 failed, 2 wrong use.");
   try {
     app.parse(argc, argv);
@@ -51,13 +50,11 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
     exit_code = app.exit(error) == 0 ? 0 : kWrongUse;
     return std::nullopt;
   }
-#ifdef SLACKLINE_KILL_POINTS
-  if (const absl::Status armed = kill_at.empty() ? absl::OkStatus() : kill_point::Arm(kill_at); !armed.ok()) {
+  if (const absl::Status armed = kill_point::Arm(kill_at); !armed.ok()) {
     std::cerr << "--kill-at: " << armed.message() << std::endl;
     exit_code = kWrongUse;
     return std::nullopt;
   }
-#endif
   return options;
 }
 

@@ -50,7 +50,7 @@ class Record {
       status.Update(record_.folder.WriteEvent(event, wall_time));
       if (record_.history != nullptr) record_.history->AddEvent(event, wall_time);
     }
-    SLACKLINE_KILL_POINT("events");
+    kill_point::Passed("events");
     controller_.EventsRecorded();
     for (const Report& report : controller_.TakeReports()) {
       status.Update(record_.folder.Write(report, wall_time));
@@ -158,7 +158,7 @@ class CheckpointFolder {
   void Commit(checkpoint::Manifest manifest) {
     manifest.set_created_unix_us(absl::ToUnixMicros(absl::Now()));
     const uint64_t number = manifest.number();
-    SLACKLINE_KILL_POINT("commit");
+    kill_point::Passed("commit");
     const absl::StatusOr<std::filesystem::path> folder = checkpoint::Commit(record_.checkpoints, std::move(manifest));
     if (!folder.ok()) {
       // It is tried again every second while the disk is full: saying so once is enough.

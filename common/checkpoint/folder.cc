@@ -91,7 +91,7 @@ absl::Status Remove(const fs::path& path) {
     going += absl::StrCat(".old", kPartial);
     fs::rename(path, going, error);
   }
-  SLACKLINE_KILL_POINT("prune");
+  kill_point::Passed("prune");
   if (!error) fs::remove_all(going, error);
   return error ? Unavailable("remove", path, error) : absl::OkStatus();
 }
@@ -243,11 +243,11 @@ absl::StatusOr<fs::path> Commit(const fs::path& folder, Manifest manifest) {
   if (status.ok()) status = file.Write(text.data(), text.size());
   if (status.ok()) status = file.Commit();
   if (!status.ok()) return status;
-  SLACKLINE_KILL_POINT("checkpoint-rename");
+  kill_point::Passed("checkpoint-rename");
   std::error_code error;
   fs::rename(partial, whole, error);
   if (error) return Unavailable("rename to", whole, error);
-  SLACKLINE_KILL_POINT("checkpoint-named");
+  kill_point::Passed("checkpoint-named");
   status = SyncFolder(folder);
   if (!status.ok()) return status;
   return whole;

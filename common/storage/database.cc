@@ -119,9 +119,9 @@ absl::Status RocksDatabase::PutSynced(absl::string_view key, absl::string_view v
   Resume();
   rocksdb::WriteOptions options;
   options.sync = true;
-  SLACKLINE_KILL_POINT("put");
+  kill_point::Passed("put");
   const absl::Status put = FromRocks(folder_, database_->Put(options, ToSlice(key), ToSlice(value)));
-  SLACKLINE_KILL_POINT("put-done");
+  kill_point::Passed("put-done");
   return put;
 }
 
@@ -130,7 +130,7 @@ absl::Status RocksDatabase::DeleteSynced(absl::string_view key) {
   rocksdb::WriteOptions options;
   options.sync = true;
   const absl::Status deleted = FromRocks(folder_, database_->Delete(options, ToSlice(key)));
-  SLACKLINE_KILL_POINT("delete-done");
+  kill_point::Passed("delete-done");
   return deleted;
 }
 
@@ -197,9 +197,9 @@ absl::Status RocksDatabase::NewSstFiles::Ingest() {
   options.snapshot_consistency = false;
   options.allow_blocking_flush = false;
   database_.Resume();
-  SLACKLINE_KILL_POINT("ingest");
+  kill_point::Passed("ingest");
   const absl::Status done = FromRocks(database_.folder_, database_.database_->IngestExternalFile(paths_, options));
-  SLACKLINE_KILL_POINT("ingest-done");
+  kill_point::Passed("ingest-done");
   return done;
 }
 

@@ -72,9 +72,9 @@ absl::Status DurableFile::WriteAt(uint64_t offset, const void* data, size_t size
 }
 
 absl::Status DurableFile::Commit() {
-  SLACKLINE_KILL_POINT("fsync");
+  kill_point::Passed("fsync");
   if (::fsync(descriptor_) != 0) return FileError("sync", temporary_);
-  SLACKLINE_KILL_POINT("rename");
+  kill_point::Passed("rename");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return FileError("rename to", path_);
   ::close(descriptor_);
   descriptor_ = -1;

@@ -85,7 +85,7 @@ absl::Status BackupFeed::HandleAll(const wire::ReplicaFrame& frame, const rpc::P
     return absl::InvalidArgumentError(absl::StrCat(payloads.left(), " bytes of payload belong to no item"));
   }
   echo_us_ = std::max(echo_us_, frame.sent_us());
-  SLACKLINE_KILL_POINT("backup");
+  kill_point::Passed("backup");
   return absl::OkStatus();
 }
 

@@ -210,7 +210,7 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
     host = *std::move(restored);
     // It is on disk already.
     host->FirstSnapshotTried();
-    SLACKLINE_KILL_POINT("restore");
+    kill_point::Passed("restore");
   } else if (!(*store)->kept().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(kept.folder.string(), " has snapshots of this job, ",
                                                       "and the shard is to begin anew; they are not overwritten"));

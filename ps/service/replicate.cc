@@ -107,7 +107,7 @@ bool ShardTable::IsPromotion(const wire::InstallShardsRequest& request) const {
 }
 
 absl::Status ShardTable::Promote(const wire::InstallShardsRequest& request) {
-  SLACKLINE_KILL_POINT("promote");
+  kill_point::Passed("promote");
   if (feed_ != nullptr) {
     if (!feed_->in_step()) {
       return absl::DataLossError("this backup does not have all that its server has answered, and cannot take over");

@@ -90,7 +90,7 @@ void ShardHost::Execute(const ApplyAction& apply) {
   const absl::Time begin = time_.Now();
   state_.Apply(contributions, ArgumentsOf(apply), mean == nullptr ? absl::Span<float>() : absl::MakeSpan(*mean));
   metrics_.apply_seconds.Observe(absl::ToDoubleSeconds(time_.Now() - begin));
-  SLACKLINE_KILL_POINT("applied");
+  kill_point::Passed("applied");
   version_ = apply.version;
   if (mean != nullptr) {
     journal_->Stepped(config_.shard, {.version = apply.version,
@@ -138,7 +138,7 @@ void ShardHost::Execute(const AnswerAction& action) {
     if (applied) metrics_.pushes_applied.Add();
     if (!applied) metrics_.Discarded(answer.reason, std::string(engine_.name(action.sender.worker)));
     Keep({action.sender, answer.sequence});
-    SLACKLINE_KILL_POINT("ack");
+    kill_point::Passed("ack");
   }
   Tell(action.sender, answer);
 }

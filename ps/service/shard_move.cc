@@ -178,7 +178,7 @@ absl::Status ShardTable::CheckMove(const wire::InstallShardsRequest& request) co
 
 absl::Status ShardTable::Move(const wire::InstallShardsRequest& request) {
   if (absl::Status status = CheckMove(request); !status.ok()) return status;
-  SLACKLINE_KILL_POINT("move");
+  kill_point::Passed("move");
   // Nothing fails from here on.
   EndWhere([](const Caller&) { return true; }, absl::UnavailableError("the shard map has changed; fetch it anew"));
   grants_.clear();
