@@ -2,7 +2,11 @@
 
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
-find_package(Protobuf REQUIRED)
+# A current protobuf says itself what it needs; CMake's own module does not know its libraries.
+find_package(Protobuf CONFIG QUIET)
+if(NOT Protobuf_FOUND)
+  find_package(Protobuf MODULE REQUIRED)
+endif()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)

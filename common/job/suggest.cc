@@ -53,7 +53,7 @@ std::string NearestKey(const std::string& name, const Descriptor& section, const
   std::string nearest;
   size_t least = std::max<size_t>(2, wanted.size() / 3) + 1;
   for (int i = 0; i < section.field_count(); ++i) {
-    const std::string& known = section.field(i)->name();
+    const std::string known(section.field(i)->name());
     const size_t distance = Distance(wanted, known);
     // Two letters changed in a word of two is another word.
     if (distance < least && distance < known.size()) {

@@ -8,13 +8,13 @@
 #include <chrono>
 #include <vector>
 
-#include <grpc/support/log.h>
 #include <grpcpp/support/client_interceptor.h>
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/logging.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/message_text.h"
 #include "common/utf8.h"
 
@@ -146,18 +146,17 @@ void PrepareProcess() {
 }
 
 void SilenceGrpcLog() {
-  gpr_set_log_function([](gpr_log_func_args*) {});
+  SetGrpcLogHandler([](absl::string_view) {});
 }
 
 void SilenceGrpcLogButRefusals() {
-  gpr_set_log_function([](gpr_log_func_args* entry) {
-    if (!absl::StrContains(entry->message, "Handshake failed")) return;
-    // gRPC has one log a process, and takes no object for it.
+  SetGrpcLogHandler([](absl::string_view message) {
+    if (!absl::StrContains(message, "Handshake failed")) return;
     static std::atomic<int64_t> next_s = 0;
     const int64_t now_s = absl::ToUnixSeconds(absl::Now());
     int64_t due_s = next_s.load();
     if (now_s < due_s || !next_s.compare_exchange_strong(due_s, now_s + 1)) return;
-    log::Warning("a connection was refused: ", entry->message);
+    log::Warning("a connection was refused: ", message);
   });
 }
 
