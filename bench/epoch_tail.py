@@ -5,7 +5,7 @@ Plays a job without gradients in virtual time: --workers of one speed, which tak
 first worker without work waited until the last one was done, in batches; how much longer training took than all images at
 full speed; and the share of waiting. The figures depend on the job alone, not on the machine.
 
-  bench/epoch_tail.py --build build/dev
+  bench/epoch_tail.py --build build/release
 
 Exit codes: 0 nobody waited longer than --batches-max, 1 somebody did, 2 something is missing.
 """

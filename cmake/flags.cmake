@@ -6,14 +6,17 @@ add_custom_target(core_tests)
 # And all labelled `cuda`.
 add_custom_target(cuda_tests)
 
-# What users run is linked by the compiler's own choice.
+# Several times quicker than the compiler's own choice.
 find_program(SLACKLINE_LLD ld.lld)
-if(SLACKLINE_LLD AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+if(SLACKLINE_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
 function(slackline_flags target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -Wnon-virtual-dtor -Woverloaded-virtual)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wnon-virtual-dtor -Woverloaded-virtual)
+  if(SLACKLINE_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
   # Replicas must agree to the bit: no contraction behind our back, and never -ffast-math.
   target_compile_options(${target} PRIVATE -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -50,30 +53,52 @@ function(slackline_program name)
   slackline_sanitizer_support(${name})
 endfunction()
 
-# slackline_test(NAME SOURCES a_test.cc ... [LINK ...] [LABELS ...] [ARGS ...]): one gtest program, one ctest entry.
+# slackline_test(NAME SOURCES a_test.cc ... [PROGRAM name] [LINK ...] [LABELS ...] [TIMEOUT seconds] [ARGS ...]): an entry of
+# ctest for the tests in these sources. All sources of a folder become one program, tests/FOLDER_tests, because to link one
+# program takes as long as to link another. PROGRAM names another one: for tests that replace a function of the process, that
+# have a main() of their own, or that need LibTorch.
 # Labels: `core` (the default) also runs under the sanitizers, `long` only with ./test --all, `e2e` starts processes;
 # `smoke` is an e2e test that also runs under the sanitizers, `accuracy` one that only ./test --all runs, on a release
 # build. `invariants`: one failure of many is a fault, so ./test does not run it a second time.
 function(slackline_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_MAIN" "PROGRAM;TIMEOUT" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  add_executable(${name} ${ARG_SOURCES})
-  slackline_flags(${name})
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
-  slackline_sanitizer_support(${name})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   if(NOT ARG_LABELS)
     set(ARG_LABELS core)
   endif()
-  if("core" IN_LIST ARG_LABELS)
-    add_dependencies(core_tests ${name})
+  cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
+  set(optimisation)
+  if(NOT ARG_PROGRAM)
+    set(ARG_PROGRAM ${folder}_tests)
+    # What they call is optimised; they themselves run once.
+    set(optimisation -O0)
   endif()
-  if("cuda" IN_LIST ARG_LABELS)
-    add_dependencies(cuda_tests ${name})
+  if(NOT TARGET ${ARG_PROGRAM})
+    add_executable(${ARG_PROGRAM})
+    slackline_flags(${ARG_PROGRAM})
+    target_link_libraries(${ARG_PROGRAM} PRIVATE GTest::gmock GTest::gtest)
+    slackline_sanitizer_support(${ARG_PROGRAM})
+    set_target_properties(${ARG_PROGRAM} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    if(NOT ARG_OWN_MAIN)
+      target_link_libraries(${ARG_PROGRAM} PRIVATE slackline_test_main)
+    endif()
+    target_compile_options(${ARG_PROGRAM} PRIVATE ${optimisation})
   endif()
+  target_sources(${ARG_PROGRAM} PRIVATE ${ARG_SOURCES})
+  target_link_libraries(${ARG_PROGRAM} PRIVATE ${ARG_LINK})
+  if(NOT ARG_OWN_MAIN)
+    list(FILTER ARG_SOURCES INCLUDE REGEX "_test\\.cc$")
+    list(JOIN ARG_SOURCES "," sources)
+    list(PREPEND ARG_ARGS --sources=${sources})
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_PROGRAM} ${ARG_ARGS})
+  foreach(label core cuda)
+    if(label IN_LIST ARG_LABELS)
+      add_dependencies(${label}_tests ${ARG_PROGRAM})
+    endif()
+  endforeach()
   # 77 from a test says: skipped.
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()

@@ -10,10 +10,9 @@ leave_out() {
 # build_stage STAGE: what its tests need.
 build_stage() {
   case $1 in
-    dev | long) build dev all ;;
+    release | long) build release all ;;
     asan | tsan) build "$1" core_tests "${PROGRAMS[@]}" ledger-worker ;;
     tsa) build tsa slackline_libraries ;;
-    release) build release "${PROGRAMS[@]}" ;;
     # After release, whose objects it finds in ccache.
     cuda)
       if scripts/cuda_toolchain; then

@@ -1,6 +1,6 @@
 """The programs of bench/ from outside: what they print, and how they refuse; and the bars, judged on made-up figures.
 
-    bench_test.py --programs build/dev/bin --root .
+    bench_test.py --programs build/release/bin --root .
 """
 
 import argparse

@@ -26,7 +26,7 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   return result;
 }
 
-namespace slackline::cli {
+namespace slackline::cli::crew_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -260,4 +260,4 @@ TEST(RunFolder, TheDefaultNamesJobAndTime) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::crew_test

@@ -14,7 +14,7 @@
 #include "cli/doctor/peer.h"
 #include "common/job_file.h"
 
-namespace slackline::cli::doctor {
+namespace slackline::cli::doctor::doctor_links_test {
 namespace {
 
 using ::testing::AllOf;
@@ -205,4 +205,4 @@ TEST(Pairs, AnAddressThatNobodyListensAtIsSaid) {
 }
 
 }  // namespace
-}  // namespace slackline::cli::doctor
+}  // namespace slackline::cli::doctor::doctor_links_test

@@ -19,7 +19,7 @@
 #include "cli/doctor/report.h"
 #include "common/job_file.h"
 
-namespace slackline::cli::doctor {
+namespace slackline::cli::doctor::doctor_test {
 namespace {
 
 using ::testing::AllOf;
@@ -529,4 +529,4 @@ TEST(Report, AMachineIsReadBackAsItWasWritten) {
 }
 
 }  // namespace
-}  // namespace slackline::cli::doctor
+}  // namespace slackline::cli::doctor::doctor_test

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace slackline::cli {
+namespace slackline::cli::not_started_test {
 namespace {
 
 class NotStartedTest : public ::testing::Test {
@@ -58,4 +58,4 @@ TEST_F(NotStartedTest, JsonHasThemAsAFieldOfItsOwnAndKeepsTheOthers) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::not_started_test

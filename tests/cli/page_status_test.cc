@@ -9,7 +9,7 @@
 #include "cli/report.h"
 #include "scheduler/message_json.h"
 
-namespace slackline::cli {
+namespace slackline::cli::page_status_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(PageStatus, AddressesOfPagesAreKnown) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::page_status_test

@@ -16,7 +16,7 @@
 #include "worker/pictures/label_file.h"
 #include "worker/pictures/split.h"
 
-namespace slackline::cli::prepare {
+namespace slackline::cli::prepare::prepare_parts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -147,4 +147,4 @@ TEST(Prepare, IdxComesBackAsItWas) {
 }
 
 }  // namespace
-}  // namespace slackline::cli::prepare
+}  // namespace slackline::cli::prepare::prepare_parts_test

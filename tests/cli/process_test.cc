@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/shell_word.h"
 
-namespace slackline::cli {
+namespace slackline::cli::process_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -172,4 +172,4 @@ TEST(ShellWord, IsQuotedOnlyWhereAShellWouldReadSomethingElse) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::process_test

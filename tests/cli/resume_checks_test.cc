@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "worker/data/prepared_index.h"
 
-namespace slackline::cli {
+namespace slackline::cli::resume_checks_test {
 namespace {
 
 TEST(CheckModelKept, AnEqualModelIsAllowed) {
@@ -93,4 +93,4 @@ TEST(CheckImagesKept, PreparedImagesAreCounted) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::resume_checks_test

@@ -14,7 +14,7 @@
 #include "cli/silence.h"
 #include "cli/slurm_queue.h"
 
-namespace slackline::cli {
+namespace slackline::cli::run_end_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -143,4 +143,4 @@ TEST(SlurmQueue, ALineOfItSaysWhyAJobWaits) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::run_end_test

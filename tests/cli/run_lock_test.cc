@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
 
-namespace slackline::cli {
+namespace slackline::cli::run_lock_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -148,4 +148,4 @@ TEST_F(RunLockTest, AFolderThatCannotBeWrittenIsSaid) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::run_lock_test

@@ -32,7 +32,7 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   return result;
 }
 
-namespace slackline::cli {
+namespace slackline::cli::run_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -187,4 +187,4 @@ TEST_F(RunTest, SigpipeIsIgnored) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::run_test

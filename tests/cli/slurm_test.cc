@@ -14,7 +14,7 @@
 #include "cli/slurm/placement.h"
 #include "cli/slurm/submit.h"
 
-namespace slackline::cli::slurm {
+namespace slackline::cli::slurm::slurm_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -258,4 +258,4 @@ TEST(Script, FindsInItsEnvironmentWhatTheWorkersProgramHasAsFlags) {
 }
 
 }  // namespace
-}  // namespace slackline::cli::slurm
+}  // namespace slackline::cli::slurm::slurm_test

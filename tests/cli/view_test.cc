@@ -14,7 +14,7 @@
 #include "cli/report.h"
 #include "cli/status_view.h"
 
-namespace slackline::cli {
+namespace slackline::cli::view_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -461,4 +461,4 @@ TEST(RenderDetails, OfAThousandWorkersTheSlowestAreShown) {
 }
 
 }  // namespace
-}  // namespace slackline::cli
+}  // namespace slackline::cli::view_test

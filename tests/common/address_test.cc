@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline {
+namespace slackline::address_test {
 namespace {
 
 TEST(AddressMistake, HostAndPortAreAllowed) {
@@ -44,4 +44,4 @@ TEST(PlaceMistake, FilesAreAllowedToo) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::address_test

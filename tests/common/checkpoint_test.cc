@@ -16,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace slackline::checkpoint {
+namespace slackline::checkpoint::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -328,4 +328,4 @@ TEST_F(CheckpointTest, RunsOfOneNameHaveFoldersOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace slackline::checkpoint
+}  // namespace slackline::checkpoint::checkpoint_test

@@ -13,7 +13,7 @@
 #include "common/codec/encode.h"
 #include "common/codec/topk.h"
 
-namespace slackline::codec {
+namespace slackline::codec::codec_checker_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -145,4 +145,4 @@ TEST(Checker, RandomBytesNeverStopIt) {
 }
 
 }  // namespace
-}  // namespace slackline::codec
+}  // namespace slackline::codec::codec_checker_test

@@ -11,7 +11,7 @@
 #include "tests/each_target.h"
 #include "tests/hard_floats.h"
 
-namespace slackline::codec {
+namespace slackline::codec::codec_kernels_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -178,4 +178,4 @@ TEST(CodecKernels, AddAndFindAreTheOracles) {
 }
 
 }  // namespace
-}  // namespace slackline::codec
+}  // namespace slackline::codec::codec_kernels_test

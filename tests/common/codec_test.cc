@@ -15,7 +15,7 @@
 #include "common/codec/topk.h"
 #include "tests/hard_floats.h"
 
-namespace slackline::codec {
+namespace slackline::codec::codec_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -231,4 +231,4 @@ TEST(TopK, WhereTheSampleSeesFewTheRestIsFound) {
 }
 
 }  // namespace
-}  // namespace slackline::codec
+}  // namespace slackline::codec::codec_test

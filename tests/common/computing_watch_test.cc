@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline {
+namespace slackline::computing_watch_test {
 namespace {
 
 TEST(ComputingWatch, ProcessThatUsesAProcessorComputesAndOneThatBeatsOnlyDoesNot) {
@@ -48,4 +48,4 @@ TEST(ComputingPatience, LastsWhileTheProcessComputesAndNotForEver) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::computing_watch_test

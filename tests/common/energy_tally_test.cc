@@ -8,7 +8,7 @@
 #include "common/power/meter_watch.h"
 #include "common/power/node_series.h"
 
-namespace slackline::power {
+namespace slackline::power::energy_tally_test {
 namespace {
 
 using testing::HasSubstr;
@@ -170,4 +170,4 @@ TEST(MeterWatch, AMeterThatMovesIsNotMentioned) {
 }
 
 }  // namespace
-}  // namespace slackline::power
+}  // namespace slackline::power::energy_tally_test

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include "scheduler.grpc.pb.h"
 
-namespace slackline::rpc {
+namespace slackline::rpc::followed_channel_test {
 namespace {
 
 // A client that makes no calls reads nothing either: a server that ends asks it whether it has heard, and waits.
@@ -36,4 +36,4 @@ TEST(FollowedChannel, OneThatIsDroppedHoldsNoConnection) {
 }
 
 }  // namespace
-}  // namespace slackline::rpc
+}  // namespace slackline::rpc::followed_channel_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "parameter_server.pb.h"
 
-namespace slackline::rpc {
+namespace slackline::rpc::frame_test {
 namespace {
 
 wire::WorkerFrame SmallFields() {
@@ -283,4 +283,4 @@ TEST(Frame, GarbageIsRefusedOrReadAsProtobufReadsIt) {
 }
 
 }  // namespace
-}  // namespace slackline::rpc
+}  // namespace slackline::rpc::frame_test

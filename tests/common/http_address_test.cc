@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace slackline {
+namespace slackline::http_address_test {
 namespace {
 
 std::string Http(const std::string& rest) { return kHttpPrefix + rest; }
@@ -68,4 +68,4 @@ TEST(HttpAddress, AddressesAreToldFromFolders) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::http_address_test

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/http_server.h"
 
-namespace slackline {
+namespace slackline::http_get_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -97,4 +97,4 @@ TEST(HttpGet, SilenceEndsAtTheDeadline) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::http_get_test

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline {
+namespace slackline::http_head_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -58,4 +58,4 @@ TEST(HttpHead, RefusesWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::http_head_test

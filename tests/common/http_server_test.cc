@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
-namespace slackline {
+namespace slackline::http_server_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -218,4 +218,4 @@ TEST(HttpServer, StreamsEndWithTheServerAndWithTheClient) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::http_server_test

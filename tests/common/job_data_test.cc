@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job_file.h"
 
-namespace slackline {
+namespace slackline::job_data_test {
 namespace {
 
 std::string RefusalOfData(const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); }
@@ -211,4 +211,4 @@ TEST(JobData, WrittenOutItIsTheSame) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::job_data_test

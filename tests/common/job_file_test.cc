@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include "common/job/writer.h"
 
-namespace slackline {
+namespace slackline::job_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -593,4 +593,4 @@ TEST(JobFileFuzz, MutatedFilesNeverCrash) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::job_file_test

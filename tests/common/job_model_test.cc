@@ -4,7 +4,7 @@
 
 #include "common/job_file.h"
 
-namespace slackline {
+namespace slackline::job_model_test {
 namespace {
 
 std::string Refusal(const std::string& yaml) { return std::string(ParseJob(yaml, "j.yaml").status().message()); }
@@ -179,4 +179,4 @@ TEST(JobModel, ResolveNamesTheLayersOfTextureCnn) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::job_model_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace slackline {
+namespace slackline::job_network_test {
 namespace {
 
 using testing::HasSubstr;
@@ -72,4 +72,4 @@ TEST(JobNetwork, WithEveryDefaultWrittenOutItIsStillValid) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::job_network_test

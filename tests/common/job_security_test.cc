@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace slackline {
+namespace slackline::job_security_test {
 namespace {
 
 using testing::HasSubstr;
@@ -73,4 +73,4 @@ TEST(JobSecurity, TheFingerprintCoversTheModeOnly) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::job_security_test

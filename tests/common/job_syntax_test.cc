@@ -5,7 +5,7 @@
 
 #include "common/job_file.h"
 
-namespace slackline {
+namespace slackline::job_syntax_test {
 namespace {
 
 struct Syntax {
@@ -82,4 +82,4 @@ TEST(JobText, QuotesThatAreClosedAreText) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::job_syntax_test

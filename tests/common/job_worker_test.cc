@@ -6,7 +6,7 @@
 #include "common/job_file.h"
 #include "common/push_samples.h"
 
-namespace slackline {
+namespace slackline::job_worker_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -204,4 +204,4 @@ TEST(JobWorker, AnOverrideReplacesAllGroups) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::job_worker_test

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace slackline {
+namespace slackline::logging_test {
 namespace {
 
 using testing::MatchesRegex;
@@ -84,4 +84,4 @@ TEST(JsonText, EveryByteStringIsValid) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::logging_test

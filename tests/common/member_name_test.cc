@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline {
+namespace slackline::member_name_test {
 namespace {
 
 TEST(MemberNameMistake, WhatIsPlainEverywhereIsAllowed) {
@@ -23,4 +23,4 @@ TEST(MemberNameMistake, EverythingElseIsNamed) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::member_name_test

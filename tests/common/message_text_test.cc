@@ -11,7 +11,7 @@
 #include "common/utf8.h"
 #include "scheduler.grpc.pb.h"
 
-namespace slackline {
+namespace slackline::message_text_test {
 namespace {
 
 TEST(ValidText, KeepsUtf8AndReplacesOtherBytes) {
@@ -121,4 +121,4 @@ TEST_F(ControlChannelTest, ALongErrorArrivesWithItsCode) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::message_text_test

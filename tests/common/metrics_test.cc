@@ -11,7 +11,7 @@
 
 #include "absl/time/clock.h"
 
-namespace slackline {
+namespace slackline::metrics_test {
 namespace {
 
 using ::testing::AllOf;
@@ -95,4 +95,4 @@ TEST(Metrics, ATakenPortIsUnavailable) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::metrics_test

@@ -19,7 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace slackline::network {
+namespace slackline::network::network_test {
 namespace {
 
 using testing::ElementsAre;
@@ -256,4 +256,4 @@ TEST(StartServer, APortThatIsNamedWinsOverTheRange) {
 }
 
 }  // namespace
-}  // namespace slackline::network
+}  // namespace slackline::network::network_test

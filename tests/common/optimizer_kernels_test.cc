@@ -12,7 +12,7 @@
 #include "tests/each_target.h"
 #include "tests/hard_floats.h"
 
-namespace slackline {
+namespace slackline::optimizer_kernels_test {
 namespace {
 
 constexpr SgdCoefficients kSgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-3f};
@@ -130,4 +130,4 @@ TEST(Kernels, ScaleAndAddScaledAreTheOracles) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::optimizer_kernels_test

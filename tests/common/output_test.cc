@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include "common/clock.h"
 
-namespace slackline {
+namespace slackline::output_test {
 namespace {
 
 // A pipe of which both ends are this test's.
@@ -147,4 +147,4 @@ TEST(Output, AForkedChildWritesByItself) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::output_test

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
 
-namespace slackline {
+namespace slackline::parameter_groups_test {
 namespace {
 
 TEST(MatchesName, StarsAndQuestionMarksStandForOthers) {
@@ -55,4 +55,4 @@ TEST(FirstNames, ManyAreCutShort) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::parameter_groups_test

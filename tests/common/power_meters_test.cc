@@ -8,7 +8,7 @@
 #include "common/power/rapl_meter.h"
 #include "tests/common/power_fixture.h"
 
-namespace slackline::power {
+namespace slackline::power::power_meters_test {
 namespace {
 
 using testing::ElementsAre;
@@ -185,4 +185,4 @@ TEST_F(FindMetersTest, TakesWhatIsThereAndComplainsOfWhatShouldBe) {
 }
 
 }  // namespace
-}  // namespace slackline::power
+}  // namespace slackline::power::power_meters_test

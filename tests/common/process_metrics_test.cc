@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/version_text.h"
 
-namespace slackline {
+namespace slackline::process_metrics_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(DiskSeries, HaveTheFileSystemOfAFolder) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::process_metrics_test

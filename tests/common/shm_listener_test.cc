@@ -18,7 +18,7 @@
 #include "common/shm/segment.h"
 #include "tests/common/shm_fixture.h"
 
-namespace slackline::shm {
+namespace slackline::shm::shm_listener_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -370,4 +370,4 @@ TEST_F(ListenerTest, AnswersThatLieAreRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::shm
+}  // namespace slackline::shm::shm_listener_test

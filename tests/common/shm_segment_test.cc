@@ -29,7 +29,7 @@
 #include "common/shm/loan_flag.h"
 #include "tests/common/shm_fixture.h"
 
-namespace slackline::shm {
+namespace slackline::shm::shm_segment_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -270,4 +270,4 @@ TEST(HostIdentity, DiffersInAnotherNetwork) {
 }
 
 }  // namespace
-}  // namespace slackline::shm
+}  // namespace slackline::shm::shm_segment_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline {
+namespace slackline::silence_notice_test {
 namespace {
 
 TEST(SilenceNotice, SpeaksEveryFiveSeconds) {
@@ -23,4 +23,4 @@ TEST(SilenceNotice, SpeaksEveryFiveSeconds) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::silence_notice_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline {
+namespace slackline::slowdown_test {
 namespace {
 
 TEST(Slowdown, NumberIsTheOneThatEndsTheName) {
@@ -35,4 +35,4 @@ TEST(Slowdown, NumbersOfNoWorkerAreDoubted) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::slowdown_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline {
+namespace slackline::staleness_counts_test {
 namespace {
 
 TEST(StalenessCounts, SmallOnesAreExactAndLargeOnesShareBucketsByPowersOfTwo) {
@@ -36,4 +36,4 @@ TEST(StalenessCounts, SumsBucketByBucket) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::staleness_counts_test

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include "tests/cores/engine_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::engine_bound_test {
 namespace {
 
 using testing::ElementsAre;
@@ -74,4 +74,4 @@ TEST_F(EngineBoundTest, OtherModesHaveNone) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::engine_bound_test

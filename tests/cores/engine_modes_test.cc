@@ -1,7 +1,7 @@
 // The modes that make steps of some pushes, and what weights them: scenarios worked out by hand.
 #include "tests/cores/engine_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::engine_modes_test {
 namespace {
 
 using testing::ElementsAre;
@@ -353,4 +353,4 @@ TEST_F(WeightingTest, InverseDividesTheLearningRateOfAPushByItsStaleness) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::engine_modes_test

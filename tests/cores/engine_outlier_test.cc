@@ -2,7 +2,7 @@
 #include "ps/consistency/norm_median.h"
 #include "tests/cores/engine_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::engine_outlier_test {
 namespace {
 
 using testing::Contains;
@@ -118,4 +118,4 @@ TEST_F(OutlierTest, QuorumWaitsForAWorkerThatIsQuarantinedAndGoesOn) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::engine_outlier_test

@@ -1,6 +1,6 @@
 #include "tests/cores/engine_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::engine_test {
 namespace {
 
 using testing::ElementsAre;
@@ -303,4 +303,4 @@ TEST_F(EngineTest, ANewStreamForgetsOldPulls) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::engine_test

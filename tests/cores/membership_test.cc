@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::membership_test {
 namespace {
 
 using testing::ElementsAre;
@@ -267,4 +267,4 @@ TEST_F(MembershipTest, TooManyAreRefusedAndChangeNothing) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::membership_test

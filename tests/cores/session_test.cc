@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline::worker {
+namespace slackline::worker::session_test {
 namespace {
 
 using testing::ElementsAre;
@@ -182,4 +182,4 @@ TEST(Session, AfterABrokenStreamAllThatIsInFlightIsSaidAgainInOrder) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::session_test

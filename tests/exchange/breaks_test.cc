@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/exchange/raw_stream.h"
 
-namespace slackline {
+namespace slackline::breaks_test {
 namespace {
 
 using testing::Contains;
@@ -95,4 +95,4 @@ INSTANTIATE_TEST_SUITE_P(AllPaths, BreakTest, testing::Combine(testing::ValuesIn
                          NameCase);
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::breaks_test

@@ -10,7 +10,7 @@
 #include "tests/worker/scripted.h"
 #include "worker/step_memory.h"
 
-namespace slackline {
+namespace slackline::embedded_test {
 namespace {
 
 // The scheduler's words for worker `number` of a cluster: one range after the other.
@@ -116,4 +116,4 @@ INSTANTIATE_TEST_SUITE_P(Modes, EmbeddedExchange,
                          });
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::embedded_test

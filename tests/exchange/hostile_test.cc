@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/exchange/raw_stream.h"
 
-namespace slackline {
+namespace slackline::hostile_test {
 namespace {
 
 using testing::Each;
@@ -337,4 +337,4 @@ TEST_F(HostileTest, MutatedFramesStopNothingAndChangeNothing) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::hostile_test

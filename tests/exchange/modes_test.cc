@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/exchange/cluster.h"
 
-namespace slackline {
+namespace slackline::modes_test {
 namespace {
 
 class QuorumClusterTest : public testing::TestWithParam<Path> {
@@ -59,4 +59,4 @@ INSTANTIATE_TEST_SUITE_P(AllPaths, QuorumClusterTest, testing::ValuesIn(kPaths),
                          [](const auto& info) { return Name(info.param); });
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::modes_test

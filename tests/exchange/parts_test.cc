@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/exchange/cluster.h"
 
-namespace slackline {
+namespace slackline::parts_test {
 namespace {
 
 constexpr float kEma = 0.5F;
@@ -125,4 +125,4 @@ INSTANTIATE_TEST_SUITE_P(AllPaths, PartsTest, testing::ValuesIn(kPaths),
                          [](const auto& info) { return Name(info.param); });
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::parts_test

@@ -13,7 +13,7 @@
 #include "tests/exchange/cluster.h"
 #include "worker/step_memory.h"
 
-namespace slackline {
+namespace slackline::paths_test {
 namespace {
 
 using testing::Contains;
@@ -221,4 +221,4 @@ TEST(Fallback, ServerThatMayNotShareMemoryDoesNot) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::paths_test

@@ -10,7 +10,7 @@
 #include "tests/exchange/peer.h"
 #include "tests/exchange/raw_stream.h"
 
-namespace slackline {
+namespace slackline::processes_test {
 namespace {
 
 // Mappings and descriptors of our segments in this process.
@@ -162,4 +162,4 @@ INSTANTIATE_TEST_SUITE_P(AllPaths, MemoryTest, testing::Values(Path::kTcp, Path:
                          [](const auto& info) { return Name(info.param); });
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::processes_test

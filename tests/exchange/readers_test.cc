@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/exchange/raw_stream.h"
 
-namespace slackline {
+namespace slackline::readers_test {
 namespace {
 
 using testing::HasSubstr;
@@ -172,4 +172,4 @@ INSTANTIATE_TEST_SUITE_P(AllPaths, ReaderTest, testing::ValuesIn(kPaths),
                          [](const auto& info) { return Name(info.param); });
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::readers_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/exchange/cluster.h"
 
-namespace slackline {
+namespace slackline::server_return_test {
 namespace {
 
 constexpr float kStart = 1 << 20;
@@ -179,4 +179,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return Name(std::get<0>(test.param)) + "_" + Name(std::get<1>(test.param)); });
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::server_return_test

@@ -10,7 +10,7 @@
 #include "tests/exchange/cluster.h"
 #include "tests/exchange/peer.h"
 
-namespace slackline {
+namespace slackline::stopped_server_test {
 namespace {
 
 using testing::AllOf;
@@ -92,4 +92,4 @@ INSTANTIATE_TEST_SUITE_P(AllPaths, StoppedServerTest, testing::ValuesIn(kPaths),
                          [](const auto& info) { return Name(info.param); });
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::stopped_server_test

@@ -11,7 +11,7 @@
 #include "tests/exchange/cluster.h"
 #include "tests/exchange/peer.h"
 
-namespace slackline {
+namespace slackline::stopped_worker_test {
 namespace {
 
 using testing::AllOf;
@@ -207,4 +207,4 @@ INSTANTIATE_TEST_SUITE_P(AllPaths, StoppedAtGateTest,
                          });
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::stopped_worker_test

@@ -29,7 +29,7 @@ extern "C" int clock_gettime(clockid_t clock, timespec* out) noexcept {
   return failed;
 }
 
-namespace slackline {
+namespace slackline::wall_clock_test {
 namespace {
 
 constexpr absl::Duration kSoon = absl::Seconds(20);
@@ -125,4 +125,4 @@ TEST(WallClock, AWorkerJoinsAndBeatsOn) {
 }
 
 }  // namespace
-}  // namespace slackline
+}  // namespace slackline::wall_clock_test

@@ -94,10 +94,9 @@ void SendRaw(int socket, const RawPacket& packet) {
     side->cmsg_level = SOL_SOCKET;
     side->cmsg_type = SCM_RIGHTS;
     side->cmsg_len = CMSG_LEN(packet.descriptors.size() * sizeof(int));
-    for (size_t i = 0; i < packet.descriptors.size(); ++i) {
-      const int fd = packet.descriptors[i].get();
-      std::memcpy(CMSG_DATA(side) + i * sizeof(int), &fd, sizeof(int));
-    }
+    std::vector<int> fds;
+    for (const auto& descriptor : packet.descriptors) fds.push_back(descriptor.get());
+    std::memcpy(CMSG_DATA(side), fds.data(), fds.size() * sizeof(int));
   }
   static_cast<void>(::sendmsg(socket, &message, MSG_NOSIGNAL));
 }

@@ -18,7 +18,7 @@
 #include "ps/service/shard_table.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::checkpoint_part_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -362,4 +362,4 @@ TEST_F(CutTest, CheckpointThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::checkpoint_part_test

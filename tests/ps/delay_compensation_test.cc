@@ -6,7 +6,7 @@
 
 #include "ps/shard_state.h"
 
-namespace slackline::ps {
+namespace slackline::ps::delay_compensation_test {
 namespace {
 
 using Kind = DelayCompensationConfig::Kind;
@@ -126,4 +126,4 @@ TEST(DelayCompensation, LargeGradientsOfNowStayFinite) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::delay_compensation_test

@@ -13,7 +13,7 @@
 #include "ps/service/shard_host.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::encoded_push_test {
 namespace {
 
 constexpr uint64_t kElements = 9000;
@@ -302,4 +302,4 @@ TEST(StagedPush, KeepsNoFrameOfWhichItHasASmallPart) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::encoded_push_test

@@ -10,7 +10,7 @@
 #include "ps/shard_state.h"
 #include "tests/each_target.h"
 
-namespace slackline::ps {
+namespace slackline::ps::equal_bits_test {
 namespace {
 
 constexpr uint64_t kElements = 333, kTrainedElements = 300, kChunkOf = 128;
@@ -68,4 +68,4 @@ TEST(EqualBits, AfterTenThousandPushesOfAdamOnEveryInstructionSet) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::equal_bits_test

@@ -13,7 +13,7 @@
 #include "ps/service/service_metrics.h"
 #include "tests/ps/exchange_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::exchange_limits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -252,4 +252,4 @@ TEST_F(ExchangeTest, SilentStreamsOfBackupsAreEndedAndHoldNoPlace) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::exchange_limits_test

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/ps/exchange_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::exchange_test {
 namespace {
 
 using testing::HasSubstr;
@@ -221,4 +221,4 @@ TEST_F(PullEncodingTest, Bf16IsSentWhereItWasAskedForButNotOfAveragedElements) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::exchange_test

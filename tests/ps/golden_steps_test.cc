@@ -12,7 +12,7 @@
 #include "ps/shard_state.h"
 #include "ps/step_arguments.h"
 
-namespace slackline::ps {
+namespace slackline::ps::golden_steps_test {
 namespace {
 
 constexpr uint32_t kAlice = 1, kBob = 2, kCarol = 3, kDave = 4;
@@ -233,4 +233,4 @@ TEST_F(GoldenStepsTest, DifferencesInAQuorumMakeTheMeanOfThoseThatAreThere) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::golden_steps_test

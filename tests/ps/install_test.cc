@@ -12,7 +12,7 @@
 #include "ps/service/shard_table.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::install_test {
 namespace {
 
 constexpr uint64_t kElements = 1000;
@@ -272,4 +272,4 @@ TEST_F(RestoreTest, LifeThatIsStillThereIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::install_test

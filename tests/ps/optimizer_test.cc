@@ -9,7 +9,7 @@
 #include "ps/shard_state.h"
 #include "tests/ps/golden_file.h"
 
-namespace slackline::ps {
+namespace slackline::ps::optimizer_test {
 namespace {
 
 constexpr int kElements = 37;
@@ -206,4 +206,4 @@ TEST(Optimizer, TheMeanStalenessRunsOverTheLastSteps) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::optimizer_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace slackline::ps {
+namespace slackline::ps::references_test {
 namespace {
 
 const Sender kAlice{WorkerId(1), Incarnation(11)};
@@ -100,4 +100,4 @@ TEST_F(ReferencesTest, AVersionThatNobodyWasSentIsNotThere) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::references_test

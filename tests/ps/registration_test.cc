@@ -15,7 +15,7 @@
 #include "ps/service/awaited.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::registration_test {
 namespace {
 
 using testing::HasSubstr;
@@ -193,4 +193,4 @@ TEST_F(RegistrationTest, FollowsASchedulerThatIsStartedAgainElsewhere) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::registration_test

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "tests/ps/replica_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::replica_test {
 namespace {
 
 using testing::Each;
@@ -408,4 +408,4 @@ TEST_F(ReplicaTest, WhatMakesNoSenseEndsTheStream) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::replica_test

@@ -6,7 +6,7 @@
 #include "ps/optimizer_config.h"
 #include "tests/ps/golden_file.h"
 
-namespace slackline::ps {
+namespace slackline::ps::schedule_test {
 namespace {
 
 TEST(Schedule, GivesPyTorchsFactors) {
@@ -113,4 +113,4 @@ TEST(OptimizerConfig, TinyIntervalsAreAtLeastOneSample) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::schedule_test

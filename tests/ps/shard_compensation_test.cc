@@ -8,7 +8,7 @@
 #include "ps/service/shard_host.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::shard_compensation_test {
 namespace {
 
 constexpr uint64_t kElements = 2000;
@@ -174,4 +174,4 @@ TEST_F(ShardCompensationTest, TheSegmentHasRoomForReferences) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::shard_compensation_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::shard_host_test {
 namespace {
 
 constexpr uint64_t kElements = 3000;       // 12,000 bytes: two whole chunks and a shorter one
@@ -577,4 +577,4 @@ TEST_F(ShardHostTest, ABackupGetsThePushThatWasChecked) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::shard_host_test

@@ -8,7 +8,7 @@
 #include "ps/service/shard_host.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::shard_modes_test {
 namespace {
 
 using testing::HasSubstr;
@@ -290,4 +290,4 @@ TEST_F(ShardModesTest, AWorkerCannotHideAnOutlierBehindASmallNorm) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::shard_modes_test

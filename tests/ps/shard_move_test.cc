@@ -8,7 +8,7 @@
 #include "ps/service/shard_table.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::shard_move_test {
 namespace {
 
 using testing::HasSubstr;
@@ -246,4 +246,4 @@ TEST_F(NarrowShardMoveTest, ShardsForWhichThereIsNoRoomAreNotTaken) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::shard_move_test

@@ -12,7 +12,7 @@
 
 #include "common/codec/encode.h"
 
-namespace slackline::ps {
+namespace slackline::ps::shard_state_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -385,4 +385,4 @@ TEST(CheckFinite, RefusesPartsOfAFloat) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::shard_state_test

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::shard_table_test {
 namespace {
 
 using testing::HasSubstr;
@@ -184,4 +184,4 @@ TEST(ShardTableWithMoreWorkersTest, ThanTheJobHasFindsRoomForTheirPushes) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::shard_table_test

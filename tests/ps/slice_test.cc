@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "common/shm/segment.h"
 
-namespace slackline::ps {
+namespace slackline::ps::slice_test {
 namespace {
 
 void Fill(Slice& slice, float value) {
@@ -317,4 +317,4 @@ TEST(ChunkPool, ChunksThatComeBackOnManyThreadsNeverLoseValues) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::slice_test

@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "ps/store/snapshot_store.h"
 
-namespace slackline::ps {
+namespace slackline::ps::snapshot_kill_test {
 namespace {
 
 constexpr uint64_t kSize = 200'000, kTrained = 190'000, kBlock = 16'384;
@@ -134,4 +134,4 @@ TEST(SnapshotKill, WhatIsKeptIsWholeAfterAKillAtAnyMoment) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::snapshot_kill_test

@@ -15,7 +15,7 @@
 
 #include "tests/common/failing_disk.h"
 
-namespace slackline::ps {
+namespace slackline::ps::snapshot_store_test {
 namespace {
 
 using ::testing::AllOf;
@@ -330,4 +330,4 @@ TEST_F(FullDiskTest, BrokenDiskIsSaid) {
 }
 
 }  // namespace
-}  // namespace slackline::ps
+}  // namespace slackline::ps::snapshot_store_test

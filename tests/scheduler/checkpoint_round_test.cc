@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::checkpoint_round_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -169,4 +169,4 @@ TEST_F(CheckpointRoundTest, WhoIsAwaitedForTooLongIsNamed) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::checkpoint_round_test

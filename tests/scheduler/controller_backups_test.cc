@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_backups_test {
 namespace {
 
 using testing::HasSubstr;
@@ -260,4 +260,4 @@ TEST_F(ControllerBackups, TheDeadAreFoundThoughEveryTickIsLate) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_backups_test

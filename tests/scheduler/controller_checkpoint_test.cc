@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_checkpoint_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -552,4 +552,4 @@ TEST_F(ControllerCheckpoint, FewerEpochsThanWereBegunAreRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_checkpoint_test

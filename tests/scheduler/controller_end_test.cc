@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_end_test {
 namespace {
 
 using testing::HasSubstr;
@@ -250,4 +250,4 @@ TEST(ControllerEnd, NobodyJoinsAJobThatHasEnded) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_end_test

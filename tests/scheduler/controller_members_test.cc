@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_members_test {
 namespace {
 
 using testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST_F(ControllerMembers, NoMoreThanSomeClocksAreNamed) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_members_test

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_moves_test {
 namespace {
 
 using testing::HasSubstr;
@@ -294,4 +294,4 @@ TEST_F(ControllerMoves, OneThatDoesNotCatchUpIsSaidAndTriedAgain) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_moves_test

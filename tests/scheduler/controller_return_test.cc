@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_return_test {
 namespace {
 
 using testing::HasSubstr;
@@ -179,4 +179,4 @@ TEST(ControllerReturnEarly, WithoutDurabilityNobodyIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_return_test

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_run_test {
 namespace {
 
 using absl::StatusCode;
@@ -548,4 +548,4 @@ TEST(ControllerRun, OwnSleepIsNobodysSilence) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_run_test

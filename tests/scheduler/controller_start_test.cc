@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_start_test {
 namespace {
 
 using absl::StatusCode;
@@ -181,4 +181,4 @@ TEST(ControllerStart, ModelThatIsTooSmallForSoManyServersIsNamed) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_start_test

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_state_test {
 namespace {
 
 using testing::HasSubstr;
@@ -253,4 +253,4 @@ TEST(ControllerStateOfLinks, ShardsStayWhereTheyWerePlacedByLinks) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_state_test

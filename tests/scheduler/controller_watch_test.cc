@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_watch_test {
 namespace {
 
 using ::testing::AllOf;
@@ -259,4 +259,4 @@ TEST_F(ControllerRoom, TheJobFailsWhereThereIsNoneForTooLongWhoeverTries) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_watch_test

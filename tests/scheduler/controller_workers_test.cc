@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::controller_workers_test {
 namespace {
 
 using testing::AllOf;
@@ -228,4 +228,4 @@ TEST_F(ControllerWorkers, EvaluationOfManyClassesIsKeptWithoutThem) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::controller_workers_test

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::data_ranges_test {
 namespace {
 
 DataRanges::Config Small() {
@@ -352,4 +352,4 @@ TEST(DataRanges, EverySampleIsDoneOnceInRandomHistories) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::data_ranges_test

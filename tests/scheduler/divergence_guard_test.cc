@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::divergence_guard_test {
 namespace {
 
 using testing::HasSubstr;
@@ -55,4 +55,4 @@ TEST(DivergenceGuard, OneLargeGradientIsEnough) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::divergence_guard_test

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include "scheduler/progress.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::energy_ledger_test {
 namespace {
 
 const WorkerId kFirstWorker(1);
@@ -137,4 +137,4 @@ TEST(EnergyLedger, SchedulerThatReturnsCountsNothingTwice) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::energy_ledger_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::epoch_book_test {
 namespace {
 
 EpochBook::Standing At(double time_s, uint64_t samples, double loss_sum, uint64_t correct) {
@@ -187,4 +187,4 @@ TEST(EpochBook, GoesOnFromWhatWasSaved) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::epoch_book_test

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::image_directory_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -136,4 +136,4 @@ TEST_F(ImageDirectoryTest, NodesAndFilesAreLimited) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::image_directory_test

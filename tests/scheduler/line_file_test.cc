@@ -12,7 +12,7 @@
 #include "scheduler/event_log.h"
 #include "tests/common/tiny_disk.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::line_file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -118,4 +118,4 @@ TEST(EventLog, PeopleAreToldWhenItIsOnRecord) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::line_file_test

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::model_layout_test {
 namespace {
 
 using testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(ModelLayout, SecondWorkerMustAgreeWithTheFirst) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::model_layout_test

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::pairing_test {
 namespace {
 
 wire::LocalAddress At(const std::string& topology, const std::string& host = "") {
@@ -81,4 +81,4 @@ TEST(Pairing, NoPairIsOnOneSwitchWhereThereAreSeveral) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::pairing_test

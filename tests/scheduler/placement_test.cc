@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include "scheduler/link_shares.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::placement_test {
 namespace {
 
 // What must hold for every model and cluster.
@@ -113,4 +113,4 @@ TEST(Placement, NeighboursLieOnDifferentServers) {
 TEST(Placement, LargestModelDoesNotOverflow) { CheckPlacement(uint64_t{1} << 42, {4096, 8}); }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::placement_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::progress_test {
 namespace {
 
 const Holder kFirst = {WorkerId(1), Incarnation(1)};
@@ -244,4 +244,4 @@ TEST(Progress, TheLastMeansOutliveTheScheduler) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::progress_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::rebalance_test {
 namespace {
 
 std::set<ServerId> Servers(std::initializer_list<uint32_t> numbers) {
@@ -130,4 +130,4 @@ TEST(Rebalance, AnyJobComesToRest) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::rebalance_test

@@ -16,7 +16,7 @@
 #include "scheduler/crc32c.h"
 #include "scheduler/state_store.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::run_folder_test {
 namespace {
 
 using testing::HasSubstr;
@@ -291,4 +291,4 @@ TEST_F(RunFolderTest, NoCurvesWhereTheJobWantsNone) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::run_folder_test

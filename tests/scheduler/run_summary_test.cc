@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::run_summary_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -89,4 +89,4 @@ TEST(RunSummary, NamesThatAreNoUtf8AreWrittenNevertheless) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::run_summary_test

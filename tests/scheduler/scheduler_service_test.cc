@@ -30,7 +30,7 @@
 #include "scheduler/address.h"
 #include "scheduler/server_links.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::scheduler_service_test {
 namespace {
 
 using testing::HasSubstr;
@@ -407,4 +407,4 @@ TEST(Address, FileHoldsOneLine) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::scheduler_service_test

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include "scheduler/scheduler_metrics.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::scrape_targets_test {
 namespace {
 
 using testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST(SchedulerMetricsTest, AWorkerThatIsGoneHasNoClock) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::scrape_targets_test

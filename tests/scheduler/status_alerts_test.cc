@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::status_alerts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -133,4 +133,4 @@ TEST(StatusNodes, MembersAreByMachineAndSwitch) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::status_alerts_test

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::status_history_test {
 namespace {
 
 wire::JobStatus Filled(const StatusHistory& history) {
@@ -119,4 +119,4 @@ TEST(StatusHistory, SaysForHowLongTheSlackIsAtTheBound) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::status_history_test

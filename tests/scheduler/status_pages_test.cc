@@ -17,7 +17,7 @@
 #include "scheduler/message_json.h"
 #include "tests/scheduler/fake_cluster.h"
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::status_pages_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -251,4 +251,4 @@ TEST(ControllerView, LookingOnIsNoSignThatSomebodyHasHeardTheEnd) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::status_pages_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler {
+namespace slackline::scheduler::tasks_test {
 namespace {
 
 const Holder kFirstHolder = {WorkerId(1), Incarnation(1)};
@@ -307,4 +307,4 @@ TEST(Tasks, ARunThatGoesOnFromAnEarlyEndTrainsOn) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler
+}  // namespace slackline::scheduler::tasks_test

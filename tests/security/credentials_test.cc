@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/security/folder.h"
 
-namespace slackline::security {
+namespace slackline::security::credentials_test {
 namespace {
 
 using testing::AllOf;
@@ -265,4 +265,4 @@ TEST(Token, WhatIsNoneIsRefusedWithoutBeingTold) {
 }
 
 }  // namespace
-}  // namespace slackline::security
+}  // namespace slackline::security::credentials_test

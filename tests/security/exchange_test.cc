@@ -13,7 +13,7 @@
 #include "tests/exchange/raw_stream.h"
 #include "tests/security/fixture.h"
 
-namespace slackline::security {
+namespace slackline::security::exchange_test {
 namespace {
 
 using testing::AllOf;
@@ -219,4 +219,4 @@ TEST(Reload, CertificatesThatAreReplacedAreUsedForNewConnections) {
 }
 
 }  // namespace
-}  // namespace slackline::security
+}  // namespace slackline::security::exchange_test

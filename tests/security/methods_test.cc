@@ -21,7 +21,7 @@
 #include "scheduler/service.h"
 #include "tests/security/fixture.h"
 
-namespace slackline::security {
+namespace slackline::security::methods_test {
 namespace {
 
 using testing::HasSubstr;
@@ -175,4 +175,4 @@ TEST_F(ServicesTest, HeartbeatsAreOnesOwn) {
 }
 
 }  // namespace
-}  // namespace slackline::security
+}  // namespace slackline::security::methods_test

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
-namespace slackline::sim {
+namespace slackline::sim::cluster_sim_test {
 namespace {
 
 uint64_t histories = 10000;
@@ -134,14 +134,15 @@ bool Flag(const char* argument, const char* name, uint64_t* value) {
 }
 
 }  // namespace
-}  // namespace slackline::sim
+}  // namespace slackline::sim::cluster_sim_test
 
 int main(int argc, char** argv) {
+  namespace sim = slackline::sim::cluster_sim_test;
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
-    if (slackline::sim::Flag(argv[i], "--histories=", &slackline::sim::histories)) continue;
-    if (slackline::sim::Flag(argv[i], "--seed=", &slackline::sim::first_seed)) {
-      slackline::sim::histories = 1;
+    if (sim::Flag(argv[i], "--histories=", &sim::histories)) continue;
+    if (sim::Flag(argv[i], "--seed=", &sim::first_seed)) {
+      sim::histories = 1;
       continue;
     }
     std::fprintf(stderr, "unknown argument %s; allowed are --histories=N and --seed=N\n", argv[i]);

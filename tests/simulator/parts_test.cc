@@ -10,7 +10,7 @@
 #include "simulator/rules.h"
 #include "simulator/worker_plan.h"
 
-namespace slackline::simulator {
+namespace slackline::simulator::parts_test {
 namespace {
 
 constexpr absl::Duration kMs = absl::Milliseconds(1);
@@ -158,4 +158,4 @@ TEST(SimulationRules, WhatCannotBePlayedIsNamed) {
 }
 
 }  // namespace
-}  // namespace slackline::simulator
+}  // namespace slackline::simulator::parts_test

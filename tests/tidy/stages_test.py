@@ -38,13 +38,26 @@ set_tests_properties(makes PROPERTIES FIXTURES_SETUP made)
 set_tests_properties(uses PROPERTIES FIXTURES_REQUIRED made)
 """
 
-NOT_LONG, NO_ACCURACY = ({"exclude": {"label": labels}} for labels in ("^(long|accuracy)$", "^accuracy$"))
+ROOM = """
+foreach(program slackline slackline-scheduler slackline-ps slackline-worker)
+  add_custom_target(${program})
+endforeach()
+add_subdirectory(tests/small)
+"""
+ROOM_TESTS = """
+foreach(name near far)
+  add_test(NAME ${name} COMMAND bash -c "echo ${name} >>${PROJECT_SOURCE_DIR}/ran")
+endforeach()
+set_tests_properties(far PROPERTIES LABELS long)
+"""
+
+NOT_LONG = {"exclude": {"label": "^(long|accuracy)$"}}
 PRESETS = {
     "version": 6,
-    "configurePresets": [{"name": "dev", "generator": "Ninja", "binaryDir": "${sourceDir}/build/${presetName}"}],
-    "buildPresets": [{"name": "dev", "configurePreset": "dev"}],
-    "testPresets": [{"name": "dev", "configurePreset": "dev", "filter": NOT_LONG},
-                    {"name": "dev-long", "configurePreset": "dev", "filter": NO_ACCURACY}],
+    "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build/${presetName}"}],
+    "buildPresets": [{"name": "release", "configurePreset": "release"}],
+    "testPresets": [{"name": "release", "configurePreset": "release", "filter": NOT_LONG},
+                    {"name": "long", "configurePreset": "release"}],
 }
 
 SETUP = f"""#!/usr/bin/env bash
@@ -83,32 +96,44 @@ class Stages(unittest.TestCase):
     def ran(self):
         return (self.tree / "ran").read_text().splitlines()
 
-    def test_what_dev_has_run_does_not_run_again(self):
+    def test_what_release_has_run_does_not_run_again(self):
         self.write(TOOL, "")
-        said = self.run_stages("--all", "--stage", "dev", "--stage", "long")
+        said = self.run_stages("--all", "--stage", "release", "--stage", "long")
         ran = self.ran()
         middle = ran.index("setup --for all")
         self.assertEqual(ran[0], "setup --for test")
         self.assertEqual(sorted(ran[1:middle]), ["checks", "in_part", "lacks", "makes", "plain"])
-        self.assertEqual(sorted(ran[middle + 1:]), ["checks", "in_part", "lacks", "uses"])
-        self.assertEqual(said.splitlines()[-1], "5 passed, 0 failed, 1 skipped")
-        self.assertIn("skipped  dev: lacks: no GPU", said)
+        self.assertEqual(sorted(ran[middle + 1:]), ["checks", "in_part", "lacks", "promises", "uses"])
+        self.assertEqual(said.splitlines()[-1], "6 passed, 0 failed, 1 skipped")
+        self.assertIn("skipped  release: lacks: no GPU", said)
         self.assertNotIn("no tool", said[said.index("Times "):])
 
     def test_outside_tools_come_back(self):
         self.write(TOOL, "")
-        said = self.run_stages("--all", "--stage", "dev")
-        self.assertIn("skipped  dev: checks: no tool", said)
+        said = self.run_stages("--all", "--stage", "release")
+        self.assertIn("skipped  release: checks: no tool", said)
         self.assertTrue((self.tree / TOOL).exists())
 
     def test_without_all_they_are_used(self):
         self.write(TOOL, "")
-        self.assertEqual(self.run_stages("--stage", "dev").splitlines()[-1], "4 passed, 0 failed, 1 skipped")
+        self.assertEqual(self.run_stages("--stage", "release").splitlines()[-1], "4 passed, 0 failed, 1 skipped")
+
+    def test_a_room_runs_its_own_tests_but_the_long_ones(self):
+        self.write("CMakeLists.txt", PROJECT + ROOM)
+        self.write("tests/small/CMakeLists.txt", ROOM_TESTS)
+        said = self.run_stages("--room", "small")
+        self.assertEqual(self.ran(), ["setup --for test", "near"])
+        self.assertEqual(said.splitlines()[-1], "1 passed, 0 failed, 0 skipped")
+
+    def test_a_room_that_is_not_there_is_refused(self):
+        self.write("tests/small/CMakeLists.txt", ROOM_TESTS)
+        done = subprocess.run(["./test", "--room", "large"], cwd=self.tree, capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual((done.returncode, done.stderr), (2, "./test: --room 'large'; allowed are small\n"))
 
     def test_long_alone_runs_all(self):
         said = self.run_stages("--stage", "long")
-        self.assertEqual(sorted(self.ran()[2:]), ["checks", "in_part", "lacks", "makes", "plain", "uses"])
-        self.assertEqual(said.splitlines()[-1], "5 passed, 0 failed, 1 skipped")
+        self.assertEqual(sorted(self.ran()[2:]), ["checks", "in_part", "lacks", "makes", "plain", "promises", "uses"])
+        self.assertEqual(said.splitlines()[-1], "6 passed, 0 failed, 1 skipped")
 
 
 if __name__ == "__main__":

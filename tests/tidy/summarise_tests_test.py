@@ -19,11 +19,13 @@ LACKS_A_TOOL = ('<testcase name="g" status="run"><system-out>test_it (a.B.test_i
                 "'lint is not installed; ./test --all installs it'</system-out></testcase>")
 LACKS_A_RIGHT = ('<testcase name="h" status="run"><system-out>test_it (a.B.test_it) ... skipped "root\'s alone"'
                  "</system-out></testcase>")
+SLOW = '<testcase name="i" status="run" time="12.34"><system-out>fine</system-out></testcase>'
 CUT_SHORT = '<testcase name="e" status="run"><system-out>'
 
 # (cases of each report, broken stages, expected last line, expected exit code, text that must be there)
 CASES = [
     ([[PASSED], [PASSED]], [], "2 passed, 0 failed, 0 skipped", 0, ""),
+    ([[PASSED, SLOW]], [], "2 passed, 0 failed, 0 skipped", 0, "Slowest tests:\n    12.3 s  run0: i\n"),
     ([[PASSED, FAILED]], [], "1 passed, 1 failed, 0 skipped", 1, "FAILED   run0: b"),
     ([[PASSED, SKIPPED]], [], "1 passed, 0 failed, 1 skipped", 0, "no sbatch here"),
     ([[NOT_FOUND]], [], "0 passed, 1 failed, 0 skipped", 1, "run0: d"),

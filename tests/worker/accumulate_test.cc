@@ -9,7 +9,7 @@
 #include "tests/worker/test_data.h"
 #include "worker/step_memory.h"
 
-namespace slackline::worker {
+namespace slackline::worker::accumulate_test {
 namespace {
 
 // A trainer of a small network, on 64 images.
@@ -121,4 +121,4 @@ TEST(EvaluationOfTheAverage, TrainingGoesOnInMemoryThatIsStillThere) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::accumulate_test

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include "absl/synchronization/notification.h"
 
-namespace slackline::worker {
+namespace slackline::worker::arrival_gate_test {
 namespace {
 
 // Remembers what it was asked for; `fails` at the end of a piece.
@@ -80,4 +80,4 @@ TEST(ArrivalGate, IsOpenWhereNobodyHasClosedIt) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::arrival_gate_test

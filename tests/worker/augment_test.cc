@@ -10,7 +10,7 @@
 #include "worker/data/prefetcher.h"
 #include "worker/data/rand_augment.h"
 
-namespace slackline::worker {
+namespace slackline::worker::augment_test {
 namespace {
 
 constexpr ImageShape kShape{.channels = 3, .height = 6, .width = 8};
@@ -278,4 +278,4 @@ TEST(Augment, SomeImagesBecomeGreyAndSomeBlurred) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::augment_test

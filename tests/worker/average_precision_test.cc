@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include "worker/evaluation.h"
 
-namespace slackline::worker {
+namespace slackline::worker::average_precision_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -149,4 +149,4 @@ TEST(AveragePrecision, FiguresEqualThoseOfPycocotools) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::average_precision_test

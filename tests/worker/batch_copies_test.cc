@@ -19,7 +19,7 @@
 
 #include "worker/model/batch_copies.h"
 
-namespace slackline::worker {
+namespace slackline::worker::batch_copies_test {
 namespace {
 
 using testing::ElementsAre;
@@ -197,4 +197,4 @@ TEST(BatchCopies, OnACpuThereAreNone) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::batch_copies_test

@@ -12,7 +12,7 @@
 #include "tests/worker/test_data.h"
 #include "worker/group/batch_part.h"
 
-namespace slackline::worker {
+namespace slackline::worker::batch_memory_test {
 namespace {
 
 using testing::Each;
@@ -350,4 +350,4 @@ TEST_F(GroupMemoryTest, WithoutPinnedMemoryBatchesAreTheSame) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::batch_memory_test

@@ -11,7 +11,7 @@
 
 #include "tests/worker/model_fixture.h"
 
-namespace slackline::worker {
+namespace slackline::worker::checkpointing_test {
 namespace {
 
 // Counts what LibTorch allocates and frees in this thread, and in those that work for it.
@@ -103,4 +103,4 @@ TEST(Checkpointing, GoesWithLowerPrecision) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::checkpointing_test

@@ -6,7 +6,7 @@
 #include "worker/client/pull_writer.h"
 #include "worker/client/silence_watch.h"
 
-namespace slackline::worker {
+namespace slackline::worker::client_parts_test {
 namespace {
 
 using testing::AllOf;
@@ -117,4 +117,4 @@ TEST(Backoff, DoublesUpToItsLimitAndBeginsAnew) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::client_parts_test

@@ -11,7 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "tests/worker/fake_server.h"
 
-namespace slackline::worker {
+namespace slackline::worker::client_test {
 namespace {
 
 using testing::AllOf;
@@ -578,4 +578,4 @@ TEST_F(ClientTest, WeightsInSharedMemoryThatWasNotAgreedOnEndTheExchange) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::client_test

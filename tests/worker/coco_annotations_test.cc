@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 
-namespace slackline::worker::coco {
+namespace slackline::worker::coco::coco_annotations_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -193,4 +193,4 @@ TEST(CocoMask, RunsThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::worker::coco
+}  // namespace slackline::worker::coco::coco_annotations_test

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/worker/test_data.h"
 
-namespace slackline::worker::coco {
+namespace slackline::worker::coco::coco_data_test {
 namespace {
 
 using ::testing::Each;
@@ -153,4 +153,4 @@ TEST_F(CocoDataTest, SplitsThatNameACategoryOtherwiseAreRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::worker::coco
+}  // namespace slackline::worker::coco::coco_data_test

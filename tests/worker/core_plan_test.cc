@@ -11,7 +11,7 @@
 #include "tests/worker/test_data.h"
 #include "worker/numa_nodes.h"
 
-namespace slackline::worker {
+namespace slackline::worker::core_plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -220,4 +220,4 @@ TEST(ThreadCoresTest, AThreadIsBoundAndThoseThatItMakesToo) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::core_plan_test

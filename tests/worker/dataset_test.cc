@@ -10,7 +10,7 @@
 #include "tests/worker/test_data.h"
 #include "worker/data/class_names.h"
 
-namespace slackline::worker {
+namespace slackline::worker::dataset_test {
 namespace {
 
 using ::testing::AllOf;
@@ -246,4 +246,4 @@ TEST(ClassNames, FileInTheFolderComesFirst) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::dataset_test

@@ -17,7 +17,7 @@
 #include "worker/group/thread_group.h"
 #include "worker/push_codecs.h"
 
-namespace slackline::worker {
+namespace slackline::worker::device_encoding_test {
 namespace {
 
 constexpr absl::Duration kLong = absl::Seconds(30);
@@ -476,4 +476,4 @@ TEST_F(DeviceTrainingTest, WhatIsMoreThanAGradientIsEncodedOnTheHost) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::device_encoding_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline::worker {
+namespace slackline::worker::devices_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -62,4 +62,4 @@ TEST(Devices, OneThatIsNotHereIsNamedWithThoseThatAre) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::devices_test

@@ -8,7 +8,7 @@
 #include "tests/worker/scripted.h"
 #include "worker/data/dataset.h"
 
-namespace slackline::worker {
+namespace slackline::worker::embedded_test {
 namespace {
 
 using testing::ElementsAre;
@@ -391,4 +391,4 @@ TEST_F(EmbeddedTest, StepWithoutARangeIsRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::embedded_test

@@ -9,7 +9,7 @@
 #include "tests/worker/fake_server.h"
 #include "worker/client/client.h"
 
-namespace slackline::worker {
+namespace slackline::worker::encoded_client_test {
 namespace {
 
 constexpr absl::Duration kLong = absl::Seconds(30);
@@ -242,4 +242,4 @@ TEST_F(EncodedClientTest, EncodingOfPulledWeightsThatWasNotAskedForFailsThePull)
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::encoded_client_test

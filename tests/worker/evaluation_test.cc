@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline::worker {
+namespace slackline::worker::evaluation_test {
 namespace {
 
 // Labels      0 0 0 0 1 1 2 2 2 2
@@ -83,4 +83,4 @@ TEST(Evaluation, NothingSeenGivesZeroes) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::evaluation_test

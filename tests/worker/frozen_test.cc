@@ -8,7 +8,7 @@
 #include "tests/worker/model_fixture.h"
 #include "worker/model/layout.h"
 
-namespace slackline::worker {
+namespace slackline::worker::frozen_test {
 namespace {
 
 std::map<std::string, std::vector<float>> ByName(const Model& model, absl::Span<const float> vector) {
@@ -89,4 +89,4 @@ TEST(Frozen, AreDrawnAsTheOthersAre) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::frozen_test

@@ -13,7 +13,7 @@
 #include "tests/worker/gpu_codec_host.h"
 #include "worker/cuda/codec_element.h"
 
-namespace slackline::worker::gpu {
+namespace slackline::worker::gpu::gpu_codec_test {
 namespace {
 
 static_assert(kBlockElements == codec::kInt8BlockElements && kBlockBytes == codec::kInt8BlockBytes);
@@ -152,4 +152,4 @@ TEST(GpuCodecElements, LargestAreTheOracles) {
 }
 
 }  // namespace
-}  // namespace slackline::worker::gpu
+}  // namespace slackline::worker::gpu::gpu_codec_test

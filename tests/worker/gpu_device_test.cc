@@ -18,7 +18,7 @@
 #include "worker/cuda/gpus.h"
 #include "worker/cuda/runtime.h"
 
-namespace slackline::worker::gpu {
+namespace slackline::worker::gpu::gpu_device_test {
 namespace {
 
 // --- kernels ---------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ TEST(GpuGroup, AWrongLabelEndsTheStepAndNotTheGroup) {
 }
 
 }  // namespace
-}  // namespace slackline::worker::gpu
+}  // namespace slackline::worker::gpu::gpu_device_test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

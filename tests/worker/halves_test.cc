@@ -16,7 +16,7 @@
 #include "worker/data/prefetcher.h"
 #include "worker/data/prepared_index.h"
 
-namespace slackline::worker {
+namespace slackline::worker::halves_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -238,4 +238,4 @@ TEST(Halves, DeepValuesBecomeTheNearest) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::halves_test

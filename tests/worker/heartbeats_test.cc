@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "scheduler.grpc.pb.h"
 
-namespace slackline::worker {
+namespace slackline::worker::heartbeats_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
@@ -80,4 +80,4 @@ TEST(SchedulerLink, HeartbeatsTellAFirstStepThatComputesFromOneThatHangs) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::heartbeats_test

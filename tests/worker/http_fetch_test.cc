@@ -7,7 +7,7 @@
 #include "tests/worker/broken_file_server.h"
 #include "tests/worker/test_data.h"
 
-namespace slackline::worker {
+namespace slackline::worker::http_fetch_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -120,4 +120,4 @@ TEST(HttpFetch, WhereNobodyListensIsGivenUpByName) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::http_fetch_test

@@ -17,7 +17,7 @@
 #include "tests/worker/test_data.h"
 #include "worker/data/prepared_store.h"
 
-namespace slackline::worker {
+namespace slackline::worker::image_peers_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -249,4 +249,4 @@ TEST(HttpFetchTotal, ASlowTransferIsGivenUpThoughSomethingComes) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::image_peers_test

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job_file.h"
 
-namespace slackline::worker {
+namespace slackline::worker::job_checks_test {
 namespace {
 
 absl::Status Checked(const std::string& yaml) {
@@ -95,4 +95,4 @@ TEST(JobChecks, FillInWhatTheModelDecides) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::job_checks_test

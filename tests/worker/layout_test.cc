@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace slackline::worker {
+namespace slackline::worker::layout_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -168,4 +168,4 @@ TEST(Layout, WhatCannotBeBuiltIsRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::layout_test

@@ -11,7 +11,7 @@
 #include "tests/worker/test_data.h"
 #include "worker/model/safetensors.h"
 
-namespace slackline::worker {
+namespace slackline::worker::load_weights_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -212,4 +212,4 @@ TEST(LoadWeights, AFileThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::load_weights_test

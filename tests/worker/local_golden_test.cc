@@ -15,7 +15,7 @@
 #include "tests/worker/formula_model.h"
 #include "worker/local/local_round.h"
 
-namespace slackline::worker {
+namespace slackline::worker::local_golden_test {
 namespace {
 
 constexpr size_t kWorkers = 3;
@@ -91,4 +91,4 @@ TEST(LocalGolden, LocalSgdIsPyTorchsSgdAndTheMean) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::local_golden_test

@@ -7,7 +7,7 @@
 
 #include "tests/worker/model_fixture.h"
 
-namespace slackline::worker {
+namespace slackline::worker::local_group_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(LocalGroup, UnknownDeviceIsRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::local_group_test

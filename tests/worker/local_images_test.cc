@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline::worker {
+namespace slackline::worker::local_images_test {
 namespace {
 
 using testing::IsSubsetOf;
@@ -93,4 +93,4 @@ TEST(LocalImages, SubsetOfMoreThanThereIsIsAllOfIt) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::local_images_test

@@ -6,7 +6,7 @@
 
 #include "tests/worker/model_fixture.h"
 
-namespace slackline::worker {
+namespace slackline::worker::local_round_test {
 namespace {
 
 using testing::FloatNear;
@@ -76,4 +76,4 @@ TEST(LocalRound, BatchNormStatisticsMoveWithEachStepAndArePushedAsTheyAreInTheEn
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::local_round_test

@@ -7,7 +7,7 @@
 
 #include "tests/worker/model_fixture.h"
 
-namespace slackline::worker {
+namespace slackline::worker::loss_test {
 namespace {
 
 constexpr double kOutputs[] = {1, -0.5, 0.25};
@@ -120,4 +120,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Loss, testing::Values(LossKind::kMeanSquare, Los
                          [](const auto& kind) { return kind.param == LossKind::kMeanSquare ? "mse" : "bce"; });
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::loss_test

@@ -9,7 +9,7 @@
 #include "tests/worker/test_data.h"
 #include "worker/data/dataset.h"
 
-namespace slackline::worker {
+namespace slackline::worker::mix_batch_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -119,4 +119,4 @@ TEST(DrawBeta, HasTheMeanAndTheVarianceOfBeta) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::mix_batch_test

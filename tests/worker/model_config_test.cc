@@ -8,7 +8,7 @@
 #include "worker/container.h"
 #include "worker/job_config.h"
 
-namespace slackline::worker {
+namespace slackline::worker::model_config_test {
 namespace {
 
 WorkerConfig ConfigOf(const std::string& yaml) {
@@ -189,4 +189,4 @@ TEST(DataConfig, WhatIsSaidOfImagesIsTaken) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::model_config_test

@@ -8,7 +8,7 @@
 
 #include "tests/worker/model_fixture.h"
 
-namespace slackline::worker {
+namespace slackline::worker::model_test {
 namespace {
 
 using ::testing::Each;
@@ -400,4 +400,4 @@ TEST(Model, DeviceThatLibTorchHasNotIsRefusedInItsWords) {
 TEST(Model, LibTorchSaysItsVersion) { EXPECT_THAT(LibTorchVersion(), ::testing::MatchesRegex("2\\.[0-9]+\\..*")); }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::model_test

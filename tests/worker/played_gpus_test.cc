@@ -9,7 +9,7 @@
 #include "tests/worker/played/gpus.h"
 #include "worker/cuda/gpus.h"
 
-namespace slackline::worker::gpu {
+namespace slackline::worker::gpu::played_gpus_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -258,4 +258,4 @@ TEST(PlayedGpuStages, StepAsOneOnCpus) {
 }
 
 }  // namespace
-}  // namespace slackline::worker::gpu
+}  // namespace slackline::worker::gpu::played_gpus_test

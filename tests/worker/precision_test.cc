@@ -6,7 +6,7 @@
 
 #include "tests/worker/model_fixture.h"
 
-namespace slackline::worker {
+namespace slackline::worker::precision_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -160,4 +160,4 @@ TEST(ModelMemoryFormat, BothGiveTheSameGradientUpToRounding) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::precision_test

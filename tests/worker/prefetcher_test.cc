@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "tests/worker/test_data.h"
 
-namespace slackline::worker {
+namespace slackline::worker::prefetcher_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -214,4 +214,4 @@ TEST(Prefetcher, AnImageThatCannotBeReadIsTheConsumersError) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::prefetcher_test

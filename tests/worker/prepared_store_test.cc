@@ -16,7 +16,7 @@
 #include "tests/worker/broken_file_server.h"
 #include "tests/worker/test_data.h"
 
-namespace slackline::worker {
+namespace slackline::worker::prepared_store_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -297,4 +297,4 @@ TEST(PreparedStore, NamesOfFilesAreEscapedInAddresses) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::prepared_store_test

@@ -10,7 +10,7 @@
 #include "worker/data/npy.h"
 #include "worker/data/prepared_index.h"
 
-namespace slackline::worker {
+namespace slackline::worker::prepared_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -216,4 +216,4 @@ TEST(Npy, OtherHeadersAreRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::prepared_test

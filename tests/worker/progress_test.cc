@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace slackline::worker {
+namespace slackline::worker::progress_test {
 namespace {
 
 constexpr absl::Time kStart = absl::UnixEpoch();
@@ -42,4 +42,4 @@ TEST(ProgressBoard, StepsSayHowLongLaterOnesMayTake) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::progress_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline::worker {
+namespace slackline::worker::push_codecs_test {
 namespace {
 
 using ErrorFeedback = PushCodecs::ErrorFeedback;
@@ -54,4 +54,4 @@ TEST(PushCodecs, GroupThatMatchesNothingIsRefusedWithTheNames) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::push_codecs_test

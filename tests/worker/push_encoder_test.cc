@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include "common/codec/encode.h"
 
-namespace slackline::worker {
+namespace slackline::worker::push_encoder_test {
 namespace {
 
 using Push = PushEncoder::Push;
@@ -129,4 +129,4 @@ TEST(PushEncoder, WithoutFeedbackNothingIsKept) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::push_encoder_test

@@ -18,7 +18,7 @@
 #include "worker/model/graph_recorder.h"
 #include "worker/model/recorded_step.h"
 
-namespace slackline::worker {
+namespace slackline::worker::recorded_step_test {
 namespace {
 
 using testing::ElementsAre;
@@ -270,4 +270,4 @@ TEST(GraphRecorder, BeginsEndsAndReplaysOneCaptureAtATimeOnAStreamOfItsOwn) {
 #endif
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::recorded_step_test

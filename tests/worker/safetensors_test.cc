@@ -9,7 +9,7 @@
 
 #include "tests/worker/test_data.h"
 
-namespace slackline::worker {
+namespace slackline::worker::safetensors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST(Safetensors, TensorsWithAGapAreRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::safetensors_test

@@ -7,7 +7,7 @@
 
 #include "worker/data/prefetcher.h"
 
-namespace slackline::worker {
+namespace slackline::worker::scene_source_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -98,4 +98,4 @@ TEST(SceneSource, WhatContradictsItselfIsNamed) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::scene_source_test

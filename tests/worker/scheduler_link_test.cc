@@ -15,7 +15,7 @@
 #include "scheduler/service.h"
 #include "worker/scheduler_wire.h"
 
-namespace slackline::worker {
+namespace slackline::worker::scheduler_link_test {
 namespace {
 
 using testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST_F(SchedulerLinkTest, ModelOfVeryManyTensorsJoins) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::scheduler_link_test

@@ -8,7 +8,7 @@
 #include "tests/worker/test_data.h"
 #include "worker/model/model.h"
 
-namespace slackline::worker {
+namespace slackline::worker::scripted_scenes_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -163,4 +163,4 @@ TEST_F(ScriptedScenesTest, OnlyModelsWithALossOfTheirOwnTakeThem) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::scripted_scenes_test

@@ -12,7 +12,7 @@
 
 #include "tests/worker/model_fixture.h"
 
-namespace slackline::worker {
+namespace slackline::worker::self_supervised_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -342,4 +342,4 @@ TEST(SelfSupervised, LossesAreExactInLowerPrecision) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::self_supervised_test

@@ -12,7 +12,7 @@
 #include "worker/model/layout.h"
 #include "worker/model/stage_plan.h"
 
-namespace slackline::worker {
+namespace slackline::worker::stage_group_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -223,4 +223,4 @@ TEST(StageGroup, FailureOfAStageLetsTheOthersGoAndTheNextStepWorks) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::stage_group_test

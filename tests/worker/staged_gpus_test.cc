@@ -12,7 +12,7 @@
 #include "worker/group/stage_group.h"
 #include "worker/model/staged_network.h"
 
-namespace slackline::worker {
+namespace slackline::worker::staged_gpus_test {
 namespace {
 
 using ::testing::Contains;
@@ -254,4 +254,4 @@ TEST(StagedGpus, FailureLeavesNothingUnderWayAndTheNextStepIsWhole) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::staged_gpus_test

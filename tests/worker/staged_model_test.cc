@@ -7,7 +7,7 @@
 #include "tests/worker/model_fixture.h"
 #include "worker/group/local_group.h"
 
-namespace slackline::worker {
+namespace slackline::worker::staged_model_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -161,4 +161,4 @@ TEST(StagedModel, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::staged_model_test

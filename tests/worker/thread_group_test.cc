@@ -10,7 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "worker/group/silence.h"
 
-namespace slackline::worker {
+namespace slackline::worker::thread_group_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -275,4 +275,4 @@ TEST(ThreadGroup, FailureOfADeviceLetsTheOthersGoAndTheNextStepWorks) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::thread_group_test

@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 
-namespace slackline::worker {
+namespace slackline::worker::trace_test {
 namespace {
 
 const absl::Time kBegin = absl::UnixEpoch() + absl::Hours(1);
@@ -89,4 +89,4 @@ TEST(Trace, FileThatCannotBeWrittenIsNamed) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::trace_test

@@ -11,7 +11,7 @@
 #include "tests/worker/scripted.h"
 #include "tests/worker/test_data.h"
 
-namespace slackline::worker {
+namespace slackline::worker::trainer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -116,16 +116,16 @@ TEST_F(TrainerTest, KeepsAsManyStepsInFlightAsTheWindowAllowsAndEndsARangeWithNo
   EXPECT_THAT(wire_.written, ElementsAre(second.data(), first.data(), second.data()));
 }
 
-class PullByLayersTest : public TrainerTest {
+class TrainerPullsByLayersTest : public TrainerTest {
  protected:
-  PullByLayersTest() {
+  TrainerPullsByLayersTest() {
     options_.pull_by_layers = true;
     wire_.by_layers = group_.by_layers = true;
     MakeTrainer();
   }
 };
 
-TEST_F(PullByLayersTest, AStepBeginsWhileWeightsComeAndOpensItsPushAfterThem) {
+TEST_F(TrainerPullsByLayersTest, AStepBeginsWhileWeightsComeAndOpensItsPushAfterThem) {
   link_.work = {Range(7, 0, 8), Range(8, 8, 10)};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());
   EXPECT_THAT(wire_.order, ElementsAre("open", "begin to finish", "await 1", "await 2", "finish", "open", "finish",
@@ -136,7 +136,7 @@ TEST_F(PullByLayersTest, AStepBeginsWhileWeightsComeAndOpensItsPushAfterThem) {
   EXPECT_EQ(link_.progress().Take(absl::Now()).steps, 3);
 }
 
-TEST_F(PullByLayersTest, ALayerThatDoesNotComeEndsTheStepBeforeItIsPushed) {
+TEST_F(TrainerPullsByLayersTest, ALayerThatDoesNotComeEndsTheStepBeforeItIsPushed) {
   wire_.layer_error = absl::FailedPreconditionError("fenced");
   link_.work = {Range(7, 0, 8), Range(7, 0, 8)};
   EXPECT_EQ(trainer_->Run(), absl::OkStatus());
@@ -144,7 +144,7 @@ TEST_F(PullByLayersTest, ALayerThatDoesNotComeEndsTheStepBeforeItIsPushed) {
   EXPECT_EQ(wire_.pushes.size(), 3) << "one of the first life, two of the second";
 }
 
-TEST_F(PullByLayersTest, OnlyPlainStepsDo) {
+TEST_F(TrainerPullsByLayersTest, OnlyPlainStepsDo) {
   const std::vector<std::function<void()>> others = {
       [&] { options_.accumulate = 2; },
       [&] { options_.slowdown = 2; },
@@ -585,4 +585,4 @@ TEST_F(FullDiskTrainerTest, TheyAreGivenUpAfterTheTimeForACheckpoint) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::trainer_test

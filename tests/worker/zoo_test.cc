@@ -8,7 +8,7 @@
 
 #include "tests/worker/model_fixture.h"
 
-namespace slackline::worker {
+namespace slackline::worker::zoo_test {
 namespace {
 
 using ::testing::Each;
@@ -280,4 +280,4 @@ TEST(TrainingLoss, WeightsForOtherClassesAreRefused) {
 }
 
 }  // namespace
-}  // namespace slackline::worker
+}  // namespace slackline::worker::zoo_test

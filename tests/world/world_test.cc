@@ -16,7 +16,7 @@
 #include "absl/strings/strip.h"
 #include "common/logging.h"
 
-namespace slackline::world {
+namespace slackline::world::world_test {
 namespace {
 
 uint64_t worlds = 1000;
@@ -254,15 +254,16 @@ bool Flag(const char* argument, const char* name, uint64_t* value) {
 }
 
 }  // namespace
-}  // namespace slackline::world
+}  // namespace slackline::world::world_test
 
 int main(int argc, char** argv) {
+  namespace worlds = slackline::world::world_test;
   testing::InitGoogleTest(&argc, argv);
   slackline::log::Initialise("world", slackline::log::Least::kNothing);
   for (int i = 1; i < argc; ++i) {
-    if (slackline::world::Flag(argv[i], "--worlds=", &slackline::world::worlds)) continue;
-    if (slackline::world::Flag(argv[i], "--seed=", &slackline::world::first_seed)) {
-      slackline::world::worlds = 1;
+    if (worlds::Flag(argv[i], "--worlds=", &worlds::worlds)) continue;
+    if (worlds::Flag(argv[i], "--seed=", &worlds::first_seed)) {
+      worlds::worlds = 1;
       continue;
     }
     std::fprintf(stderr, "unknown argument %s; allowed are --worlds=N and --seed=N\n", argv[i]);
