@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <system_error>
+#include <tuple>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,7 @@ namespace fs = std::filesystem;
 // Between two looks for the address file; the end of a child wakes us at once.
 constexpr absl::Duration kAddressPoll = absl::Milliseconds(10);
 // Before one that has died young more than once is started again.
+constexpr char kScheduler[] = "scheduler";
 constexpr absl::Duration kBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kBackOffMax = absl::Seconds(10);
 constexpr absl::Duration kYoung = absl::Seconds(10);
@@ -143,6 +145,8 @@ void Cluster::Follow(const std::string& address) {
 
 absl::Status Cluster::StartScheduler() {
   silence_.Begin();
+  restarts_[kScheduler].role = Role::kScheduler;
+  restarts_[kScheduler].started = SteadyTime().Now();
   std::vector<std::string> command = {programs_.scheduler, folder_.job_file(), "--run-folder", folder_.path()};
   if (client_ != nullptr) {
     command.push_back("--resume");
@@ -150,7 +154,7 @@ absl::Status Cluster::StartScheduler() {
     command.insert(command.end(), {"--from-checkpoint", checkpoint_});
   }
   command.insert(command.end(), share_.scheduler_arguments.begin(), share_.scheduler_arguments.end());
-  return crew_.Start(Role::kScheduler, "scheduler", std::move(command));
+  return crew_.Start(Role::kScheduler, kScheduler, std::move(command));
 }
 
 absl::Status Cluster::StartServer(const std::string& name) {
@@ -260,24 +264,20 @@ bool Cluster::SchedulerRecovers(const wire::GetStatusReply& status) const {
 
 void Cluster::KillSilentScheduler(const wire::GetStatusReply& status, News& news) {
   const absl::Duration silent = silence_.lasted();
-  if (silent < SchedulerSilenceMax(job_) || !share_.scheduler || !SchedulerRecovers(status)) return;
+  if (silent < SchedulerSilenceMax(job_) || crew_.Running(Role::kScheduler) == 0 || !SchedulerRecovers(status)) return;
   silence_.Begin();
   news.lines.push_back(absl::StrCat("the scheduler is killed: it has not answered for ",
                                     absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))),
                                     ", allowed are ", absl::FormatDuration(SchedulerSilenceMax(job_))));
-  crew_.Kill("scheduler");
+  crew_.Kill(kScheduler);
 }
 
 void Cluster::SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
-  const uint32_t most = job_.cluster().scheduler_restarts_max();
   if (!end.how.ok() && SchedulerRecovers(status)) {
     ++scheduler_restarts_;
     news.lines.push_back(end.Describe());
-    const absl::Status started = StartScheduler();
-    news.lines.push_back(started.ok() ? absl::StrCat("the scheduler is started again (restart ", scheduler_restarts_,
-                                                     " of ", most, ", cluster.scheduler_restarts_max)")
-                                      : absl::StrCat("it cannot be started again: ", started.message()));
-    if (started.ok()) return;
+    restarts_[end.name].due = NextStart(end.name);
+    return;
   }
   if (!news.trouble.empty()) return;
   news.trouble = end.Describe();
@@ -425,14 +425,26 @@ void Cluster::StartDue(News& news) {
   for (auto& [name, restarts] : restarts_) {
     if (SteadyTime().Now() < restarts.due) continue;
     restarts.due = absl::InfiniteFuture();
-    const bool server = restarts.role == Role::kServer;
-    const absl::Status status = server ? StartServer(name) : StartWorker(name);
-    news.lines.push_back(
-        status.ok()
-            ? absl::StrCat(name, " is started again (restart ", server ? server_restarts_ : worker_restarts_, " of ",
-                           server ? job_.cluster().server_restarts_max() : job_.cluster().worker_restarts_max(),
-                           ", cluster.", server ? "server" : "worker", "_restarts_max)")
-            : absl::StrCat(name, " cannot be started again: ", status.message()));
+    const job::Cluster& cluster = job_.cluster();
+    absl::Status status;
+    uint32_t number = 0, most = 0;
+    switch (restarts.role) {
+      case Role::kScheduler:
+        std::tie(status, number, most) =
+            std::tuple(StartScheduler(), scheduler_restarts_, cluster.scheduler_restarts_max());
+        break;
+      case Role::kServer:
+        std::tie(status, number, most) = std::tuple(StartServer(name), server_restarts_, cluster.server_restarts_max());
+        break;
+      case Role::kWorker:
+        std::tie(status, number, most) = std::tuple(StartWorker(name), worker_restarts_, cluster.worker_restarts_max());
+        break;
+    }
+    const std::string who = restarts.role == Role::kScheduler ? "the scheduler" : name;
+    news.lines.push_back(status.ok() ? absl::StrCat(who, " is started again (restart ", number, " of ", most,
+                                                    ", cluster.", RoleName(restarts.role), "_restarts_max)")
+                                     : absl::StrCat(who, " cannot be started again: ", status.message()));
+    if (!status.ok() && restarts.role == Role::kScheduler && news.trouble.empty()) news.trouble = news.lines.back();
   }
 }
 

@@ -31,18 +31,22 @@ tensorboard::Event EventAt(absl::Time wall_time, uint64_t step) {
   return event;
 }
 
+std::string RecordOf(const tensorboard::Event& event) {
+  const std::string data = event.SerializeAsString();
+  const std::string length = LittleEndian<uint64_t>(data.size());
+  return absl::StrCat(length, LittleEndian(MaskedCrc32c(length)), data, LittleEndian(MaskedCrc32c(data)));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& folder, absl::Time wall_time) {
   const std::string path = absl::StrCat(folder, "/events.out.tfevents.", absl::ToUnixSeconds(wall_time), ".slackline");
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor < 0) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  std::unique_ptr<EventFile> file(new EventFile(path, descriptor));
   tensorboard::Event version;
   version.set_wall_time(Seconds(wall_time));
   version.set_file_version("brain.Event:2");
-  if (absl::Status written = file->Write(version); !written.ok()) return written;
-  return file;
+  return std::unique_ptr<EventFile>(new EventFile(path, descriptor, RecordOf(version)));
 }
 
 EventFile::~EventFile() { ::close(descriptor_); }
@@ -85,15 +89,15 @@ absl::Status EventFile::AddImage(absl::Time wall_time, uint64_t step, const std:
 }
 
 absl::Status EventFile::Write(const tensorboard::Event& event) {
-  const std::string data = event.SerializeAsString();
-  const std::string length = LittleEndian<uint64_t>(data.size());
-  const std::string record =
-      absl::StrCat(length, LittleEndian(MaskedCrc32c(length)), data, LittleEndian(MaskedCrc32c(data)));
+  const std::string record = absl::StrCat(begin_, RecordOf(event));
   const off_t before = ::lseek(descriptor_, 0, SEEK_END);
   ssize_t written;
   while ((written = ::write(descriptor_, record.data(), record.size())) < 0 && errno == EINTR) {
   }
-  if (written == static_cast<ssize_t>(record.size())) return absl::OkStatus();
+  if (written == static_cast<ssize_t>(record.size())) {
+    begin_.clear();
+    return absl::OkStatus();
+  }
   const int error = written < 0 ? errno : ENOSPC;
   // Half a record would spoil those behind it.
   const bool cut = written <= 0 || ::ftruncate(descriptor_, before) == 0;

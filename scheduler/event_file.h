@@ -41,7 +41,8 @@ struct Distribution {
 class EventFile {
  public:
   // Makes FOLDER/events.out.tfevents.SECONDS.slackline, with `wall_time` as its beginning.
-  //   kUnavailable  it cannot be written
+  // A disk that is full now is found full by the first event.
+  //   kUnavailable  it cannot be made
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& folder, absl::Time wall_time);
 
   EventFile(const EventFile&) = delete;
@@ -56,11 +57,13 @@ class EventFile {
   absl::Status AddImage(absl::Time wall_time, uint64_t step, const std::string& tag, const PngImage& image);
 
  private:
-  EventFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  EventFile(std::string path, int descriptor, std::string begin)
+      : path_(std::move(path)), descriptor_(descriptor), begin_(std::move(begin)) {}
   absl::Status Write(const tensorboard::Event& event);
 
   const std::string path_;
   const int descriptor_;
+  std::string begin_;  // goes before the first event that there is room for
 };
 
 }  // namespace slackline::scheduler

@@ -43,9 +43,12 @@ class Faults(unittest.TestCase):
         self.assertEqual(run.wait(), code, run.diagnosis())
         self.programs.wait_for("the end of all processes", lambda: not run.leftovers(), 10)
 
+    def ask(self, run):
+        return subprocess.run([self.programs.path("slackline"), "status", run.folder, "--json"], capture_output=True, text=True,
+                              timeout=60 * OPTIONS.patience, check=False)
+
     def status(self, run, code=0):
-        done = subprocess.run([self.programs.path("slackline"), "status", run.folder, "--json"], capture_output=True, text=True,
-                              timeout=60 * OPTIONS.patience)
+        done = self.ask(run)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return json.loads(done.stdout)
 
@@ -88,6 +91,20 @@ class FullDisk(Faults):
         self.assertIn("the job is done", run.events())
         self.assertEqual(self.status(run)["state"], "done")
         self.assertEqual([path.name for path in (run.folder / "checkpoints").iterdir()][-1][:11], "checkpoint-")
+
+    def test_a_scheduler_that_dies_is_started_again_without_room(self):
+        run = self.train(*QUICK, "training.epochs=400")
+        run.wait_for_training()
+        run.wait_for_snapshots()
+        self.fill()
+        run.kill("scheduler", signal.SIGKILL)
+        self.wait_for("another scheduler", lambda: "the scheduler is started again (restart" in run.stdout(), run)
+        self.wait_for("a scheduler that trains", lambda: self.ask(run).returncode == 0, run)
+        self.assertEqual(self.status(run)["state"], "training")
+        (self.disk / "filler").unlink()
+        run.process.terminate()
+        self.finish(run, 1)
+        self.assertIn("the last checkpoint is checkpoint-", run.stderr())
 
     def test_without_room_for_too_long_it_says_what_to_do(self):
         run = self.train_until_full("checkpoint.timeout_s=3")
