@@ -13,6 +13,7 @@
 #include "common/job/rules.h"
 #include "common/job/writer.h"
 #include "common/job/yaml_tree.h"
+#include "common/utf8.h"
 
 namespace slackline {
 namespace {
@@ -88,6 +89,13 @@ absl::StatusOr<job::Job> ReadJobFile(const std::string& path, absl::Span<const s
   if (job->has_security()) {
     job->mutable_security()->set_folder(from_here(job->security().folder()));
     job->mutable_security()->set_token_file(from_here(job->security().token_file()));
+  }
+  // Their parts go from process to process in messages, which have no room for other bytes.
+  for (const auto& [key, kept] : {std::pair{"checkpoint.folder", job->checkpoint().folder()},
+                                  std::pair{"durability.folder", job->durability().folder()}}) {
+    if (IsUtf8(kept)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(ValidText(path), ": ", key, ": found ", ValidText(kept),
+                                                   ", not UTF-8; allowed is a path in UTF-8"));
   }
   return job;
 }
