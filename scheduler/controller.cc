@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/address.h"
+#include "common/member_name.h"
 #include "common/push_samples.h"
 
 namespace slackline::scheduler {
@@ -127,9 +128,8 @@ absl::Status Controller::CheckFingerprint(const std::string& who, uint64_t finge
 }
 
 absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire::RegisterServerRequest& request) {
-  if (request.name().empty() || request.address().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("a server needs a name and an address, found '", request.name(),
-                                                   "' and '", request.address(), "'"));
+  if (const std::string mistake = MemberNameMistake(request.name()); !mistake.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("a server: ", mistake));
   }
   if (const std::string mistake = AddressMistake(request.address()); !mistake.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("a server's address: ", mistake));

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/member_name.h"
 #include "common/push_samples.h"
 #include "scheduler/controller.h"
 
@@ -44,7 +45,9 @@ absl::StatusOr<std::optional<WorkerId>> Controller::PreviousOf(const wire::Regis
 }
 
 absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire::RegisterWorkerRequest& request) {
-  if (request.name().empty()) return absl::InvalidArgumentError("a worker needs a name");
+  if (const std::string mistake = MemberNameMistake(request.name()); !mistake.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("a worker: ", mistake));
+  }
   for (const std::string& text : {request.name(), request.host(), request.topology(), request.metrics_address()}) {
     if (absl::Status fits = CheckLength("a worker", text); !fits.ok()) return fits;
   }

@@ -151,9 +151,21 @@ TEST_F(ControllerWorkers, OwnSleepDecidesNothing) {
 }
 
 TEST_F(ControllerWorkers, TextsThatAreTooLongAreRefused) {
-  const auto refused = cluster_.controller().RegisterWorker(FakeCluster::WorkerRequest(std::string(257, 'n')));
+  wire::RegisterWorkerRequest request = FakeCluster::WorkerRequest("w-1");
+  request.set_host(std::string(257, 'h'));
+  const auto refused = cluster_.controller().RegisterWorker(request);
   EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("257 bytes"));
+}
+
+// Names stand in logs, in metrics and in names of files.
+TEST_F(ControllerWorkers, NamesThatAreNoneAreRefused) {
+  for (const std::string& name :
+       {std::string(), std::string("a/b"), std::string("a\nb"), std::string("\x1b[31m"), std::string(65, 'n')}) {
+    const auto refused = cluster_.controller().RegisterWorker(FakeCluster::WorkerRequest(name));
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << name << ": " << refused.status();
+  }
+  EXPECT_TRUE(cluster_.controller().RegisterWorker(FakeCluster::WorkerRequest(std::string(64, 'n'))).ok());
 }
 
 // Spot machines come and go by the thousand.
@@ -199,9 +211,10 @@ TEST_F(ControllerWorkers, OfThoseThatLeftLongAgoTheCountsStay) {
 
 TEST_F(ControllerWorkers, StatusFitsIntoAMessageHoweverManyWorkersLive) {
   constexpr uint32_t kWorkers = 9000;
-  const std::string long_name(250, 'n');
   for (uint32_t i = 0; i < kWorkers; ++i) {
-    ASSERT_TRUE(cluster_.controller().RegisterWorker(FakeCluster::WorkerRequest(absl::StrCat(i, long_name))).ok());
+    wire::RegisterWorkerRequest request = FakeCluster::WorkerRequest(absl::StrCat(i, std::string(60, 'n')));
+    request.set_host(std::string(250, 'h'));
+    ASSERT_TRUE(cluster_.controller().RegisterWorker(request).ok());
   }
   const wire::GetStatusReply status = cluster_.controller().GetStatus();
   EXPECT_LT(status.ByteSizeLong(), 4u << 20);
