@@ -209,6 +209,12 @@ int ListCheckpoints(const std::string& target, bool verify) {
 
 int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file,
                      const std::string& which, bool quiet) {
+  // A new file takes the place of FILE: of a device or a link, too.
+  std::error_code error;
+  if (const fs::file_status there = fs::symlink_status(file, error); fs::exists(there) && !fs::is_regular_file(there)) {
+    return Complain(absl::InvalidArgumentError(
+        absl::StrCat("found ", file, ", which is no regular file; allowed is a new file, or one to replace")));
+  }
   const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target, name);
   if (!choice.ok()) return Complain(choice.status());
   for (const std::string& broken : choice->passed_over)
