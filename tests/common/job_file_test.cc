@@ -487,36 +487,6 @@ TEST(JobFileOverride, TakesBackWhatAnotherModeOrModelDoesNotKnow) {
             "OK");
 }
 
-TEST(JobFile, RelativeDataPathCountsFromTheFile) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "job_file_test";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "j.yaml") << "data: {path: ../images}\n";
-  const absl::StatusOr<job::Job> job = ReadJobFile(folder / "j.yaml");
-  ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->data().path(), (folder.parent_path() / "images").lexically_normal());
-  std::filesystem::remove_all(folder);
-}
-
-TEST(JobFile, FoldersThatGoIntoMessagesAreUtf8) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "job_file_test_\xff";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "j.yaml") << "checkpoint: {folder: saved}\n";
-  EXPECT_THAT(std::string(ReadJobFile(folder / "j.yaml").status().message()),
-              ::testing::EndsWith("/job_file_test_\uFFFD/saved, not UTF-8; allowed is a path in UTF-8"));
-  // Elsewhere they lie where they should.
-  const std::vector<std::string> elsewhere = {"checkpoint.folder=/tmp/saved"};
-  EXPECT_TRUE(ReadJobFile(folder / "j.yaml", elsewhere).ok());
-  const std::vector<std::string> snapshots = {"checkpoint.folder=/tmp/saved", "durability.folder=/tmp/a\xff"};
-  EXPECT_THAT(std::string(ReadJobFile(folder / "j.yaml", snapshots).status().message()),
-              ::testing::HasSubstr("durability.folder: found /tmp/a\uFFFD, not UTF-8"));
-  std::filesystem::remove_all(folder);
-}
-
-TEST(JobFile, WhatCannotBeReadIsNotFound) {
-  EXPECT_TRUE(absl::IsNotFound(ReadJobFile("/nowhere/j.yaml").status()));
-  EXPECT_EQ(ReadJobFile("/tmp").status().message(), "/tmp: found a folder; allowed is a job file");
-}
-
 TEST(JobFile, ResolvedYamlReadsBackEqual) {
   for (const char* text :
        {"", kFull, "optimizer: {kind: adamw, lr: 0.0003, epsilon: 1e-12}",
