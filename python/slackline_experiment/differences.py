@@ -24,7 +24,7 @@ class Difference:
     against: Cell
     figure: str
     mean: float
-    # Half the width of the interval; None for a single pair.
+    # Half the width of the interval; None for a single pair, and where all pairs differ by the same amount.
     half_width: Optional[float]
     # Repeats that have the figure in both cells.
     n: int
@@ -32,7 +32,7 @@ class Difference:
     @property
     def verdict(self) -> str:
         if self.half_width is None:
-            return "one pair"
+            return "one pair" if self.n == 1 else "no spread"
         if abs(self.mean) <= self.half_width:
             return "none seen"
         return "more" if self.mean > 0 else "less"
@@ -54,7 +54,9 @@ def difference(results: Results, cell: Cell, against: Cell, figure: str) -> Opti
     summary = statistic(pairs)
     if summary is None:
         return None
-    half = None if summary.deviation is None else t_95(summary.n - 1) * summary.deviation / sqrt(summary.n)
+    # Figures that do not depend on the seed differ by the same amount in each repeat, up to rounding.
+    spread = summary.deviation is not None and summary.deviation > 1e-9 * max(map(abs, theirs.values()))
+    half = t_95(summary.n - 1) * summary.deviation / sqrt(summary.n) if spread else None
     return Difference(cell, against, figure, summary.mean, half, summary.n)
 
 

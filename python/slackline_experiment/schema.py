@@ -141,7 +141,7 @@ DIFFERENCES: tuple[Column, ...] = (
     Column("low", "number", "", "lower end of the 95 % interval of that mean; empty for one pair"),
     Column("high", "number", "", "upper end"),
     Column("n", "whole number", "", "repeats that have the figure in both cells"),
-    Column("verdict", "text", "", "more, less, none seen (the interval holds 0) or one pair"),
+    Column("verdict", "text", "", "more, less, none seen (the interval holds 0), no spread (all repeats differ by the same amount) or one pair"),
 )
 
 FIGURES = tuple(column for column in RESULTS if column.label)

@@ -112,7 +112,7 @@ def difference_rows(results: Results) -> list[list[str]]:
 
 
 DIFFERENCES_NOTE = ("Mean of cell less against over the repeats, which have the same seeds, and the 95 % interval of that mean "
-                    "(Student's t). None seen: the interval holds 0. A time to target counts only repeats in which both "
+                    "(Student's t). None seen: the interval holds 0. No spread: all repeats differ by the same amount. A time to target counts only repeats in which both "
                     "reached it.")
 
 

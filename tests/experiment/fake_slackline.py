@@ -54,7 +54,7 @@ def evaluations_of(job, random_of):
     rate = 3000 * workers ** 0.85 * (1 + 0.04 * bound) * random_of.uniform(0.97, 1.03)
     best = 0.915 - 0.004 * bound - 0.002 * workers
     return rate, [{"epoch": epoch, "time_s": epoch * 6000 / rate, "samples": epoch * 6000,
-                   "samples_applied": epoch * 5700, "accuracy": best - 0.35 * math.exp(-0.9 * epoch) + random_of.gauss(0, 0.004), "loss": 1 / epoch}
+                   "samples_applied": epoch * 5700, "accuracy": best - 0.35 * math.exp(-0.9 * epoch) + random_of.gauss(0, 0.0038 + 0.0002 * workers), "loss": 1 / epoch}
                   for epoch in range(1, 7)]
 
 

@@ -354,6 +354,14 @@ class Figures(unittest.TestCase):
         self.assertEqual((one.n, one.verdict), (3, "none seen"))
         self.assertIsNone(differences.difference(results.Results(parse(""), tuple(made)), *cells, "test_accuracy"))
 
+    def test_what_no_seed_changes_has_no_interval(self):
+        cells = parse("grid: {a.x: [1, 2]}\n").cells
+        made = [results.Result(cell, repeat, repeat, None, "done", figures={"time_s": time_s + repeat})
+                for cell, time_s in zip(cells, (0.1, 0.3)) for repeat in range(3)]
+        one = differences.difference(results.Results(parse(""), tuple(made)), *cells, "time_s")
+        self.assertAlmostEqual(one.mean, -0.2)
+        self.assertEqual((one.half_width, one.n, one.verdict), (None, 3, "no spread"))
+
     def test_accuracy_over_time_covers_what_all_runs_cover(self):
         x, mean, _ = curves.over_time([self.run_with((1, 0, 9, 0.0), (2, 10, 9, 1.0)),
                                       self.run_with((1, 2, 9, 0.2), (2, 6, 9, 0.6))])

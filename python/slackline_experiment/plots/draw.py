@@ -141,7 +141,7 @@ def _finish_figure(axes: Axes, name: str, results: Results) -> None:
 def _curve(spec: PlotSpec, results: Results) -> Callable:
     time = "time (s)" if "train" in results.experiment.runs else "virtual time (s)"
     curve, x, y = {
-        "accuracy-epochs": (curves.over_epochs, "epochs (samples applied / samples)", "test accuracy"),
+        "accuracy-epochs": (curves.over_epochs, "epochs (samples applied / training images)", "test accuracy"),
         "accuracy-time": (curves.over_time, time, "test accuracy"),
         "staleness": (curves.over_staleness, "staleness (versions)", "share of the answers"),
     }[spec.kind]
