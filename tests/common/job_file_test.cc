@@ -1,8 +1,6 @@
 #include "common/job_file.h"
 
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
