@@ -54,9 +54,9 @@ function(slackline_program name)
 endfunction()
 
 # slackline_test(NAME SOURCES a_test.cc ... [PROGRAM name] [LINK ...] [LABELS ...] [TIMEOUT seconds] [ARGS ...]): an entry of
-# ctest for the tests in these sources. All sources of a folder become one program, tests/FOLDER_tests, because to link one
-# program takes as long as to link another. PROGRAM names another one: for tests that replace a function of the process, that
-# have a main() of their own, or that need LibTorch.
+# ctest for the tests in these sources. All tests of a folder become one program, tests/FOLDER_tests: a hundred programs took
+# longer to link than Slackline to build. PROGRAM names a program of its own, for tests that replace a function of the process
+# or need LibTorch. With OWN_MAIN its sources have a main(), which tests/main.cc has for all others.
 # Labels: `core` (the default) also runs under the sanitizers, `long` only with ./test --all, `e2e` starts processes;
 # `smoke` is an e2e test that also runs under the sanitizers, `accuracy` one that only ./test --all runs, on a release
 # build. `invariants`: one failure of many is a fault, so ./test does not run it a second time.
@@ -72,7 +72,7 @@ function(slackline_test name)
   set(optimisation)
   if(NOT ARG_PROGRAM)
     set(ARG_PROGRAM ${folder}_tests)
-    # What they call is optimised; they themselves run once.
+    # The libraries under test stay optimised; test code runs once and compiles quicker like this.
     set(optimisation -O0)
   endif()
   if(NOT TARGET ${ARG_PROGRAM})

@@ -30,7 +30,7 @@ class HandlerSink : public absl::LogSink {
 
 void Install() {
   static const bool installed = [] {
-    // What Abseil logs before it is initialised goes to stderr in any case.
+    // Until Abseil is initialised, it writes all of its log to stderr.
     absl::InitializeLog();
     absl::SetStderrThreshold(absl::LogSeverityAtLeast::kFatal);
     absl::AddLogSink(new HandlerSink);  // for as long as the process lives

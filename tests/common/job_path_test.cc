@@ -1,4 +1,4 @@
-// Where a job file lies, and what its paths mean there.
+// Paths in a job file count from the folder of that file.
 #include <filesystem>
 #include <fstream>
 #include <string>

@@ -33,10 +33,7 @@ enable_testing()
 """ + "".join(f"""
 add_test(NAME {name} COMMAND bash tests/{name} WORKING_DIRECTORY ${{PROJECT_SOURCE_DIR}})
 set_tests_properties({name} PROPERTIES LABELS {label} SKIP_RETURN_CODE 77)
-""" for name, (label, _) in TESTS.items()) + """
-set_tests_properties(makes PROPERTIES FIXTURES_SETUP made)
-set_tests_properties(uses PROPERTIES FIXTURES_REQUIRED made)
-"""
+""" for name, (label, _) in TESTS.items())
 
 ROOM = """
 foreach(program slackline slackline-scheduler slackline-ps slackline-worker)
