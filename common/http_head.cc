@@ -28,6 +28,12 @@ bool IsToken(absl::string_view text) {
   });
 }
 
+// RFC 9110, 5.5: a tab is the only control character that a head may contain.
+bool HasControlCharacters(absl::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return c != '\t' && absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+}
+
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   const char lower = absl::ascii_tolower(static_cast<unsigned char>(c));
@@ -105,6 +111,9 @@ std::optional<size_t> HttpHeadBytes(absl::string_view received) {
 absl::StatusOr<HttpHead> ParseHttpHead(absl::string_view head) {
   if (!absl::ConsumeSuffix(&head, kEndOfHead)) return Wrong("head", head, "one that ends with an empty line");
   const std::vector<absl::string_view> lines = absl::StrSplit(head, kEndOfLine);
+  for (const absl::string_view line : lines) {
+    if (HasControlCharacters(line)) return Wrong("head", line, "text without control characters");
+  }
   HttpHead read;
   if (absl::Status status = ReadFirstLine(lines.front(), read); !status.ok()) return status;
   for (size_t i = 1; i < lines.size(); ++i) {

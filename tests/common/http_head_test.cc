@@ -31,7 +31,7 @@ TEST(HttpHead, EndsWithAnEmptyLine) {
 
 TEST(HttpHead, RefusesWhatIsNone) {
   const struct {
-    const char* text;
+    std::string text;
     const char* why;
   } kCases[] = {
       {"", "allowed is one that ends with an empty line"},
@@ -46,6 +46,8 @@ TEST(HttpHead, RefusesWhatIsNone) {
       {"GET /%4 HTTP/1.1\r\n\r\n", "two hexadecimal digits"},
       {"GET /%zz HTTP/1.1\r\n\r\n", "two hexadecimal digits"},
       {"GET /%00 HTTP/1.1\r\n\r\n", "not both 0"},
+      {std::string("GET /\0a HTTP/1.1\r\n\r\n", 20), "found 'GET /\\x00\\x61 HTTP/1.1'"},
+      {"GET / HTTP/1.1\r\na: b\nc: d\r\n\r\n", "allowed is text without control characters"},
       {"GET / HTTP/1.1\r\nno colon\r\n\r\n", "allowed is NAME: VALUE"},
       {"GET / HTTP/1.1\r\n: no name\r\n\r\n", "allowed is NAME: VALUE"},
       {"GET / HTTP/1.1\r\na: b\r\n folded\r\n\r\n", "allowed is NAME: VALUE"},
