@@ -101,6 +101,12 @@ TEST(LineFileOnATinyDisk, NothingIsLostAndNothingIsHalf) {
   EXPECT_EQ(TextOf(path), expected);
 }
 
+TEST(EventLog, AnEventIsOneLineWithoutCommandsToATerminal) {
+  EventLog log;
+  log.Add("worker-1 leaves: \x1b[2J\nfirst\tsecond \x7f, \"ünterwegs\" \\");
+  EXPECT_EQ(log.recent().front(), "worker-1 leaves: \\x1b[2J\\nfirst\\x09second \\x7f, \"ünterwegs\" \\");
+}
+
 TEST(EventLog, PeopleAreToldWhenItIsOnRecord) {
   EventLog log(/*after_record=*/true);
   log.Add("one");
