@@ -20,7 +20,7 @@ struct LaunchOptions {
 
 // As Train(). Returns the exit code.
 int Launch(const LaunchOptions& options);
-// As Resume(), of a run whose workers are `script`, or none.
+// As Resume(). The workers are `script`; without one, the script that the run had, if it had any.
 int Resume(const ResumeOptions& options, const ScriptOptions& script);
 
 }  // namespace slackline::cli

@@ -101,7 +101,7 @@ Examples
   slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4
   slackline resume runs/first --checkpoint 3
   slackline resume runs/first --checkpoint best
-  slackline resume runs/mine --script train.py)";
+  slackline resume runs/mine --script new/train.py)";
 
 constexpr char kCheckpointHelp[] = R"(
 Training goes on meanwhile. Prints the folder of the checkpoint once it is whole; exits with 1 where there is none.
@@ -348,7 +348,9 @@ int Main(int argc, char** argv) {
                              "whole");
   resume_command->add_option("--set", resume.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   ScriptOptions resume_script;
-  resume_command->add_option("--script", resume_script.script, "Of a run of `slackline launch`: its script")
+  resume_command
+      ->add_option("--script", resume_script.script,
+                   "Another script for a run of `slackline launch` [the run's own, with its arguments]")
       ->type_name("SCRIPT");
   AddScript(*resume_command, resume_script);
   resume_command->add_flag("--quiet", resume.quiet, "Show only the result");

@@ -21,6 +21,7 @@
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/run_lock.h"
+#include "cli/script.h"
 #include "cli/shell_word.h"
 #include "cli/silence.h"
 #include "cli/slurm_queue.h"
@@ -174,7 +175,11 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
   if (status.state() == kAway || (by_hand && saved && status.state() == "stopped")) {
     return absl::StrCat("slackline-scheduler ", job_file, " --run-folder ", folder, " --resume");
   }
-  if (status.checkpoints().whole() == 0) return absl::StrCat("slackline train ", job_file);
+  if (status.checkpoints().whole() == 0) {
+    const std::string script = ScriptIn(KeptScript(run));
+    return script.empty() ? absl::StrCat("slackline train ", job_file)
+                          : absl::StrCat("slackline launch ", ShellWord(script), " ", job_file);
+  }
   if (status.state() == "done" && job != nullptr) {
     return absl::StrCat("slackline resume ", folder, " --set training.epochs=", job->training().epochs() + 1);
   }

@@ -50,7 +50,7 @@ absl::StatusOr<RunFolder> RunFolder::CreateSubmitted(const fs::path& path) {
 }
 
 bool RunFolder::MayPrecede(const std::string& name) {
-  return name == "lock" || name == "lock.held" || name == "submit" || name == "nodes" ||
+  return name == "lock" || name == "lock.held" || name == "script.json" || name == "submit" || name == "nodes" ||
          absl::StartsWith(name, "attempt-");
 }
 

@@ -40,7 +40,7 @@ class RunFolder {
 
   // The same for `path` itself, where what a batch system has made of it before the run may be in it.
   static absl::StatusOr<RunFolder> CreateSubmitted(const std::filesystem::path& path);
-  // Whether that of this name is: "lock", "submit", "nodes", or an earlier attempt.
+  // Whether that of this name is: "lock", "script.json", "submit", "nodes", or an earlier attempt.
   static bool MayPrecede(const std::string& name);
 
   // The folder of a run that somebody else has begun, and whose processes are here, too. Its processes are recorded in

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 // Looks names up in $PATH.
 constexpr char kEnvOfScript[] = "/usr/bin/env";
-// Of a run, where a batch system has its own: it may be there before the run.
-constexpr char kKept[] = "submit/script.json";
+// In the run folder.
+constexpr char kKept[] = "script.json";
 
 }  // namespace
 
@@ -73,7 +73,7 @@ absl::Status KeepScript(const std::vector<std::string>& script, const fs::path& 
                                                    "', not UTF-8; allowed are words in UTF-8"));
   }
   std::error_code error;
-  fs::create_directories((run / kKept).parent_path(), error);
+  fs::create_directories(run, error);
   return ReplaceFile(run / kKept, nlohmann::json(script).dump(2) + "\n");
 }
 

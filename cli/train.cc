@@ -54,6 +54,7 @@ int Train(const TrainOptions& options) {
   if (absl::Status unused = CheckUnused(job, folder->path()); !unused.ok()) return Fail(unused, kExitFailed);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = KeepScript(options.script, folder->path()); !status.ok()) return Fail(status, kExitFailed);
   Share share = WholeJob(job);
   share.script = options.script;
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, /*checkpoint=*/"",
@@ -111,6 +112,7 @@ int Resume(const ResumeOptions& options) {
   absl::StatusOr<RunFolder> folder = RunFolder::Reopen(run);
   if (!folder.ok()) return Fail(folder.status(), kExitFailed);
   if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = KeepScript(options.script, run); !status.ok()) return Fail(status, kExitFailed);
   if (!options.quiet) std::printf("Going on from %s\n", choice->path.c_str());
   Share share = WholeJob(job);
   share.script = options.script;

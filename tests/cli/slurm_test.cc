@@ -245,7 +245,7 @@ TEST(Script, IsKeptWithTheRun) {
   const std::vector<std::string> script = {"/usr/bin/env", "python3", "/my train.py"};
   ASSERT_TRUE(KeepScript(script, run).ok());
   EXPECT_EQ(KeptScript(run), script);
-  std::ofstream(run / "submit/script.json") << "{";
+  std::ofstream(run / "script.json") << "{";
   EXPECT_TRUE(KeptScript(run).empty());
 }
 

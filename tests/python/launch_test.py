@@ -136,12 +136,19 @@ class Launch(Launched):
             self.assertRegex(self.log(run, name), r"took \d+ steps: ", run.diagnosis())
         self.assertEqual(run.leftovers(), [])
         slackline = str(pathlib.Path(OPTIONS.programs) / "slackline")
+        (run.folder / "script.json").rename(run.folder / "kept")
         bare = subprocess.run([slackline, "resume", run.folder], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(bare.returncode, 2)
         self.assertIn("slackline resume RUN --script SCRIPT", bare.stderr)
+        kept = (run.folder / "kept").read_text()
+        (run.folder / "script.json").write_text(kept.replace("patterns.py", "gone.py"))
+        gone = subprocess.run([slackline, "resume", run.folder], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(gone.returncode, 2)
+        self.assertIn("gone.py, the script of this run; allowed is --script SCRIPT", gone.stderr)
+        (run.folder / "script.json").write_text(kept)
         # Some more than were begun.
         done = json.loads((run.folder / "summary.json").read_text())["epochs_done"]
-        more = ["--set", f"training.epochs={done + 5}", "--script", str(script), "--python", sys.executable]
+        more = ["--set", f"training.epochs={done + 5}"]
         again = TrainRun.resume(run.programs, run, more)
         self.addCleanup(self.end, again)
         self.assertEqual(again.wait(120), 0, again.diagnosis())
