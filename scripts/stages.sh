@@ -11,8 +11,9 @@ leave_out() {
 build_stage() {
   case $1 in
     release | long) build release all ;;
-    asan | tsan) build "$1" core_tests "${PROGRAMS[@]}" ledger-worker ;;
-    tsa) build tsa slackline_libraries ;;
+    # The thread-safety analysis of clang, which builds `asan`, is for all libraries.
+    asan) build asan core_tests "${PROGRAMS[@]}" ledger-worker slackline_libraries ;;
+    tsan) build tsan core_tests "${PROGRAMS[@]}" ledger-worker ;;
     # After release, whose objects it finds in ccache.
     cuda)
       if scripts/cuda_toolchain; then
@@ -26,7 +27,7 @@ build_stage() {
       if [[ -n ${SLACKLINE_FUZZ_UNTIL:-} ]] && ((EPOCHSECONDS > SLACKLINE_FUZZ_UNTIL)); then
         leave_out fuzz "too much time has passed; ./test --stage fuzz runs it"
       else
-        build fuzz fuzz_targets
+        build_stage asan
       fi
       ;;
   esac

@@ -217,7 +217,7 @@ class CutTest : public CheckpointPartTest {
     ShardTable::Hooks hooks;
     hooks.on_cut = [this](CheckpointCut cut) { cuts_.push_back(std::move(cut)); };
     job_.mutable_optimizer()->set_kind(job::Optimizer::ADAM);
-    table_ = std::make_unique<ShardTable>(job_, Timeouts(absl::Milliseconds(100)), service_metrics_, time_,
+    table_ = std::make_unique<ShardTable>(job_, Timeouts{absl::Milliseconds(100)}, service_metrics_, time_,
                                           std::move(hooks));
     table_->SetIdentity({JobId(7), ServerId(1)});
   }

@@ -41,7 +41,7 @@ absl::Status Install(job::Job job, uint64_t pushes) {
   Metrics metrics;
   ServiceMetrics service_metrics(metrics);
   ManualTime time;
-  ShardTable table(job, Timeouts(absl::Milliseconds(100)), service_metrics, time, {});
+  ShardTable table(job, Timeouts{absl::Milliseconds(100)}, service_metrics, time, {});
   table.SetIdentity({JobId(7), ServerId(1)});
   return table.Install(Request());
 }
@@ -72,7 +72,7 @@ TEST(Install, RefusesMoreWeightsThanTheMachineHasMemoryFor) {
   Metrics metrics;
   ServiceMetrics service_metrics(metrics);
   ManualTime time;
-  ShardTable table(PlainJob(), Timeouts(absl::Milliseconds(100)), service_metrics, time, {});
+  ShardTable table(PlainJob(), Timeouts{absl::Milliseconds(100)}, service_metrics, time, {});
   table.SetIdentity({JobId(7), ServerId(1)});
   for (const uint64_t end : {uint64_t{1} << 44, UINT64_MAX}) {
     wire::InstallShardsRequest request = Request();
@@ -89,7 +89,7 @@ TEST(Install, CallsForAProcessThatHadThisAddressBeforeAreToBeTriedAgain) {
   Metrics metrics;
   ServiceMetrics service_metrics(metrics);
   ManualTime time;
-  ShardTable table(PlainJob(), Timeouts(absl::Milliseconds(100)), service_metrics, time, {});
+  ShardTable table(PlainJob(), Timeouts{absl::Milliseconds(100)}, service_metrics, time, {});
   table.SetIdentity({JobId(7), ServerId(1), Incarnation(5)});
   wire::InstallShardsRequest own = Request();
   own.set_server_incarnation(5);
@@ -144,7 +144,7 @@ class RestoreTest : public testing::Test {
   absl::Status Begin(Life& life, uint32_t restore_lineage) {
     ShardTable::Hooks hooks;
     hooks.on_stores = [&life](std::vector<StoredShard> stores) { life.stores = std::move(stores); };
-    life.table = std::make_unique<ShardTable>(job_, Timeouts(absl::Milliseconds(100)), life.service_metrics, life.time,
+    life.table = std::make_unique<ShardTable>(job_, Timeouts{absl::Milliseconds(100)}, life.service_metrics, life.time,
                                               std::move(hooks));
     life.table->SetIdentity({JobId(7), ServerId(1)});
     wire::InstallShardsRequest request = Request();

@@ -127,6 +127,11 @@ class Stages(unittest.TestCase):
         done = subprocess.run(["./test", "--room", "large"], cwd=self.tree, capture_output=True, text=True, timeout=100, check=False)
         self.assertEqual((done.returncode, done.stderr), (2, "./test: --room 'large'; allowed are small\n"))
 
+    def test_the_workflow_runs_all_stages(self):
+        done = subprocess.run(["./test", "--stage", "none"], cwd=self.tree, capture_output=True, text=True, timeout=100, check=False)
+        stages = done.stderr.strip().removeprefix("./test: --stage 'none'; allowed are ")
+        self.assertIn(f"stage: [{stages}]\n", (ROOT / ".github/workflows/test.yml").read_text())
+
     def test_long_alone_runs_all(self):
         said = self.run_stages("--stage", "long")
         self.assertEqual(sorted(self.ran()[2:]), ["checks", "in_part", "lacks", "makes", "plain", "promises", "uses"])

@@ -30,7 +30,7 @@ CASES = [
     ([[PASSED, SKIPPED]], [], "1 passed, 0 failed, 1 skipped", 0, "no sbatch here"),
     ([[NOT_FOUND]], [], "0 passed, 1 failed, 0 skipped", 1, "run0: d"),
     ([[PASSED], [CUT_SHORT]], [], "1 passed, 1 failed, 0 skipped", 1, "run1: ctest's report is no XML"),
-    ([[PASSED]], ["tsa: did not build"], "1 passed, 1 failed, 0 skipped", 1, "tsa: did not build"),
+    ([[PASSED]], ["cuda: did not build"], "1 passed, 1 failed, 0 skipped", 1, "cuda: did not build"),
 ]
 
 # (cases of two reports of one stage, expected last line, expected exit code, text that must be there)
