@@ -25,7 +25,7 @@ bool Differs(const Message& section, const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_UINT32:
       return reflection.GetUInt32(section, &field) != field.default_value_uint32();
     case FieldDescriptor::CPPTYPE_ENUM:
-      return reflection.GetEnum(section, &field) != field.default_value_enum();
+      return reflection.GetEnumValue(section, &field) != field.default_value_enum()->number();
     case FieldDescriptor::CPPTYPE_STRING:
       return reflection.GetString(section, &field) != field.default_value_string();
     default:
@@ -44,7 +44,7 @@ std::string DefaultText(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_ENUM:
       return EnumName(*field.default_value_enum());
     case FieldDescriptor::CPPTYPE_STRING:
-      return field.default_value_string();
+      return std::string(field.default_value_string());
     default:
       return NumberText(field.default_value_double());
   }

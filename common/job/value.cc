@@ -164,7 +164,12 @@ bool TrySet(const YamlNode& node, const FieldDescriptor& field, Message& message
     }
     case FieldDescriptor::CPPTYPE_STRING:
       if (node.kind != YamlNode::Kind::kScalar) return false;
-      Store(message, field, node.text, &Reflection::SetString, &Reflection::AddString);
+      // Newer versions of protobuf have several functions of these names.
+      if (field.is_repeated()) {
+        message.GetReflection()->AddString(&message, &field, node.text);
+      } else {
+        message.GetReflection()->SetString(&message, &field, node.text);
+      }
       return true;
     default:
       SLACKLINE_CHECK(!"job.proto uses a type that the job file does not know");
@@ -277,7 +282,7 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return NumberText(reflection.GetDouble(message, &field));
     case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumName(*reflection.GetEnum(message, &field));
+      return EnumName(*field.enum_type()->FindValueByNumber(reflection.GetEnumValue(message, &field)));
     case FieldDescriptor::CPPTYPE_STRING:
       return Quoted(item ? reflection.GetRepeatedString(message, &field, index)
                          : reflection.GetString(message, &field));

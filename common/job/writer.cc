@@ -79,7 +79,7 @@ void SetDefault(Message& message, const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_ENUM:
       return reflection.SetEnum(&message, &field, field.default_value_enum());
     case FieldDescriptor::CPPTYPE_STRING:
-      return reflection.SetString(&message, &field, field.default_value_string());
+      return reflection.SetString(&message, &field, std::string(field.default_value_string()));
     default:
       SLACKLINE_CHECK(!"job.proto uses a type that the job file does not know");
   }
