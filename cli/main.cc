@@ -31,6 +31,7 @@
 #include "common/http_address.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
+#include "common/output.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
 #include "common/slowdown.h"
@@ -458,5 +459,5 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   slackline::rpc::SilenceGrpcLog();
   slackline::log::InitialiseCommand("slackline");
-  return slackline::cli::Main(argc, argv);
+  return slackline::FinishStdout(slackline::cli::Main(argc, argv));
 }

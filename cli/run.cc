@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "cli/cluster.h"
 #include "cli/complain.h"
 #include "cli/report.h"
@@ -179,7 +180,8 @@ int Run::Broken(const std::string& reason, absl::Duration tell_max) {
   progress_.Clear();
   log::Error("failed: ", reason);
   signals_left_ = 2;
-  const std::string line = reason.substr(0, reason.find('\n'));
+  // A reason with the last words of a process has several lines, and an event has one.
+  const std::string line = absl::StrReplaceAll(reason, {{"\n    ", " "}, {"\n", " "}});
   if (TellToStop(line, /*failed=*/true, tell_max)) {
     AwaitEnd(kBrokenLeaveMax + checkpoint_max(),
              [&] { processes_.scheduler().StopJob(line, /*failed=*/true).IgnoreError(); });

@@ -154,7 +154,7 @@ void TakeCare(const fs::path& run, const job::Job& job, wire::JobStatus& status)
     status.set_reason(
         before.empty() ? "it has come to no end, and its scheduler has saved nothing to go on from"
                        : absl::StrCat("it has come to no end, and nobody looks after it any more (", before, " did)"));
-    status.set_ended_unix_ms(LastSignOfLife(run));
+    if (const int64_t last = LastSignOfLife(run); last > 0) status.set_ended_unix_ms(last);
   }
 }
 
@@ -166,12 +166,18 @@ void TakeQueued(const QueuedJob& job, wire::JobStatus& status) {
   status.clear_ended_unix_ms();
 }
 
+// A simulation begins at the epoch, in virtual time.
+bool IsVirtual(int64_t unix_ms) { return absl::FromUnixMillis(unix_ms) < absl::UnixEpoch() + absl::Hours(24 * 365); }
+
 std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus& status) {
   std::error_code error;
   if (!WhoRuns(run).empty() || status.state() == kPending) return "";
   const bool saved = fs::is_directory(run / "scheduler", error);
   const bool by_hand = WhoRan(run).empty();
   const std::string folder = ShellWord(run.string()), job_file = ShellWord((run / "job.yaml").string());
+  if (status.has_ended_unix_ms() && IsVirtual(status.ended_unix_ms())) {
+    return absl::StrCat("slackline simulate ", job_file);
+  }
   if (status.state() == kAway || (by_hand && saved && status.state() == "stopped")) {
     return absl::StrCat("slackline-scheduler ", job_file, " --run-folder ", folder, " --resume");
   }
@@ -190,6 +196,7 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
 }
 
 std::string TimeText(int64_t unix_ms) {
+  if (IsVirtual(unix_ms)) return absl::StrFormat("%.3f s of virtual time", static_cast<double>(unix_ms) / 1000);
   return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms), absl::LocalTimeZone());
 }
 
@@ -218,9 +225,10 @@ std::string RenderLastCheckpoint(const wire::JobStatus& status) {
 
 std::string RenderGoOn(const wire::JobStatus& status) {
   if (status.go_on().empty()) return "";
-  const char* const what = absl::StartsWith(status.go_on(), "slackline train ") ? "to begin anew"
-                           : status.state() == "done"                           ? "to train on"
-                                                                                : "to go on";
+  const absl::string_view command = status.go_on();
+  const bool anew = absl::StartsWith(command, "slackline train ") || absl::StartsWith(command, "slackline launch ") ||
+                    absl::StartsWith(command, "slackline simulate ");
+  const char* const what = anew ? "to begin anew" : status.state() == "done" ? "to train on" : "to go on";
   return absl::StrCat(what, ": ", status.go_on(), "\n");
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -143,5 +144,11 @@ bool Output::stuck() const { return queue_->stuck(); }
 uint64_t Output::TakeLeftOut() { return queue_->TakeLeftOut(); }
 
 bool Output::InChild() const { return ::getpid() != process_; }
+
+int FinishStdout(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fputs("standard output did not take all that was printed; is its disk full?\n", stderr);
+  return code == 0 ? 1 : code;
+}
 
 }  // namespace slackline

@@ -60,4 +60,8 @@ class Output {
   std::thread thread_;
 };
 
+// For the end of main(): `code`. Where stdout could not take all that the command has printed, says so on stderr, and
+// returns 1 for 0.
+int FinishStdout(int code);
+
 }  // namespace slackline

@@ -18,6 +18,7 @@
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
+#include "common/output.h"
 #include "common/rpc/channel.h"
 #include "common/version_text.h"
 #include "scheduler/run_folder.h"
@@ -167,5 +168,5 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   slackline::rpc::PrepareProcess();
-  return slackline::simulator::Main(argc, argv);
+  return slackline::FinishStdout(slackline::simulator::Main(argc, argv));
 }

@@ -68,6 +68,14 @@ class Command(unittest.TestCase):
         second = run("check", self.write(first.stdout))
         self.assertEqual(second.stdout, first.stdout)
 
+    def test_results_that_cannot_be_written_are_a_failure(self):
+        with open("/dev/full", "w") as full:
+            for arguments in (("check", self.write("{}\n")), ("--version",)):
+                with self.subTest(arguments):
+                    result = subprocess.run([SLACKLINE, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+                    self.assertEqual(result.returncode, 1)
+                    self.assertEqual(result.stderr, "standard output did not take all that was printed; is its disk full?\n")
+
     def test_mistakes_are_wrong_use_with_their_line(self):
         job = self.write("optimizer:\n  lr: fast\nepochs: 3\n")
         for command in ("check", "train"):
@@ -355,7 +363,7 @@ class Command(unittest.TestCase):
         self.assertIn(f"the logs are in {self.folder}/run/logs", result.stderr)
         shown = run("status", self.folder / "run")
         self.assertEqual(shown.returncode, 1)
-        self.assertRegex(shown.stdout, r"^job slackline: failed at .* \(scheduler \(process \d+\) died: exit code 1; its last words:\)")
+        self.assertRegex(shown.stdout, r"^job slackline: failed at .* \(scheduler \(process \d+\) died: exit code 1; its last words: no memory today\)")
 
     def test_the_doctor_says_what_is_missing_and_changes_nothing(self):
         job = self.write("data: {path: nowhere}\n")

@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "absl/time/time.h"
 #include "cli/run_checks.h"
 #include "cli/silence.h"
 #include "cli/slurm_queue.h"
@@ -88,6 +89,17 @@ TEST_F(RunEnd, WhatTheSchedulerHasWrittenStays) {
 TEST_F(RunEnd, WithoutAnyEventItIsTheFirst) {
   ASSERT_EQ(RecordEnd(root_, "failed", "the scheduler died"), absl::OkStatus());
   EXPECT_EQ(ReadEnd(root_)->state(), "failed");
+}
+
+TEST_F(RunEnd, ASimulationHasVirtualTimes) {
+  std::ofstream(root_ / "events.log") << absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::FromUnixMillis(12500),
+                                                          absl::LocalTimeZone())
+                                      << " the job is done: training is complete\n";
+  const auto end = ReadEnd(root_);
+  ASSERT_TRUE(end.ok()) << end.status();
+  const std::string text = RenderEnd(*end);
+  EXPECT_THAT(text, HasSubstr("job first: done at 12.500 s of virtual time (training is complete)\n"));
+  EXPECT_THAT(text, HasSubstr("to begin anew: slackline simulate " + root_.string() + "/job.yaml\n"));
 }
 
 TEST_F(RunEnd, DataWithoutImagesAreNamed) {
