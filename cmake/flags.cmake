@@ -14,7 +14,10 @@ endif()
 
 # add_compile_options(${SLACKLINE_SELDOM}): the targets of this folder that follow run seldom, or wait for others. A level less of
 # optimisation compiles a fifth quicker; with sanitizers in half the time.
-set(SLACKLINE_SELDOM $<$<CONFIG:Release>:-O1> $<$<BOOL:${SLACKLINE_SANITIZE}>:-O0>)
+set(SLACKLINE_SELDOM $<$<CONFIG:Release>:-O1>)
+if(SLACKLINE_SANITIZE)
+  set(SLACKLINE_SELDOM -O0)
+endif()
 
 function(slackline_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wnon-virtual-dtor -Woverloaded-virtual)
