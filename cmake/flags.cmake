@@ -13,9 +13,9 @@ if(SLACKLINE_LLD)
 endif()
 
 # add_compile_options(${SLACKLINE_SELDOM}): the targets of this folder that follow run seldom, or wait for others. A level less of
-# optimisation compiles a fifth quicker; with sanitizers in half the time.
+# optimisation compiles a fifth quicker; with clang's sanitizers in half the time.
 set(SLACKLINE_SELDOM $<$<CONFIG:Release>:-O1>)
-if(SLACKLINE_SANITIZE)
+if(SLACKLINE_FUZZ)
   set(SLACKLINE_SELDOM -O0)
 endif()
 

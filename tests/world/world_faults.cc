@@ -83,14 +83,15 @@ void World::SlowDown(Random& random) {
 void World::LoseCalls(Random& random) {
   scene_.Tell("FAULT calls are lost");
   BlowAll();
-  network_.LoseCalls(0.1 * static_cast<double>(random.Between(1, 4)),
-                     Until(random.Between(absl::Milliseconds(500), absl::Seconds(3))));
+  // Drawn one by one: a compiler may evaluate arguments in any order, and a seed is the same world everywhere.
+  const absl::Time until = Until(random.Between(absl::Milliseconds(500), absl::Seconds(3)));
+  network_.LoseCalls(0.1 * static_cast<double>(random.Between(1, 4)), until);
 }
 
 void World::RepeatCalls(Random& random) {
   scene_.Tell("FAULT calls are repeated");
-  network_.RepeatCalls(0.1 * static_cast<double>(random.Between(1, 3)),
-                       Until(random.Between(absl::Milliseconds(500), absl::Seconds(3))));
+  const absl::Time until = Until(random.Between(absl::Milliseconds(500), absl::Seconds(3)));
+  network_.RepeatCalls(0.1 * static_cast<double>(random.Between(1, 3)), until);
 }
 
 void World::Separate(Random& random) {
