@@ -1,8 +1,6 @@
 #include "cli/launch.h"
 
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -26,19 +24,9 @@ int Launch(const LaunchOptions& options) {
 
 int Resume(const ResumeOptions& options, const ScriptOptions& script) {
   ResumeOptions resume = options;
-  absl::StatusOr<std::vector<std::string>> command = CommandOf(script);
+  absl::StatusOr<std::vector<std::string>> command = CommandToGoOn(script, options.run_folder);
   if (!command.ok()) return Fail(command.status(), kExitWrongUse);
   resume.script = *std::move(command);
-  if (resume.script.empty()) {
-    resume.script = KeptScript(options.run_folder);
-    const std::string kept = ScriptIn(resume.script);
-    std::error_code error;
-    if (!kept.empty() && !std::filesystem::is_regular_file(kept, error)) {
-      return Fail(absl::NotFoundError(absl::StrCat(
-                      "found no file ", kept, ", the script of this run; allowed is --script SCRIPT, where it is now")),
-                  kExitWrongUse);
-    }
-  }
   return Resume(resume);
 }
 

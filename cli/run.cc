@@ -180,7 +180,7 @@ int Run::Broken(const std::string& reason, absl::Duration tell_max) {
   progress_.Clear();
   log::Error("failed: ", reason);
   signals_left_ = 2;
-  // A reason with the last words of a process has several lines, and an event has one.
+  // An event is one line; a reason that quotes a process has several.
   const std::string line = absl::StrReplaceAll(reason, {{"\n    ", " "}, {"\n", " "}});
   if (TellToStop(line, /*failed=*/true, tell_max)) {
     AwaitEnd(kBrokenLeaveMax + checkpoint_max(),

@@ -182,9 +182,8 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
     return absl::StrCat("slackline-scheduler ", job_file, " --run-folder ", folder, " --resume");
   }
   if (status.checkpoints().whole() == 0) {
-    const std::string script = ScriptIn(KeptScript(run));
-    return script.empty() ? absl::StrCat("slackline train ", job_file)
-                          : absl::StrCat("slackline launch ", ShellWord(script), " ", job_file);
+    const std::vector<std::string> script = KeptScript(run);
+    return ScriptIn(script).empty() ? absl::StrCat("slackline train ", job_file) : LaunchText(script, job_file);
   }
   if (status.state() == "done" && job != nullptr) {
     return absl::StrCat("slackline resume ", folder, " --set training.epochs=", job->training().epochs() + 1);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/replace_file.h"
+#include "cli/shell_word.h"
 #include "common/check.h"
 #include "common/job_file.h"
 #include "common/utf8.h"
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 
 // Looks names up in $PATH.
 constexpr char kEnvOfScript[] = "/usr/bin/env";
+constexpr char kPython[] = "python3";
 // In the run folder.
 constexpr char kKept[] = "script.json";
 
@@ -26,12 +28,16 @@ constexpr char kKept[] = "script.json";
 
 absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options) {
   std::vector<std::string> command;
-  if (options.script.empty()) return command;
+  if (options.script.empty()) {
+    if (options.python.empty() && options.arguments.empty()) return command;
+    return absl::InvalidArgumentError(
+        "found --python or arguments of a script, and no script; allowed is --script SCRIPT with them");
+  }
   std::error_code error;
   if (!fs::is_regular_file(options.script, error)) {
     return absl::NotFoundError(absl::StrCat("found no file ", options.script, "; allowed is a script in Python"));
   }
-  const std::string python = options.python.empty() ? "python3" : options.python;
+  const std::string python = options.python.empty() ? kPython : options.python;
   if (python.find('/') == std::string::npos) {
     command = {kEnvOfScript, python};
   } else if (fs::exists(python, error)) {
@@ -42,6 +48,28 @@ absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options)
   command.push_back(fs::absolute(options.script));
   command.insert(command.end(), options.arguments.begin(), options.arguments.end());
   return command;
+}
+
+absl::StatusOr<std::vector<std::string>> CommandToGoOn(const ScriptOptions& options, const fs::path& run) {
+  absl::StatusOr<std::vector<std::string>> command = CommandOf(options);
+  if (!command.ok() || !command->empty()) return command;
+  std::vector<std::string> kept = KeptScript(run);
+  const std::string script = ScriptIn(kept);
+  std::error_code error;
+  if (script.empty() || fs::is_regular_file(script, error)) return kept;
+  return absl::NotFoundError(
+      absl::StrCat("found no file ", script, ", the script of this run; allowed is --script SCRIPT, where it is now"));
+}
+
+std::string LaunchText(const std::vector<std::string>& command, const std::string& job_file) {
+  const bool by_name = command.front() == kEnvOfScript;
+  const size_t script = by_name ? 2 : 1;
+  std::string text = absl::StrCat("slackline launch ", ShellWord(ScriptIn(command)), " ", job_file);
+  const std::string& python = command[script - 1];
+  if (python != kPython) absl::StrAppend(&text, " --python ", ShellWord(python));
+  if (command.size() > script + 1) text += " --";
+  for (size_t i = script + 1; i < command.size(); ++i) absl::StrAppend(&text, " ", ShellWord(command[i]));
+  return text;
 }
 
 std::string ScriptIn(const std::vector<std::string>& command) {

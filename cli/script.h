@@ -20,8 +20,16 @@ struct ScriptOptions {
 };
 
 // What starts a worker; empty where there is no script.
-//   kNotFound  there is no such script or interpreter
+//   kNotFound         there is no such script or interpreter
+//   kInvalidArgument  an interpreter or arguments without a script
 absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options);
+
+// As CommandOf(), of a run that goes on: without a script in `options` it is the one that was kept with the run.
+//   kNotFound  also: the script that was kept is not there any more
+absl::StatusOr<std::vector<std::string>> CommandToGoOn(const ScriptOptions& options, const std::filesystem::path& run);
+
+// What a user types to begin a run of `command` anew, which CommandOf() has returned and which is not empty.
+std::string LaunchText(const std::vector<std::string>& command, const std::string& job_file);
 
 // The script in what CommandOf() has returned; empty where there is none.
 std::string ScriptIn(const std::vector<std::string>& command);

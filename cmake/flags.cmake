@@ -12,8 +12,8 @@ if(SLACKLINE_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
-# add_compile_options(${SLACKLINE_SELDOM}): the targets of this folder that follow run seldom, or wait for others. A level less of
-# optimisation compiles a fifth quicker; with clang's sanitizers in half the time.
+# For code that runs seldom or waits for others: add_compile_options(${SLACKLINE_SELDOM}) holds for all later targets of a folder. Level 1
+# compiles a fifth quicker than level 2. With clang's sanitizers level 0 takes half the time of level 1.
 set(SLACKLINE_SELDOM $<$<CONFIG:Release>:-O1>)
 if(SLACKLINE_FUZZ)
   set(SLACKLINE_SELDOM -O0)
@@ -126,7 +126,7 @@ if(SLACKLINE_FUZZ)
 endif()
 if(SLACKLINE_SANITIZE)
   add_compile_options(-fsanitize=${SLACKLINE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
-  # Functions that are looked up in a library at run time have that library's types.
+  # The check of function types fails for every function from dlsym(): the library and we name its types differently.
   add_compile_options($<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
   # Said here and not asked of the compiler's own macros: one of them is taken away below.
   add_compile_definitions(SLACKLINE_SANITIZED)

@@ -142,7 +142,9 @@ class Attempt {
       return absl::OkStatus();
     }
     job_ = run;
-    if (script_.empty()) script_ = KeptScript(folder_path_);
+    absl::StatusOr<std::vector<std::string>> script = CommandToGoOn(options_.script, folder_path_);
+    if (!script.ok()) return script.status();
+    script_ = *std::move(script);
     SpeakAsItSays();
     checkpoint_ = choice->path;
     checkpoint_number_ = choice->manifest.number();

@@ -122,9 +122,9 @@ int Submit(const SubmitOptions& options) {
     return Complain(
         absl::InvalidArgumentError("found --resume with an array; allowed is the folder of one of its tasks"));
   }
-  absl::StatusOr<std::vector<std::string>> script = CommandOf(options.script);
+  const absl::StatusOr<std::vector<std::string>> script =
+      options.resume ? CommandToGoOn(options.script, options.run_folder) : CommandOf(options.script);
   if (!script.ok()) return Fail(script.status(), kExitWrongUse);
-  if (options.resume && script->empty()) script = KeptScript(options.run_folder);
   std::vector<std::string> overrides = options.overrides;
   const absl::StatusOr<job::Job> job =
       ReadJobOfWorkers(*script, options.resume ? options.run_folder + "/job.yaml" : options.job_file, overrides);

@@ -245,6 +245,13 @@ TEST(Script, IsKeptWithTheRun) {
   const std::vector<std::string> script = {"/usr/bin/env", "python3", "/my train.py"};
   ASSERT_TRUE(KeepScript(script, run).ok());
   EXPECT_EQ(KeptScript(run), script);
+  EXPECT_THAT(CommandToGoOn({}, run).status().message(),
+              HasSubstr("found no file /my train.py, the script of this run"));
+  EXPECT_EQ(LaunchText(script, "job.yaml"), "slackline launch '/my train.py' job.yaml");
+  EXPECT_EQ(LaunchText({"/env/python", "/a.py", "--fast", "1 2"}, "job.yaml"),
+            "slackline launch /a.py job.yaml --python /env/python -- '--fast' '1 2'");
+  EXPECT_THAT(CommandOf({.script = "", .arguments = {}, .python = "python3.12"}).status().message(),
+              HasSubstr("allowed is --script SCRIPT with them"));
   std::ofstream(run / "script.json") << "{";
   EXPECT_TRUE(KeptScript(run).empty());
 }

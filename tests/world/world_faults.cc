@@ -83,7 +83,8 @@ void World::SlowDown(Random& random) {
 void World::LoseCalls(Random& random) {
   scene_.Tell("FAULT calls are lost");
   BlowAll();
-  // Drawn one by one: a compiler may evaluate arguments in any order, and a seed is the same world everywhere.
+  // A compiler may evaluate arguments in any order, so each draw has a statement: then a seed is the same world
+  // everywhere.
   const absl::Time until = Until(random.Between(absl::Milliseconds(500), absl::Seconds(3)));
   network_.LoseCalls(0.1 * static_cast<double>(random.Between(1, 4)), until);
 }
