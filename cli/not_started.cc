@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
-#include "cli/status_view.h"
+#include "common/utf8.h"
 
 namespace slackline::cli {
 namespace {
@@ -29,9 +29,9 @@ std::vector<ProcessRecord> NotStarted(const std::filesystem::path& run, const wi
 std::string RenderNotStarted(const std::filesystem::path& run, const std::vector<ProcessRecord>& processes) {
   std::string out;
   for (const ProcessRecord& process : processes) {
-    absl::StrAppend(&out, Harmless(process.name), " could not be started: ", Harmless(process.state), ", started ",
+    absl::StrAppend(&out, OneLine(process.name), " could not be started: ", OneLine(process.state), ", started ",
                     process.restarts + 1, process.restarts == 0 ? " time" : " times", "; ",
-                    LogOf(run, Harmless(process.name)), " says why\n");
+                    LogOf(run, OneLine(process.name)), " says why\n");
   }
   return out;
 }

@@ -142,7 +142,7 @@ void Progress::Say(absl::string_view line) {
   if (kind_ == Kind::kLog) return log::Info(line);
   Clear();
   // It may have names in it that others have chosen.
-  std::string text = absl::StrCat(HarmlessLines(line), "\n");
+  std::string text = absl::StrCat(PrintableLines(line), "\n");
   if (const uint64_t left_out = out_.TakeLeftOut(); left_out > 0) {
     text = absl::StrCat("(Nobody read this for a while: ", left_out, " lines are left out here.)\n", text);
   }

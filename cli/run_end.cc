@@ -25,10 +25,10 @@
 #include "cli/shell_word.h"
 #include "cli/silence.h"
 #include "cli/slurm_queue.h"
-#include "cli/status_view.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
 #include "common/test_metric.h"
+#include "common/utf8.h"
 #include "scheduler/line_file.h"
 #include "scheduler/status_alerts.h"
 #include "scheduler/status_history.h"
@@ -285,15 +285,15 @@ absl::Status RecordEnd(const fs::path& run, const std::string& state, const std:
 std::string RenderEnd(const wire::JobStatus& status) {
   const char* const when = status.state() == kLost ? ", last heard of at " : " at ";
   std::string out =
-      absl::StrCat("job ", Harmless(status.name()), ": ", status.state(),
+      absl::StrCat("job ", OneLine(status.name()), ": ", status.state(),
                    status.has_ended_unix_ms() ? absl::StrCat(when, TimeText(status.ended_unix_ms())) : "",
-                   status.reason().empty() ? "" : absl::StrCat(" (", Harmless(status.reason()), ")"), "\n");
+                   status.reason().empty() ? "" : absl::StrCat(" (", OneLine(status.reason()), ")"), "\n");
   absl::StrAppend(&out, RenderLast(status), RenderLastCheckpoint(status));
   if (status.progress().epoch() > 0) out += RenderEnergy(status.has_energy() ? &status.energy() : nullptr);
   absl::StrAppend(&out, RenderGoOn(status));
   if (status.events_size() > 0) out += "last events\n";
   for (int i = std::max(0, status.events_size() - kEventsToShow); i < status.events_size(); ++i) {
-    absl::StrAppend(&out, "  ", TimeText(status.events(i).unix_ms()), " ", Harmless(status.events(i).text()), "\n");
+    absl::StrAppend(&out, "  ", TimeText(status.events(i).unix_ms()), " ", OneLine(status.events(i).text()), "\n");
   }
   return out;
 }

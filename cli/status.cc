@@ -73,7 +73,7 @@ bool Refused(const absl::Status& status) {
 }
 
 std::string Render(const wire::GetStatusReply& status) {
-  return HarmlessLines(RenderStatus(status)) + (status.has_full() ? RenderDetails(status.full(), status.page()) : "");
+  return PrintableLines(RenderStatus(status)) + (status.has_full() ? RenderDetails(status.full(), status.page()) : "");
 }
 
 int ExitCodeOfLive(const wire::GetStatusReply& status) {

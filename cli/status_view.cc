@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/progress.h"
+#include "common/utf8.h"
 
 namespace slackline::cli {
 namespace {
@@ -33,7 +34,7 @@ std::string RenderBytes(uint64_t bytes) {
 std::string RenderAlerts(const wire::JobStatus& status) {
   std::string out;
   for (const wire::Alert& alert : status.alerts()) {
-    absl::StrAppend(&out, "  ", alert.severity(), ": ", Harmless(alert.text()), "\n");
+    absl::StrAppend(&out, "  ", alert.severity(), ": ", OneLine(alert.text()), "\n");
   }
   return out.empty() ? "alerts: none\n" : "alerts\n" + out;
 }
@@ -48,9 +49,9 @@ std::string RenderLane(const wire::WorkerView& worker, const wire::JobAsynchrony
     lane[std::min<size_t>(kLaneColumns, static_cast<size_t>(std::lround(at)))] = '|';
   }
   const std::string devices = worker.devices().empty() ? "" : absl::StrCat(": ", absl::StrJoin(worker.devices(), ", "));
-  return absl::StrFormat("  %-16s %s %8d  +%-4d waits %3.0f %%  staleness %.1f  %s\n", Harmless(worker.name()), lane,
+  return absl::StrFormat("  %-16s %s %8d  +%-4d waits %3.0f %%  staleness %.1f  %s\n", OneLine(worker.name()), lane,
                          worker.clock(), worker.slack(), 100 * worker.wait_fraction(), worker.staleness_mean(),
-                         Harmless(absl::StrCat(worker.host(), devices)));
+                         OneLine(absl::StrCat(worker.host(), devices)));
 }
 
 std::string RenderLanes(const wire::JobStatus& status) {
@@ -105,11 +106,11 @@ std::string RenderServers(const wire::JobStatus& status) {
   for (const wire::ServerView& server : status.servers()) {
     if (server.shards() == 0) continue;
     absl::StrAppendFormat(
-        &out, "  %-16s %3d shards %10s  %8.1f steps/s  %s%s\n", Harmless(server.name()), server.shards(),
+        &out, "  %-16s %3d shards %10s  %8.1f steps/s  %s%s\n", OneLine(server.name()), server.shards(),
         RenderBytes(server.bytes()), server.steps_per_second(), server.durable() ? "on disk" : "not on disk",
         !server.has_backup()        ? ""
-        : server.backup().in_step() ? absl::StrCat(", replica ", Harmless(server.backup().name()))
-                                    : absl::StrCat(", replica ", Harmless(server.backup().name()), " is catching up"));
+        : server.backup().in_step() ? absl::StrCat(", replica ", OneLine(server.backup().name()))
+                                    : absl::StrCat(", replica ", OneLine(server.backup().name()), " is catching up"));
   }
   return out.empty() ? "" : "shards\n" + out;
 }
@@ -120,13 +121,13 @@ std::string RenderNodes(const wire::JobStatus& status) {
     const wire::NodeView& node = status.nodes(i);
     std::vector<std::string> parts;
     const auto add = [&](const char* what, const auto& names) {
-      if (!names.empty()) parts.push_back(Harmless(absl::StrCat(what, " ", absl::StrJoin(names, " "))));
+      if (!names.empty()) parts.push_back(OneLine(absl::StrCat(what, " ", absl::StrJoin(names, " "))));
     };
     add("servers", node.servers());
     add("backups", node.backups());
     add("workers", node.workers());
-    absl::StrAppend(&out, "  ", node.switch_name().empty() ? "" : Harmless(node.switch_name()) + " / ",
-                    node.host().empty() ? "unknown machine" : Harmless(node.host()), ": ", absl::StrJoin(parts, "; "),
+    absl::StrAppend(&out, "  ", node.switch_name().empty() ? "" : OneLine(node.switch_name()) + " / ",
+                    node.host().empty() ? "unknown machine" : OneLine(node.host()), ": ", absl::StrJoin(parts, "; "),
                     "\n");
   }
   if (status.nodes_size() > kNodesMax) absl::StrAppend(&out, "  and ", status.nodes_size() - kNodesMax, " more\n");
@@ -143,7 +144,7 @@ std::string RenderStorage(const wire::JobStatus& status) {
   }
   if (checkpoints.in_progress() > 0) parts.push_back(absl::StrCat(checkpoints.in_progress(), " is being made"));
   if (checkpoints.failed() > 0) {
-    parts.push_back(absl::StrCat(checkpoints.failed(), " failed: ", Harmless(checkpoints.error())));
+    parts.push_back(absl::StrCat(checkpoints.failed(), " failed: ", OneLine(checkpoints.error())));
   }
   if (status.has_disk()) parts.push_back(absl::StrCat(RenderBytes(status.disk().free_bytes()), " free on the disk"));
   return absl::StrJoin(parts, "; ") + "\n";
@@ -151,20 +152,9 @@ std::string RenderStorage(const wire::JobStatus& status) {
 
 }  // namespace
 
-std::string Harmless(absl::string_view text) {
-  std::string out(text);
-  // U+0080 to U+009F: control characters, too.
-  for (size_t i = 0; i + 1 < out.size(); ++i) {
-    if (out[i] == '\xc2' && static_cast<unsigned char>(out[i + 1]) <= 0x9f) out.replace(i, 2, "?");
-  }
-  std::replace_if(
-      out.begin(), out.end(), [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, '?');
-  return out;
-}
-
-std::string HarmlessLines(absl::string_view text) {
+std::string PrintableLines(absl::string_view text) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  for (std::string& line : lines) line = Harmless(line);
+  for (std::string& line : lines) line = OneLine(line);
   return absl::StrJoin(lines, "\n");
 }
 
@@ -174,7 +164,7 @@ std::string RenderDetails(const wire::JobStatus& status, absl::string_view page)
                                   RenderNodes(status), RenderStorage(status)}) {
     out += part;
   }
-  if (!page.empty()) absl::StrAppend(&out, "status page ", Harmless(page), "\n");
+  if (!page.empty()) absl::StrAppend(&out, "status page ", OneLine(page), "\n");
   return out;
 }
 

@@ -12,9 +12,7 @@ namespace slackline::cli {
 // be empty.
 std::string RenderDetails(const wire::JobStatus& status, absl::string_view page);
 
-// What somebody else has written, for a terminal: control characters become '?'.
-std::string Harmless(absl::string_view text);
-// The same of several lines, which stay so.
-std::string HarmlessLines(absl::string_view text);
+// What somebody else has written, for a terminal: OneLine() of each line.
+std::string PrintableLines(absl::string_view text);
 
 }  // namespace slackline::cli

@@ -2,6 +2,9 @@
 
 #include <cstdint>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
 namespace slackline {
 namespace {
 
@@ -49,6 +52,24 @@ std::string ValidText(absl::string_view text, size_t bytes_max) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return valid;
+}
+
+std::string OneLine(absl::string_view text) {
+  const auto byte = [&](size_t at) { return static_cast<uint8_t>(text[at]); };
+  std::string line;
+  for (size_t at = 0; at < text.size(); ++at) {
+    // U+0080 to U+009F are control characters, too.
+    const bool two_bytes = byte(at) == 0xc2 && at + 1 < text.size() && byte(at + 1) >= 0x80 && byte(at + 1) <= 0x9f;
+    if (two_bytes) ++at;
+    if (text[at] == '\n') {
+      line += "\\n";
+    } else if (two_bytes || absl::ascii_iscntrl(byte(at))) {
+      absl::StrAppend(&line, "\\x", absl::Hex(byte(at), absl::kZeroPad2));
+    } else {
+      line += text[at];
+    }
+  }
+  return line;
 }
 
 }  // namespace slackline

@@ -22,4 +22,7 @@ bool IsUtf8(absl::string_view text);
 // bytes. Requires: bytes_max >= 3.
 std::string ValidText(absl::string_view text, size_t bytes_max = kFreeTextBytesMax);
 
+// `text` with its control characters escaped ("\n", "\x1b"): it is one line and gives a terminal no commands.
+std::string OneLine(absl::string_view text);
+
 }  // namespace slackline

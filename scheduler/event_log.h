@@ -8,12 +8,12 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/logging.h"
+#include "common/utf8.h"
 
 namespace slackline::scheduler {
 
@@ -25,22 +25,6 @@ inline std::string Called(absl::string_view role, absl::string_view name) {
 // "1.25s"
 inline std::string Readable(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
-}
-
-// An event has words of peers and of scripts in it: control characters are escaped, so that it stays one line and gives
-// a terminal no commands.
-inline std::string OneLine(absl::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    if (c == '\n') {
-      line += "\\n";
-    } else if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
-      absl::StrAppend(&line, "\\x", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-    } else {
-      line += c;
-    }
-  }
-  return line;
 }
 
 // That somebody is dead is also for those who filter by level.
@@ -70,6 +54,7 @@ class EventLog {
 
   // Notes it and logs it.
   void Add(std::string event, Audience audience = Audience::kPeople) {
+    // It has words of peers and of scripts in it.
     event = OneLine(event);
     LogEvent(event);
     untaken_.push_back(event);

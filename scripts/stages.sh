@@ -22,12 +22,12 @@ build_stage() {
         leave_out cuda "there is no nvcc, and it could not be installed"
       fi
       ;;
-    # On a slow machine it would be the straw too much; what was fuzzed by hand or on another one counts as well.
-    fuzz)
-      if [[ -n ${SLACKLINE_FUZZ_UNTIL:-} ]] && ((EPOCHSECONDS > SLACKLINE_FUZZ_UNTIL)); then
-        leave_out fuzz "too much time has passed; ./test --stage fuzz runs it"
+    # On a slow machine it would be the straw too much; what was searched by hand or on another one counts as well.
+    search)
+      if [[ -n ${SLACKLINE_SEARCH_UNTIL:-} ]] && ((EPOCHSECONDS > SLACKLINE_SEARCH_UNTIL)); then
+        leave_out search "too much time has passed; ./test --stage search runs it"
       else
-        build_stage asan
+        build_stage release && build_stage asan
       fi
       ;;
   esac

@@ -31,6 +31,11 @@ TEST(ValidText, KeepsUtf8AndReplacesOtherBytes) {
   }
 }
 
+TEST(OneLine, EscapesControlCharacters) {
+  EXPECT_EQ(OneLine("a \x1b[2J\nb\tc \x7f, \"ünterwegs\" \\"), "a \\x1b[2J\\nb\\x09c \\x7f, \"ünterwegs\" \\");
+  EXPECT_EQ(OneLine("\xc2\x9b|\xc2\xa0|\xc2"), "\\x9b|\xc2\xa0|\xc2");
+}
+
 TEST(ValidText, IsCutBetweenLetters) {
   EXPECT_EQ(ValidText("123456", 6), "123456");
   EXPECT_EQ(ValidText("1234567", 6), "123...");

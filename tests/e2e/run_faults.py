@@ -167,7 +167,7 @@ class LongSteps(Faults):
     """A worker that computes is not one that hangs."""
 
     def test_a_first_step_that_is_longer_than_a_hang_may_be(self):
-        run = self.train("model.kind=resnet18", "data.train_images_max=512", "training.batch_size=512", "training.epochs=2",
+        run = self.train("model.kind=resnet18", "data.train_images_max=512", "training.batch_size=128", "training.epochs=1",
                          "cluster.workers=1", "timeouts.heartbeat_ms=100", "timeouts.stall_ms=400")
         self.finish(run, 0)
         self.assertNotIn("made no step", run.stdout())
