@@ -35,7 +35,7 @@ class Links(unittest.TestCase):
         self.assertIn("(docs/status.md)", readme)
         self.assertIn("](CHANGELOG.md)", readme)
         self.assertNotIn("](CONTRIBUTING.md)", readme)
-        self.assertIn("CONTRIBUTING.md", readme)
+        self.assertIn("**Change**: contributing ·", readme)
 
 
 if __name__ == "__main__":
