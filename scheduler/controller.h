@@ -231,6 +231,7 @@ class Controller : public ServerObserver {
   void PartTick(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllWorkersGone(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllServersGone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AllServersThere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The process was stopped, or got no processor: forgives what that looks like.
   void ForgiveOwnSleep(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExpelStalled(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

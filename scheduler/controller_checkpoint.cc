@@ -40,14 +40,19 @@ absl::StatusOr<wire::CheckpointReply> Controller::Checkpoint(const wire::Checkpo
   return reply;
 }
 
-absl::Status Controller::CanCheckpoint() const {
-  if (config_.checkpoint_folder.empty()) return absl::FailedPreconditionError("this scheduler makes no checkpoints");
-  if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));
+absl::Status Controller::AllServersThere() const {
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state != ServerState::kLive || lost_since_.contains(id)) {
       return absl::UnavailableError(absl::StrCat(Called("server", server.name), " is not there"));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status Controller::CanCheckpoint() const {
+  if (config_.checkpoint_folder.empty()) return absl::FailedPreconditionError("this scheduler makes no checkpoints");
+  if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));
+  if (const absl::Status there = AllServersThere(); !there.ok()) return there;
   if (move_ && move_->committed) return absl::UnavailableError("shards are changing hands");
   if (!AllSeeded()) return absl::UnavailableError("the shards have no weights yet");
   return absl::OkStatus();

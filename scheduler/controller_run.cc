@@ -296,6 +296,7 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
   // Not all of it: where every tick is that late, the dead must be found nevertheless.
   const absl::Duration slept = Replicated() ? gap - config_.timeouts.heartbeat / 2 : gap;
   membership_.Overslept(slept, now);
+  stalls_.Overslept(slept);
   claims_.Clear();
   for (auto& [server, since] : lost_since_) since += slept;
   for (auto& [server, backup] : backups_) backup.heard = std::min(now, backup.heard + slept);
@@ -308,11 +309,20 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
 void Controller::ExpelStalled(absl::Time now) {
   MembershipActions actions;
   std::optional<std::string> in_vain;
+  std::vector<Holder> waiting;
+  std::vector<uint64_t> clocks;
+  bool all_wait = AllServersThere().ok();
   for (const auto& [id, worker] : membership_.workers()) {
     const Holder holder = {id, worker.incarnation};
     auto since = work_since_.find(holder);
     const wire::WorkerProgress* progress = progress_.Of(holder);
-    if (since == work_since_.end() || progress == nullptr || !tasks_->Busy(holder) || progress->waiting()) continue;
+    if (since == work_since_.end() || progress == nullptr || !tasks_->Busy(holder)) continue;
+    if (progress->waiting()) {
+      waiting.push_back(holder);
+      clocks.push_back(progress->clock());
+      continue;
+    }
+    all_wait = false;
     // Before it had its present work it was idle by order.
     const absl::Duration idle =
         std::min(FromMilliseconds(static_cast<double>(progress->idle_ms())), now - since->second);
@@ -323,6 +333,14 @@ void Controller::ExpelStalled(absl::Time now) {
     if (const auto why = stalls_.Expelled(worker.name, progress_.totals().samples)) {
       in_vain = absl::StrCat(*why, ": ", reason);
     }
+  }
+  if (!all_wait) clocks.clear();
+  if (const auto slowest = stalls_.HoldsUp(clocks, progress_.totals().samples, now)) {
+    membership_.Expel(
+        waiting[*slowest].worker, waiting[*slowest].incarnation,
+        absl::StrCat("all workers wait, and nothing was trained for ", Readable(stalls_.WaitMax()), "; its clock, ",
+                     clocks[*slowest], ", is the smallest, so it holds the others up. Its log says what it waits for"),
+        actions);
   }
   Apply(actions);
   if (in_vain) End(wire::JOB_FAILED, *in_vain);

@@ -80,8 +80,7 @@ void EpochBook::Over(uint32_t epochs, const Standing& now) {
   row.train_s = std::max(0.0, now.time_s - last_.time_s - evaluating_s_) / completed;
   if (samples > 0) {
     row.loss = (now.totals.loss_sum - last_.totals.loss_sum) / static_cast<double>(samples);
-    row.accuracy = static_cast<double>(now.totals.correct - std::min(now.totals.correct, last_.totals.correct)) /
-                   static_cast<double>(samples);
+    row.accuracy = AccuracyOf(now.totals, last_.totals);
   }
   row.seconds = SecondsOf(now.totals, last_.totals, completed);
   if (now.joules) row.joules = std::max(0.0, *now.joules - last_.joules.value_or(0)) / completed;
@@ -120,6 +119,7 @@ state::Epochs EpochBook::Save() const {
   state.set_samples(last_.totals.samples);
   state.set_loss_sum(last_.totals.loss_sum);
   state.set_correct(last_.totals.correct);
+  state.set_samples_unjudged(last_.totals.unjudged);
   state.set_joules(last_.joules.value_or(0));
   state.set_evaluating_s(evaluating_s_);
   state.set_compute_s(last_.totals.compute_seconds);
@@ -142,6 +142,7 @@ void EpochBook::Restore(const state::Epochs& state) {
   last_.totals.samples = state.samples();
   last_.totals.loss_sum = state.loss_sum();
   last_.totals.correct = state.correct();
+  last_.totals.unjudged = state.samples_unjudged();
   last_.joules = state.joules();
   last_.totals.compute_seconds = SecondsOr0(state.compute_s());
   last_.totals.data_seconds = SecondsOr0(state.data_s());

@@ -28,6 +28,7 @@ ProgressTotals Difference(const wire::WorkerProgress& now, const wire::WorkerPro
   grown.samples_applied = Grown(AppliedOf(now), AppliedOf(before));
   grown.steps = Grown(now.steps(), before.steps());
   grown.correct = Grown(now.correct(), before.correct());
+  grown.unjudged = Grown(now.samples_unjudged(), before.samples_unjudged());
   const double loss = now.loss_sum() - before.loss_sum();
   if (std::isfinite(loss)) grown.loss_sum = loss;
   grown.compute_seconds = Grown(now.compute_seconds(), before.compute_seconds());
@@ -56,12 +57,19 @@ void AddStaleness(const wire::WorkerProgress& now, const wire::WorkerProgress& b
 
 }  // namespace
 
+std::optional<double> AccuracyOf(const ProgressTotals& now, const ProgressTotals& before) {
+  const uint64_t samples = Grown(now.samples, before.samples), unjudged = Grown(now.unjudged, before.unjudged);
+  if (samples <= unjudged) return std::nullopt;
+  return static_cast<double>(Grown(now.correct, before.correct)) / static_cast<double>(samples - unjudged);
+}
+
 void ProgressTotals::Add(const ProgressTotals& other) {
   samples += other.samples;
   samples_applied += other.samples_applied;
   steps += other.steps;
   loss_sum += other.loss_sum;
   correct += other.correct;
+  unjudged += other.unjudged;
   compute_seconds += other.compute_seconds;
   wait_seconds += other.wait_seconds;
   data_seconds += other.data_seconds;
@@ -150,7 +158,7 @@ const ProgressReport& Progress::Report() {
   const ProgressTotals& before = latest_.totals;
   if (const uint64_t samples = totals_.samples - before.samples; samples > 0) {
     latest_.loss = (totals_.loss_sum - before.loss_sum) / static_cast<double>(samples);
-    latest_.accuracy = static_cast<double>(totals_.correct - before.correct) / static_cast<double>(samples);
+    if (const auto accuracy = AccuracyOf(totals_, before)) latest_.accuracy = accuracy;
   }
   if (const uint64_t answers = totals_.staleness_answers - before.staleness_answers; answers > 0) {
     latest_.staleness_mean =
@@ -209,6 +217,7 @@ state::Totals ToState(const ProgressTotals& totals) {
   state.set_steps(totals.steps);
   state.set_loss_sum(totals.loss_sum);
   state.set_correct(totals.correct);
+  state.set_samples_unjudged(totals.unjudged);
   state.set_compute_seconds(totals.compute_seconds);
   state.set_wait_seconds(totals.wait_seconds);
   state.set_data_seconds(totals.data_seconds);
@@ -232,6 +241,7 @@ ProgressTotals FromState(const state::Totals& state) {
   totals.steps = state.steps();
   totals.loss_sum = state.loss_sum();
   totals.correct = state.correct();
+  totals.unjudged = state.samples_unjudged();
   totals.compute_seconds = state.compute_seconds();
   totals.wait_seconds = state.wait_seconds();
   totals.data_seconds = state.data_seconds();

@@ -25,6 +25,7 @@ struct ProgressTotals {
   uint64_t steps = 0;
   double loss_sum = 0;
   uint64_t correct = 0;
+  uint64_t unjudged = 0;  // samples that `correct` leaves out
   double compute_seconds = 0;
   double wait_seconds = 0;
   double data_seconds = 0;
@@ -42,6 +43,9 @@ struct ProgressTotals {
 
   void Add(const ProgressTotals& other);
 };
+
+// The share of correct samples among those that were judged between two standings; absent where none were.
+std::optional<double> AccuracyOf(const ProgressTotals& now, const ProgressTotals& before);
 
 // Means over what was trained since the report before; the last known ones when there was nothing.
 struct ProgressReport {

@@ -1,12 +1,14 @@
 // Judges which workers stall, and when it leads nowhere to expel them again. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/timeouts.h"
 #include "scheduler.pb.h"
 
@@ -24,6 +26,16 @@ class StallWatch {
   // end, if the same worker was expelled again and again and nothing was trained in between.
   std::optional<std::string> Expelled(const std::string& worker, uint64_t samples);
 
+  // Looks for a worker that says it waits for servers while all others wait for it: the one with the smallest clock has
+  // nobody to wait for. To be called at each tick, with the clocks of all busy workers if each of them says that it
+  // waits and the servers are live, else with none. Returns the index of that worker when nothing was trained for
+  // WaitMax().
+  std::optional<size_t> HoldsUp(absl::Span<const uint64_t> clocks, uint64_t samples, absl::Time now);
+  absl::Duration WaitMax() const;
+
+  // The process stood still for so long.
+  void Overslept(absl::Duration slept) { waiting_since_ += slept; }
+
   // Why a worker is expelled that showed no sign of life for `idle`, and what to do.
   static std::string Reason(absl::Duration idle, absl::Duration allowed);
 
@@ -31,6 +43,9 @@ class StallWatch {
   const Timeouts timeouts_;
   uint64_t samples_ = 0;                     // of the job, at the last expulsion
   std::map<std::string, uint32_t> in_vain_;  // expulsions since then, by the worker's name
+  // Since then all wait, and so many samples were trained.
+  absl::Time waiting_since_ = absl::InfinitePast();
+  uint64_t waiting_samples_ = 0;
 };
 
 }  // namespace slackline::scheduler

@@ -19,6 +19,7 @@ struct StepFacts {
   uint64_t samples = 0;
   double loss = 0;  // mean over the samples
   uint64_t correct = 0;
+  uint64_t unjudged = 0;  // samples of which nobody knows whether they are correct
   absl::Duration compute;
   absl::Duration data_wait;  // of compute: for batches
   absl::Duration wait;       // for servers

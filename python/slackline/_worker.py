@@ -112,7 +112,7 @@ class Worker:
         self._delivered: Optional[int] = None
         self._taken = 0
         self._loss = 0.0
-        self._accuracy = 0.0
+        self._accuracy: float | None = None
         self._since = time.monotonic()
         _leave_at_exit(self)
 
@@ -262,17 +262,18 @@ class Worker:
 
     def report(self, **figures: float) -> None:
         """loss (mean over the samples) and accuracy (share from 0 to 1) of the steps that follow, for the job's
-        progress.
+        progress. Without an accuracy none is shown.
 
         Between backward and step() it is of that step. Raises TypeError for other names, ValueError for values beyond.
         """
         unknown = [name for name in figures if name not in _REPORTABLE]
         if unknown:
             raise TypeError(f"found {', '.join(unknown)}; allowed is {', '.join(_REPORTABLE)}")
-        accuracy = float(figures.get("accuracy", self._accuracy))
-        if not 0 <= accuracy <= 1:
-            raise ValueError(f"found accuracy={accuracy}; allowed is 0 to 1")
-        self._accuracy = accuracy
+        if "accuracy" in figures:
+            accuracy = float(figures["accuracy"])
+            if not 0 <= accuracy <= 1:
+                raise ValueError(f"found accuracy={accuracy}; allowed is 0 to 1")
+            self._accuracy = accuracy
         self._loss = float(figures.get("loss", self._loss))
 
     def alive(self) -> None:
@@ -381,7 +382,8 @@ class Worker:
             raise FailedPreconditionError(f"the loss that was reported is {self._loss}")
         seconds = time.monotonic() - self._since
         try:
-            outcome = self._job.step(count, self._loss, round(self._accuracy * count), seconds)
+            correct = None if self._accuracy is None else round(self._accuracy * count)
+            outcome = self._job.step(count, self._loss, correct, seconds)
         finally:
             self._since = time.monotonic()
         self._taken += count

@@ -7,6 +7,7 @@ Skipped (77) without PyTorch or without the package.
 
 import argparse
 import contextlib
+import csv
 import gzip
 import io
 import os
@@ -522,8 +523,8 @@ class Processes(Base):
         )
 
     @needs("tqdm")
-    def test_progress_is_drawn(self):
-        with self.cluster() as cluster, cluster.connect(log="nothing") as worker:
+    def test_progress_is_drawn_and_recorded(self):
+        with self.cluster(run_folder=self.folder / "run") as cluster, cluster.connect(log="nothing") as worker:
             model = nn.Linear(4, 1)
             optimizer = slackline.Optimizer(model, worker)
             loader = DataLoader(data(48), batch_size=8, sampler=worker.sampler(48))
@@ -536,6 +537,9 @@ class Processes(Base):
                     worker.report(loss=loss.item())
                     optimizer.step()
             self.assertRegex(drawn.getvalue(), r"python-\d+: .*(8[0-9]|9[0-6])samples .*epoch=2/2, loss=")
+        for row in csv.DictReader((self.folder / "run" / "epochs.csv").read_text().splitlines()):
+            self.assertGreater(float(row["loss"]), 0)
+            self.assertEqual(row["accuracy"], "", "the script has not reported one")
 
     def check_order(self, *modules):
         code = f"import {', '.join(modules)}\nassert torch.ones(3).sum() == 3\nslackline._core.log_as('x', 'info')"

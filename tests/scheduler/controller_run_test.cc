@@ -424,6 +424,33 @@ TEST(ControllerRun, StalledWorkerIsExpelledThoughItsHeartbeatsCome) {
   EXPECT_TRUE(cluster.HasEvent("made no step"));
 }
 
+TEST(ControllerRun, WorkerForWhomAllWaitIsExpelledThoughItSaysThatItWaits) {
+  FakeCluster cluster;
+  cluster.Start();
+  cluster.Range("w-1");
+  cluster.Range("w-2");
+  const auto all_wait = [&](uint64_t clock_of_first, uint64_t clock_of_second) {
+    cluster.progress("w-1").set_clock(clock_of_first);
+    cluster.progress("w-2").set_clock(clock_of_second);
+    for (const char* name : {"w-1", "w-2"}) {
+      cluster.progress(name).set_idle_ms(1000000);
+      cluster.progress(name).set_waiting(true);
+    }
+  };
+  all_wait(7, 7);
+  cluster.Pass(absl::Minutes(11));
+  EXPECT_EQ(cluster.StateOf("w-1"), "live") << "both may wait for a server";
+  all_wait(7, 9);
+  cluster.progress("w-2").set_samples(100);
+  cluster.progress("w-2").set_steps(1);
+  cluster.Pass(absl::Minutes(9));
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+  cluster.Pass(absl::Minutes(2));
+  EXPECT_EQ(cluster.StateOf("w-1"), "dead");
+  EXPECT_EQ(cluster.StateOf("w-2"), "live");
+  EXPECT_TRUE(cluster.HasEvent("all workers wait, and nothing was trained for 10m; its clock, 7, is the smallest"));
+}
+
 TEST(ControllerRun, WorkerWithALocalTaskMayBeSilentForItsLease) {
   job::Job job = FakeCluster::SmallJob();
   job.mutable_local()->set_steps(1);

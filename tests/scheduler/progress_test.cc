@@ -33,6 +33,26 @@ TEST(Progress, MeansCoverWhatWasTrainedSinceTheReportBefore) {
   EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 1.0);
 }
 
+TEST(Progress, AccuracyIsOfTheSamplesThatWereJudged) {
+  Progress progress;
+  wire::WorkerProgress unjudged = Totals(1, 100, 200);
+  unjudged.set_samples_unjudged(100);
+  progress.Heard(kFirst, unjudged, true, At(0));
+  EXPECT_DOUBLE_EQ(*progress.Report().loss, 2);
+  EXPECT_FALSE(progress.latest().accuracy);
+  unjudged.set_samples(200);
+  unjudged.set_samples_unjudged(200);
+  progress.Heard(kFirst, unjudged, true, At(1));
+  progress.Heard(kSecond, Totals(1, 100, 0, 75), true, At(1));
+  progress.Report();
+  EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 0.75);
+  state::Progress saved;
+  progress.Save(saved);
+  Progress again;
+  again.Restore(saved);
+  EXPECT_EQ(again.totals().unjudged, 200u);
+}
+
 TEST(Progress, NothingTrainedKeepsTheLastMeans) {
   Progress progress;
   EXPECT_FALSE(progress.Report().loss);

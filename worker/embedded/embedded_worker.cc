@@ -287,7 +287,8 @@ void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, abs
   facts.clock = report.clock;
   facts.samples = info.samples;
   facts.loss = info.loss;
-  facts.correct = info.correct;
+  facts.correct = info.correct.value_or(0);
+  facts.unjudged = info.correct ? 0 : info.samples;
   facts.compute = info.compute;
   facts.data_wait = info.data_wait;
   facts.wait = wait;

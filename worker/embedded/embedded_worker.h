@@ -39,10 +39,10 @@ using EmbeddedTask = std::variant<EmbeddedRange, EvaluationWork, EmbeddedEnd>;
 // What the caller knows of a step.
 struct EmbeddedStepInfo {
   uint64_t samples = 0;
-  double loss = 0;  // mean over the samples
-  uint64_t correct = 0;
-  absl::Duration compute;    // since the last step
-  absl::Duration data_wait;  // of it
+  double loss = 0;                  // mean over the samples
+  std::optional<uint64_t> correct;  // absent: not known
+  absl::Duration compute;           // since the last step
+  absl::Duration data_wait;         // of it
 };
 
 // What became of it.
