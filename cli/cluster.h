@@ -1,4 +1,4 @@
-// A job's processes on this machine: a scheduler, servers and workers, each with its part of the job.
+// Processes of a job on this machine: a scheduler, servers and workers, each with its part of the job.
 #pragma once
 
 #include <cstdint>
@@ -24,56 +24,59 @@
 
 namespace slackline::cli {
 
-// Where the programs are.
+// Paths of the programs that a run starts.
 struct Programs {
   std::filesystem::path scheduler;
   std::filesystem::path server;
   std::filesystem::path worker;
 
-  // Those beside this program.
+  // Finds the programs in the folder of this program.
   //   kNotFound  names all that are missing
   static absl::StatusOr<Programs> BesideThisProgram();
-  // The same of all programs of an installation: also of slackline-simulator, which no run needs.
+  // Checks that all programs of an installation are there, including slackline-simulator, which no run needs.
   static absl::Status CheckAll();
 };
 
-// With their backups, where they have some.
+// Number of server processes of the job, including backups if there are any.
 uint32_t ServerProcesses(const job::Job& job);
 
-// Which of a job's processes are this machine's.
+// Processes of a job that run on this machine.
 struct Share {
-  // All are: servers that `slackline servers add` asks for are started here, and the run is at its end when no worker
-  // is left.
+  // True if this machine runs all processes of the job. Then servers that `slackline servers add` asks for start here,
+  // and the run ends when no worker is left.
   bool whole = true;
   bool scheduler = true;
   std::vector<std::string> servers;
   std::vector<std::string> workers;
-  // Which of worker.groups each of them trains; empty where the job has none.
+  // Index in worker.groups that each worker trains, by the worker's name. Empty if the job has no groups.
   std::map<std::string, uint32_t> groups;
-  // More arguments for each process of a role.
+  // Additional arguments for each process of a role.
   std::vector<std::string> scheduler_arguments;
   std::vector<std::string> server_arguments;
   std::vector<std::string> worker_arguments;
-  // In the place of the worker's program and its arguments: a script, which finds job, scheduler and name in its
-  // environment. Empty: the worker's program.
+  // Command that replaces the worker's program and its arguments: a script, which finds job, scheduler and name in its
+  // environment. Empty: the worker's program runs.
   std::vector<std::string> script = {};
-  // Called again and again while the scheduler's address is waited for; may be empty.
+  // Function that is called repeatedly while Start() waits for the scheduler's address. May be empty.
   std::function<void()> waiting = nullptr;
 };
-// What has a process listen on `host`, and say so, unless its job says what it listens on. In the place of
-// network.interface: `host` is its address, or another was asked for.
+// Returns the arguments that make a process listen on `host` and advertise it, except for what the job sets itself
+// (network.listen, network.advertise). The arguments clear network.interface, because `host` is the address of that
+// interface, or another interface was asked for.
 std::vector<std::string> ListenAt(const std::string& host, const job::Network& network);
-// Whether workers are to be bound to cores.
+// Returns true if workers are bound to cores.
 bool BindsCores(const job::Worker& worker);
-// All of them.
+// Returns a share with all processes of the job.
 Share WholeJob(const job::Job& job);
 
+// Starts, watches and stops this machine's share of a job.
+//
 // Thread-safety: none.
 // Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
 class Cluster : public RunProcesses {
  public:
-  // `protection`: of calls to the scheduler; null for plain text. `checkpoint`: the folder of the one that the run goes
-  // on from; empty: it begins.
+  // `protection` is for calls to the scheduler; null means plain text. `checkpoint` is the folder of the checkpoint
+  // from which the run continues; empty for a new run.
   Cluster(job::Job job, Programs programs, std::shared_ptr<const rpc::Protection> protection, const RunFolder& folder,
           std::string checkpoint, Share share, SignalQueue& signals);
 
@@ -82,29 +85,29 @@ class Cluster : public RunProcesses {
 
   bool has_scheduler() const override { return client_ != nullptr; }
   SchedulerClient& scheduler() override { return *client_; }
-  // Always, where it is another machine's.
+  // Always true if the scheduler runs on another machine.
   bool scheduler_runs() override { return !share_.scheduler || crew_.Running(Role::kScheduler) > 0; }
 
   void Heard(bool scheduler_answered) override;
 
-  // Starts workers, servers and the scheduler again as the job allows, those that die young after a while. Who hangs is
-  // killed first: servers that the scheduler has given up; workers, too, if they do not come back by themselves; and
-  // the scheduler where it falls silent.
+  // Restarts workers, servers and the scheduler as the job allows, with a delay for those that die young. Kills
+  // processes that hang, before it restarts them: servers that the scheduler has given up; workers that the scheduler
+  // has given up and that do not come back by themselves; and the scheduler if it falls silent.
   News Watch(const wire::GetStatusReply& status) override;
 
   // See Crew::Stop().
   std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) override { return crew_.Stop(deadlines); }
 
-  // A server that was another machine's. Starts it.
+  // Starts a server that ran on another machine before.
   absl::Status TakeServer(const std::string& name);
-  // It is another machine's now, and ends here at once.
+  // Kills a server at once, because it belongs to another machine now.
   void GiveUpServer(const std::string& name);
   size_t Running() { return crew_.Running(); }
 
  private:
-  // The first time anew, later where the one before has left off.
+  // Starts a new scheduler the first time. Later calls start one that continues from its predecessor's saved state.
   absl::Status StartScheduler();
-  // The scheduler is there now.
+  // Connects to the scheduler at `address`, if it is a new address.
   void Follow(const std::string& address);
   absl::Status StartServer(const std::string& name);
   absl::Status StartWorker(const std::string& name);
@@ -113,24 +116,25 @@ class Cluster : public RunProcesses {
   void WorkerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
-  // One that was to get shards, and had none.
+  // Handles the end of a server that was to get shards, and had none.
   void IdleServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void StartAgainSoon(const Crew::End& end, const wire::GetStatusReply& status);
-  // The processes of that name that `status` knows have ended.
+  // Notes that all processes of this name that `status` lists have ended.
   void NoteIncarnation(const std::string& name, wire::MemberRole role, const wire::GetStatusReply& status);
-  // When one that has just ended is to be started again.
+  // Returns when to restart a process that has just ended.
   absl::Time NextStart(const std::string& name);
-  // One that was given up may still run (stopped, or cut off), and stands in the way of its successor.
+  // Kills servers that the scheduler has given up. Such a server may still run (stopped, or cut off), and stands in the
+  // way of its successor.
   void KillGivenUpServers(const wire::GetStatusReply& status, News& news);
-  // The same for workers. One that wakes up joins again: it is given time for that.
+  // Kills workers that the scheduler has given up. A worker that wakes up joins again, so it gets time for that first.
   void KillLostWorkers(const wire::GetStatusReply& status, News& news);
   void KillLostWorker(const wire::MemberStatus& worker, News& news);
   void KillSilentScheduler(const wire::GetStatusReply& status, News& news);
-  // It may be started again, and would go on.
+  // Returns true if the scheduler may be restarted, and would continue the run.
   bool SchedulerRecovers(const wire::GetStatusReply& status) const;
   void StartDue(News& news);
   bool IsMine(const std::string& server) const;
-  // Those that `slackline servers add` has asked for.
+  // Starts the servers that `slackline servers add` has asked for.
   void StartAddedServers(const wire::GetStatusReply& status, News& news);
 
   const job::Job job_;
@@ -139,30 +143,30 @@ class Cluster : public RunProcesses {
   const RunFolder& folder_;
   const std::string checkpoint_;
   Share share_;
-  const std::string place_;  // where the scheduler writes its address
+  const std::string place_;  // file to which the scheduler writes its address
   SignalQueue& signals_;
   Crew crew_;
   std::string address_;
   std::unique_ptr<SchedulerClient> client_;
   uint32_t worker_restarts_ = 0;
   uint32_t server_restarts_ = 0;
-  std::map<std::string, uint32_t> idle_restarts_;  // of servers without shards, by name
+  std::map<std::string, uint32_t> idle_restarts_;  // restarts of servers without shards, by name
   uint32_t servers_added_ = 0;
   uint32_t scheduler_restarts_ = 0;
   struct Restarts {
     Role role = Role::kServer;
-    // In a row, of which none has lived long.
+    // Number of consecutive restarts after a short life.
     uint32_t count = 0;
     absl::Time started = absl::InfinitePast();
     absl::Time due = absl::InfiniteFuture();
-    // Up to this one, its processes are looked after: they have ended or were killed.
+    // Newest incarnation that needs no more attention: it and all earlier ones have ended or were killed.
     uint64_t incarnation = 0;
-    // Of a worker: the last one of its present process that was there; and since when it is dead.
+    // Workers only: last incarnation of the present process that was alive, and the time since which it is dead.
     uint64_t there = 0;
     absl::Time dead_since = absl::InfiniteFuture();
   };
   std::map<std::string, Restarts> restarts_;
-  std::string worker_death_;  // the last one: who, and its last line; empty: none has died
+  std::string worker_death_;  // name and last line of the worker that died last; empty if none has died
   Silence silence_;
 };
 

@@ -1,4 +1,4 @@
-// How a command ends.
+// Exit codes, and the error message with which a command ends.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitWrongUse = 2;
 
-// Says what is wrong, and returns the exit code: wrong use where what was named is not there or not allowed.
+// Logs the error and returns the exit code: kExitWrongUse for kNotFound and kInvalidArgument, else kExitFailed.
 int Complain(const absl::Status& status);
-// The same for what is wrong use whatever its code is: a file that was named and cannot be used.
+// Logs the error and returns kExitWrongUse whatever its code is, for example for a named file that cannot be used.
 int ComplainOfWrongUse(const absl::Status& status);
 
 }  // namespace slackline::cli

@@ -8,18 +8,18 @@
 namespace slackline::cli {
 
 struct CredentialsOptions {
-  // Where certificates and keys go, and of which job they are; empty for none.
+  // Folder for certificates and keys, and name of their job. Empty: none are made.
   std::string folder;
   std::string job;
-  // Of the certificates; absent: a year, or, to be renewed, as those that are there.
+  // Validity of the certificates in days. Absent: a year, or with `renew` the validity of the existing certificates.
   std::optional<uint32_t> days;
-  // Where a token goes; empty for none.
+  // File for a token. Empty: no token is made.
   std::string token_file;
   bool force = false;
   bool renew = false;
 };
 
-// Returns the exit code.
+// Makes the credentials. Returns the exit code.
 int Credentials(const CredentialsOptions& options);
 
 }  // namespace slackline::cli

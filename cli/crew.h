@@ -1,4 +1,4 @@
-// The processes of one run: started by name, reaped, counted, and ended together.
+// Processes of one run: started by name, reaped, counted, and ended together.
 #pragma once
 
 #include <signal.h>
@@ -17,9 +17,11 @@
 namespace slackline::cli {
 
 enum class Role { kScheduler, kServer, kWorker };
-// "scheduler", "server", "worker".
+// Returns "scheduler", "server" or "worker".
 const char* RoleName(Role role);
 
+// Starts, reaps and stops the processes of one run.
+//
 // Thread-safety: none.
 // Ownership:     borrows `folder` and `signals` while it lives. No process outlives it.
 class Crew {
@@ -32,37 +34,39 @@ class Crew {
     ProcessEnd how;
     std::string last_words;
 
-    // "worker-2 (process 123) died: killed by signal 9 (Killed); its last words:\n  ..."
+    // Example: "worker-2 (process 123) died: killed by signal 9 (Killed); its last words:\n  ..."
     std::string Describe() const;
   };
 
   Crew(const RunFolder& folder, SignalQueue& signals) : folder_(folder), signals_(signals) {}
 
-  // Starts `command` under `name`; a name that ended before is started again, and counted so.
+  // Starts `command` under `name`. If a process of that name has ended before, the start counts as its restart.
   absl::Status Start(Role role, const std::string& name, std::vector<std::string> command);
-  // Who has ended since the last call, in the order of their start.
+  // Returns the processes that have ended since the last call, in the order in which their names first started.
   std::vector<End> Reap();
-  // Kills it at once, if it runs; Reap() tells its end.
+  // Kills the process at once, if it runs. Reap() reports its end.
   void Kill(const std::string& name);
-  // Processes of `role` whose end Reap() has not told yet. Unlike Running(), it agrees with what Reap() has said.
+  // Number of processes of `role` whose end Reap() has not reported yet. Unlike Running(), it agrees with what Reap()
+  // has reported.
   size_t Watched(Role role) const;
-  // Processes of `role` that run.
+  // Number of processes, of `role` or of all roles, that run now.
   size_t Running(Role role);
   size_t Running();
 
   struct StopDeadlines {
-    // How long workers and servers may take to leave by themselves, because the scheduler was told that the job is
-    // over; zero where there is nothing to wait for, ...
+    // Time for workers and servers to leave by themselves after the scheduler was told that the job is over. Zero if
+    // there is nothing to wait for.
     absl::Duration leave = absl::Seconds(10);
-    // ... and those of each role after SIGTERM; then SIGKILL.
+    // Time for the processes of each role to end after `signal`. Processes that are left after that get SIGKILL.
     absl::Duration terminate = absl::Seconds(5);
-    // What they are sent.
+    // Signal that ends the processes.
     int signal = SIGTERM;
-    // The stop signal, counted from this call on, that ends all waiting.
+    // Number of the stop signal, counted from this call on, that ends all waiting.
     int impatient_at = 1;
   };
-  // Ends all processes, workers before servers before the scheduler, and returns when none is left. Stop signals
-  // meanwhile kill at once. Returns what had to be said: who was killed because it would not leave.
+  // Ends all processes, workers before servers before the scheduler, and returns when none is left. The stop signal
+  // with number `impatient_at` ends the waiting: processes that still run then are killed. Returns messages about
+  // processes that were killed because they did not leave.
   std::vector<std::string> Stop(const StopDeadlines& deadlines);
 
  private:
@@ -70,12 +74,12 @@ class Crew {
     Role role;
     unsigned restarts = 0;
     bool reaped = false;
-    // Not reaped means that its end was not told yet.
+    // Process of the member, running or ended. `reaped` is false until Reap() has reported its end.
     Process process;
   };
 
-  // Waits until none of `roles` runs or the time is over; the last of signals_left_ ends all such waits.
-  enum class Told { kByScheduler, kBySignal };  // to end
+  // Waits until no process of `roles` runs or the time is over. The last of signals_left_ ends all such waits.
+  enum class Told { kByScheduler, kBySignal };  // source of the order to end
   void WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout, Told told);
   void SignalAll(Role role, int signal);
   void Record();
@@ -83,7 +87,7 @@ class Crew {
   const RunFolder& folder_;
   SignalQueue& signals_;
   std::list<Member> members_;
-  int signals_left_ = 1;  // until all waiting ends
+  int signals_left_ = 1;  // stop signals until all waiting ends
 };
 
 }  // namespace slackline::cli

@@ -1,4 +1,4 @@
-// Whether the devices that a job names are here, asked of the worker's program: only that knows its build.
+// Checks that the devices of a job exist on this machine. The worker's program does the check: only it knows its build.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,7 +6,7 @@
 
 namespace slackline::cli {
 
-// Asks only where the job names a GPU.
+// Checks the devices, but only if the job names a GPU.
 //   kFailedPrecondition  a GPU is not here, or this build has no CUDA
 //   kNotFound            there is no slackline-worker beside this program
 //   others               the program cannot be run

@@ -1,4 +1,4 @@
-// `slackline evaluate`: how good weights are on a job's images.
+// `slackline evaluate`: measures the quality of weights on a job's images.
 #pragma once
 
 #include <string>
@@ -10,6 +10,8 @@ class App;
 
 namespace slackline::cli {
 
+// Command-line options of `slackline evaluate`, and the command itself.
+//
 // Thread-safety: none.
 class EvaluateCommand {
  public:
@@ -17,7 +19,7 @@ class EvaluateCommand {
   explicit EvaluateCommand(CLI::App& app);
 
   bool parsed() const;
-  // Returns the exit code.
+  // Evaluates the weights. Returns the exit code.
   int Run() const;
 
  private:

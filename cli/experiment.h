@@ -1,4 +1,4 @@
-// `slackline experiment`, `slackline plan` and `slackline trace`: hand over to the Python packages of these names.
+// `slackline experiment`, `slackline plan` and `slackline trace`: each hands over to the Python package of its name.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 namespace slackline::cli {
 
 struct ExperimentOptions {
-  // Interpreter, as a path or a name on PATH; empty: that of the environment `venv` beside the package if there is one,
-  // else python3.
+  // Python interpreter: a path or a name on PATH. Empty: the one of the environment `venv` beside the package, if that
+  // exists, else python3.
   std::string python;
-  // What the package reads: its file and its options.
+  // Arguments for the package: its file and its options.
   std::vector<std::string> arguments;
 };
 
-// Becomes the Python program: returns only where that fails, with the exit code. The package lies in
-// ../share/slackline/python beside the folder of this program; in a build folder there are links.
+// Replaces this process with the Python program; returns only on failure, with the exit code. The package lies in
+// ../share/slackline/python, relative to the folder of this program. A build folder has links there.
 int Experiment(const ExperimentOptions& options);
 int Plan(const ExperimentOptions& options);
 int TraceFiles(const ExperimentOptions& options);

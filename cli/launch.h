@@ -1,4 +1,4 @@
-// `slackline launch`: a run on this machine whose workers are a script in Python.
+// `slackline launch`: runs a job on this machine with a Python script as its workers.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 namespace slackline::cli {
 
 struct LaunchOptions {
-  // Its job file, overrides, run folder.
+  // Job file, overrides and run folder.
   TrainOptions train;
   ScriptOptions script;
-  // Else as the job file says.
+  // Numbers of servers and workers. Absent: as the job file says.
   std::optional<uint32_t> servers;
   std::optional<uint32_t> workers;
 };
 
-// As Train(). Returns the exit code.
+// Does what Train() does, with the script as the workers. Returns the exit code.
 int Launch(const LaunchOptions& options);
-// As Resume(). The workers are `script`; without one, the script that the run had, if it had any.
+// Does what the other Resume() does, with `script` as the workers. Without a script, the run keeps the one that it had,
+// if any.
 int Resume(const ResumeOptions& options, const ScriptOptions& script);
 
 }  // namespace slackline::cli

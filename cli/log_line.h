@@ -1,11 +1,11 @@
-// Lines that processes have logged, for people.
+// Lines that processes have logged, made readable for people.
 #pragma once
 
 #include <string>
 
 namespace slackline::cli {
 
-// A line of JSON (output.log_format) as the text that it stands for: "TIME PROCESS LEVEL: MESSAGE". Others as they are.
+// Returns a line of JSON (output.log_format) as text: "TIME PROCESS LEVEL: MESSAGE". Returns other lines unchanged.
 std::string PlainLogLine(const std::string& line);
 
 }  // namespace slackline::cli

@@ -1,4 +1,4 @@
-// Processes that `slackline train` has started in vain.
+// Processes that `slackline train` has started and that ended before they joined the run.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,13 @@
 
 namespace slackline::cli {
 
-// Those of processes.json that have ended and that the scheduler knows nothing of.
+// Returns the servers and workers of processes.json that have ended with an error and that the scheduler does not know.
 std::vector<ProcessRecord> NotStarted(const std::filesystem::path& run, const wire::GetStatusReply& status);
 
-// A line each, for people; `run` has their logs.
+// Renders one line per process, for people. `run` is the folder with their logs.
 std::string RenderNotStarted(const std::filesystem::path& run, const std::vector<ProcessRecord>& processes);
 
-// `status`, a JSON object, with a field `not_started` in the end.
+// Returns `status`, a JSON object, with a field `not_started` added at its end.
 std::string WithNotStarted(const std::string& status, const std::filesystem::path& run,
                            const std::vector<ProcessRecord>& processes);
 

@@ -1,4 +1,4 @@
-// What the status page of a run says, for those who reach only that.
+// Status of a run as its status page reports it, for users who can reach only the page.
 #pragma once
 
 #include <string>
@@ -9,22 +9,22 @@
 
 namespace slackline::cli {
 
-// The HOST:PORT of an address of a page (http://), whatever stands behind it; empty where that is none.
+// Returns HOST:PORT of a page's address (http://), whatever path follows. Empty if `url` is no such address.
 std::string PageAddress(const std::string& url);
 
 struct PageStatus {
-  // /api/status as it came.
+  // Body of /api/status, unchanged.
   std::string json;
-  // As the scheduler itself would say it, with `full`; of servers to come and of the final evaluation it says nothing.
+  // Same content as the scheduler's own reply with `full`, but without the servers to come and the final evaluation.
   wire::GetStatusReply reply;
 };
 
-// Asks the page at HOST:PORT.
-//   kInvalidArgument  somebody else's page
-//   otherwise as HttpGet() has it
+// Asks the page at HOST:PORT for its status.
+//   kInvalidArgument  another program's page
+//   others            as HttpGet()
 absl::StatusOr<PageStatus> AskPage(const std::string& address, absl::Duration timeout);
 
-// `json`: what /api/status says.
+// Parses `json`, the body of /api/status.
 absl::StatusOr<wire::GetStatusReply> ReplyOf(const std::string& json);
 
 }  // namespace slackline::cli

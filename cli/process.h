@@ -1,4 +1,4 @@
-// A child process: started with its own log, watched, and ended by its own number.
+// A child process: started with its own log, watched, and ended by its process id.
 #pragma once
 
 #include <sys/types.h>
@@ -15,53 +15,55 @@
 namespace slackline::cli {
 
 struct ProcessSpec {
-  // For messages; also the name of its log.
+  // Name for messages.
   std::string name;
-  // Program (a path) and its arguments.
+  // Path of the program, and its arguments.
   std::vector<std::string> command;
-  // Takes standard output and standard error; written on at its end if it exists, as that of an earlier life does.
+  // File for standard output and standard error. An existing file, for example of an earlier life, is appended to.
   std::filesystem::path log;
 };
 
-// How a process ended.
+// End of a process.
 struct ProcessEnd {
   bool by_signal = false;
   // Exit code, or number of the signal.
   int code = 0;
 
   bool ok() const { return !by_signal && code == 0; }
-  // "exit code 1", "killed by signal 9 (Killed)".
+  // Examples: "exit code 1", "killed by signal 9 (Killed)".
   std::string Describe() const;
 };
 
+// A child process, which never outlives `slackline`.
+//
 // Thread-safety: none; one thread starts and watches all children. The kernel kills a child when that thread ends,
-//                so that nothing outlives `slackline`, however it dies.
+//                however `slackline` dies.
 class Process {
  public:
-  // Starts it in a process group of its own: Ctrl-C on the terminal reaches `slackline` only, which then stops its
-  // children in good order. It ignores none of SIGINT, SIGTERM, SIGCHLD and SIGPIPE.
+  // Starts the child in a process group of its own: Ctrl-C on the terminal reaches only `slackline`, which then stops
+  // its children in good order. The child ignores none of SIGINT, SIGTERM, SIGCHLD and SIGPIPE.
   //   kNotFound     no such program
   //   kUnavailable  the system refused
   static absl::StatusOr<Process> Start(ProcessSpec spec);
 
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
-  // A child that still runs is killed and reaped.
+  // Kills and reaps a child that still runs.
   ~Process();
 
   const std::string& name() const { return spec_.name; }
   pid_t pid() const { return pid_; }
 
-  // How it ended, once it has; never waits. The same answer from then on.
+  // Returns how the process ended, or nullopt while it runs. Never waits. After the end, every call returns the same.
   std::optional<ProcessEnd> Poll();
-  // Waits up to `timeout` for its end.
+  // Waits up to `timeout` for the end of the process.
   std::optional<ProcessEnd> WaitFor(absl::Duration timeout);
 
-  // Sends `signal` unless it has ended.
+  // Sends `signal` unless the process has ended.
   void Signal(int signal);
 
-  // The last lines of its log that hold anything, oldest first, joined by newlines; cut to a size that fits a message.
-  // Only what was written since it was started. UTF-8, whatever the log holds.
+  // Returns the last lines of the log that are not blank, oldest first, joined by newlines, and cut to a size that fits
+  // a message. Only what was written since this process started counts. The text is UTF-8, whatever the log holds.
   std::string LastWords(size_t lines_max = 5) const;
 
  private:
@@ -69,9 +71,9 @@ class Process {
   void KillAndReap();
 
   ProcessSpec spec_;
-  // Bytes that were in its log before.
+  // Size of the log in bytes before this process started.
   int64_t log_begin_ = 0;
-  // 0 after a move.
+  // Process id; 0 after a move.
   pid_t pid_ = 0;
   std::optional<ProcessEnd> end_;
 };

@@ -1,4 +1,4 @@
-// What a person sees while a run goes on: a line that renews itself on a terminal, plain lines elsewhere.
+// Progress of a run as people see it: a live line on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace slackline::cli {
 
-// One line of at most `width` columns, whatever comes first in importance: epoch, bar, samples/s, loss, accuracy,
-// slack, time left.
+// Renders one line of at most `width` columns: epoch, bar, samples/s, loss, accuracy, slack, time left. If room is
+// short, the last figures are left out; the bar takes the room that remains.
 std::string RenderProgress(const wire::GetStatusReply& status, int width);
-// The same for a log: no bar, no bound on its length.
+// Renders the progress for a log: without a bar, and of any length.
 std::string RenderPlain(const wire::GetStatusReply& status);
-// "1:02:03", "2:03", "0:03".
+// Examples: "1:02:03", "2:03", "0:03".
 std::string RenderTime(double seconds);
-// 1234567 -> "1,234,567".
+// Example: 1234567 -> "1,234,567".
 std::string RenderCount(double count);
 
 // Writes progress and events to one stream.
@@ -26,20 +26,20 @@ std::string RenderCount(double count);
 // Thread-safety: none.
 class Progress {
  public:
-  // A line that renews itself; lines; or records of our own log.
+  // Form of the output: a live line that is redrawn, plain lines, or records of our own log.
   enum class Kind { kLive, kLines, kLog };
-  // `quiet` leaves out all but Say(). Borrows `out`.
+  // `quiet` leaves out everything except Say(). Borrows `out`.
   Progress(Output& out, Kind kind, bool quiet) : out_(out), kind_(kind), quiet_(quiet) {}
   ~Progress() { Clear(); }
 
-  // New events of `status`, then its progress: on a terminal at once, otherwise every few seconds and once for
-  // each epoch.
+  // Writes the new events of `status`, then its progress: on a terminal at once, otherwise every few seconds and, if
+  // the job has at most 50 epochs, at each new epoch. While the job starts, also when the reason for waiting changes.
   void Show(const wire::GetStatusReply& status, absl::Time now);
-  // Only the new events.
+  // Writes only the new events.
   void ShowEvents(const wire::GetStatusReply& status);
-  // A line above the live one.
+  // Writes a line above the live line.
   void Say(absl::string_view line);
-  // Takes the live line away.
+  // Removes the live line.
   void Clear();
 
  private:

@@ -1,4 +1,4 @@
-// Small files that others read while they are written.
+// Replaces small files that other processes read at the same time.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace slackline::cli {
 
-// Readers see the old or the new one, never a part.
-//   kUnavailable  it cannot be written
+// Replaces the file. Readers see the old or the new content, never a part.
+//   kUnavailable  the file cannot be written
 absl::Status ReplaceFile(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace slackline::cli

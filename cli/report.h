@@ -1,4 +1,4 @@
-// The end of a run, for people: how good the model is, where it lies, and what to try next.
+// Report at the end of a run, for people: how good the model is, where the results are, and what to try next.
 #pragma once
 
 #include <filesystem>
@@ -10,22 +10,24 @@
 
 namespace slackline::cli {
 
-// "mAP 37.00 % (58.20 % at an overlap of 0.5)", and of masks where there are some. Requires: of objects.
+// Renders "mAP 37.00 % (58.20 % at an overlap of 0.5)", and the mAP of masks if there is one. Requires: an evaluation
+// of object detection.
 std::string RenderPrecision(const wire::EvaluationReport& evaluation);
-// Test accuracy, or what it is of objects, then precision, recall and F1 of each class and their means.
+// Renders test accuracy (of object detection: mAP), then precision, recall and F1 of each class and their means.
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation);
-// The same under a first line of the caller's.
+// Renders the evaluation with the caller's first line.
 std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std::string& first);
-// Energy by phase, power, and energy times delay; "energy: not metered" of null.
+// Renders energy by phase, power, and energy times delay; "energy: not metered" for null.
 std::string RenderEnergy(const wire::EnergyView* energy);
-// Where the results lie. `folder` is read.
+// Lists the result files in `folder`. Reads the folder.
 std::string RenderResults(const std::filesystem::path& folder);
-// Commands that change one thing about this job, ready to paste. `train` is how this run was started, up to its job
-// file.
+// Renders commands that change one thing about this job, ready to paste. `train` is the command that started this run,
+// up to and including its job file.
 std::string RenderNext(const job::Job& job, const std::string& train, const std::filesystem::path& folder);
-// What is still to happen to the servers: who may join, who is to leave, who is dead and so holds the others up.
+// Returns the pending changes of servers: servers that may join, that are to leave, and that are dead and so delay the
+// others.
 std::vector<std::string> PendingServers(const wire::GetStatusReply& status);
-// State, progress and a table of the members.
+// Renders state, progress and a table of the members.
 std::string RenderStatus(const wire::GetStatusReply& status);
 
 }  // namespace slackline::cli

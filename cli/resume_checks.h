@@ -1,4 +1,4 @@
-// What a run that goes on must have in common with what it was.
+// Checks that a resumed run keeps what it must have in common with the original run.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace slackline::cli {
 
-// The weights of a checkpoint are those of one model. `before`: the job that it was made in; `after`: the one to go on
-// with.
-//   kInvalidArgument  every field of `model` that differs, one a line
+// Checks that both jobs have the same model: a checkpoint holds the weights of one model. `before` is the job that made
+// the checkpoint, `after` the job that continues from it.
+//   kInvalidArgument  lists every field of `model` that differs, one per line
 absl::Status CheckModelKept(const job::Job& before, const job::Job& after);
 
-// A checkpoint's place in an epoch counts `samples` training images, whose fingerprint is `fingerprint` (0: not known).
-// Looks at what is cheap to know: the index of prepared images, and data.train_images_max; of other data the workers
-// say it when they join.
-//   kInvalidArgument  there are more or fewer now, or others, and data.replaces does not say so
+// Checks that the training images are the same. A checkpoint's place in an epoch counts `samples` training images,
+// whose fingerprint is `fingerprint` (0: not known). Checks only what is cheap to know: the index of prepared images,
+// and data.train_images_max. For other data, the workers report a mismatch when they join.
+//   kInvalidArgument  there are more or fewer images now, or others, and data.replaces does not allow the others
 absl::Status CheckImagesKept(uint64_t samples, uint64_t fingerprint, const job::Job& after);
 
 }  // namespace slackline::cli

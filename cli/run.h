@@ -1,4 +1,4 @@
-// One run, from the first process to the report.
+// Execution of one run, from the first process to the report.
 #pragma once
 
 #include <unistd.h>
@@ -19,82 +19,87 @@
 namespace slackline::cli {
 
 struct RunOptions {
-  // As the user called this program; for the commands that are proposed at the end.
+  // Name by which the user called this program; for the commands that are proposed at the end.
   std::string program = "slackline";
   std::string job_file;
-  // In the place of the workers' program; empty: none.
+  // Script that replaces the workers' program. Empty: none.
   std::string script = {};
   bool quiet = false;
-  // Asked a few times a second, with the signal that has come, if one has; what it says, if anything, is why the run
-  // ends now, in good order. A signal that it makes nothing of is taken as ever.
+  // Function that decides whether the run ends early. It is called a few times a second, with the signal that has come,
+  // if any. It returns the reason for which the run ends now, in good order, or an empty string. A signal for which it
+  // returns an empty string has its usual effect. May be empty.
   std::function<std::string(std::optional<int> signal)> leave = nullptr;
-  // How long it may take where `leave` ends it, last checkpoint included; as the job says where there is none.
+  // Time limit for ending the run when `leave` ends it, including the last checkpoint. Absent: as the job says.
   std::optional<absl::Duration> leave_within = std::nullopt;
-  // How it is gone on with, but for its folder: for messages.
+  // Command that resumes the run, without the run folder; for messages.
   std::string resume = "slackline resume";
-  // Who stops it, for messages.
+  // Command that a signal stops; for messages.
   std::string command = "`slackline train`";
 };
 
+// Starts the processes of a run, follows it to its end, and reports the result.
+//
 // Thread-safety: none.
 // Ownership:     borrows all but the job while it lives.
 class Run {
  public:
-  // How long a scheduler that does not answer just now, or is being started again, may take to hear that the run stops.
+  // Time within which a scheduler that does not answer just now, or is being restarted, must hear that the run stops.
   static constexpr absl::Duration kTellMax = absl::Seconds(60);
 
   Run(const RunOptions& options, job::Job job, const RunFolder& folder, SignalQueue& signals, RunProcesses& processes);
 
-  // Starts the processes, shows the progress, ends all, and reports. Returns the exit code.
+  // Starts the processes, shows the progress, ends all processes, and reports. Returns the exit code.
   int Execute();
 
-  // Training has begun.
+  // True once training has begun.
   bool begun() const { return begun_; }
-  // It has ended because options.leave said so; the job was neither done nor failed before.
+  // True if the run has ended because options.leave said so; the job was neither done nor failed before.
   bool left() const { return left_; }
-  // A stop signal came while it ended.
+  // True if a stop signal came while the run ended.
   bool hurried() const { return hurried_; }
 
  private:
   void Announce();
-  // Until the job has ended, something has broken, or somebody stops it.
+  // Follows the run until the job has ended, something has broken, or somebody stops it.
   int Follow();
   absl::Duration silence_max() const;
-  // Notes what happened to the processes. The first trouble stays: what follows is its consequence.
+  // Records what happened to the processes. Only the first trouble is kept: later ones are its consequences.
   void Watch();
   absl::StatusOr<wire::GetStatusReply> AskScheduler();
-  // Somebody has removed the run folder, not just now, and not for a moment.
+  // True if somebody has removed the run folder. Several looks in a row must find it missing, so that a short absence
+  // does not count.
   bool FolderIsGone();
-  // Makes it anew, for what can still be saved, and ends the run.
+  // Recreates the run folder for what can still be saved, and ends the run.
   int EndWithoutFolder();
-  // Until the scheduler has seen to everybody's end; shows what it says meanwhile. `tell`: it again, where it has
-  // forgotten.
+  // Waits, for at most `most`, until the scheduler has ended the job for all members. Shows the scheduler's new events
+  // meanwhile. `tell` repeats the order to stop, if a restarted scheduler does not know it.
   void AwaitEnd(absl::Duration most, const std::function<void()>& tell);
-  // Says so where no last checkpoint could be made.
+  // Reports if no last checkpoint could be made.
   void SayUnsaved();
-  // Where the scheduler could not: how the run has ended, for who asks later.
+  // Records how the run has ended, if the scheduler could not, so that later queries find it.
   void RecordEnd(const std::string& state, const std::string& reason);
-  // All that the job leaves behind is written, and its end is known: nobody needs to be waited for, but servers that
-  // have snapshots to remove.
+  // Ends a run whose results are all written and whose end is known. Waits for nobody, except for servers that have
+  // snapshots to remove.
   int Finish();
-  // `tell_max`: as TellToStop() has it.
+  // `tell_max` is `most` of TellToStop().
   int Broken(const std::string& reason, absl::Duration tell_max = kTellMax);
   int Interrupted(const std::string& reason);
   int Leave(const std::string& reason);
-  // How long a run that ends in good order may take for its last checkpoint.
+  // Time limit for the last checkpoint of a run that ends in good order.
   absl::Duration last_checkpoint_max() const;
-  // A checkpoint, or waiting for room for it.
+  // Time limit for a checkpoint, or for room on the disk for it.
   absl::Duration checkpoint_max() const;
   void MakeCheckpoint();
-  // 0: there is none.
+  // Number of the newest checkpoint; 0 if there is none.
   uint64_t NewestCheckpoint() const;
   void PointToCheckpoint();
-  // Has the scheduler save the run and end it, then ends what is left.
+  // Makes the scheduler save the run and end it, then ends the processes that are left.
   void StopInOrder(const std::string& reason, int impatient_at);
-  // Until the scheduler has heard it, for at most `most` and at least once; false where it does not. One that has died
-  // or hangs meanwhile is started again as the job allows, and told then.
+  // Repeats the order to stop until the scheduler has heard it: at least once, and for at most `most`. Returns false if
+  // the scheduler does not hear it. A scheduler that dies or hangs meanwhile is restarted as the job allows, and told
+  // then.
   bool TellToStop(const std::string& reason, bool failed, absl::Duration most);
-  // For a moment. A stop signal says that somebody is impatient.
+  // Waits a moment for a signal. A stop signal means that the user wants no more waiting.
   void WaitForSignal();
   void StopAll(const Crew::StopDeadlines& deadlines);
   void PointToLogs();
@@ -110,13 +115,13 @@ class Run {
   bool begun_ = false;
   bool left_ = false;
   bool hurried_ = false;
-  int signals_left_ = 1;  // until nobody is waited for
+  int signals_left_ = 1;  // stop signals until the run waits for nobody
   wire::GetStatusReply status_;
   std::string trouble_;
   absl::Time trouble_since_;
   absl::Time trouble_deadline_ = absl::InfiniteFuture();
-  bool trouble_maybe_done_ = true;  // all of it
-  int gone_looks_ = 0;              // in a row in which the run folder was not there
+  bool trouble_maybe_done_ = true;  // true while all trouble may just be the end of the job
+  int gone_looks_ = 0;              // looks in a row that found no run folder
 };
 
 }  // namespace slackline::cli

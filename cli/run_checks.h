@@ -1,4 +1,4 @@
-// What can be known to be wrong before a run starts.
+// Checks that find mistakes before a run starts.
 #pragma once
 
 #include <filesystem>
@@ -13,46 +13,48 @@
 
 namespace slackline::cli {
 
-// Prints, and returns `code`.
+// Logs the error, and returns `code`.
 int Fail(const absl::Status& status, int code);
 
-// What a worker would find out only after everything has started.
+// Checks the job's data, for mistakes that a worker would find only after everything has started.
 absl::Status CheckData(const job::Job& job);
 
-// That a file that the job begins with is there.
+// Checks that the files from which the job's model starts exist.
 absl::Status CheckWeights(const job::Job& job);
 
-// What of `network` the processes of a machine would complain about one after the other: its interface is not there, it
-// may not be listened on, or network.ports are too few for all of a job.
+// Checks `network` for mistakes that the processes of a machine would report one after the other: the interface does
+// not exist, listening on it is not allowed, or network.ports are too few for all processes of a job.
 absl::Status CheckNetwork(const job::Job& job);
 
-// Why this machine cannot run the job as it is to be run; one OK where it can.
+// Returns the reasons why this machine cannot run the job for `purpose`; empty if it can.
 enum class Purpose { kTrain, kSimulate };
 std::vector<absl::Status> CheckHere(const job::Job& job, Purpose purpose);
 
-// How many processes of a job are on one machine.
+// Numbers of a job's processes on one machine.
 struct Crowd {
   bool scheduler = false;
   size_t servers = 0;
   size_t workers = 0;
 };
-// Whether network.ports are enough for them; `where` they are, for the message.
+// Checks that network.ports are enough for the processes. `where` says where they run, for the message.
 absl::Status CheckPorts(const job::Network& network, const Crowd& crowd, const std::string& where);
 
-// Whether `servers` more find ports of network.ports on this machine that nobody listens on.
-//   kFailedPrecondition  they do not
+// Checks that network.ports has enough free ports on this machine for `servers` more servers.
+//   kFailedPrecondition  there are too few
 absl::Status CheckFreePorts(const job::Job& job, uint32_t servers);
 
-// Two schedulers must not write into one folder.
+// Checks that no other process looks after the run, and that its scheduler does not answer: two schedulers must not
+// write into one folder.
 absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security);
 
-// A run of the same folder that was deleted may have left checkpoints in checkpoint.folder: they would be taken for
-// this one's.
+// Checks that checkpoint.folder holds no checkpoints of this run folder. A deleted run of the same folder may have left
+// some, which would be taken for checkpoints of the new run.
 absl::Status CheckUnused(const job::Job& job, const std::filesystem::path& run);
 
 absl::Status CheckWorkIsLeft(const checkpoint::Choice& from, const job::Job& job);
 
-// All roles are on this machine; the command itself is an operator.
+// Opens the credentials of an operator, the role of the command itself. Checks the certificates of all roles first,
+// because all roles run on this machine.
 absl::StatusOr<security::Security> OpenSecurity(const job::Job& job);
 
 }  // namespace slackline::cli

@@ -1,4 +1,5 @@
-// What the folder of a run says of it where no scheduler answers: how it ended, or that nobody looks after it.
+// End of a run as its folder records it, for when no scheduler answers: how the run ended, or that no process looks
+// after it.
 #pragma once
 
 #include <filesystem>
@@ -10,30 +11,31 @@
 
 namespace slackline::cli {
 
-// Besides the states that a scheduler says. Its processes are gone, and it has come to no end.
+// State, besides those that a scheduler reports: the processes of the run are gone, and no end is recorded.
 inline constexpr char kLost[] = "lost";
-// Its scheduler does not answer, and the run is not over.
+// State: the scheduler does not answer, and the run is not over.
 inline constexpr char kAway[] = "away";
-// SLURM has it in its queue, and has not started it (again) yet.
+// State: the run is in SLURM's queue, and SLURM has not started it yet, or not again.
 inline constexpr char kPending[] = "pending";
 
-// Of members nothing is known. go_on is the command that goes on with the run.
+// Reads the state of a run from its folder. Members are not known. `go_on` is the command that continues the run.
 //   kNotFound  no run folder
 absl::StatusOr<wire::JobStatus> ReadEnd(const std::filesystem::path& run);
 
-// Adds to its events.log how the run has ended, unless the scheduler has said so. `state`: "done", "failed" or
-// "stopped". Requires: the scheduler has ended.
+// Adds to the run's events.log how the run has ended, unless the scheduler has recorded it. `state` is "done", "failed"
+// or "stopped". Requires: the scheduler has ended.
 //   kResourceExhausted, kUnavailable  it cannot be written
 absl::Status RecordEnd(const std::filesystem::path& run, const std::string& state, const std::string& reason);
 
-// The same for people, with the last events.
+// Renders the state for people, with the last events.
 std::string RenderEnd(const wire::JobStatus& status);
 
-// Why an order to a run came to nothing: where nobody answers and the run of the folder `target` is over, that, and how
-// to go on; else `failed`.
+// Explains why an order to a run failed. If the run of the folder `target` is over, says so, and how to continue it;
+// else returns `failed`.
 absl::Status OrTheEnd(const std::string& target, const absl::Status& failed);
 
-// Exit code of `slackline status` for a state: done where the run is done or goes on, else failed.
+// Exit code of `slackline status` for a state: kExitDone for "starting", "training", "done" and kPending, else
+// kExitFailed.
 int ExitCodeOf(const std::string& state);
 
 }  // namespace slackline::cli

@@ -1,9 +1,9 @@
 // The folder that a run leaves behind, as far as the command line knows it.
 //
-//   job.yaml             the job as resolved
+//   job.yaml             the job, with every setting written out
 //   scheduler.address    host:port of the scheduler, once it listens; the scheduler writes it
-//   processes.json       who runs: name, role, process id, restarts, state
-//   logs/NAME.log        what each process says
+//   processes.json       the processes: name, role, process id, restarts, state
+//   logs/NAME.log        output of each process
 #pragma once
 
 #include <sys/types.h>
@@ -23,31 +23,34 @@ struct ProcessRecord {
   std::string role;
   pid_t pid = 0;
   unsigned restarts = 0;
-  // "running" or how it ended.
+  // "running", or how the process ended.
   std::string state;
 };
 
+// Creates, reads and writes the folder of one run.
+//
 // Thread-safety: none.
 class RunFolder {
  public:
-  // Makes the folder and what is above it.
-  //   kAlreadyExists  there is something in it; a run never mixes with another
+  // Makes the folder and its parents.
+  //   kAlreadyExists  the folder is not empty; a run never mixes with another
   //   kUnavailable    the system refused
   static absl::StatusOr<RunFolder> Create(const std::filesystem::path& path);
 
-  // The same for `path` itself, or for the first of PATH-2, PATH-3 ... that nobody has: two runs never get one folder.
+  // Same as Create(), for `path` or the first of PATH-2, PATH-3 ... that does not exist: two runs never get one folder.
   static absl::StatusOr<RunFolder> CreateUnused(const std::filesystem::path& path);
 
-  // The same for `path` itself, where what a batch system has made of it before the run may be in it.
+  // Same as Create(), but `path` may hold what a batch system has made before the run.
   static absl::StatusOr<RunFolder> CreateSubmitted(const std::filesystem::path& path);
-  // Whether that of this name is: "lock", "script.json", "submit", "nodes", or an earlier attempt.
+  // True if a file or folder of this name may exist before the run: "lock", "lock.held", "script.json", "submit",
+  // "nodes", or an earlier attempt.
   static bool MayPrecede(const std::string& name);
 
-  // The folder of a run that somebody else has begun, and whose processes are here, too. Its processes are recorded in
-  // processes-NODE.json.
+  // Opens the folder of a run that another process has begun, and that also has processes on this node. They are
+  // recorded in processes-NODE.json.
   static absl::StatusOr<RunFolder> Join(const std::filesystem::path& path, const std::string& node);
 
-  // The folder of a run that goes on. Nobody answers at the address that is in it any more, which is removed.
+  // Opens the folder of a run that is resumed. Removes the address in it, where no scheduler answers any more.
   //   kNotFound     there is no run
   //   kUnavailable  the system refused
   static absl::StatusOr<RunFolder> Reopen(const std::filesystem::path& path);
@@ -58,15 +61,15 @@ class RunFolder {
   std::filesystem::path log(const std::string& name) const { return path_ / "logs" / (name + ".log"); }
 
   absl::Status WriteJob(const std::string& yaml) const;
-  // After somebody has removed the folder.
+  // Recreates a folder that somebody has removed.
   //   kUnavailable  the system refused
   absl::Status MakeAgain(const std::string& yaml) const;
-  // Replaces processes.json as a whole: readers see the old or the new one.
+  // Replaces the list of processes as a whole: readers see the old or the new one.
   absl::Status WriteProcesses(const std::vector<ProcessRecord>& processes) const;
-  // The scheduler's address, once it is there.
+  // Returns the scheduler's address, once it is there.
   absl::StatusOr<std::string> ReadAddress() const { return ReadAddressFile(path_); }
 
-  // What processes.json says; none where it says nothing.
+  // Returns the processes that processes.json lists; empty if it lists none or cannot be read.
   static std::vector<ProcessRecord> ReadProcesses(const std::filesystem::path& run);
 
   static std::filesystem::path AddressFile(const std::filesystem::path& run) { return run / "scheduler.address"; }
@@ -81,7 +84,7 @@ class RunFolder {
   std::string processes_ = "processes.json";
 };
 
-// runs/NAME-YYYYmmdd-HHMMSS in local time.
+// Returns runs/NAME-YYYYmmdd-HHMMSS, in local time.
 std::filesystem::path DefaultRunFolder(const std::string& name, absl::Time now);
 
 }  // namespace slackline::cli

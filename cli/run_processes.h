@@ -1,4 +1,4 @@
-// The processes of a run, wherever they are.
+// Interface to the processes of a run, on this machine or on others.
 #pragma once
 
 #include <string>
@@ -11,43 +11,45 @@
 
 namespace slackline::cli {
 
+// Starts, watches and stops the processes of a run.
+//
 // Thread-safety: none.
 class RunProcesses {
  public:
   struct News {
-    // Deaths and restarts, for people.
+    // Crashes and restarts, for people.
     std::vector<std::string> lines;
-    // Why the run cannot go on, unless the job has ended meanwhile: empty while it can.
+    // Reason why the run cannot continue, unless the job has ended meanwhile. Empty while it can.
     std::string trouble;
-    // The trouble may just be the end of the job that was seen early: nobody has failed.
+    // True if the trouble may just be the end of the job, seen early: no process has failed.
     bool maybe_done = false;
   };
 
   virtual ~RunProcesses() = default;
 
-  // Returns once the scheduler has given its address.
-  //   kDeadlineExceeded  somebody was not there in time
-  //   kAborted           somebody died; the last words are in the message
+  // Starts the processes. Returns once the scheduler has given its address.
+  //   kDeadlineExceeded  a process was not there in time
+  //   kAborted           a process died; its last words are in the message
   //   kCancelled         a stop signal came
   virtual absl::Status Start() = 0;
 
-  // Once the scheduler has given its address, which it has when Start() was OK.
+  // True once the scheduler has given its address; true whenever Start() was OK.
   virtual bool has_scheduler() const = 0;
   virtual SchedulerClient& scheduler() = 0;
   virtual bool scheduler_runs() = 0;
 
-  // Whether the scheduler has just answered, or at least refused: one that falls silent is killed by Watch() and
-  // started again.
+  // Records whether the scheduler has just answered; a refusal is an answer. Watch() kills a scheduler that falls
+  // silent, and restarts it.
   virtual void Heard(bool scheduler_answered) = 0;
 
-  // Looks after the processes, and reports deaths to the scheduler. `status` is the last that the scheduler said, empty
-  // before.
+  // Looks after the processes, and reports crashes to the scheduler. `status` is the scheduler's last answer; empty
+  // before the first one.
   virtual News Watch(const wire::GetStatusReply& status) = 0;
 
-  // Called a few times a second while the run lives, also when it is being stopped.
+  // Called a few times a second while the run lives, also while it is being stopped.
   virtual void StillHere() {}
 
-  // Ends all. Returns what had to be said.
+  // Ends all processes. Returns messages for the user.
   virtual std::vector<std::string> Stop(const Crew::StopDeadlines& deadlines) = 0;
 };
 

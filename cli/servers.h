@@ -14,12 +14,12 @@ struct ServersOptions {
   StatusOptions run;
   uint32_t add = 0;
   std::vector<std::string> drain;
-  // So long it is waited for; 0: not at all.
+  // Time to wait for the change; 0: does not wait.
   absl::Duration wait = absl::Seconds(120);
 };
 
-// Prints, and returns the exit code: 0 once all shards are where they are to be, or are on their way where that is not
-// waited for.
+// Changes the servers of a run, prints, and returns the exit code: 0 once all shards are where they are to be; without
+// waiting, 0 once the scheduler has accepted the change.
 int ChangeServers(const ServersOptions& options);
 
 }  // namespace slackline::cli

@@ -1,4 +1,4 @@
-// Commands that people paste into a shell.
+// Quoting for commands that people paste into a shell.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace slackline::cli {
 
-// `text` as one word of a POSIX shell: as it is where nothing in it means something else, in quotes otherwise.
+// Returns `text` as one word of a POSIX shell: unchanged if no character has a special meaning, otherwise in quotes.
 inline std::string ShellWord(absl::string_view text) {
   bool plain = !text.empty() && text[0] != '-';
   for (const char c : text)

@@ -1,4 +1,4 @@
-// Programs of Slackline that lie beside this one, and stand in for it.
+// Programs of Slackline in the folder of this program, which can also replace this process.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,11 @@
 
 namespace slackline::cli {
 
-// Where `name` lies beside this program.
+// Returns the path of the program `name` in the folder of this program.
 //   kNotFound  it is not there, or may not be run
 absl::StatusOr<std::filesystem::path> Sibling(const std::string& name);
 
-// Becomes the program `path` with these arguments; returns only where that fails.
+// Replaces this process with the program `path` with these arguments; returns only on failure.
 absl::Status Become(const std::filesystem::path& path, const std::vector<std::string>& arguments);
 
 }  // namespace slackline::cli

@@ -7,8 +7,8 @@
 
 namespace slackline::cli {
 
-// Holds back SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD of this thread and of all threads that it starts afterwards.
-// Signals that were ignored stay ignored, except SIGCHLD. One an object per process; make it before the first thread.
+// Blocks SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD in this thread and in all threads that it starts afterwards.
+// Signals that were ignored stay ignored, except SIGCHLD. A process makes one object, before its first thread.
 //
 // Thread-safety: none.
 class SignalQueue {
@@ -18,7 +18,8 @@ class SignalQueue {
   SignalQueue& operator=(const SignalQueue&) = delete;
   ~SignalQueue();
 
-  // The next signal within `timeout`. SIGCHLD says that some child has ended (several may share one signal).
+  // Returns the next signal within `timeout`, or nullopt if none comes. SIGCHLD means that some child has ended
+  // (several may share one signal).
   std::optional<int> Wait(absl::Duration timeout);
 
  private:

@@ -1,4 +1,4 @@
-// How long a scheduler has said nothing, and for how long that may be.
+// Silence of a scheduler: how long it has lasted, and how long it may last.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +9,20 @@
 
 namespace slackline::cli {
 
-// A scheduler that has answered before and is silent for so long hangs: 16 T, as for any other process, but time enough
-// to ask it more than once.
+// Silence after which a scheduler that has answered before counts as hung: 16 T, as for any other process, but at least
+// 5 s, so that there is time to ask it more than once.
 inline absl::Duration SchedulerSilenceMax(const job::Job& job) {
   constexpr absl::Duration kLeast = absl::Seconds(5);
   const Timeouts timeouts = {.heartbeat = absl::Milliseconds(job.timeouts().heartbeat_ms())};
   return std::max(kLeast, timeouts.worker_dead());
 }
 
-// Counts silence by looks, so that time in which this process itself slept counts for little.
+// Counts silence between looks, so that time in which this process itself slept counts for little.
 //
 // Thread-safety: none.
 class Silence {
  public:
-  // It was started (again): has not answered yet.
+  // Starts anew for a scheduler that was just started or restarted, and has not answered yet.
   void Begin() { *this = {}; }
   void Look(bool answered, absl::Time now) {
     constexpr absl::Duration kGapMax = absl::Seconds(3);
@@ -31,7 +31,7 @@ class Silence {
     heard_ = heard_ || answered;
     look_ = now;
   }
-  // Since it last answered; nothing where it never has.
+  // Time since the scheduler last answered; zero if it never has.
   absl::Duration lasted() const { return heard_ ? lasted_ : absl::ZeroDuration(); }
 
  private:

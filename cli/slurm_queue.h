@@ -1,4 +1,4 @@
-// What SLURM's queue says of the job that a run folder belongs to.
+// State of a run's SLURM job, from SLURM's queue.
 #pragma once
 
 #include <filesystem>
@@ -9,30 +9,30 @@
 
 namespace slackline::cli {
 
-// As squeue has it.
+// A job as squeue shows it.
 struct QueuedJob {
   std::string number;
   std::string state;   // PENDING, RUNNING ...
-  std::string reason;  // why it waits: Priority, Resources ...
-  std::string start;   // when it is expected to start; empty where nobody knows
-  std::string nodes;   // that it runs on
+  std::string reason;  // reason for waiting: Priority, Resources ...
+  std::string start;   // expected start; empty if it is not known
+  std::string nodes;   // nodes on which the job runs
 
   bool pending() const { return state == "PENDING"; }
-  // It has ended, and its nodes are being tidied.
+  // True if the job has ended, and SLURM is tidying its nodes.
   bool ends() const { return state == "COMPLETING" || state == "COMPLETED"; }
-  // "SLURM job 12 is PENDING (Resources), expected to start at 2025-01-31T12:00:00"
+  // Example: "SLURM job 12 is PENDING (Resources), expected to start at 2025-01-31T12:00:00"
   std::string Describe() const;
 };
 
-// Writes down that SLURM has the run in its queue under this number, as sbatch --parsable has said it.
+// Records that the run is in SLURM's queue under this number, which is the output of sbatch --parsable.
 //   kUnavailable  the file system refuses
 absl::Status NoteSlurmJob(const std::filesystem::path& run, const std::string& number);
 
-// The job that a run was last submitted as, if the queue still has it; of an array, its first task that is there.
-// nullopt where it was not submitted, or squeue is not there or does not answer.
+// Returns the job as which the run was last submitted, if it is still in the queue; for an array, the first task in the
+// queue. Returns nullopt if the run was not submitted, or squeue is missing or does not answer.
 std::optional<QueuedJob> FindInQueue(const std::filesystem::path& run);
 
-// A line of squeue --format=%i|%T|%r|%S|%N.
+// Parses a line of squeue --format=%i|%T|%r|%S|%N.
 std::optional<QueuedJob> ParseQueued(const std::string& line);
 
 }  // namespace slackline::cli

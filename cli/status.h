@@ -10,24 +10,26 @@
 namespace slackline::cli {
 
 struct StatusOptions {
-  // host:port, a run folder, or the address of a status page.
+  // Run to show: host:port, a run folder, or the address of a status page.
   std::string target;
-  // Whose `security` section says how to connect; empty: job.yaml of the run folder, and plain text to a host:port.
+  // Job file whose `security` section says how to connect. Empty: job.yaml of the run folder; plain text to a
+  // host:port.
   std::string job_file;
-  // Shows it again and again until the job has ended.
+  // Shows the status repeatedly until the job has ended.
   bool watch = false;
-  // As /api/status of the status page.
+  // Prints JSON, as /api/status of the status page has it.
   bool json = false;
 };
 
-// Of the scheduler of the target.
+// Returns the address of the target's scheduler.
 //   kInvalidArgument  neither a run folder nor HOST:PORT
+//   kNotFound         the run folder has no address of a scheduler
 absl::StatusOr<std::string> FindAddress(const std::string& target);
 
-// How to connect to the scheduler of the target; null: in plain text.
+// Returns how to connect to the target's scheduler; null: in plain text.
 absl::StatusOr<std::shared_ptr<const rpc::Protection>> FindProtection(const StatusOptions& options);
 
-// Prints, and returns the exit code: kExitDone where the run goes on or is done.
+// Prints the status, and returns the exit code: kExitDone if the run continues or is done.
 int Status(const StatusOptions& options);
 
 }  // namespace slackline::cli

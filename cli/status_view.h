@@ -1,4 +1,4 @@
-// What `slackline status` shows besides members: the same as the status page, as text.
+// Text for what `slackline status` shows besides members: the same as the status page.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace slackline::cli {
 
-// Alerts, clocks of the workers, staleness, shards, placement, checkpoints, disk. `page`: where the status page is; may
-// be empty.
+// Renders alerts, clocks of the workers, staleness, shards, placement, checkpoints and disk. `page` is the address of
+// the status page; may be empty.
 std::string RenderDetails(const wire::JobStatus& status, absl::string_view page);
 
-// What somebody else has written, for a terminal: OneLine() of each line.
+// Makes text of other programs safe for a terminal: applies OneLine() to each line.
 std::string PrintableLines(absl::string_view text);
 
 }  // namespace slackline::cli

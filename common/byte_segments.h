@@ -1,4 +1,4 @@
-// A run of bytes that lies in several pieces of memory, as it came from the network.
+// A sequence of bytes that lies in several pieces of memory, as it came from the network.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace slackline {
 
-// The memory of some floats.
+// Returns the memory of some floats.
 inline absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
 }
@@ -46,13 +46,13 @@ class ByteReader {
   explicit ByteReader(const ByteSegments& bytes) : segments_(bytes.segments()), left_(bytes.size()) {}
 
   size_t left() const { return left_; }
-  // Of those, the bytes that lie in one piece from here on.
+  // Number of the bytes left that lie in one piece from the current position on.
   size_t contiguous_left() const { return segments_.empty() ? 0 : segments_.front().size() - offset_; }
-  // Where the next `size` bytes lie, to be used in place; null when they are not in one piece.
+  // Returns the next `size` bytes for use in place. Returns null if they do not lie in one piece.
   const std::byte* contiguous(size_t size) const {
     return size <= contiguous_left() && size > 0 ? segments_.front().data() + offset_ : nullptr;
   }
-  // Passes over the next `size` bytes.
+  // Skips the next `size` bytes.
   // Requires: size <= contiguous_left().
   void Skip(size_t size) {
     offset_ += size;
@@ -62,7 +62,7 @@ class ByteReader {
     offset_ = 0;
   }
 
-  // Copies the next `size` bytes to `out`, across borders.
+  // Copies the next `size` bytes to `out`, also across segments.
   // Requires: size <= left().
   void Read(void* out, size_t size) {
     auto* to = static_cast<std::byte*>(out);

@@ -1,5 +1,5 @@
-// An assertion that stays on in release builds. For what only a bug can cause: what a network, a disk or a peer
-// can cause is a Status.
+// An assertion that stays on in release builds, for conditions that only a bug can break. An error that a network, a
+// disk or a peer can cause is a Status.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Time as a value that is passed in, so that tests and simulations own it.
+// Sources of time that are passed in, so that tests and simulations control time.
 #pragma once
 
 #include "absl/time/clock.h"
@@ -11,7 +11,7 @@ class TimeSource {
  public:
   virtual ~TimeSource() = default;
 
-  // Never goes backwards. Only differences mean anything.
+  // Returns the time, which never goes backwards. Only differences are meaningful.
   virtual absl::Time Now() const = 0;
 };
 
@@ -21,13 +21,13 @@ class SteadyTime : public TimeSource {
   absl::Time Now() const override;
 };
 
-// What the calling thread has had of processors: what others take of them meanwhile is not in it.
+// The processor time of the calling thread. Time during which others use the processor is not included.
 class ThreadTime : public TimeSource {
  public:
   absl::Time Now() const override;
 };
 
-// Stands still until told. For tests.
+// Time that stands still until Advance() is called. For tests.
 //
 // Thread-safety: none; one thread.
 class ManualTime : public TimeSource {

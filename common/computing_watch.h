@@ -1,4 +1,4 @@
-// Tells a process that computes from one that hangs, by the processor time that it uses.
+// Distinguishes a process that computes from one that hangs, by the processor time that it uses.
 #pragma once
 
 #include "absl/time/time.h"
@@ -14,7 +14,8 @@ class ProcessTime : public TimeSource {
   absl::Time Now() const override;
 };
 
-// A long computation and a hang both show no step. Only the computation uses processors.
+// Tells whether this process computes. A long computation and a hang both show no step, but only the computation uses
+// processors.
 //
 // Thread-safety: none.
 // Ownership:     borrows both clocks.
@@ -22,16 +23,16 @@ class ComputingWatch {
  public:
   // A process computes if it uses at least this share of one processor. Heartbeats alone use less.
   static constexpr double kShareMin = 0.05;
-  // A process that computes may show nothing for so many times as long as one that does not.
+  // A process that computes may show no progress for this many times as long as one that does not.
   static constexpr int kPatience = 20;
 
-  // Begins to watch now. `processor`: see ProcessTime; tests have another.
+  // Begins to watch now. `processor` is a ProcessTime; tests pass another clock.
   ComputingWatch(const TimeSource& time, const TimeSource& processor)
       : time_(time), processor_(processor), since_(time.Now()), used_(processor.Now()) {}
 
-  // Whether the process has computed since the last call, or since the watch began.
+  // Returns whether the process has computed since the last call, or since the watch began.
   bool Computed();
-  // The time since then.
+  // Returns the time since the last call of Computed(), or since the watch began.
   absl::Duration window() const { return time_.Now() - since_; }
 
  private:
@@ -41,17 +42,17 @@ class ComputingWatch {
   absl::Time used_;
 };
 
-// How often to wait again for a part of this process that shows nothing but may compute.
+// Decides whether to wait again for a part of this process that shows no progress but may compute.
 //
 // Thread-safety: none.
 class ComputingPatience {
  public:
-  // `waits`: at most so many in all; ComputingWatch::kPatience, or 1 for a part that has no patience.
+  // `waits` is the largest number of waits: ComputingWatch::kPatience, or 1 for a part that gets no patience.
   explicit ComputingPatience(int waits) : waits_(waits) {}
 
-  // After a wait in vain: whether another one is worth it, since the process computed meanwhile.
+  // Call it after a wait in vain. Returns true if another wait is worth it, since the process computed meanwhile.
   bool Lasts() { return ++waited_ < waits_ && watch_.Computed(); }
-  // Waits in vain so far.
+  // Returns the number of waits in vain so far.
   int waited() const { return waited_; }
 
  private:

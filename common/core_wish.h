@@ -1,4 +1,4 @@
-// What a job file says of the cores that a worker computes on, as worker.cores has it.
+// The cores that a job file asks for a worker to compute on (worker.cores).
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,21 @@
 namespace slackline {
 
 struct CoreWish {
-  // kNone: the system decides. kCount: so many. kList: these. kAuto: a share of those that are there.
+  // kNone: the system decides. kCount: this many cores. kList: these cores. kAuto: a share of the cores of the machine.
   enum class Kind { kNone, kCount, kList, kAuto };
   Kind kind = Kind::kNone;
   uint32_t count = 0;
-  std::vector<uint32_t> cores = {};  // of kList; rising
+  std::vector<uint32_t> cores = {};  // kList only; ascending
 
   bool operator==(const CoreWish&) const = default;
 };
 
-// A number alone is a count, auto alone is kAuto, all else is a list of cores ("8") and ranges of them ("0-3", "8-8").
+// Parses worker.cores. A number alone is a count, auto alone is kAuto, all else is a list of cores ("8") and ranges of
+// cores ("0-3", "8-8").
 //   kInvalidArgument  "found X; allowed is Y"
 absl::StatusOr<CoreWish> ParseCores(absl::Span<const std::string> items);
 
-// "0-3, 8" of rising numbers; "none".
+// Returns ascending core numbers as text: "0-3, 8"; "none" if there are none.
 std::string CoresText(absl::Span<const uint32_t> cores);
 
 }  // namespace slackline

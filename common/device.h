@@ -10,22 +10,22 @@
 namespace slackline {
 
 struct Device {
-  // A GPU is called cuda, as PyTorch calls it whoever made it.
+  // kCuda is any GPU. PyTorch also calls every GPU cuda, whoever made it.
   enum class Kind { kCpu, kCuda };
 
   Kind kind = Kind::kCpu;
-  // Of a GPU, as this process sees them.
+  // Index of a GPU among those that this process sees.
   uint32_t index = 0;
 
   bool operator==(const Device&) const = default;
 };
 
-// In worker.devices: all GPUs, or a cpu where there is none.
+// Value of worker.devices that means all GPUs, or the CPU if there is no GPU.
 inline constexpr absl::string_view kAutoDevices = "auto";
 
-// "cpu", "cuda:0"; nullopt of anything else.
+// Parses "cpu" or "cuda:0"; returns nullopt for any other text.
 std::optional<Device> ParseDevice(absl::string_view text);
-// What ParseDevice() reads.
+// Returns the text that ParseDevice() reads.
 std::string ToString(const Device& device);
 
 }  // namespace slackline

@@ -1,4 +1,4 @@
-// A shared library that need not be there.
+// A shared library that may be absent.
 #pragma once
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@ namespace slackline {
 // Thread-safety: none.
 class DynamicLibrary {
  public:
-  // A name that the system's loader finds, or a path.
+  // `name` is a name that the system's loader finds, or a path.
   explicit DynamicLibrary(const std::string& name) : handle_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {}
   DynamicLibrary(const DynamicLibrary&) = delete;
   DynamicLibrary& operator=(const DynamicLibrary&) = delete;
@@ -20,7 +20,7 @@ class DynamicLibrary {
 
   bool there() const { return handle_ != nullptr; }
 
-  // Null where it is not there.
+  // Returns null if the library or the symbol is absent.
   template <typename Function>
   Function* Find(const char* name) const {
     return handle_ == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(handle_, name));

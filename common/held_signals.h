@@ -1,4 +1,4 @@
-// Signals that a program holds back, to take them as values.
+// Signals that a program blocks, to receive them as values.
 #pragma once
 
 #include <signal.h>
@@ -7,8 +7,9 @@
 
 namespace slackline {
 
-// The set of those `signals` that this process does not ignore. Whoever starts a program with a signal ignored (nohup,
-// a shell's background job) wants that signal to do nothing; but Linux queues a blocked signal even if it is ignored.
+// Returns those of `signals` that this process does not ignore. A user who starts a program with a signal ignored
+// (nohup, a shell's background job) wants that signal to do nothing, but Linux queues a blocked signal even if it is
+// ignored.
 inline sigset_t NotIgnored(std::initializer_list<int> signals) {
   sigset_t set;
   ::sigemptyset(&set);

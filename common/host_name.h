@@ -8,7 +8,7 @@
 
 namespace slackline {
 
-// Empty where the system does not tell.
+// Returns an empty text if the system does not tell the name.
 inline std::string HostName() {
   std::array<char, 256> name = {};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "";

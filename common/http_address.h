@@ -1,4 +1,4 @@
-// Addresses of servers of files, as data.path may have one: this decides which are understood.
+// Addresses of file servers, as data.path may hold one. This code decides which addresses are understood.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,13 +10,14 @@ namespace slackline {
 inline constexpr char kHttpPrefix[] = "http://";
 inline bool IsHttp(absl::string_view path) { return absl::StartsWith(path, kHttpPrefix); }
 
-// Whether `path` begins as an address of some protocol: LETTERS://, or http: and https: with another number of slashes.
+// Returns whether `path` begins like an address of some protocol: LETTERS://, or http: and https: with another number
+// of slashes.
 bool IsAddress(absl::string_view path);
 
 // address := "http://" host [":" port] ["/" path]      Requires: IsHttp(address).
-//   host is a name, an IPv4 address or an IPv6 address in brackets; port is 1 to 65535; the path is a folder, in which
-//   what is no letter may stand as %XX.
-//   kInvalidArgument  "found X; allowed is Y", without a password that stands in it
+//   host is a name, an IPv4 address or an IPv6 address in brackets; port is 1 to 65535; the path is a folder, whose
+//   characters other than letters may be written as %XX.
+//   kInvalidArgument  "found X; allowed is Y", without any password that the address contains
 absl::Status CheckHttpAddress(absl::string_view address);
 
 }  // namespace slackline

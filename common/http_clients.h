@@ -1,5 +1,5 @@
-// Clients of the HTTP server: their requests arrive and their responses leave without a thread that waits for one of
-// them.
+// Clients of the HTTP server. Their requests arrive and their responses leave without a thread that waits for a single
+// client.
 #pragma once
 
 #include <cstddef>
@@ -17,42 +17,43 @@
 
 namespace slackline {
 
-// For a request to arrive; and for a client to take something of a response.
+// Longest time for a request to arrive, and longest time that a client may read nothing of a response.
 inline constexpr absl::Duration kHttpPatience = absl::Seconds(3);
 
 struct HttpClient {
   enum class Stage {
-    kReading,   // its request arrives
-    kWriting,   // it takes the response
-    kDraining,  // it has all of it: closing before it has would take back what is on its way
+    kReading,  // the request arrives
+    kWriting,  // the response is sent
+    // All of the response is sent. Closing before the client has read it would discard bytes on their way.
+    kDraining,
     kGone,
   };
 
   shm::Descriptor socket;
   absl::Time deadline;
   Stage stage = Stage::kReading;
-  // Its request, up to the empty line.
+  // The request, up to the empty line.
   std::string received;
   std::string output;
   size_t sent = 0;
 };
 
-// Clients that have sent their request, on their way to a thread that answers and back.
+// The queue of clients that have sent their request: to the threads that answer, and back.
 //
 // Thread-safety: safe.
 class HttpDesk {
  public:
-  // Requests that wait for a thread.
+  // Largest number of requests that wait for a thread.
   static constexpr size_t kWaitingMax = 128;
 
-  // False if too many wait.
+  // Queues a client for a thread. Returns false if too many wait.
   bool Give(std::unique_ptr<HttpClient>& client) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (waiting_.size() >= kWaitingMax) return false;
     waiting_.push_back(std::move(client));
     return true;
   }
-  // Waits for one. Null: Close() was called.
+  // Waits for a client. Returns null after Close().
   std::unique_ptr<HttpClient> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &HttpDesk::HasWork));
@@ -83,30 +84,31 @@ class HttpDesk {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// The accepting thread's: reads requests and writes responses, and never waits for one client.
+// Reads requests and writes responses on the accepting thread, and never waits for a single client.
 //
 // Thread-safety: none.
 // Ownership:     borrows the listening socket, which does not block, and the desk.
 class HttpClients {
  public:
-  // That send their request or take their response. A further one takes the place of the oldest.
+  // Largest number of clients that send a request or receive a response. A further client displaces the oldest.
   static constexpr size_t kClientsMax = 128;
   static constexpr size_t kHeadBytesMax = size_t{16} << 10;
 
   HttpClients(int listening, HttpDesk& desk) : listening_(listening), desk_(desk) {}
 
-  // Waits for something to do and does it. False once `stop` is readable. `news` is readable once the desk has clients
-  // with their answers.
+  // Waits for an event and handles it. Returns false once `stop` is readable. `news` is readable once the desk has
+  // answered clients.
   bool Turn(int stop, int news);
 
  private:
-  // Until the next deadline; -1 if there is none.
+  // Returns the time until the next deadline; -1 if there is none.
   int TimeoutMs() const;
   void Accept();
-  // Rather one that is silent than one that takes its response. False if there is none.
+  // Drops the oldest client that is not receiving its response, or else the oldest of all. Returns false if there is
+  // none.
   bool DropOldest();
   void TakeAnswered(int news);
-  // Goes on as far as the socket lets it; takes the client away if it goes to the desk.
+  // Continues with a client as far as its socket allows. Moves `client` away if it goes to the desk.
   void Advance(std::unique_ptr<HttpClient>& client);
   void Read(std::unique_ptr<HttpClient>& client);
   void Write(HttpClient& client);
@@ -115,11 +117,11 @@ class HttpClients {
   const int listening_;
   HttpDesk& desk_;
   const SteadyTime time_;
-  std::vector<std::unique_ptr<HttpClient>> clients_;  // oldest first, but for those that were at the desk
+  std::vector<std::unique_ptr<HttpClient>> clients_;  // oldest first, except those that were at the desk
   absl::Time accept_from_ = absl::InfinitePast();
 };
 
-// Whether a call on a socket that does not block failed only for now.
+// Returns whether a call on a non-blocking socket failed only for the moment.
 bool WouldBlock();
 
 }  // namespace slackline

@@ -1,4 +1,4 @@
-// One request to somebody else's small HTTP server, and its answer.
+// Sends a request to the small HTTP server of another program and receives the answer.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace slackline {
 
-// The body of what `address`, HOST:PORT, has at `path`. Plain text; no redirections are followed.
-//   kNotFound            no such host
-//   kUnavailable         nobody listens there, or what answers is no HTTP server
-//   kDeadlineExceeded    not all of it came within `timeout`
-//   kFailedPrecondition  it answers with another code than 200
+// Returns the body that `address`, HOST:PORT, serves at `path`. Uses plain text and follows no redirections.
+//   kNotFound            the host is unknown
+//   kUnavailable         no process listens there, or it is no HTTP server
+//   kDeadlineExceeded    the answer was not complete within `timeout`
+//   kFailedPrecondition  the answer has another code than 200
 //   kResourceExhausted   the answer is longer than 16 MiB
 absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path, absl::Duration timeout);
 

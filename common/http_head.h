@@ -1,4 +1,4 @@
-// HTTP/1 as bytes: the head of a request as it arrives, and a response as it leaves.
+// HTTP/1 as bytes: the head of an incoming request, and an outgoing response.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,29 @@ namespace slackline {
 
 struct HttpHead {
   std::string method;
-  // Begins with a slash; %XX is decoded, nothing else is changed.
+  // The path begins with a slash. %XX is decoded; the rest is unchanged.
   std::string path;
-  // Behind the question mark, as it came.
+  // Text after the question mark, as it came.
   std::string query;
-  // In the order in which they came.
+  // Headers in the order in which they came.
   std::vector<std::pair<std::string, std::string>> headers = {};
 
-  // The first header of that name, in any case of letters; empty if there is none.
+  // Returns the first header with that name, in upper or lower case; empty if there is none.
   std::string Header(absl::string_view name) const;
 };
 
-// Bytes of the head at the beginning of `received`, the empty line behind it included; nullopt: more must come.
+// Returns the length of the head at the beginning of `received`, including the empty line after it. Returns nullopt if
+// more bytes must come.
 std::optional<size_t> HttpHeadBytes(absl::string_view received);
 
 // head := METHOD " " target " HTTP/1." digit CRLF { name ":" value CRLF } CRLF
 //   kInvalidArgument  "found X; allowed is Y"
 absl::StatusOr<HttpHead> ParseHttpHead(absl::string_view head);
 
-// Everything of a response up to its body; nullopt: the body ends with the connection.
+// Returns a response up to its body. If `body_bytes` is nullopt, the body ends with the connection.
 std::string HttpHeadText(const HttpResponse& response, std::optional<uint64_t> body_bytes);
-// All of a response that is no stream; `head_only`: without the body, whose length it says.
+// Returns a whole response that is not a stream. With `head_only` the body is left out, but the head still gives its
+// length.
 std::string HttpText(const HttpResponse& response, bool head_only = false);
 
 }  // namespace slackline

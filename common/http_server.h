@@ -1,5 +1,5 @@
-// A small HTTP server for people and tools that watch a process: probes, metrics, pages; and for files that nodes give
-// each other before they train. Never on the path of gradients and weights.
+// A small HTTP server for people and tools that watch a process (probes, metrics, pages), and for files that nodes give
+// each other before they train. Gradients and weights never pass through it.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace slackline {
 
 struct HttpRequest {
-  // Without the query, as it was decoded.
+  // The decoded path, without the query.
   std::string path;
   std::string query;
-  // The value of a header; empty where it is not there.
+  // Returns the value of a header; empty if it is missing.
   std::function<std::string(const std::string& name)> header;
 };
 
@@ -26,7 +26,7 @@ struct HttpRequest {
 class HttpStream {
  public:
   virtual ~HttpStream() = default;
-  // False once the client or the server is gone, or the client has taken nothing for 3 s.
+  // Sends a piece. Returns false once the client or the server is gone, or after the client has read nothing for 3 s.
   virtual bool Send(const std::string& piece) = 0;
 };
 
@@ -36,33 +36,36 @@ struct HttpResponse {
   std::string body;
   // Headers besides Content-Type and Content-Length.
   std::map<std::string, std::string> headers = {};
-  // Instead of a body: returns at the end of it. Keeps one of the server's threads as long as it runs.
+  // Writes the body piece by piece in place of `body`, and returns at its end. Occupies one of the server's threads
+  // while it runs.
   std::function<void(HttpStream& stream)> stream = nullptr;
-  // How many bytes the stream has, where that is known; else it ends with the connection.
+  // Length of the stream, if known; otherwise the stream ends with the connection.
   std::optional<uint64_t> stream_bytes = std::nullopt;
 };
 
-// Answers GET and HEAD; other methods get 405, unknown paths 404. Nothing received changes anything. Clients that say
-// nothing, or take nothing, cost no thread: they lose their place when others need it, and 3 s later in any case.
+// Answers GET and HEAD; other methods get 405, unknown paths 404. No request changes anything. A client that sends
+// nothing or reads nothing occupies no thread: it loses its place when others need it, or after 3 s.
 //
 // Thread-safety: Start() and the destructor: none; handlers are called on the server's threads, several at a time.
-// Threads:       `threads` and one that accepts, from Start() on, joined in the destructor, which waits for handlers.
+// Threads:       `threads`, and one that accepts. They start in Start() and are joined in the destructor, which waits
+//                for handlers.
 class HttpServer {
  public:
   using Handler = std::function<HttpResponse(const HttpRequest& request)>;
 
   struct Options {
-    // IPv6 with or without brackets.
+    // Address to listen on; IPv6 with or without brackets.
     std::string address = "127.0.0.1";
-    // 0: the system chooses.
+    // Port to listen on; 0: the system chooses.
     uint16_t port = 0;
     int threads = 1;
-    // By path, exactly.
+    // Handlers by exact path.
     std::map<std::string, Handler> handlers;
-    // For all other paths; null: 404.
+    // Handler for all other paths; null: 404.
     Handler otherwise = nullptr;
   };
 
+  // Starts the server.
   //   kUnavailable  the address cannot be listened on
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(Options options);
   HttpServer(const HttpServer&) = delete;

@@ -1,4 +1,4 @@
-// Strong integer types: two of them cannot be swapped by mistake, and none converts to a plain number unasked.
+// Strong integer types: two of them cannot be swapped by mistake, and none converts implicitly to a plain number.
 #pragma once
 
 #include <compare>
@@ -25,7 +25,7 @@ class StrongId {
     return H::combine(std::move(state), id.value_);
   }
 
-  // The next one in order.
+  // Returns the next id in order.
   constexpr StrongId Next() const { return StrongId(value_ + 1); }
 
  private:
@@ -34,22 +34,22 @@ class StrongId {
 
 // A job, chosen at random when its scheduler starts.
 using JobId = StrongId<struct JobIdTag, uint64_t>;
-// A worker process; numbered from 1 by the scheduler, 0 is nobody.
+// A worker process; numbered from 1 by the scheduler, 0 is no worker.
 using WorkerId = StrongId<struct WorkerIdTag, uint32_t>;
-// A server process; numbered from 1 by the scheduler, 0 is nobody.
+// A server process; numbered from 1 by the scheduler, 0 is no server.
 using ServerId = StrongId<struct ServerIdTag, uint32_t>;
-// A logical shard; numbered from 0 in the order of the elements they hold.
+// A logical shard; numbered from 0 in the order of the elements that the shards hold.
 using ShardId = StrongId<struct ShardIdTag, uint32_t>;
-// One life of a member; later ones are larger, over all members. 0 is none.
+// Identifies a life of a member. A later life has a larger number, also across members. 0 is none.
 using Incarnation = StrongId<struct IncarnationTag, uint64_t>;
-// A worker's completed pushes. The push that makes clock c has sequence c, so the two share one type.
+// Number of a worker's completed pushes. The push that makes clock c has sequence c, so the two share one type.
 using Clock64 = StrongId<struct ClockTag, uint64_t>;
 using Sequence = Clock64;
-// A state of the shard map.
+// Identifies a state of the shard map.
 using Generation = StrongId<struct GenerationTag, uint64_t>;
-// A state of the set of live workers.
+// Identifies a state of the set of live workers.
 using Epoch = StrongId<struct MembersEpochTag, uint64_t>;
-// One life line of a shard's state; raised by every restore and promotion.
+// Identifies a line of a shard's history; every restore and every promotion starts a new one with a higher number.
 using Lineage = StrongId<struct LineageTag, uint32_t>;
 // A worker's request for weights.
 using PullId = StrongId<struct PullIdTag, uint64_t>;
@@ -59,7 +59,7 @@ using RangeId = StrongId<struct RangeIdTag, uint64_t>;
 // Names one state of one shard. Versions of different lineages cannot be compared by number.
 struct Version {
   Lineage lineage;
-  // Steps applied since the job began.
+  // Number of steps applied since the job began.
   uint64_t number = 0;
 
   friend constexpr bool operator==(const Version&, const Version&) = default;

@@ -1,4 +1,4 @@
-// Text as JSON has it.
+// Text in JSON.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace slackline {
 
-// In quotes, with whatever must be escaped; bytes that are no UTF-8 become U+FFFD.
+// Returns `text` in quotes with the necessary escapes. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonText(absl::string_view text);
 
 }  // namespace slackline

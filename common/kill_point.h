@@ -1,7 +1,7 @@
-// Places where a test can have the process killed, to see what others make of what is left.
+// Kill points: places where a test can make the process kill itself, to check how others cope with the remains.
 //
-// They are in every build: what users run is what is tested. The places are between two steps that must not be taken
-// for one: before and after what is on disk becomes true, before and after what was applied is answered.
+// Every build has them, so that users run what was tested. Each lies between two steps that must not be taken for one:
+// before and after data on disk takes effect, before and after an applied change is answered.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace slackline::kill_point {
 
 // Thread-safety: Arm() comes before other threads; Passed() is safe.
 
-// `what` is POINT or POINT:N: the process kills itself with SIGKILL when it comes to the point for the Nth time (the
-// first). An empty text arms nothing.
-//   kInvalidArgument  no such text
+// Arms one kill point. `what` is POINT or POINT:N: the process kills itself with SIGKILL when it reaches the point for
+// the Nth time (default: the first). An empty text arms nothing.
+//   kInvalidArgument  `what` has another form
 absl::Status Arm(const std::string& what);
 
-// Does nothing in a process that is not armed.
+// Marks a kill point in the code. Does nothing in a process that is not armed.
 void Passed(const char* point);
 
 }  // namespace slackline::kill_point

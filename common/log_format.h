@@ -1,15 +1,15 @@
-// How this process writes its log (common/logging.h). For the beginning of main().
+// The format of this process's log (common/logging.h). Call these functions at the beginning of main().
 #pragma once
 
 #include <string>
 
 namespace slackline::log {
 
-// As Initialise(), for a command that a person has called: a line is "slackline: TEXT".
+// Replaces Initialise() in a command that a person runs: a line is "slackline: TEXT".
 void InitialiseCommand(const std::string& command);
 
-// From now on a line is a JSON object: time (RFC 3339, with milliseconds and zone), level, process, job, message. Call
-// after one of the above, before other threads log.
+// Makes each later line a JSON object: time (RFC 3339, with milliseconds and zone), level, process, job, message. Call
+// it after Initialise() or InitialiseCommand(), before other threads log.
 void WriteJson(const std::string& job);
 
 }  // namespace slackline::log

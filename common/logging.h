@@ -1,4 +1,4 @@
-// Logging for all processes: spdlog behind one header, one line a record with time, process and level.
+// Logging for all processes: spdlog behind one header. Each record is one line with time, process and level.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace slackline::log {
 
 enum class Least { kInfo, kWarning, kNothing };
 
-// Names this process in every line ("ps-1") and writes to standard error what is at least so important. Call once,
-// early.
+// Names this process in every line ("ps-1") and writes records of at least level `least` to standard error. Call it
+// once, early.
 void Initialise(const std::string& process, Least least = Least::kInfo);
 
 void Info(absl::string_view message);
@@ -31,7 +31,7 @@ void Error(const Parts&... parts) requires(sizeof...(Parts) > 1) {
   Error(absl::string_view(absl::StrCat(parts...)));
 }
 
-// Waits until what was logged is written. For the end of a process.
+// Waits until all records are written. Call it at the end of a process.
 void Flush();
 
 }  // namespace slackline::log

@@ -5,7 +5,7 @@
 
 namespace slackline {
 
-// Empty if `name` may be one, else what is wrong with it. For CLI11's check().
+// Returns an empty text if `name` is allowed, otherwise the mistake in it. For CLI11's check().
 std::string MemberNameMistake(const std::string& name);
 
 }  // namespace slackline

@@ -1,6 +1,6 @@
 // Prometheus metrics of one process, and the endpoint that serves them.
 //
-// Names are slackline_ROOM_WHAT_UNIT; counters end in _total. Series are made at start, so that a dashboard sees
+// Names are slackline_ROOM_WHAT_UNIT; counters end in _total. Series are created at start, so that a dashboard sees
 // zeros instead of gaps.
 #pragma once
 
@@ -25,7 +25,7 @@ class Counter {
   virtual double value() const = 0;
 };
 
-// A number that moves. Thread-safety: safe.
+// A number that rises and falls. Thread-safety: safe.
 class Gauge {
  public:
   virtual ~Gauge() = default;
@@ -41,40 +41,40 @@ class Histogram {
 };
 
 // Thread-safety: safe.
-// Ownership:     owns what it returns; references live as long as it does.
-// Threads:       those of the HTTP endpoint, once Serve() was called.
+// Ownership:     owns the objects that it returns; references to them live as long as it does.
+// Threads:       the threads of the HTTP endpoint, once Serve() was called.
 class Metrics {
  public:
   using Labels = std::map<std::string, std::string>;
 
-  // `common` labels go on every series (job, process).
+  // Every series gets the labels `common` (job, process).
   explicit Metrics(Labels common = {});
   ~Metrics();
 
-  // The same name and labels give the same object.
+  // Returns the counter, gauge or histogram. Equal name and labels give the same object.
   Counter& counter(const std::string& name, const std::string& help, const Labels& labels = {});
   Gauge& gauge(const std::string& name, const std::string& help, const Labels& labels = {});
   Histogram& histogram(const std::string& name, const std::string& help, const std::vector<double>& bounds,
                        const Labels& labels = {});
 
-  // The series is gone, and so is the reference to it; where there is none, nothing happens.
+  // Removes the series and invalidates references to it. Does nothing if the series does not exist.
   void RemoveGauge(const std::string& name, const Labels& labels);
 
-  // Called before each Text(), on its thread, to set what is only looked up when somebody asks. Must not block for
-  // long, nor add another. As long as this lives.
+  // Registers `refresh`, which sets values that are only looked up on request. `refresh` is called before each Text(),
+  // on its thread, as long as this object lives. It must not block for long, nor register another.
   void BeforeText(std::function<void()> refresh);
 
-  // All series, in Prometheus' text format.
+  // Returns all series, in Prometheus' text format.
   std::string Text() const;
 
-  // What the process waits for before it can be used, as /readyz says; empty: it is ready. "starts" until the first
-  // call.
+  // Sets what the process waits for before it can be used, as /readyz reports. Empty: the process is ready. Until the
+  // first call the text is "starts".
   void SetMissing(const std::string& what);
 
   // Serves /metrics, /healthz, /readyz and `pages` on address:port; port 0 lets the system choose. Returns the port.
-  // Handlers of pages are called on the server's `threads` until this ends.
+  // Handlers of pages are called on the server's `threads` until this object is destroyed.
   //   kUnavailable         the port is taken
-  //   kFailedPrecondition  it serves already
+  //   kFailedPrecondition  Serve() was already called
   absl::StatusOr<uint16_t> Serve(const std::string& address, uint16_t port,
                                  std::map<std::string, HttpServer::Handler> pages = {}, int threads = 1);
 

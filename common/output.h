@@ -1,4 +1,4 @@
-// Standard output or standard error, written so that a reader who has stopped reading holds nobody up.
+// Standard output or standard error, written so that a reader who has stopped reading blocks no thread for long.
 #pragma once
 
 #include <cstddef>
@@ -12,56 +12,58 @@
 
 namespace slackline {
 
-// Texts go out whole and in order. A text that the reader does not take (Ctrl-S, a pager, a log driver that hangs)
-// waits in memory, and texts for which there is no room are left out and counted.
+// Writes texts whole and in order. A text that the reader does not take (Ctrl-S, a pager, a log driver that hangs)
+// waits in memory. Texts that do not fit there are dropped and counted.
 //
 // Thread-safety: safe.
 // Ownership:     borrows the descriptor.
-// Threads:       one, from the first text on, which writes and takes no signals. The destructor joins it, except if the
-//                reader holds it up for too long: then the process ends without it.
+// Threads:       one, from the first text on, which writes, with all signals blocked. The destructor joins it, unless
+//                the reader blocks it for too long: then the process ends without it.
 class Output {
  public:
-  // What waits for the reader.
+  // Largest number of bytes that wait for the reader.
   static constexpr size_t kBytesMax = 256 << 10;
-  // How long the first text that the reader does not take holds up its caller; those after it do not wait.
+  // Time for which the first text that the reader does not take blocks its caller. Later texts do not wait.
   static constexpr absl::Duration kPatience = absl::Milliseconds(100);
   static constexpr absl::Duration kEndMax = absl::Seconds(5);
 
-  // `end_max`: how long the destructor and Flush() wait for the reader.
+  // `end_max` is the time for which the destructor and Flush() wait for the reader.
   explicit Output(int descriptor, absl::Duration end_max = kEndMax);
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
   ~Output();
 
-  // Returns when `text` is written, in most cases. A reader that is gone is answered by SIGPIPE, as in every program.
+  // Writes `text`, and in most cases returns when it is written. If the reader is gone, the process gets SIGPIPE, as in
+  // every program.
   void Write(absl::string_view text);
-  // Waits for the reader to take what waits; not at all where it has stopped reading.
+  // Waits until the reader has taken all waiting texts. Does not wait if the reader has stopped reading.
   void Flush();
 
-  // The reader has stopped reading.
+  // Returns whether the reader has stopped reading.
   bool stuck() const;
-  // How many texts were left out since the last call; 0 while there is no room for a line that says so.
+  // Returns the number of texts dropped since the last call; 0 while there is no room for a line that says so.
   uint64_t TakeLeftOut();
   int descriptor() const { return descriptor_; }
 
  private:
   class Queue;
 
-  // Starts the thread. Not before there is something to write: it runs on the cores of the thread that makes it.
+  // Starts the thread. Called only when there is text to write, since the thread runs on the cores of the thread that
+  // creates it.
   void Begin();
-  // After a fork the thread is the parent's.
+  // Returns whether this process is a forked child. The thread belongs to the parent.
   bool InChild() const;
 
   const int descriptor_;
   const int process_;
-  // Shared with the thread, which may outlive this.
+  // Queue shared with the thread, which may outlive this object.
   const std::shared_ptr<Queue> queue_;
   absl::once_flag begun_;
   std::thread thread_;
 };
 
-// For the end of main(): `code`. Where stdout could not take all that the command has printed, says so on stderr, and
-// returns 1 for 0.
+// Returns the exit code for the end of main(): `code`. If stdout could not take all that the command has printed, says
+// so on stderr, and returns 1 in place of 0.
 int FinishStdout(int code);
 
 }  // namespace slackline

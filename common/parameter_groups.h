@@ -1,4 +1,4 @@
-// Which group of settings a tensor belongs to, by its name.
+// Assigns tensors to groups of settings, by name.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,24 @@
 
 namespace slackline {
 
-// One group of optimizer.groups, as far as it says which tensors are trained.
+// The part of a group of optimizer.groups that decides which tensors are trained.
 struct ParameterGroupRule {
-  // `*` stands for any text, `?` for one letter.
+  // Pattern of names: `*` stands for any text, `?` for one letter.
   std::string match;
   bool frozen = false;
 };
 
-// `*` in the pattern stands for any text, `?` for one letter (of ASCII; else one byte), all else for itself.
+// Returns whether `name` matches `pattern`. `*` stands for any text, `?` for one letter (of ASCII; otherwise one byte),
+// and every other character for itself.
 bool MatchesName(absl::string_view pattern, absl::string_view name);
 
-// "a, b, c and 40 more", for messages.
+// Returns "a, b, c and 40 more", for messages.
 std::string FirstNames(absl::Span<const std::string> names);
 
-// Of a rule that is the first to match no name: why, for messages.
+// Returns, for messages, the reason why rule `unused` is not the first match of any name.
 std::string WhyUnused(const std::vector<ParameterGroupRule>& rules, size_t unused, absl::Span<const std::string> names);
 
-// The first rule that matches the name; nullopt: none does.
+// Returns the index of the first rule that matches the name; nullopt if none does.
 std::optional<size_t> GroupOf(const std::vector<ParameterGroupRule>& rules, const std::string& name);
 
 }  // namespace slackline

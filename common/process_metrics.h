@@ -1,4 +1,4 @@
-// What every process says of itself, under the names that Prometheus' own libraries use.
+// Metrics that every process has, under the names that Prometheus' own libraries use.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace slackline {
 
-// The labels that all series of a process have.
+// Returns the labels that all series of a process have.
 Metrics::Labels ProcessLabels(absl::string_view job, absl::string_view process, absl::string_view role);
 
-// Adds start time, processor time, memory and open files of this process, looked up when somebody asks, and
+// Adds start time, processor time, memory and open files of this process, which are looked up on request, and
 // slackline_build_info.
 void AddProcessSeries(Metrics& metrics);
 
-// Sets the free and all bytes of the file system that `folder` lies on; nothing where the system does not say. May wait
-// for that file system: for threads that write there anyway.
+// Series of the free and total bytes of the file system that holds a folder. If the system does not tell, the series
+// keep their values. Look() may wait for that file system, so call it on threads that write there anyway.
 class DiskSeries {
  public:
-  // `room`: as in names of series. `label`: what the folder is for.
+  // `room` is the part ROOM of the series' names. `label` is the purpose of the folder.
   // Ownership: borrows `metrics`.
   DiskSeries(Metrics& metrics, const std::string& room, const std::string& label);
   void Look(const std::string& folder);

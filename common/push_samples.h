@@ -1,4 +1,4 @@
-// How much of the data is behind one push: what the scheduler cuts ranges by, and servers weigh pushes by.
+// Number of images and samples behind one push. The scheduler sizes ranges by it, and servers weight pushes by it.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@ namespace slackline {
 
 inline bool TrainsLocally(const job::Job& job) { return job.local().steps() > 0 || job.local().epochs() > 0; }
 
-// How many times a push goes over each image of its range.
+// Returns the number of times that a push goes over each image of its range.
 inline uint64_t PassesOfPush(const job::Job& job) { return std::max<uint64_t>(1, job.local().epochs()); }
 
-// Whether there is such a group of worker.groups; without any, group 0 is all that a worker has.
-//   kInvalidArgument  says which there are
+// Checks that worker.groups has this group. Without any groups, the only group is 0.
+//   kInvalidArgument  names the groups that exist
 inline absl::Status CheckGroup(const job::Job& job, uint32_t group) {
   const uint32_t groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
   if (group < groups) return absl::OkStatus();
@@ -25,14 +25,14 @@ inline absl::Status CheckGroup(const job::Job& job, uint32_t group) {
                                                  groups == 1 ? "0" : absl::StrCat("0 to ", groups - 1)));
 }
 
-// Of a worker of this group of worker.groups; of any worker where there are none.
+// Returns the batch size of a worker of this group of worker.groups, or of any worker if there are no groups.
 inline uint32_t BatchSizeOf(const job::Job& job, uint32_t group) {
   const auto& groups = job.worker().groups();
   const bool own = group < static_cast<uint32_t>(groups.size()) && groups[static_cast<int>(group)].batch() > 0;
   return own ? groups[static_cast<int>(group)].batch() : job.training().batch_size();
 }
 
-// Of the group whose batches are largest.
+// Returns the batch size of the group with the largest batches.
 inline uint32_t LargestBatchSize(const job::Job& job) {
   uint32_t largest = BatchSizeOf(job, 0);
   for (int i = 1; i < job.worker().groups_size(); ++i) {
@@ -41,7 +41,7 @@ inline uint32_t LargestBatchSize(const job::Job& job) {
   return largest;
 }
 
-// Images of a range that make a whole push of a worker whose batches have `batch_size`; at least 1.
+// Returns the number of images of a range that make a whole push of a worker with batches of `batch_size`; at least 1.
 inline uint64_t ImagesOfPush(const job::Job& job, uint64_t batch_size, uint64_t train_images) {
   const job::Local& local = job.local();
   if (local.steps() > 0) return batch_size * local.steps();
@@ -51,7 +51,7 @@ inline uint64_t ImagesOfPush(const job::Job& job, uint64_t batch_size, uint64_t 
   return std::max<uint64_t>(1, (train_images + workers - 1) / workers);
 }
 
-// Samples that a whole push of training.batch_size counts.
+// Returns the number of samples in a whole push with batches of training.batch_size.
 inline uint64_t SamplesOfPush(const job::Job& job, uint64_t train_images) {
   return ImagesOfPush(job, job.training().batch_size(), train_images) * PassesOfPush(job);
 }

@@ -1,4 +1,4 @@
-// The HTTP endpoint of a process of a job, as the job file has it.
+// The HTTP endpoint of a process of a job, as configured in the job file.
 #pragma once
 
 #include <map>
@@ -10,11 +10,12 @@
 
 namespace slackline {
 
-// Serves `metrics`, with those of the process, and `pages`, with so many threads, as network.metrics, listen,
-// metrics_port and ports say (the interface is settled: network::OnThisMachine()), logs where, and returns host:port
-// for others (network.advertise, else the address listened on); empty where the job wants none.
+// Serves `metrics`, with the metrics of the process, and `pages` on `threads` threads. network.metrics, listen,
+// metrics_port and ports decide the address (the interface is already resolved: network::OnThisMachine()). Logs the
+// address, and returns host:port for others (network.advertise, otherwise the address listened on); returns an empty
+// text if the job wants no endpoint.
 //   kUnavailable        the port is taken
-//   kResourceExhausted  all of network.ports are
+//   kResourceExhausted  all of network.ports are taken
 absl::StatusOr<std::string> ServeMetrics(const job::Network& network, Metrics& metrics,
                                          std::map<std::string, HttpServer::Handler> pages = {}, int threads = 4);
 

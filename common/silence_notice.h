@@ -1,4 +1,4 @@
-// Says that a peer does not answer, while somebody goes on trying.
+// Logs that a peer does not answer, while the caller keeps trying.
 #pragma once
 
 #include <string>
@@ -12,11 +12,12 @@ namespace slackline {
 // Thread-safety: none.
 class SilenceNotice {
  public:
-  // `peer` is named in the line; the caller began at `now` and gives up after `total`.
+  // `peer` is the name in the log line. The caller began at `now` and gives up after `total`.
   SilenceNotice(std::string peer, absl::Time now, absl::Duration total)
       : peer_(std::move(peer)), since_(now), next_(now + kEvery), total_(total) {}
 
-  // Call after each attempt that got no answer: logs every kEvery. `why` is what is known of the last one.
+  // Call it after each attempt without an answer. Logs once every kEvery. `why` is the known reason of the last
+  // failure.
   void NoAnswer(absl::Time now, absl::string_view why = {}) {
     if (now < next_) return;
     next_ = now + kEvery;

@@ -1,4 +1,4 @@
-// Which workers the job makes slower than they are.
+// The workers that the job slows down artificially.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace slackline {
 
-// The number that ends a worker's name, by which the job file names it: worker-3 is 3. Nothing where the name ends in
-// no digit, or in more than a uint32_t holds.
+// Returns the number at the end of a worker's name, by which the job file refers to it: worker-3 is 3. Returns nullopt
+// if the name does not end in a digit, or the number exceeds a uint32_t.
 inline std::optional<uint32_t> WorkerNumber(absl::string_view name) {
   size_t digits = 0;
   while (digits < name.size() && absl::ascii_isdigit(name[name.size() - digits - 1])) ++digits;
@@ -26,7 +26,7 @@ inline std::optional<uint32_t> WorkerNumber(absl::string_view name) {
   return number;
 }
 
-// How many times as long as it could a worker of this name takes for a step; 1 for most.
+// Returns the factor by which a step of the worker with this name is slowed down; 1 for most.
 inline double SlowdownOf(absl::string_view name, const job::Worker& worker) {
   const std::optional<uint32_t> number = WorkerNumber(name);
   if (!number) return 1;
@@ -34,8 +34,8 @@ inline double SlowdownOf(absl::string_view name, const job::Worker& worker) {
   return found != worker.slowdown().end() ? found->second : 1;
 }
 
-// Which entries of worker.slowdown are of no worker that the job begins with, for people; empty where all are. Workers
-// that join later may have such numbers.
+// Returns a warning, for people, about entries of worker.slowdown that match no worker at the start of the job; empty
+// if all match. Workers that join later may have such numbers.
 inline std::string SlowdownDoubt(const job::Job& job) {
   std::vector<uint32_t> numbers;
   for (const auto& [number, factor] : job.worker().slowdown()) {

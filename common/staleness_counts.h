@@ -1,4 +1,4 @@
-// Answers counted by their staleness, in a bounded number of buckets.
+// Counts answers by their staleness, in a bounded number of buckets.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace slackline {
 
 // Thread-safety: none.
 // Buckets:       one for each staleness from 0 to 63, then one from each power of two to the next: [64, 128), [128,
-//                256), ... A bucket is called by the smallest staleness in it.
+//                256), ... A bucket is named after the smallest staleness in it.
 class StalenessCounts {
  public:
   static constexpr size_t kExact = 64;
@@ -28,7 +28,7 @@ class StalenessCounts {
   void Add(const StalenessCounts& other) {
     for (size_t i = 0; i < kBuckets; ++i) counts_[i] += other.counts_[i];
   }
-  // Those that came after `earlier`, which has no more of any.
+  // Returns the counts since `earlier`, whose counts must not be larger.
   StalenessCounts Since(const StalenessCounts& earlier) const {
     StalenessCounts since;
     for (size_t i = 0; i < kBuckets; ++i) since.counts_[i] = counts_[i] - std::min(counts_[i], earlier.counts_[i]);
@@ -36,7 +36,7 @@ class StalenessCounts {
   }
   void AddToBucket(size_t bucket, uint64_t count) { counts_[bucket] += count; }
   uint64_t InBucket(size_t bucket) const { return counts_[bucket]; }
-  // Buckets up to the last one with something in it.
+  // Returns the number of buckets up to the last non-empty one.
   size_t used() const {
     size_t used = kBuckets;
     while (used > 0 && counts_[used - 1] == 0) --used;

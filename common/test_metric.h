@@ -1,5 +1,5 @@
-// What evaluations of a job measure: the share of images that are classified right, or, of objects that are found,
-// COCO's mean average precision. As summary.json has it (test_metric), and as people read it.
+// The metric of a job's evaluations: the share of correctly classified images or, for object detection, COCO's mean
+// average precision. Names are given as in summary.json (test_metric) and as people read them.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -10,12 +10,12 @@ namespace slackline {
 inline constexpr absl::string_view kAccuracyMetric = "accuracy";
 inline constexpr absl::string_view kMapMetric = "map";
 
-// Scripts bring data of their own, and measure accuracies.
+// Returns whether the job detects objects. Scripts bring their own data and measure accuracies.
 inline bool FindsObjects(const job::Job& job) {
   return job.data().format() == job::Data::COCO && job.model().kind() != job::Model::EXTERNAL;
 }
 
-// Empty text, of a scheduler of an earlier version, is an accuracy.
+// Returns the name for people. An empty text, from a scheduler of an earlier version, means accuracy.
 inline absl::string_view NameOfMetric(absl::string_view metric) { return metric == kMapMetric ? "mAP" : "accuracy"; }
 
 }  // namespace slackline

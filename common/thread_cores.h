@@ -1,4 +1,4 @@
-// Which cores the system lets a thread run on. A thread begins with those of the thread that has made it.
+// The cores on which the system lets a thread run. A thread starts with the cores of the thread that created it.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace slackline {
 
-// Those of the calling thread, rising; empty where the system does not say.
+// Returns the cores of the calling thread, ascending; empty if the system does not tell.
 std::vector<uint32_t> ThreadCores();
 
-// Binds the calling thread; nothing where `cores` is empty.
-//   kFailedPrecondition  the system does not let it; names the cores
+// Binds the calling thread to `cores`; does nothing if `cores` is empty.
+//   kFailedPrecondition  the system refuses; names the cores
 absl::Status BindThread(absl::Span<const uint32_t> cores);
 
 }  // namespace slackline

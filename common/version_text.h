@@ -1,4 +1,4 @@
-// What `--version` of every program prints.
+// The output of `--version` in every program.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace slackline {
 
-// "NAME 0.1.0 (commit, compiler, build type)".
+// Returns "NAME 0.1.0 (commit, compiler, build type)".
 std::string VersionText(absl::string_view program);
 
-// "0.1.0".
+// Returns "0.1.0".
 std::string VersionNumber();
 
 }  // namespace slackline

@@ -1,4 +1,4 @@
-// The protocol's names of encodings, and ours.
+// Converts between the protocol's names of encodings and ours.
 #pragma once
 
 #include "absl/status/status.h"
@@ -25,8 +25,9 @@ inline wire::Encoding EncodingToWire(codec::Encoding encoding) {
   return wire::ENCODING_UNSPECIFIED;
 }
 
-// How a chunk is read that says so. A receiver needs no fraction of top-k: any number of pairs may come.
-//   kInvalidArgument  a number that no encoding has
+// Returns the codec for reading a chunk with this encoding. A receiver needs no fraction for top-k: any number of pairs
+// may come.
+//   kInvalidArgument  no encoding has this number
 inline absl::StatusOr<codec::Codec> CodecFromWire(wire::Encoding encoding) {
   switch (encoding) {
     case wire::ENCODING_UNSPECIFIED:

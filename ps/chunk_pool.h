@@ -1,11 +1,10 @@
-// Buffers of a slice's chunks, counted references to them, and the few free ones that are kept for reuse.
+// Memory for a slice's chunks: buffers, counted references to them, and a few free buffers that are kept for reuse.
 //
-// The buffers lie on the heap, or in a segment of shared memory, from which processes of the same machine read them
-// without a copy. A segment has room for so many chunks; further ones lie on the heap, so that only speed depends on
-// its size.
+// Buffers lie on the heap or in a segment of shared memory. Processes on the same machine read a segment without a
+// copy. When the segment is full, further buffers go to the heap, so the size of the segment affects only speed.
 //
-// The count is our own and not a shared_ptr's: "nobody else holds it" must also mean that all their reads have
-// happened, and shared_ptr::use_count() promises no such order.
+// ChunkRef has its own count instead of shared_ptr's: "nobody else holds it" must also mean that all reads of former
+// holders have happened, and shared_ptr::use_count() promises no such order.
 #pragma once
 
 #include <atomic>
@@ -25,15 +24,15 @@ namespace slackline::ps {
 
 class ChunkPool;
 
-// One buffer with its count. Only ChunkRef and ChunkPool touch it.
+// Buffer with its reference count. Only ChunkRef and ChunkPool touch it.
 struct Chunk {
   float* values = nullptr;
-  // Owns the values, unless they lie in the segment.
+  // Owner of the values, unless they lie in the segment.
   AlignedFloats heap;
-  // Where they lie in the segment.
+  // Index of the values' place in the segment; none if they lie on the heap.
   std::optional<size_t> place;
   std::atomic<uint32_t> references = 0;
-  // Where the buffer returns to; null while it is there.
+  // Pool to which the buffer returns; null while the buffer is in the pool.
   std::shared_ptr<ChunkPool> pool;
 };
 
@@ -56,9 +55,9 @@ class ChunkRef {
   const float* values() const { return chunk_->values; }
   // Requires: Exclusive().
   float* mutable_values() { return chunk_->values; }
-  // Bytes from the beginning of the pool's segment to the values; none when they lie on the heap.
+  // Returns the bytes from the beginning of the pool's segment to the values; none if they lie on the heap.
   std::optional<uint64_t> segment_offset() const;
-  // True when this is the only reference; everything that former holders read or wrote has then happened.
+  // Returns true if this is the only reference. All reads and writes of former holders have then happened.
   bool Exclusive() const { return chunk_->references.load(std::memory_order_acquire) == 1; }
 
  private:
@@ -71,49 +70,53 @@ class ChunkRef {
 
 struct ChunkPoolOptions {
   uint64_t chunk_elements = 0;
-  // Free buffers kept; the memory of further ones goes back to the system.
+  // Largest number of free buffers that are kept; the memory of further ones goes back to the system.
   size_t free_max = 0;
-  // Where chunks lie, each on pages of its own; null for the heap. Shared with whoever tells readers of it; the pool
-  // is the only one that takes memory from it.
+  // Segment in which the chunks lie, each on its own pages; null for the heap. Shared with the code that tells readers
+  // of it; only the pool takes memory from it.
   std::shared_ptr<shm::Segment> segment = nullptr;
 };
 
-// Thread-safety: safe; chunks come back from the threads of the last readers.
+// Hands out buffers for chunks, and takes each back when its last reference is gone.
+//
+// Thread-safety: safe; buffers come back from the threads of the last readers.
 // Invariant:     a place of the segment belongs to one chunk, or is free, or vacant, or was never taken.
 class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
  public:
   explicit ChunkPool(const ChunkPoolOptions& options);
 
-  // Bytes from one chunk in a segment to the next: whole pages, so that each can be given back by itself.
+  // Returns the bytes from one chunk in a segment to the next: whole pages, so that each chunk can be given back by
+  // itself.
   static uint64_t Stride(uint64_t chunk_elements) { return shm::RoundUpToPages(chunk_elements * sizeof(float)); }
 
-  // A buffer with any content. In the segment if a place is left there.
+  // Returns a buffer with any content, in the segment if a place is left there.
   ChunkRef Take() ABSL_LOCKS_EXCLUDED(mutex_);
-  // A buffer of zeros.
+  // Returns a buffer of zeros.
   ChunkRef TakeZeroed() ABSL_LOCKS_EXCLUDED(mutex_);
   size_t free_buffers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   friend class ChunkRef;
   void Return(std::unique_ptr<Chunk> chunk) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A free buffer of which the memory is still there, or null.
+  // Returns a free buffer that still has its memory, or null.
   std::unique_ptr<Chunk> TakeFree() ABSL_LOCKS_EXCLUDED(mutex_);
-  // True if the buffer is kept for reuse; `chunk` is null then.
+  // Returns true if the buffer is kept for reuse; `chunk` is then null.
   bool Keep(std::unique_ptr<Chunk>& chunk) ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<size_t> TakePlace() ABSL_LOCKS_EXCLUDED(mutex_);
   std::unique_ptr<Chunk> MakeChunk();
 
   const ChunkPoolOptions options_;
   const uint64_t stride_;
-  // How many chunks the segment has room for.
+  // Number of chunks for which the segment has room.
   const size_t places_;
 
   mutable absl::Mutex mutex_;
-  // Last in, first out: its values are the likeliest to be in a cache. With a segment, only chunks that lie there.
+  // Free buffers; last in, first out, because the values of the last are the likeliest to be in a cache. With a
+  // segment, only buffers that lie in it.
   std::vector<std::unique_ptr<Chunk>> free_ ABSL_GUARDED_BY(mutex_);
   // Places whose memory went back to the system.
   std::vector<size_t> vacant_ ABSL_GUARDED_BY(mutex_);
-  // Places from here on were never taken.
+  // Index of the first place that was never taken; all later ones were not taken either.
   size_t places_taken_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

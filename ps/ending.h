@@ -1,4 +1,4 @@
-// Why and how the process ends: the first reason wins.
+// Reasons to end the process, and how it ends: the first reason wins.
 #pragma once
 
 #include <string>
@@ -11,13 +11,15 @@
 
 namespace slackline::ps {
 
+// Collects reasons to end the process; the first one is the result.
+//
 // Thread-safety: safe.
 class Ending {
  public:
   struct Result {
     int exit_code = 0;
     std::string reason;
-    // Somebody wants this process to go, while the job may go on.
+    // True if a signal asks this process to end; the job may go on.
     bool by_signal = false;
   };
 
@@ -29,15 +31,15 @@ class Ending {
     result_ = std::move(result);
   }
 
-  // Waits for the first End(), for as long as the process has something to do.
+  // Blocks until the first End(), for as long as the process has something to do.
   Result Wait() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&ended_));
     return result_;
   }
 
-  // After a signal: waits until there is another reason to end, too. False where there is none within `timeout`, or
-  // where a second signal came.
+  // Blocks, after a signal, until there is another reason to end as well, and returns true. Returns false if no other
+  // reason comes within `timeout`, or if a second signal comes.
   bool AwaitAnother(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(
@@ -56,12 +58,12 @@ class Ending {
 
 // Turns SIGINT and SIGTERM into an ending with exit code 0; SIGUSR1 and SIGUSR2 are ignored.
 //
-// Threads:   one, born in the constructor, joined in the destructor. Construct it before any other thread: threads
-//            inherit that these signals are blocked.
+// Threads:   one, born in the constructor, joined in the destructor. Construct a SignalWatch before any other thread:
+//            threads inherit that these signals are blocked.
 // Ownership: borrows `ending`.
 class SignalWatch {
  public:
-  // `supervised`: SIGTERM is for whoever has started this process, who sends SIGINT.
+  // `supervised`: ignores SIGTERM, which is meant for the process that started this one; that process sends SIGINT.
   SignalWatch(Ending& ending, bool supervised);
   ~SignalWatch();
 

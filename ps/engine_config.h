@@ -1,4 +1,4 @@
-// From the job file to the consistency engine's settings.
+// Derives the consistency engine's settings from the job file.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace slackline::ps {
 
-// `samples_per_epoch`: training images.
+// `samples_per_epoch`: number of training images.
 EngineConfig MakeEngineConfig(const job::Job& job, const Timeouts& timeouts, uint64_t samples_per_epoch);
 
 }  // namespace slackline::ps

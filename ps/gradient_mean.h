@@ -15,24 +15,26 @@
 
 namespace slackline::ps {
 
-// Copies: wire -> block in the nearest cache, decoded -> kernel; none where a single push of weight 1 lies as float32
-// in memory, but for blocks across two pieces of it.
+// Computes the weighted mean of a step's pushes.
 //
 // Thread-safety: none.
 // Ownership:     borrows the contributions and their bytes.
+// Copies:        wire -> block in the nearest cache, decoded -> kernel. None if a single push of weight 1 lies in
+//                memory as float32, except for blocks that span two of its pieces.
 class GradientMean {
  public:
-  // Trained elements are clipped, averaged ones are not.
+  // Choice of clipping: trained elements are clipped, averaged ones are not.
   enum class Clip { kNo, kYes };
 
   // Gradients whose norm is above `clip_norm` are scaled down to it; 0 means never.
   GradientMean(absl::Span<const Contribution> contributions, double clip_norm);
 
-  // The mean of the next `elements` elements; valid until the next call.
+  // Returns the mean of the next `elements` elements; valid until the next call.
   // Requires: elements <= Slice::kBlockElements.
   absl::Span<const float> Next(size_t elements, Clip clip);
-  // The same for trained elements begin, begin + 1, ...: each gradient is clipped, then compensated by `optimizer` for
-  // what has become of `weights` since.
+  // Returns the mean of trained elements begin, begin + 1, ...; valid until the next call. Each gradient is clipped,
+  // then compensated by `optimizer` for the change of `weights` since the gradient was computed.
+  // Requires: weights.size() <= Slice::kBlockElements.
   absl::Span<const float> NextCompensated(uint64_t begin, absl::Span<const float> weights, const Optimizer& optimizer,
                                           const Optimizer::BlockOfArrays& arrays);
 
@@ -42,21 +44,21 @@ class GradientMean {
    public:
     Source(const Contribution& part, double clip_norm);
 
-    // The next out.size() values: where they lie if that is possible, else in `out`.
+    // Returns the next out.size() values: in place if possible, else in `out`.
     const float* Next(absl::Span<float> out);
     float factor(Clip clip) const { return clip == Clip::kYes ? clipped_weight_ : weight_; }
     float weight() const { return weight_; }
     float clip() const { return clip_; }
-    // What element `begin` and those behind it were computed from; null where that is not known.
+    // Returns the weights, from element `begin` on, that the gradient was computed from; null if they are not known.
     const float* Reference(uint64_t begin) const;
 
    private:
-    // Stands at a piece that has elements left.
+    // Moves to a piece that has elements left.
     void FindPiece();
 
     absl::Span<const EncodedPiece> pieces_;
     std::optional<codec::BlockDecoder> decoder_;
-    uint64_t left_ = 0;  // elements of the piece that decoder_ is at
+    uint64_t left_ = 0;  // elements left of the piece that decoder_ is at
     float weight_ = 1;
     float clip_ = 1;
     float clipped_weight_ = 1;
@@ -64,11 +66,11 @@ class GradientMean {
   };
   using Buffer = std::array<float, Slice::kBlockElements>;
 
-  // factor x values goes into sum_.
+  // Stores factor x values in sum_ if `first`, else adds them to it.
   void Add(bool first, float factor, size_t elements, const float* values);
 
   std::vector<Source> sources_;
-  // Where the values of one push are decoded.
+  // Decoded values of one push.
   alignas(kCacheLineBytes) Buffer buffer_;
   alignas(kCacheLineBytes) Buffer compensated_;
   alignas(kCacheLineBytes) Buffer sum_;

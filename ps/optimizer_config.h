@@ -1,4 +1,4 @@
-// From the job file to the optimizer's numbers.
+// Derives the optimizer's settings from the job file.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace slackline::ps {
 
-// Turns the schedule's epochs into samples, with `samples_per_epoch` training images each.
+// Converts the schedule's epochs into samples: `samples_per_epoch` training images each.
 OptimizerConfig MakeOptimizerConfig(const job::Job& job, uint64_t samples_per_epoch);
 
 }  // namespace slackline::ps

@@ -1,4 +1,4 @@
-// The norm of a push, as the server measures it.
+// Measures the norm of a push on the server.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace slackline::ps {
 
-// L2 norm of the first `elements` values of a push, decoded. Requires: the pieces were checked and have so many.
+// Returns the L2 norm of the first `elements` values of a push, decoded.
+// Requires: the pieces were checked and have at least that many values.
 //
-// Hot: one pass over the bytes, block by block in the nearest cache; no copy of fp32.
+// Hot: one pass over the bytes, block by block in the nearest cache; fp32 is not copied.
 double PushNorm(absl::Span<const EncodedPiece> pieces, uint64_t elements);
 
 }  // namespace slackline::ps

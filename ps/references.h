@@ -1,4 +1,4 @@
-// Past versions of a shard's weights that gradients on their way were computed from: what delay compensation needs.
+// Past versions of a shard's weights, from which gradients on their way were computed. Delay compensation needs them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace slackline::ps {
 
 // Keeps a version as long as a live worker can still push from it, or a push from it waits for its step. Beyond
-// `versions_max` the oldest is let go first.
+// `versions_max` versions, the oldest is released first.
 //
 // Thread-safety: none; the shard's sequencer calls it.
 // Invariant:     at most versions_max views are held.
@@ -24,7 +24,8 @@ class References {
   using Key = std::pair<Lineage, uint64_t>;
 
  public:
-  // Somebody needs the version, for as long as this is there. It does not keep it from being let go for younger ones.
+  // Marks a version as needed, for as long as the Use exists. The version may still be released in favour of newer
+  // ones.
   class Use {
    public:
     Use() = default;
@@ -44,25 +45,26 @@ class References {
     Key key_;
   };
 
-  // With 0 nothing is kept. It must outlive all uses.
+  // Keeps nothing if `versions_max` is 0. Must outlive all uses.
   explicit References(size_t versions_max) : versions_max_(versions_max) {}
   References(const References&) = delete;
   References& operator=(const References&) = delete;
 
-  // The worker was sent this version. Of those that it was sent it may push from the last `window`.
+  // Records that the worker was sent this version. The worker may push from the last `window` versions that it was
+  // sent.
   void Sent(const Sender& worker, uint32_t window, const Version& version, const SliceView& view);
-  // Only these can push from what they were sent.
+  // Forgets the versions sent to workers outside `members`: only members can push from what they were sent.
   void SetMembers(absl::Span<const MemberEntry> members);
 
-  // Null where the version is not kept.
+  // Returns the weights of the version; null if they are not kept.
   const SliceView* Find(const Version& version) const;
-  // That are kept.
+  // Number of versions that are kept.
   size_t versions() const { return versions_; }
 
  private:
   struct Needed {
     size_t uses = 0;
-    // No chunks where it was let go, or never sent.
+    // Weights of the version; without chunks if the version was released or never sent.
     SliceView view;
   };
 
@@ -73,7 +75,7 @@ class References {
   const size_t versions_max_;
   size_t versions_ = 0;
   std::map<Key, Needed> needed_;
-  std::map<Sender, std::deque<Use>> sent_;  // oldest first; after what its uses count in
+  std::map<Sender, std::deque<Use>> sent_;  // oldest first; declared after needed_, in which its uses count
 };
 
 }  // namespace slackline::ps

@@ -1,5 +1,5 @@
-// What the scheduler says of the parts of a shard: what is trained, averaged and frozen, and which group of the
-// optimizer's settings is for what.
+// Derives the parts of a shard from the scheduler's request: trained, averaged and frozen elements, and the group of
+// the optimizer's settings for each range.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,12 @@
 
 namespace slackline::ps {
 
-// `groups`: of the job file.
-//   kInvalidArgument  elements that are frozen and trained; ranges that are not in order, beyond what is trained, or of
-//                     a group that is not there
+// Checks the parts of all shards. `groups`: number of groups in the job file.
+//   kInvalidArgument  elements that are both frozen and trained; ranges that are out of order, beyond the trained
+//                     elements, or of an unknown group
 absl::Status CheckParts(const wire::InstallShardsRequest& request, int groups);
 
-// Both require CheckParts().
+// Requires, like RunsOf(): CheckParts() returned OK.
 ShardExtent ExtentOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec);
 std::vector<GroupRun> RunsOf(const wire::InstallShardsRequest& request, const wire::ShardSpec& spec);
 

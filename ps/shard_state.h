@@ -1,4 +1,4 @@
-// The numbers of one shard: its slice of the weights, the optimizer's state, and the step that joins them.
+// Numbers of one shard: its slice of the weights, the optimizer's state, and the step that joins them.
 #pragma once
 
 #include <cstdint>
@@ -20,64 +20,65 @@
 
 namespace slackline::ps {
 
-// Where a shard lies in the model's flat vector.
+// Position of a shard in the model's flat vector.
 struct ShardExtent {
   uint64_t begin = 0;
   uint64_t end = 0;
-  // Elements of the shard, from its beginning, that gradients train; those behind them are averaged.
+  // Number of elements, from the shard's beginning, that gradients train; those behind them are averaged.
   uint64_t trained = 0;
-  // Elements at its end that are frozen: no push has them.
+  // Number of elements at the shard's end that are frozen: no push has them.
   uint64_t frozen = 0;
 
   uint64_t size() const { return end - begin; }
-  // What a push has: trained and averaged elements.
+  // Number of elements in a push: trained and averaged ones.
   uint64_t pushed() const { return size() - frozen; }
 };
 
-// Elements of a shard up to `end`, from the range before it on, which a group of the optimizer's settings is for.
+// Elements of a shard from the end of the run before it up to `end`, and the group of the optimizer's settings for
+// them.
 struct GroupRun {
   uint64_t end = 0;
   std::optional<uint32_t> group;
 };
 
-// A run of elements and how they became bytes. Indices of top-k and blocks of int8 count from its first element.
+// Run of elements and their encoded bytes. Indices of top-k and blocks of int8 count from the run's first element.
 struct EncodedPiece {
   uint64_t elements = 0;
   codec::Codec codec = {};
-  // Checked with codec::Checker.
+  // Encoded values, checked with codec::Checker.
   ByteSegments bytes;
 };
 
-// One push and its share in the step.
+// Push, and its share in the step.
 struct Contribution {
-  // The shard's elements that are pushed, piece after piece.
+  // Pushed elements of the shard, piece after piece.
   std::vector<EncodedPiece> pieces;
-  // Weights of a step sum to 1.
+  // Weight of the push; the weights of a step sum to 1.
   double weight = 1;
   // Norm of the gradient over the whole model, for clipping.
   double gradient_norm = 0;
-  // The weights that the gradient was computed from, for delay compensation. Empty where they are not known, or are
-  // those of now: it then goes in as it is.
+  // Weights that the gradient was computed from, for delay compensation. Empty if they are not known or are the current
+  // ones; the gradient is then used as it is.
   SliceView reference = {};
 };
 
 struct StepArguments {
-  // Multiplies the learning rate and decoupled decay (never the gradient).
+  // Factor for the learning rate and decoupled decay, never for the gradient.
   double lr_scale = 1;
-  // Averaged elements: value += average_rate x (mean of the pushed values - value).
+  // Rate for averaged elements: value += average_rate x (mean of the pushed values - value).
   double average_rate = 1;
-  // Samples behind the step; the schedule's time after it.
+  // Number of samples behind the step; the schedule's time advances by it after the step.
   uint64_t samples = 0;
-  // As how many batches of one worker the step counts, where the learning rate is scaled by them.
+  // Number of batches of one worker that the step counts as, if the learning rate is scaled by them.
   double batches = 1;
-  // Mean over the gradients, in versions.
+  // Mean staleness of the gradients, in versions.
   double staleness = 0;
 };
 
-// How far a shard has come.
+// Progress of a shard's training.
 struct ShardProgress {
   uint64_t samples_applied = 0;
-  // Of the optimizer, and the mean staleness of their gradients.
+  // Number of the optimizer's steps, and the mean staleness of their gradients.
   uint64_t steps = 0;
   double staleness_mean = 0;
 };
@@ -87,84 +88,89 @@ struct ShardProgress {
 // Thread-safety: as SliceView's.
 struct ShardView {
   SliceView weights;
-  // In the order of ShardState::arrays().
+  // Arrays in the order of ShardState::arrays().
   std::vector<SliceView> arrays;
   ShardProgress progress;
 };
 
-// Length of an array of that name: that of the shard for the averaged weights, else of what is trained.
+// Returns the length of an array: the shard's size for the averaged weights, else the number of trained elements.
 inline uint64_t ArrayElements(const ShardExtent& extent, absl::string_view array) {
   return array == kAveragedWeights ? extent.size() : extent.trained;
 }
 
-// Reads part of a state that was kept: the values [begin, begin + out.size()) of the weights (array nullopt) or of one
-// of the arrays.
+// Reads part of a stored state: the values [begin, begin + out.size()) of the weights (`array` is nullopt) or of an
+// array.
 using ReadKept = absl::FunctionRef<absl::Status(std::optional<size_t> array, uint64_t begin, absl::Span<float> out)>;
 
-// Thread-safety: none but for View()s and Snapshot()s, which may be read by any thread; the shard's sequencer.
+// Holds the numbers of one shard, and applies steps to them.
+//
+// Thread-safety: none; the shard's sequencer calls it. Any thread may read the results of View() and Snapshot().
 class ShardState {
  public:
-  // `chunk_elements`: copy-on-write unit of the slice, whose chunks lie in `storage`.
+  // `chunk_elements`: copy-on-write unit of the slice. `storage`: memory in which its chunks lie.
   ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, uint64_t chunk_elements,
              SliceStorage storage = {})
       : ShardState(extent, optimizer, {}, chunk_elements, std::move(storage)) {}
-  // `groups`: runs that follow each other from the shard's first element on; what is behind them has none.
-  // Requires: their groups are in `optimizer`.
+  // `groups`: consecutive runs from the shard's first element on; elements behind the last run have no group.
+  // Requires: the groups of the runs are in `optimizer`.
   ShardState(const ShardExtent& extent, const OptimizerConfig& optimizer, std::vector<GroupRun> groups,
              uint64_t chunk_elements, SliceStorage storage = {});
 
   // Takes initial weights: extent().size() float32.
   //   kInvalidArgument     another length, or a value that is not finite; nothing changed
-  //   kFailedPrecondition  it has them already; nothing changed
+  //   kFailedPrecondition  the shard has weights already; nothing changed
   absl::Status Seed(const ByteSegments& bytes);
   bool seeded() const { return seeded_; }
 
-  // References to everything as it is now. Steps that are taken while they are held write each chunk that they change
-  // into fresh memory, once.
+  // Returns references to everything as it is now. While they are held, steps write each chunk that they change into
+  // fresh memory, once.
   ShardView Snapshot() const;
-  // Takes what a Snapshot() held. `read` gives the values, array after array, each front to back.
-  //   kFailedPrecondition  it has weights already
-  //   what `read` returns; the shard is then not to be used
+  // Takes over the state of an earlier Snapshot(). `read` gives the values, array after array, each front to back.
+  // Returns errors of `read` too; the shard must then not be used.
+  //   kFailedPrecondition  the shard has weights already
   absl::Status Restore(const ShardProgress& progress, ReadKept read);
 
-  // One optimizer step on the weighted mean of the contributions, whose bytes were checked: each is decoded, clipped,
-  // then compensated. Averaged elements are neither clipped nor compensated. The sums run in the order given, so that
-  // equal inputs give equal bits. Requires: the pieces of every contribution have extent().pushed() elements, and
+  // Applies one optimizer step on the weighted mean of the contributions. Each contribution is decoded, clipped, then
+  // compensated; averaged elements are neither clipped nor compensated. The sums run in the order given, so that equal
+  // inputs give equal bits.
+  // `mean_out`, if not empty, receives the mean that the step used. The same step with it alone, not clipped, gives the
+  // same bits, except with adaptive delay compensation.
+  // Requires: the bytes were checked; the pieces of every contribution have extent().pushed() elements, and byte
   // lengths that these can have.
-  // `mean_out`, where it is not empty, gets what the step was taken with: the same step with that alone, not clipped,
-  // gives the same bits, but for adaptive delay compensation.
   void Apply(absl::Span<const Contribution> contributions, const StepArguments& arguments,
              absl::Span<float> mean_out = {});
 
-  // References to the weights as they are now; costs no copy.
+  // Returns references to the weights as they are now; costs no copy.
   SliceView View() const { return weights_.View(); }
 
-  // The same of the average of the weights. Requires: averages().
+  // Returns references to the average of the weights as it is now; costs no copy. Requires: averages().
   SliceView AveragedView() const { return averaged_->View(); }
-  // Whether an exponential average of the weights is kept, e = ema e + (1 - ema) w after each step, which begins as the
-  // weights do. It has averaged elements, too: statistics of the batch norm go with the weights they were measured on.
+  // Returns true if an exponential average of the weights is kept: e = ema e + (1 - ema) w after each step. It begins
+  // as the weights do. It includes averaged elements, because statistics of the batch norm belong to the weights they
+  // were measured on.
   bool averages() const { return averaged_.has_value(); }
 
   const ShardExtent& extent() const { return extent_; }
-  // What is kept beside the weights: the optimizer's arrays, and kAveragedWeights where it averages.
+  // Names of the arrays beside the weights: the optimizer's, and kAveragedWeights if averages().
   const std::vector<std::string>& arrays() const { return array_names_; }
   uint64_t samples_applied() const { return samples_applied_; }
-  // Learning rate that the next step would use if it were of so many batches of one worker, before lr_scale.
+  // Learning rate that the next step would use, before lr_scale, if it counted as `batches` batches of one worker.
   double learning_rate(double batches = 1) const { return LearningRate(config_, samples_applied_, batches); }
   const Optimizer& optimizer() const { return optimizer_; }
 
  private:
-  // Takes the open step, run after run of `groups_`.
+  // Applies the optimizer to the open step, run after run of `groups_`.
   class Steps;
-  // Whether there is anything to compensate, or to learn for it.
+  // Returns true if there is anything to compensate, or to learn for compensation.
   bool Compensates(absl::Span<const Contribution> contributions) const;
 
   const ShardExtent extent_;
   const OptimizerConfig config_;
   Slice weights_;
   Optimizer optimizer_;
-  // Chunks as those of weights_. Buffers of superseded versions, which only snapshots hold, are not kept for reuse.
-  std::vector<Slice> arrays_;  // of optimizer_
+  // Arrays of optimizer_, in chunks like those of weights_. Buffers of superseded versions, which only snapshots hold,
+  // are not kept for reuse.
+  std::vector<Slice> arrays_;
   std::optional<Slice> averaged_;
   std::vector<std::string> array_names_;
   const std::vector<GroupRun> groups_;
@@ -172,8 +178,9 @@ class ShardState {
   bool seeded_ = false;
 };
 
-// Whether all float32 in `bytes` are finite. Floats may lie across segments; a length that is not a multiple of 4
-// counts as not finite. `carry`-free: call it on whole sub-pushes or on chunks that begin at an element.
+// Returns true if all float32 in `bytes` are finite. A float may lie across segments. A length that is not a multiple
+// of 4 counts as not finite. No state is carried between calls: call it on whole sub-pushes, or on chunks that begin at
+// an element.
 bool CheckFinite(const ByteSegments& bytes);
 
 }  // namespace slackline::ps

@@ -1,4 +1,4 @@
-// From what the engine decides to what the numbers need of it.
+// Converts the engine's decision about a step into the arguments of the step.
 #pragma once
 
 #include "ps/consistency/events.h"

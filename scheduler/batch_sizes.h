@@ -1,8 +1,8 @@
-// How large each worker's batches are: in proportion to its speed, so that steps take about equally long and workers
-// that wait for each other do not. Pure.
+// Chooses the size of each worker's batches, in proportion to the worker's speed. Steps then take about equally long,
+// so workers in modes that wait for each other lose little time. Pure.
 //
-// Speed is samples a second of computing. What a worker waits for others does not count, or under bsp all would seem
-// equally fast.
+// Speed is samples per second of computing. Time that a worker waits for others does not count: under bsp it would make
+// all workers seem equally fast.
 //
 // Thread-safety: none.
 // Units:         samples.
@@ -19,14 +19,14 @@ namespace slackline::scheduler {
 class BatchSizes {
  public:
   struct Config {
-    // The mean over the workers.
+    // Mean batch size over the workers.
     uint32_t batch_size = 1;
     uint32_t least = 1;
-    // Else all batches are of batch_size.
+    // True to follow the workers' speeds; false to give all batches batch_size samples.
     bool balance = false;
   };
 
-  // Of one worker, over all its lives.
+  // Work of one worker, over all its lives.
   struct Computed {
     uint64_t samples = 0;
     double seconds = 0;
@@ -34,13 +34,14 @@ class BatchSizes {
 
   explicit BatchSizes(const Config& config) : config_(config) {}
 
-  // Totals that only grow; what is too little to measure by waits for more.
+  // Updates the worker's speed from its totals, which only grow. An increase too small to measure by waits for more.
   void Observe(WorkerId worker, const Computed& totals);
-  // The worker has gone for good.
+  // Forgets a worker that has gone for good.
   void Forget(WorkerId worker) { speeds_.erase(worker); }
-  // For a worker among those that train now, itself included. Who is not known yet counts as average.
+  // Returns the batch size of `worker`, one of the workers `live` that train now. A worker of unknown speed counts as
+  // average.
   uint32_t For(WorkerId worker, absl::Span<const WorkerId> live) const;
-  // Smoothed; 0 when unknown.
+  // Returns the worker's smoothed speed; 0 if unknown.
   double SamplesPerSecond(WorkerId worker) const;
 
  private:

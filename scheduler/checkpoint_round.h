@@ -1,9 +1,9 @@
-// One checkpoint of a job, from the first call to the servers to their last file. Pure.
+// A single checkpoint of a job, from the first call to the servers to their last file. Pure.
 //
-// Where all shards are to be cut at one version, the servers are asked for theirs, and the largest becomes the cut:
-// those that are behind get there within the step. A shard that has gone on meanwhile says so; then it is tried again
-// further ahead, each time by twice as many versions, until no shard can be past the cut before it hears of it.
-// Elsewhere each shard is cut where it is.
+// If all shards are to be cut at one version, the round first asks the servers for their versions. The largest becomes
+// the cut; shards that are behind reach it within the step. If a shard has gone past the cut meanwhile, its server says
+// so. The round then tries again further ahead, each time by twice as many versions, until no shard can be past the cut
+// before its server hears of it. In other jobs each shard is cut where it is.
 //
 // Thread-safety: none.
 #pragma once
@@ -28,19 +28,20 @@ class CheckpointRound {
  public:
   struct Config {
     uint64_t number = 0;
-    // For people: who wants it.
+    // Reason for people: who wants the checkpoint.
     std::string reason;
-    // All shards at one version.
+    // True to cut all shards at one version.
     bool aligned = false;
-    // Versions that shards which take their steps together may be apart; where they are further, as one that came back
-    // from a snapshot is, one version is not one step, and each is cut where it is.
+    // Largest difference between the versions of shards that take their steps together. If the difference is larger,
+    // for example because a shard came back from a snapshot, one version is not one step, and each shard is cut where
+    // it is.
     uint64_t apart_max = 1;
-    std::map<ServerId, std::string> servers;  // with their names
+    std::map<ServerId, std::string> servers;  // names of the servers
     absl::Time begun;
     absl::Duration timeout;
   };
 
-  // What all servers are to be told.
+  // A call for all servers.
   struct Call {
     uint32_t attempt = 0;
     bool ask_only = false;
@@ -50,42 +51,43 @@ class CheckpointRound {
   explicit CheckpointRound(Config config);
 
   const Config& config() const { return config_; }
-  // Once for each.
+  // Returns the next call, once each; nullopt if there is none.
   std::optional<Call> TakeCall();
 
-  // A server has answered a call, or will not.
+  // Notes a server's reply to a call, or the error if the server will not answer it.
   void Answered(ServerId server, const Call& call, const absl::StatusOr<wire::BeginCheckpointReply>& reply);
-  // What a server's heartbeat says. Returns whether it is about this checkpoint and final.
+  // Notes the progress in a server's heartbeat. Returns true if it is about this checkpoint and final.
   bool Heard(ServerId server, const wire::CheckpointProgress& progress);
   void ServerLost(ServerId server);
-  // Fails when it has taken too long.
+  // Fails the round if it has taken too long.
   void Tick(absl::Time now);
 
-  // Whether it is over, and how: all files, in the order of their elements.
+  // True once the round has failed (error() is not empty) or all files are written.
   bool over() const { return !error_.empty() || written(); }
   const std::string& error() const { return error_; }
-  // It failed because a server's disk is full.
+  // True if the round failed because a server's disk is full.
   bool no_room() const { return no_room_; }
+  // Returns all files, in the order of their elements.
   std::vector<wire::CheckpointFile> Files() const;
 
  private:
   bool written() const { return files_.size() == config_.servers.size(); }
   void Fail(ServerId server, const std::string& what);
   std::string NameOf(ServerId server) const;
-  // All have answered the call that is out.
+  // Chooses the next call, once all servers have answered the present one.
   void Decide();
-  // Who is waited for, for people.
+  // Returns the servers that the round waits for, and why, for people.
   std::string Awaited() const;
 
   const Config config_;
-  std::optional<Call> call_;  // not taken yet
-  Call out_;                  // the last one that was made
-  uint64_t ahead_ = 0;        // versions beyond the largest one that was heard of
+  std::optional<Call> call_;  // next call, not taken yet
+  Call out_;                  // last call that was made
+  uint64_t ahead_ = 0;        // versions beyond the largest known one
   uint64_t version_max_ = 0;
   std::optional<uint64_t> version_min_;
-  bool passed_ = false;  // a shard was past the cut
+  bool passed_ = false;  // true if a shard was past the cut
   std::set<ServerId> answered_;
-  std::map<ServerId, std::string> waiting_;  // what a server itself waits for
+  std::map<ServerId, std::string> waiting_;  // reason why a server itself waits
   std::map<ServerId, std::vector<wire::CheckpointFile>> files_;
   std::string error_;
   bool no_room_ = false;

@@ -1,4 +1,4 @@
-// A confusion matrix as a picture, for TensorBoard.
+// Draws a confusion matrix as a picture, for TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace slackline::scheduler {
 
-// Of more there is no picture.
+// Largest number of classes for which there is a picture.
 inline constexpr uint32_t kConfusionClassesMax = 64;
 
 struct PngImage {
@@ -18,9 +18,9 @@ struct PngImage {
   std::string bytes;
 };
 
-// `counts`: samples by label (row after row) and prediction. A cell is white where none of a label's samples are, dark
-// blue where all of them are, and light grey where the label has none. Nothing where `counts` are of no square, or of
-// too many classes.
+// Draws `counts`: samples by label (row after row) and prediction. A cell is white if it holds none of its label's
+// samples, dark blue if it holds all of them, and light grey if the label has no samples. Returns nullopt if `counts`
+// is empty, is not square, or has too many classes.
 std::optional<PngImage> DrawConfusion(absl::Span<const uint64_t> counts);
 
 }  // namespace slackline::scheduler

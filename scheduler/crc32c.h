@@ -9,7 +9,7 @@ namespace slackline::scheduler {
 
 uint32_t Crc32c(absl::string_view bytes);
 
-// TFRecord's disguise of a checksum that is stored beside its own data.
+// Returns the checksum as TFRecord masks it, to be stored beside its own data.
 uint32_t MaskedCrc32c(absl::string_view bytes);
 
 }  // namespace slackline::scheduler

@@ -1,4 +1,5 @@
-// Whether training leaves the band that the job allows: the mean loss over a window of samples, and gradients. Pure.
+// Detects that training leaves the band that the job allows: for the mean loss over a window of samples, and for
+// gradients. Pure.
 //
 // Thread-safety: none.
 #pragma once
@@ -11,30 +12,31 @@ namespace slackline::scheduler {
 
 class DivergenceGuard {
  public:
-  // Of each limit 0 means that there is none.
+  // Limits of the band. A limit of 0 means that there is none.
   struct Config {
     double loss_max = 0;
-    // Times the smallest mean so far.
+    // Largest mean, as a multiple of the smallest mean so far.
     double loss_factor = 0;
     double gradient_norm_max = 0;
-    // What a mean is made of, at least.
+    // Smallest number of samples in a mean.
     uint64_t window_samples = 1;
   };
 
-  // What was trained since the last Observe(), by all workers.
+  // Figures of what all workers have trained since the last Observe().
   struct Seen {
-    double loss_sum = 0;  // over the samples
+    double loss_sum = 0;  // sum over the samples
     uint64_t samples = 0;
     double gradient_norm_max = 0;
   };
 
   explicit DivergenceGuard(const Config& config) : config_(config) {}
 
-  // Says what is wrong when the band is left; nothing while it stays so, until it was kept again.
+  // Returns what is wrong when training leaves the band. Returns nullopt while training stays inside, and while it
+  // stays outside until it has been inside again.
   std::optional<std::string> Observe(const Seen& seen);
 
  private:
-  // Empty while the band is kept.
+  // Returns what is wrong with the mean loss; empty if it is within the band.
   std::string LossMistake(double mean) const;
 
   const Config config_;

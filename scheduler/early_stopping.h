@@ -1,4 +1,4 @@
-// What evaluations say of a run: which was the best, and whether it is time to stop. Pure.
+// Judges a run by its evaluations: which was the best, and whether it is time to stop. Pure.
 #pragma once
 
 #include <optional>
@@ -15,21 +15,21 @@ namespace slackline::scheduler {
 state::MeasuredAccuracy ToState(const EvaluationSummary& evaluation);
 EvaluationSummary FromState(const state::MeasuredAccuracy& state);
 
-// Whether accuracies of evaluations, of which `last` is the last one, are mean average precisions. There are none of
-// training images then.
+// True if the accuracies of evaluations are mean average precisions. `last` is the last evaluation. There are no
+// accuracies of training images then.
 bool MeasuresMap(const job::Job& job, const std::optional<wire::EvaluationReport>& last);
 
-// The value that `metric` looks at.
+// Returns the value that `metric` looks at.
 double ValueOf(job::Metric::Kind metric, const EvaluationSummary& evaluation);
-// "test accuracy 86.21 %", "test mAP 41.52 %" or "test loss 0.3512".
+// Returns "test accuracy 86.21 %", "test mAP 41.52 %" or "test loss 0.3512".
 std::string Described(job::Metric::Kind metric, const EvaluationSummary& evaluation);
 
-// Whether the last one is better than all before it. What is not a number is better than nothing.
+// True if the last evaluation is better than all before it. A value that is not a finite number is never better.
 bool LastIsBest(job::Metric::Kind metric, absl::Span<const EvaluationSummary> evaluations);
 
-// Why training ends after these evaluations; nothing where it goes on. As torch and Keras users know it: `patience`
-// evaluations in a row were not better than the best one before them by more than `min_delta`. The first `before` are
-// of a run that this one goes on from: they say what is best, and do not count.
+// Returns why training ends after these evaluations; nullopt if it continues. The rule is known from torch and Keras:
+// `patience` evaluations in a row were not better than the best one before them by more than `min_delta`. The first
+// `before` evaluations are of a run that this one continues: they decide what is best, but do not count as failures.
 std::optional<std::string> WhyEarly(const job::EarlyStopping& early, absl::Span<const EvaluationSummary> evaluations,
                                     size_t before = 0);
 

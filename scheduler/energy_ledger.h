@@ -1,9 +1,9 @@
-// Energy of a job: each device of each node once, however many workers report it (docs/adr/0033). Pure.
+// Energy of a job. Counts each device of each node once, however many workers report it (docs/adr/0033). Pure.
 //
-// Workers of one machine read the same meters. Each says what a device has taken since it looked first, and until when,
-// on the machine's clock. A device is counted up to a time; of a report that begins before it, only what came after
-// counts, by its share of the report's time. So it does not matter who reports, who dies, or in which order words
-// arrive.
+// Workers of one machine read the same meters. Each worker reports the energy that a device has taken since the worker
+// first looked, and the time up to which this holds, by the machine's clock. A device is counted up to a time. If a
+// report begins before that time, only the part after it counts, in proportion to the report's time. The result
+// therefore does not depend on who reports, who dies, or in which order reports arrive.
 //
 // Thread-safety: none.
 #pragma once
@@ -20,25 +20,26 @@ namespace slackline::scheduler {
 
 class EnergyLedger {
  public:
-  // More are not counted.
+  // Largest number of devices; further ones are not counted.
   static constexpr size_t kDevicesMax = 100'000;
 
-  // Words that are older than earlier ones, and figures that are no numbers or shrink, are not counted.
+  // Counts a worker's report. Reports older than earlier ones, and figures that are not numbers or that shrink, are not
+  // counted.
   void Heard(WorkerId worker, const wire::NodeEnergy& energy);
 
-  // The worker has gone for good; what its devices have taken stays counted.
+  // Forgets a worker that has gone for good; the energy that its devices have taken stays counted.
   void Forget(WorkerId worker) { heard_.erase(worker); }
 
-  // Something was metered.
+  // True if something was metered.
   bool metered() const { return !devices_.empty(); }
   double total_joules() const;
-  // `time_s`: of the job, for energy times delay.
+  // Returns the energy of the job. `time_s`: time of the job, for energy times delay.
   wire::EnergyView View(double time_s) const;
 
   using Counts = google::protobuf::RepeatedPtrField<wire::DeviceCount>;
   Counts Save() const;
   void Restore(const Counts& counts);
-  // The last words of a worker that are counted already.
+  // Notes the last report of a worker, which is counted already.
   void Know(WorkerId worker, const wire::NodeEnergy& energy) { heard_[worker] = energy; }
 
  private:

@@ -1,7 +1,7 @@
-// What each epoch took and came to: the rows of epochs.csv. Pure.
+// Figures of each epoch: the rows of epochs.csv. Pure.
 //
-// An epoch ends when as many more samples are trained as there are, whoever trains them: its end does not depend on who
-// holds the last range of a pass.
+// An epoch ends when the workers together have trained as many more samples as there are. Its end therefore does not
+// depend on who holds the last range of a pass.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,27 @@
 
 namespace slackline::scheduler {
 
-// Times in seconds; what is not known is absent.
+// Figures of one epoch. Times are in seconds; a figure that is not known is absent.
 struct EpochFigures {
-  uint32_t epoch = 0;  // from 1
-  // Since training began; and how many samples all workers had trained then, and of those applied.
+  uint32_t epoch = 0;  // counted from 1
+  // Time from the beginning of training to the end of the epoch; samples that all workers had trained then, and those
+  // of them that were applied.
   double end_s = 0;
   uint64_t samples = 0;
   uint64_t samples_applied = 0;
-  // From the end of the epoch before, less evaluations in which nobody trained.
+  // Time since the end of the previous epoch, without evaluations during which nobody trained.
   double train_s = 0;
-  // On training images, over the epoch.
+  // Loss and accuracy on training images, over the epoch.
   std::optional<double> loss;
   std::optional<double> accuracy;
-  // Of the evaluation of its weights while training went on, and of the last one.
+  // Durations of the evaluation of the epoch's weights while training continued, and of the final evaluation.
   double validation_s = 0;
   double test_s = 0;
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
   std::optional<double> top5_accuracy;
-  // Seconds of all workers together, by what they did: computed, had no batch, waited for servers; and how long pushes
-  // and pulls were on their way, which overlap with the others and with each other.
+  // Seconds of all workers together, by activity: computed, had no batch, waited for servers. Also the time for which
+  // pushes and pulls were on their way, which overlaps with the other figures and with each other.
   struct WorkerSeconds {
     double compute = 0;
     double data = 0;
@@ -42,33 +43,34 @@ struct EpochFigures {
     double pull = 0;
   };
   WorkerSeconds seconds;
-  // Of all devices, from the end of the epoch before.
+  // Energy of all devices since the end of the previous epoch.
   std::optional<double> joules;
 };
 
 // Thread-safety: none.
 class EpochBook {
  public:
-  // Epochs beyond it have no row.
+  // Largest number of rows; later epochs have none.
   static constexpr size_t kRowsMax = 100'000;
 
-  // Where the job stands.
+  // Progress of the job at some time.
   struct Standing {
     double time_s = 0;
     ProgressTotals totals;
-    // Absent where nothing is metered.
+    // Energy so far; absent if nothing is metered.
     std::optional<double> joules;
   };
 
-  // So many epochs are over. Those that were not before get rows; fewer than before change nothing.
+  // Notes that `epochs` epochs are over, and adds rows for those that were not before. A smaller number than before
+  // changes nothing.
   void Over(uint32_t epochs, const Standing& now);
-  // That have got rows.
+  // Number of epochs that are over.
   uint32_t epochs() const { return epochs_; }
-  // `alone`: nobody trained meanwhile.
+  // Notes an evaluation. `alone`: true if nobody trained meanwhile.
   void Evaluated(const wire::EvaluationReport& report, bool alone);
 
   const std::vector<EpochFigures>& rows() const { return rows_; }
-  // The rows, if they have changed since the call before.
+  // Returns the rows if they have changed since the previous call.
   std::optional<std::vector<EpochFigures>> TakeNews();
 
   state::Epochs Save() const;
@@ -77,9 +79,9 @@ class EpochBook {
  private:
   std::vector<EpochFigures> rows_;
   uint32_t epochs_ = 0;
-  // At the end of the last epoch.
+  // Standing at the end of the last epoch.
   Standing last_;
-  // Since then, alone.
+  // Seconds since then of evaluations during which nobody trained.
   double evaluating_s_ = 0;
   bool news_ = false;
 };

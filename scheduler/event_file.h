@@ -26,9 +26,9 @@ namespace slackline::scheduler {
 
 using Scalars = std::vector<std::pair<std::string, double>>;
 
-// How often which value came.
+// A histogram of values.
 struct Distribution {
-  // counts[i] are above limits[i - 1], and not above limits[i].
+  // Number of values by range: counts[i] are above limits[i - 1], and not above limits[i].
   std::vector<double> limits;
   std::vector<double> counts;
   double min = 0;
@@ -40,19 +40,19 @@ struct Distribution {
 
 class EventFile {
  public:
-  // Makes FOLDER/events.out.tfevents.SECONDS.slackline, with `wall_time` as its beginning.
-  // A disk that is full now is found full by the first event.
-  //   kUnavailable  it cannot be made
+  // Creates FOLDER/events.out.tfevents.SECONDS.slackline, which begins at `wall_time`. A disk that is full now is
+  // reported by the first event.
+  //   kUnavailable  the file cannot be created
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& folder, absl::Time wall_time);
 
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
   ~EventFile();
 
-  // Adds one point to each of the named curves; whole, or not at all.
-  //   kUnavailable  it cannot be written
+  // Adds one point to each of the named curves: all of them, or none.
+  //   kUnavailable  the points cannot be written
   absl::Status Add(absl::Time wall_time, uint64_t step, const Scalars& scalars);
-  // The same of one histogram, and of one picture.
+  // Adds one histogram, or one picture, in the same way.
   absl::Status AddHistogram(absl::Time wall_time, uint64_t step, const std::string& tag, const Distribution& values);
   absl::Status AddImage(absl::Time wall_time, uint64_t step, const std::string& tag, const PngImage& image);
 
@@ -63,7 +63,7 @@ class EventFile {
 
   const std::string path_;
   const int descriptor_;
-  std::string begin_;  // goes before the first event that there is room for
+  std::string begin_;  // file header, written before the first event for which there is room
 };
 
 }  // namespace slackline::scheduler

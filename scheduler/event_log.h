@@ -1,5 +1,5 @@
-// What happened, for people: the latest events in memory, all of them once for the run folder; and how they call
-// the members.
+// Events of a job, for people: the latest ones are kept in memory, and all of them are handed out once for the run
+// folder. Also the names by which events call the members.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@
 
 namespace slackline::scheduler {
 
-// "worker w-2", but not "worker worker-2": many names say themselves what they name.
+// Returns "worker w-2" for the name "w-2", but "worker-2" and not "worker worker-2": many names contain their role.
 inline std::string Called(absl::string_view role, absl::string_view name) {
   return absl::StartsWith(name, role) ? std::string(name) : absl::StrCat(role, " ", name);
 }
 
-// "1.25s"
+// Returns the duration in milliseconds precision, for example "1.25s".
 inline std::string Readable(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
 
-// That somebody is dead is also for those who filter by level.
+// Logs an event. Deaths are warnings, for people who filter by level.
 inline void LogEvent(absl::string_view event) {
   if (absl::StartsWith(event, "the job is failed")) return log::Error(event);
   if (absl::StartsWith(event, "warning: ") || absl::StrContains(event, " is dead: ") ||
@@ -37,24 +37,24 @@ inline void LogEvent(absl::string_view event) {
   log::Info(event);
 }
 
-// Whom an event is for: people who follow the job, or only the record of it (they have been told otherwise).
+// Audience of an event: people who follow the job, or only the record of it, if people have been told in another way.
 enum class Audience { kPeople, kRecord };
 
 // Thread-safety: none.
 class EventLog {
  public:
-  // Events kept for GetStatus.
+  // Number of events kept for GetStatus.
   static constexpr size_t kRecentMax = 200;
-  // Events kept for Take(); when nobody takes them the oldest are dropped.
+  // Number of events kept for Take(); if nobody takes them, the oldest are dropped.
   static constexpr size_t kUntakenMax = 10000;
 
-  // `after_record`: people are told of an event when Recorded() says that it is in the run folder, and not before: what
-  // somebody has seen is not lost with this process.
+  // `after_record`: true to tell people of an event only once Recorded() says that it is in the run folder, so that an
+  // event which somebody has seen is not lost with this process.
   explicit EventLog(bool after_record = false) : after_record_(after_record) {}
 
-  // Notes it and logs it.
+  // Notes an event and logs it.
   void Add(std::string event, Audience audience = Audience::kPeople) {
-    // It has words of peers and of scripts in it.
+    // Peers and scripts supply parts of the text.
     event = OneLine(event);
     LogEvent(event);
     untaken_.push_back(event);
@@ -64,21 +64,22 @@ class EventLog {
     if (!after_record_ || untold_.size() > kUntakenMax) Tell();
   }
 
-  // Those for people.
+  // Latest events for people.
   const std::deque<std::string>& recent() const { return recent_; }
-  // Those for people since the beginning.
+  // Number of events for people since the beginning.
   uint64_t count() const { return count_; }
 
-  // So many were told in an earlier life of the scheduler, or fewer: whoever counts sees that there are new ones.
+  // Continues the count of an earlier life of the scheduler, which told at most `count` events: readers that compare
+  // counts see that there are new events.
   void GoOnFrom(uint64_t count) { count_ += count; }
 
-  // Those added since the last call.
+  // Returns the events added since the last call.
   std::deque<std::string> Take() {
     taken_ = untold_.size();
     return std::exchange(untaken_, {});
   }
   bool waiting() const { return !untaken_.empty(); }
-  // Those of the last Take() are written down, or cannot be.
+  // Notes that the events of the last Take() are written down, or cannot be.
   void Recorded() { Tell(taken_); }
 
  private:
@@ -94,7 +95,7 @@ class EventLog {
 
   const bool after_record_;
   uint64_t count_ = 0;
-  // For people, in the order in which they came; `taken_` of them from the first on are being written.
+  // Events for people, in the order in which they came; the first `taken_` of them are being written.
   std::deque<std::string> untold_;
   size_t taken_ = 0;
   std::deque<std::string> recent_;

@@ -1,9 +1,9 @@
-// Which nodes hold which files of the images, and who is to get which one next, so that each file comes from where the
-// job file says once, and from then on from a node that has it (docs/adr/0049-nodes-serve-each-other.md).
+// Knows which nodes hold which image files, and decides which file a node gets next: each file comes once from the
+// place that the job file names, and from then on from a node that has it (docs/adr/0049-nodes-serve-each-other.md).
 //
-// Whoever asks gets the file that the fewest hold. One that nobody holds is given to one node, and while that gets it
-// the others are not sent to its origin: until it has it, is silent for too long, or takes longer than it may. No file
-// and no clock is read here.
+// A node that asks gets the file that the fewest nodes hold. A file that no node holds is given to one node. While that
+// node gets it, the others are not sent to its origin, until the node has the file, is silent for too long, or takes
+// longer than it may. This class reads no file and no clock.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace slackline::scheduler {
 class ImageDirectory {
  public:
   struct Options {
-    // Of a node, until it counts as gone.
+    // Silence after which a node counts as gone.
     absl::Duration silence_max;
     absl::Duration retry = absl::Milliseconds(100);
     size_t nodes_max = 4096;
@@ -35,12 +35,12 @@ class ImageDirectory {
 
   explicit ImageDirectory(const Options& options) : options_(options) {}
 
-  //   as scheduler.proto says of FindImages; the job's fingerprint is not looked at
+  // Answers FindImages, with the errors of scheduler.proto. Does not look at the job's fingerprint.
   absl::StatusOr<wire::FindImagesReply> Ask(const wire::FindImagesRequest& request, absl::Time now)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // What a node gets now.
+  // A file that a node is getting now.
   struct Task {
     uint32_t file = 0;
     std::string from;  // empty: the origin
@@ -55,23 +55,23 @@ class ImageDirectory {
   };
 
   absl::Status Check(const wire::FindImagesRequest& request) const;
-  // What the node holds from now on.
+  // Updates the table with what the node holds from now on.
   void Know(Node& node, const std::string& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetTheSilent(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For `asker`, whose node is in the table.
+  // Chooses the next file for the node that asks, which is in the table; nullopt if there is none.
   std::optional<Task> Choose(const wire::FindImagesRequest& request, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The one of `holders` that serves the fewest now.
+  // Returns the address among `holders` of the node that serves the fewest others now.
   std::string LeastBusy(const std::vector<const std::string*>& holders) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   absl::Mutex mutex_;
-  // Of which files the table is; 0 files before the first question.
+  // Files that the table is about; 0 files before the first question.
   uint64_t files_checksum_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t files_ ABSL_GUARDED_BY(mutex_) = 0;
-  // How many nodes hold each file.
+  // Number of nodes that hold each file.
   std::vector<uint32_t> holders_ ABSL_GUARDED_BY(mutex_);
-  // By address.
+  // Nodes by address.
   std::map<std::string, Node> nodes_ ABSL_GUARDED_BY(mutex_);
 };
 

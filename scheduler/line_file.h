@@ -1,8 +1,8 @@
 // A text file that only grows, line by line: events.log, metrics.csv.
 //
-// A line is one write, so that whoever reads or kills sees whole lines; one that was cut off nevertheless (a loss of
-// power, a full disk) is removed when the file is opened again. What cannot be written is kept and written before what
-// follows.
+// Each line is a single write, so that readers see whole lines, and a kill leaves whole lines. A line that was cut off
+// nevertheless (a loss of power, a full disk) is removed when the file is opened again. Lines that cannot be written
+// are kept, and written before later ones.
 //
 // Thread-safety: none.
 #pragma once
@@ -20,30 +20,30 @@
 
 namespace slackline::scheduler {
 
-// A line of events.log: the local time, and what happened.
+// Returns a line of events.log: the local time, and the event.
 std::string EventLine(absl::string_view event, absl::Time wall_time);
 
 class LineFile {
  public:
-  // Lines that are kept while they cannot be written; of more, the oldest are dropped.
+  // Largest number of lines that are kept while they cannot be written; if there are more, the oldest are dropped.
   static constexpr size_t kKeptMax = 10000;
 
-  // Opens or makes it. `header`: the first line of a new one; empty: it has none.
+  // Opens the file, or creates it. `header`: first line of a new file; empty: none.
   //   kResourceExhausted  the disk is full
-  //   kUnavailable        it cannot be opened
+  //   kUnavailable        the file cannot be opened
   static absl::StatusOr<std::unique_ptr<LineFile>> Open(const std::string& path, const std::string& header);
 
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
   ~LineFile();
 
-  // `line` without its end. On errors as of Flush() it is kept.
+  // Writes `line`, which is given without its end. On an error, as of Flush(), the line is kept.
   absl::Status Add(std::string line);
-  // Writes what is kept, into a new file where somebody has removed this one.
+  // Writes the kept lines, into a new file if somebody has removed this one.
   //   kResourceExhausted  the disk is full
-  //   kUnavailable        the file system refuses otherwise
+  //   kUnavailable        the file system refuses for another reason
   absl::Status Flush();
-  // Flush() has something to write.
+  // True if Flush() has something to write.
   bool behind() const { return !kept_.empty(); }
 
  private:

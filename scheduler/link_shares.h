@@ -1,4 +1,4 @@
-// What part of a model each server is to hold, by the links that pulls and pushes go over. Pure.
+// Divides a model among the servers by the links that pulls and pushes go over. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 namespace slackline::scheduler {
 
 struct MachineLink {
-  // Where two have one name, they have one link. Empty: nobody knows.
+  // Name of the server's machine; servers with the same name share one link. Empty: unknown.
   std::string machine;
-  // Of the machine; 0: nobody knows.
+  // Speed of the machine's link; 0: unknown.
   uint32_t mbit = 0;
 };
 
-// Of each server, in Mbit/s: the link of its machine, divided among the servers that are there. Empty, and all are to
-// hold equally much, where any link or machine is not known: a guess would be worse than none.
+// Returns each server's share in Mbit/s: the link of its machine, divided among the servers there. The result is empty,
+// and all servers are to hold equally much, if any link or machine is unknown: a guess would be worse than none.
 std::map<ServerId, double> LinkShares(const std::map<ServerId, MachineLink>& links);
 
-// Of one server; 1 where there are no shares.
+// Returns the share of one server; 1 if there are no shares.
 double ShareOf(const std::map<ServerId, double>& shares, ServerId server);
 
 }  // namespace slackline::scheduler

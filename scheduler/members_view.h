@@ -1,4 +1,4 @@
-// What monitoring sees of a job's members.
+// Members of a job as monitoring sees them.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@ namespace slackline::scheduler {
 struct ScrapeTarget {
   std::string address;  // host:port
   std::string process;
-  std::string role;  // server, worker, scheduler
+  std::string role;  // server, worker or scheduler
 
   friend auto operator<=>(const ScrapeTarget&, const ScrapeTarget&) = default;
 };
 
 struct MembersView {
-  // Workers whose clocks are named one by one.
+  // Largest number of workers whose clocks are named one by one.
   static constexpr size_t kNamedClocksMax = 64;
 
-  // starting, training, done, failed, stopped
+  // State of the job: starting, training, done, failed or stopped.
   std::string job_state;
-  // By their state, every state with its number: those of ToString(); of servers besides backup, catching_up (a backup
-  // that is not in step), joining (no shards yet).
+  // Number of members in each state of ToString(). Servers have three more states: backup, catching_up (a backup that
+  // is not in step) and joining (no shards yet).
   std::map<std::string, uint64_t> workers;
   std::map<std::string, uint64_t> servers;
-  // That the job wants.
+  // Numbers of members that the job wants.
   uint64_t workers_wanted = 0;
   uint64_t servers_wanted = 0;
   uint64_t backups_wanted = 0;
-  // Of all epochs.
+  // Samples of all epochs.
   uint64_t samples_done = 0;
   uint64_t samples_total = 0;
   uint64_t events = 0;
-  // Of live workers, by name: the first ones by number.
+  // Clocks of live workers, by name: those with the smallest worker numbers.
   std::map<std::string, uint64_t> clocks;
 };
 

@@ -1,20 +1,22 @@
-// Who belongs to the job, and who is alive: the scheduler's membership as a pure state machine.
+// The scheduler's membership as a pure state machine: who belongs to the job, and who is alive.
 //
-// Events in, actions out; no thread, no clock, no I/O. The scheduler runs it, and so does the simulator.
+// Events go in, actions come out; no thread, no clock, no I/O. The scheduler and the simulator both run it.
 //
-// A server registers, then the worker set is sent to it as a whole when it changes, under an epoch that rises; it
-// acknowledges each. What changes meanwhile goes out together after that: a thousand workers that join at once are a
-// few sets, not a thousand. A worker registers, gets a new incarnation, is in the set from then on, and is *live* once
-// every live server has acknowledged a set that has it; its first clock is then the largest slowest clock that the
-// servers named. A worker that leaves, stands by, or falls silent is out of the set at once; it is *fenced* once
-// every live server has acknowledged a set without it, and only then may its data ranges go to others.
+// Servers: after a server registers, it gets the whole worker set, and again after each change, under an epoch that
+// rises. It acknowledges each set. Changes that happen while a set is on its way go out together afterwards: a thousand
+// workers that join at once are a few sets, not a thousand.
+//
+// Workers: a worker registers, gets a new incarnation, and is in the set from then on. It is *live* once every live
+// server has acknowledged a set that has it; its first clock is then the largest of the slowest clocks that the servers
+// named. A worker that leaves, stands by or falls silent is out of the set at once. It is *fenced* once every live
+// server has acknowledged a set without it, and only then may its data ranges go to others.
 //
 // Thread-safety: none.
 // Invariants:
-//   - An incarnation is given once, and later ones are larger.
+//   - Each incarnation is given once, and later ones are larger.
 //   - A fenced incarnation is in no server's set, and never will be again.
 //   - A worker is live only when every live server has it.
-//   - A worker's number is given to one worker; memory of those that left or died is bounded.
+//   - Each worker number is given to one worker; memory of workers that left or died is bounded.
 #pragma once
 
 #include <array>
@@ -38,7 +40,7 @@ namespace slackline::scheduler {
 
 enum class WorkerState { kJoining, kLive, kStandby, kLeft, kDead };
 inline constexpr size_t kWorkerStates = 5;
-// Numbers that workers of one run may have.
+// Largest number that a worker of a run may have.
 inline constexpr uint32_t kWorkerNumberMax = 1u << 31;
 enum class ServerState { kLive, kDead, kLeft };
 
@@ -53,7 +55,7 @@ struct MemberRef {
   friend bool operator==(const MemberRef&, const MemberRef&) = default;
 };
 
-// Send the set to the server; repeat until it is acknowledged or replaced by a later one.
+// Asks to send the set to the server, and to repeat that until the set is acknowledged or replaced by a later one.
 struct SendMembersAction {
   ServerId server;
   Incarnation server_incarnation;
@@ -67,7 +69,7 @@ struct WorkerLiveAction {
   Clock64 first_clock;
 };
 
-// No server will take anything of this incarnation any more: its data may be given out again.
+// Says that no server will take anything of this incarnation any more: its data may be given out again.
 struct WorkerFencedAction {
   WorkerId worker;
   Incarnation incarnation;
@@ -93,13 +95,13 @@ class Membership {
  public:
   struct Config {
     Timeouts timeouts;
-    // Server places that the job begins with.
+    // Number of server places that the job begins with.
     uint32_t servers = 1;
     uint32_t workers_max = 65536;
-    // Workers that left or died and are remembered.
+    // Largest number of workers that left or died and are remembered.
     size_t departed_max = 1000;
-    // Silence after which a server is dead that is not backed; of one that is, it is timeouts.server_dead(). 0: the
-    // same for both.
+    // Silence after which a server without a backup is dead; for a server with a backup it is timeouts.server_dead().
+    // 0: the same for both.
     absl::Duration server_silence_max;
   };
 
@@ -107,12 +109,12 @@ class Membership {
     std::string name;
     Incarnation incarnation;
     WorkerState state = WorkerState::kJoining;
-    Epoch joined_epoch;   // the first set with this incarnation
-    Clock64 first_clock;  // once live
+    Epoch joined_epoch;   // first set with this incarnation
+    Clock64 first_clock;  // known once live
     absl::Time heard;
     absl::Time excused_until = absl::InfinitePast();
-    std::string reason;     // why it left or died
-    uint64_t departed = 0;  // counts departures; 0: it is there
+    std::string reason;     // reason why it left or died
+    uint64_t departed = 0;  // place in the order of departures; 0: not departed
   };
 
   struct Server {
@@ -120,12 +122,12 @@ class Membership {
     std::string address;
     Incarnation incarnation;
     ServerState state = ServerState::kLive;
-    Epoch sent;  // the latest set; one at a time is on its way
+    Epoch sent;  // latest set; only one at a time is on its way
     Epoch acknowledged;
-    Clock64 clock_min_largest;  // as of `acknowledged`
+    Clock64 clock_min_largest;  // value reported with `acknowledged`
     absl::Time heard;
     std::string reason;
-    // Another takes its place at once: it is believed dead early.
+    // True if a backup takes the server's place at once: the server then counts as dead early.
     bool backed = false;
   };
 
@@ -136,43 +138,46 @@ class Membership {
 
   explicit Membership(const Config& config);
 
-  // A server by this name; a name that is known comes back as the same server with a new incarnation.
-  //   kFailedPrecondition  all places are taken by others
+  // Registers a server. A name that is known comes back as the same server with a new incarnation.
+  //   kFailedPrecondition  other servers have taken all places
   absl::StatusOr<Registered> RegisterServer(const std::string& name, const std::string& address, absl::Time now,
                                             MembershipActions& actions);
-  // A new worker, or with `previous` one that was on standby, left or dead: same number, new incarnation.
+  // Registers a new worker, or with `previous` a worker that was on standby, left or dead: same number, new
+  // incarnation.
   //   kInvalidArgument    `previous` is not a worker
-  //   kResourceExhausted  workers_max live workers are there, or no number is left
+  //   kResourceExhausted  workers_max workers are live or joining, or no number is left
   absl::StatusOr<Registered> RegisterWorker(const std::string& name, std::optional<WorkerId> previous, absl::Time now,
                                             MembershipActions& actions);
 
-  // For somebody who is not a member yet.
+  // Returns an incarnation for a process that is not a member yet.
   Incarnation NewIncarnation() { return last_incarnation_ = last_incarnation_.Next(); }
-  // Another process, or the same with other shards, has this server's place from now on, and gets the set. Requires:
-  // there is such a server, or AddPlace().
+  // Gives the server's place to another process, or to the same process with other shards, and sends it the set.
+  // Requires: the server exists, or AddPlace() has made its place.
   void ReplaceServer(ServerId id, const std::string& name, const std::string& address, Incarnation incarnation,
                      absl::Time now, MembershipActions& actions);
   void SetBacked(ServerId server, Incarnation incarnation, bool backed);
-  // The job is to have one more server, for ReplaceServer() to name.
+  // Adds a place for one more server, which ReplaceServer() will name.
   void AddPlace() { ++places_; }
   void SetPlaces(uint32_t places) { places_ = places; }
-  // Server places of the job.
+  // Number of server places of the job.
   uint32_t places() const { return places_; }
-  // The server has no shards any more: it and its place are gone. Requires: there is such a server.
+  // Removes a server that has no shards any more, and its place. Requires: the server exists.
   void RemoveServer(ServerId id, MembershipActions& actions);
 
-  //   kFailedPrecondition  that incarnation is not a member any more; the message says why
+  // Note a sign of life.
+  //   kFailedPrecondition  the incarnation is no longer a member; the message says why
   absl::Status HeartbeatServer(ServerId server, Incarnation incarnation, absl::Time now);
   absl::Status HeartbeatWorker(WorkerId worker, Incarnation incarnation, absl::Time now);
 
-  // The server has installed the set of `epoch`; `clock_min_largest` is the largest slowest clock of its shards.
+  // Notes that the server has installed the set of `epoch`. `clock_min_largest`: the largest slowest clock of its
+  // shards.
   void MembersInstalled(ServerId server, Incarnation server_incarnation, Epoch epoch, Clock64 clock_min_largest,
                         MembershipActions& actions);
 
   // Takes a worker out of the set in good order. Repeated calls change nothing.
   void Standby(WorkerId worker, Incarnation incarnation, MembershipActions& actions);
   void Leave(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions);
-  // Somebody knows that it is dead (a supervisor saw it end, or it stalled).
+  // Removes a worker that is known to be dead (a supervisor saw it end, or it stalled).
   void Expel(WorkerId worker, Incarnation incarnation, std::string reason, MembershipActions& actions);
   void ServerLost(ServerId server, Incarnation incarnation, std::string reason, MembershipActions& actions);
 
@@ -180,13 +185,13 @@ class Membership {
   // numbers are never given again, and CountIn() still counts them. A worker that is not fenced yet is remembered.
   std::vector<WorkerId> ForgetDeparted();
 
-  // Until then the worker's silence is no death; a time that is over takes it back.
+  // Excuses the worker's silence up to `until`: it does not count as death. A time in the past takes the excuse back.
   void Excuse(WorkerId worker, Incarnation incarnation, absl::Time until);
 
-  // The set goes out again under a new epoch, for the sake of what travels with it.
+  // Sends the set again under a new epoch, for the sake of what travels with it, for example the bound of ssp.
   void SendAgain(MembershipActions& actions) { ChangeSet(actions); }
 
-  // All there is of a membership, but for what everybody will be told anew.
+  // State of a membership, without what all members will be told again.
   struct State {
     Epoch epoch;
     Incarnation last_incarnation;
@@ -197,27 +202,27 @@ class Membership {
     size_t dead_forgotten = 0;
   };
   State Save() const;
-  // For so long, until now, nobody was listened to: it counts as nobody's silence.
+  // Notes that this process listened to nobody for `gap`, up to `now`: that time counts as no member's silence.
   void Overslept(absl::Duration gap, absl::Time now);
 
-  // Of a job that goes on, for a membership that is still as it was made. Everybody counts as heard just now, and gets
-  // the set anew; `holders`, who have data ranges, are fenced by it where they are not in it. Numbers go on far behind
-  // those that an earlier scheduler may have given after it had last saved.
+  // Continues a job from a saved state. Requires: a membership as constructed. All members count as heard just now, and
+  // the set is sent again. Holders of data ranges (`holders`) that are not in the set are fenced by it. Numbers
+  // continue far beyond those that an earlier scheduler may have given after its last save.
   void Restore(State state, absl::Span<const std::pair<WorkerId, Incarnation>> holders, absl::Time now,
                MembershipActions& actions);
 
-  // Declares dead who was silent too long.
+  // Declares members dead that were silent for too long.
   void Tick(absl::Time now, MembershipActions& actions);
 
   Epoch epoch() const { return epoch_; }
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
   const std::map<ServerId, Server>& servers() const { return servers_; }
-  // In the set: joining or live.
+  // Returns the workers in the set: joining or live.
   std::vector<MemberRef> Members() const;
-  // The largest number that a worker was given.
+  // Largest number that a worker was given.
   WorkerId last_worker() const { return last_worker_; }
   size_t CountLive() const { return CountIn(WorkerState::kLive); }
-  // Forgotten workers included.
+  // Counts the workers in a state, forgotten ones included.
   size_t CountIn(WorkerState state) const { return counts_[static_cast<size_t>(state)]; }
   bool AllServersPresent() const;
 
@@ -230,12 +235,12 @@ class Membership {
   };
 
   void ChangeSet(MembershipActions& actions);
-  // Unless an earlier set is on its way, or it has this one.
+  // Sends the set to the server, unless an earlier set is on its way or the server was sent this one.
   void SendSet(ServerId id, Server& server, MembershipActions& actions);
   void Enter(WorkerId id, Worker& worker, WorkerState state);
   void Remove(WorkerId id, Worker& worker, WorkerState state, std::string reason, MembershipActions& actions);
   void LoseServer(ServerId id, Server& server, ServerState state, std::string reason, MembershipActions& actions);
-  // Finds who has become live or fenced by the latest acknowledgement.
+  // Finds the workers that the latest acknowledgement has made live or fenced.
   void Settle(MembershipActions& actions);
   Worker* Find(WorkerId worker, Incarnation incarnation);
 
@@ -245,8 +250,8 @@ class Membership {
   Incarnation last_incarnation_;
   std::map<WorkerId, Worker> workers_;
   WorkerId last_worker_;
-  std::array<size_t, kWorkerStates> counts_ = {};  // by state, those that are forgotten included
-  // Who left or died, in that order.
+  std::array<size_t, kWorkerStates> counts_ = {};  // workers by state, forgotten ones included
+  // Workers that left or died, in that order.
   std::map<uint64_t, WorkerId> departed_;
   uint64_t departures_ = 0;
   std::map<ServerId, Server> servers_;

@@ -1,4 +1,4 @@
-// What the workers say the model and the data are: all must say the same. Pure.
+// Model and data as the workers declare them: all workers must declare the same. Pure.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace slackline::scheduler {
 
 struct ModelLayout {
-  // Length of the flat parameter vector, and how much of its beginning gradients train.
+  // Length of the flat parameter vector, and of its beginning, which gradients train.
   uint64_t elements = 0;
   uint64_t trained_elements = 0;
-  // Elements from here on are frozen; 0: none are.
+  // First frozen element: all from here on are frozen; 0: none are.
   uint64_t frozen_from = 0;
-  // Of the trained elements, those that a group of optimizer.groups is for, in order.
+  // Ranges of trained elements that belong to a group of optimizer.groups, in order.
   std::vector<wire::GroupRange> groups;
   uint64_t train_samples = 0;
   uint64_t test_samples = 0;
@@ -27,12 +27,12 @@ struct ModelLayout {
 
 // Counts what `request` declares, and finds out which group each parameter is in.
 //   kInvalidArgument  no tensors, none trained, parts not in order (trained, averaged, frozen), too many elements, no
-//                     samples; a tensor that is frozen where its group is not, or the other way round; a group that is
-//                     the first to match no parameter
+//                     samples or too many; a tensor that is frozen although its group is not, or the other way round;
+//                     a group that is not the first to match any parameter
 absl::StatusOr<ModelLayout> LayoutOf(const wire::RegisterWorkerRequest& request,
                                      const job::Optimizer& optimizer = job::Optimizer::default_instance());
 
-// Of the ranges, those that meet the shards.
+// Adds to `request` the group ranges that overlap its shards.
 template <typename Request>
 void AddGroups(const ModelLayout& layout, Request& request) {
   for (const wire::GroupRange& range : layout.groups) {
@@ -43,16 +43,16 @@ void AddGroups(const ModelLayout& layout, Request& request) {
   }
 }
 
-// OK when the worker has built the same model and sees the same data as `first`.
-//   kInvalidArgument  names the first difference
+// Returns OK if the worker has built the same model and sees the same data as `first`.
+//   kInvalidArgument  they differ; the message names the first difference
 absl::Status CheckSame(const wire::RegisterWorkerRequest& first, const wire::RegisterWorkerRequest& other);
 
-// A fingerprint of training data as data.replaces has it.
+// Returns a fingerprint of training data in the form of data.replaces.
 std::string FingerprintText(uint64_t fingerprint);
 
-// OK when the worker's training data are those of `checkpoint`, whose fingerprint is `kept`, or one of both is 0: not
-// known.
-//   kInvalidArgument  names both, and how to go on nevertheless
+// Returns OK if the worker's training data are those of `checkpoint`, whose fingerprint is `kept`, or if either
+// fingerprint is 0: not known.
+//   kInvalidArgument  they differ; the message names both fingerprints, and how to continue nevertheless
 absl::Status CheckDataKept(uint64_t kept, const std::string& checkpoint, const wire::RegisterWorkerRequest& worker);
 
 }  // namespace slackline::scheduler

@@ -1,8 +1,9 @@
-// Two processes of one worker name: which of them may have it. Pure.
+// Decides which of two processes may have a worker name that both use. Pure.
 //
-// A restarted process takes the place of the one that died. Two containers may both run process 1 under the default
-// name, and both live: then the first keeps the name. The scheduler cannot tell the two cases apart at once, so the
-// newcomer asks again until the other was silent long enough, or was heard of long enough after the first question.
+// A restarted process takes the place of the process that died. But two containers may both run process 1 under the
+// default name, and both be alive: then the first keeps the name. The scheduler cannot tell the two cases apart at
+// once. The newcomer therefore asks again until the holder was silent long enough, or was heard of long enough after
+// the first question.
 //
 // Thread-safety: none.
 #pragma once
@@ -26,16 +27,18 @@ struct WorkerOrigin {
   uint32_t pid = 0;
   std::string host = {};
   std::string topology = {};
-  uint32_t group = 0;        // of worker.groups
+  uint32_t group = 0;        // index in worker.groups
   std::string metrics = {};  // host:port of its Prometheus endpoint
 };
 
-// A registration may be this long in each text that everybody who asks for the status gets; `whose`: "a worker".
+// Checks that a text of a registration is short enough: everybody who asks for the status gets it. `whose`: for example
+// "a worker".
 absl::Status CheckLength(absl::string_view whose, absl::string_view text);
 
 enum class Kinship { kSame, kOther, kUnknown };
 
-// Whether two registrations come from one process. Peers that say neither instance nor pid cannot be told apart.
+// Returns whether two registrations come from one process. Peers that say neither instance nor pid cannot be told
+// apart.
 Kinship KinshipOf(const WorkerOrigin& one, const WorkerOrigin& other);
 
 class NameClaims {
@@ -44,26 +47,26 @@ class NameClaims {
   struct Holder {
     WorkerId worker;
     WorkerOrigin origin;
-    absl::Time heard;  // last
+    absl::Time heard;  // time of the last sign of life
   };
 
   explicit NameClaims(const Timeouts& timeouts) : timeouts_(timeouts) {}
 
-  // Whether the process `claimant` may have the holder's name, which `called` says with its role ("worker w-1").
-  //   kUnavailable    nobody knows yet whether the holder lives: ask again
-  //   kAlreadyExists  the holder lives
+  // Decides whether the process `claimant` may have the holder's name. `called`: the name with its role ("worker w-1").
+  //   kUnavailable    whether the holder is alive is not known yet: ask again
+  //   kAlreadyExists  the holder is alive
   absl::Status Ask(const Holder& holder, const WorkerOrigin& claimant, const std::string& called, absl::Time now);
-  // The holder has another life, or is gone.
+  // Forgets the claims to the holder's name: the holder has another life, or is gone.
   void Drop(WorkerId holder);
-  // What was heard, and when, is not certain any more: everybody asks anew.
+  // Forgets all claims: what was heard, and when, is no longer certain, so all processes must ask again.
   void Clear() { claims_.clear(); }
 
  private:
-  // More are not remembered; who asks again then waits longer.
+  // Largest number of claims. At the limit all are forgotten; a process that asks again then waits longer.
   static constexpr size_t kClaimsMax = 1000;
 
   const Timeouts timeouts_;
-  // When each claimant of a holder's name asked first.
+  // Time at which each claimant of a holder's name first asked.
   std::map<std::pair<WorkerId, std::string>, absl::Time> claims_;
 };
 

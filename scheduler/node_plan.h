@@ -1,4 +1,4 @@
-// Which of a job's processes run on which node of an allocation. Pure.
+// Plans which of a job's processes run on which node of an allocation. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace slackline::scheduler {
 
 struct Node {
   std::string name;
-  // Names of switches from the top down and of the node itself, joined by dots, as SLURM has them
-  // ("spine.leaf1.n1"); empty where nobody knows.
+  // Names of switches from the top down and of the node itself, joined by dots, as SLURM has them ("spine.leaf1.n1");
+  // empty if unknown.
   std::string topology;
   uint32_t cpus = 1;
   uint32_t gpus = 0;
-  // Which part of a heterogeneous allocation it belongs to.
+  // Part of a heterogeneous allocation that the node belongs to.
   uint32_t component = 0;
 };
 
@@ -30,36 +30,39 @@ struct NodeRoles {
   friend bool operator==(const NodeRoles&, const NodeRoles&) = default;
 };
 
-// The switches that a node is attached to, without itself; empty where nobody knows.
+// Returns the switches that a node is attached to, without the node itself; empty if unknown.
 std::string SwitchOf(const Node& node);
 
-// Whether servers are on it, and whether a worker is: where some nodes have GPUs and others do not, the others get the
-// servers and those the workers; else the first component of a heterogeneous allocation gets the servers and the others
-// the workers; else every node gets both.
+// Roles of a node: whether it runs servers, and whether it runs a worker.
+//  - If only some nodes have GPUs, these get the workers and the others the servers.
+//  - Else, if the allocation is heterogeneous, its first component gets the servers and the others the workers.
+//  - Else every node gets both.
 struct Uses {
   bool servers = true;
   bool worker = true;
 };
 std::vector<Uses> UsesOf(absl::Span<const Node> nodes);
 
-// What is dealt out to nodes.
+// Numbers of processes to deal out to nodes.
 struct Processes {
-  // With their backups.
+  // Servers, backups included.
   uint32_t servers = 1;
   // Workers of a node: one for each of worker.groups.
   uint32_t groups = 1;
 };
 
-// The scheduler on the first node; a worker on each node that computes ("worker-NODE"), or where there are several
-// groups one for each of them, in their order ("worker-NODE-group0"); servers ps-1 ... ps-`servers` dealt out to the
-// nodes that hold weights, one leaf switch after the other, so that they and what they send are spread over nodes and
-// switches.
+// Returns the roles of each node, in the order of `nodes`:
+//  - The first node runs the scheduler.
+//  - Each node that computes runs a worker ("worker-NODE"). If there are several groups it runs a worker for each, in
+//    their order ("worker-NODE-group0").
+//  - Servers ps-1 ... ps-`servers` are dealt out to the nodes that hold weights, one leaf switch after the other, so
+//    that the servers and what they send are spread over nodes and switches.
 //
-// One entry a node, in the order of `nodes`. Requires: at least one node, at least one server; names differ.
+// Requires: at least one node, at least one server; names differ.
 std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, const Processes& processes);
 
-// Where a server goes whose node is lost: the node that may have servers, is not among `lost`, and has fewest. Empty
-// where there is none.
+// Returns the new node of a server whose node is lost: of the nodes that may have servers and are not among `lost`, the
+// one with the fewest servers. Empty if there is none.
 std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles> roles,
                         absl::Span<const std::string> lost);
 

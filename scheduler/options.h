@@ -1,4 +1,4 @@
-// The command line of slackline-scheduler.
+// Command line of slackline-scheduler.
 #pragma once
 
 #include <optional>
@@ -9,23 +9,23 @@ namespace slackline::scheduler {
 
 struct Options {
   std::string job_file;
-  // "KEY=VALUE" each.
+  // Settings that override the job file, each "KEY=VALUE".
   std::vector<std::string> overrides;
-  // HOST:PORT; empty for the job file's address and a port that the system chooses.
+  // HOST:PORT to listen on; empty: network.listen, and a port of network.ports or one that the system chooses.
   std::string listen;
-  // Empty for the job file's, or a new one under runs/.
+  // Run folder; empty: the job file's, or a new one under runs/.
   std::string run_folder;
-  // Where to write host:port once the scheduler listens, beside the run folder's scheduler.address; empty for nowhere.
+  // File to write host:port to once the scheduler listens, besides the run folder's scheduler.address; empty: none.
   std::string address_file;
-  // Go on with the run in the run folder, whose scheduler has died.
+  // True to continue the run in the run folder, whose scheduler has died.
   bool resume = false;
-  // Go on with the run in the run folder from this checkpoint, with other servers and workers; empty: not so.
+  // Checkpoint from which to continue the run in the run folder, with other servers and workers; empty: none.
   std::string from_checkpoint;
-  // Nobody will ask how the job has ended.
+  // True if no supervisor polls for the result, so the scheduler exits without waiting.
   bool unwatched = false;
 };
 
-// Absent when the program is to end at once (--help, --version, wrong use); `exit_code` says how.
+// Returns the options; nullopt if the program is to end at once (--help, --version, wrong use): `exit_code` says how.
 std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code);
 
 }  // namespace slackline::scheduler

@@ -1,4 +1,4 @@
-// The files of scheduler/page/, as they were when the program was built (cmake/embed.cmake).
+// Files of scheduler/page/, as they were when the program was built (cmake/embed.cmake).
 #pragma once
 
 #include "absl/strings/string_view.h"

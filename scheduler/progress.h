@@ -1,4 +1,4 @@
-// How training goes: the workers' totals turned into rates, means and the slack. Pure.
+// Progress of training: turns the workers' totals into rates, means and the slack. Pure.
 //
 // Thread-safety: none.
 #pragma once
@@ -18,10 +18,10 @@
 
 namespace slackline::scheduler {
 
-// Sums over the lives of one worker, or over all workers, those that are gone included.
+// Sums over the lives of one worker, or over all workers, including those that are gone.
 struct ProgressTotals {
   uint64_t samples = 0;
-  uint64_t samples_applied = 0;  // of those, without what was discarded
+  uint64_t samples_applied = 0;  // samples without those that were discarded
   uint64_t steps = 0;
   double loss_sum = 0;
   uint64_t correct = 0;
@@ -33,9 +33,9 @@ struct ProgressTotals {
   double pull_seconds = 0;
   uint64_t pushes_applied = 0;
   uint64_t pushes_discarded = 0;
-  uint64_t pushes_quarantined = 0;  // of those
+  uint64_t pushes_quarantined = 0;  // part of pushes_discarded
   uint64_t pushes_lost = 0;
-  // Values of gradients and weights, without headers and repetitions.
+  // Bytes of the values of gradients and weights, without headers and repetitions.
   uint64_t pushed_bytes = 0;
   uint64_t pulled_bytes = 0;
   uint64_t staleness_sum = 0;
@@ -44,22 +44,22 @@ struct ProgressTotals {
   void Add(const ProgressTotals& other);
 };
 
-// The share of correct samples among those that were judged between two standings; absent where none were.
+// Returns the share of correct samples among those judged between two standings; nullopt if none were judged.
 std::optional<double> AccuracyOf(const ProgressTotals& now, const ProgressTotals& before);
 
-// Means over what was trained since the report before; the last known ones when there was nothing.
+// Means over what was trained since the previous report; the last known ones if nothing was.
 struct ProgressReport {
   ProgressTotals totals;
-  // Absent until something was trained.
+  // Loss and accuracy; absent until something was trained.
   std::optional<double> loss;
   std::optional<double> accuracy;
   double staleness_mean = 0;
   StalenessCounts staleness;
-  // Since the beginning.
+  // Largest staleness since the beginning.
   uint64_t staleness_max = 0;
-  // Since the report before: how far a live worker was ahead of the slowest live one, in clocks.
+  // Largest slack since the previous report: how far a live worker was ahead of the slowest live one, in clocks.
   uint64_t slack = 0;
-  // Since the report before: the largest norm of a gradient.
+  // Largest norm of a gradient since the previous report.
   double gradient_norm_max = 0;
 };
 
@@ -68,46 +68,46 @@ class Progress {
   // Rates are means over the latest `window`.
   explicit Progress(absl::Duration window = absl::Seconds(5)) : window_(window) {}
 
-  // What a worker says of itself; totals since its incarnation began. Words that come after later ones (a worker
-  // speaks in heartbeats and when it asks for work), totals that shrink, and losses that are no number are not counted.
-  // `in_clock`: it is live, so its clock counts for the slack.
+  // Notes what a worker reports of itself; totals count from the beginning of its incarnation. Not counted are reports
+  // that arrive after later ones (a worker reports in heartbeats and when it asks for work), totals that shrink, and
+  // losses that are not numbers. `in_clock`: true if the worker is live, so that its clock counts for the slack.
   void Heard(const Holder& holder, const wire::WorkerProgress& progress, bool in_clock, absl::Time now);
-  // It is out of the clock.
+  // Excludes the worker's clock from the slack.
   void Left(const Holder& holder);
 
-  // The worker has gone for good. Its totals stay in totals(), and are part of forgotten().
+  // Forgets a worker that has gone for good. Its totals stay in totals(), and become part of forgotten().
   void Forget(WorkerId worker);
 
-  // Ends the reporting interval. The report before is latest().
+  // Ends the reporting interval and returns its report, which then is latest().
   const ProgressReport& Report();
   const ProgressReport& latest() const { return latest_; }
 
   void Save(state::Progress& state) const;
-  // Of a job that goes on. Rates begin anew.
+  // Continues a job from a saved state. Rates start over.
   void Restore(const state::Progress& state);
 
   const ProgressTotals& totals() const { return totals_; }
-  // Of one worker, over all its lives; zeros before its first words.
+  // Returns the totals of one worker, over all its lives; zeros before its first report.
   ProgressTotals TotalsOf(WorkerId worker) const;
-  // The sum over workers that are forgotten.
+  // Sum over workers that are forgotten.
   const ProgressTotals& forgotten() const { return forgotten_; }
-  // Of all answers since the beginning, and the largest slack.
+  // Staleness of all answers since the beginning; its largest value, and the largest slack.
   const StalenessCounts& staleness() const { return staleness_; }
   uint64_t staleness_max() const { return staleness_max_; }
   uint64_t slack_max() const { return slack_max_; }
-  // Of all nodes.
+  // Energy of all nodes.
   const EnergyLedger& energy() const { return energy_; }
-  // Since the call before.
+  // Returns the largest slack since the previous call; TakeGradientNormPeak() does so for the norm of a gradient.
   uint64_t TakeSlackPeak() { return std::exchange(slack_peak_, 0); }
   double TakeGradientNormPeak() { return std::exchange(norm_peak_, 0); }
   double SamplesPerSecond(absl::Time now) const;
-  // Of one worker, over its latest heartbeats; 0 when unknown.
+  // Returns the speed of one worker, over its latest heartbeats; 0 if unknown.
   double SamplesPerSecond(const Holder& holder, absl::Time now) const;
-  // The worker's latest words; null before the first.
+  // Returns the worker's latest report; null before the first.
   const wire::WorkerProgress* Of(const Holder& holder) const;
 
  private:
-  // Samples by time, no older than the window but for one.
+  // Samples by time; at most one point is older than the window.
   using Series = std::deque<std::pair<absl::Time, uint64_t>>;
 
   struct Heartbeats {
@@ -115,7 +115,7 @@ class Progress {
     wire::WorkerProgress last;
     bool in_clock = false;
     Series samples;
-    ProgressTotals totals;  // over all lives
+    ProgressTotals totals;  // sums over all lives
   };
 
   void Extend(Series& series, absl::Time now, uint64_t samples) const;
@@ -129,13 +129,13 @@ class Progress {
   ProgressTotals totals_;
   ProgressTotals forgotten_;
   StalenessCounts staleness_;
-  StalenessCounts staleness_reported_;  // of them, those in reports
+  StalenessCounts staleness_reported_;  // counts of staleness_ that are in reports
   EnergyLedger energy_;
   uint64_t staleness_max_ = 0;
   uint64_t slack_ = 0;
   uint64_t slack_max_ = 0;
   uint64_t slack_peak_ = 0;
-  double norm_ = 0;  // largest since the report before
+  double norm_ = 0;  // largest since the previous report
   double norm_peak_ = 0;
   Series samples_;
   ProgressReport latest_;

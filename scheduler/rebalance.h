@@ -1,4 +1,4 @@
-// Which shards move next when a job gets servers or gives some up. Pure.
+// Chooses the shards that move next when a job gets servers or gives some up. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace slackline::scheduler {
 
-// Shards that move together, since they come from one server and go to one.
+// Shards that move together, since they come from one server and go to one other.
 struct ShardMove {
   ServerId from;
   ServerId to;
@@ -22,13 +22,14 @@ struct ShardMove {
   friend bool operator==(const ShardMove&, const ShardMove&) = default;
 };
 
-// The next of the moves after which the servers in `leaving` have no shards, and the others hold nearly equal amounts:
-// no further shard could move from the one that holds most to the one that holds least without making the second the
-// larger one. Leaving ones come first. Shards that need not move stay. Nullopt when all is well.
+// Returns the next of the moves after which the servers in `leaving` have no shards, and the others hold nearly equal
+// amounts. Nearly equal: no further shard could move from the server that holds most to the server that holds least
+// without making the second the larger one. Shards of leaving servers move first. Shards that need not move stay.
+// Nullopt if nothing is to move.
 //
-// `servers`: all that may hold shards, those in `leaving` included. Nothing moves where all of them leave. `shares`: as
-// PlaceShards() has them; what is nearly equal is then what each holds for its share. `frozen_from`: as there, too;
-// what is frozen counts as little here.
+// `servers`: all servers that may hold shards, those in `leaving` included. Nothing moves if all of them leave.
+// `shares`: as for PlaceShards(); what is nearly equal is then the amount that each server holds for its share.
+// `frozen_from`: as for PlaceShards(), too; frozen elements count as little here.
 std::optional<ShardMove> NextMove(absl::Span<const ShardPlace> places, const std::set<ServerId>& servers,
                                   const std::set<ServerId>& leaving, const std::map<ServerId, double>& shares = {},
                                   uint64_t frozen_from = 0);

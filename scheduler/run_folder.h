@@ -21,44 +21,43 @@
 
 namespace slackline::scheduler {
 
-// Where a run goes that nobody chose a folder for: runs/NAME-DATE-TIME, relative to the working directory.
+// Returns the folder of a run for which nobody chose one: runs/NAME-DATE-TIME, relative to the working directory.
 std::string DefaultRunFolder(const std::string& job_name, absl::Time now);
 
 class RunFolder {
  public:
-  // Makes the folder and its files; job.yaml has every field.
+  // Creates the folder and its files; job.yaml has every field.
   //   kAlreadyExists  the folder holds another run
   //   kUnavailable    something cannot be written
   static absl::StatusOr<std::unique_ptr<RunFolder>> Create(const std::string& path, const job::Job& job,
                                                            absl::Time wall_time);
 
-  // The folder of a run that goes on: what is there is written on.
+  // Opens the folder of a run that continues; its files are continued, too.
   //   kNotFound     there is no run
   //   kUnavailable  something cannot be written
   static absl::StatusOr<std::unique_ptr<RunFolder>> Reopen(const std::string& path, const job::Job& job,
                                                            absl::Time wall_time);
 
-  // The run goes on from where it was at this time of training: rows of metrics.csv from later on go to
-  // metrics-undone.csv.
+  // Takes the run back to `time_s` of training, where it continues: later rows of metrics.csv go to metrics-undone.csv.
   //   kUnavailable  something cannot be written
   absl::Status CutBack(double time_s);
 
-  // Absolute.
+  // Absolute path of the folder.
   const std::string& path() const { return path_; }
 
-  // Adds a row to metrics.csv and points to the curves; on disk when it returns, but for the system's cache. Errors
-  // here and below as of Flush().
+  // Adds a row to metrics.csv and points to the curves; they are on disk on return, except for the system's cache.
+  // Returns errors as Flush() does, and so do the functions below.
   absl::Status Write(const Report& report, absl::Time wall_time);
-  // Adds a line to events.log, with the time before it.
+  // Adds a line to events.log, with the time in front.
   absl::Status WriteEvent(absl::string_view event, absl::Time wall_time);
-  // Rows and events that could not be written are kept: writes them, if it can. Points of curves are not kept; after a
-  // failure the curves count as broken until the points of a later report are written.
+  // Writes rows and events that were kept because they could not be written before, if it can. Points of curves are not
+  // kept; after a failure the curves count as broken until the points of a later report are written.
   //   kResourceExhausted  the disk is full
-  //   kUnavailable        something cannot be written otherwise
+  //   kUnavailable        something cannot be written for another reason
   absl::Status Flush();
-  // Writes summary.json, in the place of an earlier one; a reader sees one or the other.
+  // Writes summary.json, in place of an earlier one; a reader sees the old file or the new one.
   absl::Status WriteSummary(const RunSummary& summary);
-  // The same of epochs.csv.
+  // Writes epochs.csv in the same way.
   absl::Status WriteEpochs(const std::vector<EpochFigures>& rows);
 
  private:
@@ -69,8 +68,8 @@ class RunFolder {
   const std::string path_;
   std::unique_ptr<LineFile> metrics_;
   std::unique_ptr<LineFile> events_;
-  std::unique_ptr<EventFile> curves_;  // null where job.output.tensorboard is off
-  absl::Status curves_written_;        // of the latest report
+  std::unique_ptr<EventFile> curves_;  // null if job.output.tensorboard is off
+  absl::Status curves_written_;        // status of the latest report's points
 };
 
 }  // namespace slackline::scheduler

@@ -1,4 +1,4 @@
-// The scheduler's main thread: lets time pass for the controller, writes what it reports, hears signals.
+// Main thread of the scheduler: lets time pass for the controller, writes what it reports, and handles signals.
 #pragma once
 
 #include <cstddef>
@@ -17,34 +17,34 @@
 
 namespace slackline::scheduler {
 
-// Blocks SIGTERM, SIGINT and SIGUSR1 for this thread and those it starts, so that only RunUntilFinished() takes them.
-// Call before the first thread is started.
+// Blocks SIGTERM, SIGINT and SIGUSR1 for this thread and the threads that it starts, so that only RunUntilFinished()
+// takes them. Call before the first thread is started.
 void BlockStopSignals();
 
-// What a run leaves on disk while it goes on.
+// Outputs of a run while it is in progress.
 struct RunRecord {
   RunFolder& folder;
   SchedulerMetrics& metrics;
-  // For Prometheus. Null: nobody is to find the processes of this run.
+  // Files for Prometheus. Null: nobody is to find the processes of this run.
   ScrapeTargets* targets = nullptr;
-  // Where it lies, for the disk's free bytes; empty: they are not looked at.
+  // Path of the run folder, to measure the disk's free bytes; empty: they are not measured.
   std::string path = {};
-  // Null: the scheduler's state is not kept.
+  // Store of the scheduler's state. Null: the state is not kept.
   StateStore* store = nullptr;
-  // For the status page; null: nobody wants it.
+  // History for the status page; null: nobody wants it.
   StatusHistory* history = nullptr;
-  // Where checkpoints are, and how many stay.
+  // Folder of the checkpoints, and how many of them stay.
   std::string checkpoints = {};
   checkpoint::Kept checkpoints_kept = {};
   // Called once, when training has begun, before anything of it is written down. May be null.
   std::function<absl::Status()> on_begin = nullptr;
-  // How long the last words of a run wait for room on a full disk.
+  // Time that the last output of a run waits for room on a full disk.
   absl::Duration room_max = absl::ZeroDuration();
 };
 
-// Runs until the job has ended and its members have left, ticking every `period`. SIGTERM or SIGINT stops the job, or,
-// where it has ended, the waiting for somebody to ask how; a second one returns at once. SIGUSR1 begins a checkpoint.
-// Requires BlockStopSignals().
+// Runs until the job has ended and its members have left, and ticks every `period`. SIGTERM or SIGINT stops the job or,
+// if it has ended, the wait for somebody to ask how; a second one makes the function return at once. SIGUSR1 begins a
+// checkpoint. Requires: BlockStopSignals() was called.
 void RunUntilFinished(Controller& controller, const RunRecord& record, absl::Duration period);
 
 }  // namespace slackline::scheduler

@@ -22,7 +22,7 @@ class SchedulerMetrics {
 
   void Publish(const Report& report);
   void Publish(const MembersView& members);
-  // How often checkpoints and snapshots are made.
+  // Publishes how often checkpoints and snapshots are made.
   void SetIntervals(const job::Job& job);
 
   DiskSeries run_disk;
@@ -61,7 +61,7 @@ class SchedulerMetrics {
   Gauge& samples_done_;
   Gauge& samples_wanted_;
   Counter& events_;
-  std::set<std::string> clocks_;  // that have a series
+  std::set<std::string> clocks_;  // workers whose clocks have a series
 };
 
 }  // namespace slackline::scheduler

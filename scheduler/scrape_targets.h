@@ -1,4 +1,4 @@
-// The file by which Prometheus finds the processes of a run: file_sd.
+// File by which Prometheus finds the processes of a run, in the format file_sd.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace slackline::scheduler {
 
-// In the form of file_sd: each target with the labels slackline_job, process and role.
+// Returns the targets in the format file_sd, each with the labels slackline_job, process and role.
 std::string ToFileSd(const std::string& job, const std::vector<ScrapeTarget>& targets);
 
-// Where Prometheus finds a run among others, in a folder of all of them: JOB-RUN-HASH.json, by the job's name and the
-// run folder's, and what tells run folders of one name apart.
+// Returns the path of a run's file in `folder`, where Prometheus finds all runs: JOB-RUN-HASH.json. JOB is the job's
+// name, RUN the run folder's name, and HASH tells apart run folders of one name.
 std::string SharedTargetsFile(const std::string& folder, const std::string& job, const std::string& run_folder);
 
 // Keeps RUN/prometheus/targets.json, and a file in a folder for all runs, if there is one.
@@ -21,13 +21,14 @@ std::string SharedTargetsFile(const std::string& folder, const std::string& job,
 // Thread-safety: none; one thread writes.
 class ScrapeTargets {
  public:
-  // `own`: the scheduler's own endpoint; empty: it serves none. `shared`: a folder for all runs; empty: none.
+  // `own`: the scheduler's own endpoint; empty: it has none. `shared`: a folder for all runs; empty: none.
   ScrapeTargets(const std::string& run_folder, std::string job, std::string own, const std::string& shared = "");
 
-  // Writes these and its own where they are not there yet; a reader sees the old file or the new one.
-  //   kUnavailable  it cannot be written; the next call tries again
+  // Writes the targets and the scheduler's own endpoint if they have changed; a reader sees the old file or the new
+  // one.
+  //   kUnavailable  the file cannot be written; the next call tries again
   absl::Status Write(std::vector<ScrapeTarget> targets);
-  // The run has ended: nobody is there to ask, and the file among those of others is removed.
+  // Empties the file and removes the one in the shared folder: the run has ended, and no process is left to ask.
   absl::Status Clear();
 
  private:

@@ -1,5 +1,5 @@
-// How the scheduler calls the parameter servers: wishes out, outcomes back. The real one is ServerLinks; tests have
-// their own.
+// Interface of the scheduler's calls to the parameter servers: wishes go out, outcomes come back. ServerLinks makes the
+// real calls; tests have their own implementations.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace slackline::scheduler {
 
-// One life of a server.
+// A server in one of its lives.
 struct ServerRef {
   ServerId server;
   Incarnation incarnation;
@@ -19,7 +19,7 @@ struct ServerRef {
   friend bool operator==(const ServerRef&, const ServerRef&) = default;
 };
 
-// Hears how the calls went.
+// Receives the outcomes of the calls.
 class ServerObserver {
  public:
   virtual ~ServerObserver() = default;
@@ -27,34 +27,34 @@ class ServerObserver {
   virtual void Installed(ServerRef server) = 0;
   virtual void MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) = 0;
   virtual void Stopped(ServerRef server) = 0;
-  // What the server has answered, an error included: no checkpoint is worth the job.
+  // Reports the server's answer, an error included: a failed checkpoint must not end the job.
   virtual void CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
                                const absl::StatusOr<wire::BeginCheckpointReply>& reply) = 0;
-  // The server will not take the shards; whatever it does else goes on.
+  // Reports that the server will not take the shards; everything else that it does goes on.
   virtual void TakeRefused(ServerRef server, const wire::TakeShardsRequest& request, const absl::Status& status) = 0;
-  // The server answered with a code after which trying again is useless.
+  // Reports an answer with a code after which trying again is useless.
   virtual void Refused(ServerRef server, const absl::Status& status) = 0;
 };
 
-// Each call notes a wish and returns at once; it never calls the observer back from within. A wish is repeated until
-// the server has answered it, a later one of its kind has replaced it, or the server was connected anew. Wishes for
-// a life that is not the latest one are ignored.
+// Sends calls to the servers. Each function notes a wish and returns at once; it never calls the observer from within.
+// A wish is repeated until the server has answered it, a later wish of its kind has replaced it, or the server was
+// connected anew. Wishes for a life that is not connected are ignored.
 class ServerCalls {
  public:
   virtual ~ServerCalls() = default;
 
-  // A life of a server is reached at `address`. A server may have several: it and its backup. Outcomes go to
-  // `observer`.
+  // Connects to a life of a server at `address`. A server may have several lives: its own and its backup's. Outcomes go
+  // to `observer`.
   virtual void Connect(ServerRef server, const std::string& name, const std::string& address,
                        ServerObserver& observer) = 0;
-  // That life is over: wishes for it are forgotten.
+  // Forgets the wishes for this life, which is over.
   virtual void Disconnect(ServerRef server) = 0;
   virtual void Install(ServerRef server, const wire::InstallShardsRequest& request) = 0;
-  // Kept until the shards are installed.
+  // Gives the server the worker set; the wish is kept until the shards are installed.
   virtual void SetMembers(ServerRef server, const wire::SetMembersRequest& request) = 0;
-  // Before shards are installed.
+  // Asks the server to take shards; goes out before shards are installed.
   virtual void TakeShards(ServerRef server, const wire::TakeShardsRequest& request) = 0;
-  // After the members.
+  // Asks the server to begin a checkpoint; goes out after the members.
   virtual void BeginCheckpoint(ServerRef server, const wire::BeginCheckpointRequest& request) = 0;
   virtual void Stop(ServerRef server, const wire::StopRequest& request) = 0;
 };

@@ -1,4 +1,4 @@
-// The scheduler's calls to the servers over gRPC: a thread a server, so that a slow one delays no other.
+// Calls of the scheduler to the servers over gRPC: one thread for each server, so that a slow server delays no other.
 #pragma once
 
 #include <map>
@@ -19,8 +19,7 @@
 
 namespace slackline::scheduler {
 
-// Sends one server what it is to have, shards before members, again and again until it
-// answers.
+// Sends one server its shards and members, shards before members, and repeats each call until the server answers.
 //
 // Thread-safety: safe. The observer is called by the link's thread, without a lock.
 // Threads:       one, from construction to destruction.
@@ -37,7 +36,7 @@ class ServerLink {
   void TakeShards(const wire::TakeShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginCheckpoint(const wire::BeginCheckpointRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(const wire::StopRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Does nothing more from now on; its thread ends soon.
+  // Stops all work; the link's thread ends soon.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   ServerRef server() const { return server_; }
@@ -47,12 +46,12 @@ class ServerLink {
     return wire::ParameterServerControl::NewStub(channel_.channel());
   }
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
-  // After a failed attempt: waits, or reports that trying again is useless. Returns false when the link is done.
+  // Waits after a failed attempt, or reports that trying again is useless. Returns false if the link is done.
   bool BackOff(const absl::Status& status, absl::Duration back_off) ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // One attempt at the most urgent wish.
+  // Makes one attempt at the most urgent wish.
   absl::Status TryNext() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Each makes one attempt at one wish, and forgets the wish when it was answered.
+  // Each of these makes one attempt at one wish, and forgets the wish once it is answered.
   absl::Status TryInstall(const wire::InstallShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TryMembers(const wire::SetMembersRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TryTake(const wire::TakeShardsRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -81,11 +80,13 @@ class ServerLink {
   std::thread thread_;
 };
 
+// Links to all servers.
+//
 // Thread-safety: safe.
 // Threads:       those of its links.
 class ServerLinks : public ServerCalls {
  public:
-  // `protection`: of calls to servers; null for plain text.
+  // `protection`: protects the calls to servers; null for plain text.
   explicit ServerLinks(const Timeouts& timeouts, std::shared_ptr<const rpc::Protection> protection = nullptr);
   ~ServerLinks() override { Close(); }
 
@@ -110,7 +111,7 @@ class ServerLinks : public ServerCalls {
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::pair<ServerId, Incarnation>, std::unique_ptr<ServerLink>> links_ ABSL_GUARDED_BY(mutex_);
-  // Links to earlier lives: closed, joined at the end, since their thread may be waiting for the observer's lock.
+  // Links to earlier lives: closed, and joined at the end, since their thread may be waiting for the observer's lock.
   std::vector<std::unique_ptr<ServerLink>> old_links_ ABSL_GUARDED_BY(mutex_);
 };
 

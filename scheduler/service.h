@@ -1,4 +1,4 @@
-// The Scheduler service of scheduler.proto over gRPC: each call goes to the controller, unchanged.
+// The Scheduler service of scheduler.proto over gRPC: passes each call on to the controller, unchanged.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace slackline::scheduler {
 // Ownership:     borrows `controller` and `board`.
 class SchedulerService final : public wire::Scheduler::Service {
  public:
-  // `board`: for who asks for a full status; null: nobody gets it.
+  // `board`: source of the full status for clients that ask for it; null: nobody gets it.
   SchedulerService(Controller& controller, security::Guard guard, StatusBoard* board = nullptr)
       : controller_(controller), guard_(std::move(guard)), board_(board) {}
 
@@ -42,7 +42,7 @@ class SchedulerService final : public wire::Scheduler::Service {
   grpc::Status ReportExit(grpc::ServerContext*, const wire::ReportExitRequest*, wire::ReportExitReply*) override;
 
  private:
-  // `method`: its name without those of package and service.
+  // Checks that the caller may use `method`, and returns the caller. `method`: the name without package and service.
   absl::StatusOr<security::Caller> Admit(const grpc::ServerContext& context, absl::string_view method) const;
 
   Controller& controller_;
@@ -50,28 +50,28 @@ class SchedulerService final : public wire::Scheduler::Service {
   StatusBoard* const board_;
 };
 
-// What strangers, and clients gone wrong, can take of the process at most. A call is over in microseconds, so that
-// those who work are far below all of it.
+// Limits on what strangers and faulty clients can take of the process. A call is over in microseconds, so clients that
+// work stay far below all of them.
 struct ServiceLimits {
-  // From a connection's beginning until it speaks HTTP/2; who says nothing is cut off then.
+  // Time from a connection's beginning until it speaks HTTP/2; a client that says nothing is cut off then.
   absl::Duration handshake = absl::Seconds(10);
-  // Without a call.
+  // Longest time of a connection without a call.
   absl::Duration idle = absl::Minutes(30);
-  // Of one connection, in progress together. More wait at the caller.
+  // Largest number of calls of one connection that are in progress together. Further ones wait at the caller.
   int calls_of_connection = 64;
-  // In which calls are answered, all together; one that finds none is RESOURCE_EXHAUSTED.
+  // Number of threads that answer calls, of all connections together; a call that finds none is RESOURCE_EXHAUSTED.
   int threads = 128;
-  // What gRPC may take for requests and replies.
+  // Memory that gRPC may take for requests and replies.
   size_t bytes = size_t{1} << 30;
 };
 
-// A listening server with that service.
+// A listening server with the Scheduler service.
 //
 // Thread-safety: safe.
 // Threads:       those of gRPC, until destroyed.
 class SchedulerServer {
  public:
-  // Listens on host:port; port 0 lets the system choose. `board`: as SchedulerService has it.
+  // Starts to listen on host:port; port 0 lets the system choose. `board`: as for SchedulerService.
   //   kUnavailable  the address cannot be listened on
   static absl::StatusOr<std::unique_ptr<SchedulerServer>> Start(const std::string& address, Controller& controller,
                                                                 const security::Security& security = {},

@@ -1,9 +1,9 @@
-// The bound of ssp, moved between two limits by what it costs and what it brings. Pure.
+// Moves the bound of ssp between two limits, by its cost and its benefit. Pure.
 //
-// Workers that are held at the bound lose time; workers that run ahead compute stale gradients. So the bound begins at
-// its smallest, is loosened where workers wait and somebody was at it, and taken back where that did not help: behind a
-// worker that is always slower, the others wait at any bound. It is tightened where hardly anybody waits and gradients
-// are staler than they must be.
+// Workers that are held at the bound lose time; workers that run ahead compute stale gradients. The bound therefore
+// begins at its smallest value. It is loosened if workers wait and some worker was at the bound. It is taken back if
+// that did not help: behind a worker that is always slower, the others wait at any bound. It is tightened if hardly any
+// worker waits and gradients are staler than they must be.
 //
 // Thread-safety: none.
 // Units:         clocks; staleness in versions.
@@ -22,16 +22,16 @@ class StalenessBound {
   struct Config {
     uint64_t least = 1;
     uint64_t most = 4;
-    // Else it stays at `most`, but for Tighten().
+    // False to keep the bound at `most`, except for Tighten().
     bool automatic = false;
   };
 
-  // What was seen since the last Observe(), of all workers.
+  // Figures of all workers since the last Observe().
   struct Interval {
     double compute_seconds = 0;
     double wait_seconds = 0;
     double staleness_mean = 0;
-    // How far ahead of the slowest one was.
+    // Largest distance of a worker ahead of the slowest one.
     uint64_t slack_max = 0;
     uint64_t live_workers = 0;
   };
@@ -46,15 +46,15 @@ class StalenessBound {
       : config_(config), bound_(config.automatic ? config.least : config.most) {}
 
   uint64_t bound() const { return bound_; }
-  // Of a job that goes on.
+  // Continues a job with its saved bound, kept within the limits.
   void Restore(uint64_t bound) { bound_ = std::clamp(bound, config_.least, std::max(config_.least, config_.most)); }
-  // Decides once for the interval.
+  // Decides on the bound, once for each interval.
   std::optional<Change> Observe(const Interval& interval);
-  // To its smallest, for good.
+  // Sets the bound to its smallest value, for good.
   std::optional<Change> Tighten(const std::string& reason);
 
  private:
-  // How things were before the bound was loosened.
+  // Figures from before the bound was loosened.
   struct Before {
     uint64_t bound = 0;
     double wait_fraction = 0;
@@ -66,7 +66,7 @@ class StalenessBound {
   uint64_t bound_;
   bool tightened_ = false;
   std::optional<Before> loosened_;
-  // Intervals until it may be loosened again.
+  // Number of intervals until the bound may be loosened again.
   uint32_t hold_ = 0;
 };
 

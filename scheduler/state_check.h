@@ -1,4 +1,4 @@
-// Whether a saved state makes sense by itself and for the job: a scheduler relies on it without looking again.
+// Checks that a saved state makes sense, by itself and for the job: a scheduler relies on it without looking again.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,7 +7,8 @@
 
 namespace slackline::scheduler {
 
-//   kDataLoss  names what is wrong, and what is allowed
+// Returns OK if the state makes sense.
+//   kDataLoss  it does not; the message names what is wrong, and what is allowed
 absl::Status CheckState(const state::Scheduler& state, const job::Job& job);
 
 }  // namespace slackline::scheduler

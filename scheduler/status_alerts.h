@@ -1,4 +1,4 @@
-// What a person should look at, and where the members are: derived from what a JobStatus says. Pure.
+// Derives alerts, which a person should look at, and nodes, where the members are, from a JobStatus. Pure.
 #pragma once
 
 #include "status.pb.h"

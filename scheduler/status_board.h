@@ -1,5 +1,4 @@
-// The status of the job as everybody sees it who looks on: what the controller knows, with the past, alerts and the
-// disk.
+// Status of the job for everybody who looks on: what the controller knows, with the past, alerts and the disk.
 #pragma once
 
 #include <functional>
@@ -22,28 +21,28 @@ class StatusBoard {
  public:
   struct Options {
     std::string run_folder;
-    // Where checkpoints are; empty: nowhere.
+    // Folder of the checkpoints; empty: none.
     std::string checkpoints = {};
-    // JSON that is not older is given again: many who look on cost no more than one. Of a job so large that it takes
-    // long to make, for twenty times as long as that took.
+    // Age up to which JSON is given out again: many readers then cost no more than one. JSON of a job so large that it
+    // takes long to make is given out again for twenty times as long as that took.
     absl::Duration fresh = absl::Milliseconds(200);
   };
   using Source = std::function<wire::JobStatus()>;
 
   explicit StatusBoard(Options options) : options_(std::move(options)) {}
 
-  // From now on there is something to show. `view` is called with the board's lock held.
+  // Begins to show the job. `view` is called with the board's lock held.
   void Open(Source view);
-  // `view` is not called any more once this returns; whoever waits goes on.
+  // Stops showing the job. `view` is not called any more once this returns; callers of Wait() go on.
   void Close();
 
   StatusHistory& history() { return history_; }
 
-  // Before Open() and after Close() an empty one.
+  // Returns the status; an empty one before Open() and after Close().
   wire::JobStatus Status();
-  // The same as JSON; null before Open() and after Close().
+  // Returns the status as JSON; null before Open() and after Close().
   std::shared_ptr<const std::string> Json();
-  // Returns after `time`, or at once when it is closed.
+  // Returns after `time`, or at once if the board is closed.
   void Wait(absl::Duration time) const;
 
  private:
@@ -64,7 +63,7 @@ class StatusBoard {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const std::string> json_ ABSL_GUARDED_BY(mutex_);
   absl::Time json_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  // Checkpoints on disk, as of the last one that was made.
+  // Checkpoints on disk, as of the last one that was made, and its number.
   std::vector<Kept> kept_ ABSL_GUARDED_BY(mutex_);
   uint64_t kept_as_of_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -1,4 +1,4 @@
-// What the status page shows of the past: curves that are thinned as the run gets long, and the last events with their
+// Past of a run for the status page: curves that are thinned as the run gets long, and the last events with their
 // times.
 #pragma once
 
@@ -20,8 +20,8 @@
 
 namespace slackline::scheduler {
 
-// A series of values of which every one is kept, then every second one, every fourth: at most kCurvePointsMax, and the
-// newest besides.
+// A series that keeps every value at first, then every second one, every fourth, and so on: at most kCurvePointsMax,
+// and the newest one besides.
 //
 // Thread-safety: none.
 template <typename Value>
@@ -35,7 +35,7 @@ class Thinned {
     kept_.resize((kept_.size() + 1) / 2);
     stride_ *= 2;
   }
-  // Oldest first.
+  // Returns the kept values, oldest first.
   std::vector<Value> values() const {
     std::vector<Value> values = kept_;
     if (newest_ && (added_ - 1) % stride_ != 0) values.push_back(*newest_);
@@ -52,20 +52,20 @@ class Thinned {
 // Thread-safety: safe.
 class StatusHistory {
  public:
-  // Instead of what is there: what the files of a run folder say, metrics.csv and events.log. Lines that make no sense
-  // are passed over.
+  // Replaces the history by the files of a run folder, metrics.csv and events.log. Lines that make no sense are
+  // skipped.
   void Load(const std::string& run_folder);
   void Add(const Report& report);
   void AddEvent(absl::string_view event, absl::Time wall_time);
 
-  // Curve, events, and for how long the slack is at its bound.
+  // Fills in the curve, the events, and for how long the slack has been at its bound.
   void Fill(wire::JobStatus& status) const;
 
  private:
   struct Point {
     double time_s = 0;
     double epoch = 0;
-    // Not numbers where nothing is known.
+    // Figures below are NaN if unknown.
     double loss = 0;
     double accuracy = 0;
     double samples_per_second = 0;
@@ -91,7 +91,7 @@ class StatusHistory {
   Thinned<Evaluation> evaluations_ ABSL_GUARDED_BY(mutex_);
   std::deque<Event> events_ ABSL_GUARDED_BY(mutex_);
   uint64_t event_count_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of training; absent while the slack is within the bound.
+  // Time of training since which the slack is at its bound; absent while it is within the bound.
   std::optional<double> at_bound_since_s_ ABSL_GUARDED_BY(mutex_);
   double latest_s_ ABSL_GUARDED_BY(mutex_) = 0;
 };

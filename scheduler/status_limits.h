@@ -1,4 +1,4 @@
-// How much the status page says, whatever the size and the length of the run.
+// Limits on what the status page shows, whatever the size and the length of the run.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ inline constexpr size_t kMembersOfNodeShown = 64;
 inline constexpr size_t kCurvePointsMax = 600;
 inline constexpr size_t kEventsShown = 200;
 inline constexpr size_t kCheckpointsShown = 20;
-// A worker that was lost or a divergence stays an alert for so long.
+// Seconds for which a lost worker or a divergence stays an alert.
 inline constexpr double kLostForS = 600;
 
 }  // namespace slackline::scheduler

@@ -1,4 +1,4 @@
-// The status page over HTTP: the page itself, /api/status, and /api/events, which says the status again and again
+// Status page over HTTP: the page itself, /api/status, and /api/events, which sends the status again and again
 // (server-sent events).
 #pragma once
 
@@ -13,16 +13,16 @@
 namespace slackline::scheduler {
 
 struct StatusPagesOptions {
-  // Streams at a time; beyond, 503.
+  // Largest number of streams at a time; further ones get 503.
   int streams_max = 8;
-  // Between two events of a stream.
+  // Time between two events of a stream.
   absl::Duration every = absl::Seconds(1);
 };
 
-// Threads of an HTTP server with that many streams: others get their answers nevertheless.
+// Returns the number of threads of an HTTP server with that many streams: others still get their answers.
 inline int ThreadsFor(const StatusPagesOptions& options) { return options.streams_max + 4; }
 
-// By path, for HttpServer. They borrow `board` as long as they are called.
+// Returns the handlers for HttpServer, by path. They borrow `board` as long as they are called.
 std::map<std::string, HttpServer::Handler> StatusPages(StatusBoard& board, const StatusPagesOptions& options);
 
 }  // namespace slackline::scheduler

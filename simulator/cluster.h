@@ -21,14 +21,14 @@
 
 namespace slackline::simulator {
 
-// What a run has cost, in the world that was played.
+// Costs of a run in the simulated world.
 struct Costs {
   uint64_t events = 0;
-  // Of the network, gradients and weights included.
+  // Messages and bytes on the network, including gradients and weights.
   uint64_t messages = 0;
   uint64_t bytes = 0;
   uint64_t bytes_to_servers = 0;
-  // Calls of all processes to the scheduler.
+  // Number of calls of all processes to the scheduler.
   uint64_t scheduler_calls = 0;
 };
 
@@ -41,13 +41,13 @@ class Cluster final : public scheduler::ServerCalls {
     std::string run_folder;
     Timeouts timeouts;
   };
-  // What is to be written down, in virtual time.
+  // Callback that writes reports during the run and at its end; `now` is virtual time.
   using OnReport = std::function<void(scheduler::Controller& controller, absl::Time now)>;
 
   Cluster(const Config& config, Computation& computation, OnReport on_report);
   ~Cluster() override;
 
-  // Plays the run to its end, or to simulation.time_max_s. `between` is called after each event.
+  // Simulates the run to its end, or to simulation.time_max_s. Calls `between` after each event.
   void Run(const std::function<void()>& between);
 
   scheduler::Controller& controller() { return controller_; }
@@ -65,10 +65,10 @@ class Cluster final : public scheduler::ServerCalls {
   void Stop(scheduler::ServerRef server, const wire::StopRequest& request) override;
 
  private:
-  // The scheduler's line to one server.
+  // State of the scheduler's calls to one server.
   struct Link {
     scheduler::ServerRef ref;
-    std::unique_ptr<wire::SetMembersRequest> members;  // the latest wish, not sent yet
+    std::unique_ptr<wire::SetMembersRequest> members;  // latest request, not sent yet
     bool in_flight = false;
   };
 
@@ -77,7 +77,8 @@ class Cluster final : public scheduler::ServerCalls {
   void SendMembers(size_t server);
   void TickScheduler();
   void TickServers();
-  // Measures the weights of now, each simulation.evaluate_every_s of training, if they are others than last time.
+  // Evaluates the current weights every simulation.evaluate_every_s of training, unless they are unchanged since the
+  // last evaluation.
   void Observe();
   size_t IndexOf(scheduler::ServerRef server) const { return server.server.value() - 1; }
 
@@ -89,7 +90,7 @@ class Cluster final : public scheduler::ServerCalls {
   World world_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<Link> links_;
-  std::optional<uint64_t> observed_;  // samples applied at the last Observe() that measured
+  std::optional<uint64_t> observed_;  // samples applied at the last Observe() that evaluated
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

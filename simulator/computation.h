@@ -1,4 +1,4 @@
-// What simulated workers compute: gradients and evaluations, with LibTorch or not at all.
+// The computation of simulated workers: gradients and evaluations, with LibTorch or not at all.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@
 
 namespace slackline::simulator {
 
-// A version of each shard, in the order of the model's elements. Empty where nothing is computed.
+// Versions of all shards, in the order of the model's elements. Empty if nothing is computed.
 using Weights = std::vector<ps::SliceView>;
 
 struct Gradient {
   worker::StepResult result;
-  double norm = 0;     // over the trained elements
-  AlignedFloats push;  // the whole model's, as Model::push(); null where nothing is computed
-  // Of the worker's inner optimizer after this round of local training; null where it keeps none.
+  double norm = 0;     // norm over the trained elements
+  AlignedFloats push;  // the whole model's, as Model::push(); null if nothing is computed
+  // State of the worker's inner optimizer after this round of local training; null if the worker keeps none.
   std::shared_ptr<OptimizerState> local_state;
 };
 
-// What all workers agree on.
+// Facts about model and data that are equal for all workers.
 struct Learned {
   std::vector<worker::TensorInfo> tensors;
   uint64_t elements = 0;
   uint64_t trained_elements = 0;
   uint64_t train_samples = 0;
   uint64_t test_samples = 0;
-  // Of the training images, where epochs have each class as often as any other; else empty.
+  // Labels of the training images if epochs have all classes equally often; otherwise empty.
   std::vector<uint32_t> balanced_labels = {};
 };
 
@@ -45,11 +45,11 @@ struct Learned {
 struct StepTask {
   Weights weights;
   std::vector<uint32_t> images;
-  uint32_t epoch = 0;  // from 0
-  // So many at once; more are several batches, whose gradients are averaged.
+  uint32_t epoch = 0;  // counted from 0
+  // Images per batch. More images make several batches, whose gradients are averaged.
   size_t batch_size = 1;
   worker::LocalConfig local = {};
-  // What the worker's last round has left. Nobody else has it until this one is over.
+  // State that the worker's last round has left. Only this round uses it until the round is over.
   std::shared_ptr<OptimizerState> local_state = nullptr;
 };
 
@@ -61,14 +61,14 @@ class Computation {
   virtual ~Computation() = default;
 
   virtual const Learned& learned() const = 0;
-  // elements() long; empty where nothing is computed.
+  // Returns the initial weights: Learned::elements values, or none if nothing is computed.
   virtual absl::Span<const float> initial_weights() const = 0;
-  // Begins a step. Steps of different workers run side by side; each gives the same bits whichever thread runs it.
+  // Begins a step. Steps of different workers run in parallel; each gives the same bits whichever thread runs it.
   virtual Pending Begin(StepTask task) = 0;
-  // Over all test images. With `work.final` also writes the files of a run's end into work.run_folder.
+  // Evaluates all test images. With `work.final` also writes the files of a run's end into work.run_folder.
   virtual absl::StatusOr<worker::EvaluationResult> Evaluate(const Weights& weights,
                                                             const worker::EvaluationWork& work) = 0;
-  // Processor time of one step on so many images on one core of this machine.
+  // Returns the processor time of one step on `samples` images on one core of this machine.
   virtual absl::StatusOr<absl::Duration> Measure(uint64_t samples) = 0;
 };
 

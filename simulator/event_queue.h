@@ -1,4 +1,4 @@
-// Virtual time: what happens, in the order in which it happens.
+// Virtual time: runs events in the order of their times.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,24 @@
 namespace slackline::simulator {
 
 // Thread-safety: none.
-// Invariant:     time never goes backwards; events of one moment happen in the order in which they were planned, so
-// that
-//                equal plans give equal histories.
+// Invariant:     time never goes backwards; events at the same time run in the order in which they were planned, so
+//                that equal plans give equal histories.
 class EventQueue : public TimeSource {
  public:
   using Event = std::function<void()>;
 
-  // Begins at the Unix epoch.
+  // Returns the virtual time, which begins at the Unix epoch.
   absl::Time Now() const override { return now_; }
   double seconds() const { return absl::ToDoubleSeconds(now_ - absl::UnixEpoch()); }
 
-  // What lies in the past happens now.
+  // Plans `event` for `when`. An event in the past runs at the current time.
   void At(absl::Time when, Event event) { planned_.push({std::max(when, now_), ++planned_ever_, std::move(event)}); }
   void After(absl::Duration delay, Event event) { At(now_ + delay, std::move(event)); }
 
-  // Lets the next event happen. Returns false where nothing is planned.
+  // Runs the next event. Returns false if nothing is planned.
   bool Next() {
     if (planned_.empty()) return false;
-    // The queue only shows constant ones; this one leaves it in the next line.
+    // top() returns a const reference. The move is safe, since the next line removes the element.
     Planned next = std::move(const_cast<Planned&>(planned_.top()));
     planned_.pop();
     now_ = next.when;
@@ -40,7 +39,7 @@ class EventQueue : public TimeSource {
     return true;
   }
 
-  // Events that have happened.
+  // Returns the number of events that have run.
   uint64_t happened() const { return happened_; }
 
  private:
@@ -49,7 +48,7 @@ class EventQueue : public TimeSource {
     uint64_t number = 0;
     Event event;
 
-    bool operator<(const Planned& other) const {  // the queue shows the largest: the soonest
+    bool operator<(const Planned& other) const {  // the queue's top is the largest: the soonest event
       return when != other.when ? when > other.when : number > other.number;
     }
   };

@@ -1,4 +1,4 @@
-// The wires: how long bytes take from one process to another.
+// The simulated network: computes how long bytes take from one process to another.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@
 
 namespace slackline::simulator {
 
-// Each process has a link with a direction out and one in. A transfer takes the sender's way out and, a latency later,
-// the receiver's way in, each in the order of sending; the switches between them are never full.
+// Each process has a link with an outgoing and an incoming direction. A transfer occupies the sender's outgoing
+// direction and, a latency later, the receiver's incoming direction, each in the order of sending. The switches between
+// them are never full.
 //
 // Thread-safety: none.
 class Network {
@@ -24,12 +25,12 @@ class Network {
     size_t to = 0;
     uint64_t bytes = 0;
   };
-  // When the last byte arrives of what is sent now.
+  // Sends `transfer` now. Returns the time at which its last byte arrives.
   absl::Time Send(const Transfer& transfer, absl::Time now);
-  // One way, for a message too small to fill the wire.
+  // Returns the one-way latency of a message that is too small to fill the wire.
   absl::Duration Latency(size_t from, size_t to) const { return ends_[from].link.latency + ends_[to].link.latency; }
 
-  // Over all links, each byte once.
+  // Returns the bytes over all links; each byte counts once.
   uint64_t bytes() const { return bytes_; }
   uint64_t messages() const { return messages_; }
 

@@ -1,4 +1,4 @@
-// Workers that compute nothing: only the protocol is played.
+// A computation for workers that compute nothing: only the protocol is simulated.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace slackline::simulator {
 
-// Sizes, and no numbers.
+// Has the sizes of model and data, but no values.
 class NoComputation final : public Computation {
  public:
   explicit NoComputation(Learned learned) : learned_(std::move(learned)) {}

@@ -1,4 +1,4 @@
-// How long each step of a simulated worker takes.
+// The durations of a simulated worker's steps.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace slackline::simulator {
 // Thread-safety: none.
 class Pace {
  public:
-  // `worker`: its number, for the random numbers.
+  // `worker` is the worker's number, which selects its random numbers.
   Pace(const WorkerPlan& plan, const ComputeCost& cost, uint64_t seed, uint32_t worker);
 
   struct Work {
     uint64_t samples = 0;
     uint64_t batches = 1;
   };
-  // Duration of a step that begins now; with the pauses that fall into it.
+  // Returns the duration of a step that begins now, including the pauses during it.
   absl::Duration Step(const Work& work, absl::Time now);
-  // Until the end of the pause of the latest step that is on; 0 when none is.
+  // Returns the time until the end of the current pause of the latest step; 0 if there is none.
   absl::Duration LeftOfPause(absl::Time now) const;
 
  private:
@@ -32,7 +32,7 @@ class Pace {
   const ComputeCost cost_;
   RandomStream factors_;
   RandomStream pauses_;
-  absl::Time pause_ = absl::InfiniteFuture();  // the next one's beginning
+  absl::Time pause_ = absl::InfiniteFuture();  // begin of the next pause
   struct Pause {
     absl::Time begin, end;
   };

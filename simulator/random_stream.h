@@ -1,4 +1,4 @@
-// Random numbers that depend on nothing but a seed and who draws them.
+// Random numbers that depend only on the seed, the worker and the purpose.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace slackline::simulator {
 
-// One stream for each purpose of each worker, so that no draw of one shifts those of another.
+// A stream for one purpose of one worker. No draw from one stream shifts the values of another.
 //
 // Thread-safety: none.
 class RandomStream {
@@ -18,11 +18,11 @@ class RandomStream {
     engine_.seed(mixed);
   }
 
-  // In (0, 1]. The standard's distributions differ between libraries; these do not.
+  // Returns a number in (0, 1]. The distributions of the standard library differ between libraries; these do not.
   double Uniform() { return (static_cast<double>(engine_() >> 11) + 1) * 0x1p-53; }
-  // Mean 0, deviation 1 (Box and Muller 1958).
+  // Returns a normal number with mean 0 and deviation 1 (Box and Muller 1958).
   double Normal() { return std::sqrt(-2 * std::log(Uniform())) * std::cos(2 * std::numbers::pi * Uniform()); }
-  // Mean 1; `sigma` is the deviation of the logarithm.
+  // Returns a number with mean 1; `sigma` is the deviation of its logarithm.
   double LogNormal(double sigma) { return std::exp(sigma * Normal() - sigma * sigma / 2); }
   double Exponential(double mean) { return -mean * std::log(Uniform()); }
 

@@ -1,4 +1,4 @@
-// What of a job can be simulated.
+// Rules for the jobs that can be simulated.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,7 +9,8 @@ namespace slackline::simulator {
 
 Timeouts TimeoutsOf(const job::Job& job);
 
-//   kInvalidArgument  names the setting, what it is, and what is allowed in a simulation
+// Checks that `job` can be simulated; with `gradients`, also that its gradients can be computed.
+//   kInvalidArgument  names the setting, its value, and the values allowed in a simulation
 absl::Status CheckSimulation(const job::Job& job, bool gradients = true);
 
 }  // namespace slackline::simulator

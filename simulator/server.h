@@ -1,4 +1,4 @@
-// A simulated server process: its shards, and one thread that does one thing after the other.
+// A simulated server process: its shards, and one thread that handles one thing at a time.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ class Peer {
   virtual void Deliver(const std::vector<ShardReply>& replies) = 0;
 };
 
-// What a worker sends to a server at once.
+// Message from a worker to a server.
 struct Message {
   ps::Sender sender;
-  // Opens the stream.
+  // Set if the message opens the stream.
   std::optional<ps::HelloEvent> hello;
   Peer* peer = nullptr;
   bool seed = false;
@@ -48,32 +48,32 @@ class Server {
 
   void Install(const wire::InstallShardsRequest& request);
   bool installed() const { return installed_; }
-  // Returns the largest slowest clock of its shards.
+  // Sets the members. Returns the largest clock_min() of the shards.
   Clock64 SetMembers(const wire::SetMembersRequest& request);
   bool seeded() const { return seeded_; }
 
-  // Sends `message` from the peer's endpoint to here.
+  // Sends `message` from the peer's endpoint to this server.
   void Send(Message message);
-  // The stream of this worker has ended.
+  // Handles the end of this worker's stream.
   void Disconnected(const ps::Sender& sender);
   void Tick();
 
-  // What evaluations of shard `id` are of now. Requires: it is one of this server's.
+  // Returns the weights of shard `id` that an evaluation uses now. Requires: the shard belongs to this server.
   ps::SliceView Evaluated(ShardId id) const { return shards_.at(id).Evaluated(); }
-  // The same of the samples in those weights.
+  // Returns the number of samples applied to these weights. Requires: the shard belongs to this server.
   uint64_t samples_applied(ShardId id) const { return shards_.at(id).samples_applied(); }
   uint64_t bytes_in() const { return bytes_in_; }
-  // Of the values of a shard on the wire, in the job's encodings; averaged ones are fp32.
+  // Return the bytes of a shard's values on the wire, in the job's encodings; averaged values are fp32.
   uint64_t PushBytes(ShardId shard) const;
   uint64_t PullBytes(ShardId shard) const;
 
  private:
   uint64_t Bytes(const Message& message) const;
   uint64_t Bytes(const ShardReply& reply) const;
-  // The thread is busy with so many bytes from the moment on at which it is free. Returns when it is done.
+  // Occupies the thread with `bytes` bytes, from the time at which it is free. Returns the time at which it is done.
   absl::Time Occupy(uint64_t bytes);
   void Handle(const Message& message);
-  // Sends what the shards have to say.
+  // Sends the replies of the shards.
   void Flush();
 
   World& world_;

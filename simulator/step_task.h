@@ -1,4 +1,4 @@
-// A simulated worker's step with a real model: what the trainer's loop makes of the batches of one push.
+// A simulated worker's step with a real model. It computes the same as the trainer's loop over the batches of one push.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace slackline::simulator {
 
-// The batch of these images; valid until the next call.
+// Returns the batch of these images, which is valid until the next call.
 using LoadBatch = std::function<absl::StatusOr<worker::BatchView>(absl::Span<const uint32_t> images)>;
 
-// Fills model.push() and gradient.result, and gives gradient the inner optimizer's state that local training leaves.
+// Fills model.push() and gradient.result. Stores the state of the inner optimizer after local training in `gradient`.
 // Requires: the model has the weights of the task.
 absl::Status RunTask(const StepTask& task, const LoadBatch& load, worker::Model& model, Gradient& gradient);
 

@@ -1,4 +1,4 @@
-// Gradients for real: the worker's model, on as many threads as there are cores.
+// Real gradients: the worker's model, by default on as many threads as there are cores.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,12 @@
 
 namespace slackline::simulator {
 
-// Threads: `threads`, born here, joined in the destructor; each has a model of its own and computes on one core.
-//   kNotFound, kInvalidArgument  the data cannot be read or do not fit the model
+// Threads: `threads`, created here and joined in the destructor. Each has its own model and computes on one core.
+//   kNotFound, kInvalidArgument  the data cannot be read or does not fit the model
 absl::StatusOr<std::unique_ptr<Computation>> MakeTorchComputation(const worker::WorkerConfig& config, uint32_t threads);
 
-// The same model and data as far as they have a size; gradients are nothing, evaluations are 0 images.
+// Returns a computation with the sizes of the same model and data. Its gradients are empty, and its evaluations cover 0
+// images.
 absl::StatusOr<std::unique_ptr<Computation>> MakeNoComputation(const worker::WorkerConfig& config);
 
 }  // namespace slackline::simulator

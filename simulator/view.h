@@ -1,4 +1,4 @@
-// What a simulation shows on the terminal.
+// The terminal output of a simulation.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class View {
   explicit View(bool quiet);
 
   void Event(const std::string& event, absl::Time now);
-  // Called after each event; shows something once a second of real time.
+  // Call it after each event. On a terminal, updates the progress line about twice a second of real time.
   void Progress(Cluster& cluster);
   void End(Cluster& cluster, const std::string& folder);
 
@@ -26,7 +26,7 @@ class View {
   const absl::Time began_;
   uint64_t calls_ = 0;
   absl::Time shown_;
-  bool line_ = false;  // a progress line stands there
+  bool line_ = false;  // true while the terminal shows a progress line
 };
 
 }  // namespace slackline::simulator

@@ -18,11 +18,11 @@
 
 namespace slackline::simulator {
 
-// A range of data that a worker is at.
+// A range of data that a worker works on.
 struct RangeInWork {
   worker::RangeWork work;
   std::vector<uint32_t> images;
-  size_t next = 0;  // of the images
+  size_t next = 0;  // index of the next image
   absl::Time began;
 };
 
@@ -33,14 +33,14 @@ class Worker final : public Peer {
   // `number` counts from 1. `servers` are in the order of their numbers.
   Worker(World& world, const WorkerPlan& plan, uint32_t number, std::vector<std::unique_ptr<Server>>& servers);
 
-  // Plans its beginning and its ends.
+  // Plans the start and the end of the worker.
   void Plan();
 
   size_t endpoint() const override { return endpoint_; }
   void Deliver(const std::vector<ShardReply>& replies) override;
 
  private:
-  // What one life has, from the process's start or its last registration to its end.
+  // State of one life. A life lasts from the process's start, or its last registration, to its end.
   struct Step {
     Sequence sequence;
     worker::StepFacts facts;
@@ -50,11 +50,11 @@ class Worker final : public Peer {
     ps::SliceView weights;
   };
 
-  // Runs `event` after `delay`, if this life still goes on then.
+  // Runs `event` after `delay`, if this life has not ended by then.
   void After(absl::Duration delay, std::function<void()> event);
-  // The same, one way to or from the scheduler.
+  // Runs `event` after the one-way latency to or from the scheduler, if this life has not ended by then.
   void AfterLatency(std::function<void()> event);
-  // Calls the scheduler and hears what it answers.
+  // Calls the scheduler and passes its reply to `then`.
   template <typename Call, typename Then>
   void Ask(Call call, Then then);
   wire::HeartbeatRequest MakeHeartbeat();
@@ -69,7 +69,8 @@ class Worker final : public Peer {
   void JoinAgain();
   void CloseStreams();
   void Leave(const std::string& reason);
-  // The scheduler or a server has no place for this life any more, or something is wrong.
+  // Handles a refusal. Joins again if the scheduler or a server no longer accepts this life; any other error fails the
+  // job.
   void Refused(const absl::Status& status);
 
   // --- Work ---
@@ -78,17 +79,17 @@ class Worker final : public Peer {
   uint32_t BatchSizeOf(const worker::RangeWork& work) const;
   void BeginRange(const worker::RangeWork& work);
   void BeginEvaluation(const worker::EvaluationWork& work);
-  // Goes on with the range as far as it can.
+  // Continues with the range as far as possible.
   void Continue();
   void Compute();
-  // The computation is over.
+  // Pushes the gradient once the computation is over.
   void Push(absl::Duration took);
-  // A step of several batches shows a sign of life after each, and an evaluation all along, as the trainer does. A
-  // first step shows the processor time that it uses, as a real worker's heartbeats do.
+  // Reports signs of life as the trainer does: after each batch of a step with several batches, and throughout an
+  // evaluation. During a first step also reports that it uses processor time, as a real worker's heartbeats do.
   void NoteBatches();
   void SendAll(const std::vector<worker::Session::Send>& asks, bool hello, std::shared_ptr<const Gradient> gradient);
   void Account(const ShardReply& reply);
-  // Steps that are over, oldest first.
+  // Records the finished steps, oldest first.
   void FinishSteps();
   void TakeWeights(Clock64 clock);
 
@@ -105,23 +106,24 @@ class Worker final : public Peer {
   worker::Membership life_;
   worker::ProgressBoard board_;
   bool entered_ = false;
-  std::vector<size_t> server_of_;  // by shard
+  std::vector<size_t> server_of_;  // index of the server of each shard
 
   std::optional<worker::Session> session_;
-  bool pulling_ = false;                // the first weights
-  std::vector<std::deque<Held>> held_;  // by shard: what it computes on, then what arrived for later steps
+  bool pulling_ = false;  // waits for a pull without a step: the first weights, or those after an evaluation
+  // Weights of each shard: first those in use, then those that arrived for later steps.
+  std::vector<std::deque<Held>> held_;
   std::optional<RangeInWork> range_;
-  std::shared_ptr<OptimizerState> local_state_;  // of this life; away while a round computes
+  std::shared_ptr<OptimizerState> local_state_;  // belongs to this life; null while a round computes
   RangeId range_done_;
-  uint64_t pulled_bytes_ = 0;  // since the last step
+  uint64_t pulled_bytes_ = 0;  // since the last finished step
   double samples_per_second_ = 0;
   bool evaluating_ = false;
   Weights evaluated_;
   bool computing_ = false;
-  Computation::Pending pending_;  // its gradient
+  Computation::Pending pending_;  // gradient of the current step
   absl::Time computing_since_;
   absl::Duration batch_takes_;
-  std::deque<Step> begun_;  // in flight, oldest first
+  std::deque<Step> begun_;  // steps in flight, oldest first
   std::optional<absl::Time> blocked_since_;
 };
 

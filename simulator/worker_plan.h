@@ -1,4 +1,4 @@
-// What kind of machine each simulated worker is.
+// The simulated machine of each worker.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace slackline::simulator {
 
 struct LinkSpeed {
-  absl::Duration latency;       // one way
-  double bytes_per_second = 0;  // each way; 0: unlimited
+  absl::Duration latency;       // one-way latency
+  double bytes_per_second = 0;  // per direction; 0: unlimited
 };
 
 struct WorkerPlan {
   std::string name;     // worker-1, ...
-  double slowdown = 1;  // of its class, times that of worker.slowdown
+  double slowdown = 1;  // factor of its class times that of worker.slowdown
   double jitter = 0;
   absl::Duration pause_every;  // mean; 0: never
   absl::Duration pause;
@@ -29,10 +29,11 @@ struct WorkerPlan {
   LinkSpeed link;
 };
 
-// One a worker, in the order of their numbers. A class with more workers than are left has those.
+// Returns one plan per worker, in the order of their numbers. A class that asks for more workers than remain gets the
+// remaining ones.
 std::vector<WorkerPlan> PlanWorkers(const job::Job& job);
 
-// What a worker of speed 1 takes for a batch.
+// Compute time of a worker with a slowdown of 1.
 struct ComputeCost {
   absl::Duration per_sample;
   absl::Duration per_step;

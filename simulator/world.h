@@ -1,4 +1,4 @@
-// What all simulated processes of one run share.
+// The state that all simulated processes of one run share.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace slackline::simulator {
 
-// Thread-safety: none; one thread plays all processes.
+// Thread-safety: none; one thread runs all processes.
 // Ownership:     borrows the controller, which borrows the queue, and the computation.
 struct World {
   job::Job job;  // resolved
@@ -29,12 +29,13 @@ struct World {
   Computation& computation;
   // The scheduler's endpoint in the network.
   size_t scheduler_end = 0;
-  // Calls to the scheduler, of all processes.
+  // Number of calls of all processes to the scheduler.
   uint64_t scheduler_calls = 0;
   uint32_t order_epoch = 0;
   std::vector<uint32_t> order = {};
 
-  // Of the epoch in which most workers are: made once for all of them.
+  // Returns the order of the images in `epoch`. The order of the latest epoch is cached, since most workers are in the
+  // same epoch.
   const std::vector<uint32_t>& EpochOrder(uint32_t epoch) {
     if (order_epoch != epoch || order.empty()) {
       const Learned& learned = computation.learned();
@@ -45,7 +46,7 @@ struct World {
     return order;
   }
 
-  // Something that no worker can recover from: the job ends.
+  // Ends the job after an error from which no worker can recover.
   void Fail(const std::string& who, const absl::Status& status) {
     controller.StopJob(who + ": " + std::string(status.message()), /*failed=*/true);
   }

@@ -8,7 +8,7 @@
 
 namespace slackline {
 
-// Kernels are taken from one instruction set while it lives.
+// Makes the kernels run on one instruction set for as long as this object lives.
 class ChosenTarget {
  public:
   explicit ChosenTarget(int64_t target) { Choose(target); }
@@ -17,14 +17,15 @@ class ChosenTarget {
   ChosenTarget& operator=(const ChosenTarget&) = delete;
 
  private:
-  // 0: the best of the CPU.
+  // Chooses `target`, or the CPU's best instruction set if it is 0.
   static void Choose(int64_t target) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
 };
 
-// `kernel_target` tells which one the kernels took: a test that runs on another proves nothing.
+// Runs `test` on each instruction set. `kernel_target` names the set that the kernels chose; another one than wanted
+// fails the test, which would otherwise prove nothing.
 template <typename Test>
 void OnEachTarget(const char* (*kernel_target)(), const Test& test) {
   for (int64_t target : hwy::SupportedAndGeneratedTargets()) {

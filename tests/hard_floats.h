@@ -1,4 +1,4 @@
-// Values that kernels get wrong first, and how results are compared.
+// Floats that kernels get wrong first, and comparison of results by their bits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@
 
 namespace slackline {
 
-// Which values a test can take.
+// Kinds of values that a test can take: finite ones only, or infinities and NaNs as well.
 enum class Hard { kFinite, kAll };
 
 inline float HardFloat(std::mt19937& random, Hard kind) {
   using Limits = std::numeric_limits<float>;
-  // With ties and borders of the two-byte formats.
+  // Special values, among them ties and borders of the two-byte formats.
   static const std::vector<float> kFinite = {0,
                                              Limits::denorm_min(),
                                              3e-41f,
@@ -54,7 +54,7 @@ inline std::vector<float> HardFloats(size_t size, uint32_t seed, Hard kind = Har
   return values;
 }
 
-// Of NaNs only that they are.
+// Returns whether two floats have equal bits; any NaN equals any other.
 inline bool SameBits(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }

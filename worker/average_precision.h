@@ -1,9 +1,12 @@
-// How well objects are found: COCO's mean average precision, as pycocotools computes it for all sizes of objects.
+// Mean average precision of object detection (COCO), computed as pycocotools does for objects of all sizes.
 //
-// What is found of a class on an image is taken by its score, the best first, 100 at most, and each takes the object of
-// the class that it overlaps most, of those that nobody has taken; at each of the overlaps 0.5, 0.55 ... 0.95 that is a
-// hit. Over all images, precision is what it is at best with that recall or more, and its mean over the recalls 0, 0.01
-// ... 1 is the class's average precision. What lies on a crowd counts as nothing.
+// Detections of a class on an image are matched with the objects there in the order of their scores, best first, 100 at
+// most. A detection takes the object of its class that it overlaps most, among the objects that no other detection has
+// taken. Matching is repeated for each of the overlaps 0.5, 0.55 ... 0.95: a detection is a hit if it takes an object
+// with at least that overlap. A detection that lies on a crowd is neither a hit nor a miss.
+//
+// Precision at a recall is, over all images, the best precision at that recall or a higher one. The average precision
+// of a class is the mean of these precisions over the recalls 0, 0.01 ... 1.
 #pragma once
 
 #include <array>
@@ -16,53 +19,57 @@
 
 namespace slackline::worker {
 
-// Intersection over union of boxes (left, top, right, bottom); with a crowd, over what was found. 0 where nothing is.
+// Returns the intersection over union of two boxes (left, top, right, bottom). For a crowd, divides by the area of
+// `found` instead of the union. Returns 0 if that area is 0.
 //   Requires: four numbers each
 double BoxOverlap(absl::Span<const float> found, absl::Span<const float> truth, bool crowd);
-// The same of masks of one size.
+// Returns the same measure for two masks. Requires: masks of one size.
 double MaskOverlap(absl::Span<const uint8_t> found, absl::Span<const uint8_t> truth, bool crowd);
 
 struct ClassPrecision {
-  uint64_t objects = 0;  // crowds not counted
+  uint64_t objects = 0;  // number of objects, without crowds
   uint64_t found = 0;
-  double ap = 0;     // mean over the overlaps 0.5 to 0.95
-  double ap_50 = 0;  // at 0.5
-  // At an overlap of 0.5, of what was found with a score of at least 0.5.
+  double ap = 0;     // average precision, mean over the overlaps 0.5 to 0.95
+  double ap_50 = 0;  // average precision at an overlap of 0.5
+  // Number of detections with a score of at least 0.5, without those on crowds; and number of hits among these
+  // detections, at an overlap of 0.5.
   uint64_t kept = 0;
   uint64_t hits = 0;
 };
 
+// Collects the objects and detections of images, and computes the average precision of each class.
+//
 // Thread-safety: none.
 class AveragePrecision {
  public:
   static constexpr size_t kOverlaps = 10;
-  static constexpr size_t kFoundMax = 100;  // of a class on an image
-  static constexpr double kScoreMin = 0.5;  // for kept and hits
+  static constexpr size_t kFoundMax = 100;  // detections of one class on one image
+  static constexpr double kScoreMin = 0.5;  // smallest score that ClassPrecision::kept and hits count
 
   explicit AveragePrecision(uint32_t classes) : classes_(classes) {}
 
-  // What is on one image, and what was found there.
+  // Objects on one image, and detections on it.
   struct Image {
-    absl::Span<const int64_t> truth;  // labels
-    absl::Span<const uint8_t> crowd;  // empty: none is
-    absl::Span<const int64_t> found;  // labels
+    absl::Span<const int64_t> truth;  // labels of the objects
+    absl::Span<const uint8_t> crowd;  // 1 if the object is a crowd; empty: no object is
+    absl::Span<const int64_t> found;  // labels of the detections
     absl::Span<const float> scores;   // finite
   };
-  // By their places in the image's spans.
+  // A detection and an object, as indices into the spans of Image.
   struct Pair {
     size_t found = 0;
     size_t truth = 0;
   };
-  // Asks `overlap` for pairs of one class only. Requires: labels below the number of classes.
+  // Adds an image. Calls `overlap` only for pairs of one class. Requires: labels below the number of classes.
   void Add(const Image& image, const std::function<double(const Pair&)>& overlap);
 
-  // By label.
+  // Returns the precision of each class, by label.
   std::vector<ClassPrecision> Classes() const;
 
  private:
   struct Hit {
     float score = 0;
-    // By overlap: it has an object, or what it lies on does not count.
+    // Bit for each overlap: the detection has taken an object, or it lies on a crowd and does not count.
     std::bitset<kOverlaps> hit;
     std::bitset<kOverlaps> passed_over;
   };
@@ -78,7 +85,7 @@ class AveragePrecision {
   std::vector<Tally> classes_;
 };
 
-// Means over the classes that have objects; 0 where none has.
+// Means over the classes that have objects; 0 if no class has any.
 struct MeanPrecision {
   double map = 0;
   double map_50 = 0;

@@ -1,4 +1,4 @@
-// Waiting times between attempts: they double, and are spread so that many workers do not come back at once.
+// Waiting times between attempts. They double, and are randomised so that many workers do not come back at once.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +21,15 @@ class Backoff {
   explicit Backoff(uint64_t seed) : Backoff(seed, Limits{}) {}
   Backoff(uint64_t seed, Limits limits) : limits_(limits), random_(seed), base_(limits.first) {}
 
-  // The next waiting time: between half of the doubled time and the whole of it.
+  // Returns the next waiting time: a random time between half of the current base time and all of it. Then doubles the
+  // base time, up to Limits::max.
   absl::Duration Next() {
     const double share = std::uniform_real_distribution<double>(0.5, 1.0)(random_);
     const absl::Duration wait = base_ * share;
     base_ = std::min(base_ * 2, limits_.max);
     return wait;
   }
-  // An attempt has succeeded: begin small again.
+  // Starts again with Limits::first, after an attempt has succeeded.
   void Reset() { base_ = limits_.first; }
 
  private:

@@ -1,8 +1,9 @@
-// Where gradients become wire bytes before the host has them as floats: on the device that made them. What stands
-// between a local group and the client; neither knows more of the other.
+// Encodes gradients on the device that made them: they become wire bytes before the host has them as floats. This
+// interface stands between a local group and the client; neither knows more of the other.
 //
-// A plan says which chunks of the flat vector a step leaves encoded; the host has no values of these. All else of
-// push() is there as ever. Bytes and residuals are those of codec::EncodeWithFeedback(), or of codec::Encode().
+// A plan says which chunks of the flat vector a step leaves encoded. The host has no values of these chunks; all other
+// elements of push() are on the host as usual. Bytes and residuals equal those of codec::EncodeWithFeedback(), or those
+// of codec::Encode() for a chunk without error feedback.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +16,18 @@
 
 namespace slackline::worker {
 
-// Elements that are encoded by themselves.
+// Range of elements that is encoded on its own.
 struct PlannedChunk {
-  uint64_t begin = 0;  // in the model
+  uint64_t begin = 0;  // index in the model
   uint64_t elements = 0;
-  codec::Codec codec;  // not fp32
+  codec::Codec codec;  // fp32 is not allowed
   bool error_feedback = false;
 
   uint64_t end() const { return begin + elements; }
   friend bool operator==(const PlannedChunk&, const PlannedChunk&) = default;
 };
 
-// They stay as they are for as long as somebody holds them, gRPC or the client.
+// Bytes of an encoded chunk. They do not change while gRPC or the client holds them.
 struct EncodedBytes {
   std::shared_ptr<const std::byte[]> bytes;
   size_t size = 0;
@@ -36,18 +37,18 @@ class ChunkEncoder {
  public:
   virtual ~ChunkEncoder() = default;
 
-  // What the steps from here on leave encoded, with residuals that begin with 0. Empty: nothing, and no residuals.
-  // Between steps, by the thread that steps.
+  // Sets the chunks that all steps from now on leave encoded; their residuals begin with 0. An empty plan means that
+  // nothing is encoded, and that there are no residuals. Called between steps, by the thread that steps.
   // Requires: chunks ascend and have no elements in common.
-  //   others  of the device: nothing will be encoded
+  //   others  an error of the device: nothing will be encoded
   virtual absl::Status Plan(std::vector<PlannedChunk> chunks) = 0;
 
-  // What the last step that wrote to this push() has made of a chunk, whose elements it has said to be ready. From any
-  // thread, until the next step that writes there.
+  // Returns the bytes of a chunk, made by the last step that wrote to this push(). May be called from any thread, until
+  // the next step that writes there. Requires: the step has said that the elements of the chunk are ready.
   virtual EncodedBytes Take(const float* push, size_t chunk) = 0;
 
-  // The chunk will never be applied: what its bytes say is added to its residual before the next step encodes. From any
-  // thread. Requires: a chunk with error feedback.
+  // Gives back a chunk that will never be applied: the values in its bytes are added to its residual before the next
+  // step encodes. May be called from any thread. Requires: a chunk with error feedback.
   virtual void Return(size_t chunk, EncodedBytes bytes) = 0;
 };
 

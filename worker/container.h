@@ -1,4 +1,5 @@
-// A worker in a container of its own, as on Kubernetes: no other worker of the job computes on what it sees.
+// Settings of a worker in its own container, for example on Kubernetes. No other worker of the job computes on the GPUs
+// and cores that the container shows.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +9,13 @@
 
 namespace slackline::worker {
 
-// The job as this group's container shows it: the container's GPUs are numbered from 0, so the group's first GPU is
-// cuda:0 there, whatever the node and the job file call it. All else stays; so does a job without groups. Not for
-// Fingerprint(): each group has another one.
+// Returns the job as the container of this group shows it. A container numbers its GPUs from 0, so the first GPU of the
+// group is cuda:0 there, whatever the node and the job file call it. All else stays the same; so does a job without
+// groups. Do not use the result for Fingerprint(): it differs between groups.
 job::Job InContainer(const job::Job& job, uint32_t group);
 
-// Threads for each CPU device where the job does not say how many: of `cpus` processors, which the container may use.
+// Sets the number of threads for each CPU device, if the job does not set it: divides `cpus`, the number of processors
+// that the container may use.
 void ShareProcessors(uint32_t cpus, WorkerConfig& config);
 
 }  // namespace slackline::worker

@@ -1,5 +1,5 @@
-// Which cores each worker of a machine computes on, and which are left to their other threads. Pure: every worker of
-// the machine makes the same plan.
+// Plans which cores each worker of a machine computes on, and which cores are left to its other threads. Pure: every
+// worker of the machine makes the same plan.
 #pragma once
 
 #include <cstddef>
@@ -14,36 +14,40 @@
 
 namespace slackline::worker {
 
-// What one worker of the machine wants.
+// Cores that one worker of the machine wants.
 struct CoreShare {
-  // Where the job file says it: "worker.cores", "worker.groups[1].cores".
+  // Setting of the job file that says so: "worker.cores", "worker.groups[1].cores".
   std::string key;
   CoreWish wish;
   uint32_t devices = 1;
-  // A GPU's thread only hands out work: one core a device.
+  // True if the devices are GPUs. The thread of a GPU only hands out work, so it gets one core.
   bool gpus = false;
-  // The NUMA nodes of its GPUs, as places in the list of nodes, one a GPU; empty where they are not known.
+  // NUMA node of each of its GPUs, as an index into the list of nodes; empty if the nodes are not known.
   std::vector<size_t> near = {};
 };
 
 struct CorePlan {
-  // Empty: not bound.
+  // Cores that the worker computes on; empty: not bound.
   std::vector<uint32_t> compute;
-  // Of all other threads; never empty where anybody is bound. All cores, where computing takes all of them.
+  // Cores of all other threads; all cores, if computing takes all of them. Empty only if nothing of this worker is
+  // bound: no worker wants cores, the cores of the process are not known, or auto finds too few cores (see `note`).
   std::vector<uint32_t> others;
-  // The node of all cores that compute, as a place in the list of nodes, where there are several and it is one.
+  // NUMA node that has all cores of `compute`, as an index into the list of nodes. No value if the machine has only one
+  // node, or if `compute` is empty or spans several nodes.
   std::optional<size_t> node;
-  // For people: why it is not as one might expect; empty where it is.
+  // Explanation for people if the plan is not as one might expect; else empty.
   std::string note;
 };
 
-// `cores`: those that the process may use, rising. Lists come first, then counts, each from the lowest core that is
-// left; auto deals out the rest but for an eighth of the cores, at least one: to each GPU one, to each CPU device
-// equally many.
-// `nodes`: the cores of each NUMA node; with more than one, counts and auto take cores near the worker's GPUs, else
-// those of the fullest node that they fit into, and from the lowest core on where they fit into none.
-//   kInvalidArgument  a core that is not there, or that two workers want; more cores than there are: named with what is
-//   there
+// Returns the plan for worker `self` of `workers`.
+// `cores`: cores that the process may use, rising. Workers with lists get their cores first, then workers with counts,
+// each from the lowest core that is left. Workers with auto share the rest, less an eighth of all cores (at least one):
+// each GPU gets one core, each CPU device gets equally many.
+// `nodes`: cores of each NUMA node. With more than one node, counts and auto first take cores near the worker's GPUs.
+// Then they take cores of the node that has the fewest cores left but enough for them. If no node has enough, they take
+// cores from the lowest one on.
+//   kInvalidArgument  a core does not exist or two workers want it, or more cores are wanted than there are; the
+//                     message names these and what there is
 absl::StatusOr<CorePlan> PlanCores(absl::Span<const uint32_t> cores, absl::Span<const CoreShare> workers, size_t self,
                                    absl::Span<const std::vector<uint32_t>> nodes = {});
 

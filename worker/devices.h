@@ -1,4 +1,4 @@
-// The devices that a worker computes on: what the job file asks for, laid over what is there.
+// Devices that a worker computes on: the wishes of the job file, resolved against the GPUs that exist.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace slackline::worker {
 
-// The GPUs that this process may use.
+// GPUs that this process may use.
 struct GpusHere {
-  // By index.
+  // Names of the GPUs, by index.
   std::vector<std::string> names;
-  // Why there are none, where that is so: the build, or what the driver said.
+  // Reason if there are no GPUs: the build, or the message of the driver.
   std::string why_none;
 };
 
-// All GPUs, or one cpu where there is none.
+// Returns all GPUs, or one cpu if there are none.
 std::vector<Device> AllOf(const GpusHere& here);
 
-// `wanted` as worker.devices has it, whose rules the job file's reader has checked. Empty means one cpu; auto all GPUs,
-// or one cpu where there is none.
-// `key`: where the job file has them.
-//   kFailedPrecondition  a GPU that is not here; says which are, or why there is none
+// Returns the devices that `wanted` names, in the format of worker.devices; the reader of the job file has checked its
+// rules. Empty means one cpu. auto means all GPUs, or one cpu if there are none.
+// `key`: setting of the job file that names the devices.
+//   kFailedPrecondition  a GPU is not here; the message says which GPUs are, or why there are none
 absl::StatusOr<std::vector<Device>> ResolveDevices(const std::vector<std::string>& wanted, const GpusHere& here,
                                                    const std::string& key = "worker.devices");
 

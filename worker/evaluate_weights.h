@@ -1,4 +1,4 @@
-// Measures weights of a file on the images of a job, without a scheduler and servers.
+// Measures the weights in a file on the images of a job, without a scheduler and servers.
 #pragma once
 
 #include <string>
@@ -9,14 +9,16 @@
 namespace slackline::worker {
 
 struct WeightsToEvaluate {
-  std::string path;   // safetensors
+  std::string path;   // a safetensors file
   std::string split;  // train, validation or test; empty: data.evaluation_split
-  std::string out;    // where report.json and confusion.csv go
+  std::string out;    // folder for report.json and confusion.csv
 };
 
-// On one device, the first that the job names; the weights must have the job's number of classes.
-//   kInvalidArgument   no such split, or what is wrong with the weights or the data
-//   kNotFound          a file or a device is missing
+// Measures the weights on one device, the first that the job names. The weights must have the number of classes of the
+// job.
+//   kInvalidArgument   the split does not exist or cannot be used, or the weights or the data are wrong
+//   kNotFound          a file is missing
+//   kFailedPrecondition  a device is missing
 //   kUnavailable, kResourceExhausted  the report cannot be written
 absl::Status EvaluateWeights(const WeightsToEvaluate& what, WorkerConfig config);
 

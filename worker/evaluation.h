@@ -1,4 +1,4 @@
-// How well predictions match labels: a confusion matrix, and the figures made from it.
+// Figures on how well predictions match labels: a confusion matrix, and the figures computed from it.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace slackline::worker {
 
-// A ratio whose divisor is 0 counts as 0.
+// Figures of one class. A ratio whose divisor is 0 counts as 0.
 struct ClassMetrics {
-  uint64_t samples = 0;  // with this label
-  double precision = 0;  // of those predicted as this class, the fraction that are
-  double recall = 0;     // of those that are, the fraction predicted
-  double f1 = 0;         // harmonic mean of the two
+  uint64_t samples = 0;  // number of samples with this label
+  double precision = 0;  // fraction of the samples predicted as this class that have its label
+  double recall = 0;     // fraction of the samples with this label that are predicted as this class
+  double f1 = 0;         // harmonic mean of precision and recall
 };
 
-// Of objects that were found on images.
+// Figures of objects that were detected on images.
 struct ObjectMetrics {
   MeanPrecision boxes;
   std::optional<MeanPrecision> masks = std::nullopt;
-  // Of Metrics::classes.
+  // Label of each entry of Metrics::classes, class_boxes and class_masks.
   std::vector<uint32_t> labels = {};
   std::vector<ClassPrecision> class_boxes = {};
   std::vector<ClassPrecision> class_masks = {};
@@ -40,25 +40,26 @@ struct Metrics {
   double f1_micro = 0;
   // Weighted: the mean by each class's number of samples.
   double f1_weighted = 0;
-  // The share whose label is among the five largest outputs; absent for fewer than 10 classes.
+  // Fraction of samples whose label is among the five largest outputs; absent for fewer than 10 classes.
   std::optional<double> top5_accuracy = std::nullopt;
-  // Samples by label and prediction, row after row; empty for more than ConfusionMatrix::kClassesMax classes.
+  // Number of samples for each label and prediction, row by row (a row is a label). Empty for more than
+  // ConfusionMatrix::kClassesMax classes.
   std::vector<uint64_t> confusion = {};
-  // Of images with objects: accuracy is the mean average precision of their boxes, samples of a class are objects, and
-  // its figures are those of ClassPrecision::hits. There is no confusion.
+  // Figures of images with objects. With them, `accuracy` is the mean average precision of the boxes, the samples of a
+  // class are its objects, and the figures of a class come from ClassPrecision::hits. There is no confusion matrix.
   std::optional<ObjectMetrics> objects = std::nullopt;
 };
 
-// Of the classes that occur. `masks`: null where none were found.
+// Returns the figures of the classes that occur. `masks`: null if no masks were measured.
 Metrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks);
 
-// Counts (label, prediction) pairs. For many classes it counts only what the figures of each class need: a matrix of a
-// million classes would take 8 TB.
+// Counts (label, prediction) pairs. For more than kClassesMax classes it counts only what the figures of each class
+// need: a matrix of a million classes would take 8 TB.
 //
 // Thread-safety: none.
 class ConfusionMatrix {
  public:
-  // The most classes that have a matrix, which then takes 128 MiB.
+  // Largest number of classes that have a matrix, which then takes 128 MiB.
   static constexpr uint32_t kClassesMax = 4096;
 
   explicit ConfusionMatrix(uint32_t classes)
@@ -79,8 +80,8 @@ class ConfusionMatrix {
   };
 
   const uint32_t classes_;
-  std::vector<Tally> tallies_;    // by class
-  std::vector<uint64_t> counts_;  // labels x predictions, or nothing
+  std::vector<Tally> tallies_;    // entry for each class
+  std::vector<uint64_t> counts_;  // labels x predictions, or empty
 };
 
 }  // namespace slackline::worker

@@ -1,4 +1,4 @@
-// Measures a model on all test images, and leaves the final weights and figures in the run folder.
+// Measures a model on all test images, and writes the final weights and figures into the run folder.
 #pragma once
 
 #include <functional>
@@ -22,42 +22,44 @@ class Evaluator {
   struct Options {
     Prefetcher::Normalisation normalisation;
     uint32_t batch_size = 500;
-    std::vector<std::string> class_names;  // one a class
-    // With several, batches of images that are decoded are made ready by so many threads beside the caller, as many at
-    // a time; none may take longer than `batch_max`.
+    std::vector<std::string> class_names;  // name of each class
+    // Number of threads. With several, this many threads beside the caller prepare batches ahead, at most as many
+    // batches at a time, if images are decoded on demand. `batch_max` is the timeout for each batch, see
+    // Prefetcher::Next().
     uint32_t data_threads = 1;
     absl::Duration batch_max = absl::Minutes(2);
-    // Of a model that learns without labels: images whose labels vote, and how many of them, drawn; 0: all.
-    // They outlive this. Null: the model has a classifier.
+    // Images whose labels vote, for a model that learns without labels; they outlive this. Null: the model has a
+    // classifier.
     const Dataset* neighbours = nullptr;
+    // Number of `neighbours` that vote, drawn from all of them; 0: all.
     uint32_t neighbours_max = 0;
   };
 
   Evaluator(const Dataset& test, Options options) : test_(test), options_(std::move(options)) {}
 
-  // Where images of batches are; it outlives this. Null, as without this: anywhere.
+  // Puts the images of batches into `memory`, which outlives this. Null, or without this call: anywhere.
   void UseMemory(BatchMemory* memory);
 
-  // Forward over all test images, on the model's parameters as they are. `between` is called after each batch; an
-  // error from it ends the evaluation.
+  // Runs forward over all test images, with the current parameters of the model. `between` is called after each batch;
+  // an error from it ends the evaluation.
   absl::StatusOr<EvaluationResult> Evaluate(Model& model, const EvaluationWork& work,
                                             const std::function<absl::Status()>& between);
 
-  // Writes model.safetensors, report.json and, of classes, confusion.csv into work.run_folder, and names them in
-  // `result`.
-  //   kResourceExhausted, kUnavailable  as DurableFile has them
+  // Writes model.safetensors, report.json and, if there is a confusion matrix, confusion.csv into work.run_folder, and
+  // names them in `result`.
+  //   kResourceExhausted, kUnavailable  see DurableFile
   absl::Status WriteFiles(Model& model, EvaluationResult& result) const;
-  // The last two of them only.
+  // Writes only report.json and confusion.csv.
   absl::Status WriteReport(const EvaluationResult& result) const;
 
  private:
-  // Of images with objects: mean average precisions, and no loss.
+  // Evaluates images with objects: mean average precisions, and no loss.
   absl::StatusOr<EvaluationResult> EvaluateScenes(Model& model, const EvaluationWork& work,
                                                   const std::function<absl::Status()>& between);
-  // Images `indices` of `images`, in batches.
+  // Calls `use` for batches of the images `indices` of `images`.
   absl::Status ForEachBatch(const Dataset& images, const std::vector<uint32_t>& indices,
                             const std::function<absl::Status(const Batch&)>& use);
-  // The same images into batch_; `ahead`: null, or who makes them ready.
+  // Loads these images into batch_. `ahead`: prefetcher that prepares them, or null.
   absl::Status Load(const Dataset& images, absl::Span<const uint32_t> indices, Prefetcher* ahead);
 
   const Dataset& test_;

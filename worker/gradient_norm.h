@@ -1,13 +1,13 @@
-// The L2 norm of a gradient, and whether it is a number at all.
+// L2 norm of a gradient, which also shows if every element is a finite number.
 #pragma once
 
 #include "absl/types/span.h"
 
 namespace slackline::worker {
 
-// In double, so that it is finite exactly when every element is.
+// Returns the L2 norm, computed in double: it is finite exactly if every element is.
 //
-// Hot: as SumOfSquares().
+// Hot: see SumOfSquares().
 double L2Norm(absl::Span<const float> values);
 
 }  // namespace slackline::worker

@@ -1,4 +1,4 @@
-// What can be known to be wrong with a job where there are neither its images nor its weights, nor LibTorch.
+// Checks of a job that need neither its images nor its weights nor LibTorch.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,11 +6,14 @@
 
 namespace slackline::worker {
 
-// What a worker would refuse of the job alone, in its words: a model that cannot be built, whatever its images or of
-// images of data.decode.size, or cut into worker.stages; groups of optimizer.groups and wire.groups that match no
-// parameter; a data.decode.size that is none. OK, too, for models of which that is not known: scripts', and
-// TorchScript, whose parameters LibTorch alone can name.
-//   kInvalidArgument  names the setting; of groups the parameters that there are, too
+// Checks the job alone, and returns what a worker would refuse, in its words:
+// - a model that cannot be built, with any images or with images of data.decode.size, or that cannot be cut into
+//   worker.stages
+// - a group of optimizer.groups or wire.groups that matches no parameter
+// - a data.decode.size that is not a size
+// Returns OK also for models of which this is not known: the models of scripts, and TorchScript, whose parameters
+// LibTorch alone can name.
+//   kInvalidArgument  names the setting; for groups also the parameters that exist
 absl::Status CheckJob(const job::Job& given);
 
 }  // namespace slackline::worker

@@ -1,4 +1,4 @@
-// The job file's fields as this worker's rooms want them: plain structs, so that no room needs protobuf.
+// Fields of the job file in the form that the worker's rooms need: plain structs, so that no room needs protobuf.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@
 namespace slackline::worker {
 
 struct WorkerConfig {
-  ModelSpec model;  // but for what the data say: see FitModel()
+  ModelSpec model;  // all but what depends on the data: see FitModel()
   bool class_weights_balanced = false;
   uint64_t seed = 1;
   std::string data_path;
   uint64_t train_images_max = 0;
   enum class DataFormat { kIdx, kPrepared, kFolder, kWebdataset, kCoco } data_format = DataFormat::kIdx;
-  // folder and webdataset.
+  // Settings of data.format folder and webdataset.
   struct Decode {
-    std::string size;  // empty: that of the first picture
+    std::string size;  // empty: size of the first picture
     bool grey = false;
     bool crop = false;
   } decode = {};
-  // coco: where each split has its files; empty: nowhere.
+  // Files of one split, of data.format coco; empty if the split has none.
   struct CocoFiles {
     std::string images;
     std::string annotations;
@@ -42,8 +42,8 @@ struct WorkerConfig {
     CocoFiles test;
     bool masks = true;
   } coco = {};
-  StoreOptions store;  // of prepared images
-  bool peers = false;  // nodes get them together
+  StoreOptions store;  // store of prepared images
+  bool peers = false;  // nodes fetch prepared images together
   std::string evaluation_split = "test";
   bool verify_data = false;
   Augment augment;
@@ -51,60 +51,65 @@ struct WorkerConfig {
   Prefetcher::Normalisation normalisation;
   uint32_t prefetch_batches = 4;
   uint32_t evaluation_batch_size = 500;
-  uint32_t neighbours_max = 0;  // as Evaluator::Options has it
+  uint32_t neighbours_max = 0;  // see Evaluator::Options
   PushCodecs push_codecs;
-  Trainer::Options trainer;  // but for the runs of push_codecs, which the model's tensors say
+  Trainer::Options trainer;  // all but push_runs, which follow from push_codecs and the model's tensors
   std::vector<std::string> devices;
-  // Of each device. Where worker.threads is 0 and worker.cores binds the worker, its cores say it instead.
+  // Number of threads of each device. If worker.threads is 0 and worker.cores binds the worker, the number of its cores
+  // decides instead.
   uint32_t compute_threads = 1;
   bool threads_by_cores = false;
-  // As GroupOptions has them.
+  // See GroupOptions.
   size_t stages = 1;
   size_t micro_batches = 0;
-  // Empty: no trace.
+  // Path of the trace file; empty: no trace.
   std::string trace;
-  // How long to wait for a scheduler that died.
+  // Longest wait for the return of a scheduler that crashed.
   absl::Duration scheduler_return = absl::ZeroDuration();
-  // What is metered of this node, and how often.
+  // Meters of this node to read, and how often.
   struct Metering {
     bool on = false;
     enum class Gpus { kUsed, kAll, kNone } gpus = Gpus::kUsed;
-    power::MeterOptions options;  // but for the GPUs
+    power::MeterOptions options;  // all but the GPUs
     absl::Duration every = absl::Milliseconds(500);
   };
   Metering metering;
-  // A safetensors file to begin with; empty: what the model draws.
+  // Path of a safetensors file with the initial weights; empty: the model draws them.
   std::string weights;
 };
 
-// Which of the job's workers a process is.
+// Identity of a process among the workers of the job.
 struct WorkerIdentity {
   std::string name;
-  // Of worker.groups; 0 where there are none.
+  // Index into worker.groups; 0 if the job has none.
   uint32_t group = 0;
 };
 
-// What the workers of the job on one machine want of its cores, in the order of their seats.
-//   workers  how many there are; with worker.groups each has the next group, and after the last the first again
-//   first    the group of the first of them
-//   gpus     of the machine; a worker with one whose node is not known is near none
+// Workers of the job on one machine, and its GPUs.
 struct MachineShape {
+  // Number of workers. With worker.groups each worker has the next group, and after the last group the first again.
   uint32_t workers = 1;
+  // Group of the first worker.
   uint32_t first = 0;
+  // Number of GPUs of the machine.
   uint32_t gpus = 0;
-  // By GPU: its NUMA node, as a place in a list of nodes. May be empty.
+  // NUMA node of each GPU, as an index into a list of nodes. May be empty. A worker that has a GPU without a known node
+  // is near no node.
   std::vector<std::optional<size_t>> gpu_nodes = {};
 };
+// Returns the cores that the workers of the machine want, in the order of their seats.
 std::vector<CoreShare> CoreShares(const job::Job& job, const MachineShape& machine);
 
-// `cores`: of this machine.
+// Returns the configuration of worker `self`. `cores`: number of cores of this machine.
 WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, uint32_t cores);
 
-// The data must fit the model.
-//   kInvalidArgument  another image size of test images than of training images, labels beyond the classes, no images
+// Checks that the data fit the model.
+//   kInvalidArgument  the image sizes of training and test images differ, a label is beyond the classes, or there are
+//                     no images
 absl::Status CheckData(const Dataset& train, const Dataset& test, uint32_t classes);
 
-// The model for these images: their size, and class weights where they are to follow from how many each class has.
+// Returns the model for these images: with their size, and with class weights if these are to follow from the number of
+// images of each class.
 //   kInvalidArgument  a class without images has no balanced weight
 absl::StatusOr<ModelSpec> FitModel(const WorkerConfig& config, const Dataset& train);
 

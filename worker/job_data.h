@@ -1,4 +1,4 @@
-// The images of a job, and what is said of them.
+// Images of a job, and facts about them.
 #pragma once
 
 #include <string>
@@ -11,17 +11,19 @@ namespace slackline::worker {
 
 struct JobData {
   Dataset train;
-  Dataset test;                          // what evaluations are on
-  std::vector<std::string> class_names;  // one a class
-  // Of the training images: another one where they are others. 0: not known, of data.format folder and webdataset.
+  Dataset test;                          // images of evaluations
+  std::vector<std::string> class_names;  // name of each class
+  // Fingerprint of the training images, which differs for other images. 0: not known, for data.format folder and
+  // webdataset.
   uint64_t fingerprint = 0;
 };
 
-// Reads or maps them, and checks that they fit the model.
+// Reads or maps the images, and checks that they fit the model.
 //   kNotFound          a file is missing
 //   kInvalidArgument   a file is broken, or the model has another number of classes
 //   kDataLoss          a checksum differs
-// `peers`: workers on other nodes, to get prepared images with; null: there are none. It lives as long as the data.
+// `peers`: workers on other nodes with which this one fetches prepared images; null: there are none. It lives as long
+// as the data.
 absl::StatusOr<JobData> ReadJobData(const WorkerConfig& config, ImagePeers* peers = nullptr);
 
 }  // namespace slackline::worker

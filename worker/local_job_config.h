@@ -1,4 +1,4 @@
-// From the job file to what a round of local training is.
+// Converts the job file into the settings of a round of local training.
 #pragma once
 
 #include "job.pb.h"

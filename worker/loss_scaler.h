@@ -1,5 +1,5 @@
-// The factor of the loss in half precision, whose small numbers would else be lost: as Micikevicius et al. 2018 (mixed
-// precision training) have it, and PyTorch's GradScaler with its defaults. Pure.
+// Factor of the loss in half precision, without which small numbers would be lost. Method: Micikevicius et al. 2018
+// (mixed precision training), and GradScaler of PyTorch with its defaults. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace slackline::worker {
 class LossScaler {
  public:
   struct Config {
-    // Else the factor is 1, and stays so.
+    // If false, the factor stays 1.
     bool on = false;
     double initial = 65536;
-    // Doubles after so many good steps in a row.
+    // Number of good steps in a row after which the factor doubles.
     uint32_t growth_steps = 2000;
   };
 
@@ -22,13 +22,14 @@ class LossScaler {
 
   bool on() const { return config_.on; }
   float scale() const { return static_cast<float>(scale_); }
-  // The gradient of a step was finite.
+  // Records that the gradient of a step was finite.
   void Good() {
     if (!on() || ++good_ < config_.growth_steps) return;
     good_ = 0;
     scale_ = std::min(2 * scale_, kMost);
   }
-  // It was not. False where the factor is not to blame, since it is 1 already.
+  // Records that the gradient of a step was not finite, and halves the factor. Returns false if the factor is already
+  // 1, so that it is not to blame.
   bool Bad() {
     if (scale_ <= 1) return false;
     good_ = 0;
@@ -37,7 +38,7 @@ class LossScaler {
   }
 
  private:
-  // What a float of the scaled loss can be.
+  // Largest factor, so that a float can hold the scaled loss.
   static constexpr double kMost = 1 << 30;
 
   const Config config_;

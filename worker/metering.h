@@ -1,4 +1,4 @@
-// Meters of this worker's node, read while it works.
+// Reads the meters of this worker's node while it works.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,9 @@
 
 namespace slackline::worker {
 
-// Null where the job wants none, or there is nothing to read: the log says why. Never fails.
-// `devices`: that the worker computes on. Borrows `metrics`, which gets the node's series.
+// Starts to read the meters. Returns null if the job wants none, or if there is nothing to read: the log says why.
+// Never fails.
+// `devices`: devices that the worker computes on. Borrows `metrics`, which gets the series of the node.
 std::unique_ptr<power::EnergySampler> StartMetering(const WorkerConfig::Metering& metering,
                                                     const std::vector<Device>& devices, slackline::Metrics& metrics);
 

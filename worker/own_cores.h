@@ -1,4 +1,4 @@
-// The cores of this process among the workers of its machine, as worker.cores says.
+// Assigns this process its cores among the workers of its machine, as worker.cores says.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,27 @@
 namespace slackline::worker {
 
 struct PlaceOnMachine {
-  // Of worker.groups; 0 where there are none.
+  // Index into worker.groups; 0 if the job has none.
   uint32_t group = 0;
-  // "1/2": the second of two workers of the job here. Empty: it is alone here, or with one worker of each other group.
+  // "1/2": the second of two workers of the job on this machine. Empty: this is the only worker here, or there is one
+  // worker of each group.
   std::string seat;
-  // Above 0: it is alone in a container that may use so many processors, and what it sees is its own. `seat` is empty.
+  // Above 0: the worker is alone in a container that may use this many processors, and the cores and GPUs that it sees
+  // are its own. `seat` is empty then.
   uint32_t container_cpus = 0;
-  // Of the machine.
+  // Number of GPUs of the machine.
   uint32_t gpus = 0;
-  // Of each of them on the PCI bus, where that is known.
+  // Address of each GPU on the PCI bus, if known.
   std::vector<std::string> gpu_addresses = {};
-  // Where the system says which cores and GPUs are near each other.
+  // Folder in which the system says which cores and GPUs are near each other.
   std::filesystem::path sys = "/sys";
 };
 
-// Plans, says in the log what comes of it, and binds the calling thread, and so those that it makes, to the cores that
-// compute nothing, and their memory to the NUMA node of those that compute, where that is one of several.
-//   kInvalidArgument     no such seat, or as PlanCores()
-//   kFailedPrecondition  the system does not let it
+// Plans the cores and logs the result. Binds the calling thread, and so the threads that it makes, to the cores that
+// compute nothing. If the machine has several NUMA nodes and the cores that compute are all on one of them, the memory
+// of these threads comes from that node first; the log says if the system does not allow this.
+//   kInvalidArgument     the seat does not exist, or see PlanCores()
+//   kFailedPrecondition  the system does not let the thread be bound
 absl::StatusOr<CorePlan> TakeCores(const job::Job& job, const PlaceOnMachine& place);
 
 }  // namespace slackline::worker

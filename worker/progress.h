@@ -1,4 +1,4 @@
-// What this worker has done since it joined: written by the trainer after each step, read by the heartbeat thread.
+// Progress of this worker since it joined. The trainer writes it after each step, the heartbeat thread reads it.
 #pragma once
 
 #include <array>
@@ -13,30 +13,30 @@
 
 namespace slackline::worker {
 
-// One finished step.
+// Figures of one finished step.
 struct StepFacts {
   Clock64 clock;
   uint64_t samples = 0;
   double loss = 0;  // mean over the samples
   uint64_t correct = 0;
-  uint64_t unjudged = 0;  // samples of which nobody knows whether they are correct
+  uint64_t unjudged = 0;  // samples for which it is not known if they are correct
   absl::Duration compute;
-  absl::Duration data_wait;  // of compute: for batches
-  absl::Duration wait;       // for servers
-  // From the commit until all shards had answered, and until the weights were there.
+  absl::Duration data_wait;  // part of `compute`: wait for batches
+  absl::Duration wait;       // wait for servers
+  // Time from the commit until all shards had answered (push), and until the weights had arrived (pull).
   absl::Duration push;
   absl::Duration pull;
-  // Over the shards of the step.
+  // Sums over the shards of the step; staleness_max and slack are maxima over them.
   uint64_t applied = 0;
   uint64_t discarded = 0;
-  uint64_t quarantined = 0;  // of those
+  uint64_t quarantined = 0;  // part of `discarded`
   uint64_t lost = 0;
   uint64_t staleness_sum = 0;
   uint64_t staleness_max = 0;
   StalenessCounts staleness;
   uint64_t slack = 0;
   double gradient_norm = 0;
-  // Values of gradients and weights, on the way to and from servers.
+  // Bytes of the values of gradients and weights, on the way to and from servers.
   uint64_t pushed_bytes = 0;
   uint64_t pulled_bytes = 0;
 };
@@ -44,12 +44,12 @@ struct StepFacts {
 // Totals since Reset().
 struct Progress {
   uint64_t steps = 0;
-  StepFacts total;               // sums; maxima for what is called so; the latest clock
-  double loss_sum = 0;           // over samples
-  uint64_t samples_applied = 0;  // of the samples, those in the weights
-  absl::Duration idle;           // since the last sign of life
+  StepFacts total;               // sums, but staleness_max is a maximum, and clock is the latest one
+  double loss_sum = 0;           // sum over samples
+  uint64_t samples_applied = 0;  // samples whose gradients are in the weights
+  absl::Duration idle;           // time since the last sign of life
   absl::Duration step_median;
-  // Since the previous Take().
+  // Maxima since the previous Take().
   uint64_t slack_max = 0;
   double gradient_norm_max = 0;
   bool waiting = false;
@@ -63,14 +63,14 @@ class ProgressBoard {
 
   void Reset(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
   void Record(const StepFacts& step, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The trainer does something else than steps (it evaluates), and moves on.
+  // Records a sign of life of a trainer that does something else than steps, for example an evaluation.
   void Alive(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The process computes. Until its first step is over, this is a sign of life, for at most `longest` after the last
-  // other one: nobody knows yet how long a step takes.
+  // Records that the process computes. Until its first step is over, this is a sign of life, but for at most `longest`
+  // after the last other sign of life: nobody knows yet how long a step takes.
   void Computes(absl::Time now, absl::Duration longest) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The trainer waits for servers: not its own stall.
+  // Sets whether the trainer waits for servers. Such a wait is not a stall of the worker itself.
   void SetWaiting(bool waiting) ABSL_LOCKS_EXCLUDED(mutex_);
-  // For people: what else the trainer waits for; empty for nothing.
+  // Sets the text that tells people what else the trainer waits for; empty: nothing.
   void SetWaitsFor(std::string what) ABSL_LOCKS_EXCLUDED(mutex_);
   Progress Take(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -81,9 +81,9 @@ class ProgressBoard {
 
   absl::Mutex mutex_;
   Progress progress_ ABSL_GUARDED_BY(mutex_);
-  absl::Time moved_ ABSL_GUARDED_BY(mutex_);                            // the last sign of life but for processor time
-  absl::Time alive_ ABSL_GUARDED_BY(mutex_);                            // the last sign of life
-  std::array<absl::Duration, kRecent> recent_ ABSL_GUARDED_BY(mutex_);  // a ring of step times
+  absl::Time moved_ ABSL_GUARDED_BY(mutex_);                            // last sign of life, Computes() not counted
+  absl::Time alive_ ABSL_GUARDED_BY(mutex_);                            // last sign of life
+  std::array<absl::Duration, kRecent> recent_ ABSL_GUARDED_BY(mutex_);  // ring of step times
 };
 
 }  // namespace slackline::worker

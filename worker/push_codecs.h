@@ -1,4 +1,4 @@
-// Which tensors are encoded how: the job's settings, laid over the model's flat vector.
+// Encoding of each tensor: the settings of the job, applied to the flat vector of the model.
 #pragma once
 
 #include <string>
@@ -13,23 +13,23 @@ namespace slackline::worker {
 
 struct PushCodecs {
   enum class ErrorFeedback {
-    kAuto,  // for int8 and top-k
+    kAuto,  // int8 and top-k only
     kAlways,
     kNever,
   };
   struct Group {
-    std::string match;  // a shell pattern
+    std::string match;  // shell pattern
     codec::Codec codec;
   };
 
-  // Of tensors that no group matches.
+  // Encoding of tensors that no group matches.
   codec::Codec codec;
-  std::vector<Group> groups;  // the first that matches counts
+  std::vector<Group> groups;  // first match counts
   ErrorFeedback error_feedback = ErrorFeedback::kAuto;
 };
 
-// The runs of equal encoding, from the model's first element on. Averaged tensors are fp32.
-//   kInvalidArgument  a group matches no trained tensor; names those that there are
+// Returns the runs of equal encoding, from the first element of the model on. Averaged tensors are fp32.
+//   kInvalidArgument  a group matches no trained tensor; names the trained tensors
 absl::StatusOr<std::vector<CodecRun>> MakeCodecRuns(const PushCodecs& codecs, const std::vector<TensorInfo>& tensors);
 
 }  // namespace slackline::worker

@@ -1,4 +1,4 @@
-// The mean of what several batches would push, weighted by their samples: one push of a larger batch.
+// Mean of the pushes of several batches, weighted by their samples. The result is one push of a larger batch.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace slackline::worker {
 class PushMean {
  public:
   void Reset() { samples_ = 0; }
-  // Requires: the same length each time since Reset().
+  // Adds the push of a batch of `samples` samples. Requires: the same length at each call since Reset().
   void Add(absl::Span<const float> push, uint64_t samples);
-  // Requires: something was added; the length of what was.
+  // Writes the mean. Requires: at least one Add() since Reset(), and a span of the same length.
   void Write(absl::Span<float> push) const;
 
  private:
   uint64_t samples_ = 0;
-  std::vector<float> sum_;  // each times its samples
+  std::vector<float> sum_;  // sum of the pushes, each times its samples
 };
 
 }  // namespace slackline::worker

@@ -1,4 +1,4 @@
-// Which files of the images other nodes have: asks the scheduler.
+// Asks the scheduler which image files other nodes have.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,16 @@ struct Protection;
 namespace slackline::worker {
 
 struct ImageBoardOptions {
-  std::string scheduler;  // as rpc::FollowedChannel has it
+  std::string scheduler;  // place, see rpc::FollowedChannel
   std::shared_ptr<const rpc::Protection> protection = nullptr;
   uint64_t job_fingerprint = 0;
   Timeouts timeouts;
 };
 
-// A question that wants a file is asked until there is an answer, for timeouts.startup; the others once.
-//   as scheduler.proto says of FindImages
+// Returns a board that asks the scheduler. A question that wants a file is repeated until there is an answer, for at
+// most timeouts.startup. Other questions are asked once. Errors of Ask():
 //   kUnavailable, kDeadlineExceeded  the scheduler gives no answer
+//   others                           see FindImages in scheduler.proto
 std::unique_ptr<PeerBoard> MakeImageBoard(const ImageBoardOptions& options);
 
 }  // namespace slackline::worker

@@ -1,4 +1,4 @@
-// The worker's line to the scheduler: joins, beats, asks what to do next, reports what came of it.
+// The worker's connection to the scheduler: joins, sends heartbeats, asks what to do next, and reports the results.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,37 @@
 
 namespace slackline::worker {
 
-// This worker as a live member, in one of its lives.
+// Membership of this worker in one of its lives.
 struct Membership {
   JobId job;
   WorkerId worker;
   Incarnation incarnation;
   Clock64 first_clock;
-  // It is to send its initial weights to all shards before it pulls.
+  // True if the worker must send its initial weights to all shards before it pulls.
   bool send_seed = false;
 };
 
 // Samples [begin, end) of the epoch's order.
 struct RangeWork {
   RangeId range;
-  uint32_t epoch = 0;  // from 0
+  uint32_t epoch = 0;  // counted from 0
   uint64_t begin = 0;
   uint64_t end = 0;
-  uint32_t batch_size = 0;  // 0: the job's
+  uint32_t batch_size = 0;  // 0: the batch size of the job
 };
-// The samples of a range up to this position of the epoch's order: every shard has answered for them. 0: of none.
+// Part of a range that is done: every shard has answered for the samples up to position `done_to` of the order of the
+// epoch. All zeros: no part of any range.
 struct RangePart {
   RangeId range;
   uint64_t done_to = 0;
 };
 struct EvaluationWork {
-  uint32_t epoch = 0;  // completed ones
+  uint32_t epoch = 0;  // number of completed epochs
   bool final = false;
   std::string run_folder;
-  uint64_t at_samples = 0;  // as the scheduler has it
+  uint64_t at_samples = 0;  // number from the scheduler, repeated in the report
 };
-// Out of the clock; ask again after `retry`.
+// The worker is not in the clock now, and asks again after `retry`.
 struct StandbyWork {
   absl::Duration retry;
 };
@@ -59,13 +60,13 @@ struct LeaveWork {
 };
 using Work = std::variant<RangeWork, EvaluationWork, StandbyWork, LeaveWork>;
 
-// What was asked for, what came of it, and the files written for it, relative to the run folder.
+// Result of an evaluation, with its task and the files that were written, relative to the run folder.
 struct EvaluationResult {
   EvaluationWork work;
   double loss = 0;     // mean over the samples
-  double seconds = 0;  // that it took
+  double seconds = 0;  // time that the evaluation took
   Metrics metrics;
-  std::vector<std::string> class_names;  // in the order of labels
+  std::vector<std::string> class_names;  // names in the order of labels
   std::vector<std::string> files;
 };
 
@@ -74,31 +75,32 @@ struct EvaluationResult {
 class SchedulerLink {
  public:
   struct Options {
-    // As rpc::FollowedChannel has it.
+    // Place of the scheduler, see rpc::FollowedChannel.
     std::string address;
-    // Of calls to it; null for plain text.
+    // Protection of calls to the scheduler; null for plain text.
     std::shared_ptr<const rpc::Protection> protection = nullptr;
     std::string name;
     uint64_t job_fingerprint = 0;
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
-    uint64_t data_fingerprint = 0;  // of the training data; 0: not known
-    // host:port of the Prometheus endpoint; empty for none.
+    uint64_t data_fingerprint = 0;  // fingerprint of the training data; 0: not known
+    // HOST:PORT of the Prometheus endpoint; empty if there is none.
     std::string metrics_address = "";
-    // Where this is in the network, as LocalAddress.topology; empty where nobody knows.
+    // Location in the network, see LocalAddress.topology; empty if not known.
     std::string topology = "";
-    // Which of worker.groups this is.
+    // Index into worker.groups.
     uint32_t group = 0;
-    // Called each time the worker has joined and may train, on the thread that joins; must not call the link. May be
-    // null.
+    // Called each time the worker has joined and may train, on the thread that calls Join(). Must not call the link.
+    // May be null.
     std::function<void()> on_live = nullptr;
-    // What the meters of this node say; goes with each word on progress. Null where nothing is metered.
+    // Returns the totals of the meters of this node, which are sent with each progress message. Null if nothing is
+    // metered.
     std::function<power::EnergyTotals()> energy = nullptr;
     Timeouts timeouts;
-    // How long the scheduler may give no answer; less than timeouts.out_of_reach() counts as that.
+    // Longest time without an answer from the scheduler. A value below timeouts.out_of_reach() counts as that.
     absl::Duration silence_max = absl::ZeroDuration();
-    // How long joining may take; less than timeouts.startup counts as that.
+    // Longest time that joining may take. A value below timeouts.startup counts as that.
     absl::Duration join_max = absl::ZeroDuration();
   };
 
@@ -106,33 +108,37 @@ class SchedulerLink {
 
   static std::unique_ptr<SchedulerLink> Create(const Options& options);
 
-  // Is called once a life, on the heartbeat thread, when it is over: OK and a reason when the job has ended,
-  // kFailedPrecondition when this worker was expelled, kUnavailable when the scheduler is silent. It must not block.
-  // Once this returns, the handler before it is not running and never will again.
+  // Sets the handler that is called at the end of each life, once, on the heartbeat thread. The status is OK, with a
+  // reason, if the job has ended; kFailedPrecondition if this worker was expelled; kUnavailable, kDeadlineExceeded or
+  // kResourceExhausted if the scheduler has been silent too long; any other code is the answer of the scheduler. The
+  // handler must not block. Once set_on_end() returns, the previous handler is not running and never will again.
   using OnEnd = std::function<void(const absl::Status& status, const std::string& reason)>;
   virtual void set_on_end(OnEnd on_end) = 0;
 
-  // Is called on the heartbeat thread with every shard map that is newer than the one GetShardMap() gave. Otherwise as
-  // OnEnd.
+  // Sets the handler that is called on the heartbeat thread with every shard map that is newer than the one that
+  // GetShardMap() returned. Otherwise as for set_on_end().
   using OnMap = std::function<void(const ShardMap& map)>;
   virtual void set_on_map(OnMap on_map) = 0;
 
-  // Registers (again), and waits until the worker is live.
+  // Registers, the first time or again, and waits until the worker is live.
   //   kInvalidArgument   the scheduler runs another job, or has another model or other data
   //   kAlreadyExists     another process has this name, and lives
-  //   kDeadlineExceeded  the processes of the job did not find each other within timeouts.startup
+  //   kDeadlineExceeded  the processes of the job did not find each other within the larger of join_max and
+  //                      timeouts.startup
   virtual absl::StatusOr<Membership> Join() = 0;
   virtual absl::StatusOr<ShardMap> GetShardMap() = 0;
-  // `range_done`: the range just finished, 0 for none. `samples_per_second`: 0 when unknown.
-  //   kFailedPrecondition  Join() again: there is work, and this worker is not a member
+  // Asks for the next work. `range_done`: range just finished, 0 for none. `samples_per_second`: 0 if not known.
+  //   kFailedPrecondition  there is work, but this worker is not a member: call Join() again
   virtual absl::StatusOr<Work> NextWork(RangeId range_done, double samples_per_second) = 0;
   virtual absl::Status ReportEvaluation(const EvaluationResult& result) = 0;
-  // The last word: tells the scheduler to wait for this worker no more. `trained`: of the range that it leaves.
+  // Tells the scheduler that this worker leaves, so that it waits for it no more. `trained`: finished part of the range
+  // that the worker leaves.
   virtual void Leave(const std::string& reason, const RangePart& trained) = 0;
 
-  // Waits for `duration`; returns kCancelled at once when interrupted.
+  // Waits for `duration`. Returns kCancelled at once if interrupted.
   virtual absl::Status Pause(absl::Duration duration) = 0;
-  // Makes waiting calls, and later ones but Leave(), return kCancelled.
+  // Ends all waiting, now and later: Pause(), Join() and the retries of other calls return kCancelled. A call whose
+  // attempt gets an answer still returns that answer. Leave() works as before.
   virtual void Interrupt(const std::string& reason) = 0;
   virtual ProgressBoard& progress() = 0;
 };

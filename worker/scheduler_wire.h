@@ -1,4 +1,4 @@
-// The scheduler's messages from and to the worker's own words.
+// Converts the worker's own types to and from the messages of the scheduler.
 #pragma once
 
 #include "scheduler.grpc.pb.h"
@@ -12,7 +12,7 @@ void SetEnergy(const power::EnergyTotals& totals, wire::WorkerProgress& out);
 wire::HeartbeatRequest MakeHeartbeat(const Membership& life, const Progress& progress);
 wire::EvaluationReport ToWire(const EvaluationResult& result);
 
-//   kInternal  a task that is not known here
+//   kInternal  the kind of task is not known here
 absl::StatusOr<Work> FromWire(const wire::NextTaskReply& reply);
 ShardMap FromWire(const wire::GetShardMapReply& reply);
 

@@ -1,5 +1,5 @@
-// What the steps in flight need a copy of each: what they push, in shared memory where the system has it, so that
-// servers of this host read it in place; the weights that are written after them.
+// Memory of which each step in flight needs its own part: for pushes, in shared memory if the system has it, so that
+// servers of this host read them in place; and for the weights that are written after the steps.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace slackline::worker {
 // Thread-safety: none.
 class StepMemory {
  public:
-  // `parts` pieces of `elements` floats, each on pages of its own, all 0. On the heap when `shared` is false, or when
-  // there is no shared memory.
+  // Makes `parts` pieces of `elements` floats, each on pages of its own, all 0. They are on the heap if `shared` is
+  // false, or if there is no shared memory.
   StepMemory(size_t parts, uint64_t elements, bool shared);
 
   const std::vector<absl::Span<float>>& parts() const { return parts_; }
-  // Null on the heap.
+  // Null if the memory is on the heap.
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
 
  private:

@@ -1,4 +1,4 @@
-// Turns SIGTERM and SIGINT into a call on a thread of its own.
+// Turns SIGTERM and SIGINT into calls on a separate thread.
 #pragma once
 
 #include <functional>
@@ -7,14 +7,15 @@
 
 namespace slackline::worker {
 
-// Holds the signals back in this thread and all it starts from now on. Call before there is a second thread.
+// Blocks the signals in this thread and in all threads that it starts from now on. Call it before there is a second
+// thread.
 void HoldStopSignals();
 
 // Thread-safety: none.
 // Threads:       one (waits for signals), born in the constructor, joined in the destructor.
 class StopSignals {
  public:
-  // Calls `handler` with the signal's name for each signal, those held back so far included.
+  // Calls `handler` with the name of each signal, including signals that were blocked until now.
   explicit StopSignals(std::function<void(const std::string& name)> handler);
   ~StopSignals();
 

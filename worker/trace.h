@@ -1,6 +1,6 @@
-// A timeline of what a worker does, for chrome://tracing and Perfetto: Chrome's Trace Event Format.
+// Timeline of what a worker does, for chrome://tracing and Perfetto, in the Trace Event Format of Chrome.
 //
-// Where there is none, whoever would record holds a null pointer, and asks it once.
+// Code that records holds a null pointer if there is no trace, and checks the pointer once.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,17 @@
 
 namespace slackline::worker {
 
-// One thing that was done. Its name is a text, which must live as long as the process, and a number if it is not
-// negative: "push shard" and 3.
+// Name of an event: a text, which must live as long as the process, and a number unless it is negative. For example,
+// "push shard" and 3.
 struct TraceName {
   const char* text = "";
   int64_t number = -1;
 };
 
+// Collects events and writes them to a file.
+//
 // Thread-safety: safe.
-// Memory:        48 bytes an event, of at most kEventsMax; later ones are counted, not kept.
+// Memory:        48 bytes for each event, at most kEventsMax events. Later events are counted, but not kept.
 class Trace {
  public:
   static constexpr size_t kEventsMax = 1 << 18;
@@ -34,16 +36,16 @@ class Trace {
       : process_(std::move(process)), events_max_(events_max) {}
 
   absl::Time Now() const { return time_.Now(); }
-  // A line of the picture. What is on one must be nested, as calls are.
+  // Adds a row to the picture and returns its number. Events on one row must be nested, as calls are.
   uint32_t AddRow(std::string name) ABSL_LOCKS_EXCLUDED(mutex_);
   void Add(uint32_t row, TraceName name, absl::Time begin, absl::Time end) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What goes on beside others of its kind, on a line that the viewer finds. Its times are of SteadyTime.
+  // Adds an event that may overlap others of its kind; the viewer finds a row for it. Times are of SteadyTime.
   void AddOverlapping(TraceName name, absl::Time begin, absl::Time end) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // As a viewer reads it.
+  // Writes the trace in the format that a viewer reads.
   void WriteTo(std::ostream& out) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The same to a file.
-  //   kInternal  it cannot be written
+  // Writes the trace to a file, as WriteTo() does.
+  //   kInternal  the file cannot be written
   absl::Status Write(const std::string& path);
 
  private:
@@ -68,7 +70,7 @@ class Trace {
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Where somebody records: a row of a trace, or nowhere.
+// Row of a trace to record on, or nowhere if `trace` is null.
 struct TraceRow {
   Trace* trace = nullptr;
   uint32_t row = 0;
@@ -78,7 +80,7 @@ inline TraceRow AddRow(Trace* trace, const std::string& name) {
   return {.trace = trace, .row = trace != nullptr ? trace->AddRow(name) : 0};
 }
 
-// From its birth to its end.
+// Records an event that lasts from the construction of the span until End() or its destruction.
 class TraceSpan {
  public:
   TraceSpan(const TraceRow& row, TraceName name)
@@ -91,7 +93,7 @@ class TraceSpan {
     if (row_.trace != nullptr) row_.trace->Add(row_.row, name_, begin_, row_.trace->Now());
     row_.trace = nullptr;
   }
-  // The span ends, and another one begins.
+  // Ends this event and begins another one.
   void Next(TraceName name) {
     if (row_.trace == nullptr) return;
     const absl::Time now = row_.trace->Now();
@@ -106,7 +108,8 @@ class TraceSpan {
   absl::Time begin_;
 };
 
-// The file of worker `name`: `{name}` in the path is its name; where that is missing, the name goes before the ending.
+// Returns the path of the trace file of worker `name`. Replaces `{name}` in the path; without it, the name goes before
+// the file extension.
 std::string TracePath(const std::string& path, const std::string& name);
 
 }  // namespace slackline::worker

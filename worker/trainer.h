@@ -1,6 +1,7 @@
-// The worker's loop: join, pull, then range after range of batches until there is no more work.
+// The worker's loop: joins, pulls, then trains on range after range of batches until there is no more work.
 //
-// A life begins with Join() and ends with the job, on standby, or when this worker was fenced; then it joins again.
+// A life begins with Join(). It ends with the job, on standby, or when this worker is fenced; then the worker joins
+// again.
 #pragma once
 
 #include <cstdint>
@@ -38,52 +39,55 @@ namespace slackline::worker {
 class Trainer {
  public:
   struct Options {
-    // Of the order of the data.
+    // Seed of the order of the data.
     uint64_t seed = 1;
-    // Evaluations, and what the run leaves, are of the weights' exponential average, which the servers keep.
+    // True if evaluations and the results of the run use the exponential average of the weights, which the servers
+    // keep.
     bool averaged = false;
-    // Epochs have each class as often as any other.
+    // True if each class occurs equally often in an epoch.
     bool balanced = false;
-    // Where a range does not say another one.
+    // Batch size for ranges that do not set one.
     uint32_t batch_size = 64;
-    // Batches of a push.
+    // Number of batches for each push.
     uint32_t accumulate = 1;
-    // Where it is on, a push is a round of it; not with accumulate or window above 1.
+    // Local training. If it is on, each push is one round of local training. Not with accumulate or window above 1.
     LocalConfig local = {};
     uint32_t chunk_bytes = 1 << 20;
-    // Forward begins while weights are on their way, where the model can: each layer waits for its own. Only of plain
-    // steps: with a window of 1, one batch a push, and neither local training, loss scaling nor slowdown.
+    // True if forward may begin while weights are arriving, if the model can do so: each layer waits for its own
+    // weights. Only for plain steps: with a window of 1 and one batch for each push, without local training, loss
+    // scaling and slowdown.
     bool pull_by_layers = false;
-    // Steps in flight: with 2, a batch is computed while the push and pull of the one before are on their way.
+    // Number of steps in flight. With 2, a batch is computed while the push and pull of the previous step are on their
+    // way.
     uint32_t window = 1;
-    // Where it is on, a step whose gradient overflows is skipped, and nothing leaves before that is known; not with
-    // local.
+    // Loss scaling. If it is on, a step whose gradient overflows is skipped, and nothing is sent before that is known.
+    // Not with local training.
     LossScaler::Config loss_scale = {};
-    // How many times as long as it takes a batch shall take; at least 1.
+    // Factor by which the time of each batch is stretched; at least 1.
     double slowdown = 1;
-    // As in ClientOptions. The last evaluation pulls fp32 in any case.
+    // See ClientOptions. Pulls by a reader, such as for the final evaluation, are fp32 in any case.
     std::vector<CodecRun> push_runs = {};
     codec::Encoding pull_encoding = codec::Encoding::kFp32;
     SameHost same_host = SameHost::kSharedMemory;
     std::shared_ptr<const rpc::Protection> protection = nullptr;
-    // As in ClientOptions.
+    // Cores of the thread of the exchange with servers, see ClientOptions::cores.
     std::vector<uint32_t> exchange_cores = {};
     Timeouts timeouts;
-    // How long the job waits for a server that died.
+    // Longest time that the job waits for the return of a server that crashed.
     absl::Duration server_return = absl::ZeroDuration();
-    // How long the results of the run wait for room on a full disk, with the weights in memory.
+    // Longest time that the results of the run wait for room on a full disk, with the weights in memory.
     absl::Duration room_max = absl::ZeroDuration();
-    // Lives without a single step, one after the other, before it gives up.
+    // Number of consecutive lives without a single step that are tolerated; after one more, Run() gives up.
     int fruitless_lives_max = 3;
   };
-  // How many parts Parts::parameter_memory is to have. A model lets go of its own memory when it computes on other
-  // weights, as it does with several steps in flight, and in evaluations of the average.
+  // Returns the number of parts that Parts::parameter_memory must have. A model gives up its own memory if it computes
+  // on other weights: with several steps in flight, and in evaluations of the average.
   static size_t ParameterMemories(const Options& options) {
     return options.window > 1 || options.averaged ? options.window : 0;
   }
   using Connect =
       std::function<absl::StatusOr<std::unique_ptr<Client>>(const ClientOptions& options, const ShardMap& map)>;
-  // As absl::Mutex::AwaitWithTimeout().
+  // Waits as absl::Mutex::AwaitWithTimeout() does.
   using Wait = std::function<bool(absl::Mutex& mutex, const absl::Condition& until, absl::Duration timeout)>;
   static bool WaitOnClock(absl::Mutex& mutex, const absl::Condition& until, absl::Duration timeout);
   struct Parts {
@@ -91,39 +95,42 @@ class Trainer {
     SchedulerLink& link;
     LocalGroup& group;
     const Dataset& train;
-    Prefetcher& prefetcher;  // over `train`
+    Prefetcher& prefetcher;  // reads from `train`
     Evaluator& evaluator;
     TrainerMetrics& metrics;
-    // Where steps write what they push, in turns: one for each step in flight. Empty: the model's own.
+    // Memory into which steps write their pushes, in turns: one part for each step in flight. Empty: memory of the
+    // model.
     std::vector<absl::Span<float>> push_memory = {};
-    // Where the weights after them are written, in turns: as many again. Empty, where ParameterMemories() are none: the
-    // model's own.
+    // Memory into which the weights after these steps are written, in turns: one part for each step in flight. Empty if
+    // ParameterMemories() is 0: memory of the model.
     std::vector<absl::Span<float>> parameter_memory = {};
-    // Where the push memory lies, if servers of this host may read it.
+    // Segment that has the push memory, if servers of this host may read it.
     std::shared_ptr<shm::Segment> push_segment = nullptr;
     Connect connect = Client::Create;
-    // Lets the time pass for which this worker is slower than it is; tests have another.
+    // Waits for the additional time of a worker with `slowdown`; tests pass another function.
     Wait wait = WaitOnClock;
-    // Writes what the job begins with, where this worker is to say it. Null: as the model drew it.
+    // Writes the initial weights of the job, if this worker must send them. Null: the weights that the model drew.
     std::function<absl::Status(absl::Span<float> parameters)> begin_with = nullptr;
-    // What computations take of their device, which a slow worker stretches. Null: `time`.
+    // Clock of the time that computations take of their device, which `slowdown` stretches. Null: `time`.
     const TimeSource* device_time = nullptr;
-    // Of what it and its clients do. May be null.
+    // Trace of what the trainer and its clients do. May be null.
     Trace* trace = nullptr;
-    // Is told what the worker does. May be null.
+    // Sampler that is told which phase the worker is in. May be null.
     power::EnergySampler* energy = nullptr;
   };
 
   Trainer(const Options& options, const Parts& parts);
   ~Trainer();
 
-  // Works until the job is over or Stop(), and leaves in good order.
-  //   OK        nothing more to do, or stopped in good order
-  //   kInternal  a loss or a gradient is not finite: the step is named, and was not pushed
-  //   others    the last word of the scheduler, a server, LibTorch or the file system
+  // Works until the job is over or Stop() is called, and leaves in good order.
+  //   OK         nothing more to do, or stopped in good order
+  //   kInternal  a loss, a gradient or a batch-norm statistic is not finite; names the step, of which nothing was
+  //              applied
+  //   others     last error of the scheduler, a server, LibTorch or the file system
   absl::Status Run();
 
-  // Ends Run() soon, with `status`: a step that waits for servers is given up, one that computes is not pushed.
+  // Ends Run() soon, with `status`. A step that waits for servers is given up; a step that is being computed is not
+  // pushed.
   void Stop(const absl::Status& status, const std::string& reason);
 
  private:
@@ -132,36 +139,37 @@ class Trainer {
     std::string reason;
   };
 
-  // One life, up to the end of the work. kFailedPrecondition: join again.
+  // Runs one life, until there is no more work. Returns kFailedPrecondition if the worker must join again.
   absl::Status Live();
   absl::Status Enter(const Membership& life);
   absl::Status WorkUntilDone();
   absl::Status TrainRange(const RangeWork& range);
-  // What of a range is trained already, and is left, in samples.
+  // Samples of a range: number that is trained already, and number in all.
   struct RangeProgress {
     uint64_t done = 0;
     uint64_t size = 0;
   };
-  // Returns its samples.
+  // Trains one step and returns its number of samples.
   absl::StatusOr<uint64_t> TrainStep(const RangeWork& range, const RangeProgress& progress);
-  // Fills model().push() from the next batches, of which the range has `samples_left`.
+  // Fills model().push() from the next batches. The range has `samples_left` samples left.
   absl::StatusOr<StepResult> Compute(uint64_t samples_left);
-  // A round of local training.
+  // Computes a round of local training.
   absl::StatusOr<StepResult> ComputeRound(uint64_t samples_left);
-  // The images that the range is trained on, in their order; with local training they may be other ones, and more.
+  // Returns the images that are trained on for this range, in their order. With local training they may be other
+  // images, and more.
   std::vector<uint32_t> ImagesOf(const RangeWork& range) const;
   uint32_t BatchSizeOf(const RangeWork& range) const {
     return range.batch_size > 0 ? range.batch_size : options_.batch_size;
   }
-  // The same as Compute() from one batch. `early`: what is complete may leave while backward goes on.
+  // Fills model().push() from one batch. `early`: parts that are complete may be sent while backward continues.
   absl::StatusOr<StepResult> ComputeBatch(bool early);
-  // What a step awaits of the one before it, while it computes.
+  // Waits for the weights of the previous step while the next step already computes, layer by layer.
   class LayerWait;
-  // Whether the weights after a step may come while the next one computes.
+  // Returns true if the weights after a step may arrive while the next step computes.
   static bool MayOverlapPulls(const Options& options, const LocalGroup& group);
-  // Waits until the step before is over, and opens the next one.
+  // Waits until the previous step is over, and opens the next one.
   absl::Status OpenNext();
-  // When a computation began.
+  // Times at which a computation began.
   struct Beginning {
     absl::Time time;
     absl::Time device_time;
@@ -170,48 +178,51 @@ class Trainer {
   absl::Time DeviceTime() const {
     return parts_.device_time != nullptr ? parts_.device_time->Now() : parts_.time.Now();
   }
-  // Waits until it has taken as long as it is to take.
+  // Waits until the computation has taken `slowdown` times as long as its device needed.
   absl::Status Dawdle(const Beginning& begin) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits until at most so many steps are in flight, and lets the model compute on the weights after the last of them.
+  // Waits until at most `left` steps are in flight, and makes the model compute on the weights after the last finished
+  // step.
   absl::Status FinishSteps(size_t left);
-  // Where the weights after the next step go, which are not those that are computed on.
+  // Returns the memory for the weights after the next step: the next part of `parameter_memory`, or the parameters of
+  // the model if there is none. With a window above 1, no step computes on that memory while the weights arrive.
   absl::Span<float> NextParameters();
   absl::Status CheckFinite(const StepResult& result, double norm, const RangeWork& range) const;
-  // Whether a step that is not finite is left out, since the loss was scaled up too far.
+  // Returns true if a step that is not finite is skipped, because the loss was scaled too much; then lowers the scale.
   bool Skips(const absl::Status& finite);
   absl::Status Evaluate(const EvaluationWork& work);
-  // Weights and figures of the run. Where the disk is full, waits for room.
-  //   kResourceExhausted  there was none for so long
+  // Writes the weights and figures of the run. If the disk is full, waits for room.
+  //   kResourceExhausted  there was no room for the whole of room_max
   absl::Status WriteResults(Model& model, EvaluationResult& result);
-  // What is evaluated, into the model's parameters or other memory. Beside this life's client, which stays as it is.
+  // Pulls the weights to evaluate into `parameters`, in the model or elsewhere. Uses a client of its own; the client of
+  // this life stays as it is.
   absl::Status PullAsReader(absl::Span<float> parameters);
-  // The averaged weights, in averaged_.
+  // Pulls the averaged weights into averaged_ and returns them.
   absl::StatusOr<absl::Span<float>> PullAveraged();
-  // Where the servers keep an average, a model's teacher begins as it.
+  // Sets the model's teacher, if it has one, to the averaged weights, if the servers keep an average.
   absl::Status BeginTeacher();
-  // The model computes on the averaged weights from now on. Returns what it computed on before.
+  // Makes the model compute on the averaged weights from now on. Returns the weights that it computed on before.
   absl::StatusOr<absl::Span<float>> UseAveraged();
   void Standby();
   void EnterPhase(power::Phase phase);
 
   absl::StatusOr<std::unique_ptr<Client>> MakeClient(bool reader);
-  // What the group's device encodes of this life's pushes.
+  // Plans which parts of this life's pushes the device of the group encodes.
   DevicePlan PlanOnDevice(const ClientOptions& options);
   absl::Status OpenClient();
-  // Tells it the newest map; returns the one before.
+  // Makes `client` the current client, tells it the newest map, and returns the previous client.
   std::unique_ptr<Client> Replace(std::unique_ptr<Client> client) ABSL_LOCKS_EXCLUDED(mutex_);
   void CloseClient(const std::string& reason);
-  // Runs a call of the client's that Stop() and being expelled can cut short.
+  // Runs a call of the client that Stop() or an expulsion can cut short.
   template <typename Call>
   auto Await(Call call) -> decltype(call());
   absl::Status BeginWait() ABSL_LOCKS_EXCLUDED(mutex_);
   void EndWait() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckStopped() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Not OK once this life or the job is over.
+  // Returns an error once this life or the job is over.
   absl::Status CheckInterrupted() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   bool Interrupted() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || expelled_; }
-  // Why the scheduler has ended this life, if it has.
+  // Returns the reason why the scheduler has ended this life, and forgets it; OK if it has not.
   absl::Status TakeExpulsion() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLifeEnd(const absl::Status& status, const std::string& reason);
   void OnMap(const ShardMap& map) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -219,35 +230,35 @@ class Trainer {
 
   const Options options_;
   const Parts parts_;
-  // What the trainer's thread does, and its exchange with servers.
+  // Rows of the trace: the trainer's thread, and its exchange with servers.
   const TraceRow trace_, exchange_trace_;
   const bool overlap_pulls_;
-  // The trainer's thread.
+  // Only the trainer's thread uses the members from here to mutex_.
   Membership life_;
   ShardMap map_;
-  uint64_t steps_ = 0;                  // over all lives
-  absl::Duration data_wait_;            // for batches, of the step that is being computed
-  bool arriving_ = false;               // the weights after the step in flight are read as they come
-  absl::Duration layer_wait_;           // for layers of them
-  std::unique_ptr<Batch> abandoned_;    // of the step in which the group was given up: a device that hangs may read it
-  absl::Duration overlap_wait_;         // for the step before, of the step that is being computed
-  std::deque<StepFacts> begun_;         // of the steps in flight, oldest first
-  size_t parameters_used_ = 0;          // which of the parameter memory the model computes on
-  std::optional<StepMemory> averaged_;  // of evaluations
+  uint64_t steps_ = 0;                // finished steps of all lives
+  absl::Duration data_wait_;          // wait for batches, in the step being computed
+  bool arriving_ = false;             // the weights after the step in flight are read as they arrive
+  absl::Duration layer_wait_;         // wait for single layers of these weights
+  std::unique_ptr<Batch> abandoned_;  // batch of the step in which the group was given up; a hanging device may read it
+  absl::Duration overlap_wait_;       // wait for the previous step, in the step being computed
+  std::deque<StepFacts> begun_;       // steps in flight, oldest first
+  size_t parameters_used_ = 0;        // index in parameter_memory of the weights in use
+  std::optional<StepMemory> averaged_;  // averaged weights, for evaluations and the teacher
   PushMean push_mean_;
   LossScaler scaler_;
   LocalRound round_;
-  std::shared_ptr<OptimizerState> local_state_;  // of this life; shared, as LocalRound has it
+  std::shared_ptr<OptimizerState> local_state_;  // state of this life; shared, see LocalRound
   std::vector<uint32_t> order_;
   std::optional<uint32_t> order_epoch_;
   double samples_per_second_ = 0;
   std::string leave_reason_ = "no more work";
 
   absl::Mutex mutex_;
-  // Replaced by the trainer's thread only, which therefore reads it without the lock.
+  // Only the trainer's thread replaces it, so that thread reads it without the lock.
   std::unique_ptr<Client> client_;
-  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;                // in a call of client_
-  std::optional<ShardMap> newest_map_ ABSL_GUARDED_BY(mutex_);  // that the scheduler has told of
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;                // a call of client_ is running
+  std::optional<ShardMap> newest_map_ ABSL_GUARDED_BY(mutex_);  // newest map from the scheduler
   std::optional<std::string> expelled_ ABSL_GUARDED_BY(mutex_);
   std::optional<Stopped> stopped_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// The trainer's series for Prometheus.
+// Series of the trainer for Prometheus.
 #pragma once
 
 #include "absl/time/time.h"
@@ -14,7 +14,8 @@ class TrainerMetrics {
   explicit TrainerMetrics(slackline::Metrics& metrics);
 
   void Record(const StepFacts& step);
-  // The factor of the loss in fp16, and that a step was skipped since it was too large.
+  // Set the factor of the loss in fp16. RecordSkipped() also counts a step that was skipped because the factor before
+  // `scale` was too large.
   void RecordLossScale(double scale) { loss_scale_.Set(scale); }
   void RecordSkipped(double scale) {
     skipped_.Add();

@@ -1,8 +1,8 @@
-// A bidirectional gRPC stream that moves a model and steps on it, tuned as the data path is and without anything that
-// makes it a parameter server: no staging, sequence numbers, versions or checks. The ceiling of the gRPC path.
+// A bidirectional gRPC stream that moves a model and steps on it. It is tuned like the data path but has nothing of a
+// parameter server: no staging, sequence numbers, versions or checks. Its speed is the ceiling of the gRPC path.
 //
-// One round: the client sends `bytes` of gradient in chunks; the server takes an SGD step straight from each chunk's
-// slices as it arrives and, after the last one, sends `bytes` of weights; the client copies those out.
+// A round: the client sends `bytes` of gradient in chunks. The server takes an SGD step straight from each chunk's
+// slices as the chunk arrives. After the last chunk it sends `bytes` of weights, and the client copies them out.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 namespace slackline::bench {
 
 struct BareShape {
-  uint64_t bytes = 0;  // whole floats
+  uint64_t bytes = 0;  // a multiple of sizeof(float)
   uint64_t chunk_bytes = 1 << 20;
 };
 
-// Listens on `listen` (host:0 or unix-abstract:NAME), sends its address over the channel, and serves streams of up to
-// `bytes_max` with one thread, one stream at a time, until it is killed.
+// Listens on `listen` (host:0 or unix-abstract:NAME) and sends the address over the channel. Then serves streams of up
+// to `bytes_max` with one thread, one stream at a time, until the process is killed.
 void ServeBareStreams(const std::string& listen, uint64_t bytes_max, const Channel& channel);
 
 // Thread-safety: none; runs on the caller's thread.
@@ -29,7 +29,7 @@ class BareClient {
   static std::unique_ptr<BareClient> Connect(const std::string& address, const BareShape& shape);
   virtual ~BareClient() = default;
 
-  // Rounds for at least `seconds`, `depth` of them begun and not ended at a time; all have ended on return.
+  // Runs rounds for at least `seconds`, with `depth` rounds in flight at a time. Every round has ended on return.
   virtual Rounds Run(double seconds, uint32_t depth) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The servers of one measurement, and what a scheduler would tell them.
+// The servers of one measurement. This code does for them what a scheduler would do.
 #pragma once
 
 #include <sys/types.h>
@@ -13,14 +13,15 @@
 
 namespace slackline::bench {
 
-// Thread-safety: none. Forks: before any gRPC in this process.
+// Thread-safety: none.
+// Forks, so create it before any gRPC in this process.
 class Cluster {
  public:
-  // Starts servers, or takes those of --connect, and gives them their shards and members.
+  // Starts servers, or uses those of --connect, and gives them their shards and members.
   explicit Cluster(const ExchangeBenchOptions& options);
 
   const worker::ShardMap& map() const { return map_; }
-  // Of the servers that run here.
+  // Process ids of the servers that run on this machine.
   std::vector<pid_t> pids() const;
 
  private:
@@ -28,9 +29,9 @@ class Cluster {
   std::vector<std::unique_ptr<Child>> servers_, backups_;
 };
 
-// Starts one server, or a backup of it, and returns the process; its channel tells the address.
+// Starts one server, or its backup, and returns the process. The process sends its address over its channel.
 std::unique_ptr<Child> StartServer(const ExchangeBenchOptions& options, uint32_t number, bool backup = false);
-// How to reach a server that has just been started.
+// Returns the addresses of a server that was just started.
 worker::ServerInfo InfoOf(const Child& server, uint32_t number);
 
 }  // namespace slackline::bench

@@ -16,21 +16,21 @@ namespace slackline::bench {
 inline constexpr uint64_t kBenchJob = 1;
 inline constexpr char kBenchJobName[] = "bench";
 
-//   kInvalidArgument  an encoding that there is not
+//   kInvalidArgument  the encoding is unknown
 absl::StatusOr<worker::ClientOptions> MakeClientOptions(const ExchangeBenchOptions& options, WorkerId worker);
 
 job::Job MakeJob(const ExchangeBenchOptions& options);
-// Of a process of that role; only in the process itself, since gRPC starts threads.
+// Returns the security of a process with this role. Call it only in that process, since gRPC starts threads.
 security::Security OpenSecurity(const ExchangeBenchOptions& options, security::Role role);
 
-// The server's listening address is chosen by the system.
+// Returns the options of a server whose port the system chooses.
 ps::ExchangeOptions MakeServerOptions(const ExchangeBenchOptions& options);
 
-// The transport that "auto" stands for between processes of one host.
+// Returns the transport; "auto" is replaced by the transport between processes of one host.
 std::string TransportOf(const ExchangeBenchOptions& options);
 
-// What a server of these options may have resident at most (docs/ARCHITECTURE.md, "Limits"): 1.15 x (its parameters x
-// (1 + superseded versions) + optimizer state) + what it may stage + 64 MB.
+// Returns the resident memory that a server with these options may use (docs/limits.md): 1.15 x (its
+// parameters x (1 + superseded versions) + optimizer state) + the bytes that it may stage + 64 MB.
 uint64_t ResidentBytesAllowed(const ExchangeBenchOptions& options);
 
 }  // namespace slackline::bench

@@ -1,4 +1,4 @@
-// The measurements of exchange_bench, each repeated in turns with its opponent.
+// The measurements of exchange_bench. Measurement and opponent alternate in each repeat.
 #pragma once
 
 #include "bench/exchange/options.h"
@@ -6,13 +6,14 @@
 
 namespace slackline::bench {
 
-// Push + apply + pull by all workers at once beside the opponent; with --memory the servers' peaks after it.
+// Measures push + apply + pull by all workers at once, beside the opponent. With --memory, also the servers' peak
+// memory afterwards.
 void MeasureExchange(const ExchangeBenchOptions& options, Report& report);
-// Steps after a backward: gradients that leave when it is over, and while it goes on.
+// Measures steps after a backward pass: gradients leave after the backward pass in one case, during it in the other.
 void MeasureBackward(const ExchangeBenchOptions& options, Report& report);
-// A pull alone, and beside a worker that pushes at full speed.
+// Measures a pull alone, and beside a worker that pushes at full speed.
 void MeasurePulls(const ExchangeBenchOptions& options, Report& report);
-// Serves until SIGTERM or SIGINT; prints the addresses first.
+// Prints the addresses, then serves until SIGTERM or SIGINT.
 void ServeUntilTold(const ExchangeBenchOptions& options);
 
 }  // namespace slackline::bench

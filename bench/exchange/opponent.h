@@ -1,4 +1,5 @@
-// What the exchange is raced against in turns: the same bytes both ways by the same means, without anything else.
+// The opponent of the exchange: it moves the same bytes both ways by the same transport and does nothing else. Exchange
+// and opponent alternate.
 #pragma once
 
 #include <memory>
@@ -11,12 +12,12 @@ namespace slackline::bench {
 
 class Opponent {
  public:
-  // Raw TCP, a raw Unix socket, or memcpy for shared memory. Null when the servers are elsewhere and no raw peer was
-  // named. Forks: before any gRPC in this process.
+  // Starts raw TCP, a raw Unix socket, or memcpy for shared memory. Returns null if the servers run elsewhere and no
+  // raw peer was named. Forks, so call it before any gRPC in this process.
   static std::unique_ptr<Opponent> Start(const ExchangeBenchOptions& options);
   virtual ~Opponent() = default;
 
-  // One measurement: rounds_per_s, gb_per_s, cpu_s_per_gb.
+  // Measures once: rounds_per_s, gb_per_s, cpu_s_per_gb.
   virtual Row Measure(double seconds) = 0;
 };
 

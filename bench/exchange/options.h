@@ -1,4 +1,4 @@
-// What exchange_bench is asked to measure.
+// The options of exchange_bench.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@ namespace slackline::bench {
 struct ExchangeBenchOptions {
   Effort effort;
   double megabytes = 100;
-  // What the trainers' model is made of: shards begin where tensors begin, as long as there are enough of them.
+  // Number of tensors of the trainers' model. Shards begin on tensor boundaries if there are at least as many tensors
+  // as shards.
   uint64_t tensors = 1;
   uint32_t servers = 1;
-  uint32_t shards = 8;  // a server
+  uint32_t shards = 8;  // per server
   uint32_t workers = 1;
-  // Each server has a backup on this machine, and answers once that has what it answers.
+  // True if each server has a backup on this machine. A server then answers only after the backup has the data.
   bool replicated = false;
 
   std::string transport = "auto";
@@ -27,20 +28,21 @@ struct ExchangeBenchOptions {
   std::string error_feedback = "auto";
   uint32_t window = 1;
   std::string optimizer = "sgd";
-  // "none", "token" or "tls", with the files in `security_folder`, which the program makes.
+  // Security of the exchange: "none", "token" or "tls", with the files in `security_folder`, which the program creates.
   std::string security = "none";
   std::string security_folder;
-  uint64_t staging_megabytes = 0;  // 0: what the server thinks best
+  uint64_t staging_megabytes = 0;  // 0: the server's default
 
-  // What a step computes before its gradient is whole; 0: it is there at once.
+  // Duration of a step's computation before its gradient is complete. 0: the gradient is there at once.
   double backward_ms = 0;
-  // A second worker that pushes at full speed; the first only pulls.
+  // True if a second worker pushes at full speed. The first worker then only pulls.
   bool pusher_beside = false;
   uint32_t stalled_readers = 0;
-  // The servers' peaks against what they may use. Workers share one copy of their memory, so that the model can be big.
+  // True to compare the servers' peak memory with their limit. Workers then share one copy of their memory, so that the
+  // model can be large.
   bool memory = false;
 
-  // Only the servers, until SIGTERM; and only the workers, for servers that run elsewhere.
+  // `serve` runs only the servers, until SIGTERM. `connect` runs only the workers, for servers that run elsewhere.
   bool serve = false;
   std::string listen = "127.0.0.1";
   std::vector<std::string> connect;
@@ -52,10 +54,10 @@ struct ExchangeBenchOptions {
   uint32_t members() const { return workers + (pusher_beside ? 1 : 0); }
 };
 
-// The options that say how the exchange is made; latency_bench has them too.
+// Adds the options of the data path, which latency_bench has too.
 void AddDataPath(CLI::App& app, ExchangeBenchOptions& options);
 
-// Returns the exit code with which the program is to end, or nothing when it is to go on.
+// Returns the exit code if the program must end now, otherwise nothing.
 std::optional<int> ParseExchangeBench(int argc, char** argv, ExchangeBenchOptions& options);
 
 }  // namespace slackline::bench

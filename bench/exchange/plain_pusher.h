@@ -1,4 +1,4 @@
-// A worker that pushes the same gradient again and again and never pulls, which no client of ours does.
+// A worker that pushes the same gradient repeatedly and never pulls. No real client behaves like this.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class PlainPusher {
  public:
   PlainPusher(const worker::ShardMap& map, WorkerId worker, absl::Span<const float> gradient);
 
-  // One push to all shards, and the answers of all.
+  // Pushes once to all shards and waits for all answers.
   void Push();
 
  private:
@@ -25,8 +25,8 @@ class PlainPusher {
 
   const worker::ShardMap& map_;
   const absl::Span<const float> gradient_;
-  std::vector<std::unique_ptr<PlainStream>> streams_;  // in the order of map.servers
-  std::vector<wire::Version> versions_;                // in the order of map.shards
+  std::vector<std::unique_ptr<PlainStream>> streams_;  // same order as map.servers
+  std::vector<wire::Version> versions_;                // same order as map.shards
   uint64_t sequence_ = 0;
 };
 

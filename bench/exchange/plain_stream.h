@@ -1,4 +1,4 @@
-// The protocol spoken plainly, one frame after the other: for peers that a real client would not be.
+// The protocol without a client library, one frame at a time, for peers that behave unlike a real client.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace slackline::bench {
 
-// One stream to one server; what fails ends the program. Says Hello at once.
+// A stream to one server. The constructor sends Hello. An error ends the program.
 //
 // Thread-safety: none.
 class PlainStream {
@@ -22,11 +22,11 @@ class PlainStream {
   PlainStream(const PlainStream&) = delete;
   PlainStream& operator=(const PlainStream&) = delete;
 
-  // A frame of this job, to be filled in.
+  // Returns a frame of this job for the caller to fill in.
   wire::WorkerFrame Frame() const;
-  // Waits until gRPC has taken it. `payload` must live until the server has answered.
+  // Sends a frame and waits until gRPC has taken it. `payload` must live until the server has answered.
   void Send(const wire::WorkerFrame& frame, absl::Span<const std::byte> payload = {});
-  // Waits for the next frame; its payload is dropped. Refusals end the program.
+  // Waits for the next frame and drops its payload. A refusal ends the program.
   wire::ServerFrame Receive();
   const wire::Welcome& welcome() const { return welcome_; }
 

@@ -1,4 +1,4 @@
-// Certificates or a token for as long as the bench runs, where --security asks for them.
+// Certificates or a token that exist while the bench runs, if --security asks for them.
 #pragma once
 
 #include "bench/exchange/options.h"
@@ -7,13 +7,13 @@ namespace slackline::bench {
 
 class Secrets {
  public:
-  // Makes them in a temporary folder, and sets options.security_folder.
+  // Creates the files in a temporary folder and sets options.security_folder.
   explicit Secrets(ExchangeBenchOptions& options);
   ~Secrets();
   Secrets(const Secrets&) = delete;
   Secrets& operator=(const Secrets&) = delete;
 
-  // Its token in such a folder.
+  // Returns the path of the token in such a folder.
   static std::string TokenFile(const std::string& folder) { return folder + "/token"; }
 
  private:

@@ -1,4 +1,5 @@
-// A reader that asks for the weights of a server and never takes them: what it holds back must not grow.
+// A reader that asks a server for weights and never reads them. The data that the server holds back for it must not
+// grow.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,7 @@
 
 namespace slackline::bench {
 
-// In a process of its own, on all servers. Returns once its pulls are on their way.
+// Starts the reader in its own process, on all servers. Returns once its pulls are in flight.
 std::unique_ptr<Child> StartStalledReader(const Cluster& cluster, uint32_t number);
 
 }  // namespace slackline::bench

@@ -1,5 +1,4 @@
-// A worker's side of the measurement: a process that holds a model and a gradient, and exchanges them when it is told
-// to.
+// A worker's side of the measurement: a process that holds a model and a gradient and exchanges them on order.
 #pragma once
 
 #include <sys/types.h>
@@ -14,18 +13,18 @@
 
 namespace slackline::bench {
 
-// What a trainer is told, for as long as `seconds`; one round at least.
+// An order to a trainer: repeat rounds for `seconds`, at least one round.
 struct Order {
-  // kLayers and kAtOnce are steps after a backward: gradients leave while it goes on, or when it is over. kPush is for
-  // the worker of --pusher-beside alone, and the only order that it knows.
+  // kLayers and kAtOnce are steps after a backward pass: gradients leave during it (kLayers) or after it (kAtOnce).
+  // kPush is only for the worker of --pusher-beside, and is the only order that this worker accepts.
   enum class Kind : uint32_t { kStep, kLayers, kAtOnce, kPull, kPush };
   Kind kind = Kind::kStep;
   double seconds = 0;
 };
 
-// What it answers.
+// The trainer's answer to an order.
 struct Outcome {
-  // A pull counts by the part of the shards that had changed: the others sent nothing.
+  // Number of rounds. A pull counts as the fraction of shards that had changed, since unchanged shards send nothing.
   double rounds = 0;
   double seconds = 0;
   double p50_us = 0;
@@ -34,22 +33,23 @@ struct Outcome {
   double per_s() const { return rounds / seconds; }
 };
 
-// A model and a gradient that several processes share; empty when each is to have its own.
+// A model and a gradient that several processes share. Empty if each process has its own.
 struct TrainerMemory {
   absl::Span<float> parameters;
   absl::Span<float> gradient;
 };
 
-// Before the processes are forked. Lives as long as the program.
+// Allocates the shared memory, which lives as long as the program. Call it before the processes are forked.
 TrainerMemory ShareTrainerMemory(uint64_t elements);
 
-// Thread-safety: none. Forks: before any gRPC in this process.
+// Thread-safety: none.
+// Forks, so create it before any gRPC in this process.
 class Trainer {
  public:
   // Connects to the servers, gives them initial weights and pulls once.
   Trainer(const ExchangeBenchOptions& options, const Cluster& cluster, uint32_t number, const TrainerMemory& shared);
 
-  // To be called once before the first order.
+  // Waits until the trainer is ready. Call it once, before the first order.
   void AwaitReady();
   void Give(const Order& order);
   Outcome Await();

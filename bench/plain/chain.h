@@ -1,11 +1,11 @@
-// The mlp and the cnn in torch::nn.
+// The models mlp and cnn, written with torch::nn.
 #pragma once
 
 #include "bench/plain/networks.h"
 
 namespace slackline::bench {
 
-// Both in one class: without convolutions it is the mlp.
+// The cnn, or the mlp if `convolutions` is false.
 class PlainChain final : public PlainNetwork {
  public:
   PlainChain(bool convolutions, Order order);

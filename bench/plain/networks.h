@@ -1,4 +1,4 @@
-// The networks of worker/model as a user of LibTorch would write them with torch::nn: what the worker is raced against.
+// The networks of worker/model, written as a LibTorch user would with torch::nn. The worker is compared with them.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,17 +8,17 @@
 
 namespace slackline::bench {
 
-// The memory order and the order of operations. Textbook is ReLU before pooling on the default memory order; tuned has
-// every choice of kernels that the worker's model makes.
+// Memory order and order of operations. kTextbook applies ReLU before pooling, in the default memory order. kTuned
+// makes the same kernel choices as the worker's model.
 enum class Order { kTextbook, kTuned };
 
 class PlainNetwork : public torch::nn::Module {
  public:
-  // Images n x 1 x 28 x 28.
+  // Runs the network on images of shape n x 1 x 28 x 28.
   virtual torch::Tensor forward(torch::Tensor images) = 0;
 };
 
-// With the widths of the default job file, for 10 classes. Requires: `model` is mlp, cnn or resnet18.
+// Creates a network with the widths of the default job file, for 10 classes. Requires: `model` is mlp, cnn or resnet18.
 std::shared_ptr<PlainNetwork> MakePlainNetwork(const std::string& model, Order order);
 
 }  // namespace slackline::bench

@@ -1,4 +1,4 @@
-// ResNet-18 in torch::nn, after torchvision's.
+// ResNet-18, written with torch::nn after torchvision's version.
 #pragma once
 
 #include "bench/plain/networks.h"

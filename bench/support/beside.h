@@ -1,5 +1,5 @@
-// A loop beside what it is held against, over the same memory and in turns, so that whatever else the machine does
-// meets both.
+// Compares a loop with another one over the same memory. The two alternate, so that other load on the machine affects
+// both.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 namespace slackline::bench {
 
 struct Loop {
-  // What one pass names, STREAM's way: without the write-allocate.
+  // Bytes that one pass reads and writes, counted as STREAM counts them: without the write-allocate.
   double bytes = 0;
   absl::FunctionRef<void()> pass;
 };
 
-// One round is a pass of each, in changing order; at least one, and as many as begin within `seconds`. Medians over the
-// rounds: gb_per_s of both, and their ratio within a round.
+// Runs rounds of one pass of each loop, in alternating order: at least one round, and as many as begin within
+// `seconds`. Returns medians over the rounds: gb_per_s of both loops, and their ratio within a round.
 Row MeasureBeside(std::string what, double seconds, const Loop& loop, const Loop& against);
 
 }  // namespace slackline::bench

@@ -1,4 +1,4 @@
-// What the command lines of bench/ have in common.
+// Options that the command lines of bench/ share.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace slackline::bench {
 
 constexpr int kExitUsage = 2;
 
-// How long, how often, and how it is printed.
+// Duration, number of repeats, and output format of a program's measurements.
 struct Effort {
   double seconds = 3;
   int repeats = 3;
@@ -26,7 +26,7 @@ inline void AddEffort(CLI::App& app, Effort& effort) {
   app.add_flag("--json", effort.json, "One JSON object a line, for each repeat, instead of a table of medians");
 }
 
-// Returns the exit code with which the program is to end, or nothing when it is to go on.
+// Returns the exit code if the program must end now, otherwise nothing.
 inline std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);

@@ -1,5 +1,5 @@
-// Processes of a measurement: forked before any gRPC (which does not survive a fork), told what to do over a socket,
-// watched from outside, and gone with the program.
+// Child processes of a measurement. They are forked before any gRPC (which does not survive a fork), get orders over a
+// socket, are measured from outside, and end with the program.
 #pragma once
 
 #include <sys/types.h>
@@ -14,14 +14,14 @@
 
 namespace slackline::bench {
 
-// One end of a connection between the program and a child. Messages are plain bytes of a length that both know.
+// An end of a connection between the program and a child. Messages are plain bytes whose length both sides know.
 //
 // Thread-safety: none.
 class Channel {
  public:
   explicit Channel(int descriptor) : descriptor_(descriptor) {}
 
-  // Both return false when the other process is gone, and Receive also after `timeout`.
+  // Send and Receive return false if the other process is gone. Receive also returns false after `timeout`.
   bool Send(const void* bytes, size_t size) const;
   bool Receive(void* bytes, size_t size, absl::Duration timeout = absl::InfiniteDuration()) const;
 
@@ -33,7 +33,7 @@ class Channel {
   bool Receive(Message* message, absl::Duration timeout = absl::InfiniteDuration()) const {
     return Receive(message, sizeof(*message), timeout);
   }
-  // Texts of up to 64 KiB.
+  // Send or receive a text of at most 64 KiB.
   bool SendText(const std::string& text) const;
   bool ReceiveText(std::string* text, absl::Duration timeout) const;
 
@@ -42,10 +42,10 @@ class Channel {
 };
 
 // Thread-safety: none.
-// Ownership:     the child is killed, and waited for, with this.
+// Ownership:     the destructor kills the child and waits for it.
 class Child {
  public:
-  // Runs `body` in a process of its own, which ends with it, and with this program at the latest.
+  // Runs `body` in a child process. The child ends when `body` returns, and with this program at the latest.
   Child(std::string name, const std::function<void(const Channel&)>& body);
   ~Child();
   Child(const Child&) = delete;
@@ -61,12 +61,12 @@ class Child {
   Channel channel_{-1};
 };
 
-// Processor time of a live process and all of its threads, user and system.
+// Returns the processor time of a live process and all of its threads, user and system.
 double CpuSeconds(pid_t pid);
-// The most memory that a live process has had resident so far.
+// Returns the peak resident memory of a live process so far.
 uint64_t PeakResidentBytes(pid_t pid);
 
-// Ends the program with a message and exit code 1 unless `status` is OK. In a child it ends the child.
+// Ends the program with a message and exit code 1 unless `status` is OK. In a child, ends the child.
 void ExitOnError(const absl::Status& status);
 
 }  // namespace slackline::bench

@@ -1,4 +1,4 @@
-// Repeats a round for a while and says how long it took.
+// Repeats a round for some time and measures the duration of each.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ struct Rounds {
   double p99_us() const { return Percentile(round_us, 0.99); }
 };
 
-// At least one round, and as many as begin within `seconds`.
+// Runs at least one round, and as many as begin within `seconds`.
 template <typename Round>
 Rounds Repeat(double seconds, Round round) {
   Rounds rounds;

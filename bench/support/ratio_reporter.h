@@ -1,4 +1,4 @@
-// A table of rates and ratios for loops that memory bounds: on a shared machine ratios say more than GB/s.
+// A table of rates and ratios for memory-bound loops. On a shared machine ratios say more than GB/s.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -15,7 +15,7 @@ namespace slackline::bench {
 // Keeps the best rate of each loop over its repetitions and prints the table at the end.
 class RatioReporter : public benchmark::BenchmarkReporter {
  public:
-  // In the order of the table: a loop, and the one that it is held against.
+  // `ratios` has the pairs (loop, loop to compare with) in the order of the table.
   explicit RatioReporter(std::vector<std::pair<std::string, std::string>> ratios) : ratios_(std::move(ratios)) {}
 
   bool ReportContext(const Context& context) override {
@@ -35,7 +35,7 @@ class RatioReporter : public benchmark::BenchmarkReporter {
   void Finalize() override {
     for (const auto& [what, rate] : rates_) std::printf("%-28s %6.1f GB/s\n", what.c_str(), rate / 1e9);
     for (const auto& [what, against] : ratios_) {
-      // Nothing where a filter left one of them out.
+      // A filter on the command line may have left one of the loops out.
       if (!rates_.contains(what) || !rates_.contains(against)) continue;
       std::printf("ratio %-28s / %-24s %5.2f\n", what.c_str(), against.c_str(), rates_.at(what) / rates_.at(against));
     }
@@ -46,14 +46,14 @@ class RatioReporter : public benchmark::BenchmarkReporter {
   std::map<std::string, double> rates_;
 };
 
-// Registers a loop. Time on the wall: other processes on the machine count against memory-bound loops anyway.
+// Registers a loop with wall time: other processes on the machine slow memory-bound loops down anyway.
 template <typename... Arguments>
 void RegisterLoop(Arguments... arguments) {
   benchmark::RegisterBenchmark(arguments...)->Unit(benchmark::kMillisecond)->UseRealTime();
 }
 
-// Runs all loops several times in turns, so that a busy moment of the machine does not hit one of them alone. Flags
-// of the command line come after these and win.
+// Runs all loops several times in turns, so that a busy moment of the machine does not affect only one of them. Flags
+// of the command line come after these and override them.
 inline int RunInterleaved(int argc, char** argv, RatioReporter& reporter) {
   std::vector<std::string> flags = {"--benchmark_enable_random_interleaving=true", "--benchmark_repetitions=15",
                                     "--benchmark_min_time=0.02"};

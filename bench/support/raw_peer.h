@@ -1,4 +1,4 @@
-// Sockets without any protocol: what the kernel gives.
+// Sockets without any protocol, to measure what the kernel can do.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace slackline::bench {
 
-// What the other side does, again and again: takes so many bytes, then answers with so many.
+// The peer's work in each round: it receives taken_bytes, then sends answered_bytes.
 struct RawRound {
   uint64_t taken_bytes = 0;
   uint64_t answered_bytes = 0;
@@ -22,13 +22,13 @@ struct RawRound {
 class RawConnection {
  public:
   // `address` is IPV4:PORT or unix-abstract:NAME.
-  //   kUnavailable  nobody listens there
+  //   kUnavailable  no peer listens there
   static absl::StatusOr<std::unique_ptr<RawConnection>> Connect(const std::string& address, const RawRound& round);
   ~RawConnection();
   RawConnection(const RawConnection&) = delete;
   RawConnection& operator=(const RawConnection&) = delete;
 
-  // Sends and receives one round, 1 MiB at a time, from and to the same 1 MiB of memory.
+  // Sends and receives one round, 1 MiB at a time, using the same 1 MiB of memory.
   absl::Status Round();
 
  private:
@@ -39,10 +39,10 @@ class RawConnection {
   std::vector<char> memory_;
 };
 
-// The other side, in a process of its own; one connection at a time.
+// The other side, in its own process. Serves one connection at a time.
 class RawPeer {
  public:
-  // Listens on `host`, port 0; or on a Unix socket with a name of its own, which leaves no file.
+  // Start a peer on port 0 of `host`, or on a Unix socket with a unique abstract name, which leaves no file.
   static std::unique_ptr<RawPeer> StartTcp(const std::string& host);
   static std::unique_ptr<RawPeer> StartUnix();
 

@@ -1,4 +1,4 @@
-// What a program of bench/ has measured: JSON lines for bench/run, or a table of medians for a reader.
+// The results of a program of bench/: JSON lines for bench/run, or a table of medians for a reader.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace slackline::bench {
 
-// One thing measured once. Names carry their unit: rounds_per_s, gb_per_s (10^9 bytes), cpu_s_per_gb, p50_us.
+// A single measurement. Names carry their unit: rounds_per_s, gb_per_s (10^9 bytes), cpu_s_per_gb, p50_us.
 class Row {
  public:
   explicit Row(std::string what) : what_(std::move(what)) {}
@@ -30,9 +30,9 @@ class Report {
  public:
   explicit Report(bool json) : json_(json) {}
 
-  // As JSON the row is printed at once.
+  // Adds a row. In JSON mode the row is printed at once.
   void Add(const Row& row);
-  // As a table: the medians of all rows that share a name, in the order in which the names came.
+  // Prints, in table mode, the medians of all rows with the same name, in the order in which the names were added.
   void Finish() const;
 
  private:
@@ -42,7 +42,7 @@ class Report {
 
 // Requires: values is not empty.
 double Median(std::vector<double> values);
-// The smallest value that is not below `part` (0 to 1) of all of them.
+// Returns the smallest value that is not below the fraction `part` (0 to 1) of all values.
 // Requires: values is not empty.
 double Percentile(std::vector<double> values, double part);
 

@@ -1,4 +1,4 @@
-// What facts mean for a job: each function turns some facts into findings, and does nothing else.
+// Checks of facts against a job. Each function turns some facts into findings, and does nothing else.
 #pragma once
 
 #include <string>
@@ -12,30 +12,31 @@
 
 namespace slackline::cli::doctor {
 
-// Numbers of descriptors and threads, memory that may be locked, addresses.
+// Checks limits: open files, threads, memory that may be locked, address space.
 Findings CheckLimits(const SystemFacts& system, const job::Job& job, const Load& load);
-// What the processes need, against what the machine and its control groups have; pages; sharing.
+// Checks the memory that the processes need against that of the machine and its control groups; also huge pages, and
+// memory shared between processes.
 Findings CheckMemory(const SystemFacts& system, const job::Job& job, const Load& load);
-// Threads of the workers against those of the machine.
+// Checks the threads of the workers against those of the machine.
 Findings CheckProcessors(const ProcessorFacts& processor, const job::Job& job, const Load& load);
 Findings CheckClock(const ClockFacts& clock);
 Findings CheckContainer(const SystemFacts& system, const job::Job& job);
 Findings CheckGpu(const GpuFacts& gpu, const MemoryFacts& memory, const job::Job& job);
-// One finding a folder that is as it should be.
+// Checks a folder that the run writes to. A healthy folder has two findings, its space and its speed.
 Findings CheckDisk(const DiskFacts& disk, const job::Job& job, const Load& load);
 Findings CheckPorts(const PortFacts& ports, const job::Job& job, const Load& load);
-// `with`: the other machine, or "itself".
+// Checks the link. `with` is the name of the other machine, or "itself".
 Findings CheckLink(const LinkFacts& link, const std::string& with, const job::Job& job, const Load& load);
-// Of the other end of the link, beside that of `whose`.
+// Compares the clock at the other end of the link with the clock of `whose`.
 Finding CheckClocks(const LinkFacts& link, const std::string& whose);
 
-// What was tried, and what came of it.
+// Results of what was tried for the job.
 struct JobFacts {
   absl::Status programs;
-  // Of the GPUs that the job names.
+  // Status of the GPUs that the job names.
   absl::Status devices;
   absl::Status data;
-  // With the files of this machine as they are now, and as they will be in `soon`.
+  // Status of this machine's credential files now, and after `soon` has passed.
   absl::Status credentials;
   absl::Status credentials_soon;
   absl::Duration soon;

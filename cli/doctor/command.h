@@ -9,14 +9,16 @@ class App;
 
 namespace slackline::cli::doctor {
 
+// Command-line options of `slackline doctor`, and the command itself.
+//
 // Thread-safety: none.
 class Command {
  public:
-  // Adds the subcommand to `app`, which must live as long as this.
+  // Adds the subcommand to `app`, which must live as long as this object.
   explicit Command(CLI::App& app);
 
   bool parsed() const;
-  // Returns the exit code.
+  // Examines the machines. Returns the exit code.
   int Run() const { return Doctor(options_); }
 
  private:

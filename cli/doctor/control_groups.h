@@ -1,4 +1,4 @@
-// What the kernel's control groups allow this process: SLURM, Kubernetes and Docker set limits by them.
+// Limits that the kernel's control groups set for this process: SLURM, Kubernetes and Docker use them.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 namespace slackline::cli::doctor {
 
 struct GroupLimits {
-  // The smallest of the group and those above it; nullopt: none.
+  // Smallest memory limit of the process's group and the groups above it; nullopt: no limit.
   std::optional<uint64_t> memory_bytes;
-  // Of the group with that limit.
+  // Memory that the group with that limit uses.
   uint64_t memory_used_bytes = 0;
   std::optional<double> processor_threads;
 };
 
-// Versions 1 and 2. `root`: where proc and sys are found.
+// Reads control groups of versions 1 and 2. `root` is the folder that has proc and sys.
 GroupLimits ReadGroupLimits(const std::filesystem::path& root);
 
 }  // namespace slackline::cli::doctor

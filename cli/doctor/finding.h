@@ -1,4 +1,4 @@
-// What `slackline doctor` says of one thing that it looked at.
+// Result of `slackline doctor` for one thing that it has examined.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace slackline::cli::doctor {
 
 enum class Level {
   kOk,
-  // Could not be looked at, or does not concern this job; `found` says why.
+  // Check was not possible, or does not concern this job; `found` says why.
   kSkipped,
   // The job runs, but slower or less safely than it could.
   kWarning,
@@ -21,10 +21,10 @@ const char* LevelName(Level level);
 
 struct Finding {
   Level level = Level::kOk;
-  // What was looked at, in one word or two: "descriptors".
+  // Name of what was examined, in one or two words: "descriptors".
   std::string check;
   std::string found;
-  // Only with warnings and problems.
+  // Requirement and advice; set only for warnings and problems.
   std::string needed;
   std::string advice;
 };

@@ -1,4 +1,4 @@
-// Which links between the nodes of an allocation are measured, and what the figures mean for all of them.
+// Links between the nodes of an allocation: which ones to measure, and what the figures mean for all of them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace slackline::cli::doctor {
 
-// Nodes by their place in a list.
+// Two nodes, by their index in a list.
 struct NodePair {
   size_t one = 0;
   size_t other = 0;
@@ -23,23 +23,23 @@ struct NodePair {
 // Pairs that are measured at the same time: no node is in two of them.
 using LinkRound = std::vector<NodePair>;
 
-// Up to so many nodes each pair is measured, one after the other.
+// Largest number of nodes up to which all pairs are measured, one after the other.
 inline constexpr size_t kAllPairsMax = 8;
 
-// All pairs, or above kAllPairsMax nodes a ring and pairs that chance has chosen, which take the same few rounds
-// however many nodes there are. Each pair once.
+// Returns all pairs for up to kAllPairsMax nodes. For more nodes, returns a ring and random pairs, which take the same
+// few rounds however many nodes there are. Each pair occurs once.
 std::vector<LinkRound> ChooseLinks(size_t nodes, uint64_t seed);
 
 struct MeasuredLink {
   std::string one;
   std::string other;
   LinkFacts facts;
-  // Why nothing was measured; facts is then empty.
+  // Reason why nothing was measured; `facts` is then empty.
   absl::Status status;
 };
 
-// The median, the slowest link by name, those that are far slower than the others and what they have in common, those
-// that could not be measured.
+// Reports the median, the slowest link by name, the links that are far slower than the others and what they have in
+// common, and the links that could not be measured.
 Findings CheckLinks(const std::vector<MeasuredLink>& links, size_t nodes, const job::Job& job, const Load& load);
 
 }  // namespace slackline::cli::doctor

@@ -1,4 +1,4 @@
-// What a job puts on one machine, as far as its file says.
+// Load that a job puts on one machine, as far as its file says.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 
 namespace slackline::cli::doctor {
 
-// Processes of the job on the machine that is looked at.
+// Processes of the job on the machine that is examined.
 struct Load {
-  // Backups count.
+  // Number of servers, including backups.
   uint32_t servers = 0;
   uint32_t workers = 0;
   bool scheduler = true;
-  // Of the model, averaged buffers too; nullopt: not known.
+  // Number of the model's parameters, averaged buffers included; nullopt: not known.
   std::optional<uint64_t> parameters;
 };
 
-// All of the job on one machine.
+// Returns the load of the whole job on one machine.
 Load WholeLoad(const job::Job& job);
-// That of one of so many nodes, of which each computes and holds weights.
+// Returns the load of one node out of `nodes`, if every node runs workers and servers.
 Load NodeLoad(const job::Job& job, uint32_t nodes);
 
-// Bytes of one of the job's shards' servers, all of its shards: docs/ARCHITECTURE.md#limits.
+// Memory of one server with all its shards, in bytes, as in docs/limits.md.
 uint64_t ServerBytes(const job::Job& job, uint64_t parameters);
-// Weights and gradients of a worker; what its layers compute comes on top.
+// Memory for a worker's weights and gradients, in bytes; the activations of its layers come on top.
 uint64_t WorkerBytes(const job::Job& job, uint64_t parameters);
-// Weights and optimizer arrays of the whole model, as they are saved.
+// Size of the weights and optimizer arrays of the whole model as they are saved, in bytes.
 uint64_t StateBytes(const job::Job& job, uint64_t parameters);
 
 }  // namespace slackline::cli::doctor

@@ -1,4 +1,5 @@
-// The nodes of an allocation of SLURM: a doctor on each, started by srun, which reports to the one that was called.
+// Examination of a SLURM allocation: srun starts a doctor on each node, and each reports to the doctor that the user
+// called.
 #pragma once
 
 #include <string>
@@ -11,18 +12,18 @@
 
 namespace slackline::cli::doctor {
 
-// All nodes, with the links between them, and what matters of SLURM's own settings.
+// Examines all nodes, the links between them, and those of SLURM's own settings that matter.
 //   kFailedPrecondition  not in an allocation, or a task of a step
 //   kUnavailable         srun has failed; its last words
 absl::StatusOr<std::vector<Examined>> ExamineAllocation(const DoctorOptions& options, const job::Job& job);
 
-// Whether this runs as a task of a step, as in `srun slackline doctor`: it then looks at its own node alone.
+// True if this process runs as a task of a step, as in `srun slackline doctor`. It then examines only its own node.
 bool IsTask(const slurm::Environment& environment);
 
-// On a node: connects to options.report_to, and answers until it is told that it is the end.
+// Runs on a node: connects to options.report_to, and answers until the other end says that it is the end.
 absl::Status ReportTo(const DoctorOptions& options, const job::Job& job, const Examined& here);
 
-// Of `scontrol show config`.
+// Checks `config`, the output of `scontrol show config`.
 Findings CheckSlurmConfig(const std::string& config, const job::Job& job);
 
 }  // namespace slackline::cli::doctor

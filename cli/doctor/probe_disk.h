@@ -1,4 +1,4 @@
-// Tries a folder that a run is to write to, with a file of its own that it removes.
+// Tries a folder that a run will write to, with files of its own, which it removes.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace slackline::cli::doctor {
 
 struct DiskTrial {
   uint64_t megabytes = 32;
-  // Of a small file that is replaced, as saved states are.
+  // Number of times that a small file is replaced, as saved states are.
   uint32_t replacements = 20;
-  // The trial writes no more once so long has passed.
+  // Time after which the trial writes no more.
   absl::Duration patience = absl::Seconds(10);
 };
 
-// `path` need not exist: its nearest parent is tried then, and nothing is made.
+// Tries the folder `path`. If it does not exist, tries its nearest parent that does, and makes no folder at `path`.
 DiskFacts ProbeDisk(const std::string& purpose, const std::string& path, const DiskTrial& trial);
 
 }  // namespace slackline::cli::doctor

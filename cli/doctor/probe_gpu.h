@@ -1,4 +1,4 @@
-// Which GPUs are here, and which libraries for them: asked of those libraries where they are installed.
+// Finds the GPUs of this machine and the libraries for them, by asking those libraries if they are installed.
 #pragma once
 
 #include <filesystem>

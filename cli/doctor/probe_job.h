@@ -11,7 +11,7 @@ namespace slackline::cli::doctor {
 
 struct JobProbe {
   JobFacts facts;
-  // Of the model that the job trains on its data; nullopt where that cannot be told.
+  // Number of parameters of the model that the job trains on its data; nullopt if it cannot be determined.
   std::optional<uint64_t> parameters;
 };
 

@@ -1,4 +1,4 @@
-// Whether this machine can listen where the job says: tried by listening, for a moment.
+// Checks whether this machine can listen where the job says, by listening there for a moment.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace slackline::cli::doctor {
 
-// `needed`: ports of network.ports that this machine's processes take; more than those are not tried.
+// `needed` is the number of ports of network.ports that this machine's processes take. Stops when that many free ports
+// are found.
 PortFacts ProbePorts(const job::Network& network, uint32_t needed);
 
 }  // namespace slackline::cli::doctor

@@ -1,4 +1,4 @@
-// Looks at this machine: what the kernel says of it, without changing anything.
+// Reads what the kernel reports about this machine, without changing anything.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +7,10 @@
 
 namespace slackline::cli::doctor {
 
-// `root`: where proc, sys and the like are found; "/" but for tests.
+// `root` is the folder that has proc, sys and the like; "/" except in tests.
 SystemFacts ProbeSystem(const std::filesystem::path& root);
 
-// Its parts.
+// Probes for parts of SystemFacts.
 MemoryFacts ProbeMemory(const std::filesystem::path& root);
 ProcessorFacts ProbeProcessor(const std::filesystem::path& root);
 std::string ProbeContainer(const std::filesystem::path& root);

@@ -1,4 +1,4 @@
-// How findings are shown.
+// Findings as text and as JSON.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace slackline::cli::doctor {
 
-// Of one machine.
+// Findings of one machine.
 struct Examined {
   std::string host;
   Findings findings;
 };
 
-// A line each; below warnings and problems what is needed and what to do. At the end a line that counts them.
+// Renders one line per finding; below warnings and problems, what is needed and what to do. The last line counts them.
 std::string RenderText(const std::vector<Examined>& machines);
-// {"problems": 0, "warnings": 1, "machines": [{"host": ..., "findings": [{"level", "check", "found", "needed",
+// Renders {"problems": 0, "warnings": 1, "machines": [{"host": ..., "findings": [{"level", "check", "found", "needed",
 // "advice"}]}]}
 std::string RenderJson(const std::vector<Examined>& machines);
-// Of one machine, as RenderJson() has it among the machines.
-//   kInvalidArgument  it is something else
+// Parse and render one machine, as an element of "machines" in RenderJson().
+//   kInvalidArgument  the text is something else
 absl::StatusOr<Examined> ParseMachine(const std::string& json);
 std::string RenderMachine(const Examined& machine);
 

@@ -1,4 +1,4 @@
-// TCP with a deadline for every wait.
+// TCP sockets with a deadline for every wait.
 #pragma once
 
 #include <cstddef>
@@ -10,33 +10,34 @@
 
 namespace slackline::cli::doctor {
 
-// One end of a TCP connection, or a socket that is listened on.
+// End of a TCP connection, or a listening socket.
 //
 // Thread-safety: none.
 // Ownership:     closes its descriptor.
 class Socket {
  public:
-  // Any free port of `host`, a numeric address.
+  // Listens on any free port of `host`, a numeric address.
   static absl::StatusOr<Socket> Listen(const std::string& host);
-  // `address`: HOST:PORT.
+  // Connects to `address`, HOST:PORT.
   static absl::StatusOr<Socket> Connect(const std::string& address, absl::Time deadline);
 
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
   ~Socket();
 
-  // Who comes next.
+  // Returns the next connection.
   absl::StatusOr<Socket> Accept(absl::Time deadline) const;
-  // "10.0.0.1:40000"
+  // Example: "10.0.0.1:40000"
   std::string Address() const;
 
+  // Sends or receives exactly `size` bytes.
   //   kDeadlineExceeded, kUnavailable
   absl::Status Send(const char* bytes, size_t size, absl::Time deadline) const;
   absl::Status Receive(char* bytes, size_t size, absl::Time deadline) const;
 
  private:
   explicit Socket(int fd) : fd_(fd) {}
-  // Until it can be read from or written to.
+  // Waits until the socket can be read from or written to.
   absl::Status Await(short events, absl::Time deadline) const;
   int fd_ = -1;
 };

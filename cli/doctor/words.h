@@ -1,4 +1,4 @@
-// Figures as people read them.
+// Figures in a form for people.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace slackline::cli::doctor {
 
-// "812 MiB", "3.2 GiB"
+// Examples: "812 MiB", "3.2 GiB"
 std::string Bytes(uint64_t bytes);
-// "1.2 ms", "3.4 s"
+// Examples: "1.2 ms", "3.4 s"
 std::string Time(absl::Duration duration);
 
 }  // namespace slackline::cli::doctor

@@ -9,6 +9,8 @@ class App;
 
 namespace slackline::cli::prepare {
 
+// Command-line options of `slackline prepare`, and the command itself.
+//
 // Thread-safety: none.
 class Command {
  public:
@@ -16,7 +18,7 @@ class Command {
   explicit Command(CLI::App& app);
 
   bool parsed() const;
-  // Returns the exit code.
+  // Prepares or verifies images. Returns the exit code.
   int Run() const;
 
  private:

@@ -12,7 +12,9 @@
 
 namespace slackline::cli::prepare {
 
-// Thread-safety: Run() is one caller's.
+// Runs tasks on a fixed number of threads.
+//
+// Thread-safety: one thread at a time calls Run().
 // Threads:       `jobs`, born in the constructor, joined in the destructor.
 class Decoders {
  public:
@@ -21,7 +23,7 @@ class Decoders {
   Decoders(const Decoders&) = delete;
   Decoders& operator=(const Decoders&) = delete;
 
-  // Calls `task(i)` once for each i below `count`, in some thread and in any order, and returns when all are done.
+  // Calls `task(i)` once for each i below `count`, in any thread and in any order, and returns when all are done.
   // Meanwhile calls `look(done)` in the caller's thread, a few times a second.
   void Run(size_t count, const std::function<void(size_t)>& task, const std::function<void(size_t)>& look)
       ABSL_LOCKS_EXCLUDED(mutex_);

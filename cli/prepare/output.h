@@ -1,4 +1,4 @@
-// The folder that prepared images go to: whether it may be written, and what is left there of an earlier attempt.
+// Output folder for prepared images: checks whether it may be written, and finds the result of an earlier attempt.
 #pragma once
 
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace slackline::cli::prepare {
 
-// Names in the folder.
+// Names of files and folders in the output folder.
 inline constexpr char kSkippedFile[] = "skipped.csv";
 inline constexpr char kPartialFolder[] = "partial";
-// The setting that says what a pixel is; without it, it is uint8.
+// Setting that names the type of a pixel; without it, the type is uint8.
 inline constexpr char kTypeSetting[] = "dtype";
 
-// Holds the folder for this process until it is destroyed.
+// Locks the output folder for this process until the object is destroyed.
 //
 // Thread-safety: none.
 class Output {
  public:
   enum class State {
-    kNew,      // begin
-    kPartial,  // go on: the same settings
-    kWhole,    // all is there: the same settings
+    kNew,      // nothing to continue from: begin
+    kPartial,  // interrupted attempt with the same settings: continue
+    kWhole,    // complete, with the same settings
   };
 
-  // Makes the folder, or finds what is in it. `settings`: as JSON.
-  //   kFailedPrecondition  it was made with other settings, or has other files; says which
+  // Makes the folder, or finds out what is in it. `settings` is JSON.
+  //   kFailedPrecondition  it was made with other settings, or has other files; the message says which
   //   kUnavailable         it cannot be made or written, or another process prepares images there
   static absl::StatusOr<Output> Open(const std::string& folder, const std::string& settings, bool overwrite);
 
@@ -35,9 +35,9 @@ class Output {
   ~Output();
 
   State state() const { return state_; }
-  // Where what is known of shard `stem` is kept until all are made.
+  // Path at which the record of shard `stem` is kept until all shards are made.
   std::string RecordPath(const std::string& stem) const;
-  // Removes what only a partial folder has.
+  // Removes the files that only a partial result needs.
   void RemovePartial();
 
  private:
@@ -52,8 +52,9 @@ class Output {
   int lock_ = -1;
 };
 
-// Writes a small file whole.
+// Writes a small file, as a whole or not at all.
 absl::Status WriteText(const std::string& path, const std::string& text);
+// Reads a whole file.
 //   kNotFound, kUnavailable
 absl::StatusOr<std::string> ReadWhole(const std::string& path);
 

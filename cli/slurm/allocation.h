@@ -1,4 +1,4 @@
-// What SLURM tells a process of the allocation that it runs in, by the variables that it sets.
+// Facts about a process's SLURM allocation, from the environment variables that SLURM sets.
 #pragma once
 
 #include <cstdint>
@@ -9,41 +9,42 @@
 
 namespace slackline::cli::slurm {
 
-// The value of a variable; empty where it is not set.
+// Function that returns the value of a variable; empty if it is not set.
 using Environment = std::function<std::string(const std::string& name)>;
-// That of this process.
+// Returns the environment of this process.
 Environment ProcessEnvironment();
 
-// As the batch script sees it.
+// Allocation as the batch script sees it.
 struct Allocation {
-  // SLURM_JOB_ID; of a heterogeneous job, its leader's.
+  // Value of SLURM_JOB_ID; for a heterogeneous job, that of its leader.
   uint64_t job = 0;
-  // As people call it: "123", or "120_3" in an array.
+  // Name of the job as people write it: "123", or "120_3" in an array.
   std::string name;
-  // How often it was requeued.
+  // Number of times that the job was requeued.
   uint32_t restarts = 0;
-  // Of all components.
+  // Number of nodes of all components.
   uint32_t nodes = 0;
-  // More than 1: heterogeneous.
+  // Number of components; more than 1 for a heterogeneous job.
   uint32_t components = 1;
 };
+// Reads the allocation.
 //   kFailedPrecondition  not in an allocation
 //   kInvalidArgument     a variable is not what SLURM sets
 absl::StatusOr<Allocation> ReadAllocation(const Environment& environment);
 
-// Where a task of a step runs.
+// Node and resources of a task of a step.
 struct TaskPlace {
   std::string node;
-  // As scheduler::Node has it.
+  // Same as scheduler::Node::topology.
   std::string topology;
   uint32_t component = 0;
-  // Among the tasks of the step on this node, from 0.
+  // Rank among the tasks of the step on this node, from 0.
   uint32_t local_rank = 0;
-  // Of the allocation on this node.
+  // CPUs and GPUs of the allocation on this node.
   uint32_t cpus = 1;
   uint32_t gpus = 0;
 };
-// The same errors.
+// Reads the place of this task. Same errors as ReadAllocation().
 absl::StatusOr<TaskPlace> ReadTaskPlace(const Environment& environment);
 
 }  // namespace slackline::cli::slurm

@@ -14,15 +14,18 @@ class App;
 
 namespace slackline::cli::slurm {
 
+// Command-line options of `slackline slurm` and `slackline placement`, and the commands themselves.
+//
 // Thread-safety: none.
 class Command {
  public:
-  // `program`: as the user called this one. Adds the subcommands to `app`, which must live as long as this.
+  // `program` is the name by which the user called this program. Adds the subcommands to `app`, which must live as long
+  // as this object.
   Command(CLI::App& app, const std::string& program);
 
-  // One of them is what the user wants.
+  // True if the user called one of these subcommands.
   bool parsed() const;
-  // Returns the exit code.
+  // Runs the subcommand. Returns the exit code.
   int Run();
 
  private:

@@ -1,4 +1,4 @@
-// What is asked of SLURM by its own programs.
+// Calls of SLURM's own programs.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@
 
 namespace slackline::cli::slurm {
 
-// Runs a command found in PATH. `log` takes what it says, and is replaced. Returns what it has said.
-//   kUnavailable       it has failed; its last words
-//   kDeadlineExceeded  it was killed, because it took longer than `timeout`
+// Runs a command found in PATH, and returns its output. The output goes to `log`, which is replaced.
+//   kUnavailable       the command has failed; its last words
+//   kDeadlineExceeded  the command was killed, because it took longer than `timeout`
 absl::StatusOr<std::string> Ask(const std::vector<std::string>& command, const std::filesystem::path& log,
                                 absl::Duration timeout);
 
-// "1-02:03:04", "02:03:04", "03:04"; of several lines, for the components of a job, the smallest; nullopt for UNLIMITED
-// and whatever else SLURM says of a job without a limit.
+// Parses a time such as "1-02:03:04", "02:03:04" or "03:04". If there are several lines, for the components of a job,
+// returns the smallest. Returns nullopt for UNLIMITED and whatever else SLURM prints for a job without a limit.
 std::optional<absl::Duration> ParseTimeLeft(const std::string& text);
 
-// When the time of a job will be over, asked again and again, since the limit may be changed.
+// Time at which a job's time limit ends. Asks SLURM repeatedly, since the limit may change.
 //
 // Thread-safety: none.
 class TimeLimit {
  public:
-  // `log`: of the questions.
+  // `log` takes the output of the questions.
   TimeLimit(std::string job, std::filesystem::path log) : job_(std::move(job)), log_(std::move(log)) {}
 
-  // As last heard; InfiniteFuture() where there is no limit, or before the first answer. Does not wait.
+  // Returns the end of the time limit from the last answer; InfiniteFuture() if there is no limit, or before the first
+  // answer. Does not wait.
   absl::Time End();
 
  private:
@@ -44,14 +45,14 @@ class TimeLimit {
   absl::Time end_ = absl::InfiniteFuture();
 };
 
-// How often the job was requeued; nullopt where scontrol does not say so.
+// Returns how often the job was requeued; nullopt if scontrol does not say so.
 std::optional<uint32_t> ParseRestarts(const std::string& text);
 
 // Puts the job back into the queue, from which it starts again with the same number.
 absl::Status Requeue(const std::string& job, const std::filesystem::path& log);
 
-// The same, if that was not done since the job was requeued for the `restarts`th time.
-//   kFailedPrecondition  it was
+// Same as Requeue(), but only if the job still runs and was requeued exactly `restarts` times so far.
+//   kFailedPrecondition  the job was requeued since, or has ended
 absl::Status RequeueOnce(const std::string& job, uint32_t restarts, const std::filesystem::path& log);
 
 }  // namespace slackline::cli::slurm

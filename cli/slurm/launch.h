@@ -1,4 +1,4 @@
-// `slackline slurm run`: the whole run inside an allocation, from its batch script.
+// `slackline slurm run`: a whole run inside an allocation, called by the batch script.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace slackline::cli::slurm {
 
-// A supervisor has what an operator at a terminal has not: it starts again what dies.
+// Default of cluster.worker_restarts_max under SLURM: no operator at a terminal is there to restart crashed workers.
 inline constexpr uint32_t kWorkerRestarts = 10;
 
 struct LaunchOptions {
-  // As the user called this program.
+  // Name by which the user called this program.
   std::string program = "slackline";
   std::string job_file;
   std::vector<std::string> overrides;
-  // Empty: as the job says, or runs/NAME-slurm-JOBID.
+  // Path of the run folder. Empty: as the job says, or runs/NAME-slurm-JOBID.
   std::string run_folder;
-  // Go on with the run in the folder, from its newest checkpoint that is whole.
+  // True to resume the run in the folder, from its newest checkpoint that is whole.
   bool resume = false;
-  // Of each node, as AddressOfNode() has it.
+  // Network interface of each node, as for AddressOfNode().
   std::string interface;
-  // So long before the end of the job's time the run is saved and the job requeued.
+  // Time before the end of the job's time limit at which the run is saved and the job is requeued.
   absl::Duration stop_before = absl::Seconds(120);
   bool requeue = true;
-  // The workers. Of a run that goes on: none for those that it had.
+  // Script that replaces the workers' program. Empty for a resumed run: the workers that it had.
   ScriptOptions script = {};
 };
 
-// Returns the exit code.
+// Runs the job. Returns the exit code.
 int Launch(const LaunchOptions& options);
 
 }  // namespace slackline::cli::slurm

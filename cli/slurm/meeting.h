@@ -1,11 +1,11 @@
-// A folder in the run folder in which the nodes of an allocation and the one that launched them tell each other what
-// they need to know. Each file has one writer, who replaces it as a whole; readers look again and again.
+// A folder in the run folder through which the launcher (`slackline slurm run`) and the nodes of an allocation exchange
+// facts. Each file has one writer, which replaces it as a whole; readers poll it.
 //
-//   NODE.here      what the node is, once it is there
-//   plan.json      who does what, once all are there; a newer plan has a larger number
-//   NODE.leaving   why the node must stop soon: SLURM has told it to
-//   NODE.trouble   why its processes cannot go on
-//   launcher.beat  a number that rises as long as the launcher lives
+//   NODE.here      facts about the node, once it has started
+//   plan.json      processes of each node, once all are there; a newer plan has a larger number
+//   NODE.leaving   reason why the node must stop soon: SLURM has told it to
+//   NODE.trouble   reason why the node's processes cannot continue
+//   launcher.beat  number that rises as long as the launcher lives
 #pragma once
 
 #include <cstdint>
@@ -21,29 +21,31 @@
 
 namespace slackline::cli::slurm {
 
-// What is known of a node that is there.
+// Facts about a node that has started.
 struct NodeFacts {
   scheduler::Node node;
-  // At which others reach it.
+  // Address at which the other nodes reach this one.
   std::string address;
-  // The same for nodes that are one machine.
+  // Id of the machine; equal for nodes that are one machine.
   std::string machine;
 };
 
 struct Plan {
   uint64_t number = 0;
   std::vector<scheduler::NodeRoles> roles;
-  // In the place of the worker's program, as Share has it.
+  // Command that replaces the worker's program, as in Share::script.
   std::vector<std::string> script = {};
-  // Processes are to leave by themselves within this time, then they are ended.
+  // Time for processes to leave by themselves, after which they are ended. Absent while the run goes on.
   std::optional<absl::Duration> end_within;
 };
 
+// Reads and writes the files of the folder.
+//
 // Thread-safety: none.
 class Meeting {
  public:
-  // One for each attempt to run the job ("17-0" is the first of job 17): what an earlier one has left says nothing
-  // about this one.
+  // Each attempt to run the job has its own folder ("17-0" is the first of job 17), so that the files of an earlier
+  // attempt do not count.
   Meeting(const std::filesystem::path& run_folder, const std::string& attempt);
   explicit Meeting(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
@@ -59,13 +61,13 @@ class Meeting {
 
   absl::Status Beat(uint64_t number) const;
 
-  // Those that are there, by name.
+  // Returns the nodes that have started, by name.
   std::map<std::string, NodeFacts> Arrived() const;
-  // Nullopt before there is one.
+  // Returns the newest plan; nullopt before the first one.
   std::optional<Plan> ReadPlan() const;
-  // 0 before the first.
+  // Returns the number of the launcher's last beat; 0 before the first.
   uint64_t LastBeat() const;
-  // Reasons by node, of these.
+  // Returns the reasons of those `nodes` that have written one, by node.
   std::map<std::string, std::string> Leaving(const std::vector<std::string>& nodes) const {
     return Notes(nodes, ".leaving");
   }
@@ -74,13 +76,13 @@ class Meeting {
   }
 
  private:
-  // By name: a network file system shows a new file sooner than a new listing.
+  // Reads files by name: a network file system shows a new file sooner than a new listing.
   std::map<std::string, std::string> Notes(const std::vector<std::string>& nodes, const std::string& ending) const;
 
   std::filesystem::path folder_;
 };
 
-// The launcher's sign of life, from its first moment on.
+// Heartbeat of the launcher, from its first moment on.
 //
 // Thread-safety: none.
 // Ownership:     borrows the meeting.
@@ -88,7 +90,7 @@ class Pulse {
  public:
   explicit Pulse(const Meeting& meeting) : meeting_(meeting) {}
 
-  // Called as often as one likes: beats once a second.
+  // Beats once a second, however often it is called.
   void StillHere();
 
  private:

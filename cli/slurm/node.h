@@ -8,17 +8,17 @@
 namespace slackline::cli::slurm {
 
 struct NodeOptions {
-  // The folder of the Meeting.
+  // Folder of the Meeting.
   std::string meeting;
-  // As AddressOfNode() has it.
+  // Network interface, as for AddressOfNode().
   std::string interface;
-  // Where the launcher is lost, the job goes back into the queue.
+  // True to put the job back into the queue if the launcher is lost.
   bool requeue = true;
-  // How long it waits for the plan.
+  // Time to wait for the plan.
   absl::Duration patience = absl::Minutes(10);
 };
 
-// Until the plan says that all is over. Returns the exit code.
+// Looks after the node until the plan says that all is over. Returns the exit code.
 int ServeNode(const NodeOptions& options);
 
 }  // namespace slackline::cli::slurm

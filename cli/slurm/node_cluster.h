@@ -1,5 +1,4 @@
-// The processes of a run that an allocation of several nodes has: the scheduler here, the others wherever the plan
-// says.
+// Processes of a run on the nodes of an allocation: the scheduler on this node, the others where the plan puts them.
 #pragma once
 
 #include <map>
@@ -15,15 +14,15 @@
 
 namespace slackline::cli::slurm {
 
-// Where a server has died and does not come back on its node, it is given to another node: the node is lost. A worker
-// goes with its node.
+// Starts and watches the processes of an allocation. If a server dies and does not come back on its node, the node
+// counts as lost, and another node gets the server. A worker is lost with its node.
 //
 // Thread-safety: none.
-// Ownership:     borrows what it is given, but not the job and the nodes.
+// Ownership:     borrows all references.
 class NodeCluster : public RunProcesses {
  public:
-  // `scheduler`: a Cluster of the scheduler alone. `launcher`: the srun that has started `slackline slurm node` on the
-  // nodes. `nodes` and `roles`: who is there, and who is to do what. `script`: as Share has it.
+  // `scheduler` is a Cluster of the scheduler alone. `launcher` is the srun that has started `slackline slurm node` on
+  // the nodes. `nodes` are the nodes that have started, `roles` their processes. `script` as in Share::script.
   NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meeting, Process& launcher,
               std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles,
               std::vector<std::string> script, Pulse& pulse, SignalQueue& signals);
@@ -40,7 +39,7 @@ class NodeCluster : public RunProcesses {
  private:
   absl::Status Publish();
   void WatchNodes(const wire::GetStatusReply& status, News& news);
-  // Servers whose node is lost, and those that were added, get a node.
+  // Give a node to servers whose node is lost (Replace), and to servers that were added (PlaceAdded).
   void Replace(const wire::MemberStatus& server, News& news);
   void PlaceAdded(const wire::GetStatusReply& status, News& news);
   void Place(const std::string& server, const std::string& why, News& news);
@@ -54,8 +53,8 @@ class NodeCluster : public RunProcesses {
   SignalQueue& signals_;
   Plan plan_;
   absl::Time look_ = absl::InfinitePast();
-  std::vector<std::string> names_;  // of the nodes
-  // Servers that are dead: which incarnation, since when, and that a node was found for it.
+  std::vector<std::string> names_;  // names of nodes_
+  // Death of a server: its incarnation, the time since which it is dead, and whether a new node was sought for it.
   struct Death {
     uint64_t incarnation = 0;
     absl::Time since;

@@ -1,4 +1,4 @@
-// `slackline placement`: what would run where, without running it.
+// `slackline placement`: shows which processes would run on which node, without running them.
 #pragma once
 
 #include <map>
@@ -13,24 +13,25 @@ namespace slackline::cli::slurm {
 struct PlacementOptions {
   std::string job_file;
   std::vector<std::string> overrides;
-  // Names as SLURM writes them, "n[1-4]"; empty: those of the allocation that this runs in.
+  // Names of the nodes as SLURM writes them, "n[1-4]". Empty: nodes of the allocation in which this program runs.
   std::string nodes;
-  // So many nodes of which nothing is known, instead.
+  // Number of nodes without known properties, to use instead of `nodes`; 0: none.
   uint32_t count = 0;
 };
 
-// What the job has to be dealt out to nodes.
+// Returns the processes of the job that are distributed over nodes.
 scheduler::Processes ProcessesOf(const job::Job& job);
 
 // Prints a table; returns the exit code.
 int ShowPlacement(const PlacementOptions& options);
 
-// Nodes of lines "NAME CPUS GRES", as sinfo writes them with "%N %c %G"; each once, in the order of the lines.
+// Parses lines "NAME CPUS GRES", the output of sinfo with "%N %c %G". Returns each node once, in the order of the
+// lines.
 std::vector<scheduler::Node> ParseNodes(const std::string& text);
-// Which of the names, one a line, are none of `known`.
+// Returns the names in `wanted`, one per line, that are not in `known`.
 std::vector<std::string> UnknownNodes(const std::string& wanted, const std::vector<scheduler::Node>& known);
-// Of lines "SwitchName=leaf1 Level=0 ... Nodes=n[1-2] ...", as `scontrol show topology` writes them: the nodes of each
-// switch that has some itself, as SLURM writes their names.
+// Parses lines "SwitchName=leaf1 Level=0 ... Nodes=n[1-2] ...", the output of `scontrol show topology`. Returns the
+// nodes of each leaf switch (level 0), as SLURM writes their names, by the name of the switch.
 std::map<std::string, std::string> ParseLeafSwitches(const std::string& text);
 
 }  // namespace slackline::cli::slurm

@@ -1,5 +1,5 @@
-// `slackline slurm submit`: makes the run folder with a batch script and the job's credentials in it, and gives the
-// script to sbatch.
+// `slackline slurm submit`: makes the run folder with a copy of the job file and a batch script in it, and submits the
+// script with sbatch.
 #pragma once
 
 #include <string>
@@ -12,25 +12,25 @@ namespace slackline::cli::slurm {
 struct SubmitOptions {
   std::string job_file;
   std::vector<std::string> overrides;
-  // Empty: as the job says, or a new one under runs/.
+  // Path of the run folder. Empty: as the job says, or a new one under runs/.
   std::string run_folder;
-  // Go on with the run in the folder.
+  // True to resume the run in the folder.
   bool resume = false;
   std::string interface;
   double stop_before_s = 120;
   bool requeue = true;
-  // The workers. Of a run that goes on: none for those that it had.
+  // Script that replaces the workers' program. Empty for a resumed run: the workers that it had.
   ScriptOptions script = {};
-  // For sbatch, as they are.
+  // Options for sbatch, passed on unchanged.
   std::vector<std::string> sbatch;
-  // Show the script, and do nothing.
+  // True to print the batch script, and do nothing else.
   bool dry_run = false;
 };
 
-// Returns the exit code.
+// Submits the job. Returns the exit code.
 int Submit(const SubmitOptions& options);
 
-// The script. `program`: this program. `folder`: of the run.
+// Returns the text of the batch script. `program` is the path of this program, `folder` the run folder.
 std::string BatchScript(const SubmitOptions& options, const std::string& name, const std::string& program,
                         const std::string& folder);
 

@@ -1,4 +1,4 @@
-// The checkpoints of a run: folders in a folder, each whole or not there.
+// The checkpoints of a run. Each is a folder inside one folder, and is either whole or absent.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,29 @@ namespace slackline::checkpoint {
 
 inline constexpr uint32_t kManifestFormat = 1;
 
-// Where those of a run are: `configured` (checkpoint.folder of the job) has a folder for each run, by its path; empty:
-// in the run folder.
+// Returns the folder with the checkpoints of a run. If `configured` (checkpoint.folder of the job) is set, it holds one
+// folder for each run, named after the run's path. If it is empty, the checkpoints are in the run folder.
 std::filesystem::path FolderOfRun(const std::string& configured, const std::filesystem::path& run_folder);
 
-// "checkpoint-000012"; while it is written "checkpoint-000012.JOB.partial", so that what is left of another job writes
-// elsewhere; and "checkpoint-000012.undone" of a run that went on from an earlier one.
+// Names of a checkpoint's folder:
+//   "checkpoint-000012"              when it is whole
+//   "checkpoint-000012.JOB.partial"  while it is written; JOB keeps it apart from the remains of another job
+//   "checkpoint-000012.undone"       after its run went on from an earlier checkpoint
 std::string NameOf(uint64_t number);
 std::string PartialNameOf(uint64_t number, JobId job);
 
-// One that is there under its name.
+// A whole checkpoint, under its final name.
 struct Found {
   uint64_t number = 0;
   std::filesystem::path path;
 };
-// Newest first; none where there is no such folder.
+// Returns the whole checkpoints, newest first. Empty if the folder does not exist.
 std::vector<Found> List(const std::filesystem::path& folder);
-// The largest number of a checkpoint that was ever begun and is still there, whole or not; 0 for none.
+// Returns the largest number of a checkpoint that was begun and still has a folder, whole or not. 0 if there is none.
 uint64_t LastNumber(const std::filesystem::path& folder);
 
-// What manifest.json says; `path` is for messages.
-//   kDataLoss  it is broken
+// Parses the text of manifest.json. `path` is for messages.
+//   kDataLoss  the manifest is broken
 absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::filesystem::path& path);
 
 //   kNotFound     there is no checkpoint
@@ -45,43 +47,44 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::files
 //   kUnavailable  the file system refuses
 absl::StatusOr<Manifest> ReadManifest(const std::filesystem::path& path);
 
-// Whether all files are there in their lengths; with `thorough`, whether every checksum is right, which reads all bytes
+// Checks that all files exist with the right length. With `thorough`, also checks every checksum, which reads all bytes
 // on several threads.
-//   kDataLoss     what is broken or missing
+//   kDataLoss     names the broken or missing file
 //   kUnavailable  the file system refuses
 absl::Status Verify(const std::filesystem::path& path, const Manifest& manifest, bool thorough);
 
-// Gives the partial folder of manifest.number() and the job its manifest and its name; it is there from then on, also
-// after a loss of power. Fills format and checksum.
-//   kFailedPrecondition  a file is not there in its length: it was written to another file system
-//   kResourceExhausted, kUnavailable  as DurableFile has them
+// Completes a checkpoint: writes the manifest into the partial folder of manifest.number() and the job, then gives the
+// folder its final name. On return the checkpoint survives a loss of power. Fills in format and checksum.
+//   kFailedPrecondition  a file is missing or has another length: the server wrote to another file system
+// Errors of DurableFile: kResourceExhausted, kUnavailable.
 absl::StatusOr<std::filesystem::path> Commit(const std::filesystem::path& folder, Manifest manifest);
 
-// Which stay: the newest ones, and of those that were made for an evaluation the best ones.
+// Number of checkpoints to keep: the newest ones, and the best ones of those made for an evaluation.
 struct Kept {
   size_t newest = 1;
   size_t best = 0;
 };
 
-// Removes all but those, and not `spared`. Returns their names. One whose manifest cannot be read is not among the
-// best.
+// Removes all checkpoints except those in `kept` and `spared`. Returns the names of the removed ones. A checkpoint
+// whose manifest cannot be read does not count as one of the best.
 absl::StatusOr<std::vector<std::string>> Prune(const std::filesystem::path& folder, const Kept& kept,
                                                const std::filesystem::path& spared = {});
-// Removes what is left of those up to `number` that were not finished.
+// Removes the remains of unfinished checkpoints with numbers up to `number`.
 absl::Status PrunePartial(const std::filesystem::path& folder, uint64_t number);
-// The run goes on from this one: later ones are renamed, so that nobody takes them for the newest.
+// Renames all checkpoints after `number`, from which the run goes on, so that none of them passes for the newest.
 absl::Status PutAsideAfter(const std::filesystem::path& folder, uint64_t number);
 
-// The newest that is whole, and what was passed over for it, for people.
+// The chosen checkpoint, and the ones that were passed over for it with the reasons, for people.
 struct Choice {
   std::filesystem::path path;
   Manifest manifest;
   std::vector<std::string> passed_over;
 };
-//   kNotFound     there is none; names what was passed over
-//   kUnavailable  the file system refuses: there may be a newer one
+//   kNotFound     there is no whole checkpoint; names those passed over
+//   kUnavailable  the file system refuses: a newer checkpoint may exist
 absl::StatusOr<Choice> ChooseNewest(const std::filesystem::path& folder);
-// The same for the best of those that were made for an evaluation, by what the newest of them goes by.
+// Chooses the best whole checkpoint of those made for an evaluation. The newest of these decides whether loss or
+// accuracy counts.
 absl::StatusOr<Choice> ChooseBest(const std::filesystem::path& folder);
 
 }  // namespace slackline::checkpoint

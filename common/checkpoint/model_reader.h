@@ -1,4 +1,5 @@
-// The values of a checkpoint by their places in the model, whatever shards they were in.
+// Reads the values of a checkpoint by their position in the model, whatever shards hold them. Errors are those of
+// ShardFileReader.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,6 @@
 
 namespace slackline::checkpoint {
 
-// Errors: as ShardFileReader has them.
 //
 // Thread-safety: none.
 class ModelReader {
@@ -23,12 +23,12 @@ class ModelReader {
   static absl::StatusOr<std::unique_ptr<ModelReader>> Open(const std::filesystem::path& path);
 
   const Manifest& manifest() const { return manifest_; }
-  // Of the arrays, the weights first.
+  // Names of the arrays, the weights first.
   const std::vector<std::string>& arrays() const { return arrays_; }
-  // Elements [begin, begin + out.size()) of the model in array `array`. Arrays but the first have only the trained
-  // ones.
+  // Reads elements [begin, begin + out.size()) of the model from array `array`. The weights and the averaged weights
+  // have all elements; other arrays have only the trained ones.
   absl::Status Read(size_t array, uint64_t begin, absl::Span<float> out);
-  // What the shard says of itself that has most of the elements [begin, end).
+  // Returns the header of the shard that holds most of the elements [begin, end).
   absl::StatusOr<ShardHeader> HeaderOf(uint64_t begin, uint64_t end);
 
  private:
@@ -38,7 +38,7 @@ class ModelReader {
 
   const std::filesystem::path path_;
   const Manifest manifest_;
-  std::vector<std::unique_ptr<ShardFileReader>> readers_;  // as manifest_.files(); null: not opened yet
+  std::vector<std::unique_ptr<ShardFileReader>> readers_;  // same order as manifest_.files(); null: not opened yet
   std::vector<std::string> arrays_;
 };
 

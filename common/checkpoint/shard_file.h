@@ -27,25 +27,27 @@ namespace slackline::checkpoint {
 inline constexpr uint32_t kShardFormat = 1;
 inline constexpr uint64_t kBlockElements = 1 << 22;
 
-// XXH3, 64 bits.
+// Returns the 64-bit XXH3 of the bytes.
 uint64_t ChecksumOf(absl::string_view bytes);
 
-// "shard-00003.safetensors"
+// Returns the file name of a shard: "shard-00003.safetensors".
 std::string ShardFileName(uint32_t shard);
 
-// Writes front to back, with checksums on the way; nothing is there under the file's name before Finish().
+// Writes a shard file from front to back and computes checksums on the way. The file appears under its name only when
+// Finish() succeeds.
 //
-// Errors: as DurableFile has them.
+// Errors:        those of DurableFile.
 // Thread-safety: none.
 class ShardFileWriter {
  public:
-  // `header`: all but the checksums.
+  // `header` has everything except the checksums.
   static absl::StatusOr<std::unique_ptr<ShardFileWriter>> Create(const std::string& folder, ShardHeader header);
   ~ShardFileWriter();
 
-  // The next values of the arrays, one array after the other. Requires: they do not cross from one array into the next.
+  // Appends the next values of the arrays, one array after the other. Requires: the values do not cross from one array
+  // into the next.
   absl::Status Append(absl::Span<const float> values);
-  // Requires: all values of all arrays were appended.
+  // Completes the file. Requires: all values of all arrays were appended.
   absl::StatusOr<wire::CheckpointFile> Finish();
 
  private:
@@ -57,15 +59,15 @@ class ShardFileWriter {
   DurableFile file_;
   uint64_t header_bytes_ = 0;
   int array_ = 0;
-  uint64_t in_array_ = 0;  // elements
+  uint64_t in_array_ = 0;  // counted in elements
   const std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> hash_;
 };
 
-// Reads any part, and believes no block before its checksum was right.
+// Reads any part of a shard file. A block is used only after its checksum was verified.
 //
 // Errors of all calls:
-//   kNotFound     there is no such file
-//   kDataLoss     it is broken; says what was found and what it had
+//   kNotFound     the file does not exist
+//   kDataLoss     the file is broken; says what was found and what was expected
 //   kUnavailable  the file system refuses
 // Thread-safety: none.
 class ShardFileReader {
@@ -77,9 +79,9 @@ class ShardFileReader {
   ShardFileReader& operator=(const ShardFileReader&) = delete;
 
   const ShardHeader& header() const { return header_; }
-  // Values [begin, begin + out.size()) of an array of the header. Requires: it has them.
+  // Reads values [begin, begin + out.size()) of an array of the header. Requires: the array has them.
   absl::Status Read(int array, uint64_t begin, absl::Span<float> out);
-  // Reads all of it.
+  // Reads and checks the whole file.
   absl::Status Verify();
 
  private:
@@ -92,7 +94,7 @@ class ShardFileReader {
   const std::string path_;
   const int descriptor_;
   ShardHeader header_;
-  uint64_t data_ = 0;  // where the first array begins
+  uint64_t data_ = 0;  // offset of the first array
   std::optional<std::pair<int, int>> loaded_;
   std::vector<float> block_;
 };

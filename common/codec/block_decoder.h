@@ -1,4 +1,4 @@
-// From wire bytes to values, block by block, so that a step over the shard finds them in the nearest cache.
+// Decodes wire bytes to values, block by block, so that a step over the shard finds the values in the nearest cache.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@
 
 namespace slackline::codec {
 
-// Copies: wire -> block; none where float32 lie in one piece, at any alignment.
+// Copies: wire -> block; none if the float32 values lie in one piece, at any alignment.
 //
 // Thread-safety: none.
-// Ownership:     borrows the bytes, which Checker has seen.
+// Ownership:     borrows the bytes, which Checker must have checked.
 class BlockDecoder {
  public:
   BlockDecoder(const Codec& codec, const ByteSegments& bytes);
 
-  // The next out.size() values: where they lie if that is possible, else in `out`. What top-k does not name is 0.
+  // Returns the next out.size() values, in place if possible, otherwise in `out`. An element that top-k does not name
+  // is 0.
   // Requires: the bytes hold that many more (top-k: any number).
   const float* Next(absl::Span<float> out);
 
@@ -34,10 +35,10 @@ class BlockDecoder {
 
   const Encoding encoding_;
   ByteReader reader_;
-  // Of the int8 block that was begun.
+  // State of the int8 block that was begun.
   float scale_ = 0;
   size_t block_left_ = 0;
-  // Top-k: elements handed out, and the pair that comes next.
+  // Top-k: number of elements returned so far, and the next pair.
   uint64_t position_ = 0;
   IndexedValue pair_;
   bool has_pair_ = false;

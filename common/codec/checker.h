@@ -1,4 +1,4 @@
-// What a receiver must know of encoded bytes before it may decode them.
+// Validates encoded bytes. A receiver does so before it decodes them.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,21 @@
 
 namespace slackline::codec {
 
-// Checks the bytes of one sub-push while they arrive, message by message. Items may lie across segments at any byte.
+// Checks the bytes of one sub-push while they arrive, message by message. An item may cross from one segment into the
+// next at any byte.
 //
 // Thread-safety: none.
 class Checker {
  public:
-  // For a shard of so many elements.
+  // `elements` is the number of elements of the shard.
   Checker(const Codec& codec, uint64_t elements);
 
-  // The next bytes. After an error the sub-push is lost; the checker stays as it was before the call.
+  // Checks the next bytes. After an error the sub-push is lost, but the checker stays as it was before the call.
   //   kInvalidArgument  too many, cut within an item, a value that is not finite, an index that does not ascend or
   //                     is not in the shard
   absl::Status Add(const ByteSegments& bytes);
-  // After the last bytes.
-  //   kInvalidArgument  the sub-push is not whole
+  // Checks that the sub-push is complete. Call it after the last bytes.
+  //   kInvalidArgument  the sub-push is incomplete
   absl::Status Finish() const;
 
   uint64_t bytes() const { return bytes_; }
@@ -37,11 +38,11 @@ class Checker {
   const Codec codec_;
   const uint64_t elements_;
   uint64_t bytes_ = 0;
-  // Top-k: the least index that may come next.
+  // Top-k: the smallest index that may come next.
   uint64_t next_index_ = 0;
 };
 
-// Whether all values are finite; false too where the last one is not whole.
+// Returns whether all values are finite. Also returns false if the last value is incomplete.
 // Requires: fp32, bf16 or fp16.
 bool AllFinite(Encoding encoding, const ByteSegments& bytes);
 

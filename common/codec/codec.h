@@ -1,7 +1,7 @@
-// The forms that values may take on the wire, and how long they are.
+// The encodings that values may have on the wire, and their lengths.
 //
-// Values are float32 in memory. An encoded sub-push (one shard's part of a gradient, `elements` values from the
-// shard's beginning) is a run of items, all numbers little-endian:
+// Values are float32 in memory. An encoded sub-push (one shard's part of a gradient, `elements` values from the shard's
+// beginning) is a sequence of items. All numbers are little-endian:
 //
 //   encoded := fp32* | bf16* | fp16* | block* | pair*
 //   fp32    := 4 bytes: IEEE binary32
@@ -11,8 +11,8 @@
 //   pair    := index:uint32 value:fp32         index from the shard's beginning, strictly ascending; what is not
 //                                              named is 0
 //
-// fp32, bf16, fp16 and block have an item for every value; pairs are as many as the fraction allows, or fewer. A
-// message ends where an item ends (a block is one item), see Granularity().
+// fp32, bf16, fp16 and block have an item for every value. Top-k has as many pairs as the fraction allows, or fewer. A
+// message ends at the end of an item (a block is one item), see Granularity().
 #pragma once
 
 #include <cstddef>
@@ -37,23 +37,24 @@ struct Codec {
 
 inline constexpr size_t kInt8BlockElements = 1024;
 inline constexpr size_t kInt8BlockBytes = sizeof(float) + kInt8BlockElements;
-// Above it, scale x q could be infinite.
+// Largest scale of an int8 block. Above it, scale x q could be infinite.
 inline constexpr float kInt8ScaleMax = std::numeric_limits<float>::max() / 128;
 
 // Reads "fp32", "bf16", "fp16", "int8" or "topk:0.01".
-//   kInvalidArgument  anything else
+//   kInvalidArgument  any other text
 absl::StatusOr<Codec> ParseCodec(absl::string_view text);
-// What ParseCodec() reads.
+// Returns the text that ParseCodec() reads.
 std::string ToString(const Codec& codec);
 
-// Pairs that top-k sends of so many elements, at most: the fraction, rounded up, at least 1 of any.
+// Returns the largest number of pairs that top-k sends for `elements` elements: the fraction, rounded up, and at least
+// 1 if there are any elements.
 uint64_t TopKPairsMax(const Codec& codec, uint64_t elements);
 
-// Length of so many elements; of top-k the largest length.
+// Returns the encoded length of `elements` elements; for top-k, the largest length.
 uint64_t EncodedBytesMax(const Codec& codec, uint64_t elements);
-// Whether so many elements can have this length.
+// Returns whether `elements` elements can have this encoded length.
 bool IsEncodedLength(const Codec& codec, uint64_t elements, uint64_t bytes);
-// The bytes of one item: a sub-push may be cut into messages at multiples of it.
+// Returns the bytes of one item. A sub-push may be split into messages at multiples of it.
 uint64_t Granularity(const Codec& codec);
 
 }  // namespace slackline::codec

@@ -1,4 +1,4 @@
-// The kernels of kernels.h one element at a time: the plainest form, which says what the fast one must give.
+// The kernels of kernels.h, one element at a time. They are the simplest form and define the correct results.
 #pragma once
 
 #include <cstddef>

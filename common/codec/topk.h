@@ -1,4 +1,4 @@
-// The few largest values of many, as pairs of index and value.
+// The values of largest magnitude, as pairs of index and value.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 
 namespace slackline::codec {
 
-// One pair as it lies in memory and on the wire.
+// A pair of index and value, with the same layout in memory and on the wire.
 struct IndexedValue {
   uint32_t index = 0;
   float value = 0;
 };
 static_assert(sizeof(IndexedValue) == 8);
 
-// Places of the `count` values that are largest by magnitude, ascending; of equals those with the lower index.
-// Zeros are left out, but for one when there is nothing else: fewer than `count` may come.
+// Returns the indices, ascending, of the `count` values of largest magnitude. Among equals the lower index wins. Zeros
+// are left out, except for one if all values are zero, so fewer than `count` indices may be returned.
 // Requires: 0 < count <= values.size() <= 2^32.
 std::vector<uint32_t> SelectLargest(absl::Span<const float> values, size_t count);
 
-// Writes at most `pairs` pairs of x = in, or in + residual where there is one, and returns the bytes. What is sent
-// leaves the residual.
+// Writes at most `pairs` pairs of x = in, or in + residual if there is one, and returns the number of bytes. Values
+// that are sent leave the residual.
 size_t EncodeTopK(size_t pairs, absl::Span<const float> in, float* residual, std::byte* out);
 
-// residual[index] += value for each pair.
+// Adds the pairs to the residual: residual[index] += value for each pair.
 void AddPairs(absl::Span<const std::byte> encoded, absl::Span<float> residual);
 
 }  // namespace slackline::codec

@@ -9,7 +9,7 @@
 
 namespace slackline::job_file {
 
-// As CheckRules() does, which calls this.
+// Part of CheckRules(), with the same parameters.
 void CheckCocoRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes);
 
 }  // namespace slackline::job_file

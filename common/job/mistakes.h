@@ -1,4 +1,4 @@
-// What is wrong with a job file, collected so that one run of `slackline check` shows all of it.
+// The mistakes in a job file, collected so that one run of `slackline check` shows all of them.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace slackline::job_file {
 // Thread-safety: none.
 class Mistakes {
  public:
-  // "WHERE: KEY: found FOUND; allowed is ALLOWED". `where` is "FILE:LINE" or "--set K=V".
+  // Adds "WHERE: KEY: found FOUND; allowed is ALLOWED". `where` is "FILE:LINE" or "--set K=V".
   void Add(const std::string& where, const std::string& key, const std::string& found, const std::string& allowed) {
     AddText(where, absl::StrCat(key, ": found ", found, "; allowed is ", allowed));
   }
@@ -24,7 +24,7 @@ class Mistakes {
     if (++count_ <= kShownMax) lines_.push_back(absl::StrCat(where, ": ", text));
   }
 
-  // Whether one of those that are shown is of `key` or below it.
+  // Returns whether one of the shown mistakes is about `key` or a key below it.
   bool Has(const std::string& key) const {
     const auto names = [&key](const std::string& line, absl::string_view before) {
       const size_t at = line.find(absl::StrCat(before, key));
@@ -34,7 +34,7 @@ class Mistakes {
     return absl::c_any_of(lines_, [&](const std::string& line) { return names(line, ": ") || names(line, " key '"); });
   }
 
-  // OK if there were none.
+  // Returns OK if there are no mistakes.
   absl::Status ToStatus() const {
     if (count_ == 0) return absl::OkStatus();
     std::string text = absl::StrJoin(lines_, "\n");
@@ -43,7 +43,7 @@ class Mistakes {
   }
 
  private:
-  // Enough for a person; a hostile file does not fill the terminal.
+  // Enough for a person. The limit keeps a hostile file from filling the terminal.
   static constexpr size_t kShownMax = 50;
 
   size_t count_ = 0;

@@ -1,4 +1,4 @@
-// What the job file's files and folders may be called; whether they are there is another question.
+// Rules about the names of files and folders in a job file. Their existence is not checked here.
 #pragma once
 
 #include "common/job/mistakes.h"
@@ -7,7 +7,7 @@
 
 namespace slackline::job_file {
 
-// `name`, `origins` and `mistakes` as CheckRules() has them.
+// The parameters are those of CheckRules().
 void CheckPathRules(const job::Job& job, const std::string& name, const Origins& origins, Mistakes& mistakes);
 
 }  // namespace slackline::job_file

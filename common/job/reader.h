@@ -1,4 +1,4 @@
-// A YAML tree onto the message Job, by reflection: the schema in job.proto is the only list of keys.
+// Reads a YAML tree into the message Job, by reflection. The schema in job.proto is the only list of keys.
 #pragma once
 
 #include <map>
@@ -10,10 +10,10 @@
 
 namespace slackline::job_file {
 
-// Where each field was set, by its full key ("optimizer.lr"): "FILE:LINE" or "--set K=V".
+// Place where each field was set, by its full key ("optimizer.lr"): "FILE:LINE" or "--set K=V".
 using Origins = std::map<std::string, std::string>;
 
-// Reads the tree of a whole file, called `name` in messages.
+// Reads the tree of a whole file, which messages call `name`.
 void ReadTree(const YamlNode& root, const std::string& name, job::Job& job, Origins& origins, Mistakes& mistakes);
 
 // Applies "optimizer.lr=0.1". Lists and maps are replaced, not extended.

@@ -1,4 +1,4 @@
-// What rules about settings share: where a setting was written, and how it is refused.
+// Helpers for rules about settings: the place where a setting was written, and the way to refuse it.
 #pragma once
 
 #include <cstddef>
@@ -12,33 +12,33 @@
 namespace slackline::job_file {
 
 // Thread-safety: none.
-// Ownership:     borrows all that it is given.
+// Ownership:     borrows all constructor arguments.
 class RuleBook {
  public:
-  // `name`: of the file, for settings that nobody wrote.
+  // `name` is the file's name. It is the place of settings that nobody wrote.
   RuleBook(const std::string& name, const Origins& origins, Mistakes& mistakes)
       : name_(name), origins_(origins), mistakes_(mistakes) {}
 
  protected:
-  // Of a name that a message shows.
+  // Largest number of bytes of a name in a message.
   static constexpr size_t kNameMax = 100;
 
-  // Refuses `key` of `section` if it is set although `actual` stands where it needs `needed`.
+  // Refuses `key` of `section` if it differs from its default although it needs `needed` and the job has `actual`.
   void NeedsOther(const google::protobuf::Message& section, const std::string& key, const std::string& needed,
                   const std::string& actual);
 
-  // `read` is OK, or "found X; allowed is Y".
+  // Refuses `key` unless `read` is OK. The message of `read` must be "found X; allowed is Y".
   void Understood(const std::string& key, const absl::Status& read);
 
-  // `section`: where the mistake is when the key itself is nowhere.
+  // Refuses `key`. If nobody wrote the key, the message names the place of `section`.
   void Refuse(const std::string& key, const std::string& found, const std::string& allowed,
               const std::string& section = "");
 
-  // Something was wrong with `key`, or below it, when it was read: what it says is not known.
+  // Returns whether `key`, or a key below it, was read with a mistake. Its value is then unknown.
   bool Misread(const std::string& key) const { return mistakes_.Has(key); }
 
   static std::string Quoted(const std::string& text);
-  // "1 item", "2 items".
+  // Returns "1 item", "2 items".
   static std::string Count(int count, const std::string& noun);
 
  private:

@@ -1,4 +1,4 @@
-// What training without labels goes with.
+// The rules of the job file about training without labels.
 #pragma once
 
 #include <string>

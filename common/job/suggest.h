@@ -1,4 +1,4 @@
-// "Did you mean ...?"
+// Suggests the key that a misspelled key was meant to be.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace slackline::job_file {
 
-// The full key that `name`, unknown in `section`, was most likely meant to be: a key of that section spelled
-// nearly so, or the same name in another section of `root`. Empty if nothing is near.
+// Returns the full key that `name`, unknown in `section`, was most likely meant to be: a similar key of that section,
+// or the same name in another section of `root`. Returns an empty text if there is no similar key.
 //   prefix  full key of the section with a dot at its end, or empty for the root
 std::string NearestKey(const std::string& name, const google::protobuf::Descriptor& section, const std::string& prefix,
                        const google::protobuf::Descriptor& root);

@@ -1,4 +1,4 @@
-// The message Job with its defaults written out, and as YAML.
+// Writes out the defaults of the message Job, and writes it as YAML.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace slackline::job_file {
 
-// Sets every field of `message` that is not set to its default, in all sections below it.
+// Sets every unset field of `message` to its default, in all sections below it.
 void SetDefaults(google::protobuf::Message& message);
 
-// Unsets every field that has its default, in all sections below it: what is left is what is said of the job, whatever
-// fields the schema has beside it.
+// Unsets every field that has its default value, in all sections below it. The remaining fields are what the job says,
+// whatever other fields the schema has.
 void ClearDefaults(google::protobuf::Message& message);
 
-// Every field, in the order of the schema; fields that are not set with their default.
+// Returns every field, in the order of the schema. Unset fields appear with their default.
 std::string WriteYaml(const job::Job& job);
 
 }  // namespace slackline::job_file

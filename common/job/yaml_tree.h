@@ -1,7 +1,7 @@
-// A YAML document as a plain tree with line numbers: the only code that knows yaml-cpp.
+// A YAML document as a plain tree with line numbers. Only this code knows yaml-cpp.
 //
-// Built from the parser's events instead of YAML::Node, so that depth and size are bounded, repeated keys stay
-// visible, and quoted text can be told from bare text.
+// The tree is built from the parser's events instead of YAML::Node, so that depth and size are bounded, repeated keys
+// stay visible, and quoted text can be distinguished from bare text.
 #pragma once
 
 #include <string>
@@ -18,14 +18,14 @@ struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
 
   Kind kind = Kind::kNull;
-  // Counted from 1.
+  // Line number, counted from 1.
   int line = 1;
-  // kScalar: the text, and whether it was written in quotes (then it is text, whatever it looks like).
+  // kScalar: the text, and whether it was in quotes. Quoted text stays text, whatever it looks like.
   std::string text;
   bool quoted = false;
-  // kList.
+  // kList only.
   std::vector<YamlNode> items;
-  // kMap, in the order of the file; the same key may occur twice.
+  // kMap only; in the order of the file. The same key may occur twice.
   std::vector<YamlEntry> entries;
 };
 
@@ -34,11 +34,11 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// Bounds on what a file can make the reader hold.
+// Limits on the size and the depth of a file that the reader accepts.
 inline constexpr size_t kYamlBytesMax = 1 << 20;
 inline constexpr int kYamlDepthMax = 16;
 
-// The one document in `whole`; empty text is a null node. Anchors, aliases and tags are refused.
+// Parses `whole`, which holds one document. Empty text is a null node. Anchors, aliases and tags are refused.
 //   kInvalidArgument  "LINE: what is wrong", LINE counted from 1
 absl::StatusOr<YamlNode> ParseYaml(const std::string& whole);
 

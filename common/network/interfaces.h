@@ -1,4 +1,4 @@
-// The network interfaces of this machine, and which of them a job means.
+// The network interfaces of this machine, and the choice of one by the job.
 #pragma once
 
 #include <string>
@@ -10,33 +10,33 @@
 namespace slackline::network {
 
 struct InterfaceAddress {
-  // "ib0"
+  // Name of the interface: "ib0".
   std::string interface;
-  // Numeric, IPv4 or [IPv6].
+  // Numeric address, IPv4 or [IPv6].
   std::string address;
 };
 
-// Whether `wanted` can be the name of an interface, or a network as ADDRESS/BITS; on any machine.
+// Checks that `wanted` can be the name of an interface, or a network as ADDRESS/BITS, on any machine.
 //   kInvalidArgument  "found X; allowed is Y"
 absl::Status CheckInterface(const std::string& wanted);
 
-// Those of this machine that are up, IPv4 first.
+// Returns the addresses of this machine's interfaces that are up, IPv4 first, without link-local IPv6 addresses.
 absl::StatusOr<std::vector<InterfaceAddress>> InterfaceAddresses();
 
-// The numeric address that a name stands for, one that is not loopback if there is one; a numeric address itself. Empty
-// for an unknown name.
+// Returns the numeric address of a name, preferably one that is not loopback. Returns a numeric address unchanged, and
+// an empty text for an unknown name.
 std::string Resolved(const std::string& host);
 
-// The first that `wanted` means.
+// Returns the first address that matches `wanted`.
 //   kInvalidArgument  as CheckInterface()
-//   kNotFound         none is; names those that are there
+//   kNotFound         no address matches; names those that exist
 absl::StatusOr<std::string> Choose(const std::vector<InterfaceAddress>& addresses, const std::string& wanted);
 
-// What `wanted` means on this machine.
+// Returns the address that `wanted` selects on this machine.
 absl::StatusOr<std::string> AddressOfInterface(const std::string& wanted);
 
-// The same, or, where `wanted` is empty, what the name of the node or the host's own name stands for; a loopback
-// address where they stand for nothing else.
+// Like AddressOfInterface(). If `wanted` is empty, returns the address of the node's name, or of the host's own name; a
+// loopback address if these have no other.
 absl::StatusOr<std::string> AddressOfNode(const std::string& node, const std::string& wanted);
 
 }  // namespace slackline::network

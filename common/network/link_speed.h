@@ -1,4 +1,4 @@
-// How fast the network interface is that an address belongs to.
+// The speed of the network interface that an address belongs to.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace slackline::network {
 
-// As /sys/class/net has it, in Mbit/s. `host`: a numeric address, or a name, which is looked up. 0 where nobody knows:
-// a loopback address, one that is not in `addresses`, an interface that does not say (virtual ones often do not, or say
-// -1).
+// Returns the speed from /sys/class/net in Mbit/s. `host` is a numeric address, or a name, which is looked up. Returns
+// 0 if the speed is unknown: for a loopback address, an address that is not in `addresses`, or an interface that
+// reports no speed (virtual ones often report none, or -1).
 uint32_t LinkMbit(const std::string& host, const std::vector<InterfaceAddress>& addresses,
                   const std::filesystem::path& classes = "/sys/class/net");
 

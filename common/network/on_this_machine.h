@@ -1,4 +1,4 @@
-// What a job's `network` section means on this machine.
+// The meaning of a job's `network` section on this machine.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -6,8 +6,9 @@
 
 namespace slackline::network {
 
-// The section with an address in the place of the interface, in `listen`; the same where it names no interface.
-//   kInvalidArgument  network.interface is none, or none that is there: names those that are
+// Returns the section with `interface` replaced by its address, in `listen`. Returns it unchanged if it names no
+// interface.
+//   kInvalidArgument  network.interface is malformed, or matches no interface here: names those that exist
 absl::StatusOr<job::Network> OnThisMachine(const job::Network& network);
 
 }  // namespace slackline::network

@@ -1,4 +1,4 @@
-// Ports that processes may listen on.
+// The ports that processes may listen on.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace slackline::network {
 
-// Both may be used.
+// A range of ports; both `low` and `high` may be used.
 struct PortRange {
   uint16_t low = 0;
   uint16_t high = 0;
@@ -20,27 +20,27 @@ struct PortRange {
   uint32_t size() const { return uint32_t{high} - low + 1; }
 };
 
-// LOW-HIGH.
+// Parses LOW-HIGH.
 //   kInvalidArgument  "found X; allowed is Y"
 absl::StatusOr<PortRange> ParsePortRange(const std::string& text);
 
-// Gives `listen` one port of `range` after the other, from the one at `first` on, until it can listen on it. Those that
-// somebody else listens on are passed over.
-//   kResourceExhausted  none is free; says how many were tried
-//   kUnavailable        `host` is no address of this machine, or this user may not listen there
-//   what `listen` says of a port, after several attempts between which the port was free
+// Calls `listen` with one port of `range` after the other, starting with the one at index `first`, until it can listen.
+// Ports on which somebody else listens are skipped.
+//   kResourceExhausted  no port is free; says how many were tried
+//   kUnavailable        `host` is not an address of this machine, or this user may not listen there
+//   an error of `listen` is returned after several attempts at a port that was free before each of them
 absl::StatusOr<uint16_t> TakePort(const std::string& host, PortRange range, uint32_t first,
                                   const std::function<absl::Status(uint16_t port)>& listen);
 
-// How many of `range` could be listened on just now; counts no further than `enough`.
-//   kUnavailable  as TakePort() has it
+// Returns the number of ports in `range` that are free at this moment; counts no further than `enough`.
+//   kUnavailable  as for TakePort()
 absl::StatusOr<uint32_t> CountFreePorts(const std::string& host, PortRange range, uint32_t enough);
 
-// Where the search in a range begins, so that processes that start together rarely ask for the same ports.
+// Returns a random start for the search in a range, so that processes that start together rarely try the same ports.
 uint32_t AnyFirst();
 
-// Starts a server with `start` on `address` (HOST:PORT), if its port is 0 on the first free port of `ports` (LOW-HIGH),
-// and if that is empty on one that the system chooses.
+// Starts a server with `start` on `address` (HOST:PORT). If its port is 0, uses the first free port of `ports`
+// (LOW-HIGH), or a port that the system chooses if `ports` is empty.
 template <typename Server>
 absl::StatusOr<std::unique_ptr<Server>> StartServer(
     const std::string& address, const std::string& ports,

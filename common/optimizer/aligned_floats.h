@@ -17,8 +17,8 @@ struct AlignedFloatsDeleter {
 };
 using AlignedFloats = std::unique_ptr<float[], AlignedFloatsDeleter>;
 
-// Asks for huge pages for those that lie whole in the memory: a step over two or more large arrays gains a tenth to a
-// fifth. A wish only; the kernel may be set to refuse it.
+// Asks for huge pages in the part of the memory that they fit into: a step over two or more large arrays becomes 10 %
+// to 20 % faster. The kernel may be configured to refuse the request.
 inline void PreferHugePages(void* memory, size_t bytes) {
   constexpr uintptr_t kHugePageBytes = uintptr_t{2} << 20;
   const auto first = reinterpret_cast<uintptr_t>(memory);
@@ -27,7 +27,7 @@ inline void PreferHugePages(void* memory, size_t bytes) {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
-// Values are not set.
+// Allocates floats without setting their values.
 inline AlignedFloats AllocateAlignedFloats(uint64_t elements) {
   void* memory = ::operator new (elements * sizeof(float), std::align_val_t{kCacheLineBytes});
   PreferHugePages(memory, elements * sizeof(float));

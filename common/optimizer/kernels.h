@@ -1,11 +1,11 @@
-// The loops over elements, in the vectors of the CPU at hand: the widest of those that were compiled is taken at the
-// first call. kernels_scalar.h has the same loops in plain C++, the oracle.
+// The optimizers' loops over elements, in the CPU's vector instructions. The first call chooses the widest compiled
+// instruction set that the CPU has. kernels_scalar.h has the same loops in plain C++, the oracle.
 //
-// Each element is computed by itself, in float32, without contraction, reciprocals and fast-math, so that the vector
-// width does not show in the result and replicas agree to the bit. Only which NaN a NaN is may differ.
+// Each element is computed by itself, in float32, without contraction, reciprocals and fast-math. The vector width
+// therefore does not affect the result, and replicas agree to the bit. Only the bits inside a NaN may differ.
 //
-// Arrays of one call must not overlap. None needs alignment, and what is only read may begin at any byte: gradients lie
-// where they arrived.
+// Arrays of one call must not overlap. No array needs alignment, and read-only ones may begin at any byte, since
+// gradients are used where they arrived.
 #pragma once
 
 #include <cstddef>
@@ -26,25 +26,25 @@ struct SgdCoefficients {
 
 // w -= lr g', where g' = g + weight_decay w.
 void SgdStep(const SgdCoefficients& coefficients, const Block& block);
-// b = momentum b + g'; w -= lr b. A buffer of zeros makes the first b = g', as torch.optim.SGD has it.
+// b = momentum b + g'; w -= lr b. A buffer of zeros makes the first b = g', as in torch.optim.SGD.
 void MomentumStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
 // b = momentum b + g'; w -= lr (g' + momentum b).
 void NesterovStep(const SgdCoefficients& coefficients, const Block& block, float* buffer);
 
-// Kingma and Ba 2015 with the bias corrections taken out of the loop, as the end of their section 2 has it: both sides
-// of the fraction are multiplied by sqrt(1 - beta2^step), which leaves one division an element.
+// Kingma and Ba 2015 with the bias corrections moved out of the loop, as at the end of their section 2: both sides of
+// the fraction are multiplied by sqrt(1 - beta2^step), which leaves one division per element.
 struct AdamCoefficients {
   // lr sqrt(1 - beta2^step) / (1 - beta1^step)
   float step_size = 0;
-  // Differences are taken in double first: 1 - 0.999f is off by 1e-5.
+  // The difference is computed in double first: 1 - 0.999f is off by 1e-5.
   float one_minus_beta1 = 0;
   float beta2 = 0;
   float one_minus_beta2 = 0;
   // epsilon sqrt(1 - beta2^step)
   float epsilon = 0;
-  // Added to the gradient (Adam).
+  // Factor of the weights that is added to the gradient (Adam).
   float weight_decay = 0;
-  // Multiplies the weights (AdamW): 1 - lr weight_decay.
+  // Factor of the weights (AdamW): 1 - lr weight_decay.
   float keep = 1;
 };
 
@@ -57,44 +57,44 @@ struct AdamMoments {
 // w = keep w - step_size m / (sqrt(v) + epsilon).
 void AdamStep(const AdamCoefficients& coefficients, const Block& block, const AdamMoments& moments);
 
-// A gradient, and what it is compensated for.
+// A gradient, and the weights for its delay compensation.
 struct StaleBlock {
   size_t elements = 0;
   const float* gradient = nullptr;
-  // Multiplies the gradient first.
+  // Factor of the gradient, applied first.
   float factor = 1;
-  // As they are now.
+  // Current weights.
   const float* weights = nullptr;
-  // As they were when the gradient was computed. May be `weights`: nothing has changed.
+  // Weights at the time when the gradient was computed. May equal `weights`: nothing has changed.
   const float* weights_then = nullptr;
   float* out = nullptr;
 };
 
 struct CompensationCoefficients {
   float lambda = 0;
-  // Adaptive only.
+  // Share of the mean square that is kept. Adaptive only.
   float mean_square = 0;
-  // The difference is taken in double first.
+  // Computed in double first.
   float one_minus_mean_square = 1;
   float epsilon = 0;
 };
 
-// Delay compensation (Zheng et al. 2017): g = factor gradient; out = g + (lambda g) (g (weights - weights_then)). In
-// this order, so that a large gradient's square does not overflow where the weights have not changed.
+// Delay compensation (Zheng et al. 2017): g = factor gradient; out = g + (lambda g) (g (weights - weights_then)). This
+// order keeps the square of a large gradient from overflowing if the weights have not changed.
 void Compensate(const CompensationCoefficients& coefficients, const StaleBlock& block);
-// The same, with s = mean_square s + (1 - mean_square) (g g) first, and lambda / sqrt(s + epsilon) in the place of
-// lambda.
+// Like Compensate(), but first s = mean_square s + (1 - mean_square) (g g), and then lambda / sqrt(s + epsilon)
+// replaces lambda.
 void CompensateAdaptive(const CompensationCoefficients& coefficients, const StaleBlock& block, float* square_average);
 
 // values += rate (mean - values); a rate of 1 gives the mean itself, to the bit.
 void Average(const Block& mean_and_values, float rate);
 
-// out = factor in
+// Computes out = factor in.
 void Scale(size_t elements, float factor, const float* in, float* out);
-// out += factor in
+// Computes out += factor in.
 void AddScaled(size_t elements, float factor, const float* in, float* out);
 
-// The instruction set that was taken, as Highway names it: "AVX2".
+// Returns the instruction set in use, as Highway names it: "AVX2".
 const char* KernelTarget();
 
 }  // namespace slackline

@@ -1,4 +1,4 @@
-// The optimizers: torch.optim.SGD, Adam and AdamW, with the state that they keep for one shard.
+// The optimizers, equivalent to torch.optim.SGD, Adam and AdamW, with the state that they keep for one shard.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@
 namespace slackline {
 
 enum class OptimizerKind {
-  // Weight decay is added to the gradient; momentum's first buffer is the first gradient.
+  // SGD. Weight decay is added to the gradient; momentum's first buffer is the first gradient.
   kSgd,
   // Kingma and Ba 2015, bias corrected, epsilon added to the square root. Weight decay is added to the gradient.
   kAdam,
-  // Loshchilov and Hutter 2019: weights shrink by lr x weight_decay beside Adam's step.
+  // Loshchilov and Hutter 2019: weights shrink by lr x weight_decay in addition to Adam's step.
   kAdamW,
 };
 
@@ -33,34 +33,34 @@ struct DelayCompensationConfig {
 
   Kind kind = Kind::kNone;
   double lambda = kLambdaConstant;
-  // Adaptive only.
+  // Share of the mean square that a step keeps. Adaptive only.
   double mean_square = 0.95;
 };
 
 enum class MomentumCorrection {
   kNone,
-  // Mitliagkas, Zhang, Hadjis and Re, "Asynchrony begets Momentum", 2016. Where the staleness of gradients is
-  // memoryless with mean t, the expected update V obeys V' = s V - (1 - s) lr gradient with s = t / (t + 1): momentum
-  // that nobody asked for (1 - 1/n for n workers, where t = n - 1). With explicit momentum m beside it that becomes V'
-  // = (m + s) V - m s (the V before) - (1 - s) lr gradient. To have the factor of V that was asked for, m is lowered by
-  // s, and is 0 where s is more. The second term is left alone: it makes the whole less than was asked for, never more.
-  // The learning rate, whose effect grows by 1 / (1 - m), is left alone, too.
+  // Mitliagkas, Zhang, Hadjis and Re, "Asynchrony begets Momentum", 2016. If the staleness of gradients is memoryless
+  // with mean t, the expected update V obeys V' = s V - (1 - s) lr gradient with s = t / (t + 1). This s is an implicit
+  // momentum (1 - 1/n for n workers, where t = n - 1). With explicit momentum m the update becomes V' = (m + s) V - m s
+  // (the V before) - (1 - s) lr gradient. To give V the configured factor, m is lowered by s, and is 0 if s is larger.
+  // The second term is not corrected: it makes the total less than configured, never more. The learning rate, whose
+  // effect grows by 1 / (1 - m), is not corrected either.
   kAsynchrony,
 };
 
 enum class LrScaling { kNone, kLinear };
 
-// What a group of tensors has in the place of the optimizer's own settings, as torch.optim's param_groups.
+// Settings of a group of tensors that replace the optimizer's own, as in torch.optim's param_groups.
 struct GroupConfig {
-  // Of the learning rate, after schedule and scale.
+  // Factor of the learning rate, after schedule and scale.
   double lr_factor = 1;
   double weight_decay = 0;
 };
 
-// Means what the fields of the same name in job.proto mean.
+// The fields have the meaning of the fields with the same name in job.proto.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
-  // Before the schedule.
+  // Learning rate before the schedule.
   double lr = 0.05;
   double momentum = 0;
   MomentumCorrection momentum_correction = MomentumCorrection::kNone;
@@ -69,64 +69,66 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  // Largest norm of a gradient over the whole model; 0 means any.
+  // Largest norm of a gradient over the whole model; 0 means unlimited.
   double clip_norm = 0;
   DelayCompensationConfig delay_compensation = {};
   LrScaling scaling = LrScaling::kNone;
   ScheduleConfig schedule = {};
   std::vector<GroupConfig> groups = {};
-  // Of the exponential average of the weights, which ShardState keeps; 0: there is none.
+  // Decay of the exponential average of the weights, which ShardState keeps; 0: there is no average.
   double ema = 0;
 };
 
-// Learning rate of a step that is taken after `samples_applied` samples, on a mean over `batches` batches of one
-// worker.
+// Returns the learning rate of a step that is taken after `samples_applied` samples, on a mean over `batches` batches
+// of one worker.
 inline double LearningRate(const OptimizerConfig& config, uint64_t samples_applied, double batches) {
   return config.lr * (config.scaling == LrScaling::kLinear
                           ? ScaledScheduleFactor(config.schedule, samples_applied, batches)
                           : ScheduleFactor(config.schedule, samples_applied));
 }
 
-// Takes steps, block by block. What it remembers about each element lies with the caller, in arrays.
+// Takes optimizer steps, block by block. The caller keeps the state of the elements, in arrays.
 //
 // Thread-safety: none.
-// Invariant:     equal steps in equal order give equal bits, on any machine of one byte order.
+// Invariant:     equal steps in equal order give equal bits, on any machine with the same byte order.
 class Optimizer {
  public:
   static constexpr size_t kArraysMax = 3;
-  // Of each array, in their order, its values of the elements of a block.
+  // Pointers into the arrays, in their order, to the values of a block's elements.
   using BlockOfArrays = std::array<float*, kArraysMax>;
 
-  // No step is taken.
+  // Creates an optimizer with no step taken.
   explicit Optimizer(const OptimizerConfig& config);
 
-  // So many arrays of a float32 for each trained element are needed; all 0 before the first step. By PyTorch's names:
-  // momentum_buffer; exp_avg, exp_avg_sq. Last, with adaptive delay compensation, dc_mean_square.
+  // Names of the arrays that are needed, each with a float32 for each trained element, all 0 before the first step. The
+  // names are PyTorch's: momentum_buffer; exp_avg, exp_avg_sq. With adaptive delay compensation, dc_mean_square is
+  // last.
   const std::vector<absl::string_view>& arrays() const { return arrays_; }
 
-  // Opens the next step.
+  // Arguments of BeginStep(), which opens the next step.
   struct Step {
-    // After schedule and scale.
+    // Learning rate after schedule and scale.
     double lr = 0;
-    // Mean over the gradients, in versions.
+    // Mean staleness of the gradients, in versions.
     double staleness = 0;
   };
   void BeginStep(const Step& step);
-  // Compensates one push's gradient of some elements for what has become of the weights since it was computed. Each
-  // push exactly once, before the step is taken for these elements. weights_then null: not known, or the same; adaptive
-  // still counts the gradient in its mean square. Requires: delay compensation.
+  // Compensates one push's gradient of some elements for the change of the weights since it was computed. Call it
+  // exactly once for each push, before the step for these elements. A null weights_then means that the old weights are
+  // unknown or unchanged; adaptive compensation still counts the gradient in its mean square. Requires: delay
+  // compensation.
   void CompensateBlock(StaleBlock block, const BlockOfArrays& arrays) const;
-  // Takes the open step for some elements, which are all of one of OptimizerConfig::groups, or of none; each element
-  // exactly once a step. Requires: gradient.size() == weights.size().
+  // Takes the open step for some elements. All of them belong to one of OptimizerConfig::groups, or to none. Each
+  // element takes each step exactly once. Requires: gradient.size() == weights.size().
   void StepBlock(absl::Span<const float> gradient, absl::Span<float> weights, const BlockOfArrays& arrays,
                  std::optional<uint32_t> group = std::nullopt) const;
 
-  // Steps over which the mean staleness runs; before, it is the mean of all.
+  // Number of steps that the running mean of the staleness covers. Before that many steps it is the mean of all.
   static constexpr uint64_t kStalenessSteps = 100;
-  // That the last step was taken with.
+  // Returns the momentum of the last step.
   double momentum() const;
 
-  // With the arrays, all that there is to keep in a snapshot and to restore: the steps, and the mean staleness of their
+  // State that a snapshot keeps in addition to the arrays: the number of steps, and the mean staleness of their
   // gradients.
   uint64_t steps() const { return steps_; }
   void set_steps(uint64_t steps) { steps_ = steps; }
@@ -138,33 +140,33 @@ class Optimizer {
   std::vector<absl::string_view> arrays_;
   uint64_t steps_ = 0;
   double staleness_mean_ = 0;
-  // Of the open step; the one that belongs to the kind.
+  // Coefficients of the open step; only the member for the optimizer's kind is set.
   struct Coefficients {
     SgdCoefficients sgd;
     AdamCoefficients adam;
   };
   Coefficients CoefficientsOf(const GroupConfig& group, double lr) const;
 
-  Coefficients own_;                  // where no group is
-  std::vector<Coefficients> groups_;  // one a group
+  Coefficients own_;                  // elements of no group
+  std::vector<Coefficients> groups_;  // elements of each group
   const CompensationCoefficients compensation_;
 };
 
-// An optimizer with arrays of its own, for elements that no others look at.
+// An optimizer that owns its arrays, for elements that nobody else uses.
 //
 // Thread-safety: none.
 class OptimizerState {
  public:
-  // All arrays are 0 and no step is taken.
+  // Creates an optimizer with all arrays 0 and no step taken.
   OptimizerState(const OptimizerConfig& config, uint64_t elements);
 
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }
-  // As Optimizer's, for elements begin, begin + 1, ...
+  // Take a step like Optimizer's, for the elements from `begin` on.
   void BeginStep(const Optimizer::Step& step) { optimizer_.BeginStep(step); }
   void StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights);
 
-  // The arrays of optimizer().
+  // Return the arrays of optimizer().
   size_t arrays() const { return arrays_.size(); }
   absl::Span<const float> array(size_t index) const { return {arrays_[index].get(), elements_}; }
   absl::Span<float> mutable_array(size_t index) { return {arrays_[index].get(), elements_}; }

@@ -1,5 +1,5 @@
-// AMD's GPUs, by the files of Linux's driver amdgpu (Documentation/gpu/amdgpu/thermal in the kernel's tree): power,
-// use, memory and temperature. No library is needed.
+// Meters of AMD's GPUs. Reads power, use, memory and temperature from the files of Linux's driver amdgpu
+// (Documentation/gpu/amdgpu/thermal in the kernel's tree). No library is needed.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace slackline::power {
 
-//   kNotFound  there is none of those chosen
+//   kNotFound  the machine has none of the chosen GPUs
 absl::StatusOr<std::unique_ptr<PowerMeter>> OpenAmdgpu(const std::filesystem::path& sysfs, const GpuChoice& choice);
 
 }  // namespace slackline::power

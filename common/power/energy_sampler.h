@@ -1,4 +1,4 @@
-// Reads meters now and then, in a thread of its own: a meter that is slow holds nobody up.
+// Reads meters periodically in its own thread, so that a slow meter blocks no other work.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@
 
 namespace slackline::power {
 
-// As of the last sample.
+// Energy of all devices up to the last sample.
 struct EnergyTotals {
-  // On the machine's steady clock.
+  // Begin and end of the measurement, on the machine's steady clock.
   absl::Time since;
   absl::Time until;
   std::vector<DeviceTotals> devices;
@@ -27,14 +27,14 @@ struct EnergyTotals {
 // Threads:       one, born in the constructor, joined in the destructor.
 class EnergySampler {
  public:
-  // Called after each sample, on the thread. May be null.
+  // Callback after each sample, on the sampler's thread. May be null.
   using OnSample = std::function<void(const EnergyTotals& totals)>;
 
-  // Samples at once, every `every`, and when the phase changes.
+  // Takes a sample at once, then every `every`, and whenever the phase changes.
   EnergySampler(std::vector<std::unique_ptr<PowerMeter>> meters, absl::Duration every, OnSample on_sample);
   ~EnergySampler();
 
-  // Never waits for a meter.
+  // Changes the phase. Never waits for a meter.
   void Enter(Phase phase) ABSL_LOCKS_EXCLUDED(mutex_);
   EnergyTotals Take() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -47,7 +47,7 @@ class EnergySampler {
   const SteadyTime time_;
   const absl::Duration every_;
   const OnSample on_sample_;
-  // The thread's.
+  // Used only by the sampler's thread.
   const std::vector<std::unique_ptr<PowerMeter>> meters_;
 
   mutable absl::Mutex mutex_;

@@ -1,4 +1,4 @@
-// Energy by device and phase, from readings. No thread, no clock.
+// Computes energy by device and phase from readings. Has no thread and no clock.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@
 
 namespace slackline::power {
 
-// What a worker does: trains, evaluates while training goes on, makes the last evaluation, or none of these.
+// Phase of a worker: training, an evaluation during training, the last evaluation, or none of these.
 enum class Phase { kTraining, kValidation, kTest, kOther };
 
 struct PhaseJoules {
@@ -27,29 +27,29 @@ struct PhaseJoules {
 
 struct DeviceTotals {
   std::string device;
-  PhaseJoules joules;  // since it was first read
-  double watts = 0;    // lately
-  // The last reading, and when it was.
+  PhaseJoules joules;  // since the first reading
+  double watts = 0;    // latest value
+  // The last reading and its time.
   DeviceReading reading;
   absl::Time read_at;
 };
 
-// Energy between two readings is what the device's counter has grown by; where it has none, the trapezoid of its power.
-// It goes to phases by the time that they took of it.
+// Adds up energy. Between two readings it is the growth of the device's counter or, without a counter, the trapezoid of
+// its power. The energy is split among the phases by their share of the time.
 //
 // Thread-safety: none.
 class EnergyTally {
  public:
   explicit EnergyTally(absl::Time begin);
 
-  // The phase from `now` on. Times never fall.
+  // Begins a phase at `now`. Times must never fall.
   void Enter(Phase phase, absl::Time now);
   void Add(absl::Span<const DeviceReading> readings, absl::Time now);
 
-  // In the order of their names.
+  // Returns the devices in the order of their names.
   std::vector<DeviceTotals> devices() const;
   absl::Time since() const { return since_; }
-  // Of the last readings.
+  // Returns the time of the last readings.
   absl::Time until() const { return until_; }
 
  private:
@@ -61,7 +61,7 @@ class EnergyTally {
     absl::Time last;
     DeviceTotals totals;
   };
-  // A device that cannot be read must not keep the phases of a whole run.
+  // Largest number of phase changes kept, so that a device that cannot be read does not keep those of a whole run.
   static constexpr size_t kChangesMax = 1000;
 
   void Share(double joules, absl::Time begin, absl::Time end, PhaseJoules& out) const;
@@ -69,7 +69,7 @@ class EnergyTally {
 
   const absl::Time since_;
   absl::Time until_;
-  std::deque<Change> changes_;  // never empty
+  std::deque<Change> changes_;  // at least one element
   std::map<std::string, Metered> devices_;
 };
 

@@ -1,4 +1,4 @@
-// The meters of this machine.
+// Finds the power and energy meters of this machine.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +13,13 @@ namespace slackline::power {
 struct MeterOptions {
   std::filesystem::path sysfs = "/sys";
   std::string nvml_library = "libnvidia-ml.so.1";
-  // Without a value all; an empty list none.
+  // GPUs to meter; nullopt: all; an empty list: none.
   GpuChoice gpus = std::vector<std::string>();
 };
 
 struct MetersFound {
   std::vector<std::unique_ptr<PowerMeter>> meters;
-  // What is there and cannot be used, or was asked for and is not there, and what to do; for people.
+  // Messages for people: devices that exist but cannot be used, or that were asked for but are missing, and the remedy.
   std::vector<std::string> complaints;
 };
 

@@ -1,4 +1,4 @@
-// Which machine this process runs on, for what all its processes share.
+// The identity of the machine on which this process runs, for data that all processes of the machine share.
 #pragma once
 
 #include <fstream>
@@ -8,8 +8,8 @@
 
 namespace slackline::power {
 
-// Equal in all processes of one machine since it was booted, those in containers included; where the kernel does not
-// say, its name.
+// Returns a text that is equal in all processes of one machine since its boot, including those in containers. If the
+// kernel does not tell, returns the machine's name.
 inline std::string MachineIdentity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

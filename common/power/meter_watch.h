@@ -1,4 +1,5 @@
-// Notices meters that fall silent or stand still, so that a figure that is too small does not pass for a saving.
+// Detects meters that fall silent or stand still, so that an energy figure that is too small is not mistaken for a
+// saving.
 #pragma once
 
 #include <map>
@@ -13,12 +14,13 @@ namespace slackline::power {
 // Thread-safety: none.
 class MeterWatch {
  public:
-  // Without a reading, until a device is said to be silent.
+  // Time without a reading after which a device counts as silent.
   static constexpr absl::Duration kSilent = absl::Seconds(10);
-  // A computer that runs uses more than a counter's smallest step in a minute.
+  // Time without growth after which a counter counts as standing still. A running computer uses more than a counter's
+  // smallest step in a minute.
   static constexpr absl::Duration kStill = absl::Seconds(60);
 
-  // What is to be said after this sample; of each device and mistake once.
+  // Returns the warnings after this sample. Each device gets each warning only once.
   std::vector<std::string> Look(const EnergyTotals& totals);
 
  private:

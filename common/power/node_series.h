@@ -1,4 +1,4 @@
-// Series of the node that a process runs on.
+// Metrics series of the node that a process runs on.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class NodeSeries {
  public:
   NodeSeries(Metrics& metrics, std::string node) : metrics_(metrics), node_(std::move(node)) {}
 
-  // Series are made when a device is first read.
+  // Sets the series of the devices. A device's series are created when it is first read.
   void Publish(absl::Span<const DeviceTotals> devices);
 
  private:

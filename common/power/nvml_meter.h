@@ -1,5 +1,5 @@
-// NVIDIA's GPUs, by the library that comes with their driver (NVML). It is loaded when it is asked for: nothing is
-// linked, and none of its headers is needed.
+// Meters of NVIDIA's GPUs, by the library that comes with their driver (NVML). The library is loaded on demand: no
+// linking and none of its headers are needed.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,10 @@
 
 namespace slackline::power {
 
-// Energy from the GPU's own counter where it has one (Volta and later), else only power; use, memory, temperature.
-//   kNotFound     the library is not there, or it finds none of the GPUs chosen
-//   kUnavailable  the library is there and does not work; says what it said
+// Opens the meter. It reads energy from the GPU's own counter if there is one (Volta and later), otherwise only power;
+// also use, memory and temperature.
+//   kNotFound     the library is missing, or finds none of the chosen GPUs
+//   kUnavailable  the library exists but does not work; gives its message
 absl::StatusOr<std::unique_ptr<PowerMeter>> OpenNvml(const std::string& library, const GpuChoice& choice);
 
 }  // namespace slackline::power

@@ -1,4 +1,4 @@
-// Meters of power and energy: what each says of its devices.
+// Meters of power and energy. A meter reads one or more devices.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,14 @@
 
 namespace slackline::power {
 
-// What a meter says of one device now. What it cannot say is absent.
+// The current reading of one device. Values that the meter cannot read are absent.
 struct DeviceReading {
-  // The same in all processes of the machine: package-0, package-0-dram, gpu-0000:65:00.0.
+  // Name of the device, equal in all processes of the machine: package-0, package-0-dram, gpu-0000:65:00.0.
   std::string device;
-  // Of energy, since the meter was opened: never falls.
+  // Energy since the meter was opened; never falls.
   std::optional<double> joules;
   std::optional<double> watts;
-  // Of a GPU: the share of the last moments in which it computed, and its memory in use.
+  // GPUs only: the share of the last moments in which the GPU computed, and its memory in use.
   std::optional<double> gpu_ratio;
   std::optional<double> gpu_memory_bytes;
   std::optional<double> celsius;
@@ -26,14 +26,14 @@ class PowerMeter {
  public:
   virtual ~PowerMeter() = default;
 
-  // A reading of each device; a device that cannot be read now is left out.
+  // Returns a reading of each device, without the devices that cannot be read now.
   virtual std::vector<DeviceReading> Read() = 0;
 };
 
-// Which GPUs are metered: nullopt means all; else those with these PCI addresses, as PciAddress() writes them.
+// GPUs to meter: nullopt means all; otherwise those with these PCI addresses, as PciAddress() writes them.
 using GpuChoice = std::optional<std::vector<std::string>>;
 
-// "0000:65:00.0" of whatever drivers say: 00000000:65:00.0, 0000:65:00.0 in either case.
+// Returns "0000:65:00.0" for the forms that drivers use: 00000000:65:00.0 or 0000:65:00.0, in upper or lower case.
 std::string PciAddress(const std::string& text);
 
 }  // namespace slackline::power

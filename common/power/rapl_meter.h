@@ -1,5 +1,4 @@
-// Energy of processors and their memory, as Linux's powercap shows it (RAPL; Intel, and AMD from family 17h on).
-// Documentation/power/powercap in the kernel's tree.
+// Meters of the energy of processors and their memory, from Linux's powercap (RAPL; Intel, and AMD from family 17h on).
 #pragma once
 
 #include <filesystem>
@@ -10,10 +9,10 @@
 
 namespace slackline::power {
 
-// Packages, and their dram where it has a meter of its own. What is counted in them is left out: core and uncore are
-// parts of a package, psys has the packages in it.
-//   kNotFound          the kernel shows none, or none that has ever counted
-//   kPermissionDenied  none may be read; says what to do
+// Meters packages, and their dram if it has a meter of its own. Meters that packages already include are left out: core
+// and uncore are parts of a package, and psys contains the packages.
+//   kNotFound          the kernel shows no meter, or none that has ever counted
+//   kPermissionDenied  no meter may be read; names the remedy
 absl::StatusOr<std::unique_ptr<PowerMeter>> OpenRapl(const std::filesystem::path& sysfs);
 
 }  // namespace slackline::power

@@ -1,4 +1,4 @@
-// Single values in the kernel's files.
+// Reads single values from the kernel's files.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace slackline::power {
 
-// The first word of the file as `Value`; nullopt where it cannot be read, or is none.
+// Returns the first word of the file as `Value`; nullopt if the file cannot be read or holds no such value.
 template <typename Value>
 std::optional<Value> ReadValue(const std::filesystem::path& path) {
   std::ifstream file(path);

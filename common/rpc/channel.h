@@ -1,4 +1,4 @@
-// How every process of Slackline opens gRPC channels and servers.
+// Opens gRPC channels and servers, the same way in every process of Slackline.
 #pragma once
 
 #include <memory>
@@ -11,55 +11,55 @@
 
 namespace slackline::rpc {
 
-// Makes malloc keep large freed blocks: gRPC allocates and frees a slice for every chunk, and returning each to
-// the system costs up to half of the throughput. Call once, first thing in main().
+// Makes malloc keep large freed blocks: gRPC allocates and frees a slice for every chunk, and returning each to the
+// system costs up to half of the throughput. Call it once, first in main().
 //
-// Also turns off the search for deadlocks that the distribution's Abseil makes at every lock, gRPC's too (tests keep
-// it); and raises the limit on open files as far as this user may, since shared memory takes one a shard.
+// Also turns off the deadlock detection that the distribution's Abseil runs at every lock, gRPC's included (tests keep
+// it). Finally raises the limit on open files as far as this user may, since shared memory takes one file per shard.
 void PrepareProcess();
 
-// Turns gRPC's own log off: what it has to say reaches our messages as the status of a call. Call once, in main().
+// Turns gRPC's own log off: its information reaches our messages as the status of a call. Call it once, in main().
 void SilenceGrpcLog();
 
-// The same, but for what no status says, since it is the other side that is told nothing: why a TLS handshake failed
-// here. It goes to our log, at most once a second.
+// Like SilenceGrpcLog(), except for the reason why a TLS handshake failed here. No status reports it: the call is the
+// other side's, which is not told the reason. It goes to our log, at most one line per second.
 void SilenceGrpcLogButRefusals();
 
-// True if a call failed since this side would not believe who the other one is. A further attempt helps only where
-// certificates are being replaced.
+// Returns true if a call failed because this side does not trust the identity of the other side. A retry helps only
+// while certificates are being replaced.
 bool IsMistrust(const absl::Status& status);
 
-// Arguments of data-path channels and servers: bandwidth probe off, 16 MiB look-ahead, 4 MiB frames, a local
-// subchannel pool, received messages of at most 8 MiB (a frame carries at most 4 MiB of tensor).
+// Return or set the arguments of data-path channels and servers: bandwidth probe off, 16 MiB look-ahead, 4 MiB frames,
+// a local subchannel pool, received messages of at most 8 MiB (a frame carries at most 4 MiB of tensor).
 grpc::ChannelArguments DataChannelArguments();
 void SetDataServerArguments(grpc::ServerBuilder& builder);
 
-// The address, for channels and servers, of an abstract Unix socket.
+// Returns the address of an abstract Unix socket, for channels and servers.
 std::string UnixAddress(const std::string& name);
 
-// What goes over a channel beside the calls. Made by security::Security.
+// Credentials and metadata of a channel. Made by security::Security.
 struct Protection {
-  // Null for plain text.
+  // Credentials of the channel; null for plain text.
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  // Goes out with every call; nothing where the key is empty.
+  // Metadata sent with every call; none if the key is empty.
   std::pair<std::string, std::string> metadata;
 };
 
-// `address` is host:port or UnixAddress(). Without protection it is plain text. Health checks, proxies and retries are
-// off.
+// `address` is host:port or UnixAddress(). Without `protection` the channel is plain text. Health checks, proxies and
+// retries are off.
 std::shared_ptr<grpc::Channel> DataChannel(const std::string& address,
                                            const std::shared_ptr<const Protection>& protection = nullptr);
 std::shared_ptr<grpc::Channel> ControlChannel(const std::string& address,
                                               const std::shared_ptr<const Protection>& protection = nullptr);
 
-// The same code and message on the other side.
+// Convert a status with its code and message. ToGrpc() shortens a message that would exceed gRPC's limit on metadata.
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 
-// A context whose call gives up after `timeout`, without waiting for a channel that is down.
+// Returns a context whose call fails after `timeout`, and does not wait for a channel that is down.
 std::unique_ptr<grpc::ClientContext> ContextWithTimeout(absl::Duration timeout);
 
-// True for codes after which the same call may be tried again: UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED.
+// Returns true for codes after which the same call may be retried: UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED.
 bool IsRetryable(const absl::Status& status);
 
 }  // namespace slackline::rpc

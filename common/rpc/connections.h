@@ -1,7 +1,7 @@
-// Connections that gRPC does not close.
+// Closes connections that gRPC does not close.
 //
-// gRPC closes a connection when it has written what it had begun to write. A process that is stopped never reads it, so
-// that the other side would wait for it for ever, and hold what it was writing from.
+// gRPC closes a connection only after writing what it has begun to write. A stopped process never reads those bytes, so
+// the other side would wait forever and hold the memory that it writes from.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,20 @@
 
 namespace slackline::rpc {
 
-// Where a server of this process listens.
+// Addresses on which a server of this process listens.
 struct Listening {
   uint16_t port = 0;
-  // Abstract name of a Unix socket; empty when there is none.
+  // Abstract name of a Unix socket; empty if there is none.
   std::string socket;
 };
 
-// Both break connections of this process both ways, and return how many. Whoever uses them sees an error.
+// CutConnectionsFrom() and CutConnectionsTo() break connections of this process in both directions and return their
+// number. Users of such a connection see an error.
 //
-// All that came in there.
+// Breaks all connections that arrived at `listening`.
 int CutConnectionsFrom(const Listening& listening);
-// All that lead to `peer`, as grpc::ClientContext::peer() names it. One that other calls share is broken for them, too.
+// Breaks all connections that lead to `peer`, as grpc::ClientContext::peer() names it. Other calls on such a connection
+// break too.
 int CutConnectionsTo(const std::string& peer);
 
 }  // namespace slackline::rpc

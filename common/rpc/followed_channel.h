@@ -1,4 +1,4 @@
-// A channel to a process that may be started again elsewhere.
+// A channel to a process that may be restarted at another address.
 #pragma once
 
 #include <memory>
@@ -11,24 +11,24 @@
 
 namespace slackline::rpc {
 
-// What is wrong with a place says it in the log, once.
+// Follows the address of a process. A problem with the place of the address is logged once.
 //
 // Thread-safety: safe.
 class FollowedChannel {
  public:
-  // `place`: HOST:PORT, whose name is looked up for each connection; or, with a slash in it, a file that holds that and
-  // is written anew when it changes.
+  // `place` is HOST:PORT, whose name is looked up for each connection; or, with a slash in it, a file that holds
+  // HOST:PORT and is rewritten when it changes.
   explicit FollowedChannel(std::string place, std::shared_ptr<const Protection> protection = nullptr);
 
-  // For the next call.
+  // Returns the channel for the next call.
   std::shared_ptr<grpc::Channel> channel() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // A call has failed in a way that may pass: looks whether the place says something else now.
+  // Reports that a call failed in a way that may pass. Checks whether the place has another address now.
   void Failed() ABSL_LOCKS_EXCLUDED(mutex_);
-  // No more calls are to come: closes the connection, which the other side would wait for as it ends. One that comes
-  // nevertheless makes another.
+  // Closes the connection, since no more calls are expected. Otherwise the other side would wait for it as it ends. A
+  // later call opens another connection.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
   const std::string& place() const { return place_; }
-  // What to say of a call that has failed: of one to no address why there is none, else what the call says.
+  // Returns the text for a failed call: the reason why there is no address, otherwise the message of `status`.
   std::string Why(const absl::Status& status) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -36,7 +36,7 @@ class FollowedChannel {
   const std::shared_ptr<const Protection> protection_;
   mutable absl::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
-  // Why there is no address now; empty while there is one.
+  // Reason why there is no address now; empty if there is one.
   std::string mistake_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
 };

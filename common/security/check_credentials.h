@@ -1,4 +1,4 @@
-// Whether a process can use its files, so that what is wrong with them is said by name before anybody connects.
+// Checks that a process can use its files, so that an error names the file before any connection is made.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace slackline::security {
 
-// The files of `identity` in `folder`, with those of the authority, at the time `now`.
-//   kNotFound, kPermissionDenied  as ReadSecret()
-//   kInvalidArgument              not PEM; the key is another one's; another job or role; expired, or not valid yet;
-//   signed by somebody else
+// Checks the files of `identity` in `folder`, together with those of the authority, at the time `now`.
+//   kNotFound, kPermissionDenied  as for ReadSecret()
+//   kInvalidArgument              not PEM; the key does not match; another job or role; expired or not valid yet;
+//                                 signed by another authority
 absl::Status CheckPair(const std::string& folder, const Identity& identity, absl::Time now);
 
-// All that security.* names of this job and that is on this machine, for `slackline check`: with tls the files of at
-// least one role.
+// Checks everything that security.* of this job names and that exists on this machine, for `slackline check`. With tls,
+// the files of at least one role must exist.
 absl::Status CheckCredentials(const job::Job& job, absl::Time now);
 
 }  // namespace slackline::security

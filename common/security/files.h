@@ -1,10 +1,10 @@
 // The files that hold a job's credentials.
 //
-//   FOLDER/ca.crt              who signed all others; every machine needs it
-//   FOLDER/ca.key              only to sign more of them: not needed by any process
-//   FOLDER/ROLE.crt, .key      of each role; a machine needs those of the roles that run on it
+//   FOLDER/ca.crt              the authority that signed all others; every machine needs it
+//   FOLDER/ca.key              only for signing more of them: no process needs it
+//   FOLDER/ROLE.crt, .key      certificate and key of each role; a machine needs those of the roles that run on it
 //
-// Certificates and keys are PEM. Who can read a key is that role, so keys must be their owner's alone.
+// Certificates and keys are PEM. Whoever can read a key can act as its role, so only its owner may be able to read it.
 #pragma once
 
 #include <string>
@@ -22,22 +22,24 @@ struct KeyPair {
 
 std::string AuthorityPath(const std::string& folder);
 std::string AuthorityKeyPath(const std::string& folder);
-// Where a role's files are.
+// Returns the paths of a role's files.
 KeyPair PathsOf(const std::string& folder, Role role);
 
-// The text of a file that only its owner may read. As other programs have it, a group may read what belongs to root.
+// Returns the text of a file that only its owner may read. As in other programs, a file of root may also be readable by
+// its group.
 //   kNotFound          names the file
 //   kPermissionDenied  names the file, its mode and what is allowed
 absl::StatusOr<std::string> ReadSecret(const std::string& path);
-// The text of any file.
+// Returns the text of a file that may be public, but that other users may not write.
 //   kNotFound          names the file
+//   kPermissionDenied  names the file, its owner or mode, and what is allowed
 absl::StatusOr<std::string> ReadPublic(const std::string& path);
 
-// A token file holds one line of 16 to 4096 letters, digits and -._~+/=
+// Returns the token of a file with one line of 16 to 4096 letters, digits and -._~+/=
 absl::StatusOr<std::string> ReadToken(const std::string& path);
 
-// Writes a file that only its owner may read and write, all at once: others see the old one or the new one.
-//   kAlreadyExists  it is there, and may not be `replaced`
+// Writes a file that only its owner may read and write, atomically: other processes see the old file or the new one.
+//   kAlreadyExists  the file exists and `replace` is false
 absl::Status WriteSecret(const std::string& path, const std::string& text, bool replace);
 
 }  // namespace slackline::security

@@ -1,4 +1,4 @@
-// Lets calls in, or says why not.
+// Admits calls, or refuses them with the reason.
 #pragma once
 
 #include <memory>
@@ -12,29 +12,30 @@
 
 namespace slackline::security {
 
-// Somebody who was let in.
+// A caller that was admitted.
 struct Caller {
-  // "a worker of job first", for messages.
+  // Description for messages: "a worker of job first".
   std::string name;
   Roles roles = Roles::All();
 
-  // kPermissionDenied unless the caller is a `role`; `what` is what only such may do: "say a server's heartbeat".
+  // Returns kPermissionDenied unless the caller is a `role`. `what` is the action that needs the role: "say a server's
+  // heartbeat".
   absl::Status MustBe(Role role, absl::string_view what) const;
 };
 
 // Thread-safety: const calls are safe.
 class Guard {
  public:
-  // Lets everybody do everything.
+  // Creates a guard that lets every caller do everything.
   Guard() = default;
-  // Callers have certificates of `job`, which gRPC has verified.
+  // Creates a guard for callers with certificates of `job`, which gRPC has verified.
   static Guard ByCertificate(std::string job);
-  // Callers have this token, and with it every role.
+  // Creates a guard for callers with this token. The token gives every role.
   static Guard ByToken(std::string token);
 
-  // Whether this call of `method`, named as in methods.h, may go on. Each service asks it first of all.
+  // Returns the caller if this call of `method`, named as in methods.h, may proceed. Each service calls this first.
   //   kUnauthenticated   the caller has no token, a wrong one, or a certificate without a role
-  //   kPermissionDenied  the caller's job is another one, or its role may not call this
+  //   kPermissionDenied  the caller belongs to another job, or its role may not call this
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, absl::string_view method) const;
 
  private:
@@ -46,7 +47,7 @@ class Guard {
   std::string token_;
 };
 
-// Sent with each call: "authorization: Bearer TOKEN".
+// Metadata sent with each call: "authorization: Bearer TOKEN".
 inline constexpr char kTokenKey[] = "authorization";
 std::string TokenValue(absl::string_view token);
 

@@ -1,4 +1,4 @@
-// Makes a job's credentials: an authority of its own, and a key and a certificate for each role.
+// Creates a job's credentials: an authority for this job, and a key and a certificate for each role.
 #pragma once
 
 #include <string>
@@ -13,37 +13,37 @@ namespace slackline::security {
 struct MakeOptions {
   std::string folder;
   std::string job;
-  // Of the roles' certificates; the authority's holds for ten years at least.
+  // Validity of the roles' certificates. The authority's certificate is valid for at least ten years.
   absl::Time not_before;
   absl::Time not_after;
-  // Replace what is there.
+  // True to replace existing files.
   bool force = false;
-  // Keep the authority that is there, whose key must be there too, and replace what it has signed: processes that run
-  // go on to trust one another.
+  // True to keep the existing authority, whose key must be there too, and to replace all that it has signed. Running
+  // processes then still trust one another.
   bool renew = false;
 };
 
-// EC keys on P-256. Servers and schedulers get certificates for both ends of a connection, workers and operators for
-// the calling end only.
-//   kInvalidArgument   no name for a job; or, to be renewed, another one than that of the certificates that are there
-//   kAlreadyExists     a file is there, and neither force nor renew allows to replace it; nothing is written
-//   kPermissionDenied  the folder is there, and others may look into it
+// Creates the credentials, with EC keys on P-256. Servers and schedulers get certificates for both ends of a
+// connection, workers and operators only for the calling end.
+//   kInvalidArgument   the job's name is not allowed; or, with renew, differs from that of the existing certificates
+//   kAlreadyExists     a file exists, and neither force nor renew is set; nothing is written
+//   kPermissionDenied  the folder exists, and other users may look into it
 absl::Status MakeCredentials(const MakeOptions& options);
 
-// What the roles' certificates in a folder say.
+// The content of the roles' certificates in a folder.
 struct Made {
   std::string job;
-  // From their beginning to their end; of several the shortest.
+  // Time from the beginning to the end of their validity; the shortest one if they differ.
   absl::Duration life = absl::InfiniteDuration();
 };
 
-//   kNotFound          there is none
-//   kInvalidArgument   one is not of a job, or they are of several
-//   kPermissionDenied  others may write one
+//   kNotFound          the folder has no certificate
+//   kInvalidArgument   a certificate is not of a job, or they are of several jobs
+//   kPermissionDenied  other users may write a certificate
 absl::StatusOr<Made> ReadMade(const std::string& folder);
 
-// A file with a token of 256 random bits.
-//   kAlreadyExists  it is there, and not to be replaced
+// Creates a file with a token of 256 random bits.
+//   kAlreadyExists  the file exists and `force` is false
 absl::Status MakeToken(const std::string& path, bool force);
 
 }  // namespace slackline::security

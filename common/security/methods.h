@@ -1,4 +1,4 @@
-// Which role may call which method: one line a method.
+// The roles that may call each method, one line per method.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -8,14 +8,14 @@
 namespace slackline::security {
 
 struct Method {
-  // As descriptors have it: "slackline.wire.Scheduler.GetStatus".
+  // Full name, as in descriptors: "slackline.wire.Scheduler.GetStatus".
   absl::string_view name;
   Roles callers;
 };
 
-// Every method of every service.
+// Returns every method of every service.
 absl::Span<const Method> Methods();
-// Nobody, for a method that is not there.
+// Returns the roles that may call the method; none for an unknown method.
 Roles CallersOf(absl::string_view method);
 
 }  // namespace slackline::security

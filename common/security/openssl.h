@@ -1,4 +1,4 @@
-// OpenSSL's objects with owners.
+// Owning pointers to OpenSSL's objects.
 #pragma once
 
 #include <openssl/bio.h>
@@ -26,15 +26,15 @@ using KeyPtr = std::unique_ptr<EVP_PKEY, FreedBy<EVP_PKEY_free>>;
 using CertificatePtr = std::unique_ptr<X509, FreedBy<X509_free>>;
 using BioPtr = std::unique_ptr<BIO, FreedBy<BIO_free_all>>;
 
-// What OpenSSL has to say about the last call that failed, as kInternal, behind `what`; empties its queue.
+// Returns kInternal with `what` and OpenSSL's error text of the last failed call, and empties OpenSSL's error queue.
 absl::Status OpenSslError(const std::string& what);
 
-// From and to PEM. `path` is for messages.
+// Parse PEM. `path` is for messages.
 //   kInvalidArgument  names the path
 absl::StatusOr<CertificatePtr> ParseCertificate(const std::string& pem, const std::string& path);
 absl::StatusOr<KeyPtr> ParseKey(const std::string& pem, const std::string& path);
 
-// The URIs among a certificate's alternative names.
+// Returns the URIs among a certificate's alternative names.
 std::vector<std::string> UrisOf(const X509& certificate);
 
 }  // namespace slackline::security

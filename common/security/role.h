@@ -1,4 +1,4 @@
-// Who a process of a job is, as its certificate says it.
+// The role of a process of a job, as its certificate states it.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace slackline::security {
 
-// An operator is whoever gives orders to a running job: the `slackline` command.
+// An operator gives orders to a running job: the `slackline` command.
 enum class Role : uint8_t { kScheduler, kServer, kWorker, kOperator };
 inline constexpr Role kRoles[] = {Role::kScheduler, Role::kServer, Role::kWorker, Role::kOperator};
 
-// As in names of files and in certificates: "scheduler", "server", "worker", "operator".
+// Returns the role's name in file names and certificates: "scheduler", "server", "worker", "operator".
 const char* RoleName(Role role);
 
 class Roles {
@@ -26,7 +26,7 @@ class Roles {
   static constexpr Roles All() { return {Role::kScheduler, Role::kServer, Role::kWorker, Role::kOperator}; }
 
   constexpr bool Has(Role role) const { return (bits_ & Bit(role)) != 0; }
-  // "server, worker"
+  // Returns the roles as text: "server, worker".
   std::string ToString() const;
 
  private:
@@ -34,13 +34,13 @@ class Roles {
   uint8_t bits_ = 0;
 };
 
-// What a certificate is for: spiffe://slackline/JOB/ROLE, its one URI.
+// The job and role of a certificate: spiffe://slackline/JOB/ROLE, its only URI.
 struct Identity {
   std::string job;
   Role role = Role::kWorker;
 
   std::string ToUri() const;
-  // Absent for any other text.
+  // Returns nullopt for any other text.
   static std::optional<Identity> FromUri(absl::string_view uri);
 };
 

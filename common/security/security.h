@@ -1,4 +1,4 @@
-// How a process of a job listens, connects, and lets calls in, as the job's `security` section has it.
+// The listening, connecting and admission of a process of a job, as in the job's `security` section.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,23 @@
 
 namespace slackline::security {
 
-// How soon replaced certificates are used for new connections, at the latest.
+// Longest time until replaced certificates are used for new connections.
 inline constexpr absl::Duration kReloadEvery = absl::Seconds(10);
 
-// Thread-safety: const calls are safe. Copying shares what it holds.
-// Threads:       with tls one of gRPC's, which watches the files, as long as a copy, a channel or a server lives.
+// Thread-safety: const calls are safe. Copies share their content.
+// Threads:       with tls, one of gRPC's that watches the files, as long as a copy, a channel or a server lives.
 class Security {
  public:
-  // Plain text, and everybody may do everything.
+  // Creates a security of plain text, in which every caller may do everything.
   Security() = default;
-  // What `job` says, for a process that is a `self`. Files are read and checked here, and with tls read again when they
-  // change. `reload_every` in whole seconds, at least 1.
-  //   kNotFound, kPermissionDenied, kInvalidArgument  what is wrong with which file
+  // Opens the security that `job` asks for, for a process with role `self`. Files are read and checked here. With tls
+  // they are read again when they change. `reload_every` is in whole seconds, at least 1.
+  //   kNotFound, kPermissionDenied, kInvalidArgument  names the file and the problem
   static absl::StatusOr<Security> Open(const job::Job& job, Role self, absl::Duration reload_every = kReloadEvery);
 
-  // For the ports of a server.
+  // Returns the credentials for a server's ports.
   std::shared_ptr<grpc::ServerCredentials> server_credentials() const;
-  // For channels to processes that are `peer`, which their certificates must say.
+  // Returns the protection of channels to processes with role `peer`. Their certificates must state this role.
   std::shared_ptr<const rpc::Protection> To(Role peer) const;
   const Guard& guard() const { return guard_; }
 
@@ -40,15 +40,16 @@ class Security {
   Guard guard_;
   std::string job_;
   std::string token_;
-  // Null without tls; shared by channels and servers.
+  // Null without tls; shared with channels and servers.
   std::shared_ptr<Files> files_;
 };
 
-// Whether a process may listen on `host`: with security.mode none only on loopback, unless security.insecure.
-//   kInvalidArgument  names the ways out
+// Checks that a process may listen on `host`: with security.mode none only on loopback, unless security.insecure is
+// set.
+//   kInvalidArgument  names the alternatives
 absl::Status CheckListening(const std::string& host, const job::Security& security);
 
-// What an operator should know when a process listens on `host`, for its log; empty if nothing.
+// Returns a warning to log for the operator when a process listens on `host`; empty if there is none.
 std::string ListeningWarning(const std::string& host, const job::Security& security);
 
 }  // namespace slackline::security

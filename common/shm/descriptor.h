@@ -8,7 +8,7 @@
 
 namespace slackline::shm {
 
-// Thread-safety: as an int's.
+// Thread-safety: that of an int.
 // Ownership:     owns the descriptor. A moved-from one is empty.
 class Descriptor {
  public:
@@ -24,14 +24,14 @@ class Descriptor {
   }
 
   bool valid() const { return fd_ >= 0; }
-  // For calls that only borrow it.
+  // Returns the descriptor for calls that only borrow it.
   int get() const { return fd_; }
 
  private:
   int fd_ = -1;
 };
 
-// Shared, because what is being sent must stay open although its owner may close it meanwhile.
+// A shared descriptor. It must stay open while it is sent, although its owner may drop it meanwhile.
 using SharedDescriptor = std::shared_ptr<const Descriptor>;
 
 }  // namespace slackline::shm

@@ -1,4 +1,4 @@
-// Asks a DescriptorListener of another process.
+// Sends requests to a DescriptorListener of another process.
 #pragma once
 
 #include <string>
@@ -17,14 +17,14 @@ struct DescriptorMessage {
   std::vector<Descriptor> descriptors;
 };
 
-// One question to the listener of that name, and its answer. `timeout` is for all of it. `descriptors` are borrowed
-// until it returns.
-//   kUnavailable        nobody listens there, or the listener went away
-//   kPermissionDenied   the listener belongs to another user, or does not let this one ask
-//   kDeadlineExceeded   no whole answer in time
-//   kInvalidArgument    a name, message or number of descriptors that no listener takes, or a wrong answer
-//   kResourceExhausted  this process may not open as many files as came
-// Other codes are the handler's.
+// Sends one request to the listener called `name` and returns its reply. `timeout` covers all of it. `descriptors` are
+// borrowed until it returns.
+//   kUnavailable        no listener has this name, or the listener went away
+//   kPermissionDenied   the listener belongs to another user, or refuses requests of this one
+//   kDeadlineExceeded   the reply was not complete in time
+//   kInvalidArgument    the name, message or number of descriptors is one that no listener takes, or the reply is wrong
+//   kResourceExhausted  this process may not open as many files as the reply has
+// Other codes come from the handler.
 absl::StatusOr<DescriptorMessage> Exchange(absl::string_view name, absl::string_view message,
                                            absl::Span<const int> descriptors, absl::Duration timeout);
 

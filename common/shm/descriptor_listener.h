@@ -1,4 +1,4 @@
-// Answers processes of the same machine and user that ask for descriptors, or hand some over.
+// Answers processes of the same machine and user that request descriptors, or that hand some over.
 #pragma once
 
 #include <cstddef>
@@ -17,47 +17,47 @@
 namespace slackline::shm {
 
 struct DescriptorReply {
-  // At most kMessageBytesMax.
+  // Text of at most kMessageBytesMax bytes.
   std::string message;
-  // At most kReplyDescriptorsMax.
+  // Descriptors, at most kReplyDescriptorsMax.
   std::vector<SharedDescriptor> descriptors;
 };
 
-// Called on the listener's thread, for one request at a time; the others wait, so it must be quick. An error goes to
-// the peer as it is.
+// Called on the listener's thread, for one request at a time. It must be quick, since other requests wait. An error
+// goes to the peer unchanged.
 using DescriptorHandler = std::function<absl::StatusOr<DescriptorReply>(DescriptorMessage request)>;
 
 struct DescriptorListenerOptions {
-  // Abstract name, without its leading zero byte. Empty: a random one.
+  // Abstract name, without its leading zero byte. Empty: a random name.
   std::string name;
-  // A connection that is not done after this long is closed.
+  // Time after which an unfinished connection is closed.
   absl::Duration peer_timeout = absl::Seconds(5);
-  // Further ones wait until one is done.
+  // Largest number of connections. Further ones wait until one is done.
   size_t connections_max = 64;
 };
 
-// An abstract Unix socket with its own thread. One connection carries one request and its reply. A peer can do no more
-// than be refused: wrong bytes, wrong users, silence and deaths end its own connection only.
+// An abstract Unix socket with its own thread. One connection carries one request and its reply. A peer can harm only
+// its own connection: wrong bytes, a wrong user, silence or a crash end that connection and no other.
 //
 // Thread-safety: const calls are safe.
-// Threads:       one, until the destructor.
+// Threads:       one, until the destructor ends it.
 class DescriptorListener {
  public:
-  //   kAlreadyExists    somebody listens under that name
-  //   kInvalidArgument  a name that is too long
+  //   kAlreadyExists    another listener has that name
+  //   kInvalidArgument  the name is too long
   static absl::StatusOr<std::unique_ptr<DescriptorListener>> Start(const DescriptorListenerOptions& options,
                                                                    DescriptorHandler handler);
   DescriptorListener(const DescriptorListener&) = delete;
   DescriptorListener& operator=(const DescriptorListener&) = delete;
   ~DescriptorListener();
 
-  // For Exchange() in other processes.
+  // Returns the name for Exchange() in other processes.
   const std::string& name() const { return options_.name; }
 
  private:
   struct Sockets {
     Descriptor listening;
-    // Readable once the thread shall end.
+    // Readable once the thread must end.
     Descriptor wake;
   };
 

@@ -1,13 +1,13 @@
-// Which machine this process runs on.
+// The identity of the machine on which this process runs.
 #pragma once
 
 #include <string>
 
 namespace slackline::shm {
 
-// Equal in two processes exactly when they can reach each other's abstract sockets: the same boot of the same kernel,
-// and the same network namespace (containers on one machine usually have their own). Empty when it cannot be known;
-// an empty identity equals no other.
+// Returns a text that is equal in two processes exactly if they can reach each other's abstract sockets: the same boot
+// of the same kernel, and the same network namespace (containers on one machine usually have their own). Empty if
+// unknown; an empty identity equals no other.
 std::string HostIdentity();
 
 }  // namespace slackline::shm

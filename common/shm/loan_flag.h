@@ -1,8 +1,8 @@
-// One word of shared memory by which the writer of segments tells a reader in another process whether what it was
-// lent may still be read.
+// A word of shared memory. With it the writer of segments tells a reader in another process whether the memory lent to
+// it may still be read.
 //
-// A reader copies first and asks then. If the answer is yes, the copy is whole: the writer clears the flag before it
-// writes to anything that was lent. A dead writer writes nothing, so that its flag may stay up.
+// A reader first copies, then checks the flag. If the flag is up, the copy is consistent: the writer clears the flag
+// before it writes to anything that was lent. A dead writer writes nothing, so its flag may stay up.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@
 
 namespace slackline::shm {
 
-// The writer's side. What it lends is one loan: all of it is taken back at once.
+// The writer's side. All memory lent under one flag is one loan: all of it is taken back at once.
 //
 // Thread-safety: none.
 class LoanFlag {
  public:
-  // The flag is up.
-  //   as Segment::Create()
+  // Creates a flag that is up.
+  // Errors of Segment::Create().
   static absl::StatusOr<std::unique_ptr<LoanFlag>> Create();
 
-  // For LoanFlagView::Map() in the reader.
+  // Returns the descriptor for LoanFlagView::Map() in the reader.
   const SharedDescriptor& descriptor() const { return segment_->descriptor(); }
-  // From here on nothing that was lent may be believed. Call it before writing there.
+  // Clears the flag: from now on no reader may trust the lent memory. Call it before writing there.
   void TakeBack();
 
  private:
@@ -38,10 +38,10 @@ class LoanFlag {
 // Thread-safety: safe.
 class LoanFlagView {
  public:
-  //   as MappedSegment::Map()
+  // Errors of MappedSegment::Map().
   static absl::StatusOr<std::unique_ptr<LoanFlagView>> Map(Descriptor descriptor);
 
-  // True if all that this thread has read of the loan so far was read while it was still lent.
+  // Returns true if all that this thread has read of the loan so far was read while it was still lent.
   bool StillLent() const;
 
  private:

@@ -1,7 +1,7 @@
-// Memory that processes of one machine share: one writes, the others read.
+// Memory that processes of one machine share: one process writes, the others read.
 //
-// A segment has no name in any file system. It lives as long as somebody holds its descriptor or maps it, so that it
-// vanishes with its processes, however they end.
+// A segment has no name in any file system. It lives as long as a process holds its descriptor or maps it, so it
+// disappears with its processes, however they end.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@
 
 namespace slackline::shm {
 
-// Bytes of a page of this machine.
+// Returns the bytes of a page of this machine.
 uint64_t PageBytes();
 uint64_t RoundUpToPages(uint64_t bytes);
 
 struct SegmentOptions {
-  // Shown in /proc/PID/maps; need not be unique. At most 249 bytes.
+  // Name shown in /proc/PID/maps; need not be unique. At most 249 bytes.
   std::string name;
-  // Rounded up to pages. A page takes memory when it is first touched.
+  // Size, rounded up to pages. A page takes memory when it is first touched.
   uint64_t bytes = 0;
-  // Asks the system for huge pages. It may refuse, and then nothing changes; where it agrees, memory is taken and
+  // True to ask the system for huge pages. If the system refuses, nothing changes. If it agrees, memory is taken and
   // given back 2 MiB at a time.
   bool huge_pages = false;
 };
@@ -36,13 +36,13 @@ struct ByteRange {
 
 // The writer's side.
 //
-// Thread-safety: const calls and Release() of distinct ranges are safe; the content is the caller's affair.
+// Thread-safety: const calls and Release() of distinct ranges are safe; the caller must order access to the content.
 // Ownership:     owns the mapping and one descriptor.
-// Invariant:     the size never changes, so that no reader can touch a page that is not there.
+// Invariant:     the size never changes, so that no reader can touch a page that does not exist.
 class Segment {
  public:
-  // All bytes are 0.
-  //   kInvalidArgument    no bytes, or a name that is too long
+  // Creates a segment whose bytes are all 0.
+  //   kInvalidArgument    `bytes` is 0, or the name is too long
   //   kResourceExhausted  no memory or no descriptor is left
   static absl::StatusOr<std::unique_ptr<Segment>> Create(const SegmentOptions& options);
   Segment(const Segment&) = delete;
@@ -51,16 +51,16 @@ class Segment {
 
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
-  // Memory that it takes now.
+  // Returns the memory that the segment takes now.
   uint64_t resident_bytes() const;
 
-  // For MappedSegment::Map() in another process. It is open for reading only: who gets it cannot write by mistake.
-  // Sharing keeps it open while it is sent.
+  // Returns the descriptor for MappedSegment::Map() in another process. It is read-only, so a reader cannot write by
+  // mistake. Sharing keeps it open while it is sent.
   const SharedDescriptor& descriptor() const { return descriptor_; }
 
-  // Gives the pages that lie wholly inside `range` back to the system; they then read as 0, here and in every reader.
-  // Where the system refuses, the memory stays taken.
-  // Requires: the range lies in the segment, and nobody needs its content.
+  // Gives the pages that lie wholly inside `range` back to the system. They then read as 0, here and in every reader.
+  // If the system refuses, the memory stays taken.
+  // Requires: the range lies in the segment, and its content is no longer needed.
   void Release(const ByteRange& range);
 
  private:
@@ -77,15 +77,15 @@ struct SegmentSizeLimits {
   uint64_t bytes_max = 0;
 };
 
-// A reader's side: a segment of another process, which need not be trusted to be right.
+// A reader's side: a segment of another process, which need not be trusted.
 //
 // Thread-safety: safe.
 // Ownership:     owns the mapping, which keeps the memory alive after the writer is gone.
 class MappedSegment {
  public:
-  // Maps what came from a peer. Nothing that the peer does later can make a read of bytes() bytes fail; pages that it
-  // has released read as 0.
-  //   kInvalidArgument    not a segment, one that can shrink, or a size outside of the limits
+  // Maps a descriptor that came from a peer. No later action of the peer can make a read of bytes() bytes fail; pages
+  // that it has released read as 0.
+  //   kInvalidArgument    the descriptor is no segment, can shrink, or has a size outside the limits
   //   kResourceExhausted  no memory is left to map it
   static absl::StatusOr<std::unique_ptr<MappedSegment>> Map(Descriptor descriptor, const SegmentSizeLimits& limits);
   MappedSegment(const MappedSegment&) = delete;

@@ -1,4 +1,4 @@
-// XXH3 with 64 bits over the bytes of files.
+// The 64-bit XXH3 of the bytes of files.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace slackline {
 
 uint64_t ChecksumOf(absl::string_view bytes);
 
-// The same over bytes that come in parts.
+// Computes ChecksumOf() over bytes that come in parts.
 class RunningChecksum {
  public:
   RunningChecksum();

@@ -1,5 +1,5 @@
-// RocksDB as the stores of a server and of a scheduler use it: few keys, synced one by one, and files of large values
-// that are taken in whole and dropped whole. No compaction, no cache, next to no memory.
+// RocksDB, as the stores of servers and the scheduler use it: a few keys that are synced one by one, and files of large
+// values that are added and dropped as a whole. It has no compaction, no cache, and takes almost no memory.
 #pragma once
 
 #include <cstdint>
@@ -22,42 +22,42 @@ namespace slackline {
 
 // Errors of all calls:
 //   kResourceExhausted  the disk is full
-//   kDataLoss           what is there is broken: a checksum, a length
-//   kUnavailable        the disk fails otherwise
+//   kDataLoss           the stored data is broken: a checksum, a length
+//   kUnavailable        any other failure of the disk
 //
 // Thread-safety: none.
 class Database {
  public:
-  // A RocksDB. Makes the folder where there is none.
-  //   kAborted  another process has it open; it may be about to end
-  // `disk`: other than the machine's, for tests; outlives the database.
+  // Opens a RocksDB. Creates the folder if it does not exist.
+  //   kAborted  another process has it open, and may be about to end
+  // `disk` replaces the machine's disk in tests; it must outlive the database.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& folder,
                                                         rocksdb::Env* disk = nullptr);
   virtual ~Database() = default;
 
   virtual absl::StatusOr<std::optional<std::string>> Get(absl::string_view key) const = 0;
-  // All keys that begin with this letter, in their order.
+  // Called by ForEach() for all keys that begin with a letter, in their order.
   using Visit = std::function<void(absl::string_view key, absl::string_view value)>;
   virtual absl::Status ForEach(char letter, const Visit& visit) const = 0;
-  // Return when the change would survive a loss of power.
+  // Set or delete a key. Return once the change survives a loss of power.
   virtual absl::Status PutSynced(absl::string_view key, absl::string_view value) = 0;
   virtual absl::Status DeleteSynced(absl::string_view key) = 0;
-  // Rewrites the keys that begin with this letter, so that those which were deleted take no place. For few keys.
+  // Rewrites the keys that begin with this letter, so that deleted ones take no space. For few keys.
   virtual absl::Status Tidy(char letter) = 0;
-  // Files whose keys all lie in [begin, end) are deleted, and their place on the disk is free again.
+  // Deletes the files whose keys all lie in [begin, end), and frees their space on the disk.
   virtual absl::Status DropFiles(absl::string_view begin, absl::string_view end) = 0;
 
-  // New files, for values that are much larger than their keys. What is not ingested leaves nothing behind.
+  // New files, for values that are much larger than their keys. Files that are not ingested leave nothing behind.
   class Files {
    public:
     virtual ~Files() = default;
 
-    // Keys must rise from call to call, and lie behind or before all that are in the database.
+    // Adds a value. Keys must rise from call to call, and lie before or after all keys in the database.
     virtual absl::Status Put(absl::string_view key, absl::string_view value) = 0;
     // Syncs the files and makes them part of the database.
     virtual absl::Status Ingest() = 0;
   };
-  // They borrow the database. `bytes_max`: after so many a new file is begun.
+  // Returns a writer of new files, which borrows the database. It begins a new file after `bytes_max` bytes.
   virtual std::unique_ptr<Files> NewFiles(uint64_t bytes_max) = 0;
 };
 

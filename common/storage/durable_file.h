@@ -1,4 +1,4 @@
-// A file that appears under its name only when all of it is on the disk.
+// A file that appears under its name only once all of it is on the disk.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@ namespace slackline {
 class DurableFile {
  public:
   explicit DurableFile(const std::string& path) : path_(path), temporary_(path + ".tmp") {}
-  // What was not committed leaves nothing behind.
+  // Removes the data if Commit() was not called.
   ~DurableFile();
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
 
   absl::Status Open();
-  // Goes on where the last one ended.
+  // Writes at the end of the previous Write().
   absl::Status Write(const void* data, size_t size);
-  // Over what is there already, or beyond it.
+  // Overwrites existing bytes, or writes beyond them.
   absl::Status WriteAt(uint64_t offset, const void* data, size_t size);
-  // It is there from now on, also after a loss of power.
+  // Gives the file its name. On return it survives a loss of power.
   absl::Status Commit();
 
  private:
@@ -36,7 +36,7 @@ class DurableFile {
   int descriptor_ = -1;
 };
 
-// What was made, renamed or removed in the folder survives a loss of power.
+// Syncs a folder: files that were created, renamed or removed in it stay so after a loss of power.
 absl::Status SyncFolder(const std::string& folder);
 
 }  // namespace slackline

@@ -1,4 +1,4 @@
-// How many workers are at each clock, the smallest clock at hand.
+// Counts the workers at each clock and keeps the smallest clock at hand.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,16 @@
 
 namespace slackline::ps {
 
-// Changes cost logarithmic time in the number of different clocks, questions none.
+// Number of workers at each clock.
+//
+// Cost: changes take logarithmic time in the number of different clocks; queries take constant time.
 class ClockCounts {
  public:
   void Add(Clock64 clock) {
     ++counts_[clock];
     ++size_;
   }
-  // Requires: somebody is at `clock`.
+  // Requires: a worker is at `clock`.
   void Remove(Clock64 clock) {
     const auto found = counts_.find(clock);
     SLACKLINE_CHECK(found != counts_.end());

@@ -1,53 +1,60 @@
-// The consistency engine of one shard: who may be applied when, and who may go on.
+// The consistency engine of one shard decides when each push is applied and when each pull is served.
 //
-// A pure function with memory: events in, actions out. It has no thread, no clock and no I/O; the server runs it,
-// and so do the simulator and the tests. It decides about sub-pushes by name (worker, sequence) and never sees a
-// tensor: whoever runs it keeps the staged bytes and carries out the actions in the order given.
+// The engine is a pure state machine: events in, actions out. It has no thread, no clock and no I/O; the server runs
+// it, and so do the simulator and the tests. It knows sub-pushes by name (worker, sequence) and never sees a tensor:
+// its caller keeps the staged bytes and carries out the actions in the order given.
 //
 // Modes (job.proto, Consistency):
-//   async     a push is applied as it arrives; a pull waits only for the worker's own pushes.
-//   ssp       as async, and a pull at clock c waits until the slowest live worker's clock is at least c - staleness_max
+//   async     A push is applied on arrival. A pull waits only for the worker's own pushes.
+//   ssp       As async, and a pull at clock c waits until the slowest live worker's clock is at least c - staleness_max
 //             (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013).
-//   bsp       pushes of one clock are held until every live worker's is there, then applied as one step; a pull at
-//             clock c waits until the slowest live worker has clock c.
-//   softsync  every max(1, floor(live workers / softsync_n)) pushes, of any workers, are one step (n-softsync; Zhang et
-//             al., "Staleness-aware Async-SGD for Distributed Deep Learning", 2016). A push is answered as applied when
-//             it is *accepted*: it belongs to the state from then on, even when its worker dies, but the worker's next
-//             pull may come without it. A worker may be in one step twice. When the set of live workers becomes
-//             smaller, steps that are full by that are applied; when it becomes empty, what is left is the last step.
-//   quorum    the open step takes pushes whose base is the shard's version, one a worker. It is applied when
-//             ceil(quorum x live workers) are there, or at the first Tick() from quorum_deadline after its first push
-//             on (Chen et al., "Revisiting Distributed Synchronous SGD", 2016). Other pushes are late: discarded when
-//             their turn comes. A second push of a worker from the same base waits for the answer to the first and is
-//             late then. A pull waits only for the worker's own pushes. Sets may differ between shards: a worker whose
-//             push was discarded here may wait for a step of another shard, and that one for a worker whose push is
-//             held here. When all missing pushes are such workers', the step is taken without them, standstill_after
-//             its first push.
+//   bsp       Pushes of one clock are held until every live worker has sent its own, then applied as one step. A pull
+//             at clock c waits until the slowest live worker has clock c.
+//   softsync  Every max(1, floor(live workers / softsync_n)) pushes, from any workers, are one step (n-softsync; Zhang
+//             et al., "Staleness-aware Async-SGD for Distributed Deep Learning", 2016). A push is answered as applied
+//             when it is *accepted*. From then on it belongs to the state, even if its worker dies, but the worker's
+//             next pull may come without it. One step may contain two pushes of one worker. If the set of live workers
+//             becomes smaller, steps that are now full are applied; if it becomes empty, the remaining pushes are the
+//             last step.
+//   quorum    The open step takes pushes whose base is the shard's version, one per worker. The step is applied when
+//             ceil(quorum x live workers) pushes are there, or at the first Tick() that is at least quorum_deadline
+//             after its first push (Chen et al., "Revisiting Distributed Synchronous SGD", 2016). Other pushes are
+//             late: they are discarded when their turn comes. A second push of a worker from the same base waits for
+//             the answer to the first and is late then. A pull waits only for the worker's own pushes. Shards may
+//             choose different sets of pushes. A worker whose push was discarded here may then wait for a step of
+//             another shard, while that shard waits for a worker whose push is held here. If all missing pushes are
+//             those of workers whose push was discarded here, the step is applied without them, standstill_after its
+//             first push.
 //
-// Steps of several pushes are taken with their mean, weighted by samples or not; the others scale the learning rate by
-// samples / samples_nominal or not. With staleness_lr inverse (Zhang et al. 2016) each push counts 1 / max(1,
-// staleness): async and ssp multiply the learning rate by it; softsync weights the mean by it and multiplies the
-// learning rate by the weighted mean of it. bsp and quorum ignore it.
+// Weighting: bsp, softsync and quorum apply the mean of a step's pushes, weighted by samples or not. async and ssp
+// apply each push alone, and scale the learning rate by samples / samples_nominal or not. With staleness_lr inverse
+// (Zhang et al. 2016) each push counts 1 / max(1, staleness): async and ssp multiply the learning rate by this factor;
+// softsync weights the mean by it and multiplies the learning rate by its weighted mean. bsp and quorum ignore it.
 //
-// With outlier_factor, a push is an outlier if the norm of the shard's part of it is above that many times the median
-// of the last 31, or if the norm that the worker reports for the whole gradient is. An outlier is discarded as it
-// comes, in every mode. A push is never taken for one while earlier pushes of its worker are held.
+// Outliers: with outlier_factor, a push is an outlier if the norm of the shard's part of it is above that many times
+// the median of the last 31 such norms, or if the same holds for the norm of the whole gradient, which the worker
+// reports. An outlier is discarded on arrival, in every mode. A push is never treated as an outlier while earlier
+// pushes from the same worker are held.
 //
-// Words: a worker's *clock* on this shard is the largest sequence that has a final answer; *slack* is a clock minus
-// the slowest live worker's; *staleness* counts the versions applied between the pull that a gradient was computed
-// from and its application. An answer of softsync gives it as of acceptance: when the live workers become fewer, more
-// than one step may be taken between that and its application, which says the true one.
+// Words: a worker's *clock* on this shard is the largest sequence that has a final answer; *slack* is a clock minus the
+// slowest live worker's; *staleness* counts the versions applied between the pull that a gradient was computed from and
+// the gradient's application. An answer of softsync gives the staleness at acceptance. If the live workers become
+// fewer, more than one step may be applied between acceptance and application; ApplyAction then gives the true
+// staleness.
 //
 // Thread-safety: none; the shard's sequencer calls it.
-// Cost:          Push(), Pull() and Hello() take logarithmic time in the number of live workers, without what they set
-//                free. A step of several pushes, a change of the members, Tick() and Snapshot() take linear time.
+// Cost:          Push(), Pull() and Hello() take logarithmic time in the number of live workers, plus the time for all
+//                that they set free. A step of several pushes, a change of the members, Tick() and Snapshot() take
+//                linear time.
 // Invariants:
-//   - Answers are final and given once per (incarnation, sequence); repetitions get the stored one.
+//   - Answers are final and given once per (incarnation, sequence); repeated pushes get the stored answer.
 //   - A worker's answers are given in the order of sequence; its clock never falls within an incarnation.
 //   - A push whose base has another lineage than the shard is never applied.
-//   - No worker that is not in the installed membership is awaited or applied, but for what was accepted before.
-//   - What is accepted is applied in the order of acceptance.
-//   - In quorum a worker's oldest held push belongs to the open step: late ones are discarded as they become it.
+//   - A worker outside the installed membership is never awaited, and its pushes are never applied, except those
+//     accepted before.
+//   - Accepted pushes are applied in the order of acceptance.
+//   - In quorum a worker's oldest held push belongs to the open step: a late push is discarded when it becomes the
+//     oldest.
 #pragma once
 
 #include <cstdint>
@@ -76,124 +83,128 @@ enum class StalenessLr { kNone, kInverse };
 
 struct EngineConfig {
   Mode mode = Mode::kSsp;
-  // ssp only: until SetStalenessBound().
+  // ssp only: largest slack, until SetStalenessBound() sets another.
   uint64_t staleness_max = 4;
-  // softsync only: steps that as many pushes as there are live workers make; at least 1.
+  // softsync only: number of steps made of as many pushes as there are live workers; at least 1.
   uint64_t softsync_n = 1;
-  // quorum only: the fraction of the live workers, above 0 and at most 1, ...
+  // quorum only: fraction of the live workers whose pushes complete a step; above 0, at most 1.
   double quorum = 0.75;
-  // ... and the time since the first push of a step after which it is taken with fewer; 0: never.
+  // quorum only: time after a step's first push when the step is applied with fewer pushes; 0 means never.
   absl::Duration quorum_deadline;
-  // quorum only: so long a step waits for workers that were all discarded here.
+  // quorum only: time after a step's first push when the step is applied without the missing pushes, if all missing
+  // workers had their last push discarded here.
   absl::Duration standstill_after = absl::Milliseconds(4800);
   Weighting weighting = Weighting::kSamples;
   StalenessLr staleness_lr = StalenessLr::kNone;
-  // 0: nothing is an outlier.
+  // Multiple of the median norm above which a push is an outlier; 0 means that no push is.
   double outlier_factor = 0;
-  // Stored answers kept per worker; the window negotiated with a worker is at most this.
+  // Number of stored answers per worker; the window negotiated with a worker is at most this.
   uint32_t window_max = 64;
-  // Samples of one worker's batch (n_nominal): a push of so many is one whole step under async and ssp, and steps of
-  // several pushes are counted in them (ApplyAction::batches). At least 1.
+  // Samples of one worker's batch (n_nominal), at least 1. Under async and ssp, a push of this many samples is one
+  // whole step. Steps of several pushes are counted in this unit (ApplyAction::batches).
   uint64_t samples_nominal = 1;
-  // Silence at a gate before a Waiting notice.
+  // Time that a pull waits before its first Waiting notice, and between notices.
   absl::Duration notice_every = absl::Milliseconds(900);
 };
 
-// What a restored shard knows of a worker.
+// State of one worker in a snapshot.
 struct WorkerClock {
   Sender sender;
   Clock64 clock;
   std::deque<Answer> answers;
 };
 
-// The engine's own state at one marker: part of a snapshot of the shard. What was accepted and is not in the weights is
-// not in it either: the worker's clock is the one before it, so that a restore reports it as lost. Members that were
-// never heard of are not in it: like others that join they begin at the slowest clock, which may be an earlier one
-// then.
+// State of the engine at one version of the shard; part of a snapshot of the shard.
+//
+// Pushes that were accepted but are not in the weights are left out: their worker's clock is the one before them, so
+// that a restore reports them as lost. Members that never said Hello or pushed are left out too: after a restore they
+// begin at the slowest clock, like others that join, and that clock may then be an earlier one.
 struct EngineState {
   Version version;
   uint64_t samples_applied = 0;
   Clock64 clock_floor;
   std::vector<WorkerClock> workers;
-  // The newest incarnations of workers that are no members any more.
+  // Newest incarnation of each worker that is no longer a member.
   std::vector<Sender> gone = {};
 };
 
-// A state that the shard was in.
+// Earlier state of the shard, from which a pull may be answered.
 struct PastState {
   Version version;
-  Clock64 clock_min;  // as Engine::clock_min() was then
+  Clock64 clock_min;  // Engine::clock_min() at that time
 };
 
 class Engine {
  public:
-  // A fresh shard at version (lineage 1, 0) without members.
+  // Makes a fresh shard at version (lineage 1, 0) without members.
   explicit Engine(const EngineConfig& config);
-  // A shard restored from a snapshot: the lineage is raised by one, members are awaited from the scheduler.
+  // Restores a shard from a snapshot. The lineage rises by one; there are no members until the scheduler names them.
   Engine(const EngineConfig& config, const EngineState& restored);
-  // The same, for one that is still as it was made, and under `lineage` if that is larger: one snapshot may be restored
-  // more than once, and each time is a lineage of its own.
+  // Restores into an engine that is still as its constructor made it. The lineage is `lineage` or the one after the
+  // snapshot's, whichever is larger: one snapshot may be restored more than once, and each restore has its own lineage.
   void Restore(const EngineState& restored, Lineage lineage);
 
-  // Installs the set of live workers. Known incarnations keep their state; new ones begin at the slowest live
-  // clock; whoever is missing is fenced: held pushes are dropped, nobody waits for them.
+  // Installs the set of live workers. Known incarnations keep their state; new ones begin at the slowest live clock.
+  // Workers that are missing from the set are fenced: their held pushes are dropped, and nobody waits for them.
   //   kFailedPrecondition  `epoch` is older than the installed one; nothing changed
   absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members, Actions& actions);
 
-  // ssp: the bound from now on. Pulls that a larger one lets go are served; those that wait already wait for no more
-  // than a smaller one, and what was served stays so. Other modes have none.
+  // Sets the bound of ssp from now on. A larger bound serves the pulls that it sets free. A smaller bound holds for
+  // waiting pulls too, but does not undo what was served. Other modes have no bound.
   void SetStalenessBound(uint64_t bound, Actions& actions);
 
-  // A worker opens or resumes its stream. Waiting pulls of an earlier stream are forgotten. A worker that has
-  // more answers than the shard knows is advanced to them; what was lost by that is reported.
-  //   kFailedPrecondition  not a member, or another incarnation is
+  // Opens or resumes a worker's stream. Waiting pulls of an earlier stream are forgotten. If the worker has more
+  // answers than the shard knows, its clock advances to them, and the pushes lost by that are reported.
+  //   kFailedPrecondition  the sender is not a member, another incarnation is, or the sender was out of the set
+  //                        meanwhile
   absl::Status Hello(const HelloEvent& hello, Actions& actions);
-  // What Hello() would return; changes nothing.
+  // Returns what Hello() would return; changes nothing.
   absl::Status CheckHello(const HelloEvent& hello) const;
-  // The worker's stream has ended. Held pushes stay; waiting pulls are forgotten.
+  // Handles the end of the worker's stream. Held pushes stay; waiting pulls are forgotten.
   void Disconnected(const Sender& sender);
 
-  // What Push() would make of this sub-push: called at its first chunk, before bytes are staged.
+  // Outcome that Push() would have for a sub-push. Callers ask at its first chunk, before its bytes are staged.
   enum class Admission {
-    kStage,   // stage it
-    kIgnore,  // known already (answered or held): skip its chunks; Push() answers where there is an answer
+    kStage,   // stage its bytes
+    kIgnore,  // already answered or held: skip its chunks; Push() repeats the answer if there is one
     kRefuse,  // Push() refuses it
   };
   Admission Admit(const Sender& sender, Sequence sequence) const;
 
   void Push(const PushEvent& push, Actions& actions);
   void Pull(const PullEvent& pull, absl::Time now, Actions& actions);
-  // Time has passed: takes a step whose deadline has come, gives Waiting notices.
+  // Handles the passing of time: applies a step whose deadline has come, and gives Waiting notices.
   void Tick(absl::Time now, Actions& actions);
 
   Version version() const { return version_; }
   uint64_t samples_applied() const { return samples_applied_; }
   Epoch members_epoch() const { return epoch_; }
   size_t live_workers() const { return workers_.size(); }
-  // The slowest live worker's clock; without members, the last one that was known.
+  // Clock of the slowest live worker; without members, the last such clock that was known.
   Clock64 clock_min() const;
-  // Whether a pull at `clock` that is free to go may also be answered with an earlier state of the shard: it holds the
-  // worker's own pushes up to `clock` (in softsync: what there was when the last of them was answered), and the bound
-  // allowed it then. False where that is not known any more.
+  // Returns true if an earlier state of the shard may also answer a pull at `clock` that is free to go. The state must
+  // hold the worker's own pushes up to `clock` (in softsync: the updates that were there when the last of them was
+  // answered), and the bound must have allowed the pull then. In quorum only the current version will do. Returns false
+  // if the engine no longer knows.
   bool MayServe(const PastState& past, const Sender& sender, Clock64 clock) const;
-  // The worker's clock here; nullopt when it is not a member.
+  // Returns the worker's clock on this shard; nullopt if it is not a member.
   std::optional<Clock64> clock(WorkerId worker) const;
   bool IsMember(const Sender& sender) const { return Find(sender) != nullptr; }
-  // Empty when it is not a member.
+  // Returns the worker's name; empty if it is not a member.
   absl::string_view name(WorkerId worker) const;
   size_t waiting_pulls() const;
-  // That wait for their step, accepted ones included.
+  // Number of pushes that wait for their step, accepted ones included.
   size_t held_pushes() const;
   EngineState Snapshot() const;
 
-  // For tests of the tests: a planted bug must be caught by the simulation.
+  // Bugs that tests plant to check that the simulation catches them.
   struct Bugs {
     bool ignore_lineage = false;
     bool no_fast_forward = false;
-    bool drop_accepted = false;  // of a worker that leaves
+    bool drop_accepted = false;  // forgets accepted pushes of a worker that leaves
     bool take_late = false;
-    bool no_dedupe = false;      // what a worker has not heard the answer of is forgotten
-    bool keep_the_gone = false;  // they hold the clock
+    bool no_dedupe = false;      // forgets pushes whose answers the worker has not received
+    bool keep_the_gone = false;  // lets workers that are gone hold back the clock
   };
   void PlantForTest(Bugs bugs) { bugs_ = bugs; }
 
@@ -203,7 +214,7 @@ class Engine {
     uint64_t samples = 0;
     absl::Time at;
   };
-  // A push that a step is made of.
+  // Push that is part of a step.
   struct Taken {
     PushRef push;
     Version base;
@@ -219,13 +230,13 @@ class Engine {
     Incarnation incarnation;
     std::string name;
     Clock64 clock;
-    bool heard = false;                 // has said Hello or pushed
-    std::deque<Answer> answers;         // final ones, oldest first, at most window_max
-    std::map<Sequence, HeldPush> held;  // arrived, not answered; without gaps from clock + 1 on
+    bool heard = false;                 // true once the worker has said Hello or pushed
+    std::deque<Answer> answers;         // final answers, oldest first, at most window_max
+    std::map<Sequence, HeldPush> held;  // pushes that arrived and are not answered; without gaps from clock + 1 on
     std::vector<WaitingPull> pulls;     // oldest first
-    std::optional<Clock64> gate;        // where it is in gate_
+    std::optional<Clock64> gate;        // clock of its entry in gate_
   };
-  // A worker's clock, held pushes and pulls change only while one of these is there: it keeps the indexes.
+  // Keeps the indexes up to date. A worker's clock, held pushes and pulls change only while a Change for it exists.
   class Change {
    public:
     Change(Engine& engine, WorkerId id, Worker& worker) : engine_(engine), id_(id), worker_(worker) {
@@ -245,60 +256,60 @@ class Engine {
   const Worker* Find(const Sender& sender) const;
   absl::Status Unknown(const Sender& sender) const;
   void Remember(const Sender& sender);
-  // This incarnation was a member, or an earlier one of the same worker than one that was.
+  // Returns true if this or a newer incarnation of the worker was a member.
   bool WasHere(const Sender& sender) const;
-  // What the lineages and versions allow; the mode decides about the rest.
+  // Checks the samples, lineage and version of a push; the mode decides the rest.
   absl::Status CheckPush(const PushEvent& push, const Worker& worker) const;
-  // An outlier that may be answered at once. Remembers the norms.
+  // Returns true if the push is an outlier that may be answered at once. Records its norms.
   bool Quarantines(const PushEvent& push, const Worker& worker);
   static void DropHeld(const Sender& sender, const Worker& worker, Actions& actions);
   void List(WorkerId id, const Worker& worker);
   void Unlist(WorkerId id, Worker& worker);
   void ListAll();
-  // Answers the pulls that have come free.
+  // Serves the pulls that have become free to go.
   void ServePulls(Actions& actions);
   void ServePulls(WorkerId id, Worker& worker, Actions& actions);
   bool MayGo(const Worker& worker, const WaitingPull& pull) const;
-  // `min`: the slowest worker's clock.
+  // `min`: clock of the slowest worker.
   bool WithinBound(Clock64 min, Clock64 pull_clock) const;
-  // Whom those wait for whose own pushes are there.
+  // Returns the worker that is awaited by workers whose own pushes are there.
   WorkerId Culprit() const;
-  // What the worker is told of a pull of its own, when all wait for `awaited`.
+  // Returns the notice for a waiting pull of worker `id`, while pulls wait for the worker `awaited` (Culprit()).
   WaitingAction Notice(WorkerId id, const WaitingPull& pull, WorkerId awaited, absl::Time now) const;
 
-  // What the modes make of pushes: steps.cc.
+  // --- Steps of each mode: steps.cc ---
 
-  // Applies and answers what the mode allows, then serves the pulls that are free.
+  // Applies and answers what the mode allows, then serves the pulls that are free to go.
   void Settle(Actions& actions);
   void Take(const PushEvent& push, Worker& worker, Actions& actions);
   void ApplyAlone(const PushEvent& push, Worker& worker, Actions& actions);
-  // The step for the mean of these pushes, which takes the shard to its next version.
+  // Returns the step for the mean of these pushes, and moves the shard to its next version.
   ApplyAction Mean(const std::vector<Taken>& pushes, double average_rate);
-  // The same; they were held, and are answered.
+  // Applies the mean of these held pushes as one step, and answers them.
   void ApplyHeld(const std::vector<Taken>& pushes, double average_rate, Actions& actions);
   bool SettleBspStep(Actions& actions);
-  // softsync.
+  // softsync only.
   void Accept(const PushEvent& push, Worker& worker, Actions& actions);
   size_t GroupSize() const;
   void ApplyFullGroups(Actions& actions);
-  // The oldest of the accepted ones, at least 1.
+  // Applies the `count` oldest accepted pushes as one step. Requires: count >= 1.
   void ApplyAccepted(size_t count, double average_rate, Actions& actions);
-  // Takes what a planted bug loses out of the accepted ones.
+  // Drops the accepted pushes that the planted bug `drop_accepted` loses.
   void ForgetAccepted(Actions& actions);
-  // quorum.
+  // quorum only.
   size_t QuorumSize() const;
-  // Live workers with a push in the step that is open.
+  // Number of live workers with a push in the open step.
   size_t OpenStepSize() const { return workers_.size() - missing_.size(); }
   std::vector<Taken> OpenStep() const;
   bool Late(const HeldPush& push) const;
   void DiscardLate(WorkerId id, Worker& worker, Actions& actions);
-  // Whether the step that is open has waited for as long as it may.
+  // Returns true if the open step has waited for as long as it may.
   bool Overdue(absl::Time now) const;
   void ApplyOpenStep(Actions& actions);
 
   double LrFactor(uint64_t staleness) const;
   uint64_t Staleness(const Version& base) const;
-  // The worker's next push has its answer, and is not held any more.
+  // Gives the worker's next push its final answer, and removes it from the held pushes.
   void Finish(const Sender& sender, Worker& worker, const Answer& answer, Actions& actions);
 
   const EngineConfig config_;
@@ -307,22 +318,23 @@ class Engine {
   Version version_;
   uint64_t samples_applied_ = 0;
   Epoch epoch_;
-  Clock64 clock_floor_;                 // clock_min() as it was when the last member left
+  Clock64 clock_floor_;                 // clock_min() when the last member left
   std::map<WorkerId, Worker> workers_;  // live ones only
-  // The newest incarnation of each worker that ever was a member. Of one that is out it is not known any more which of
-  // its pushes were applied, so that it does not come back: an Incarnation takes less than all that.
+  // Newest incarnation of each worker that ever was a member. Once a worker is out, the engine no longer knows which of
+  // its pushes were applied, so that incarnation must not come back. Storing an Incarnation takes less memory than
+  // storing all of that.
   std::map<WorkerId, Incarnation> newest_;
-  // Of workers_; see Change.
-  ClockCounts clocks_;                           // of all of them
-  ClockCounts missing_;                          // of those whose next push is not held
-  std::set<WorkerId> stirred_;                   // have pulls that may have come free
-  std::set<std::pair<Clock64, WorkerId>> gate_;  // whose pulls up to this clock wait for others, not for its own pushes
+  // Indexes of workers_; Change maintains them.
+  ClockCounts clocks_;                           // clocks of all workers
+  ClockCounts missing_;                          // clocks of workers whose next push is not held
+  std::set<WorkerId> stirred_;                   // workers with pulls that may be free to go
+  std::set<std::pair<Clock64, WorkerId>> gate_;  // smallest clock of each worker's pulls that wait for other workers
 
-  NormMedian norms_;  // as workers say
+  NormMedian norms_;  // norms of whole gradients, reported by workers
   NormMedian part_norms_;
 
-  std::deque<Taken> accepted_;              // softsync: answered, not applied; oldest first
-  std::map<Sender, WorkerClock> restored_;  // from the snapshot, until the scheduler names the members
+  std::deque<Taken> accepted_;              // softsync: answered but not applied, oldest first
+  std::map<Sender, WorkerClock> restored_;  // workers of the snapshot, until the scheduler names the members
 };
 
 }  // namespace slackline::ps

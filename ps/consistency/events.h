@@ -1,4 +1,4 @@
-// What goes into the consistency engine of a shard, and what comes out of it. See engine.h.
+// Events that go into the consistency engine of a shard, and actions that come out of it. See engine.h.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace slackline::ps {
 
-// Who sends: a worker in one of its lives.
+// Identity of a worker in one of its lives.
 struct Sender {
   WorkerId worker;
   Incarnation incarnation;
@@ -24,14 +24,14 @@ struct Sender {
 enum class Outcome { kApplied, kDiscarded };
 enum class DiscardReason { kNone, kLineage, kLate, kOutlier };
 
-// The final word on one sub-push.
+// Final answer to one sub-push.
 struct Answer {
   Sequence sequence;
   Outcome outcome = Outcome::kApplied;
   DiscardReason reason = DiscardReason::kNone;
-  // The shard's version after the decision.
+  // Version of the shard after the decision.
   Version version;
-  // In versions; 0 when discarded. In softsync as it was at acceptance.
+  // Staleness of the push in versions; 0 if discarded. In softsync, the staleness at acceptance.
   uint64_t staleness = 0;
 
   friend bool operator==(const Answer&, const Answer&) = default;
@@ -47,28 +47,28 @@ struct HelloEvent {
   Sequence last_answered;
 };
 
-// A sub-push that is complete, checked and staged.
+// Complete sub-push, checked and staged.
 struct PushEvent {
   Sender sender;
   Sequence sequence;
   // Version of this shard that the gradient was computed from.
   Version base;
-  // At least 1.
+  // Number of samples behind the gradient; at least 1.
   uint64_t samples = 1;
-  // Now.
+  // Time of this event.
   absl::Time at;
-  // Of the gradient, over the whole model: the same for all shards. The worker says so.
+  // Norm of the gradient over the whole model, as the worker reports it: the same for all shards.
   double gradient_norm = 0;
-  // Of the shard's part of it, measured here; 0 where nothing is told by it.
+  // Norm of the shard's part of the gradient, measured by the server; 0 if nothing depends on it.
   double part_norm = 0;
 };
 
 struct PullEvent {
   Sender sender;
   PullId id;
-  // The worker's own pushes that must have been answered first.
+  // Largest sequence of the worker's own pushes that must have been answered first.
   Clock64 clock;
-  // So many of its pulls may wait; a further one takes the place of the oldest. At least 1.
+  // Number of this worker's pulls that may wait; a further pull replaces the oldest. At least 1.
   uint32_t waiting_max = 1;
 };
 
@@ -95,18 +95,18 @@ struct ApplyAction {
     uint64_t samples = 1;
     // Versions applied between the gradient's base and this step.
     uint64_t staleness = 0;
-    // What the gradient was computed from.
+    // Version that the gradient was computed from.
     Version base;
   };
   std::vector<Part> parts;
-  // Multiplies the learning rate and decoupled weight decay, never the gradient.
+  // Factor for the learning rate and decoupled weight decay, never for the gradient.
   double lr_scale = 1;
-  // How far averaged buffers move towards the pushed mean: parts / live workers, 1 in bsp.
+  // Fraction by which averaged buffers move towards the pushed mean: parts / live workers; 1 in bsp.
   double average_rate = 1;
-  // Sum over the parts.
+  // Sum of the samples of the parts.
   uint64_t samples = 1;
-  // As how many batches of one worker the step counts, for linear scaling of the learning rate: samples /
-  // samples_nominal, or its pushes where each counts as one. 1 where each push is a step.
+  // Number of batches of one worker that the step counts as, for linear scaling of the learning rate: samples /
+  // samples_nominal, or the number of pushes if each push counts as one batch. 1 if each push is a step.
   double batches = 1;
   Version version;
 };
@@ -119,7 +119,7 @@ struct DropAction {
 struct AnswerAction {
   Sender sender;
   Answer answer;
-  // The stored answer to a repeated push.
+  // True if this is the stored answer to a repeated push.
   bool repeated = false;
 };
 
@@ -129,40 +129,41 @@ struct ServeAction {
   PullId id;
 };
 
-// A push or pull of this sender is refused and changed nothing. Staged bytes of the push, if any, are dropped by
-// a DropAction of their own.
+// Refuse a push or pull of this sender; it changed nothing. Staged bytes of the push, if any, are dropped by a separate
+// DropAction.
 struct RefuseAction {
   Sender sender;
-  // Of the push refused; 0 when a pull was.
+  // Sequence of the refused push; 0 if a pull is refused.
   Sequence sequence;
   PullId pull;
   absl::Status status;
-  // With kFailedPrecondition on a push.
+  // Sequence that the shard expects next, if the push has another: set with kFailedPrecondition or, for a push that was
+  // answered long ago, kOutOfRange. 0 otherwise.
   Sequence expected;
 };
 
-// Tell the worker that its pull still waits, and for whom.
+// Tell the worker that its pull still waits, and for which worker.
 struct WaitingAction {
-  // The open step of a quorum.
+  // Open step of a quorum.
   struct OpenStep {
-    uint64_t held = 0;     // pushes that are there
-    uint64_t needed = 0;   // that it takes
-    uint64_t missing = 0;  // live workers without one, the culprit among them
+    uint64_t held = 0;     // pushes that have arrived
+    uint64_t needed = 0;   // pushes that complete the step
+    uint64_t missing = 0;  // live workers without a push, the culprit included
   };
   Sender sender;
   PullId id;
-  // The worker itself when its own push has not come.
+  // Worker that is awaited: the sender itself if its own push has not come.
   WorkerId culprit;
   std::string culprit_name;
   Clock64 culprit_clock;
   absl::Duration waited;
-  // In quorum, when it waits for others.
+  // Open step; set in quorum if the pull waits for other workers.
   std::optional<OpenStep> step = std::nullopt;
-  // The push of its own that it waits for, and that has not come.
+  // Sender's own push that the pull waits for, if that push has not come.
   std::optional<Sequence> own_push = std::nullopt;
 };
 
-// Pushes (from, to] of this worker were answered once and are not in the state any more: a restore lost them.
+// Report that pushes (from, to] of this worker were answered once but are no longer in the state: a restore lost them.
 struct LostAction {
   Sender sender;
   Sequence from;

@@ -1,4 +1,4 @@
-// Which norms are far above those that came before.
+// Detects norms that are far above the norms before them.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,16 @@
 
 namespace slackline::ps {
 
-// The median of the last norms. Pure.
+// Median of the last kRecent norms. Pure.
 class NormMedian {
  public:
   static constexpr size_t kRecent = 31;
-  // With fewer nothing is far above.
+  // Number of norms below which no norm counts as far above.
   static constexpr size_t kLeast = 5;
 
   void Add(double norm) { recent_[count_++ % kRecent] = norm; }
-  // Above `factor` times the median (of an even number the upper of both in the middle). A median of 0 tells nothing.
+  // Returns true if `norm` is above `factor` times the median (of an even number of norms, the upper of the two in the
+  // middle). Returns false if the median is 0.
   bool FarAbove(double norm, double factor) const {
     if (count_ < kLeast) return false;
     const size_t count = std::min(count_, kRecent);
@@ -25,7 +26,7 @@ class NormMedian {
   }
 
  private:
-  std::array<double, kRecent> recent_ = {};  // a ring
+  std::array<double, kRecent> recent_ = {};  // ring buffer
   size_t count_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// A value that one thread gives and another waits for.
+// Passes one value from a thread to another thread that waits for it.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,19 @@
 
 namespace slackline::ps {
 
+// Value that one thread gives and another waits for.
+//
 // Thread-safety: safe.
 template <typename T>
 class Awaited {
  public:
-  // Only the first value counts.
+  // Stores the value, if it is the first.
   void Give(T value) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (!value_.has_value()) value_ = std::move(value);
   }
 
-  // Nullopt when none has come within `timeout`.
+  // Blocks until there is a value, and returns it; nullopt if none comes within `timeout`.
   std::optional<T> Wait(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
     auto given = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return value_.has_value(); };
     absl::MutexLock lock(&mutex_);

@@ -1,4 +1,4 @@
-// A backup's side of its replication: what comes from the server that it follows goes into copies of its shards.
+// A backup's side of replication: applies the frames of the followed server to copies of its shards.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +17,38 @@
 
 namespace slackline::ps {
 
-// One stream's worth; another stream begins with new hosts and a new feed.
+// Handles one stream. A further stream begins with new hosts and a new feed.
 //
 // Thread-safety: none; the sequencer calls it.
 // Ownership:     borrows the hosts and the time.
-// Copies:        wire -> shard: 0 for steps, 1 for what a shard begins with.
-// Invariant:     what is wrong ends the stream, and the process goes on.
+// Copies:        wire -> shard: 0 for steps, 1 for a shard's initial arrays.
+// Invariant:     an error ends the stream, and the process goes on.
 class BackupFeed {
  public:
   using Hosts = std::map<uint32_t, std::unique_ptr<ShardHost>>;
 
   BackupFeed(JobId job, const Hosts& hosts, const TimeSource& time);
 
-  //   kInvalidArgument, kInternal, kDataLoss, kFailedPrecondition  what was wrong; the copies are worth nothing then
+  // Handles one frame and its payload.
+  //   kInvalidArgument, kInternal, kDataLoss, kFailedPrecondition  the error in the frame; the copies are then
+  //                                                                worthless
   absl::Status Receive(const wire::ReplicaFrame& frame, const rpc::Payload& payload);
 
-  // For the answer to what came.
+  // Values for the answer to the frames so far: items handled, and the newest send time to repeat.
   uint64_t handled() const { return handled_; }
   uint64_t echo_us() const { return echo_us_; }
-  // All that the server has answered is here, as long as the stream lasts, and after it until the server was told that
-  // it may go on alone; false after anything was wrong.
+  // Returns true if the copies have all that the server has answered. Holds while the stream lasts, and after it until
+  // the server is told that it may go on alone. Returns false after any error.
   bool in_step() const { return in_step_; }
-  // When the last frame came: the server does not serve pulls for longer than 2 T from then.
+  // Time of the last frame. The server does not serve pulls for longer than 2 T from then.
   absl::Time heard() const { return heard_; }
 
  private:
   struct Copy {
     ShardHost* host = nullptr;
-    std::vector<std::vector<rpc::Payload>> arrays;  // until the base
+    std::vector<std::vector<rpc::Payload>> arrays;  // pieces received before the base
     bool based = false;
-    std::shared_ptr<StagedPush> step;  // the bytes of the next one
+    std::shared_ptr<StagedPush> step;  // bytes of the next step
     bool step_complete = false;
   };
 

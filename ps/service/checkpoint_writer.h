@@ -1,4 +1,4 @@
-// Writes a server's part of a checkpoint, beside the training.
+// Writes a server's part of a checkpoint in the background while training goes on.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace slackline::ps {
 
-// All shards of a server at their cuts.
+// All shards of a server at their cuts for one checkpoint.
 struct CheckpointCut {
   JobId job;
   uint64_t checkpoint = 0;
@@ -24,18 +24,21 @@ struct CheckpointCut {
   std::vector<ShardCut> shards;
 };
 
+// Writes one cut at a time to its folder.
+//
 // Thread-safety: safe.
-// Threads:       one, born in the constructor, joined in the destructor, which gives up what is being written.
+// Threads:       one, born in the constructor, joined in the destructor. The destructor gives up the cut that is being
+//                written.
 class CheckpointWriter {
  public:
   using Written = absl::StatusOr<std::vector<wire::CheckpointFile>>;
-  // Runs on the writer's thread, for each cut that no later one has replaced.
+  // Callback on the writer's thread, for each cut that no later cut has replaced.
   using Done = std::function<void(uint64_t checkpoint, uint32_t attempt, const Written& written)>;
 
   explicit CheckpointWriter(Done done);
   ~CheckpointWriter();
 
-  // Another one that is not finished is given up.
+  // Starts to write `cut`, and gives up an earlier one that is not finished.
   void Write(CheckpointCut cut) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

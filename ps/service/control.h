@@ -1,4 +1,4 @@
-// What the scheduler tells a server: synchronous calls, whose work the sequencer thread does.
+// Calls from the scheduler to a server. They are synchronous; the sequencer thread does their work.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,8 @@
 
 namespace slackline::ps {
 
+// gRPC service that passes the scheduler's calls to the shard table.
+//
 // Thread-safety: safe; gRPC calls it from its own threads.
 // Ownership:     borrows the mailbox, and the table for use on the sequencer thread.
 class ControlService : public wire::ParameterServerControl::Service {
@@ -31,7 +33,7 @@ class ControlService : public wire::ParameterServerControl::Service {
   grpc::Status Stop(grpc::ServerContext* context, const wire::StopRequest* request, wire::StopReply* reply) override;
 
  private:
-  // `method`: its name without those of package and service.
+  // Checks whether the caller may call `method`, given by its name without package and service.
   absl::Status Admit(const grpc::ServerContext& context, absl::string_view method) const;
 
   Mailbox& mailbox_;

@@ -1,4 +1,4 @@
-// The server process's gRPC side: one completion queue and one thread, which is also the sequencer of all shards.
+// gRPC side of a server process: one completion queue and one thread, which is also the sequencer of all shards.
 #pragma once
 
 #include <atomic>
@@ -33,48 +33,50 @@
 namespace slackline::ps {
 
 struct ExchangeOptions {
-  // host:port; port 0 lets the system choose.
+  // Address to listen on, as host:port; port 0 lets the system choose.
   std::string listen = "127.0.0.1:0";
   job::Job job;
   Timeouts timeouts;
   security::Security security;
-  // The scheduler has told the process to end. Runs on the sequencer thread; must not block.
+  // Callback when the scheduler tells the process to end. Runs on the sequencer thread; must not block.
   std::function<void(const std::string& reason)> on_stop;
 };
 
+// Serves the workers, the backups and the scheduler's control calls of one server process.
+//
 // Thread-safety: port(), SetIdentity(), progress(), AwaitNews() and WakeUp() are safe.
 // Threads:       one (the sequencer), born in Start(), joined in the destructor; gRPC's own for control calls.
 // Ownership:     borrows metrics and time.
 class Exchange : private StreamOwner {
  public:
-  //   kUnavailable  the address cannot be listened on
+  //   kUnavailable  cannot listen on the address
   static absl::StatusOr<std::unique_ptr<Exchange>> Start(ExchangeOptions options, Metrics& metrics,
                                                          const TimeSource& time);
   // Ends all streams with UNAVAILABLE.
   ~Exchange() override;
 
   uint16_t port() const { return static_cast<uint16_t>(port_); }
-  // How processes of this host reach it; host is empty where they use the port.
+  // Address for processes on this host; its `host` is empty if they use the port.
   const wire::LocalAddress& local() const { return local_; }
 
-  // Who this process is; until then shards are not taken.
+  // Tells the server which server it is. Until then it takes no shards.
   absl::Status SetIdentity(const ServerIdentity& identity);
   //   kDeadlineExceeded  the sequencer is busy
   absl::StatusOr<ShardTable::Progress> progress();
-  // Waits until `timeout` is over, or there is something that the scheduler should hear at once: all shards have got
-  // their weights, or are on disk, or are so no more. News that came before the call count.
+  // Blocks until `timeout` is over, or until the scheduler should hear news at once: all shards now have weights or are
+  // on disk, or no longer do or are. News from before the call counts.
   void AwaitNews(absl::Duration timeout) { news_.Take(timeout); }
-  // AwaitNews() returns, now or when it is called next.
+  // Makes AwaitNews() return: the current call, or else the next one.
   void WakeUp() { news_.Raise(); }
-  // In the destructor, when nobody can push any more, shards that keep snapshots are written once more.
+  // Makes the destructor write a last snapshot of each shard that keeps snapshots, when nobody can push any more.
   void SnapshotAtEnd() { snapshot_at_end_ = true; }
-  // The scheduler knows the outcome of this checkpoint.
+  // Records that the scheduler knows the outcome of this checkpoint.
   void CheckpointHeard(uint64_t checkpoint);
-  // The scheduler says that the backup of this attachment will not take over.
+  // Records the scheduler's promise that the backup of this attachment will not take over.
   void BackupReleased(uint64_t attachment);
 
  private:
-  // An event that calls a method.
+  // Event that calls a method.
   class Call : public Event {
    public:
     Call(Exchange* exchange, void (Exchange::*method)()) : exchange_(exchange), method_(method) {}
@@ -87,7 +89,7 @@ class Exchange : private StreamOwner {
 
   Exchange(ExchangeOptions options, Metrics& metrics, const TimeSource& time);
   absl::Status Listen();
-  // Opens what wire.same_host asks for, as far as the system has it.
+  // Opens the sockets that wire.same_host asks for, as far as the system has them.
   void ListenLocally(grpc::ServerBuilder& builder);
 
   absl::Status Accepted(Stream& stream) override;
@@ -106,16 +108,16 @@ class Exchange : private StreamOwner {
   ShardTable::Hooks MakeHooks();
   void KeepSnapshots(std::vector<StoredShard> stores);
   void WriteCheckpoint(CheckpointCut cut);
-  // Waits for a snapshot that is being written; gives up a checkpoint.
+  // Stops both writers: waits for a snapshot that is being written, gives up a checkpoint.
   void StopWriters();
-  // On the sequencer: whether there are news for AwaitNews().
+  // Raises news_ if AwaitNews() has news to report. Runs on the sequencer.
   void LookForNews();
 
   const ExchangeOptions options_;
   const int ticks_per_heartbeat_;
   ServiceMetrics metrics_;
   const TimeSource& time_;
-  // Set when a version is let go, on any thread; shared with views that gRPC may hold longest.
+  // Flag that is set, on any thread, when a version is released. Shared with views that gRPC may hold longest.
   const std::shared_ptr<std::atomic<bool>> unpinned_ = std::make_shared<std::atomic<bool>>(false);
 
   SteadyFlag news_;
@@ -132,21 +134,21 @@ class Exchange : private StreamOwner {
   wire::LocalAddress local_;
   std::unique_ptr<MemoryDesk> desk_;
 
-  // The sequencer's.
+  // Members from here to drained_ belong to the sequencer.
   ShardTable table_;
-  std::unique_ptr<SnapshotKeeper> keeper_;    // null: no snapshots
+  std::unique_ptr<SnapshotKeeper> keeper_;    // null if there are no snapshots
   std::unique_ptr<CheckpointWriter> writer_;  // null before the first checkpoint
   std::set<Stream*> streams_;                 // accepted; owned
-  bool seeded_ = false, durable_ = false;     // as of the last news
+  bool seeded_ = false, durable_ = false;     // state at the last news
   std::unique_ptr<ReplicaStreams> replicas_;
   grpc::Alarm tick_;
   int ticks_ = 0;          // since the last heartbeat
-  bool awaiting_ = false;  // a stream that nobody has opened yet
+  bool awaiting_ = false;  // a Stream waits for a client's call
   bool stopping_ = false;
-  absl::Time turn_at_ = absl::InfinitePast();   // of the next frame that takes long to parse
-  absl::Time cut_at_ = absl::InfiniteFuture();  // when stopping
-  bool draining_ = false;                       // the queue is shut down when the last stream is gone
-  bool drained_ = false;                        // it is
+  absl::Time turn_at_ = absl::InfinitePast();   // earliest turn of the next frame that takes long to parse
+  absl::Time cut_at_ = absl::InfiniteFuture();  // when stopping: time at which connections are cut
+  bool draining_ = false;                       // the queue shuts down when the last stream is gone
+  bool drained_ = false;                        // the queue is shut down
 
   bool snapshot_at_end_ = false;
   std::thread thread_;

@@ -1,4 +1,4 @@
-// Work for the sequencer thread from other threads.
+// Queue of work that other threads give to the sequencer thread.
 #pragma once
 
 #include <functional>
@@ -19,22 +19,24 @@
 
 namespace slackline::ps {
 
-// Thread-safety: safe. Deliver() belongs to the thread that drains the queue.
-// Ownership:     borrows the queue; Close() comes before the queue's shutdown.
+// Runs work from other threads on the thread that drains the completion queue.
+//
+// Thread-safety: safe. Only the thread that drains the queue may call Deliver().
+// Ownership:     borrows the queue; call Close() before the queue's shutdown.
 class Mailbox {
  public:
-  // The queue gives `tag` when there is something to deliver.
+  // `tag`: comes out of the queue when there is work to deliver.
   Mailbox(grpc::CompletionQueue* queue, void* tag) : queue_(queue), tag_(tag) {}
 
-  // Returns false once closed; `work` is then forgotten.
+  // Queues `work`. Returns false, and drops `work`, once the mailbox is closed.
   bool Post(std::function<void()> work) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Runs `work` on the sequencer thread and returns what it returned.
+  // Runs `work` on the sequencer thread and returns its result.
   //   kUnavailable       the mailbox is closed: the server is stopping
-  //   kDeadlineExceeded  the sequencer did not come to it within `timeout`; it may still run
+  //   kDeadlineExceeded  the sequencer did not run it within `timeout`; it may still run
   template <typename Result>
   absl::StatusOr<Result> Ask(std::function<Result()> work, absl::Duration timeout) {
-    // Shared: the work may run after the wait was given up.
+    // Shared because the work may run after the wait was given up.
     auto reply = std::make_shared<Awaited<Result>>();
     if (!Post([reply, work = std::move(work)] { reply->Give(work()); })) {
       return absl::UnavailableError("the server is stopping");
@@ -46,7 +48,7 @@ class Mailbox {
     return *std::move(result);
   }
 
-  // Runs what was posted.
+  // Runs all queued work.
   void Deliver() ABSL_LOCKS_EXCLUDED(mutex_);
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -1,4 +1,4 @@
-// Where workers of the same host come for shared memory, before they open their stream.
+// Hands out shared memory to workers of the same host, before they open their stream.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,18 @@
 
 namespace slackline::ps {
 
+// Socket at which workers of this host ask for the shards' segments.
+//
 // Thread-safety: const calls are safe.
 // Threads:       one (DescriptorListener's).
-// Ownership:     borrows mailbox and table; the table is only touched by the sequencer.
+// Ownership:     borrows mailbox and table; only the sequencer touches the table.
 class MemoryDesk {
  public:
-  // `timeout`: how long a worker may take to say what it wants, and the sequencer to answer.
+  // `timeout`: for a worker to send its request, and for the sequencer to answer.
   //   kUnavailable, ...  the system has no such sockets
   static absl::StatusOr<std::unique_ptr<MemoryDesk>> Open(Mailbox& mailbox, ShardTable& table, absl::Duration timeout);
 
-  // For shm::Exchange() in a worker.
+  // Name of the socket, for shm::Exchange() in a worker.
   const std::string& name() const { return listener_->name(); }
 
  private:

@@ -1,4 +1,4 @@
-// Whoever is at the other end of a stream, as a shard sees it: somewhere to send frames to.
+// The other end of a stream, as a shard sees it: a destination for frames.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace slackline::ps {
 
-// One version of a shard's weights, alive as long as somebody sends from it.
+// Version of a shard's weights, alive as long as a stream sends from it.
 class PinnedView {
  public:
   // `on_unpinned` runs in the destructor, on any thread.
@@ -39,25 +39,28 @@ class PinnedView {
   const std::function<void()> on_unpinned_;
 };
 
-// The answer to a pull of one shard.
+// Answer to a pull of one shard.
 struct PullReply {
   ShardId shard;
   PullId id;
   Version version;
   Clock64 clock_min;
-  // Null: what the worker has is still current.
+  // Weights to send; null if the version that the worker has is still current.
   std::shared_ptr<const PinnedView> weights;
-  // Of these, from the first on.
+  // Number of elements to send, from the first element of `weights` on.
   uint64_t elements = 0;
-  // So many replies for one shard may wait to go out.
+  // Number of replies for one shard that may wait to go out.
   uint32_t queued_max = 1;
-  // The peer reads chunks in the shard's segment, and says when it is done with them.
+  // True if the peer reads chunks in the shard's segment, and says when it is done with them.
   bool shared_memory = false;
-  // Of chunks that lie within the first so many elements (those that gradients train); all others go out as fp32.
+  // Encoding of chunks within the first `encoded_elements` elements (those that gradients train). All other chunks go
+  // out as fp32.
   codec::Encoding encoding = codec::Encoding::kFp32;
   uint64_t encoded_elements = 0;
 };
 
+// Receiver of a shard's frames; a stream implements it.
+//
 // Thread-safety: none; the sequencer calls it.
 class Peer {
  public:
@@ -65,35 +68,35 @@ class Peer {
 
   // Queues an item; items go out in the order of these calls, small ones together.
   virtual void Send(const wire::ServerItem& item) = 0;
-  // Queues the chunks of a pull and its PullDone. Where queued_max replies for the shard have not begun to go out, the
-  // last of them is replaced, so that nobody can queue without bound.
+  // Queues the chunks of a pull and its PullDone. If queued_max replies for the shard have not begun to go out, the new
+  // reply replaces the last of them, so that no queue grows without bound.
   virtual void Serve(PullReply reply) = 0;
-  // The peer has read what it was lent in shared memory for this pull.
+  // Handles the message that the peer has read what it was lent in shared memory for this pull.
   virtual void Release(ShardId shard, PullId id) = 0;
-  // What it has sent leads to nothing: a piece of a push that was refused, a pull that took the place of another.
+  // Notes that an item of the peer had no effect: a piece of a refused push, or a pull that replaced another.
   virtual void Wasted() {}
-  // Ends the stream; what is queued is forgotten.
+  // Ends the stream and forgets all that is queued.
   virtual void End(const absl::Status& status) = 0;
-  // Whether it may be a worker. All may be readers.
+  // Returns OK if the peer may be a worker. All peers may be readers.
   virtual absl::Status MayTrain() const { return absl::OkStatus(); }
 };
 
-// A stream that has said Hello.
+// Stream that has said Hello.
 struct Caller {
   Peer* peer = nullptr;
   Sender sender;
-  // Only pulls, held by no bound; `sender` means nothing then.
+  // True for a reader, which only pulls and waits for no bound; `sender` is then meaningless.
   bool reader = false;
-  // Unanswered pushes and unserved pulls it may have on a shard.
+  // Number of unanswered pushes, and of unserved pulls, that the stream may have on a shard.
   uint32_t window = 1;
-  // Tensors need not travel on the stream.
+  // True if tensors need not travel on the stream.
   bool shared_memory = false;
-  // Of pulled weights on the stream: fp32 or bf16.
+  // Encoding of pulled weights on the stream: fp32 or bf16.
   codec::Encoding pull_encoding = codec::Encoding::kFp32;
-  // Where its chunks in shared memory lie; null when it has none.
+  // Segment in which the worker's pushed chunks lie; null if there is none.
   std::shared_ptr<const shm::MappedSegment> push_segment = nullptr;
-  // Tells the process at the other end whether it may believe what it reads in the shards' segments. Null without
-  // shared memory; shared only for Caller to be copied.
+  // Flag that tells the process at the other end whether what it reads in the shards' segments is valid. Null without
+  // shared memory. A shared_ptr only so that Caller can be copied.
   std::shared_ptr<shm::LoanFlag> loan = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Durations in messages.
+// Formats durations for messages.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace slackline::ps {
 
-// "1.2 s".
+// Returns, for example, "1.2 s".
 inline std::string Readable(absl::Duration duration) {
   return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
 }

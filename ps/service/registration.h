@@ -1,4 +1,4 @@
-// The server's tie to its scheduler: registers, sends heartbeats, and ends the process when the tie breaks.
+// A server's connection to its scheduler: registers, sends heartbeats, and ends the process if the connection breaks.
 #pragma once
 
 #include <atomic>
@@ -20,47 +20,49 @@
 namespace slackline::ps {
 
 struct RegistrationOptions {
-  // Where the scheduler is, as rpc::FollowedChannel has it.
+  // Place of the scheduler, in the form that rpc::FollowedChannel takes.
   std::string scheduler;
-  // Of calls to it; null for plain text.
+  // Protection of calls to the scheduler; null for plain text.
   std::shared_ptr<const rpc::Protection> protection = nullptr;
   std::string name;
-  // host:port that others reach this server at.
+  // Address at which others reach this server, as host:port.
   std::string address;
   uint64_t job_fingerprint = 0;
-  // As Exchange::local().
+  // Address for processes on this host: Exchange::local().
   wire::LocalAddress local;
-  // host:port of the Prometheus endpoint; empty for none.
+  // Address of the Prometheus endpoint, as host:port; empty if there is none.
   std::string metrics_address = "";
   Timeouts timeouts;
-  // Silence of the scheduler after which the tie is broken.
+  // Silence of the scheduler after which the connection counts as broken.
   absl::Duration scheduler_silence_max = absl::Seconds(5);
-  // Called once, on the registration's thread, when the scheduler has taken this server. May be null.
+  // Callback when the scheduler has accepted this server: once, on the registration's thread. May be null.
   std::function<void()> on_registered = nullptr;
-  // Called once, on the registration's thread, when there is no more reason to serve: OK when the scheduler said
-  // leave, else what broke. Must not block.
+  // Callback when there is no more reason to serve: once, on the registration's thread. OK if the scheduler told the
+  // server to leave, else the error. Must not block.
   std::function<void(const absl::Status& status)> on_end;
 };
 
+// Registers the server and sends its heartbeats.
+//
 // Thread-safety: safe.
-// Threads:       one, born in the constructor, joined in the destructor (which waits for a call in flight: its
-//                deadline is three heartbeats).
+// Threads:       one, born in the constructor, joined in the destructor. The destructor waits for a call in flight. The
+//                deadline of a call is 16 heartbeats to register; afterwards at most 3 heartbeats.
 // Ownership:     borrows the exchange.
 class Registration {
  public:
   Registration(RegistrationOptions options, Exchange& exchange);
   ~Registration();
 
-  // The scheduler has said that the job has ended.
+  // Returns true once the scheduler has said that the job has ended.
   bool job_ended() const { return job_ended_; }
 
  private:
   void Run();
-  //   kUnavailable, kDeadlineExceeded, kResourceExhausted  the scheduler did not take it within timeouts.startup
+  //   kUnavailable, kDeadlineExceeded, kResourceExhausted  the scheduler did not accept it within timeouts.startup
   absl::Status Register();
-  // One heartbeat. True when the scheduler says leave.
+  // Sends one heartbeat. Returns true if the scheduler tells the server to leave.
   absl::StatusOr<bool> Beat();
-  // Heartbeats until the tie ends.
+  // Sends heartbeats until the connection ends.
   absl::Status BeatUntilEnd();
   std::unique_ptr<wire::Scheduler::Stub> stub() const { return wire::Scheduler::NewStub(scheduler_.channel()); }
   bool Stopped(absl::Duration wait) { return stop_.Await(wait); }
@@ -71,7 +73,7 @@ class Registration {
   const SteadyTime time_;
   SteadyFlag stop_;
   std::atomic<bool> job_ended_ = false;
-  // The thread's.
+  // Members that only the thread uses:
   wire::RegisterServerReply self_;
   ShardTable::Progress progress_;
   std::string leave_reason_;

@@ -1,14 +1,18 @@
-// A server's side of its replication: what happens to its shards goes to a backup, and answers wait until it is there.
+// A server's side of replication: records what happens to its shards, sends it to a backup, and holds each answer back
+// until the backup has it.
 //
-// Alone -> catching up -> in step -> lost -> alone. While it is alone, everybody is answered at once. A backup's stream
-// brings it to catching up: shard by shard its arrays go out from copy-on-write references, then a base with the state
-// of its engine, then what happens to it; answers of shards whose base was taken wait already. When the backup has
-// handled all bases the two are in step, which the scheduler is told: it may now give the backup the server's place at
-// any time. So from then on no answer is given that the backup does not have, stream or none, until the scheduler says
-// that this backup will not take over (Released()).
+// States: alone -> catching up -> in step -> lost -> alone.
+//   alone        All answers are given at once.
+//   catching up  A backup has opened a stream. For each shard the server sends the arrays from copy-on-write
+//                references, then a base with the state of the engine, then all that happened since. Answers of a shard
+//                wait for the backup from the moment its base is taken.
+//   in step      The backup has handled all bases, and the scheduler is told so. The scheduler may now give the backup
+//                the server's place at any time. So no answer is given that the backup does not have, with or without a
+//                stream, until the scheduler says that this backup will not take over (Released()).
+//   lost         The stream of a backup in step has ended. Answers wait as in step.
 //
-// A server that was stopped and goes on cannot know at once that another has its place. It serves pulls only for 2 T
-// from when it sent what the backup repeated last: a backup that takes over has let that time pass.
+// Lease: a server that was paused and continues cannot know at once that another has its place. It serves pulls only
+// for 2 T after it sent the time that the backup repeated last. A backup that takes over has waited that long.
 #pragma once
 
 #include <cstdint>
@@ -35,53 +39,54 @@
 
 namespace slackline::ps {
 
-// The stream to a backup.
+// Stream to a backup.
 class ReplicaSink {
  public:
   virtual ~ReplicaSink() = default;
-  // NextFrame() has something.
+  // Signals that NextFrame() has something to send.
   virtual void Wake() = 0;
   virtual void End(const absl::Status& status) = 0;
 };
 
+// Journal of a server's shards, with the backup that follows it.
+//
 // Thread-safety: none; the sequencer calls it.
-// Ownership:     borrows metrics and time; the sink from Attach() until Detached() or until it was ended. What waits to
-// be told is
-//                run or destroyed with it.
-// Copies:        pushes, means and arrays -> wire: 0, but for small pieces.
-// Invariant:     from in step on, nothing is told that the backup has not handled, but for Released().
+// Ownership:     borrows metrics and time; borrows the sink from Attach() until Detached() or until the sink was ended.
+//                Owns the answers that wait: they are run, or destroyed with the log.
+// Copies:        pushes, means and arrays -> wire: 0, except for small pieces.
+// Invariant:     from in step on, no answer is given that the backup has not handled, except after Released().
 class ReplicaLog : public ShardJournal {
  public:
-  // For tests of the tests: a planted bug must be caught by the simulation.
+  // Bugs that tests plant to check that the simulation catches them.
   struct Bugs {
-    bool tell_at_once = false;  // answers do not wait for the backup
-    bool no_fencing = false;    // without its backup it goes on, and serves for ever
+    bool tell_at_once = false;  // gives answers without waiting for the backup
+    bool no_fencing = false;    // goes on without its backup, and serves for ever
   };
 
   struct Options {
     Timeouts timeouts;
     std::vector<ShardIdentity> shards;
-    // Who follows is to have the shards, and nobody's backup: BackupHello.move. 0: a backup.
+    // Number of the move if the follower is to take the shards over (BackupHello.move); 0 if it is a backup.
     uint64_t move = 0;
-    // Attachments of the log before this one, in the same life of the server.
+    // Number of attachments of earlier logs, in the same life of the server.
     uint64_t attachments_before = 0;
-    // Nullopt: it has no weights yet.
+    // Returns a snapshot of the shard; nullopt if the shard has no weights yet.
     std::function<std::optional<ShardSnapshot>(ShardId shard)> take;
-    // The members, with their clocks, of whom the snapshot knows only those who have come. May be null.
+    // Returns the members with their clocks; the snapshot knows only members that have come. May be null.
     std::function<std::vector<std::pair<Sender, Clock64>>(ShardId shard)> members;
-    // Of its weights as they are now. Of one that has some.
+    // Returns the checksum of the shard's weights as they are now. Requires: the shard has weights.
     std::function<uint64_t(ShardId shard)> checksum;
-    // Answers that a backup needs to know of each worker: as many as it may repeat.
+    // Number of answers of each worker that a backup needs: as many as the worker may repeat.
     size_t answers_max = 64;
-    // So long after the last one a shard's weights are compared.
+    // Time between two comparisons of weights with the backup; each compares one shard.
     absl::Duration check_every = absl::Seconds(10);
-    // An answer to this worker waits for so long already, for what `awaited` says.
+    // Callback when an answer to this worker has waited for so long, for what `awaited` says.
     std::function<void(ShardId shard, const Sender& sender, absl::Duration waited, const std::string& awaited)> notify;
-    // A backup is in step for the first time.
+    // Callback when a backup is in step for the first time.
     std::function<void()> on_first_in_step;
-    // MayServe() has become true again.
+    // Callback when MayServe() becomes true again.
     std::function<void()> on_served_again;
-    // Of a server that has taken over: the one before it may serve until then.
+    // Time until which the server before this one may serve; set for a server that has taken over.
     absl::Time serve_from = absl::InfinitePast();
     Bugs bugs = {};
   };
@@ -96,36 +101,37 @@ class ReplicaLog : public ShardJournal {
   size_t Untold(ShardId shard, const Sender& sender) const override;
   bool MayServe() const override;
 
-  // A backup's stream. A further one takes the place of one that was not in step yet.
+  // Takes a backup's stream. It replaces an earlier stream that was not in step yet.
   //   kUnavailable         an earlier backup was in step, and may take over
   //   kFailedPrecondition  a later backup follows, or has followed
   absl::Status Attach(ReplicaSink& sink, Incarnation backup);
   void Detached(const ReplicaSink& sink, const absl::Status& why);
-  // The backup has handled so many items; `echo_us` as in BackupFrame. An error says why its stream is to end.
+  // Records that the backup has handled `handled` items; `echo_us` as in BackupFrame. Returns an error if its stream is
+  // to end.
   absl::Status Handled(const ReplicaSink& sink, uint64_t handled, uint64_t echo_us);
-  // What goes out next. False where there is nothing.
+  // Fills the next frame to send. Returns false if there is none.
   bool NextFrame(const ReplicaSink& sink, wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces);
 
-  // The scheduler says that the backup of this attachment, and earlier ones, will not take over.
+  // Records the scheduler's promise that the backup of this attachment, and all earlier ones, will not take over.
   void Released(uint64_t attachment);
-  // Nobody is to follow any more. Where a follower was in step, what waits to be told never is; else it is told now.
-  // OK: because the shards live elsewhere now, as they should.
+  // Ends the follower's stream, for good. If the follower was in step, waiting answers are never given; else they are
+  // given now. `why` is OK if the shards live elsewhere now, as planned.
   void Close(const absl::Status& why);
-  // Nobody can have taken over.
+  // Returns true if no backup can have taken over.
   bool alone() const { return state_ == State::kAlone || state_ == State::kCatchingUp; }
   uint64_t move() const { return options_.move; }
-  // The server ends: that its backup goes is nothing to speak of.
+  // Announces the server's end, so that the loss of the backup is not logged as a warning.
   void Stopping() { stopping_ = true; }
-  // Every T: asks the backup whether it is there; ends the stream of one that has been silent for 16 T.
+  // Runs every T: asks the backup for a sign of life, and ends the stream of a backup that has been silent for 16 T.
   void Tick();
-  // A shard has got its weights.
+  // Handles the arrival of a shard's initial weights.
   void Seeded() { TakeNext(); }
 
   wire::BackupProgress progress() const;
 
  private:
   enum class State { kAlone, kCatchingUp, kInStep, kLost };
-  // An answer that waits to be told; of none, `tell` is null.
+  // Answer that waits to be given; `tell` is null if there is none.
   struct Waiting {
     ShardId shard;
     Sender sender;
@@ -138,20 +144,20 @@ class ReplicaLog : public ShardJournal {
     wire::ReplicaItem item;
     std::vector<rpc::Attachment> pieces;
     Waiting waiting;
-    std::shared_ptr<StagedPush> staged;  // its place in the budget
+    std::shared_ptr<StagedPush> staged;  // keeps its place in the staging budget
   };
   struct Unhandled {
-    uint64_t number = 0;  // items up to it
+    uint64_t number = 0;  // number of the item among all sent
     Waiting waiting;
     std::shared_ptr<StagedPush> staged;
   };
-  // The shard that is sent as a whole.
+  // Shard that is being sent as a whole.
   struct Copying {
-    size_t index = 0;  // of options_.shards
+    size_t index = 0;  // index in options_.shards
     ShardSnapshot snapshot;
     size_t array = 0;
     size_t chunk = 0;
-    std::deque<Entry> later;  // what has happened to it since
+    std::deque<Entry> later;  // events of the shard since the snapshot
   };
 
   void TakeNext();
@@ -160,18 +166,18 @@ class ReplicaLog : public ShardJournal {
   void RecordPiece(ShardId shard, uint64_t offset, uint64_t elements, const codec::Codec& codec,
                    const ByteSegments& bytes, const std::shared_ptr<const void>& owner);
   void Emit(Entry entry, wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces);
-  // One piece of the shard that is copied, or its base.
+  // Adds one piece of the shard that is being copied, or its base, to the frame.
   void EmitCopied(wire::ReplicaFrame& frame, std::vector<rpc::Attachment>& pieces);
-  // Whatever waits, in its order.
+  // Takes out all waiting answers, in their order.
   std::vector<Waiting> TakeWaiting();
   void TellAll(std::vector<Waiting> waiting);
   void Notify(Waiting& waiting, absl::Time now, const std::string& awaited);
-  // Lets the backup compare one shard, if it is time for that.
+  // Makes the backup compare one shard, if it is time for that.
   void Check(absl::Time now);
   void Detach(const absl::Status& why);
   void ShowState();
   void ShowLag(absl::Time now);
-  // "backup 7".
+  // Returns, for example, "backup 7".
   std::string Follower() const;
 
   const Options options_;
@@ -182,7 +188,7 @@ class ReplicaLog : public ShardJournal {
   ReplicaSink* sink_ = nullptr;
   uint64_t attachment_ = 0;
   Incarnation backup_;
-  std::string reason_;  // why it was lost
+  std::string reason_;  // error that ended the last stream
   bool was_in_step_ = false;
   bool stopping_ = false;
 
@@ -191,17 +197,17 @@ class ReplicaLog : public ShardJournal {
   bool copy_is_next_ = false;  // the last frame had no room for a piece of the copied shard
   std::deque<Entry> queue_;
   bool in_step_queued_ = false;
-  uint64_t in_step_number_ = 0;  // of the item that says so; 0 before it has gone out
-  uint64_t sent_ = 0;            // items
+  uint64_t in_step_number_ = 0;  // number of the item that says "in step"; 0 before it was sent
+  uint64_t sent_ = 0;            // number of items sent
   std::deque<Unhandled> unhandled_;
-  std::vector<Waiting> withheld_;  // when lost
+  std::vector<Waiting> withheld_;  // answers held back since the backup was lost
   std::set<std::tuple<ShardId, Sender, Sequence>> untold_;
   absl::Time check_at_;
-  size_t checked_ = 0;  // of options_.shards, the next one
+  size_t checked_ = 0;  // number of checks so far; picks the next of options_.shards
 
   bool ping_due_ = false;
-  absl::Time heard_;        // when the backup said anything
-  absl::Time lease_until_;  // pulls may be served
+  absl::Time heard_;        // time of the backup's last message
+  absl::Time lease_until_;  // pulls may be served until then
 };
 
 }  // namespace slackline::ps

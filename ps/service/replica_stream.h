@@ -1,5 +1,5 @@
-// Replication on the completion queue: the streams of backups that follow this server, and the one with which this
-// process follows another.
+// Replication on the completion queue: streams of backups that follow this server, and the stream with which this
+// process follows another server.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ namespace slackline::ps {
 
 class ReplicaStreams;
 
-// One Replicate call of a backup.
+// Handles one Replicate call of a backup, on the followed server.
 //
 // Thread-safety: none; the sequencer owns it.
 class ReplicaStream : public ReplicaSink {
@@ -36,14 +36,14 @@ class ReplicaStream : public ReplicaSink {
   }
   void Wake() override { Pump(); }
   void End(const absl::Status& status) override;
-  // T has passed. A stream that has ended and cannot say so is cut off.
+  // Runs every T. Cuts the connection of a stream that has ended but cannot deliver its status.
   void Tick();
   const grpc::ServerContext& context() const { return context_; }
-  // True while the stream is open and has said no hello.
+  // Returns true while the stream is open and has said no hello.
   bool silent() const { return !attached_ && !end_.has_value(); }
   bool ended() const { return end_.has_value(); }
 
-  // When the call was accepted.
+  // Time at which the call was accepted.
   absl::Time accepted_at = absl::InfinitePast();
 
  private:
@@ -84,19 +84,19 @@ class ReplicaStream : public ReplicaSink {
   bool done_ = false;
 };
 
-// This process's call to the server that it follows, again and again until it is to stop.
+// This process's call to the server that it follows. The call is repeated until Stop().
 //
 // Thread-safety: none; the sequencer owns it. Destroyed only when quiet().
 class BackupLink {
  public:
-  // `silence_max`: of the server; a longer one breaks the call.
+  // `silence_max`: a longer silence of the server breaks the call.
   BackupLink(ShardTable& table, grpc::CompletionQueue* queue, const TimeSource& time, absl::Duration silence_max);
   ~BackupLink();
 
-  // From now on the server at `address` is followed, and nobody else.
+  // Follows the server at `address` from now on, and no other.
   void Follow(std::string address, std::shared_ptr<const rpc::Protection> protection);
   void Stop();
-  // T has passed.
+  // Runs every T.
   void Tick();
   bool quiet() const { return attempt_ == nullptr; }
 
@@ -136,20 +136,20 @@ class BackupLink {
   Tag written_{this, &BackupLink::OnWritten};
   Tag finished_{this, &BackupLink::OnFinished};
   std::unique_ptr<Attempt> attempt_;
-  std::string said_;  // of the last failure, which is not said twice
+  std::string said_;  // last failure that was logged; it is not logged twice
 };
 
-// Both sides, for the server process that is one or the other.
+// Streams of both sides of replication: a server process is followed, or follows another.
 //
-// Thread-safety: none; the sequencer owns it, but for its construction.
+// Thread-safety: none; the sequencer owns it, except during construction.
 // Ownership:     borrows the table, the service, the queue and the time.
 class ReplicaStreams {
  public:
-  // Open streams. A further stream takes the place of the oldest that has said no hello, so that a backup always finds
-  // a place.
+  // Largest number of open streams. A further stream replaces the oldest that has said no hello, so that a backup
+  // always finds a place.
   static constexpr size_t kStreamsMax = 8;
 
-  // `silence_max`: of a server that is followed, and of a stream before its hello.
+  // `silence_max`: longest silence of a followed server, and of a stream before its hello.
   ReplicaStreams(ShardTable& table, ExchangeService& service, grpc::ServerCompletionQueue* queue,
                  const security::Security& security, const TimeSource& time, absl::Duration silence_max)
       : table_(table),
@@ -162,21 +162,21 @@ class ReplicaStreams {
     Await();
   }
 
-  // As ShardTable::Hooks::on_backup.
+  // Implements ShardTable::Hooks::on_backup.
   void OnBackup(const wire::ReplicationSource* source);
   void Tick();
-  // No further streams.
+  // Ends all streams with `status` and accepts no further ones.
   void Close(const absl::Status& status);
-  // Nothing is pending any more.
+  // Returns true when no operation is pending.
   bool quiet() const { return !awaiting_ && streams_.empty() && link_.quiet(); }
 
-  // --- for ReplicaStream ---
+  // --- Calls from ReplicaStream ---
   absl::Status Accepted(ReplicaStream& stream);
   void Finished(ReplicaStream& stream);
 
  private:
   void Await();
-  // Null if all open streams have said hello.
+  // Returns the oldest open stream without a hello; null if all open streams have said hello.
   ReplicaStream* OldestSilent() const;
 
   ShardTable& table_;

@@ -1,4 +1,4 @@
-// What a server process counts, in one place, so that every series is there from the start.
+// Metrics of a server process, declared in one place so that every series exists from the start.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,26 @@
 
 namespace slackline::ps {
 
+// Counts what a server process does.
+//
 // Thread-safety: safe.
 // Ownership:     borrows `metrics`, which owns the series.
 class ServiceMetrics {
  public:
   explicit ServiceMetrics(Metrics& metrics);
 
-  // Workers beyond this number are counted together, as kOtherWorkers: names come from outside and may be many.
+  // Number of workers that are counted by name. Further workers are counted together, as kOtherWorkers, because names
+  // come from outside and may be many.
   static constexpr size_t kNamedWorkersMax = 64;
   static constexpr char kOtherWorkers[] = "(others)";
 
   void Refused(absl::StatusCode code);
-  // For good; of those that were late or outliers the worker is counted, too.
+  // Counts a push that is discarded for good. If it was late or an outlier, its worker is counted too.
   void Discarded(DiscardReason reason, const std::string& worker) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A pull that waited for so long is served.
+  // Counts a pull that is served after it has waited for so long.
   void Served(absl::Duration waited);
-  // A pull of another worker has waited so long, and this one's push let it go.
+  // Counts a wait that `worker` caused: a pull of another worker waited for so long until a push of `worker` set it
+  // free.
   void Awaited(const std::string& worker, absl::Duration waited) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Counter& pushes_applied;
@@ -72,7 +76,7 @@ class ServiceMetrics {
   Gauge& replication_lag_seconds;
 
  private:
-  // A worker's own series.
+  // Series of one worker.
   struct OfWorker {
     Counter& late;
     Counter& quarantined;
@@ -87,7 +91,7 @@ class ServiceMetrics {
   std::map<DiscardReason, Counter*> discarded_;
 };
 
-// Resident memory of this process, in bytes; 0 where the system does not say.
+// Returns the resident memory of this process in bytes; 0 if the system does not say.
 uint64_t ResidentBytes();
 
 }  // namespace slackline::ps

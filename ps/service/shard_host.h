@@ -1,6 +1,6 @@
-// One logical shard as the service runs it: the consistency engine decides, the numbers follow, callers are told.
+// Logical shard, as the service runs it: the consistency engine decides, the numbers follow, and callers are told.
 //
-// Frames in, frames out through Peer; no gRPC and no thread of its own.
+// Frames come in and go out through Peer. A shard has no gRPC and no thread of its own.
 #pragma once
 
 #include <cstdint>
@@ -36,93 +36,99 @@ struct ShardConfig {
   ShardId shard;
   ShardExtent extent;
   OptimizerConfig optimizer;
-  // As ShardState has them.
+  // Runs of groups, as ShardState takes them.
   std::vector<GroupRun> groups;
   EngineConfig engine;
-  // The shard's weights lie in memory that workers of this host may map.
+  // True if the shard's weights lie in memory that workers of this host may map.
   bool shared_memory = false;
-  // Copy-on-write unit, and the size of a pulled chunk.
+  // Number of elements in a copy-on-write chunk and in a pulled chunk.
   uint64_t chunk_elements = 262144;
   uint32_t chunk_bytes_max = 4 << 20;
   uint32_t pinned_versions_max = 2;
-  // For delay compensation; 0 without.
+  // Largest number of versions kept for delay compensation; 0 without it.
   uint32_t references_max = 0;
-  // Nobody gets weights before FirstSnapshotTried(), so that no push is ever answered that a restart could not place.
-  // Also of a shard that has a journal: its first snapshot is what a backup begins with.
+  // True if no weights are served before FirstSnapshotTried(), so that no push is ever answered that a restart could
+  // not place. Also true for a shard with a journal: its first snapshot is what a backup begins with.
   bool snapshots = false;
-  // As in Engine::PlantForTest().
+  // Bugs for Engine::PlantForTest().
   Engine::Bugs bugs = {};
-  // Runs when a version is no longer being sent, on any thread: Retry() may help.
+  // Callback when a version is no longer being sent; on any thread. Retry() may then help.
   std::function<void()> on_unpinned;
-  // Runs when the shard has got its initial weights. May be null.
+  // Callback when the shard has received its initial weights. May be null.
   std::function<void()> on_seeded = nullptr;
 };
 
+// Runs one shard: stages pushes, carries out the engine's actions, and serves pulls.
+//
 // Thread-safety: none; the sequencer calls it.
 // Ownership:     borrows the budget, the metrics, the time, and the peers between Hello() and Disconnected().
-// Invariants:    nothing a caller sends stops the process; what is refused changes nothing; half a push never shows;
-//                at most pinned_versions_max superseded versions are kept for readers, and no reader can keep one for
-//                long while others wait; pushes never wait for readers; at most references_max versions are kept for
-//                delay compensation.
+// Invariants:
+//   - No input from a caller stops the process.
+//   - A refused request changes nothing, and half a push never shows.
+//   - At most pinned_versions_max superseded versions are kept for readers. No reader can keep one for long while
+//     others wait. Pushes never wait for readers.
+//   - At most references_max versions are kept for delay compensation.
 class ShardHost {
  public:
   ShardHost(ShardConfig config, StagingBudget& budget, ServiceMetrics& metrics, const TimeSource& time);
 
-  // A worker opens its stream; the state goes into its Welcome.
-  //   kFailedPrecondition  not a member
+  // Opens a worker's stream, and returns the shard's state for its Welcome.
+  //   kFailedPrecondition  the worker is not a member
   absl::StatusOr<wire::ShardState> Hello(const Caller& caller, const HelloEvent& hello);
-  // The same for a reader.
+  // Returns the shard's state for the Welcome of a reader.
   wire::ShardState Greet() const;
-  // The stream has ended: what it had begun is dropped, what it had completed stays.
+  // Handles the end of a stream: a push that it had begun is dropped, a push that it had completed stays.
   void Disconnected(const Caller& caller);
 
   void Push(const Caller& caller, const wire::PushChunk& chunk, rpc::Payload payload);
-  // `averaged`: of the weights' average, for a reader. Requires: the optimizer keeps it.
+  // `averaged`: a reader pulls the average of the weights. Requires: the optimizer keeps an average.
   void Pull(const Caller& caller, const PullEvent& pull, const std::optional<Version>& known, bool averaged = false);
 
-  //   kFailedPrecondition  an older epoch than the installed one
+  //   kFailedPrecondition  `epoch` is older than the installed one
   absl::Status SetMembers(Epoch epoch, absl::Span<const MemberEntry> members);
   void SetStalenessBound(uint64_t bound);
-  // All of it as it is now; costs no copy.
+  // Returns the whole shard as it is now; costs no copy.
   // Requires: seeded().
   ShardSnapshot Snapshot() const;
-  // Fills the numbers of a shard and returns the state of its engine.
+  // Function that fills the numbers of a shard and returns the state of its engine.
   using ReadSnapshot = std::function<absl::StatusOr<EngineState>(ShardState&)>;
-  // Goes on from a snapshot or a checkpoint, under `lineage` or a later one. For a host that is still as it was made;
-  // after a failure it is not to be used.
+  // Continues from a snapshot or a checkpoint, under `lineage` or a later one. Requires: the host is as its constructor
+  // made it. After a failure the host must not be used.
   absl::Status Restore(const ReadSnapshot& read, Lineage lineage);
-  // From now on all that happens is told to the journal, and answers wait for it. Before anybody has said Hello; not in
-  // softsync, which answers before it takes the step. Ownership: borrowed.
+  // Reports to `journal` all that happens from now on; answers wait for it. Null ends that. Not in softsync, which
+  // answers a push before its step. Ownership: borrowed.
   void SetJournal(ShardJournal* journal) { journal_ = journal; }
-  // The set of members with their clocks, for a journal that begins: a copy must know also those who have not come yet,
-  // or it would let them begin where others are by then.
+  // Returns the members with their clocks, for a journal that begins. A copy must also know the members that have not
+  // come yet; otherwise they would begin at the clock that the others have by then.
   std::vector<std::pair<Sender, Clock64>> MemberClocks() const;
 
-  // --- The copy of a shard that lives elsewhere: instead of all that workers do, and until Promote() ---
+  // --- Copy of a shard that lives elsewhere: these calls replace all worker calls, until Promote() ---
 
-  // Begins as a snapshot says. For a host that is still as it was made; after a failure it is not to be used.
+  // Starts the copy from a snapshot. Requires: the host is as its constructor made it. After a failure the host must
+  // not be used.
   absl::Status Adopt(const ReadSnapshot& read);
-  //   kInternal  it is not the next step
-  // Requires: Adopt(); a push, checked, of the whole shard.
+  // Takes the step after the copy's version.
+  //   kInternal  the step is to another version
+  // Requires: Adopt(); the step has a push, checked, of the whole shard.
   absl::Status Follow(const RecordedStep& step);
   void Follow(const Sender& sender, const Answer& answer);
   void Follow(const Sender& sender, Clock64 clock);
-  // It is no member any more.
+  // Records that the worker is no longer a member.
   void FollowLeaver(const Sender& sender);
-  // Whether the copy is at this version with these weights.
+  // Returns OK if the copy is at this version and its weights have this checksum.
   absl::Status Compare(const Version& version, uint64_t checksum) const;
-  // The shard lives here from now on, under `lineage` or a later one.
+  // Turns the copy into the shard itself, under `lineage` or a later one.
   void Promote(Lineage lineage);
 
-  // Hands over the shard as it is at this version, once; nullopt: as it is now, before this returns. Replaces an
-  // earlier wish. Requires: seeded(), and no later version than this one.
+  // Hands the shard over to `take` once, as it is at `version`. With nullopt, hands it over as it is now, before
+  // CutAt() returns. Replaces an earlier request. Requires: seeded(), and the shard is not past `version`.
   void CutAt(std::optional<uint64_t> version, std::function<void(ShardCut)> take);
   bool awaits_cut() const { return take_cut_ != nullptr; }
-  // There is a snapshot, or it was tried and cannot be had now.
+  // Ends the wait for the first snapshot: it exists, or it was tried and cannot be had now.
   void FirstSnapshotTried();
-  // An answer to this worker waits for the journal.
+  // Tells the worker that an answer to it waits for the journal.
   void Notify(const Sender& sender, absl::Duration waited, const std::string& awaited);
-  // Time has passed: notices for those who wait.
+  // Handles the passing of time: retries pulls, sends notices to workers that wait, ends late readers.
   void Tick();
   // Serves pulls that waited for memory or for initial weights.
   void Retry();
@@ -130,47 +136,47 @@ class ShardHost {
   const ShardConfig& config() const { return config_; }
   const Engine& engine() const { return engine_; }
   const Version& version() const { return version_; }
-  // Of the weights as they are now. Requires: seeded().
+  // Returns a checksum of the weights as they are now. Requires: seeded().
   uint64_t Checksum() const;
   const Optimizer& optimizer() const { return state_.optimizer(); }
-  // As ShardState::arrays().
+  // Names of the arrays: ShardState::arrays().
   const std::vector<std::string>& arrays() const { return state_.arrays(); }
   bool seeded() const { return state_.seeded(); }
-  // Where the weights lie; null on the heap.
+  // Segment in which the weights lie; null if they lie on the heap.
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
-  // Versions that somebody reads.
+  // Number of versions that streams still read.
   size_t pinned_versions() const;
-  // Versions kept for delay compensation.
+  // Number of versions kept for delay compensation.
   size_t reference_versions() const { return references_.versions(); }
   size_t waiting_pulls() const { return engine_.waiting_pulls() + blocked_.size(); }
 
  private:
-  // What becomes of the chunks of the sub-push that a stream is sending.
+  // Treatment of the chunks of the sub-push that a stream is sending.
   enum class Fate {
     kStage,
-    kAnswer,   // its bytes are not needed: only the commit is looked at
-    kSwallow,  // refused: said once, the rest of the chunks is passed over
+    kAnswer,   // ignore the bytes: only the commit matters
+    kSwallow,  // refused, and said so once: ignore the other chunks
   };
   struct Arriving {
     Sequence sequence;
     bool seed = false;
     Fate fate = Fate::kStage;
     StagedPush staged;
-    bool shared_memory = false;  // its bytes come in the worker's segment, ...
-    bool copied = false;         // ... and are taken out of it before anything looks at them
-    // It was refused for now: what is still on its way of it is nobody's fault.
+    bool shared_memory = false;  // the bytes come in the worker's segment, ...
+    bool copied = false;         // ... and are copied out before anything reads them
+    // True if the push was refused only for now. Its chunks that are still on their way do not count as wasted.
     bool to_be_repeated = false;
   };
   struct Held {
     StagedPush staged;
     double gradient_norm = 0;
-    bool shared_memory = false;  // its bytes are in the worker's segment
+    bool shared_memory = false;  // the bytes are in the worker's segment
     References::Use base;
   };
-  // A pull that was asked for and not yet handed to the peer.
+  // Pull that was received but not yet handed to the peer.
   struct Asked {
     Peer* peer = nullptr;
-    // Nullopt for a reader.
+    // Worker that pulls; nullopt for a reader.
     std::optional<Sender> sender;
     PullId id;
     Clock64 clock;
@@ -195,7 +201,7 @@ class ShardHost {
     Peer* peer = nullptr;
     std::deque<Asked> asked;  // oldest first, at most the window
   };
-  // A stream that still sends from a version, or has been lent it.
+  // Stream that still sends from a version, or was lent it.
   struct Holder {
     Peer* peer = nullptr;
     PullId id;
@@ -208,14 +214,14 @@ class ShardHost {
     std::vector<Holder> holders;
   };
 
-  // In a copy: so far as it has heard.
+  // Returns true if, as far as this copy has heard, the worker has left.
   bool HasLeft(const Sender& sender) const;
   void Begin(const Caller& caller, const wire::PushChunk& chunk);
   absl::Status Stage(const wire::PushChunk& chunk, rpc::Payload payload, Arriving& arriving) const;
-  // Pushes that lie in shared memory are copied as they come. Their worker can write there at any time; a push that is
-  // only applied, once, may be read where it lies, since any value will do for that.
+  // Returns true if pushes in shared memory are copied on arrival, because their worker can write there at any time. A
+  // push that is only applied, and only once, may be read where it lies, because any value will do for that.
   bool CopiesPushes() const;
-  // What to do with the sub-push that this chunk begins; an error is for the caller.
+  // Decides how to treat the sub-push that this chunk begins. An error is for the caller.
   absl::StatusOr<Arriving> Admit(const Caller& caller, const wire::PushChunk& chunk);
   absl::StatusOr<Arriving> AdmitSeed(const Caller& caller, const wire::PushChunk& chunk);
   void Commit(const Caller& caller, const wire::PushChunk& chunk, Arriving arriving);
@@ -229,39 +235,42 @@ class ShardHost {
   void Execute(const RefuseAction& refuse);
   void Execute(const WaitingAction& waiting);
   void Execute(const LostAction& lost);
-  // To the pushes that the step is made of.
+  // Returns the answers to the pushes of the step.
   static std::vector<std::pair<Sender, Answer>> AnswersOf(const ApplyAction& apply);
-  // Tells the worker, once the journal lets it.
+  // Sends the answer to the worker, once the journal lets it.
   void Tell(const Sender& sender, const Answer& answer);
-  // The weights that a push was computed from, if they are kept and not those of now.
+  // Returns the weights that a push was computed from, if they are kept and are not the current ones; else an empty
+  // view.
   SliceView Reference(const ApplyAction::Part& part);
   void TakeCut();
-  // What is answered before it is applied must not lie where its worker writes the next gradient.
+  // Copies a held push out of its worker's segment. A push that is answered before it is applied must not lie where its
+  // worker writes the next gradient.
   void Keep(const PushRef& push);
 
   // Hands the weights to the peer, or keeps the pull until that is possible.
   void Serve(const Asked& asked);
   bool TryServe(const Asked& asked);
-  // The current version to send from; when too many others are being sent from, the newest of those that will do for
-  // this pull. Null when there is none.
+  // Returns the current version to send from. If too many other versions are being sent from, returns the newest of
+  // them that will do for this pull; null if none will.
   Pinned* Pin(const Asked& asked, std::shared_ptr<const PinnedView>& view);
-  // The average of the weights as it is now; null where too many of its versions are being sent from.
+  // Returns the average of the weights as it is now; null if too many of its versions are being sent from.
   std::shared_ptr<const PinnedView> PinAveraged();
-  // Whether the version may answer the pull although it is superseded.
+  // Returns true if a superseded version may answer the pull.
   bool WillDo(const PastState& state, const Asked& asked) const;
-  // For the peer to keep as long as it reads.
+  // Returns a reference that the peer keeps as long as it reads.
   std::shared_ptr<const PinnedView> Hold(Pinned& pinned, const std::shared_ptr<const PinnedView>& view,
                                          const Asked& asked);
-  // Pulls that have waited long for memory end the streams that hold the oldest version.
+  // Ends the streams that hold the oldest version, if pulls have waited long for memory.
   void EndLateReaders(absl::Time now);
   void Forget(const Peer* peer);
   // Makes room for one more pull of this caller among those that wait for memory.
   void ForgetOldest(const Caller& caller);
   void NotifyBlocked(Blocked& blocked, absl::Time now);
   Peer* Find(const Sender& sender) const;
-  // A push that is refused for now: those behind it, which are on their way, have to come again too.
+  // Records a push that is refused for now: the pushes behind it, which are on their way, must be repeated too.
   void NoteToBeRepeated(const Caller& caller, Sequence sequence);
-  // Of a push that is ahead of its turn: the one that has to come again before it. Nothing: a gap of the worker's own.
+  // Returns, for a push ahead of its turn, the push that must be repeated before it. Nullopt if the gap is the worker's
+  // own.
   std::optional<Sequence> AwaitedAgain(const Caller& caller, Sequence sequence) const;
   void Refuse(Peer& peer, const wire::PushChunk& chunk, const absl::Status& status);
 
@@ -272,25 +281,25 @@ class ShardHost {
   Engine engine_;
   const std::shared_ptr<shm::Segment> segment_;
   ShardState state_;
-  Version version_;                   // of state_; the engine's may be ahead while actions are carried out
-  std::set<Sender> set_;              // of members
-  std::map<Sender, Member> members_;  // with an open stream
-  References references_;             // before held_, whose uses it counts
+  Version version_;                   // version of state_; the engine's may be ahead while actions are carried out
+  std::set<Sender> set_;              // members
+  std::map<Sender, Member> members_;  // members with an open stream
+  References references_;             // declared before held_, whose uses it counts
   std::map<const Peer*, Arriving> arriving_;
-  std::map<const Peer*, Sequence> to_be_repeated_;  // the first push that each was refused for now
-  std::map<PushRef, Held> held_;                    // complete and checked
-  std::optional<WorkerId> pushing_;                 // whose push the engine's actions follow from
+  std::map<const Peer*, Sequence> to_be_repeated_;  // first push of each peer that was refused for now
+  std::map<PushRef, Held> held_;                    // complete and checked pushes
+  std::optional<WorkerId> pushing_;                 // worker whose push led to the engine's actions
   std::vector<Blocked> blocked_;
   std::vector<Pinned> pinned_;                             // oldest first
-  std::vector<std::weak_ptr<const PinnedView>> averaged_;  // the same of the average
-  std::map<Sender, Gap> lost_;                             // what each of the members must be told
+  std::vector<std::weak_ptr<const PinnedView>> averaged_;  // versions of the average, oldest first
+  std::map<Sender, Gap> lost_;                             // gap that each member must be told of
   ShardJournal* journal_ = nullptr;
-  // In a copy: what the engine is to be, but for the workers, of each its newest incarnation.
+  // State for the engine of a copy, without the workers. replica_workers_ has the newest incarnation of each worker.
   std::optional<EngineState> replica_;
   std::map<WorkerId, WorkerClock> replica_workers_;  // members
-  std::map<WorkerId, Incarnation> replica_gone_;     // the newest that have left
-  bool awaits_snapshot_;                             // the first one
-  std::function<void(ShardCut)> take_cut_;           // null: none is wanted
+  std::map<WorkerId, Incarnation> replica_gone_;     // newest incarnation of each worker that has left
+  bool awaits_snapshot_;                             // no weights are served before the first snapshot
+  std::function<void(ShardCut)> take_cut_;           // null if no cut is wanted
   uint64_t cut_at_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a shard tells whoever keeps a second copy of it.
+// Reports from a shard to a second copy of it.
 #pragma once
 
 #include <functional>
@@ -12,20 +12,22 @@
 
 namespace slackline::ps {
 
-// A step that was taken, with all that is needed to take it again on the same state, to the same bits.
+// Step that was taken, with all that is needed to take it again on the same state, to the same bits.
 struct RecordedStep {
-  Version version;  // after it
+  Version version;  // version after the step
   StepArguments arguments;
-  // The one gradient that it was taken with, as it came, ...
+  // Only gradient of the step, as it arrived, ...
   std::shared_ptr<StagedPush> push;
   double weight = 1;
   double gradient_norm = 0;
-  // ... or the mean of several, clipped.
+  // ... or, for several gradients or a compensated one, the clipped mean that the step used.
   std::shared_ptr<const std::vector<float>> mean;
-  // To the pushes that are in it: a copy that had the step without them would take the push for new.
+  // Answers to the pushes of the step. Without them, a copy that has the step would take a repeated push for a new one.
   std::vector<std::pair<Sender, Answer>> answers;
 };
 
+// Receiver of a shard's reports.
+//
 // Thread-safety: none; the sequencer calls it.
 class ShardJournal {
  public:
@@ -33,20 +35,20 @@ class ShardJournal {
 
   virtual ~ShardJournal() = default;
 
-  // Whether the shard's steps are wanted.
+  // Returns true if the shard's steps are wanted.
   virtual bool Follows(ShardId shard) const = 0;
-  // Before it is taken here, or after.
+  // Reports a step, before or after it is taken here.
   virtual void Stepped(ShardId shard, RecordedStep step) = 0;
-  // A final answer, maybe once more, and maybe one that a step had with it. `tell` runs when it and all that came
-  // before it is kept, now or later; never where somebody else has taken over.
+  // Reports a final answer. It may be reported again, and a reported step may contain it already. `tell` runs when the
+  // answer and all reports before it are kept, now or later. It never runs if another server has taken over.
   virtual void Answered(ShardId shard, const Sender& sender, const Answer& answer, Tell tell) = 0;
-  // A worker has become a member or has opened a stream, and is at this clock.
+  // Reports that a worker has become a member or has opened a stream, and is at this clock.
   virtual void Joined(ShardId shard, const Sender& sender, Clock64 clock) = 0;
-  // A worker is no member any more.
+  // Reports that a worker is no longer a member.
   virtual void Left(ShardId shard, const Sender& sender) = 0;
-  // Answers of this worker that wait to be told.
+  // Returns the number of answers to this worker that wait to be given.
   virtual size_t Untold(ShardId shard, const Sender& sender) const = 0;
-  // Nobody can have taken over: pulls may be served.
+  // Returns true if no other server can have taken over, so that pulls may be served.
   virtual bool MayServe() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Writes the snapshots of all shards of a server, one after the other, beside the training.
+// Writes the snapshots of all shards of a server, one after the other, in the background while training goes on.
 #pragma once
 
 #include <filesystem>
@@ -21,27 +21,32 @@
 
 namespace slackline::ps {
 
-// A shard that keeps snapshots.
+// Shard that keeps snapshots, and its store.
 struct StoredShard {
   ShardId shard;
   std::filesystem::path folder;
-  std::unique_ptr<SnapshotStore> store;  // null: to be opened
-  //   kAborted  whoever had the shard before has it open
+  std::unique_ptr<SnapshotStore> store;  // null until it is opened
+  // Opens the store.
+  //   kAborted  the server that had the shard before still has the store open
   std::function<absl::StatusOr<std::unique_ptr<SnapshotStore>>()> open = nullptr;
 };
 
-// Thread-safety: safe, but for its destruction.
+// Writes each shard's snapshots at an interval.
+//
+// Thread-safety: safe, except for destruction.
 // Threads:       one, born in the constructor, joined in the destructor (which waits for a snapshot that is being
 //                written).
 // Ownership:     borrows the mailbox, the metrics and the time.
 class SnapshotKeeper {
  public:
   struct Options {
-    // From the beginning of one snapshot of a shard to that of the next.
+    // Time from the beginning of one snapshot of a shard to the beginning of the next.
     absl::Duration interval;
-    // For the sequencer; then it is tried again after as much.
+    // Longest wait for the sequencer. If it is exceeded, the snapshot is tried again after the same time, or after
+    // `interval` if that is shorter.
     absl::Duration timeout;
-    // Both run on the sequencer's thread. No snapshot: the shard has no weights yet; Wake() says when it may have.
+    // Callbacks on the sequencer's thread. `take` returns no snapshot if the shard has no weights yet; Wake() says when
+    // it may have some. `done` receives the outcome.
     std::function<std::optional<ShardSnapshot>(ShardId)> take;
     std::function<void(ShardId, const absl::StatusOr<KeptSnapshot>&)> done;
   };
@@ -50,31 +55,32 @@ class SnapshotKeeper {
                  const TimeSource& time);
   ~SnapshotKeeper();
 
-  // Further shards.
+  // Adds further shards.
   void Add(std::vector<StoredShard> shards) ABSL_LOCKS_EXCLUDED(mutex_);
-  // These keep no snapshots here any more. Returns at once; what is being written is written first.
+  // Stops keeping snapshots of these shards here. Returns at once; a snapshot that is being written is finished first.
   void Remove(const std::vector<ShardId>& shards) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A shard has got its weights.
+  // Tells the keeper that a shard has received its weights.
   void Wake();
-  // In the destructor each shard that has changed is written once more. Nothing may change them any more by then.
+  // Makes the destructor write a last snapshot of each shard that has changed. Requires: by then nothing changes the
+  // shards any more.
   void KeepAtEnd() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Deletes all snapshots in the destructor.
+  // Makes the destructor delete all snapshots.
   void RemoveAtEnd() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Kept {
     StoredShard stored;
-    // Infinite past: the first one is due as soon as there are weights.
+    // Time of the next snapshot. Infinite past: the first is due as soon as there are weights.
     absl::Time due = absl::InfinitePast();
-    bool failed = false;  // the last one
+    bool failed = false;  // the last snapshot failed
   };
 
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   bool Stopped() ABSL_LOCKS_EXCLUDED(mutex_);
-  // What was added and removed.
+  // Applies the calls of Add() and Remove().
   void TakeChanges() ABSL_LOCKS_EXCLUDED(mutex_);
   bool Open(Kept& kept);
-  // What is due.
+  // Writes the snapshots that are due.
   void KeepAll();
   void KeepLast() ABSL_LOCKS_EXCLUDED(mutex_);
   void Keep(Kept& kept);
@@ -85,7 +91,7 @@ class SnapshotKeeper {
   ServiceMetrics& metrics_;
   const TimeSource& time_;
   SteadyFlag woken_;
-  std::vector<Kept> shards_;  // the thread's
+  std::vector<Kept> shards_;  // belongs to the thread
 
   absl::Mutex mutex_;
   std::vector<StoredShard> added_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// Sub-pushes on their way in: bytes that a server holds for others, counted and bounded.
+// Sub-pushes that are arriving: bytes that a server holds for others, counted and bounded.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 
 namespace slackline::ps {
 
-// What all shards of a server may stage together.
+// Number of bytes that all shards of a server may stage together.
 //
-// Thread-safety: none; the sequencer owns it. Reservations must end before it does.
+// Thread-safety: none; the sequencer owns it. Reservations must end before the budget does.
 class StagingBudget {
  public:
-  // Bytes taken out of the budget until this goes away.
+  // Bytes taken out of the budget until the Reservation is destroyed.
   class Reservation {
    public:
     Reservation() = default;
@@ -42,10 +42,11 @@ class StagingBudget {
 
   explicit StagingBudget(uint64_t bytes_max) : bytes_max_(bytes_max) {}
 
-  //   kResourceExhausted  there is no room now; names both numbers
+  // Takes `bytes` out of the budget.
+  //   kResourceExhausted  there is no room now; the message names both numbers
   absl::StatusOr<Reservation> Reserve(uint64_t bytes);
 
-  // From now on at least so much.
+  // Raises the budget to at least `bytes_max`.
   void Allow(uint64_t bytes_max) { bytes_max_ = std::max(bytes_max_, bytes_max); }
 
   uint64_t used() const { return used_; }
@@ -56,33 +57,34 @@ class StagingBudget {
   uint64_t used_ = 0;
 };
 
-// The bytes of one sub-push, where they arrived, in order and without gaps. Each chunk has its own encoding.
+// Bytes of one sub-push, where they arrived, in order and without gaps. Each chunk has its own encoding.
 //
 // Thread-safety: none.
-// Copies:        wire -> here: 0, but 1 by Own(), for chunks that say so, and for payloads of less than kHeldBytesMin
-//                or a small part of their frame.
+// Copies:        wire -> here: 0, but 1 by Own(), for chunks that ask for it, and for payloads of less than
+//                kHeldBytesMin or a small part of their frame.
 class StagedPush {
  public:
   struct Limits {
-    // Elements of the shard.
+    // Number of elements of the whole sub-push.
     uint64_t elements = 0;
     uint64_t chunk_bytes_max = 0;
   };
   struct Chunk {
-    // First element.
+    // Index of the chunk's first element in the sub-push.
     uint64_t offset = 0;
     uint64_t elements = 0;
     codec::Codec codec = {};
-    // The sub-push ends with it.
+    // True if the sub-push ends with this chunk.
     bool last = false;
-    // Others may change the bytes: they are copied first, and the copy is checked.
+    // True if others may change the bytes: they are copied first, and the copy is checked.
     bool copied = false;
   };
-  // A chunk costs memory beside its bytes: of those with fewer elements a sub-push may have so many.
+  // Limit on small chunks, because a chunk costs memory beside its bytes: a sub-push may have kSmallChunksMax chunks of
+  // fewer than kChunkElementsMin elements, not counting its last chunk.
   static constexpr uint64_t kChunkElementsMin = 1024;
   static constexpr uint32_t kSmallChunksMax = 4096;
-  // Less is copied out of the frame that it came in, whose memory it would hold; so is less than one part in
-  // kHeldPartsMax of the frame.
+  // Smallest payload that stays in the frame that it came in. A smaller one would hold the whole frame's memory, so it
+  // is copied out; so is a payload of less than one part in kHeldPartsMax of the frame.
   static constexpr size_t kHeldBytesMin = 4096;
   static constexpr size_t kHeldPartsMax = 8;
 
@@ -90,16 +92,16 @@ class StagedPush {
   explicit StagedPush(StagingBudget::Reservation reservation) : reservation_(std::move(reservation)) {}
 
   // Appends a chunk.
-  //   kInvalidArgument  out of order, too long, too many short ones, another length than its elements have in its
+  //   kInvalidArgument  out of order, too long, too many short chunks, a length that its elements cannot have in its
   //                     encoding, or values that codec::Checker refuses; nothing was appended
   absl::Status Add(const Chunk& chunk, const Limits& limits, rpc::Payload payload);
 
-  // Copies the bytes, which others may change from now on.
+  // Copies the bytes, because others may change the originals from now on.
   void Own();
 
-  // Keep the bytes of pieces() alive, also by themselves.
+  // Payloads that keep the bytes of pieces() alive, also without this object.
   const std::vector<rpc::Payload>& chunks() const { return chunks_; }
-  // Neighbours of one encoding are one piece where that means the same.
+  // Bytes of the sub-push. Neighbouring chunks of one encoding are one piece if that means the same.
   const std::vector<EncodedPiece>& pieces() const { return pieces_; }
 
  private:

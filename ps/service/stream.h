@@ -1,4 +1,4 @@
-// One Exchange call on the completion queue: reads frames, hands them to the shards, writes what they answer.
+// Handles one Exchange call on the completion queue: reads frames, hands them to the shards, writes their answers.
 #pragma once
 
 #include <deque>
@@ -24,35 +24,40 @@ using ExchangeService = wire::ParameterServer::WithRawMethod_Exchange<
 
 class Stream;
 
-// What a completion queue gives back.
+// Tag that a completion queue gives back.
 class Event {
  public:
   virtual ~Event() = default;
   virtual void Happened(bool ok) = 0;
 };
 
-// Keeps the streams; told about their beginning and end.
+// Owner of the streams; told about their beginning and end.
 class StreamOwner {
  public:
   virtual ~StreamOwner() = default;
-  // A client has called. An error turns it away.
+  // Handles a client's call. An error turns the client away.
   virtual absl::Status Accepted(Stream& stream) = 0;
-  // Nothing is pending any more: the stream may be deleted.
+  // Handles the end of a stream's last operation: the stream may be deleted.
   virtual void Finished(Stream& stream) = 0;
-  // A frame that takes `cost` to parse has come. Returns how long it must wait, so that it starves no other stream.
+  // Returns how long a frame that takes `cost` to parse must wait, so that it starves no other stream.
   virtual absl::Duration WaitForTurn(absl::Duration cost) = 0;
 };
 
+// Peer of a shard on one Exchange call.
+//
 // Thread-safety: none; the sequencer owns it.
 // Ownership:     borrows owner, table and metrics; the owner deletes it in Finished().
 // Copies:        wire -> shard: 0; shard -> wire: 0 as fp32, 1 as bf16, encoded when its turn comes.
-// Limits:        kQueuedItemsMax small items wait for a slow reader, then it is not read from; pulls that wait are
-//                at most two a shard. Whoever sends what leads to nothing (items that are refused, pulls that
-//                replace pulls) is not read from for kPauseOfItem for each, kPauseOfByte for each byte of the frame,
-//                and kPauseOfHeaderByte for each byte beside its payload: it takes a small part of the sequencer's
-//                time, however fast it sends. A frame with more beside its payload than the server's shards need
-//                waits for its turn before it is parsed: such frames of all streams together have a small part of the
-//                sequencer's time. After its turn nothing of a frame is kept but what shards hold of its payload.
+// Limits:
+//   - If a reader is slow, kQueuedItemsMax small items wait for it; then nothing more is read from it. At most
+//     PullReply::queued_max pulls per shard wait, besides one that is going out.
+//   - Items without effect are refused items, and pulls that replace pulls. A peer that sends them is not read from for
+//     kPauseOfItem for each such item, kPauseOfByte for each byte of the frame, and kPauseOfHeaderByte for each byte
+//     beside its payload; at most for kPauseMax. So it takes a small part of the sequencer's time, however fast it
+//     sends.
+//   - A frame with more beside its payload than the server's shards need waits for its turn before it is parsed. Such
+//     frames of all streams together take a small part of the sequencer's time.
+//   - After a frame's turn, only the parts of its payload that shards hold are kept.
 class Stream : public Peer {
  public:
   static constexpr size_t kQueuedItemsMax = 1024;
@@ -60,7 +65,7 @@ class Stream : public Peer {
   static constexpr absl::Duration kPauseOfByte = absl::Nanoseconds(30);
   static constexpr absl::Duration kPauseOfHeaderByte = absl::Microseconds(1);
   static constexpr absl::Duration kPauseMax = absl::Seconds(1);
-  // Parsing a byte of a header takes at most so long.
+  // Longest time that parsing a byte of a header takes.
   static constexpr absl::Duration kParseOfByte = absl::Nanoseconds(15);
 
   Stream(StreamOwner& owner, ShardTable& table, ServiceMetrics& metrics);
@@ -74,12 +79,12 @@ class Stream : public Peer {
   void Wasted() override { ++wasted_; }
   void End(const absl::Status& status) override;
   absl::Status MayTrain() const override;
-  // Who has called. An error says why it is not let in.
+  // Determines who has called. Returns an error if the caller is not let in.
   absl::Status Identify(const security::Guard& guard);
-  // T has passed. A stream that has ended and cannot say so, since its client does not read, is cut off.
+  // Runs every T. Cuts off a stream that has ended but cannot say so because its client does not read.
   void Tick();
 
-  // When the call was accepted, and whether a valid frame has come since.
+  // Time at which the call was accepted, and whether a valid frame has come since.
   absl::Time accepted_at = absl::InfinitePast();
   bool heard = false;
 
@@ -93,22 +98,22 @@ class Stream : public Peer {
     Stream* const stream_;
     void (Stream::*const method_)(bool);
   };
-  // A pull that is going out.
+  // Pull that is going out.
   struct Sending {
     PullReply reply;
-    size_t next = 0;    // chunk
-    bool lent = false;  // a chunk of it was left in shared memory
-    // All of a small shard, copied, so that no version is held for it.
+    size_t next = 0;    // index of the next chunk
+    bool lent = false;  // a chunk of the pull was left in shared memory
+    // Copy of all values of a small shard, so that no version is held for it.
     std::vector<float> copied;
-    bool all_frozen = false;  // a new version without anything to send
+    bool all_frozen = false;  // a new version with nothing to send
   };
-  // Elements of a shard, one after the other in memory.
+  // Elements of a shard that lie one after the other in memory.
   struct Extent {
     uint64_t offset = 0;
     uint64_t elements = 0;
   };
 
-  // A version that the peer reads in shared memory.
+  // Version that the peer reads in shared memory.
   struct Lent {
     ShardId shard;
     PullId id;
@@ -120,24 +125,24 @@ class Stream : public Peer {
   void OnWritten(bool ok);
   void OnFinished(bool ok);
   void OnResumed(bool ok);
-  // Works on the frame that was read.
+  // Handles the frame that was read.
   void Take();
-  // Reads nothing for a while.
+  // Stops reading for a while.
   void Pause(absl::Duration pause);
-  // Starts the next read and write, where they may be started.
+  // Starts the next read and the next write, if they may start.
   void Pump();
   void Write(const grpc::ByteBuffer& frame);
-  // All queued items that fit: small ones, and the bytes of up to kGatherBytes or one chunk.
+  // Returns a frame of all queued items that fit: small ones, and the bytes of up to kGatherBytes or one chunk.
   grpc::ByteBuffer NextFrame();
-  // The next piece of the first pull.
+  // Fills `item` with the next piece of the first pull, and returns its bytes.
   rpc::Attachment NextPullItem(wire::ServerItem& item);
   static rpc::Attachment CopiedItem(Sending& sending, wire::ServerItem& item);
-  // The next chunks of the slice as one of the reply's encoding.
+  // Joins the next chunks of the slice into one chunk of the reply's encoding.
   static rpc::Attachment EncodedItem(Sending& sending, wire::ServerItem& item);
   rpc::Attachment PlainItem(Sending& sending, wire::ServerItem& item);
-  // Whether these elements go out in the reply's encoding.
+  // Returns true if these elements go out in the reply's encoding.
   static bool Encodes(const PullReply& reply, const Extent& extent);
-  // Keeps what was served in shared memory until Release(), or until it is the oldest of too many.
+  // Keeps a version that was served in shared memory until Release(), or until it is the oldest of too many.
   void Lend(const PullReply& reply);
   static wire::PullChunk& NameChunk(const PullReply& reply, const Extent& extent, wire::ServerItem& item);
   static void Complete(const PullReply& reply, bool unchanged, wire::PullDone& done);
@@ -158,17 +163,17 @@ class Stream : public Peer {
   grpc::Alarm pause_;
 
   grpc::ByteBuffer incoming_;
-  std::optional<rpc::FoundFrame> found_;  // the frame that was read and waits for its turn
+  std::optional<rpc::FoundFrame> found_;  // frame that was read and waits for its turn
   wire::WorkerFrame frame_;               // empty between frames; kept to spare allocations
   std::deque<wire::ServerItem> small_;
   std::deque<Sending> pulls_;
   std::deque<Lent> lent_;  // oldest first
-  // Of the frame that is being written, while the stream lives.
+  // Versions that the frame being written reads from, while the stream lives.
   std::vector<std::shared_ptr<const PinnedView>> writing_from_;
-  size_t wasted_ = 0;  // items of the frame that is being worked on
+  size_t wasted_ = 0;  // items without effect in the current frame
   bool paused_ = false;
   bool reading_ = false;
-  bool receiving_ = false;  // a frame of this stream is being worked on
+  bool receiving_ = false;  // a frame of this stream is being handled
   bool writing_ = false;
   std::optional<absl::Status> end_;
   int ticks_since_end_ = 0;

@@ -1,4 +1,5 @@
-// A shard's part of a checkpoint of the job: written at its cut, and read by whichever shard has its elements later.
+// A shard's part of a checkpoint of the job. It is written at the shard's cut, and read by any shard that has its
+// elements later.
 #pragma once
 
 #include <string>
@@ -14,11 +15,11 @@
 
 namespace slackline::ps {
 
-// A shard at its cut: references, which cost no copy.
+// State of a shard at its cut: references, which cost no copy.
 struct ShardCut {
   ShardId shard;
   ShardExtent extent;
-  // ShardState::arrays().
+  // Names of the arrays: ShardState::arrays().
   std::vector<std::string> arrays;
   ShardView numbers;
   Version version;
@@ -26,18 +27,18 @@ struct ShardCut {
   Clock64 clock_min;
 };
 
-// Writes the cut's file into the folder; it is on disk when this returns.
-//   kCancelled                        `stopped` said so
+// Writes the cut's file into the folder; the file is on disk when this returns.
+//   kCancelled                        `stopped` returned true
 //   kFailedPrecondition               a weight is not finite
-//   kResourceExhausted, kUnavailable  as DurableFile has them
+//   kResourceExhausted, kUnavailable  as in DurableFile
 absl::StatusOr<wire::CheckpointFile> WriteCut(const std::string& folder, JobId job, const ShardCut& cut,
                                               absl::FunctionRef<bool()> stopped);
 
-// Fills a shard that has no weights yet with what the checkpoint has for its elements, and returns the state that its
-// engine goes on from. Elements may come from several shards; version, samples and the optimizer's steps are then those
-// of the one that gives most of them.
+// Fills a shard that has no weights yet with the checkpoint's values for its elements, and returns the state that its
+// engine continues from. Elements may come from several shards of the checkpoint; version, samples and the optimizer's
+// steps are then those of the shard that gives most of them.
 //   kFailedPrecondition  the checkpoint is of another model, or of another optimizer
-//   kDataLoss            it is broken; the shard is then not to be used
+//   kDataLoss            the checkpoint is broken; the shard must then not be used
 absl::StatusOr<EngineState> ReadPart(checkpoint::ModelReader& reader, const ShardExtent& extent,
                                      const std::vector<std::string>& arrays, ShardState& shard);
 

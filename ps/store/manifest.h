@@ -1,4 +1,4 @@
-// Between a snapshot and the message that describes it.
+// Converts between a snapshot and the message that describes it.
 #pragma once
 
 #include "absl/status/status.h"
@@ -12,11 +12,13 @@ inline constexpr uint32_t kManifestFormat = 1;
 
 snapshot::Manifest ToManifest(const ShardIdentity& identity, const ShardSnapshot& snapshot, uint64_t bytes);
 
+// Checks the manifest of a snapshot.
 //   kDataLoss            its fields contradict each other
 //   kFailedPrecondition  it is of another job or shard, or of a format that is not known here
 absl::Status CheckManifest(const ShardIdentity& identity, const snapshot::Manifest& manifest);
 
 snapshot::Answer ToMessage(const Answer& answer);
+// Converts the message of an answer.
 //   kDataLoss  its reason is not known here
 absl::StatusOr<Answer> FromMessage(const snapshot::Answer& answer);
 

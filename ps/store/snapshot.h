@@ -1,4 +1,4 @@
-// A shard at one marker, and what of it is kept.
+// Snapshot of a shard, and what is known of a snapshot on disk.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace slackline::ps {
 
-// Which shard of which job.
+// Identity of a shard in a job.
 struct ShardIdentity {
   JobId job;
   ShardId shard;
   ShardExtent extent;
-  // ShardState::arrays().
+  // Names of the arrays: ShardState::arrays().
   std::vector<std::string> arrays;
 };
 
-// The numbers and the engine belong to one version.
+// State of a shard; numbers and engine belong to the same version.
 struct ShardSnapshot {
   ShardView numbers;
   EngineState engine;
@@ -29,9 +29,9 @@ struct ShardSnapshot {
 };
 
 struct KeptSnapshot {
-  uint64_t id = 0;  // rises from one to the next
+  uint64_t id = 0;  // rises from one snapshot to the next
   Version version;
-  uint64_t bytes = 0;  // of all arrays
+  uint64_t bytes = 0;  // size of all arrays
   absl::Time taken;
 };
 

@@ -1,9 +1,9 @@
-// The snapshots of one shard, in a folder that a RocksDB has for itself.
+// Stores the snapshots of one shard, in a folder with a RocksDB of its own.
 //
 // The arrays of a snapshot are written to files, block by block from the memory where they lie, and the database takes
-// the files in as they are. Then one small synced batch, the manifest, makes the snapshot true: after a crash it is
-// there whole or it is not there. Keys carry the number of the snapshot, so that nothing is ever overwritten, and what
-// is too old goes file by file, without compaction.
+// the files in as they are. Then one small synced batch, the manifest, makes the snapshot valid: after a crash the
+// snapshot is there as a whole or not at all. Keys contain the number of the snapshot, so that nothing is ever
+// overwritten; old snapshots are deleted file by file, without compaction.
 #pragma once
 
 #include <cstddef>
@@ -23,41 +23,44 @@
 namespace slackline::ps {
 
 struct StoreOptions {
-  // Is made, with its parents. One process at a time.
+  // Folder of the store, made with its parents. One process at a time may have it open.
   std::filesystem::path folder;
-  // Snapshots kept, the newest ones; at least 1.
+  // Number of snapshots kept, the newest ones; at least 1.
   size_t keep = 2;
-  // Bytes of a file of arrays, about; a snapshot of more has several.
+  // Approximate size of a file of arrays, in bytes; a larger snapshot has several files.
   uint64_t file_bytes = 256 << 20;
-  // As Database::Open() has it.
+  // File system; see Database::Open().
   rocksdb::Env* disk = nullptr;
-  // In the place of Database::Open(), for tests; null: that.
+  // Replacement for Database::Open(), for tests; null: Database::Open().
   std::function<absl::StatusOr<std::unique_ptr<Database>>(const std::filesystem::path& folder)> open = nullptr;
 };
 
+// Writes, lists and reads the snapshots of one shard.
+//
 // Thread-safety: none.
 class SnapshotStore {
  public:
-  // A snapshot whose manifest is broken is passed over, as if it had not been written.
+  // Opens the store. A snapshot whose manifest is broken is skipped, as if it had not been written.
   //   kFailedPrecondition  the folder belongs to another job or shard, or to another version of this program
   //   kResourceExhausted   the disk is full
-  //   kDataLoss            nothing that is there can be read
+  //   kDataLoss            nothing in the folder can be read
   //   kAborted             another process has the folder open
   //   kUnavailable         the disk fails otherwise
   static absl::StatusOr<std::unique_ptr<SnapshotStore>> Open(const StoreOptions& options,
                                                              const ShardIdentity& identity);
   ~SnapshotStore();
 
-  // Returns when the snapshot would survive a loss of power; older ones than are kept are gone then.
-  //   kResourceExhausted, kUnavailable  as above: nothing is changed, and a later call may succeed
+  // Writes a snapshot. When it returns, the snapshot would survive a loss of power, and snapshots beyond `keep` are
+  // deleted.
+  //   kResourceExhausted, kUnavailable  as in Open(): nothing is changed, and a later call may succeed
   absl::StatusOr<KeptSnapshot> Write(const ShardSnapshot& snapshot);
 
-  // Newest first.
+  // Snapshots that are kept, newest first.
   const std::vector<KeptSnapshot>& kept() const { return kept_; }
 
-  // Fills a shard that has no weights yet, and returns its engine's state.
+  // Fills a shard that has no weights yet from a snapshot, and returns its engine's state.
   //   kNotFound   no such snapshot
-  //   kDataLoss   names what of it is missing or broken; the shard is then not to be used
+  //   kDataLoss   names the missing or broken part; the shard must then not be used
   absl::StatusOr<EngineState> Read(uint64_t id, ShardState& shard) const;
 
  private:
@@ -65,9 +68,9 @@ class SnapshotStore {
   absl::StatusOr<snapshot::Manifest> ParseManifest(absl::string_view bytes) const;
   absl::StatusOr<snapshot::Manifest> FindManifest(uint64_t id) const;
   absl::Status LoadManifests();
-  // Returns their bytes.
+  // Writes the arrays and returns their size in bytes.
   absl::StatusOr<uint64_t> WriteArrays(uint64_t id, const ShardView& numbers);
-  // Removes what is older than what is kept, and arrays without a manifest.
+  // Deletes snapshots beyond those that are kept, and arrays without a manifest.
   absl::Status Trim();
 
   const StoreOptions options_;

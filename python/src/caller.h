@@ -1,4 +1,4 @@
-// Runs calls that may wait in a thread of their own, so that Python's signals are heard meanwhile.
+// Runs calls that may block in a separate thread, so that Python's signals are handled meanwhile.
 #pragma once
 
 #include <Python.h>
@@ -20,19 +20,19 @@
 
 namespace slackline::python {
 
-// A Python exception is set: to be thrown once the GIL is held.
+// Thrown if a Python exception is set: rethrow it once the GIL is held.
 struct PythonErrorIsSet {};
 
-// Crosses from C++ into Python as the exception of its code.
+// An error that becomes the Python exception of its status code.
 struct StatusError {
   absl::Status status;
 };
 
-// One call runs at a time. While it does, Python code still runs: signal handlers in the thread that has called, and
-// all other threads.
+// Runs one call at a time. Meanwhile Python code still runs: signal handlers in the calling thread, and all other
+// threads.
 //
 // Thread-safety: safe; callers hold the GIL.
-// Threads:       one, born in the constructor, joined in the destructor.
+// Threads:       one, created in the constructor, joined in the destructor.
 class Caller {
  public:
   Caller() : pid_(::getpid()), thread_([this] { Loop(); }) {}
@@ -46,8 +46,9 @@ class Caller {
     thread_.join();
   }
 
-  // Runs `call` without the GIL. After a signal whose handler raises, calls `interrupt`, which makes `call` return
-  // soon, and throws PythonErrorIsSet. Throws StatusError while another call runs. `name`: a literal, for messages.
+  // Runs `call` without the GIL. After a signal whose handler raises an exception, calls `interrupt`, which makes
+  // `call` return soon, and throws PythonErrorIsSet. Throws StatusError while another call runs. `name` is a literal
+  // for messages.
   template <typename Call>
   std::invoke_result_t<Call> Run(const char* name, Call call, const std::function<void()>& interrupt)
       ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -57,13 +58,13 @@ class Caller {
     return *std::move(result);
   }
 
-  // Waits for the call that runs, if any. Calls `interrupt` after `patience`, or after a signal whose handler raises;
-  // then throws PythonErrorIsSet.
+  // Waits for the running call, if any. Calls `interrupt` after `patience`, or after a signal whose handler raises; in
+  // the latter case then throws PythonErrorIsSet.
   void AwaitIdle(absl::Duration patience, const std::function<void()>& interrupt) ABSL_LOCKS_EXCLUDED(mutex_) {
     if (Finish(newest(), patience, interrupt)) throw PythonErrorIsSet();
   }
 
-  // The name of the call that runs; null for none.
+  // Returns the name of the running call; null if there is none.
   const char* running() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return begun_ == done_ ? nullptr : name_;
@@ -73,7 +74,7 @@ class Caller {
     absl::MutexLock lock(&mutex_);
     RefuseBeside(name);
   }
-  // Throws StatusError in a process that was forked from the one with the thread.
+  // Throws StatusError in a process that was forked from the process with the thread.
   void CheckProcess() const {
     if (::getpid() == pid_) return;
     throw StatusError{absl::FailedPreconditionError(absl::StrCat("process ", ::getpid(), " was forked from ", pid_,
@@ -81,7 +82,7 @@ class Caller {
   }
 
  private:
-  // How late a signal may be heard.
+  // Longest delay before a signal is handled.
   static constexpr absl::Duration kSignalsEvery = absl::Milliseconds(50);
 
   void RefuseBeside(const std::string& name) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -99,7 +100,8 @@ class Caller {
     task_ = std::move(task);
     return ++begun_;
   }
-  // Returns whether a signal's handler has raised. `interrupt` is called after `patience`, and after such a signal.
+  // Waits for a call. Returns whether a signal's handler has raised. Calls `interrupt` after `patience`, and after such
+  // a signal.
   bool Finish(uint64_t number, absl::Duration patience, const std::function<void()>& interrupt)
       ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::Time late = time_.Now() + patience;
@@ -107,18 +109,18 @@ class Caller {
     while (!Await(number, kSignalsEvery)) {
       raised = raised || PyErr_CheckSignals() != 0;
       if (::getpid() != pid_) {
-        // A handler has forked, and this is the child, which has no such thread.
+        // A handler has forked. This is the child, which has no such thread.
         if (!raised) CheckProcess();
         return true;
       }
       if (interrupted || !(raised || time_.Now() >= late)) continue;
-      // A handler may have called worker.leave(), which has waited for the call.
+      // A handler may have called worker.leave(), which has already waited for the call.
       interrupted = !Await(number, absl::ZeroDuration());
       if (interrupted) interrupt();
     }
     return raised;
   }
-  // Without the GIL; whether the call is done.
+  // Waits at most `most` without the GIL. Returns whether the call is done.
   bool Await(uint64_t number, absl::Duration most) ABSL_LOCKS_EXCLUDED(mutex_) {
     bool done = false;
     Py_BEGIN_ALLOW_THREADS;
@@ -154,9 +156,9 @@ class Caller {
   const SteadyTime time_;
   absl::Mutex mutex_;
   std::function<void()> task_ ABSL_GUARDED_BY(mutex_);
-  // Of the newest call.
+  // Name of the newest call.
   const char* name_ ABSL_GUARDED_BY(mutex_) = "";
-  // How many calls; at most one is not done.
+  // Number of calls that were begun, and of those that are done; at most one call is not done.
   uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0, done_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -1,4 +1,4 @@
-// Strings between Python and C++. Python's may hold lone surrogates, and C++'s may hold any bytes.
+// Converts strings between Python and C++. Python strings may hold lone surrogates, and C++ strings may hold any bytes.
 #pragma once
 
 #include <string>
@@ -7,17 +7,18 @@
 
 namespace slackline::python {
 
-// Text for people. A lone surrogate, which os.fsdecode() makes, becomes "\udcfc"; a byte that is not UTF-8 "\xfc".
+// Text for people. A lone surrogate, which os.fsdecode() creates, becomes "\udcfc"; a byte that is not UTF-8 becomes
+// "\xfc".
 struct Text {
   std::string utf8;
 };
 
-// A path, or a setting that may hold one: the bytes by which the system knows it.
+// A path, or a setting that may contain one: the bytes by which the system knows it.
 struct SystemText {
   std::string bytes;
 };
 
-// Returns whether `text`, a str of Python, could be encoded; `errors` as str.encode() has it.
+// Encodes `text`, a Python str. Returns false if that is impossible. `errors` is as in str.encode().
 inline bool Encode(PyObject* text, const char* errors, std::string& bytes) noexcept {
   PyObject* const encoded = PyUnicode_AsEncodedString(text, "utf-8", errors);
   if (encoded == nullptr) {
@@ -49,7 +50,7 @@ template <>
 struct type_caster<slackline::python::SystemText> {
   NB_TYPE_CASTER(slackline::python::SystemText, const_name("str"))
 
-  // Surrogates that os.fsdecode() never makes name no file: the error that follows shows them.
+  // Surrogates that os.fsdecode() never creates cannot name a file: the error that follows shows them.
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
     return isinstance<str>(source) && (slackline::python::Encode(source.ptr(), "surrogateescape", value.bytes) ||
                                        slackline::python::Encode(source.ptr(), "backslashreplace", value.bytes));

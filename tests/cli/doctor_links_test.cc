@@ -1,4 +1,5 @@
-// Links between the nodes of an allocation: which are measured, what they mean, and peers that measure one.
+// Links between the nodes of an allocation: which ones are measured, what the results mean, and the peers that measure
+// a link.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-// The parts of `slackline prepare` that need no pictures; prepare_test.py has those.
+// Parts of `slackline prepare` that need no pictures; prepare_test.py tests the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What a run folder says of its end, and what whoever looks after a run makes of silence.
+// The end of a run, as its run folder records it; and the meaning of silence for programs that look after a run.
 #include "cli/run_end.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// How a run ends whose processes die, with a scheduler that is played.
+// The end of a run whose processes die, with a fake scheduler.
 #include "cli/run.h"
 
 #include <signal.h>

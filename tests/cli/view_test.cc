@@ -1,4 +1,4 @@
-// Golden text: what a person sees.
+// Golden text of the view that a person sees.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Files and folders of checkpoints: what is written is read back, and what is broken is known for it.
+// Files and folders of checkpoints: written data is read back, and broken data is recognised.
 #include <stdlib.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What a receiver refuses, and that it does so wherever messages and segments are cut.
+// Encoded bytes that a receiver refuses, wherever messages and segments are cut.
 #include "common/codec/checker.h"
 
 #include <gmock/gmock.h>

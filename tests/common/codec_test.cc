@@ -1,4 +1,5 @@
-// The codecs as their callers use them: lengths, rounding, error feedback, blocks from segments cut anywhere.
+// The codecs as their callers use them: lengths, rounding, error feedback, and blocks from segments that are cut
+// anywhere.
 #include "common/codec/codec.h"
 
 #include <gmock/gmock.h>

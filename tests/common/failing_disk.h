@@ -1,4 +1,4 @@
-// A disk that is full after so many bytes, has no locks, or does not work at all.
+// A disk that runs full after a set number of bytes, has no locks, or fails every append.
 #pragma once
 
 #include <errno.h>
@@ -21,10 +21,10 @@ class FailingDisk : public rocksdb::FileSystemWrapper {
   FailingDisk() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
 
   const char* Name() const override { return "FailingDisk"; }
-  // Bytes that may still be appended to files.
+  // Sets the number of bytes that may still be appended to files.
   void SetRoom(int64_t bytes) { room_ = bytes; }
   void SetBroken(bool broken) { broken_ = broken; }
-  // As NFS before version 4 without lockd.
+  // Makes every LockFile() fail with ENOLCK while `lockless` is true, as NFS before version 4 does without lockd.
   void SetLockless(bool lockless) { lockless_ = lockless; }
 
   rocksdb::IOStatus LockFile(const std::string& path, const rocksdb::IOOptions& options, rocksdb::FileLock** lock,

@@ -1,5 +1,5 @@
-// A libnvidia-ml.so.1 of two GPUs: 0000:65:00.0 of 200 W, which counts its energy, and 0000:b3:00.0 of 100 W, which
-// does not. Time is the steady clock's, until fake_nvml_set_ms() has said what it is.
+// A fake libnvidia-ml.so.1 with two GPUs: 0000:65:00.0 of 200 W, which counts its energy, and 0000:b3:00.0 of 100 W,
+// which does not. Time is the steady clock's until fake_nvml_set_ms() sets it.
 #include <chrono>
 #include <cstdio>
 #include <cstring>

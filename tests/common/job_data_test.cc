@@ -1,4 +1,4 @@
-// What the job file says of images, and what it refuses.
+// Settings of images in the job file: accepted values and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

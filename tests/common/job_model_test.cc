@@ -1,4 +1,4 @@
-// What the job file says of models and their loss, and what it refuses.
+// Settings of models and their loss in the job file: accepted values and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

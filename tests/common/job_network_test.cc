@@ -1,4 +1,4 @@
-// The job file's section `network`: what goes together.
+// The job file's section `network`: which settings go together.
 #include "common/job_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-// The job file's section `security`: what goes together, and whose files are meant.
+// The job file's section `security`: which settings go together, and whose files are meant.
 #include <stdlib.h>
 
 #include <filesystem>

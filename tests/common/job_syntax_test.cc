@@ -1,4 +1,4 @@
-// What is said of job files that are no YAML, or another YAML than was meant.
+// Error messages for job files that are no YAML, or another YAML than was meant.
 #include <gtest/gtest.h>
 
 #include <string>

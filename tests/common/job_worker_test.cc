@@ -1,4 +1,4 @@
-// What the job file says of groups of devices, and what it refuses.
+// Settings of groups of devices in the job file: accepted values and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What processes write to standard error.
+// Lines that processes write to standard error.
 #include "common/logging.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Free text in messages: what is not UTF-8, and what is too long.
+// Free text in messages that is not UTF-8, or too long.
 #include "common/rpc/message_text.h"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Which address and which ports of a machine a process takes.
+// Choice of the address and the ports that a process takes on a machine.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>

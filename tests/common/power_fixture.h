@@ -1,4 +1,4 @@
-// A tree as the kernel's /sys is, with meters that tests set.
+// A folder laid out like the kernel's /sys, with power meters that tests set.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class SysfsTest : public testing::Test {
     std::ofstream(root_ / path) << text << '\n';
   }
 
-  // intel-rapl:0 and so on.
+  // Writes the energy meter of `zone`, for example "intel-rapl:0".
   void WriteZone(const std::string& zone, const std::string& name, uint64_t energy_uj) {
     const std::string folder = absl::StrCat("class/powercap/", zone, "/");
     Write(folder + "name", name);

@@ -1,4 +1,4 @@
-// Descriptors as the tests of shared memory need them.
+// Helpers for file descriptors in the tests of shared memory.
 #pragma once
 
 #include <fcntl.h>
@@ -13,13 +13,13 @@
 namespace slackline::shm {
 
 inline size_t OpenDescriptors() {
-  // One more while it looks: the folder itself.
+  // Listing the folder opens one more descriptor: the folder itself.
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()) - 1;
 }
 
 inline Descriptor Duplicate(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-// Fails a test after which more descriptors are open than before.
+// Fails a test that ends with another number of open descriptors than it began with.
 class ShmTest : public ::testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(OpenDescriptors(), open_before_) << "descriptors leak"; }

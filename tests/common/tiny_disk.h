@@ -1,4 +1,4 @@
-// A disk in memory that is soon full.
+// A small disk in memory (tmpfs), which a test can fill.
 #pragma once
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ class TinyDisk {
     std::filesystem::remove(path_, error);
   }
 
-  // Only who may mount has one.
+  // True if the disk is mounted. Mounting needs the right to mount.
   bool there() const { return mounted_; }
   const std::filesystem::path& path() const { return path_; }
   void Fill() const {

@@ -1,4 +1,4 @@
-// The bound of ssp, moved while workers run.
+// The staleness bound of ssp, changed while workers run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/cores/engine_fixture.h"

@@ -1,4 +1,4 @@
-// What scenarios of the engine share: they read as scripts, one line an event, one line an action.
+// Shared code of the engine's scenarios, which read as scripts: one line an event, one line an action.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ inline Sender B() { return {WorkerId(2), Incarnation(12)}; }
 inline Sender C() { return {WorkerId(3), Incarnation(13)}; }
 inline Sender D() { return {WorkerId(4), Incarnation(14)}; }
 
-// worker:sequence*weight, and ~staleness where there is any.
+// Formats a part as worker:sequence*weight, with ~staleness at the end if the staleness is not 0.
 inline std::string Show(const ApplyAction::Part& part) {
   return absl::StrCat(part.push.sender.worker.value(), ":", part.push.sequence.value(), "*", part.weight,
                       part.staleness > 0 ? absl::StrCat("~", part.staleness) : "");
@@ -112,7 +112,7 @@ class EngineTest : public testing::Test {
     status_ = engine_->Hello({sender, Clock64(first_clock), Sequence(last_answered)}, actions);
     return Lines(actions);
   }
-  // Time passes.
+  // Lets `time` pass and returns the engine's actions.
   std::vector<std::string> After(absl::Duration time) {
     now_ += time;
     Actions actions;

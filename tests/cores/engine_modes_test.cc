@@ -1,4 +1,4 @@
-// The modes that make steps of some pushes, and what weights them: scenarios worked out by hand.
+// Modes that make one step of several pushes, and the weights of the pushes: scenarios worked out by hand.
 #include "tests/cores/engine_fixture.h"
 
 namespace slackline::ps::engine_modes_test {

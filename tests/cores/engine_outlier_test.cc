@@ -1,4 +1,4 @@
-// Pushes whose norm is far above those before them.
+// Outliers: pushes whose norm is far above that of the pushes before.
 #include "ps/consistency/norm_median.h"
 #include "tests/cores/engine_fixture.h"
 

@@ -1,5 +1,5 @@
-// Streams that break in the middle of a step, on every path: the push is applied once, and no weights are believed
-// that were not whole.
+// Streams that break in the middle of a step, on every path: the push is applied once, and weights that are not whole
+// are never used.
 #include <atomic>
 #include <thread>
 

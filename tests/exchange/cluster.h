@@ -1,4 +1,4 @@
-// Real server exchanges in the test's process, and what real clients need to reach them on every path.
+// Real server exchanges in the test's process, and the settings with which real clients reach them on every path.
 #pragma once
 
 #include <functional>
@@ -21,57 +21,58 @@
 
 namespace slackline {
 
-// Sanitizers take memory of their own, and time.
+// True in sanitizer builds: sanitizers take memory of their own, and time.
 #ifdef SLACKLINE_SANITIZED
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
 
-// How a worker and a server of one host meet.
+// Path on which a worker and a server of one host exchange tensors.
 enum class Path { kTcp, kUnix, kSharedMemory };
 inline constexpr Path kPaths[] = {Path::kTcp, Path::kUnix, Path::kSharedMemory};
 std::string Name(Path path);
 std::optional<Path> ToPath(const std::string& name);
 std::string Name(job::Consistency::Mode mode);
-// What a client's notice says of it.
+// Returns the words with which a client's notice names the path.
 std::string Words(Path path);
 
 struct ClusterShape {
-  // Elements of each shard; shards go to the servers in turn.
+  // Number of elements of each shard; shards go to the servers in turn.
   std::vector<uint64_t> shards = {9001, 1};
   uint32_t servers = 1;
   uint32_t workers = 2;
   uint32_t window = 1;
   job::Consistency::Mode mode = job::Consistency::ASYNC;
   Path path = Path::kSharedMemory;
-  // Else one that suits tests.
+  // Heartbeat interval; nullopt: one that suits tests.
   std::optional<absl::Duration> heartbeat = std::nullopt;
-  // Where servers keep snapshots; empty: they keep none.
+  // Folder in which servers keep snapshots; empty: no snapshots are kept.
   std::string snapshot_folder = {};
-  // Of the servers, of the scheduler that gives them their shards, and of the workers.
+  // Security of the servers, of the scheduler that gives them their shards, and of the workers.
   security::Security server_security = {};
   security::Security scheduler_security = {};
   security::Security worker_security = {};
-  // Elements at the end of the model that are averaged, and behind them those that are frozen.
+  // Numbers of averaged and of frozen elements. Both lie at the end of the model, the frozen ones last.
   uint64_t averaged = 0;
   uint64_t frozen = 0;
-  // Ranges [begin, end) of elements, of the job's groups in their order.
+  // Element ranges [begin, end) of the job's groups, in the order of the groups.
   std::vector<std::pair<uint64_t, uint64_t>> groups = {};
-  // For whatever else the job file says.
+  // Changes other settings of the job; may be null.
   std::function<void(job::Job&)> change = nullptr;
 };
 
-// What worker `number` (from 1) of a cluster says of itself; without a place for its notices.
+// Returns the options of worker `number` (from 1) of a cluster, without a place for its notices.
 worker::ClientOptions WorkerOptions(uint32_t number, Path path);
 
-// How to reach a server, as a line that processes can tell one another.
+// Converts the addresses of a server to a line of text that processes can tell one another, and back.
 std::string ToLine(const worker::ServerInfo& server);
 worker::ServerInfo ToServer(const std::string& line);
-// `shards` of about equal size, all on this server.
+// Returns a map of `shards` shards of about equal size, all on this server.
 worker::ShardMap MapOf(const worker::ServerInfo& server, uint64_t elements, uint32_t shards);
 
-// SGD with learning rate 0.5, so that sums of small integers are exact in any order.
+// Servers in the test's process, with the scheduler's calls to them. The optimizer is SGD with learning rate 0.5, so
+// that sums of small integers are exact in any order.
 //
 // Thread-safety: const calls are safe.
 class Cluster {
@@ -85,34 +86,34 @@ class Cluster {
 
   const worker::ShardMap& map() const { return map_; }
   const Timeouts& timeouts() const { return timeouts_; }
-  // Worker `number` (from 1), with its notices in notices(number).
+  // Returns the options of worker `number` (from 1), with its notices in notices(number).
   worker::ClientOptions ClientOptions(uint32_t number) const;
   std::vector<std::string> notices(uint32_t number) const ABSL_LOCKS_EXCLUDED(notices_->mutex);
   // Replaces the set of live workers.
   void SetMembers(const std::vector<uint32_t>& workers);
   void StopServer(size_t index) { servers_[index]->exchange.reset(); }
-  // As SIGTERM does.
+  // Stops the server as SIGTERM does, with last snapshots.
   void TellServerToStop(size_t index) {
     servers_[index]->exchange->SnapshotAtEnd();
     StopServer(index);
   }
-  // Starts one that was stopped again, elsewhere; it goes on from its snapshots. Workers learn of it by map().
+  // Starts a stopped server again, at another address; it continues from its snapshots. Workers learn of it by map().
   void StartServerAgain(size_t index);
-  // One more, without shards. Returns its index.
+  // Adds a server without shards. Returns its index.
   size_t AddServer();
-  // As the scheduler does it: the shards are copied and followed, given up at `from`, and promoted at `to`. Workers
-  // learn of it by map().
+  // Moves shards as the scheduler does: they are copied and followed, given up at `from`, and promoted at `to`. Workers
+  // learn of the move by map().
   void MoveShards(size_t from, size_t to, const std::vector<uint32_t>& shards);
-  // Up to where `from` could give them up.
+  // Moves shards up to the point at which `from` could give them up.
   void BeginMove(size_t from, size_t to, const std::vector<uint32_t>& shards);
   ps::Exchange& server(size_t index) { return *servers_[index]->exchange; }
 
-  // Bytes staged at most.
+  // Returns the largest number of bytes that may be staged.
   uint64_t staging_bytes_max() const { return map_.elements * sizeof(float) * (shape_.window * shape_.workers + 1); }
   double pinned_versions() { return metrics().gauge("slackline_ps_pinned_versions", "").value(); }
   Metrics& metrics(size_t server = 0) { return servers_[server]->metrics; }
   ps::ShardTable::Progress progress(size_t server = 0);
-  // The server's highest version over its shards.
+  // Returns the highest version of the server's shards.
   uint64_t version_max(size_t server = 0) { return progress(server).version_max; }
 
  private:
@@ -127,9 +128,10 @@ class Cluster {
   };
 
   void Listen(size_t index);
-  // As the scheduler does: a server whose disk is slow is asked again.
+  // Repeats the call while its error is retryable, as the scheduler does if a server's disk is slow. Fails the test
+  // after 20 s.
   static void ExpectTaken(const std::function<grpc::Status()>& call);
-  // What there is to say of the elements.
+  // Sets the trained and the frozen elements, the groups, and the samples per epoch.
   template <typename Request>
   void SetParts(Request& request) const;
   void Install(size_t index, bool restore = false, bool moves = false);
@@ -142,25 +144,25 @@ class Cluster {
   std::vector<std::unique_ptr<Server>> servers_;
   wire::SetMembersRequest members_;
   uint64_t moves_ = 0;
-  // Shared with clients' callbacks.
+  // Notices by number of worker; shared with clients' callbacks.
   const std::shared_ptr<Notices> notices_ = std::make_shared<Notices>();
 };
 
-// A worker with its push memory, of which parts are used in turn.
+// A worker with its push memory, whose parts are used in turn.
 class TestTrainer {
  public:
-  // `shared`: the gradients lie in a segment that servers may map.
+  // If `shared`, the gradients lie in a segment that servers may map.
   TestTrainer(worker::ClientOptions options, const worker::ShardMap& map, bool shared = true);
 
   worker::Client& client() { return *client_; }
-  // After the last pull or finished step.
+  // Returns the parameters after the last pull or finished step.
   absl::Span<float> parameters() { return absl::MakeSpan(parameters_[finished_ % parameters_.size()]); }
   void Seed(absl::Span<const float> weights);
   void Pull();
-  // In one call, or in pieces from the last element on while the gradient is being written.
+  // Pushes the gradient, by chance in one call, or in pieces from the last element on while it is being written.
   void BeginStep(absl::Span<const float> gradient);
   worker::StepReport FinishStep();
-  // For tests in which it may fail.
+  // Finishes a step like FinishStep(), for tests in which that may fail.
   absl::StatusOr<worker::StepReport> TryFinishStep(absl::Duration timeout);
   void Step(absl::Span<const float> gradient) {
     BeginStep(gradient);
@@ -171,28 +173,28 @@ class TestTrainer {
   std::vector<absl::Span<float>> memory_;
   std::shared_ptr<shm::Segment> segment_;
   std::vector<float> heap_;
-  std::vector<std::vector<float>> parameters_;  // one for each step in flight
+  std::vector<std::vector<float>> parameters_;  // a buffer for each step in flight
   std::unique_ptr<worker::Client> client_;
   std::minstd_rand random_;
   size_t begun_ = 0;
   size_t finished_ = 0;
 };
 
-// Multiples of 1/256 between -4 and 4.
+// Returns multiples of 1/256 between -4 and 4.
 std::vector<float> RandomValues(size_t count, std::mt19937& random);
-// weights - factor x gradient.
+// Subtracts `factor` x `gradient` from `weights`.
 void StepPlainly(absl::Span<const float> gradient, float factor, std::vector<float>& weights);
-// Whether all values are equal. Quicker than gmock's matchers on a large model.
+// Returns whether all values equal `value`. Quicker than gmock's matchers on a large model.
 bool AllAre(float value, absl::Span<const float> values);
-// A random seed, printed.
+// Returns a random seed and prints it.
 unsigned PrintedSeed();
 
-// Runs what must end by itself within 10 s, which a machine with other things to do may take; when they have passed the
-// test has failed, and `end_it` must make it end.
+// Runs `what`, which must end by itself within 10 s; a machine with other things to do may need that long. After 10 s
+// the test has failed, and `end_it` must make `what` end.
 void ExpectToEnd(const std::function<void()>& what, const std::function<void()>& end_it);
 
-// Asks until `what` holds; fails the test after `timeout` and says so. For state that other threads reach by
-// themselves.
+// Calls `what` until it returns true or `timeout` has passed; returns whether it did. For state that other threads
+// reach by themselves.
 bool Eventually(const std::function<bool()>& what, absl::Duration timeout = absl::Seconds(20));
 
 }  // namespace slackline

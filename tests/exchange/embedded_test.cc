@@ -1,4 +1,4 @@
-// Embedded workers against real servers: what a script's worker would do, without the script.
+// Embedded workers against real servers: they do what a script's worker would do, without the script.
 #include "worker/embedded/embedded_worker.h"
 
 #include <thread>

@@ -1,4 +1,4 @@
-// The modes that make steps of some workers' pushes, with real clients. What they decide: tests/cores.
+// Modes that make one step of several workers' pushes, with real clients. tests/cores tests the decisions.
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/exchange/cluster.h"

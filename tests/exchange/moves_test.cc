@@ -1,5 +1,5 @@
 // Shards that move between servers while workers train: every push is applied exactly once, nothing is lost, and a
-// server that gave a shard up has no word in it any more.
+// server that gave a shard up has no say in it any more.
 #include <atomic>
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-// Whatever path the bytes take, the weights are the same to the bit.
+// Weights are the same to the bit, whatever path the bytes take.
 #include <sys/resource.h>
 
 #include <algorithm>

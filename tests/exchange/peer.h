@@ -1,4 +1,4 @@
-// The program of peer_process.cc, for tests in which a process dies, is stopped, or is measured.
+// Runs the program of peer_process.cc, for tests in which a process dies, is stopped, or is measured.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +14,8 @@
 
 namespace slackline {
 
-// Runs with nothing of the test's environment but what is meant for the sanitizers. Dies with the thread that made it,
-// which is the test's.
+// A process that runs peer_process. Its environment has only the test's settings of the sanitizers. It dies with the
+// thread that made it, which is the test's.
 //
 // Thread-safety: none.
 class PeerProcess {
@@ -25,27 +25,28 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  // What follows `word` in the next line of its standard output that begins with it. Fails the test, and is empty, when
-  // it ends before, or says nothing for a minute.
+  // Returns the text after `word` in the next line of standard output that begins with it. Fails the test and returns
+  // an empty string if the process ends before, or says nothing for a minute.
   std::string WordsAfter(const std::string& word);
   // Halts all of its threads (SIGSTOP); its sockets and its memory stay.
   void Stop();
   void Resume();
-  // Closes its standard input, which tells it to end.
+  // Closes the standard input of the process, which tells it to end.
   void TellToEnd() { stdin_ = shm::Descriptor(); }
   void Kill();
-  // The most memory that it had resident so far.
+  // Returns the most memory, in bytes, that the process has had resident so far.
   uint64_t peak_bytes() const;
 
  private:
-  // The next line of its standard output.
+  // Reads the next line of the process's standard output.
   absl::StatusOr<std::string> ReadLine();
 
   pid_t pid_ = -1;
   shm::Descriptor stdin_, stdout_;
 };
 
-// A worker of the one server of `map`, which has shards of about equal size. It has its first weights.
+// Starts a worker of the only server of `map`, whose shards are of about equal size. The worker has its first weights
+// on return.
 std::unique_ptr<PeerProcess> StartWorker(uint32_t number, Path path, const worker::ShardMap& map);
 
 }  // namespace slackline

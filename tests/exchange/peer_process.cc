@@ -1,5 +1,5 @@
-// A process of its own for tests in which one dies, is stopped, or is measured. Says lines on its standard output and
-// lives until it is killed or its standard input is closed.
+// A separate process for tests in which a process dies, is stopped, or is measured. It writes lines to its standard
+// output and lives until it is killed or its standard input is closed.
 //
 //   peer_process keeper ADDRESS SOCKET   worker 2 with shared memory: pulls shard 0 and never releases it;
 //                                        says "holding VERSION"

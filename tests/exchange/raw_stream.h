@@ -1,4 +1,4 @@
-// A peer that says exactly what a test wants, right or wrong: an Exchange stream and the requests for shared memory.
+// A peer that says exactly what a test wants, right or wrong, on an Exchange stream and in requests for shared memory.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,18 @@
 
 namespace slackline {
 
-// Thread-safety: none. Every wait has the call's deadline.
+// An Exchange stream. Every wait has the call's deadline.
+//
+// Thread-safety: none.
 class RawStream {
  public:
-  // Worker `number` of the cluster; 0 reads only. Says Hello.
+  // Opens a stream as worker `number` of the cluster, or as a reader if `number` is 0, and says Hello.
   RawStream(const Cluster& cluster, uint32_t number, const std::string& token = "");
-  // The same over a channel of its own.
+  // Opens the stream over `channel` instead of the cluster's own.
   RawStream(const std::shared_ptr<grpc::Channel>& channel, uint32_t number, const std::string& token = "");
   ~RawStream() { context_->TryCancel(); }
 
-  // The first item that came; empty when the stream has ended.
+  // Returns the first item that came; it is empty if the stream has ended.
   const wire::ServerItem& first() const { return first_; }
   const wire::Welcome& welcome() const { return first_.welcome(); }
 
@@ -32,9 +34,9 @@ class RawStream {
   static wire::WorkerItem HelloItem(uint32_t number, const std::string& token);
   bool Write(const wire::WorkerFrame& frame) { return stream_->Write(frame); }
   bool Write(const wire::WorkerItem& item);
-  // The next item; empty when the stream has ended.
+  // Returns the next item; it is empty if the stream has ended.
   wire::ServerItem Read();
-  // The next item that is no Waiting.
+  // Returns the next item that is no Waiting.
   wire::ServerItem ReadAnswer();
   grpc::Status Finish() { return stream_->Finish(); }
   void Cancel() { context_->TryCancel(); }
@@ -44,23 +46,23 @@ class RawStream {
   const std::unique_ptr<grpc::ClientContext> context_;
   const std::unique_ptr<grpc::ClientReaderWriter<wire::WorkerFrame, wire::ServerFrame>> stream_;
   wire::ServerFrame received_;
-  int next_ = 0;  // item of received_
+  int next_ = 0;  // index of an item of received_
   wire::ServerItem first_;
 };
 
 wire::WorkerItem PullItem(uint32_t shard, uint64_t id, uint64_t clock);
 wire::WorkerItem ReleaseItem(uint32_t shard, uint64_t id);
-// A whole push of values in the push segment.
+// Makes a whole push of values that lie in the push segment.
 wire::WorkerItem SharedPushItem(uint32_t shard, uint64_t sequence, uint64_t elements, uint64_t offset);
 
-// What a worker gets at the descriptor socket.
+// Reply to a worker at the descriptor socket.
 struct Granted {
   wire::SegmentOffer offer;
   std::vector<shm::Descriptor> descriptors;
 };
-// Worker `number` asks at this descriptor socket for shared memory; `segment` may be null.
+// Asks for shared memory at this descriptor socket, as worker `number`; `segment` may be null.
 absl::StatusOr<Granted> AskForSegments(const std::string& memory_socket, uint32_t number, const shm::Segment* segment);
-// The cluster's first server.
+// Asks the cluster's first server.
 absl::StatusOr<Granted> AskForSegments(const Cluster& cluster, uint32_t number, const shm::Segment* segment);
 
 }  // namespace slackline

@@ -1,4 +1,4 @@
-// Those who are slow to read, or never do, hold nobody for long.
+// Readers that are slow, or never read, hold up nobody for long.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exchange/raw_stream.h"

@@ -1,5 +1,5 @@
-// A server that dies in the middle of training and goes on from its snapshots: what it had answered since is lost, and
-// said to be; everything else is applied exactly once.
+// A server that crashes in the middle of training and continues from its snapshots: pushes that it had answered since
+// are lost and reported as lost; everything else is applied exactly once.
 #include <atomic>
 #include <filesystem>
 #include <string>

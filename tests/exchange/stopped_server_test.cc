@@ -1,4 +1,4 @@
-// Servers that are stopped (SIGSTOP) and not dead: the connection stays, and nobody answers.
+// Servers that are stopped (SIGSTOP) but alive: the connection stays, and nobody answers.
 #include <atomic>
 #include <thread>
 

@@ -1,5 +1,5 @@
-// Workers that are stopped (SIGSTOP) and not dead: their sockets stay open and their memory mapped, but they neither
-// read, nor write, nor give anything back.
+// Workers that are stopped (SIGSTOP) but alive: their sockets stay open and their memory mapped, but they neither read,
+// nor write, nor give anything back.
 #include <atomic>
 #include <thread>
 

@@ -1,6 +1,6 @@
-// A backup under any sequence of frames, breaks, time and promotion; and, once it has taken over, under what workers
-// and a backup of its own say. After each event nothing has stopped the process, and a backup that is not in step has
-// not taken over.
+// A backup under any sequence of frames, breaks, time and promotion; once it has taken over, also under messages of
+// workers and of a backup of its own. After each event the process still runs, and a backup that is not in step has not
+// taken over.
 #include <map>
 #include <memory>
 #include <optional>

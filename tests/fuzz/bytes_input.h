@@ -1,4 +1,5 @@
-// Draws what a target needs from a fuzzer's bytes, front to back; when they are used up, all is 0 and empty.
+// Draws the values that a target needs from a fuzzer's bytes, front to back. Once the bytes are used up, every value is
+// 0 or empty.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ class BytesInput {
     left_.remove_prefix(bytes);
     return value;
   }
-  // From 0 to max.
+  // Returns a number from 0 to `max`.
   uint32_t TakeUpTo(uint32_t max) {
     const uint32_t value = max < 256 ? Take<uint8_t>() : Take<uint16_t>();
     return value % (max + 1);

@@ -1,4 +1,4 @@
-// What says that it is a part of a checkpoint: refused as broken, or read as far as its checksums are right.
+// Bytes that claim to be a part of a checkpoint: refused as broken, or read as far as their checksums are right.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // Packets with descriptors, from a worker that asks for shared memory and from a server that offers it: refused, or
-// what is mapped can be read from its first byte to its last.
+// mapped so that all bytes can be read, from the first to the last.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

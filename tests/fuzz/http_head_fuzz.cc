@@ -1,4 +1,4 @@
-// Heads of HTTP requests: read, or refused with a reason. Whatever was read is found again.
+// Heads of HTTP requests: read, or refused with a reason. Headers that were read are found again.
 #include <string>
 
 #include "common/check.h"

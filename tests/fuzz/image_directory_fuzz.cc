@@ -1,5 +1,5 @@
-// The scheduler's table of which nodes hold which images, under any sequence of questions and time: it lives, refuses
-// with a reason, and sends nobody to a file that makes no sense or to a node that cannot have it.
+// The scheduler's table of which nodes hold which images, under any sequence of questions and time: it survives,
+// refuses with a reason, and sends no node to a file that makes no sense or to a node that cannot have it.
 #include <map>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Job files: refused with a reason, or a job that is the same when it was written out and read again.
+// Job files: refused with a reason, or read as a job that stays the same when it is written out and read again.
 #include <string>
 
 #include "absl/strings/match.h"

@@ -1,4 +1,4 @@
-// Bytes as a file, for readers of files.
+// Presents bytes as a file, for code that reads files.
 #pragma once
 
 #include <sys/mman.h>

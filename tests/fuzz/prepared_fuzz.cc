@@ -1,4 +1,4 @@
-// What prepared images, their halves and tables of labels say: refused with a reason, or the same when it is written
+// Indexes, headers and halves of prepared images, and tables of labels: refused with a reason, or the same when written
 // again.
 #include <vector>
 

@@ -1,4 +1,4 @@
-// How libFuzzer changes inputs that are messages as text: field by field, so that they stay messages.
+// Changes libFuzzer's inputs that are messages as text, field by field, so that they stay messages.
 #include <cmath>
 #include <limits>
 #include <random>

@@ -1,4 +1,4 @@
-// A scheduler under any sequence of requests and time: it lives, and hands out only work that makes sense.
+// A scheduler under any sequence of requests and time: it survives, and hands out only work that makes sense.
 #include "tests/fuzz/scheduler_history.h"
 #include "tests/fuzz/text_input.h"
 

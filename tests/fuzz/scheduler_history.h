@@ -1,4 +1,4 @@
-// A scheduler's controller under a history: for the fuzzers of its requests and of its saved state.
+// Runs a scheduler's controller through a history, for the fuzzers of its requests and of its saved state.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -17,7 +17,7 @@
 
 namespace slackline::fuzz {
 
-// The largest number in any uint64 of `message`, at any depth.
+// Returns the largest number in any uint64 of `message`, at any depth.
 inline uint64_t LargestNumber(const google::protobuf::Message& message) {
   using Field = google::protobuf::FieldDescriptor;
   const google::protobuf::Reflection& reflection = *message.GetReflection();
@@ -40,7 +40,7 @@ inline uint64_t LargestNumber(const google::protobuf::Message& message) {
   return largest;
 }
 
-// Servers that are told things and answer what the history says.
+// Fake servers: they record what they are told, and the history and SchedulerUnderTest answer for them.
 class SilentServers : public scheduler::ServerCalls {
  public:
   void Connect(scheduler::ServerRef server, const std::string&, const std::string&,
@@ -73,7 +73,7 @@ class SchedulerUnderTest {
  public:
   explicit SchedulerUnderTest(const SchedulerHistory& history) : config_(MakeConfig(history)) {
     Begin();
-    // What makes no sense is refused, and such a scheduler is not used.
+    // State that makes no sense is refused, and such a scheduler is not used.
     began_with_ = LargestNumber(history.saved());
     if (history.has_saved()) usable_ = controller_->Restore(MakeRight(history.saved()), Wall()).ok();
     if (!history.has_saved() && !history.bare()) Start();
@@ -87,7 +87,7 @@ class SchedulerUnderTest {
     controller_->Tick();
   }
 
-  // All that people and other programs may ask for.
+  // Calls everything that people and other programs may ask for.
   void Check() {
     if (!usable_) return;
     controller_->Tick();
@@ -100,7 +100,7 @@ class SchedulerUnderTest {
 
  private:
   static constexpr uint64_t kJob = 77, kFingerprint = 5;
-  // No history counts so far.
+  // No history counts up to this number.
   static constexpr uint64_t kFarNumber = uint64_t{1} << 61;
 
   static scheduler::Controller::Config MakeConfig(const SchedulerHistory& history) {
@@ -161,7 +161,7 @@ class SchedulerUnderTest {
     SLACKLINE_CHECK(controller_->state() == wire::JOB_TRAINING);
   }
 
-  // Servers do as they are told; what is said by the history comes besides.
+  // Answers for the servers, which do as they are told; answers in the history come in addition.
   void AnswerForServers() {
     for (int round = 0; round < 8 && (!servers_.installing_.empty() || !servers_.epochs_.empty()); ++round) {
       for (const auto& [id, server] : std::exchange(servers_.installing_, {})) controller_->Installed(server);
@@ -175,7 +175,7 @@ class SchedulerUnderTest {
     }
   }
 
-  // The present incarnation of a member with this number; 0 where there is none.
+  // Returns the present incarnation of the member with this number; 0 if there is none.
   uint64_t IncarnationOf(wire::MemberRole role, uint32_t member) {
     const wire::GetStatusReply reply = controller_->GetStatus();
     for (const wire::MemberStatus& status : reply.members()) {
@@ -235,7 +235,8 @@ class SchedulerUnderTest {
       case SchedulerEvent::kRestart: {
         const state::Scheduler saved = controller_->Save(Wall());
         Begin();
-        // What it wrote itself it must be able to read; but numbers that began at the largest that may be go beyond it.
+        // A controller must be able to read the state that it wrote, unless its numbers began near the largest possible
+        // one and have gone beyond it.
         usable_ = controller_->Restore(saved, Wall()).ok();
         SLACKLINE_CHECK(usable_ || began_with_ > kFarNumber);
         return;
@@ -250,12 +251,12 @@ class SchedulerUnderTest {
   void NextTask(wire::NextTaskRequest request, bool right) {
     if (right) request.set_job(kJob);
     if (right) request.set_incarnation(IncarnationOf(wire::MEMBER_ROLE_WORKER, request.worker()));
-    // "1": what it was given last.
+    // A `range_done` of 1 stands for the range that the worker was given last.
     if (right && request.range_done() == 1) request.set_range_done(last_ranges_[request.worker()]);
     const auto reply = controller_->NextTask(request);
     if (!reply.ok() || !reply->has_range()) return;
     last_ranges_[request.worker()] = reply->range().range();
-    // What a worker relies on.
+    // Workers rely on these properties of a range.
     const wire::RangeTask& range = reply->range();
     SLACKLINE_CHECK(range.begin() < range.end() && range.batch_size() > 0);
     SLACKLINE_CHECK(range.epoch() < config_.job.training().epochs());

@@ -1,4 +1,4 @@
-// A scheduler that is started again on any saved state: it refuses the state, or lives with it.
+// A scheduler that is restarted from any saved state: it refuses the state, or survives with it.
 #include "tests/fuzz/scheduler_history.h"
 #include "tests/fuzz/text_input.h"
 

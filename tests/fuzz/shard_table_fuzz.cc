@@ -1,6 +1,6 @@
-// The whole of a server's data path but for gRPC, under any sequence of frames, streams, sets of members and time.
-// After each event: nothing has stopped the process, versions have not gone back, a frame that was refused has changed
-// no version and staged nothing, and what is staged is within its budget.
+// A server's whole data path except gRPC, under any sequence of frames, streams, sets of members and time. After each
+// event the process still runs, versions have not gone back, a refused frame has changed no version and staged nothing,
+// and staged bytes are within their budget.
 #include <algorithm>
 #include <map>
 #include <memory>

@@ -1,4 +1,5 @@
-// A shard that finds any manifest on its disk: it refuses it, or goes on from there and gives workers their answers.
+// A shard that finds any manifest on its disk: it refuses the manifest, or continues from it and gives workers their
+// answers.
 #include <algorithm>
 #include <cmath>
 #include <map>

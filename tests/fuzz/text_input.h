@@ -1,4 +1,4 @@
-// Inputs that are protobuf messages as text. Link proto_mutator.cc where libFuzzer makes them.
+// Fuzzer inputs that are protobuf messages as text. A target links proto_mutator.cc if libFuzzer makes the inputs.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace slackline::fuzz {
 
-// The empty input of this program: each target with text input defines it.
+// Returns the empty input of this program. Each target with text input defines it.
 std::unique_ptr<google::protobuf::Message> NewInput();
 
-// False when it is not such a message as text.
+// Reads `message` from text. Returns false if the data is no message of that type.
 bool ParseText(const uint8_t* data, size_t size, google::protobuf::Message& message);
 
 }  // namespace slackline::fuzz

@@ -1,4 +1,4 @@
-// Frames of workers as the fuzzers of servers make them, and who gets the answers.
+// Makes frames of workers for the fuzzers of servers, and takes the answers.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace slackline::fuzz {
 
-// Reads what it was given only when told to.
+// A fake peer of a server. It holds the weights that it gets until Read(), the last 8 pulls at most.
 class Peer : public ps::Peer {
  public:
   void Send(const wire::ServerItem& item) override {
@@ -48,9 +48,9 @@ class Peer : public ps::Peer {
   void Read() { replies_.clear(); }
   void Begin() { refused_ = others_ = 0; }
   bool ended() const { return ended_; }
-  // All that was said since Begin() is that something was refused.
+  // True if the server has refused something since Begin() and said nothing else.
   bool only_refused() const { return refused_ > 0 && others_ == 0; }
-  // The last of this shard; empty before.
+  // Returns the last answer of this shard; empty before the first.
   const wire::PushAnswer& answer(uint32_t shard) { return answers_[shard]; }
 
  private:
@@ -62,10 +62,10 @@ class Peer : public ps::Peer {
   bool ended_ = false;
 };
 
-// Longest payload that is made right.
+// Longest payload, in bytes of fp32, that is made right.
 inline constexpr uint64_t kMadeBytesMax = 64 << 10;
 
-// Lengths of payloads that fit; tokens called "t" are `token`.
+// Makes the payload and its lengths fit the items, and replaces tokens called "t" by `token`.
 inline void MakeItemsRight(wire::WorkerFrame& frame, const std::string& token) {
   std::string made;
   for (wire::WorkerItem& item : *frame.mutable_items()) {
@@ -85,7 +85,8 @@ inline void MakeItemsRight(wire::WorkerFrame& frame, const std::string& token) {
   frame.set_payload(made);
 }
 
-// Says its items, and the shards that they name, several times. Pushes would take too long.
+// Repeats the first item `times` modulo 5000 more times; of a pull with shards, its first shard instead. Leaves frames
+// with pushes alone, which would take too long.
 inline void Lengthen(uint32_t times, wire::WorkerFrame& frame) {
   constexpr uint32_t kTimesMax = 5000;
   const bool pushes = std::any_of(frame.items().begin(), frame.items().end(),

@@ -1,4 +1,4 @@
-// Prints what a scheduler, a server and a worker serve at /metrics, each behind a line "# ROOM NAME"; for
+// Prints what a scheduler, a server and a worker serve at /metrics, each after a line "# ROOM NAME"; for
 // scripts/make_metrics_reference.
 #include <iostream>
 #include <string>

@@ -1,4 +1,5 @@
-// A server's part of a checkpoint: shards are cut where they are to be, and others go on from what was written.
+// A server's part of a checkpoint: shards are cut at the version where they should be, and other shards continue from
+// what was written.
 #include "ps/store/checkpoint_part.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Pushes in every encoding, cut anywhere, as a shard takes them; and those that it must refuse.
+// Pushes in every encoding, cut anywhere: those that a shard takes, and those that it must refuse.
 #include <cmath>
 #include <limits>
 #include <memory>

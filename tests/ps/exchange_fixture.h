@@ -1,4 +1,4 @@
-// A real server process's service over loopback, and clients that speak plain protobuf.
+// The real service of a server process over loopback, and clients that speak plain protobuf.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@ namespace slackline::ps {
 
 inline constexpr uint64_t kJob = 77;
 inline constexpr uint64_t kGeneration = 5;
-inline constexpr uint64_t kElements = 1500;  // a shard: one whole chunk and a shorter one
+inline constexpr uint64_t kElements = 1500;  // elements of a shard: one whole chunk and a shorter one
 inline constexpr uint64_t kChunkElements = 1024;
 
-// A stream with the frames of a worker. Every wait has the call's deadline.
+// A worker's stream, with frames that a test makes. Every wait has the call's deadline.
 class TestWorker {
  public:
   TestWorker(const std::string& address, uint32_t worker, uint64_t incarnation, wire::Role role = wire::ROLE_WORKER)
@@ -54,7 +54,7 @@ class TestWorker {
   wire::WorkerFrame& hello_frame() { return hello_frame_; }
   wire::Hello& hello() { return *hello_frame_.mutable_items(0)->mutable_hello(); }
   bool Write(const wire::WorkerFrame& frame) { return stream_->Write(frame); }
-  // The next item; an empty one when the stream has ended.
+  // Returns the next item; it is empty if the stream has ended.
   wire::ServerItem Read() {
     while (next_ == received_.items_size()) {
       next_ = 0;
@@ -69,7 +69,7 @@ class TestWorker {
     payload_size_ = received_.items(next_).payload_bytes();
     return received_.items(next_++);
   }
-  // Of the item read last.
+  // Returns the payload of the item read last.
   std::string payload() const { return received_.payload().substr(payload_begin_, payload_size_); }
   grpc::Status Finish() { return stream_->Finish(); }
 
@@ -114,7 +114,7 @@ class TestWorker {
     return frame;
   }
 
-  // Pulls both shards: their bytes one after the other.
+  // Pulls both shards and returns their bytes, one after the other.
   std::string Pull(uint64_t clock) {
     Write(PullFrame(++pull_, clock));
     std::string bytes[2];
@@ -133,7 +133,7 @@ class TestWorker {
   const std::unique_ptr<grpc::ClientReaderWriter<wire::WorkerFrame, wire::ServerFrame>> stream_;
   wire::WorkerFrame hello_frame_;
   wire::ServerFrame received_;
-  int next_ = 0;  // item of received_
+  int next_ = 0;  // index of the next item of received_
   size_t payload_begin_ = 0;
   size_t payload_size_ = 0;
   uint64_t pull_ = 0;
@@ -144,7 +144,7 @@ class ExchangeTest : public testing::Test {
   ExchangeTest() {
     ExchangeOptions options;
     options.job = PlainJob();
-    options.job.mutable_limits()->set_streams_max(12);  // with those that are just ending
+    options.job.mutable_limits()->set_streams_max(12);  // including streams that are just ending
     options.timeouts.heartbeat = absl::Milliseconds(50);
     options.on_stop = [this](const std::string& reason) { stopped_.Give(reason); };
     exchange_ = *Exchange::Start(options, metrics_, time_);
@@ -205,7 +205,7 @@ class ExchangeTest : public testing::Test {
     return reader.Pull(0);
   }
 
-  // A push of 1 to both shards and a pull by the same worker.
+  // Pushes 1 to both shards and pulls as the same worker; all weights must then be `weight`.
   void ExpectGoodStep(TestWorker& worker, uint64_t sequence, float weight) {
     for (const uint32_t shard : {0, 1}) worker.SendPush(shard, sequence, 1);
     for (int answers = 0; answers < 2; ++answers) {
@@ -215,7 +215,7 @@ class ExchangeTest : public testing::Test {
     EXPECT_EQ(worker.Pull(sequence), Floats(2 * kElements, weight));
   }
 
-  // The frame is refused on alice's stream, nothing changes, and the stream goes on.
+  // Expects that the frame is refused on alice's stream, that nothing changes, and that the stream continues.
   void ExpectRefused(const wire::WorkerFrame& frame, grpc::StatusCode code, const std::string& words) {
     SCOPED_TRACE(words);
     const std::string before = Weights();
@@ -229,7 +229,7 @@ class ExchangeTest : public testing::Test {
     ExpectGoodStep(*alice_, step_, 10 - static_cast<float>(step_));
   }
 
-  // A stream on which this comes first ends with the status, and nothing changes.
+  // Expects that a stream on which `speak` comes first ends with this status, and that nothing changes.
   void ExpectEnds(const std::function<void(TestWorker&)>& speak, grpc::StatusCode code, const std::string& words) {
     SCOPED_TRACE(words);
     const std::string before = Weights();

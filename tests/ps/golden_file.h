@@ -10,19 +10,19 @@
 namespace slackline::ps {
 
 struct GoldenRow {
-  // Steps or samples behind the values.
+  // Number of steps or samples behind the values.
   uint64_t time = 0;
   std::vector<double> values;
 };
 
 struct GoldenCase {
   std::string name;
-  // What the case states; the rest has defaults.
+  // Settings that the case states; all others have their defaults.
   OptimizerConfig config;
   std::vector<GoldenRow> rows;
 };
 
-// The cases of tests/ps/NAME. Fails the running test, and returns nothing, where the file makes no sense.
+// Returns the cases of tests/ps/NAME. If the file makes no sense, fails the running test and returns nothing.
 std::vector<GoldenCase> ReadGoldenFile(const std::string& name);
 
 }  // namespace slackline::ps

@@ -1,5 +1,5 @@
-// The engine and the numbers together: what becomes of one weight in each mode and under each correction, worked out by
-// hand. A batch has 4 samples, the weight begins at 10, and lr is 1, where nothing else is said.
+// The engine and the numbers together: one weight in each mode and under each correction, worked out by hand. A batch
+// has 4 samples, the weight begins at 10, and lr is 1, unless a test says otherwise.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What a server asks of its job before it takes shards, and what it finds of them on disk.
+// Checks of the job by a server before it takes shards, and the shards that it finds on disk.
 #include <stdlib.h>
 
 #include <filesystem>

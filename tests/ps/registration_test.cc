@@ -1,4 +1,4 @@
-// A server's tie to a scheduler that answers as each test wants.
+// A server's registration and heartbeats, with a fake scheduler that answers as each test wants.
 #include "ps/service/registration.h"
 
 #include <unistd.h>

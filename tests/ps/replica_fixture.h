@@ -1,4 +1,4 @@
-// A server and its backup, joined by a stream that a test moves by hand.
+// A server and its backup, joined by a stream whose frames a test moves by hand.
 #pragma once
 
 #include <map>
@@ -14,11 +14,11 @@
 #include "tests/ps/service_fixture.h"
 
 namespace slackline::ps {
-inline constexpr uint64_t kElements = 3000;  // of a shard
+inline constexpr uint64_t kElements = 3000;  // elements of a shard
 inline constexpr uint32_t kShards = 2;
 inline constexpr uint64_t kServer = 1, kBackup = 2;  // incarnations
 
-// One stream: frames wait here until a test lets them through.
+// The server's end of the stream. Frames wait here until a test moves them.
 class Wire : public ReplicaSink {
  public:
   void Wake() override {}
@@ -129,7 +129,7 @@ class ReplicaTest : public testing::Test {
     const std::optional<absl::Status> end = table.Receive(peer(worker), frame, AsPayload(bytes));
     ASSERT_FALSE(end.has_value()) << *end;
   }
-  // `answered`: of shard 0, 1, ...
+  // Says Hello to `table`. `answered` has the last answered sequences of shard 0, 1, ...
   void Hello(ShardTable& table, uint32_t worker, const std::vector<uint64_t>& answered = {}) {
     wire::WorkerItem item;
     wire::Hello& hello = *item.mutable_hello();
@@ -150,7 +150,7 @@ class ReplicaTest : public testing::Test {
       wire::PushChunk& chunk = *item.mutable_push();
       chunk.set_shard(shard);
       chunk.set_seed(true);
-      // Longer than chunk_bytes_max allows in one piece.
+      // Shards are longer than chunk_bytes_max allows in one piece.
       for (uint64_t begin = 0; begin < kElements; begin += 1000) {
         chunk.set_offset(begin);
         chunk.set_elements(1000);
@@ -159,7 +159,7 @@ class ReplicaTest : public testing::Test {
       }
     }
   }
-  // Of one worker to one shard, with values that only this push has.
+  // Pushes to one shard as one worker, with values that only this push has.
   void Push(ShardTable& table, uint32_t worker, uint32_t shard, uint64_t sequence, Version base) {
     std::mt19937 random(static_cast<uint32_t>(sequence * 100 + worker * 10 + shard));
     std::normal_distribution<float> normal;
@@ -183,9 +183,9 @@ class ReplicaTest : public testing::Test {
   void PushNow(uint32_t worker, uint32_t shard, uint64_t sequence) {
     Push(server_->table, worker, shard, sequence, VersionOf(server_->table));
   }
-  // All shards are pushed alike.
+  // Returns the version of all shards, which get the same number of pushes.
   static Version VersionOf(ShardTable& table) { return {Lineage(1), table.progress().version_min}; }
-  // Answers that the worker has got since the last call.
+  // Returns the answers that the worker has got since the last call.
   std::vector<wire::PushAnswer> Answers(uint32_t worker) {
     std::vector<wire::PushAnswer> answers;
     for (const wire::ServerItem& item : peer(worker).items) {
@@ -202,7 +202,7 @@ class ReplicaTest : public testing::Test {
     wire_ = std::make_unique<Wire>();
     return server_->table.AttachBackup(*wire_, backup_->table.BeginFollowing().value());
   }
-  // What the server has to send, as the backup gets it. Returns false where there is nothing.
+  // Moves the next frame that the server has to send to the backup. Returns false if there is none.
   bool MoveFrame() {
     wire::ReplicaFrame frame;
     std::vector<rpc::Attachment> pieces;
@@ -238,7 +238,7 @@ class ReplicaTest : public testing::Test {
     install.set_promote(true);
     return backup_->table.Install(install);
   }
-  // Weights and optimizer state of all shards.
+  // Returns the weights and the optimizer state of all shards.
   static std::vector<std::vector<float>> Numbers(ShardTable& table) {
     std::vector<std::vector<float>> numbers;
     for (uint32_t shard = 0; shard < kShards; ++shard) {

@@ -1,4 +1,4 @@
-// What a server and its backup say to each other, and what is there when one of them is not.
+// Messages between a server and its backup, and what remains when one of them is gone.
 #include "common/byte_segments.h"
 #include "common/codec/encode.h"
 #include "gmock/gmock.h"

@@ -1,4 +1,4 @@
-// What tests of the service share: a job, frames, and a peer that keeps what it is told.
+// Shared code for tests of the service: a job, frames, and a peer that keeps what it is told.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace slackline::ps {
 
-// The payload as it would have come from the network.
+// Returns the payload as it would come from the network.
 inline rpc::Payload AsPayload(const std::string& bytes) {
   wire::WorkerFrame frame;
   frame.set_payload(bytes);
@@ -31,7 +31,7 @@ inline std::string Floats(const std::vector<float>& values) {
 
 inline std::string Floats(size_t count, float value) { return Floats(std::vector<float>(count, value)); }
 
-// SGD with lr 1 and without momentum: weights fall by exactly the gradient.
+// Returns a job with SGD, lr 1 and no momentum: weights fall by exactly the gradient.
 inline job::Job PlainJob(job::Consistency::Mode mode = job::Consistency::ASYNC) {
   job::Job job;
   job.mutable_optimizer()->set_lr(1);
@@ -43,7 +43,9 @@ inline job::Job PlainJob(job::Consistency::Mode mode = job::Consistency::ASYNC) 
   return job;
 }
 
-// Remembers; thread-safety: none.
+// Keeps what it is told.
+//
+// Thread-safety: none.
 class RecordingPeer : public Peer {
  public:
   void Send(const wire::ServerItem& item) override { items.push_back(item); }
@@ -51,7 +53,7 @@ class RecordingPeer : public Peer {
   void Release(ShardId shard, PullId id) override { releases.emplace_back(shard, id); }
   void End(const absl::Status& status) override { ended = status; }
 
-  // The last item, which is then forgotten with all others.
+  // Returns the last item and forgets all items.
   wire::ServerItem Take() {
     wire::ServerItem last = items.empty() ? wire::ServerItem() : items.back();
     items.clear();

@@ -1,4 +1,4 @@
-// One shard that compensates stale gradients: which versions it keeps for that, and what it counts.
+// A shard that compensates stale gradients: which versions it keeps for that, and what it counts.
 #include <memory>
 #include <optional>
 #include <vector>

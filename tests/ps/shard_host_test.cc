@@ -1,4 +1,4 @@
-// One shard against callers that do right and wrong, without a network.
+// A shard against callers that do right and wrong, without a network.
 #include "ps/service/shard_host.h"
 
 #include <limits>

@@ -1,4 +1,4 @@
-// One shard in the modes that make steps of some workers' pushes: what it keeps, says and counts.
+// A shard in the modes that make one step of several workers' pushes: what it keeps, says and counts.
 #include <memory>
 #include <string>
 #include <vector>

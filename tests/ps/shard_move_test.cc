@@ -1,5 +1,5 @@
-// Shards that come to a server and leave it: what is refused, and that it changes nothing. How pushes fare meanwhile is
-// for tests/exchange/moves_test.cc.
+// Shards that come to a server and leave it: what is refused, and that a refusal changes nothing.
+// tests/exchange/moves_test.cc tests the pushes meanwhile.
 #include <memory>
 
 #include "gmock/gmock.h"

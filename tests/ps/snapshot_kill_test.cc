@@ -1,5 +1,5 @@
-// A process that writes snapshots is killed at any moment: what is there afterwards is whole, and no older than what it
-// had been told is kept. This program opens no database itself, so that it may fork.
+// A process that writes snapshots is killed at any moment: afterwards a whole snapshot is present, no older than the
+// last one that the process was told is kept. This program opens no database itself, so that it may fork.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-// Included before everything else under the thread sanitizer: protobuf's map fields have two members more in code that
-// is compiled with it, and the distribution's library is not.
+// Include this before everything else under the thread sanitizer. Protobuf's map fields have two more members in code
+// that is compiled with the sanitizer, and the distribution's library is not compiled with it.
 #pragma once
 
-// These two look at the macro, too, and keep what they have seen.
+// The headers below look at the macro, too, and keep what they have seen.
 #include <bits/c++config.h>
 
 #include "absl/base/config.h"

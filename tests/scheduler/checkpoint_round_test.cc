@@ -1,4 +1,4 @@
-// Where the shards are cut, and who is named when that does not come about.
+// Checkpoint rounds: the versions at which the shards are cut, and who is named if a round fails.
 #include "scheduler/checkpoint_round.h"
 
 #include "gmock/gmock.h"

@@ -1,4 +1,4 @@
-// Servers with backups: who may take over, who has, and what a scheduler that is started again knows of it.
+// Servers with backups: which may take over, which have done so, and what a restarted scheduler knows of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"

@@ -1,4 +1,4 @@
-// Checkpoints as the controller makes them and goes on from them.
+// Checkpoints: how the controller makes them and continues from them.
 #include <algorithm>
 
 #include "gmock/gmock.h"

@@ -1,4 +1,4 @@
-// How a job ends, and how its members are sent home.
+// The end of a job, and how its members are told to leave.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"

@@ -1,4 +1,4 @@
-// What monitoring sees of the members.
+// Members of a job, as monitoring sees them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"

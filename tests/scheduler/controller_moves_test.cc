@@ -1,5 +1,5 @@
-// Servers that join and leave while training goes on: what moves when, what is decided when, and what a scheduler that
-// is started again knows of it.
+// Servers that join and leave while training continues: what moves when, what is decided when, and what a restarted
+// scheduler knows of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"

@@ -1,4 +1,4 @@
-// Servers that die in the middle of training, and come back or do not.
+// Servers that crash in the middle of training, and come back or do not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"

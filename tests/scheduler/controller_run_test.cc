@@ -1,4 +1,4 @@
-// Training, and what befalls it: joins, standby, deaths, stalls.
+// Training and its disturbances: joins, standby, crashes, stalls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"

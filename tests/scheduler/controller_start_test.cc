@@ -1,4 +1,4 @@
-// From the first registration to the first task.
+// The start of a job, from the first registration to the first task.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"

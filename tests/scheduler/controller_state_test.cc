@@ -1,4 +1,4 @@
-// A scheduler that is started again goes on where the one before had last saved.
+// A restarted scheduler continues where the one before had last saved.
 #include <algorithm>
 #include <cmath>
 

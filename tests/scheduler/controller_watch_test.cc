@@ -1,4 +1,5 @@
-// What the scheduler makes of how training goes.
+// Reactions of the scheduler to the course of training: expelled workers, the staleness bound, divergence, early
+// stopping, and workers that wait for room on a disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/scheduler/fake_cluster.h"

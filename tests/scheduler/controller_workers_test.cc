@@ -1,4 +1,4 @@
-// Who may register as a worker, and what stays of those that have gone.
+// Registration of workers, and what remains of workers that have gone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

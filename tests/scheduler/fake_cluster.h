@@ -1,4 +1,5 @@
-// A controller with servers that do as they are told, in time that stands still: for tests of the controller.
+// A controller with fake servers, which do as they are told, in time that only the test moves; for tests of the
+// controller.
 #pragma once
 
 #include <map>
@@ -14,7 +15,7 @@
 
 namespace slackline::scheduler {
 
-// Keeps what each server was told. A test lets them answer with FakeCluster::Answer().
+// Records what each server was told. A test lets the servers answer with FakeCluster::Answer().
 class FakeServers : public ServerCalls {
  public:
   struct Told {
@@ -36,7 +37,7 @@ class FakeServers : public ServerCalls {
   void Disconnect(ServerRef server) override {
     if (const auto told = told_.find(server.server); told != told_.end() && told->second.server == server) {
       told->second = {server, told->second.name, false, {}, {}, {}, {}};
-      // Whoever takes over has a link already.
+      // A backup that takes over has a link already.
       if (auto backup = backups_.extract(server.server)) told->second = backup.mapped();
     } else if (const auto backup = backups_.find(server.server);
                backup != backups_.end() && backup->second.server == server) {
@@ -52,7 +53,7 @@ class FakeServers : public ServerCalls {
   void Stop(ServerRef server, const wire::StopRequest& request) override { Find(server).stop = request; }
 
   std::map<ServerId, Told>& told() { return told_; }
-  // The same for their backups.
+  // Returns what each server's backup was told.
   std::map<ServerId, Told>& backups() { return backups_; }
 
  private:
@@ -75,10 +76,11 @@ class FakeCluster {
     uint32_t id = 0;
     uint64_t incarnation = 0;
     bool beats = true;
-    bool installed = false;  // servers
+    bool installed = false;  // servers only
   };
 
-  // T is 100 ms, startup 10 s, stall 60 s; an epoch is one range of 100 samples.
+  // Returns a small job: T (the heartbeat interval) is 100 ms, startup 10 s, stall 60 s; an epoch is one range of 100
+  // samples.
   static job::Job SmallJob() {
     job::Job job;
     job.mutable_cluster()->set_servers(2);
@@ -93,7 +95,8 @@ class FakeCluster {
 
   Controller& controller() { return controller_; }
   const job::Job& job() const { return job_; }
-  // This cluster's scheduler goes on with what another one has saved, and has its members.
+  // Restores the scheduler from what the other cluster's scheduler has saved, `away` after it was saved, and takes over
+  // the members.
   absl::Status TakeOver(const FakeCluster& other, const state::Scheduler& saved,
                         absl::Duration away = absl::ZeroDuration()) {
     members_ = other.members_;
@@ -104,10 +107,10 @@ class FakeCluster {
   }
   state::Scheduler Save() const { return controller_.Save(absl::FromUnixSeconds(1'700'000'000)); }
   FakeServers& servers() { return servers_; }
-  // Its state is on a disk in every T from now on.
+  // Makes Pass() put the scheduler's state on a disk in every T from now on.
   void KeepState() { keeps_ = true; }
 
-  // Both abort the test when the registration fails.
+  // AddServer() and AddWorker() abort the test if the registration fails.
   Member AddServer(const std::string& name, uint32_t link_mbit = 0) {
     wire::RegisterServerRequest request;
     request.set_name(name);
@@ -129,9 +132,9 @@ class FakeCluster {
     EXPECT_TRUE(reply.ok()) << reply.status();
     return members_[name] = {wire::MEMBER_ROLE_WORKER, name, reply->worker(), reply->incarnation()};
   }
-  // A member that has registered by other means beats and asks by its name from now on.
+  // Makes a member that has registered by other means beat and ask by its name from now on.
   void Adopt(const Member& member) { members_[member.name] = member; }
-  // A worker on standby joins again.
+  // Lets a worker on standby join again.
   void Rejoin(const std::string& name) {
     wire::RegisterWorkerRequest request = WorkerRequest(name);
     request.set_worker(members_[name].id);
@@ -155,7 +158,7 @@ class FakeCluster {
     return request;
   }
 
-  // Two servers, two workers, training.
+  // Adds two servers and two workers, and begins training.
   void Start() {
     for (const char* name : {"ps-1", "ps-2"}) AddServer(name);
     for (const char* name : {"w-1", "w-2"}) AddWorker(name);
@@ -163,7 +166,7 @@ class FakeCluster {
     ASSERT_EQ(controller_.state(), wire::JOB_TRAINING) << controller_.GetStatus().reason();
   }
 
-  // The servers that are still beating do what they were told, and what they are told thereupon.
+  // Lets the servers that are still beating do what they were told, and what they are told thereupon.
   void Answer() {
     while (AnswerOnce()) {
     }
@@ -222,7 +225,7 @@ class FakeCluster {
     return controller_.Heartbeat(request);
   }
 
-  // It leaves in good order.
+  // Lets a worker leave in good order.
   absl::Status Leave(const std::string& name) {
     wire::HeartbeatRequest request;
     request.set_job(kJob);
@@ -234,7 +237,7 @@ class FakeCluster {
     return controller_.Heartbeat(request).status();
   }
 
-  // Time passes in steps of T, with heartbeats of all that still send any.
+  // Lets time pass in steps of T, with heartbeats of all members that still send any.
   void Pass(absl::Duration duration) {
     for (absl::Duration step; step < duration; step += absl::Milliseconds(100)) {
       time_.Advance(absl::Milliseconds(100));
@@ -247,7 +250,7 @@ class FakeCluster {
     }
   }
 
-  // Time passes, and nobody does anything.
+  // Lets time pass while no member does anything.
   void Advance(absl::Duration duration) { time_.Advance(duration); }
 
   absl::StatusOr<wire::NextTaskReply> Next(const std::string& name, uint64_t range_done = 0) {
@@ -259,7 +262,7 @@ class FakeCluster {
     *request.mutable_progress() = progress_[name];
     return controller_.NextTask(request);
   }
-  // A range, or the test fails.
+  // Returns the range that the worker gets; fails the test if it gets none.
   uint64_t Range(const std::string& name, uint64_t range_done = 0) {
     const auto reply = Next(name, range_done);
     EXPECT_TRUE(reply.ok() && reply->has_range()) << reply.status() << (reply.ok() ? reply->DebugString() : "");
@@ -281,15 +284,15 @@ class FakeCluster {
     return controller_.ReportEvaluation(report);
   }
 
-  // Its heartbeats stop.
+  // Stops the heartbeats of this member.
   void Silence(const std::string& name) { members_.at(name).beats = false; }
   Member& member(const std::string& name) { return members_.at(name); }
   wire::WorkerProgress& progress(const std::string& name) { return progress_[name]; }
-  // What the server says of it with its heartbeats.
+  // Returns the checkpoint's progress, which the server reports with its heartbeats.
   wire::CheckpointProgress& checkpoint(const std::string& server) { return checkpoints_[server]; }
   wire::BackupProgress& pairing(const std::string& server) { return pairings_[server]; }
   void Seed(const std::string& server) { seeded_.insert(server); }
-  // Its shards have snapshots.
+  // Makes the server report that its shards have snapshots.
   void MakeDurable(const std::string& server) { durable_.insert(server); }
 
   std::string StateOf(const std::string& name) {
@@ -315,7 +318,7 @@ class FakeCluster {
     config.id = JobId(kJob);
     config.run_folder = "/runs/one";
     if (job.durability().mode() == job::Durability::SNAPSHOT) config.snapshot_folder = "/runs/one/snapshots";
-    config.checkpoint_folder = job.checkpoint().folder();  // empty: none are made
+    config.checkpoint_folder = job.checkpoint().folder();  // empty: no checkpoints are made
     config.keeps_state = keeps_state;
     config.unwatched = unwatched;
     config.timeouts.heartbeat = absl::Milliseconds(100);

@@ -1,4 +1,4 @@
-// The wires of the scheduler over loopback: its service, and its calls to servers.
+// The scheduler over loopback: its service, and its calls to servers.
 #include "scheduler/service.h"
 
 #include <arpa/inet.h>

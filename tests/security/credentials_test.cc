@@ -1,4 +1,4 @@
-// The files: how they are made, and what is said of those that cannot be used.
+// Files of credentials: how they are made, and the errors for those that cannot be used.
 #include <sys/stat.h>
 
 #include <filesystem>

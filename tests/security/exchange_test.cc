@@ -1,4 +1,4 @@
-// Real servers and clients with certificates and tokens: who has the right ones trains, whoever has not is refused and
+// Real servers and clients with certificates and tokens: a worker with the right ones trains; any other is refused and
 // changes nothing.
 #include <tuple>
 

@@ -12,10 +12,10 @@
 
 namespace slackline::security {
 
-// How the processes of one job see it.
+// A job with its credentials, as the job's processes see them.
 class Credentials {
  public:
-  // With token or tls, all files are made; a certificate is valid for `valid_for`.
+  // Makes all files if `mode` is token or tls; a certificate is valid for `valid_for`.
   explicit Credentials(job::Security::Mode mode, absl::Duration valid_for = absl::Hours(1)) {
     job_.set_name("first");
     job_.mutable_security()->set_mode(mode);

@@ -1,4 +1,4 @@
-// A folder that goes with its test, and credentials for it.
+// A folder that is removed after its test, and options of credentials for it.
 #pragma once
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// Valid from an hour ago to `valid_for` from now on.
+// Returns options of credentials that are valid from an hour ago to `valid_for` from now on.
 inline MakeOptions MakeFor(const std::string& folder, absl::Duration valid_for = absl::Hours(1)) {
   return {.folder = folder,
           .job = "first",

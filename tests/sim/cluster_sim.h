@@ -1,8 +1,8 @@
 // A whole cluster in virtual time: the very cores that the programs run (membership, consistency engine, worker
-// session) joined by a network that delays, breaks and forgets, on machines that die, pause and are restored.
+// session), joined by a network that delays, breaks and forgets, on machines that crash, pause and are restored.
 //
-// One seed decides everything. While it runs, a model of what must be true watches: see Check... in the source.
-// A failure names the seed, the virtual time and what was violated.
+// A single seed decides everything. A model of the required properties watches each run: see Check... in the source. A
+// failure names the seed, the virtual time and the violation.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ struct Options {
   uint64_t softsync_n = 1;
   double quorum = 0.75;
   absl::Duration quorum_deadline;
-  // Each worker goes on until its clock has come so far.
+  // Clock that each worker must reach.
   uint64_t clock_target = 10;
-  // Faults happen up to this time; afterwards everything must come to its end.
+  // Time up to which faults happen; afterwards everything must come to its end.
   absl::Duration faults_until = absl::Seconds(4);
   bool break_streams = true;
   bool kill_workers = true;
@@ -42,16 +42,16 @@ struct Options {
 };
 
 struct Outcome {
-  // Empty when all held.
+  // Violated property; empty if all held.
   std::string violation;
   uint64_t events = 0;
-  // How much of what is interesting happened, summed by the test to show that histories are rich.
+  // Counts of interesting events, which the test sums to show that histories are rich.
   uint64_t applied = 0;
   uint64_t discarded = 0;
-  uint64_t late = 0;         // of those discarded
+  uint64_t late = 0;         // discarded pushes that were late
   uint64_t overdue = 0;      // steps of a quorum that was not reached in time
   uint64_t of_the_gone = 0;  // pushes applied that were accepted from a worker that left
-  uint64_t notices = 0;      // of whom a pull waits for
+  uint64_t notices = 0;      // messages that name the worker for which a pull waits
   uint64_t repeated_answers = 0;
   uint64_t restores = 0;
   uint64_t lost = 0;

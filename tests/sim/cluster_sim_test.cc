@@ -1,4 +1,4 @@
-// The cores under random histories. A history is one small job, played from one seed: three shards and three or four
+// The cores under random histories. A history is one small job, run from one seed: three shards and three or four
 // workers, from their registration until each has made ten steps, with up to six faults in the first four virtual
 // seconds. It has about 700 events (messages, ticks, heartbeats); every action that a shard's engine gives is checked.
 //

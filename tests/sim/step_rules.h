@@ -1,4 +1,4 @@
-// What each mode promises of a step, said again from outside of the engine.
+// Rules that each mode promises for a step, written a second time, independently of the engine.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@ namespace slackline::sim {
 struct StepPart {
   ps::PushRef push;
   Version base;
-  // When it was complete.
+  // Time at which the push was complete.
   absl::Time staged_at;
 };
 
@@ -22,10 +22,11 @@ struct Step {
   ps::ApplyAction apply;
   std::vector<StepPart> parts;
   size_t live_workers = 0;
-  // Every live worker that is not in it has had its last push discarded.
+  // True if the last push of every live worker outside of the step was discarded.
   bool others_discarded = false;
   absl::Time now;
-  // softsync: answered and not applied, in the order of their answers; then the push that is about to be answered.
+  // softsync: pushes that are answered and not applied, in the order of their answers; then the push that is about to
+  // be answered.
   std::deque<ps::PushRef> accepted;
   std::optional<ps::PushRef> arriving;
 };
@@ -33,9 +34,9 @@ struct Step {
 std::string Show(const ps::PushRef& push);
 
 bool ReachesQuorum(const ps::EngineConfig& config, const Step& step);
-// Whether the step may have fewer pushes than its quorum.
+// Returns whether the step may have fewer pushes than its quorum.
 bool Overdue(const ps::EngineConfig& config, const Step& step);
-// Empty, or how the step breaks the rules of the mode.
+// Returns how the step breaks the rules of the mode; empty if it breaks none.
 std::string BrokenRule(const ps::EngineConfig& config, const Step& step);
 
 }  // namespace slackline::sim

@@ -1,4 +1,4 @@
-// A model that needs no LibTorch: weights that are drawn to the mean of the images they see.
+// A model that needs no LibTorch: its weights are drawn to the mean of the images that they see.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace slackline::simulator {
 
 // The loss of image i is |w - x_i|^2 / 2, where all elements of x_i are i mod 3; its gradient is w - x_i. The best
-// weights are 1, the first ones 4. "Accuracy" is 1 - |w - 1| of the first element, at least 0.
+// weights are 1, the initial ones 4. "Accuracy" is 1 - |w - 1| of the first element, at least 0.
 //
 // Thread-safety: none.
 class ToyComputation final : public Computation {
@@ -19,11 +19,11 @@ class ToyComputation final : public Computation {
 
   ToyComputation();
 
-  // The step after so many others fails.
+  // Makes every step after `steps` others fail.
   void FailAfter(uint64_t steps) { fail_after_ = steps; }
-  // Over all workers, in the order in which they began.
+  // Returns the batch sizes of all steps, over all workers, in the order in which the steps began.
   const std::vector<uint64_t>& batches() const { return batches_; }
-  // The first element at the last evaluation.
+  // Returns the first element of the weights at the last evaluation.
   float last_weight() const { return last_weight_; }
 
   const Learned& learned() const override { return learned_; }

@@ -29,6 +29,13 @@ SLEEP = re.compile(r"\bsleep_(?:for|until)\b|\bSleepFor\b|\bu?sleep\s*\(|\bnanos
 SLEEP_ALLOWED = ["tests/tidy/.*", "tests/e2e/slackline_run\\.py"]
 
 
+# A comment names its subject first. Words that put it off:
+PUTS_OFF = frozenset("""as at behind beside besides between beyond both by for from in it its neither never nobody none not nothing of on one out
+    so such that them there these they those to what whatever where whenever wherever which who whoever whom whose with without""".split())
+PUTS_OFF_SHARE_MAX = 0.02
+COMMENT_LINE, COMMENT_BEHIND = re.compile(r"\s*//+\s?(.*)$"), re.compile(r"[;{},)]\s*//+\s?(.*)$")
+
+
 def _search(tree, pattern, endings, message, allowed=()):
     for path, text in tree.files(*endings):
         if matches(path, allowed):
@@ -49,6 +56,30 @@ def check_hosts(tree):
                 yield Problem(path, text.count("\n", 0, match.start()) + 1, f"names the host {host}")
 
 
+def comments_of(text):
+    """(line, text) of each comment: of lines that follow one another only the first, whose first word counts."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        whole = COMMENT_LINE.match(line)
+        found = whole or COMMENT_BEHIND.search(line)
+        if found and found.group(1).strip() and not (whole and inside):
+            yield number, found.group(1)
+        inside = bool(whole and whole.group(1).strip())
+
+
+def check_comments(tree):
+    """At most one in fifty comments of headers and protos begins with a word that puts its subject off."""
+    found, vague = 0, []
+    for path, text in tree.files(".h", ".proto"):
+        for number, comment in comments_of(text):
+            words = re.findall(r"[a-z']+", comment.lower())[:2]
+            found += 1
+            if words and (words[0] in PUTS_OFF or words == ["the", "same"]):
+                vague.append(Problem(path, number, f"the comment '{comment[:40]}' does not begin with its subject"))
+    if len(vague) > PUTS_OFF_SHARE_MAX * found:
+        yield from vague
+
+
 def check_environment(tree):
     yield from _search(tree, ENVIRONMENT, (".h", ".cc", ".py"), "settings belong in the job file or in flags",
                        ENVIRONMENT_ALLOWED)
@@ -66,5 +97,5 @@ def check_length(tree):
 
 
 def check(tree):
-    for one in (check_machine_paths, check_hosts, check_environment, check_sleeps, check_length):
+    for one in (check_machine_paths, check_hosts, check_environment, check_sleeps, check_comments, check_length):
         yield from one(tree)

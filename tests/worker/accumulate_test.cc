@@ -1,4 +1,4 @@
-// Several small batches and one large one, and evaluations of other weights, with a real network.
+// Several small batches against one large one, and evaluations of other weights, with a real network.
 #include <gtest/gtest.h>
 
 #include <algorithm>

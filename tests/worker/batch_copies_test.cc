@@ -1,5 +1,5 @@
-// Copies to a device beside which the host goes on. The device is played, as LibTorch's PrivateUse1: it reads the
-// host's memory as late as it may, when somebody waits for it.
+// Copies to a device beside which the host continues. The device is a fake, LibTorch's PrivateUse1: it reads the host's
+// memory as late as it may, when somebody waits for it.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/Allocator.h>

@@ -1,5 +1,5 @@
-// Batches in memory that devices copy from: all of them are there, and stay as long as somebody reads them. The host
-// that pins it is played.
+// Batches in memory from which devices copy: all of them are present, and stay as long as somebody reads them. The host
+// that pins the memory is a fake.
 #include <algorithm>
 #include <numeric>
 #include <set>

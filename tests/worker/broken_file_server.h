@@ -1,4 +1,5 @@
-// A server of files over HTTP/1.1 on loopback that does as it is told: breaks off, says codes, knows no ranges, hangs.
+// An HTTP/1.1 file server on loopback that misbehaves as a test tells it to: it breaks off, answers with codes, ignores
+// ranges, or hangs.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +24,17 @@ class BrokenFileServer {
 
   std::string Address(const std::string& path) const;
   void Serve(const std::string& path, const std::string& body);
-  // The next answers break off after so many bytes each.
+  // Makes the next answers break off, each after so many bytes.
   void BreakOff(std::vector<uint64_t> after);
-  // The next answers are these codes.
+  // Makes these codes the next answers.
   void Say(std::vector<int> codes);
   void KnowNoRanges();
-  // Sends parts, and not which they are; or says that they begin so much later than was asked.
+  // Makes the server send parts without saying which ones; or say that they begin `by` bytes later than was asked.
   void KeepRangesToItself();
   void ShiftRanges(uint64_t by);
-  // Takes requests, and never answers.
+  // Makes the server take requests and never answer.
   void Hang();
-  // What each request had in its field Range.
+  // Returns the field Range of each request.
   std::vector<std::string> ranges() const;
   uint64_t bytes_sent() const;
 

@@ -1,4 +1,4 @@
-// The client's parts that need no network: who is silent, what arrived, how long to wait.
+// Parts of the client that need no network: silent servers, arriving weights, and back-off.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The client against a server made of generated code: the wire is what protos/ say, and what breaks is repeated.
+// The client against a server made of generated code: the wire is as in protos/, and whatever breaks is repeated.
 #include "worker/client/client.h"
 
 #include <algorithm>

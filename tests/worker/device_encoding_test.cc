@@ -1,5 +1,5 @@
-// Gradients that a device encodes, against the same encoded on the host: equal bytes on the wire, equal weights. The
-// device is played (host_device.h); all between it and the wire is what a group on GPUs has, too.
+// Gradients that a device encodes, against the same gradients encoded on the host: equal bytes on the wire, equal
+// weights. The device is a fake (host_device.h); all between it and the wire is what a group on GPUs has, too.
 #include <atomic>
 #include <cmath>
 #include <cstring>

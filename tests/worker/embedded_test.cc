@@ -1,4 +1,4 @@
-// The worker in somebody else's program, with a scheduler and a client that the test plays.
+// The worker embedded in another program, with a fake scheduler and a fake client.
 #include "worker/embedded/embedded_worker.h"
 
 #include <limits>

@@ -1,5 +1,5 @@
-// A parameter server of a few lines on generated, synchronous gRPC: what any other language's client would talk to.
-// It takes pushes by plain subtraction, and misbehaves where a test tells it to.
+// A small fake parameter server on generated, synchronous gRPC: the server that a client in any other language would
+// see. It applies pushes by plain subtraction, and misbehaves if a test tells it to.
 #pragma once
 
 #include <functional>
@@ -20,34 +20,35 @@ namespace slackline::worker {
 class FakeServer : private wire::ParameterServer::Service {
  public:
   using Stream = grpc::ServerReaderWriter<wire::ServerFrame, wire::WorkerFrame>;
-  // Looks at an item before the server does: a status ends the stream with it; true swallows the item.
+  // A hook looks at an item before the server does. `end` ends the stream with that status: the item is handled, but
+  // its answer is lost. `swallow` drops the item unhandled, with or without `end`.
   struct Verdict {
     std::optional<grpc::Status> end;
     bool swallow = false;
   };
   using Hook = std::function<Verdict(const wire::WorkerItem&, Stream&)>;
 
-  // Holds these shards, as number -> elements, with all weights 0. Listens on a free port of the loopback.
+  // Holds these shards (number -> elements), with all weights 0. Listens on a free port of the loopback.
   explicit FakeServer(std::map<uint32_t, uint64_t> shards);
   ~FakeServer() override;
 
   const std::string& address() const { return address_; }
   void set_hook(Hook hook) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Largest payload that Welcome allows, and that pulls are cut into.
+  // Sets the largest payload, which Welcome allows and into which pulls are cut.
   void set_chunk_bytes(uint32_t bytes) { chunk_bytes_ = bytes; }
-  // The next push of this shard that is complete is discarded.
+  // Makes the server discard the next push of this shard that is complete.
   void DiscardNext(uint32_t shard, wire::DiscardReason reason = wire::DISCARD_LATE) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Elements' values, for the next pull.
+  // Returns the values of the elements, for the next pull.
   std::vector<float> weights(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Every item so far, in order.
+  // Returns every item so far, in order.
   std::vector<wire::WorkerItem> items() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<wire::WorkerItem> pushes(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Their bytes, one entry a chunk.
+  // Returns the bytes of the pushes, one entry a chunk.
   std::vector<std::string> pushed_bytes(uint32_t shard) const ABSL_LOCKS_EXCLUDED(mutex_);
   wire::WorkerFrame last_frame() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until an item with this body has arrived; false after 20 s.
   bool AwaitItem(wire::WorkerItem::BodyCase body) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends all streams and listens no more.
+  // Ends all streams and stops listening.
   void Stop();
 
  private:
@@ -58,7 +59,7 @@ class FakeServer : private wire::ParameterServer::Service {
     uint64_t version = 0;
     uint64_t answered = 0;
     bool seeded = false;
-    std::optional<wire::Pull> waiting;  // for the push before its clock; of this shard only
+    std::optional<wire::Pull> waiting;  // pull that waits for the push before its clock; of this shard only
   };
 
   // An answer before it is put into a frame.
@@ -82,7 +83,7 @@ class FakeServer : private wire::ParameterServer::Service {
   std::vector<wire::WorkerItem> items_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, std::vector<std::string>> pushed_bytes_ ABSL_GUARDED_BY(mutex_);
   Hook hook_ ABSL_GUARDED_BY(mutex_);
-  wire::Encoding pull_encoding_ ABSL_GUARDED_BY(mutex_) = wire::ENCODING_FP32;  // of the last Hello
+  wire::Encoding pull_encoding_ ABSL_GUARDED_BY(mutex_) = wire::ENCODING_FP32;  // encoding of the last Hello
   uint32_t chunk_bytes_ = 1 << 20;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;

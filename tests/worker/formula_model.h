@@ -26,7 +26,7 @@ class FormulaModel final : public Model {
     }
   }
 
-  // What the steps from here on go for.
+  // Sets the goal of all steps from now on.
   void SetGoal(const Goal& goal) { goal_ = goal; }
 
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }

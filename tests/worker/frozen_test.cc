@@ -1,4 +1,4 @@
-// Networks of which some parameters are frozen.
+// Networks with frozen parameters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

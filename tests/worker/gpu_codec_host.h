@@ -1,4 +1,4 @@
-// The kernels' algorithms in plain loops over the kernels' own elements: for tests on a machine without a GPU.
+// The kernels' algorithms as plain loops over the kernels' own elements, for tests on a machine without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 
 namespace slackline::worker::gpu::host {
 
-// `residual` is null for none. All return the bytes that were written, as the wire has them.
+// Encodes `in` as the wire has it, with error feedback in `residual` unless that is null. All encoders return the
+// number of bytes written.
 template <typename Half>
 size_t EncodeHalves(size_t elements, const float* in, float* residual, std::byte* out) {
   for (size_t i = 0; i < elements; ++i) {
@@ -44,7 +45,7 @@ inline size_t EncodeInt8Blocks(size_t elements, const float* in, float* residual
   return static_cast<size_t>(next - out);
 }
 
-// Where the device has one thread a value, and sums over blocks of threads, this has loops.
+// Loops take the place of the device's threads, one a value, and of its sums over blocks of threads.
 inline size_t EncodeTopK(uint64_t pairs, size_t elements, const float* in, float* residual, std::byte* out) {
   if (residual != nullptr) {
     for (size_t i = 0; i < elements; ++i) residual[i] = in[i] + residual[i];
@@ -72,12 +73,12 @@ inline size_t EncodeTopK(uint64_t pairs, size_t elements, const float* in, float
     if (IsSent(magnitude, equals, at)) send(static_cast<uint32_t>(i));
     if (magnitude == at.prefix) ++equals;
   }
-  // Zeros are left out, but for one when there is nothing else.
+  // Zeros are left out, except for one if there is nothing else.
   if (next == out && elements > 0) send(0);
   return static_cast<size_t>(next - out);
 }
 
-// residual += what the bytes say.
+// Adds the decoded bytes to `residual`.
 template <typename Half>
 void ReturnHalves(size_t elements, const std::byte* in, float* residual) {
   for (size_t i = 0; i < elements; ++i) {

@@ -1,5 +1,5 @@
-// On a machine with a GPU: the kernels give the oracle's bits, and a group on GPUs the gradients of one on CPUs. Exits
-// with 77 where there is none.
+// Tests for a machine with a GPU: the kernels give the oracle's bits, and a group on GPUs gives the gradients of one on
+// CPUs. Exits with 77 if there is no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>

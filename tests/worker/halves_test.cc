@@ -1,4 +1,4 @@
-// Prepared images of 16-bit floats: what is refused, and that they are trained on as those of uint8.
+// Prepared images of 16-bit floats: what is refused, and that training uses them as it uses those of uint8.
 #include "worker/data/halves.h"
 
 #include <gmock/gmock.h>

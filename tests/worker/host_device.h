@@ -1,5 +1,5 @@
-// A device that encodes, played on the host: the lines of the GPU's kernels, behind the seam that a group on GPUs is
-// behind. For tests on a machine without a GPU.
+// A fake device that encodes, on the host: it runs the lines of the GPU's kernels behind the same interface as a group
+// on GPUs. For tests on a machine without a GPU.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@
 
 namespace slackline::worker {
 
-// Thread-safety: none, but for encoder().
+// Thread-safety: none, except for encoder().
 class HostDevice {
  public:
   explicit HostDevice(uint64_t elements) : elements_(elements) {}
 
   ChunkStore& encoder() { return store_; }
-  uint64_t encoded() const { return encoded_; }  // chunks
+  uint64_t encoded() const { return encoded_; }  // encoded chunks so far
 
-  // A step begins that writes to `push`.
+  // Begins a step that writes to `push`.
   void Begin(absl::Span<float> push) {
     push_ = push;
     from_ = elements_;
@@ -36,8 +36,9 @@ class HostDevice {
     for (const ChunkStore::Returned& returned : store_.TakeReturned()) Return(returned);
   }
 
-  // push[from, elements) is complete: what is encoded of it is, and of no use to whoever reads it all the same. Returns
-  // from where on all is there.
+  // Takes note that push[from, elements) is complete, and encodes the chunks in it. Their floats become NaN, so that
+  // they are of no use to anybody who reads them all the same. Returns the first element from which everything is
+  // ready.
   uint64_t Summed(uint64_t from) {
     const ChunkRange complete = store_.plan().CompleteIn({from, from_});
     for (size_t i = complete.begin; i < complete.end; ++i) Encode(i);
@@ -104,9 +105,9 @@ class HostDevice {
   uint64_t encoded_ = 0;
 };
 
-// A group whose gradients such a device encodes, bucket by bucket.
+// A group whose gradients a HostDevice encodes, bucket by bucket.
 //
-// Thread-safety: none, but for encoder().
+// Thread-safety: none, except for encoder().
 class EncodingGroup final : public LocalGroup {
  public:
   explicit EncodingGroup(std::unique_ptr<LocalGroup> inner)

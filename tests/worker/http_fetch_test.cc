@@ -1,4 +1,4 @@
-// Against a server that is told what to do wrong. What the cache and the store make of it is in prepared_store_test.cc.
+// Fetches from an HTTP server that fails as it is told. prepared_store_test.cc tests how the cache and the store react.
 #include "worker/data/http_fetch.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What is known to be wrong with a job before a worker begins.
+// Errors in a job that are known before a worker begins.
 #include "worker/job_checks.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Weights to begin with: what is taken, what stays, and what is refused without a change.
+// Initial weights: which are taken, which stay, and what is refused without a change.
 #include "worker/model/load_weights.h"
 
 #include <gmock/gmock.h>

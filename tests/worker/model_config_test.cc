@@ -1,4 +1,4 @@
-// From the job file's model and training sections to what the model's room builds.
+// Conversion of the job file's model and training sections to what the model's room builds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

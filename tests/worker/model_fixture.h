@@ -23,12 +23,12 @@ inline ModelSpec TinyCnn(bool batch_norm) {
           .width = 8};
 }
 
-// Not tiny itself: 11 million parameters. Its images are.
+// Returns a ResNet-18 for tiny images; the network itself is not tiny, with 11 million parameters.
 inline ModelSpec TinyImagesForResnet() {
   return {.kind = ModelKind::kResnet18, .hidden = {}, .filters = {}, .classes = 3, .height = 8, .width = 8};
 }
 
-// Images whose label shows: the pixels of one third are larger.
+// Returns images whose label shows: the pixels of one third are larger.
 inline Batch TinyBatch(const ModelSpec& spec, size_t size) {
   Batch batch;
   uint32_t state = 9;
@@ -47,8 +47,8 @@ inline Batch TinyBatch(const ModelSpec& spec, size_t size) {
 
 inline BatchView View(const Batch& batch) { return {.images = batch.images, .labels = batch.labels}; }
 
-// One thread: these networks are too small to share, and OpenMP's threads spin while they wait, which on a busy
-// machine makes a test a hundred times slower.
+// Makes a model that computes on one thread. These networks are too small to share, and OpenMP's threads spin while
+// they wait, which on a busy machine makes a test a hundred times slower.
 inline std::unique_ptr<Model> MakeModel(const ModelSpec& spec, uint64_t seed = 1) {
   SetComputeThreads(1);
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(spec, seed);
@@ -58,7 +58,7 @@ inline std::unique_ptr<Model> MakeModel(const ModelSpec& spec, uint64_t seed = 1
 
 inline std::vector<float> Copy(absl::Span<const float> values) { return {values.begin(), values.end()}; }
 
-// Where tensor `name` lies in parameters() and push().
+// Returns the part of `flat`, which is parameters() or push(), in which tensor `name` lies.
 inline absl::Span<float> Find(const Model& model, absl::Span<float> flat, const std::string& name) {
   for (const TensorInfo& tensor : model.tensors()) {
     if (tensor.name == name) return flat.subspan(tensor.offset, tensor.elements());

@@ -1,4 +1,4 @@
-// Memory of batches whose every block a test sees.
+// Memory of batches of which a test sees every block.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,18 +12,18 @@
 
 namespace slackline::worker {
 
-// Plays a host that pins memory. A block is given back to the program's memory at once, so that the address sanitizer
-// sees who reads it still.
+// A fake host that pins memory. A block is given back to the program's memory at once, so that the address sanitizer
+// sees late reads.
 //
 // Thread-safety: safe.
 class PlayedHost {
  public:
-  // While it is set, nothing is pinned.
+  // Makes the host pin nothing while `refuses` is true.
   void Refuse(bool refuses) {
     absl::MutexLock lock(&mutex_);
     refuses_ = refuses;
   }
-  // Whether these floats are in pinned memory.
+  // Returns whether these floats are in pinned memory.
   bool Pinned(absl::Span<const float> floats) const {
     absl::MutexLock lock(&mutex_);
     const auto* begin = reinterpret_cast<const std::byte*>(floats.data());
@@ -42,7 +42,7 @@ class PlayedHost {
     for (const auto& [block, bytes] : pinned_) sum += bytes;
     return sum;
   }
-  // So far.
+  // Numbers of pins and of refusals so far.
   int pins() const {
     absl::MutexLock lock(&mutex_);
     return pins_;

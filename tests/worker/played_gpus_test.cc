@@ -1,4 +1,4 @@
-// Groups on GPUs that are played on a CPU: all of worker/cuda/ but the kernels.
+// Groups on fake GPUs, which run on a CPU: all of worker/cuda/ except the kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Lower precision beside float32, and gradients of a scaled loss.
+// Lower precision compared with float32, and gradients of a scaled loss.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Copies on a node's disk, and where they come from.
+// Copies of prepared images on a node's disk, and their sources.
 #include "worker/data/prepared_store.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Steps that are recorded and replayed, on a CPU: what a recorder would keep is played by running it again, as it was
-// given the first time.
+// Steps that are recorded and replayed, on a CPU. A fake recorder replays a step by running it again, as it was given
+// the first time.
 #if __has_include(<ATen/core/GraphImplInterface.h>)
 #include <ATen/core/GraphImplInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>

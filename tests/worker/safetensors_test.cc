@@ -1,4 +1,4 @@
-// The bytes of the format. That Python reads them is tested by twin.py.
+// The bytes of the safetensors format. twin.py tests that Python reads them.
 #include "worker/model/safetensors.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A scheduler, a client and a model that a test of the trainer plays.
+// A fake scheduler, client and model, which a test of the trainer controls.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace slackline::worker {
 
-// Gives the answers of a list, and remembers what it was told.
+// A fake link to the scheduler. It gives the answers of a list, and remembers what it was told.
 class ScriptedLink : public SchedulerLink {
  public:
   void set_on_end(OnEnd on_end) override { on_end_ = std::move(on_end); }
@@ -70,18 +70,18 @@ class ScriptedLink : public SchedulerLink {
   ProgressBoard progress_;
 };
 
-// What all clients of a test have seen.
+// Everything that all clients of a test have seen, and what they are to do.
 struct Wire {
   std::vector<std::string> calls;
   std::vector<PushInfo> pushes;
   std::vector<std::vector<float>> pushed;
   std::vector<uint64_t> ready;
-  std::vector<const float*> written;     // where the weights after each step were wanted
-  std::deque<absl::Status> step_errors;  // one a step; empty means OK
+  std::vector<const float*> written;     // memory for the weights after each step
+  std::deque<absl::Status> step_errors;  // status of each step; empty means OK
   std::function<void()> during_step;
   std::function<void(absl::Span<float> parameters)> on_pull;
   size_t in_flight_max = 0;
-  // Whether weights come while the next step computes; then `order` has what was awaited, opened, finished.
+  // True if weights come while the next step computes; then `order` has what was awaited, opened and finished.
   bool by_layers = false;
   std::vector<std::string> order;
   absl::Status layer_error;
@@ -167,7 +167,7 @@ class ScriptedClient : public Client {
   absl::Notification cancelled_;
 };
 
-// Two weights; the gradient is (3, 4), or what a test puts there.
+// A group with a model of two weights. The gradient is (3, 4), or what a test puts there.
 class FixedGroup : public LocalGroup, public Model {
  public:
   size_t devices() const override { return 1; }
@@ -222,16 +222,16 @@ class FixedGroup : public LocalGroup, public Model {
 
   bool by_layers = false;
   std::vector<int64_t> remembered;  // labels of images
-  std::vector<int64_t> known;       // those at the last evaluation
-  std::vector<float> taught;        // the teacher; empty: there is none
-  std::vector<size_t> moved_after;  // how many images it had seen, at each move of the teacher
+  std::vector<int64_t> known;       // labels remembered at the last evaluation
+  std::vector<float> taught;        // parameters of the teacher; empty: no teacher
+  std::vector<size_t> moved_after;  // number of images seen, at each move of the teacher
   std::function<void()> during_step;
-  absl::Status failure;  // of all steps
+  absl::Status failure;  // status of all steps
   double loss = 0.5;
   std::vector<float> gradient = {3, 4};
   std::vector<int64_t> labels;
   std::vector<const float*> used;  // the parameters of each step
-  std::vector<float> loss_scales;  // of each step
+  std::vector<float> loss_scales;  // loss scale of each step
 
  private:
   std::vector<TensorInfo> tensors_ = {{.name = "weight", .shape = {2}}};

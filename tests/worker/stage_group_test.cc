@@ -1,5 +1,5 @@
-// Stages of one model on threads of their own. First as a schedule and with stages that do what a test says, without
-// LibTorch; stages of a network are in staged_model_test.cc.
+// Stages of one model on threads of their own: the schedule, and fake stages that do what a test says, without
+// LibTorch. staged_model_test.cc tests stages of a network.
 #include "worker/group/stage_group.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Stages of a network on GPUs, which are played on a CPU.
+// Stages of a network on fake GPUs, which run on a CPU.
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>

@@ -1,4 +1,4 @@
-// A network in stages against the same in one piece.
+// A network in stages against the same network in one piece.
 #include "worker/model/staged_model.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A folder that vanishes with the test, and small IDX files to put in it.
+// A folder that is removed with the test, and small IDX files for it.
 #pragma once
 
 #include <zlib.h>
@@ -34,7 +34,7 @@ class TemporaryFolder {
 
 using Bytes = std::vector<uint8_t>;
 
-// An IDX file as its grammar says.
+// Returns an IDX file as the format's grammar says.
 inline Bytes Idx(const std::vector<uint32_t>& shape, const Bytes& values) {
   Bytes file = {0, 0, 8, static_cast<uint8_t>(shape.size())};
   for (uint32_t side : shape) {
@@ -59,7 +59,7 @@ inline void WriteGzip(const std::string& path, const Bytes& bytes) {
   SLACKLINE_CHECK(gzclose(file) == Z_OK);
 }
 
-// Values that look random and are the same everywhere.
+// Returns values that look random and are the same on every machine.
 inline Bytes Noise(size_t size) {
   Bytes values(size);
   uint32_t state = 1;
@@ -67,7 +67,7 @@ inline Bytes Noise(size_t size) {
   return values;
 }
 
-// Writes `count` images of side x side whose label shows in them: row `label` is bright. Networks learn it.
+// Writes `count` images of side x side that show their label: row `label` is bright. Networks can learn them.
 inline void WriteImages(const std::string& folder, const std::string& stem, uint32_t count, uint32_t side = 28) {
   Bytes pixels = Noise(size_t{count} * side * side), labels(count);
   for (uint32_t i = 0; i < count; ++i) {

@@ -1,4 +1,5 @@
-// The local group with devices that do what a test says: no LibTorch, so that the thread sanitizer sees all of it.
+// The local group with fake devices that do what a test says: without LibTorch, so that the thread sanitizer sees all
+// of it.
 #include "worker/group/thread_group.h"
 
 #include <gmock/gmock.h>

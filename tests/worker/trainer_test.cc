@@ -1,4 +1,4 @@
-// The worker's loop with a scheduler, a client and a model that the test plays.
+// The worker's loop with a fake scheduler, client and model, which the test controls.
 #include "worker/trainer.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Writes what twin.py compares with: trained models, each with its weights before training, and what Slackline says of
+// Writes what twin.py compares with: trained models, each with its weights before training, and Slackline's results for
 // them on the test images.
 //
 // usage: twin_models FOLDER basic|zoo

@@ -1,5 +1,5 @@
-// The networks of image classification beyond mlp, cnn and resnet18. That they compute what their references compute is
-// worker_twin_zoo_test's.
+// Networks of image classification other than mlp, cnn and resnet18. worker_twin_zoo_test checks that they compute what
+// their references compute.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

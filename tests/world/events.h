@@ -1,4 +1,4 @@
-// Virtual time: what happens when, and which lives it happens to.
+// Virtual time: events, each of which happens at a time and to one life.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace slackline::world {
 
-// One life of one process; 0 is nobody's, and never ends.
+// Life of one process; 0 is nobody's, and never ends.
 using LifeId = uint64_t;
 
-// One source of chance for each purpose, so that leaving out one kind of fault leaves the others as they were.
+// Source of chance for one purpose, so that leaving out one kind of fault leaves the others as they were.
 class Random {
  public:
   Random(uint64_t seed, uint64_t purpose) : bits_(seed * 0x9E3779B97F4A7C15u + purpose * 0xD1B54A32D192ED03u + 1) {}
@@ -34,8 +34,8 @@ class Random {
   std::mt19937_64 bits_;
 };
 
-// Events of one time happen in the order in which they were asked for. Those of a life that is over do not happen;
-// those of one that is stopped wait until it goes on, as what comes to a stopped process does.
+// Queue of events in virtual time. Events with the same time happen in the order in which they were added. Events of a
+// life that is over do not happen. Events of a stopped life wait for GoOn(), as messages to a stopped process do.
 //
 // Thread-safety: none.
 class Events {
@@ -61,7 +61,7 @@ class Events {
   void Stop(LifeId life) { lives_.at(life).stopped = true; }
   void GoOn(LifeId life);
 
-  // Plays the next one. False: there is none.
+  // Runs the next event. Returns false if there is none.
   bool Next();
   uint64_t played() const { return played_; }
 

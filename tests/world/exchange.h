@@ -1,6 +1,6 @@
-// A worker's exchange with all servers: the real Session, with what is around it in worker/client/exchange.h played in
-// virtual time: a stream to each server, Hello and back-off, what is said again, frames in pieces, the weights of
-// pulls.
+// A worker's exchange with all servers. The Session is the real one; everything around it in worker/client/exchange.h
+// is simulated in virtual time: a stream to each server, Hello and back-off, messages that are said again, frames in
+// pieces, and the weights of pulls.
 #pragma once
 
 #include <deque>
@@ -33,16 +33,16 @@ class Exchange {
   Exchange(Scene& scene, const Host& host, const Who& who, const wire::GetShardMapReply& map);
   ~Exchange();
 
-  // One request at a time; `done` may destroy this.
+  // Only one request at a time is allowed. `done` may destroy this.
   void Seed(Done done);
   void Pull(Done done);
-  // The next push begins; its answer is waited for by Finish().
+  // Begins the next push; Finish() waits for its answer.
   void Commit();
-  // The oldest step in flight.
+  // Finishes the oldest step in flight.
   void Finish(Done done);
   size_t steps_in_flight() const { return steps_.size(); }
   void Remap(const wire::GetShardMapReply& map);
-  // Says goodbye and nothing more; what is waited for is forgotten.
+  // Says goodbye and nothing more; forgets what it waits for.
   void Goodbye();
   bool waiting() const { return done_ != nullptr; }
   Clock64 clock() const { return session_.clock(); }
@@ -73,7 +73,7 @@ class Exchange {
   void SendAll(const std::vector<Session::Send>& sends);
   void SendPush(Peer& peer, const Session::Send& send);
   void SendSeed(Peer& peer, ShardId shard);
-  // Where there is none: as many as there are.
+  // Returns the index of the server's peer, or the number of peers if it has none.
   size_t PeerOf(uint32_t server) const;
   std::set<ShardId> AwaitedFrom(const Peer& peer) const;
   void CompleteIfDone();
@@ -95,7 +95,7 @@ class Exchange {
   absl::Time begun_;
   absl::Status failure_;
   uint64_t lost_ = 0;
-  // Whether this is still there, for events.
+  // Tells events whether this still exists.
   std::shared_ptr<Exchange*> self_ = std::make_shared<Exchange*>(this);
 };
 

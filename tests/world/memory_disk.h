@@ -1,9 +1,9 @@
-// A disk in memory that outlives processes: what SnapshotStore keeps its snapshots in, in the place of RocksDB.
+// A disk in memory that outlives processes. SnapshotStore keeps its snapshots in it instead of in RocksDB.
 //
-// The seam is Database (common/storage/database.h), which is an interface for this: RocksDB takes milliseconds to open
-// and to sync, a thousand worlds have tens of thousands of snapshots. So all of SnapshotStore runs as it is, with its
-// manifests, its order of writing, what it removes when, and what it makes of that which is broken. What stands for
-// RocksDB here are a map, a lock, and the promise that what is broken is refused (kDataLoss) and not handed out.
+// The seam is Database (common/storage/database.h), an interface that exists for this purpose: RocksDB takes
+// milliseconds to open and to sync, and a thousand worlds have tens of thousands of snapshots. SnapshotStore runs
+// unchanged, with its manifests, its order of writing, its removals, and its treatment of broken data. RocksDB is
+// replaced by a map, a lock, and the promise that broken data is refused (kDataLoss) and not handed out.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ class MemoryDisk {
  public:
   explicit MemoryDisk(bool no_checksums) : no_checksums_(no_checksums) {}
 
-  // For this life. A database must not outlive the disk.
+  // Opens the database in `folder` for this life. A database must not outlive the disk.
   //   kAborted  another life has it open
   absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& folder, LifeId life);
 
-  // Until then every write of this life fails.
+  // Makes every write of this life fail while `fail` is true.
   void Fail(LifeId life, bool fail) { fail ? void(failing_.insert(life)) : void(failing_.erase(life)); }
-  // After so many more writes of this life none has any effect.
+  // Makes the writes of this life have no effect after so many more of them.
   void StopAfter(LifeId life, uint64_t writes) { writes_left_[life] = writes; }
-  // The life is over: what it had open is free.
+  // Ends a life: all that it had open is free.
   void Gone(LifeId life);
-  // Spoils the newest snapshot in this folder, if there is an older one: as a machine leaves it that loses power and
-  // whose disk had said too early that it was done. False: there is none.
+  // Spoils the newest snapshot in this folder, if there is an older one, as a power failure does on a disk that reports
+  // writes as done too early. `which` chooses the block and the damage. Returns false if nothing was spoilt.
   bool Tear(const std::string& folder, uint64_t which);
 
  private:

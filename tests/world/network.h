@@ -1,11 +1,11 @@
 // Calls and streams between processes: everything takes time, and anything may go wrong.
 //
-// A call is served by the process that listens at an address when it is made. It may be lost, served twice, and
-// answered after its caller has given up. A stream keeps the order of what goes over it, both ways; when it breaks,
-// what is under way is lost, and its two ends learn of it at different times. Between two processes with a partition
-// nothing arrives: calls are lost, streams wait or break.
+// A call is served by the process that listens at the address when the call is made. It may be lost, served twice, or
+// answered after its caller has given up. A stream keeps the order of its messages, both ways; when it breaks, messages
+// under way are lost, and its two ends learn of it at different times. Nothing arrives between two processes with a
+// partition: calls are lost, streams wait or break.
 //
-// Any process may have streams to any other: nothing here knows what a server is.
+// Any process may have streams to any other: the network does not know what a server is.
 #pragma once
 
 #include <any>
@@ -27,15 +27,15 @@ namespace slackline::world {
 
 using StreamId = uint64_t;
 
-// What a stream is opened for.
+// Purpose of a stream.
 enum class Method { kExchange, kReplicate };
 
-// One end of a stream.
+// End of a stream, at one process.
 class StreamEnd {
  public:
   virtual ~StreamEnd() = default;
   virtual void Received(const std::any& what) = 0;
-  // The last word; the network forgets this end before.
+  // Called last; the network has forgotten this end before.
   virtual void Closed(const absl::Status& status) = 0;
 };
 
@@ -43,7 +43,7 @@ class StreamEnd {
 class Host {
  public:
   virtual ~Host() = default;
-  // Somebody opens a stream to it. Null: it takes none.
+  // Called when a process opens a stream to this one. Returns null to take none.
   virtual StreamEnd* Accept(StreamId /*stream*/, Method /*method*/) { return nullptr; }
 
   LifeId life = 0;
@@ -58,7 +58,7 @@ class Network {
   Network(Events& events, Counts& counts, uint64_t seed) : events_(events), counts_(counts), random_(seed, 1) {}
 
   void Listen(Host& host) { hosts_[host.address] = &host; }
-  // Its life is over. `silently`: the machine went with it, so that nobody is told.
+  // Ends the host's life. If `silently`, the machine went with it, so that nobody is told.
   void Gone(Host& host, bool silently);
 
   // --- Calls ---
@@ -78,31 +78,31 @@ class Network {
 
   // --- Streams ---
 
-  // `end` hears of it when it could not be opened, too.
+  // Opens a stream. `end` is told if it cannot be opened, too.
   StreamId Open(const Host& from, const std::string& to, StreamEnd& end, Method method);
-  // Both ends have it, and it carries what they send; ...
+  // Returns whether both ends have the stream and it carries what they send.
   bool Whole(StreamId stream) const;
-  // ... and all that they have sent has arrived, for a little while.
+  // Returns whether the stream is whole and all that was sent has arrived, for a little while (10 ms).
   bool Quiet(StreamId stream) const;
-  // From the end that is `from`'s. Nothing once it was closed.
+  // Sends from the end that belongs to the life `from`. Sends nothing once that end was closed.
   void Send(StreamId stream, LifeId from, std::any what);
-  // This end is through; the other one learns of it after all that was sent.
+  // Closes the end that belongs to the life `from`; the other end learns of it after all that was sent.
   void Close(StreamId stream, LifeId from, const absl::Status& status);
 
   // --- Faults ---
 
-  // The lives of its two ends; 0 where there is none.
+  // Breaks a stream. Returns the lives of its two ends; 0 if there is none.
   std::pair<LifeId, LifeId> BreakOne(uint64_t which);
   void Partition(const std::string& a, const std::string& b, absl::Time until);
   void Slow(const std::string& name, absl::Time until);
   void LoseCalls(double share, absl::Time until) { lost_ = {share, until}; }
   void RepeatCalls(double share, absl::Time until) { repeated_ = {share, until}; }
   size_t streams() const { return streams_.size(); }
-  // Calls of everybody are lost now, ...
+  // True while calls of all processes may be lost.
   bool Losing() const { return events_.Now() < lost_.until; }
-  // ... this one's links are slow, ...
+  // True while the links of this process are slow.
   bool IsSlow(const std::string& name) const;
-  // ... nothing passes between these.
+  // True while nothing passes between these two processes.
   bool Separated(const std::string& a, const std::string& b) const { return Cut(a, b) > events_.Now(); }
 
  private:
@@ -132,7 +132,7 @@ class Network {
   void Serve(uint64_t call, const std::string& from, Host* callee, const std::function<Answer(Host&)>& serve);
   void Fail(uint64_t call, const absl::Status& status);
   absl::Duration Delay(const std::string& a, const std::string& b);
-  // When what is sent now arrives; partitions keep it.
+  // Returns the time at which a message sent now arrives; partitions hold it back.
   absl::Time Arrival(const std::string& a, const std::string& b);
   absl::Time Cut(const std::string& a, const std::string& b) const;
   void Break(StreamId id, Stream& stream);

@@ -1,4 +1,4 @@
-// What a world is made of, which bugs are planted in it, and what came of it.
+// Options of a world, the bugs to plant in it, and its outcome.
 #pragma once
 
 #include <cstdint>
@@ -30,46 +30,46 @@ inline constexpr uint32_t kAllFaults = (1 << kFaults) - 1;
 
 std::string NamesOf(uint32_t faults);
 
-// What keeps a server's shards beyond its death.
+// Way in which a server's shards survive its death; kDrawn: the seed decides.
 enum class Keeps { kDrawn, kSnapshots, kBackups };
 
 struct Bugs {
   ps::ShardTable::Bugs table;
-  // The database hands out what is broken on its disk as if it were not.
+  // True if the database hands out broken data as if it were sound.
   bool no_checksums = false;
 };
 
 struct Options {
   uint64_t seed = 1;
-  uint32_t faults = kAllFaults;  // of those that the seed draws
-  // Faults happen in so much time after all shards are on disk for the first time; then everything must come to its
-  // end.
+  uint32_t faults = kAllFaults;  // kinds from which the seed draws
+  // Duration of the faults, from the moment when all shards are on disk for the first time; afterwards everything must
+  // come to its end.
   absl::Duration faults_for = absl::Seconds(8);
   Keeps keeps = Keeps::kDrawn;
   Bugs bugs;
-  // Keep the last events as text.
+  // True to keep the last events as text.
   bool trace = false;
 };
 
-// How much of what is interesting happened.
+// Counts of interesting events.
 struct Counts {
   uint64_t worlds = 0;
-  uint64_t replicated = 0;    // worlds
-  uint64_t failed_early = 0;  // jobs, before their shards were on disk or in a copy
-  uint64_t failed_twice = 0;  // jobs, when a server and its backup were hit
+  uint64_t replicated = 0;    // worlds with backups
+  uint64_t failed_early = 0;  // jobs that failed before their shards were on disk or in a copy
+  uint64_t failed_twice = 0;  // jobs that failed when a server and its backup were hit
   uint64_t events = 0;
   uint64_t pushes = 0;
-  uint64_t applied = 0;    // of sub-pushes
-  uint64_t discarded = 0;  // of sub-pushes
+  uint64_t applied = 0;    // sub-pushes
+  uint64_t discarded = 0;  // sub-pushes
   uint64_t lost = 0;       // sub-pushes that a worker was told are gone
   uint64_t pulls = 0;
   uint64_t snapshots = 0;
   uint64_t snapshots_failed = 0;
   uint64_t torn = 0;
-  uint64_t restores = 0;         // of shards
-  uint64_t failovers = 0;        // servers that have taken over
-  uint64_t failovers_timed = 0;  // where nothing else went wrong
-  uint64_t copies = 0;           // of servers, compared at the end
+  uint64_t restores = 0;         // shards
+  uint64_t failovers = 0;        // backups that have taken over
+  uint64_t failovers_timed = 0;  // failovers while nothing else went wrong
+  uint64_t copies = 0;           // copies of servers that were compared at the end
   uint64_t server_crashes = 0;
   uint64_t worker_crashes = 0;
   uint64_t scheduler_crashes = 0;
@@ -81,11 +81,11 @@ struct Counts {
   uint64_t calls = 0;
   uint64_t calls_lost = 0;
   uint64_t calls_repeated = 0;
-  uint64_t rejoins = 0;  // a process that begins another incarnation
+  uint64_t rejoins = 0;  // further incarnations of processes
   uint64_t comings = 0;  // workers that came later or left early
   uint64_t servers_added = 0;
-  uint64_t servers_drained = 0;  // that were told to
-  uint64_t moves = 0;            // of shards
+  uint64_t servers_drained = 0;  // servers that were told to leave
+  uint64_t moves = 0;            // shards
   uint64_t ranges_twice = 0;
   uint64_t virtual_ms = 0;
 
@@ -94,27 +94,27 @@ struct Counts {
 };
 
 struct Outcome {
-  // Empty when all held.
+  // Violated property; empty if all held.
   std::string violation;
-  // What the world was: servers, workers, mode, faults.
+  // Description of the world: servers, workers, mode, faults.
   std::string description;
   Counts counts;
-  // With Options::trace, the last events.
+  // Last events, if Options::trace is true.
   std::string trace;
 };
 
-// Plays one world to its end or to its first violation.
+// Runs one world to its end or to its first violation.
 Outcome Play(const Options& options);
 
-// The smallest options, by kinds of fault and their end, with which it still fails; and its outcome, with a trace.
+// Smallest options, by kinds of fault and their end, with which a world still fails; and the outcome, with a trace.
 struct Smallest {
   Options options;
   Outcome outcome;
   uint32_t tried = 0;
 };
-// Requires: Play(options) fails.
+// Finds the smallest options that still fail. Requires: Play(options) fails.
 Smallest Shrink(const Options& options);
-// For people: the seed, what was violated, the smallest world that shows it and its last events.
+// Describes a failure for people: the seed, the violation, the smallest world that shows it, and its last events.
 std::string Explain(const Options& options);
 
 }  // namespace slackline::world

@@ -1,5 +1,5 @@
-// A server process's streams to those who follow it, and its own to the server that it follows: what
-// ps/service/replica_stream.h does with gRPC, played in virtual time around the real ReplicaLog and BackupFeed.
+// Streams of a server process to its followers, and its own stream to the server that it follows. Simulates in virtual
+// time what ps/service/replica_stream.h does with gRPC, around the real ReplicaLog and BackupFeed.
 #pragma once
 
 #include <functional>
@@ -19,21 +19,21 @@ namespace slackline::world {
 // Ownership:     borrows the scene, the host and the table; outlives the table.
 class Replication {
  public:
-  // `look`: something has come that may have changed the shards.
+  // Calls `look` when something has come that may have changed the shards.
   Replication(Scene& scene, const Host& host, ps::ShardTable& table, std::function<void()> look);
   ~Replication();
 
-  // A backup opens a stream to this process.
+  // Takes a stream that a backup opens to this process.
   StreamEnd* Accept(StreamId stream);
-  // As ps::ShardTable::Hooks::on_backup.
+  // Does what ps::ShardTable::Hooks::on_backup asks.
   void OnBackup(const wire::ReplicationSource* source);
-  // T has passed.
+  // Called each time T has passed.
   void Tick();
-  // The process ends.
+  // Closes all streams, since the process ends.
   void Close();
-  // Of the server that is followed, its stream: 0 where there is none.
+  // Returns the stream to the followed server; 0 if there is none.
   StreamId followed() const;
-  // It is one of a backup that this process has let in.
+  // Returns whether the stream is that of a backup which this process has let in.
   bool Serves(StreamId stream) const;
 
  private:

@@ -1,4 +1,4 @@
-// What every process of a world is given.
+// Surroundings that every process of a world is given.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ namespace slackline::world {
 inline constexpr JobId kJob{77};
 inline constexpr uint64_t kFingerprint = 5;
 
-// Frames on their way. Several items of a frame would be said one after the other.
+// Frames on their way. Items that a real frame carries together are sent one after the other.
 struct WorkerPacket {
   wire::WorkerFrame frame;
   std::vector<float> payload;
@@ -50,26 +50,26 @@ struct Scene {
   Ledger& ledger;
   ps::ServiceMetrics& metrics;
   Random random;
-  // Where the scheduler is now, as its address file says.
+  // Returns the present address of the scheduler, as its address file does.
   std::function<std::string()> scheduler;
-  // A server process, which is about to end since all is done, stands there as the others know it.
+  // Called for a server process that is about to end since all is done, while it is as the others know it.
   std::function<void(Host& server)> parting;
-  // The process has ended by itself. It is destroyed later.
+  // Called when a process has ended by itself. It is destroyed later.
   std::function<void(Host& host, const absl::Status& status)> ended;
   std::function<void(const std::string& what)> violated;
-  // The job has failed.
+  // Called when the job has failed.
   std::function<void(const std::string& reason)> failed;
-  // The scheduler takes it for a live worker.
+  // Returns whether the scheduler takes the sender for a live worker.
   std::function<bool(const Sender& sender)> live;
-  // For traces.
+  // Adds a line to the trace.
   std::function<void(const std::string& line)> tell;
-  // The faults are over, for long enough that nobody suffers from them any more.
+  // Returns true once the faults have been over for long enough that nobody suffers from them any more.
   std::function<bool()> calm;
-  // The scheduler says that the job is done.
+  // True once the scheduler says that the job is done.
   bool done = false;
-  // What the scheduler has saved last.
+  // State that the scheduler has saved last.
   std::optional<state::Scheduler> saved = std::nullopt;
-  // Ticks of the scheduler at which it could not save.
+  // Number of the scheduler's ticks at which it could not save.
   uint64_t saves_missed = 0;
 
   template <typename... Parts>
@@ -78,7 +78,7 @@ struct Scene {
   }
 };
 
-// Codes after which a call is made again.
+// Returns whether a call that failed with this status is made again.
 inline bool IsRetryable(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
 }

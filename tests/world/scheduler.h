@@ -1,5 +1,5 @@
-// A scheduler process: the real Controller, with its loop (scheduler/run_loop.h) and its calls to servers
-// (scheduler/server_links.h) played in virtual time. Its saved state outlives it.
+// A scheduler process: the real Controller. Its loop (scheduler/run_loop.h) and its calls to servers
+// (scheduler/server_links.h) are simulated in virtual time. Its saved state outlives it.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace slackline::world {
 // Ownership:     borrows the scene.
 class SchedulerProcess : public Host, public scheduler::ServerCalls {
  public:
-  // Goes on from what was saved last, if anything was.
+  // Continues from the state that was saved last, if there is any.
   SchedulerProcess(Scene& scene, std::string address);
 
   absl::StatusOr<wire::RegisterServerReply> RegisterServer(const wire::RegisterServerRequest& request);
@@ -43,9 +43,9 @@ class SchedulerProcess : public Host, public scheduler::ServerCalls {
 
   const scheduler::Controller& controller() const { return controller_; }
   wire::GetStatusReply Status() { return controller_.GetStatus(); }
-  // The lives of servers and backups that it takes for alive.
+  // Returns the incarnations of the servers and backups that it takes for alive.
   std::vector<Incarnation> servers() const;
-  // Who tells which life of a process has an incarnation; 0: nobody.
+  // Returns the life of the process that has this incarnation; 0: no process has it.
   std::function<LifeId(Incarnation)> life_of;
 
  private:
@@ -67,7 +67,7 @@ class SchedulerProcess : public Host, public scheduler::ServerCalls {
   LinkPtr Find(scheduler::ServerRef server) const;
   void Kick(const LinkPtr& link);
   void TryNext(const LinkPtr& link);
-  // After an attempt; `answered` on success.
+  // Handles the end of an attempt; calls `answered` on success.
   void Tried(const LinkPtr& link, const absl::Status& status, const std::function<void()>& answered);
   void Tick();
   void Tell();

@@ -1,6 +1,6 @@
-// A server process: the real ShardTable, with what is around it in slackline-ps played in virtual time: its
+// A server process: the real ShardTable. Everything around it in slackline-ps is simulated in virtual time: its
 // registration and heartbeats (ps/service/registration.h), its streams (ps/service/stream.h, replication.h), the thread
-// that keeps snapshots (ps/service/snapshot_keeper.h), and the calls of the scheduler (ps/service/control.h).
+// that keeps snapshots (ps/service/snapshot_keeper.h), and the scheduler's calls (ps/service/control.h).
 #pragma once
 
 #include <deque>
@@ -18,10 +18,10 @@
 
 namespace slackline::world {
 
+// The scheduler's calls decide what a life is to be; nothing else tells one server process from another.
+//
 // Thread-safety: none.
-// Ownership:     borrows the scene. What a life is to be is in the calls of the scheduler: nothing else tells one
-// server
-//                process from another.
+// Ownership:     borrows the scene.
 class ServerProcess : public Host {
  public:
   ServerProcess(Scene& scene, std::string name, std::string address);
@@ -33,22 +33,22 @@ class ServerProcess : public Host {
   absl::Status Take(const wire::TakeShardsRequest& request);
   void Stop(const wire::StopRequest& request);
 
-  // A snapshot that is being written is written in part: so many of its steps.
+  // Writes only the first `steps` steps of a snapshot that is being written, before the process dies.
   void DieWriting(uint64_t steps);
   bool durable() const { return table_.progress().durable; }
   Incarnation incarnation() const { return identity_.incarnation; }
-  // Whose shards it has, or follows; 0 before it was told.
+  // Returns the server whose shards this process has or follows; 0 before it was told.
   ServerId server() const { return identity_.server; }
-  // It has shards of its own, from the beginning, because it has taken over, or because they have moved here.
+  // True if it has shards of its own: from the beginning, because it has taken over, or because they have moved here.
   bool serves() const { return !shards_.empty(); }
-  // As its log has it.
+  // Returns the progress of its backup, as its log has it.
   wire::BackupProgress backup() const { return table_.progress().backup; }
-  // That one is its backup, has all, and their stream carries what happens.
+  // Returns whether `copy` is its backup and has everything, and their stream carries what happens.
   bool IsFollowedBy(const ServerProcess& copy) const;
-  // Compares all that the two have, where nothing is on its way between them, and this one is at its end: the backup is
-  // made to take over for that. Empty: all is equal; nullopt: they cannot be compared.
+  // Compares all that the two have, if nothing is on its way between them and this process is at its end: for that, the
+  // backup is made to take over. Returns an empty string if all is equal, and nullopt if they cannot be compared.
   std::optional<std::string> CompareWith(ServerProcess& backup);
-  // Of its shards; empty before it has any.
+  // Returns the folders of its shards; empty before it has any.
   const std::vector<std::string>& folders() const { return folders_; }
 
  private:
@@ -60,7 +60,7 @@ class ServerProcess : public Host {
     bool gone = false;  // the shard lives elsewhere now
   };
   struct Writing {
-    uint64_t number = 0;  // of what is kept
+    uint64_t number = 0;  // number of the Kept that is written
     ps::ShardSnapshot snapshot;
   };
 
@@ -73,13 +73,13 @@ class ServerProcess : public Host {
   void Written();
   bool Open(Kept& kept);
   Kept& BeingWritten();
-  // Closes what is kept of shards that live elsewhere, once nothing is written there.
+  // Closes the stores of shards that live elsewhere, once nothing is written there.
   void DropGone();
-  // What an event has changed in the shards.
+  // Tells the ledger what an event has changed in the shards.
   void Look();
   void End(const absl::Status& status);
   void Final();
-  // What is different in that copy of a shard; empty: nothing.
+  // Returns what is different in `copy`'s copy of a shard; empty: nothing.
   std::string Difference(ShardId shard, const ServerProcess& copy) const;
 
   Scene& scene_;
@@ -89,20 +89,20 @@ class ServerProcess : public Host {
   absl::Time began_;
   absl::Duration back_off_;
   std::shared_ptr<bool> unpinned_ = std::make_shared<bool>(false);
-  bool seeded_ = false;  // some shard has changed in that since Look()
+  bool seeded_ = false;  // a shard may have been seeded since Look()
   uint64_t seen_min_ = 0, seen_max_ = 0;
   Generation generation_;
-  Epoch epoch_;  // of the members
+  Epoch epoch_;  // epoch of the members
   std::vector<ShardId> shards_;
-  std::map<ShardId, bool> known_;  // to the ledger
-  std::set<ShardId> moved_;        // here, and the ledger does not know
+  std::map<ShardId, bool> known_;  // shards that the ledger knows
+  std::set<ShardId> moved_;        // shards that moved here unknown to the ledger
   std::vector<std::string> folders_;
   uint64_t last_kept_ = 0;
   std::vector<Kept> kept_;
   std::optional<Writing> writing_;
-  uint64_t keeping_ = 0;  // of the last alarm of the keeper
+  uint64_t keeping_ = 0;  // number of the keeper's last alarm
   std::map<StreamId, std::unique_ptr<Stream>> streams_;
-  wire::InstallShardsRequest follows_;  // as a backup
+  wire::InstallShardsRequest follows_;  // request that made it a backup
   Replication replication_;
   ps::ShardTable table_;
 };

@@ -1,4 +1,4 @@
-// From a world that fails to the smallest one, by kinds of fault and their end, that still does.
+// Shrinks a failing world to the smallest one that still fails, by kinds of fault and their end.
 #include "absl/strings/str_cat.h"
 #include "tests/world/options.h"
 

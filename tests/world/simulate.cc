@@ -1,9 +1,10 @@
-// Plays very many worlds and says what happened in them; the soak of tests/world. bench/README.md says how it is used.
+// Runs very many worlds and reports what happened in them: the soak of tests/world. bench/README.md says how it is
+// used.
 //
 //   simulate [--seeds=N] [--first=S] [--jobs=J] [--faults=BITS] [--faults_ms=MS] [--keeps=snapshots|backups]
 //            [--trace]
 //
-// Exit codes: 0 all was true in all of them; 1 otherwise; 2 wrong use.
+// Exit codes: 0 if all held in every world; 1 otherwise; 2 wrong use.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// A worker process: a Session (exchange.h) and, played in virtual time, its line to the scheduler
-// (worker/scheduler_link.h) and its loop (worker/trainer.h). A step takes time and makes a push; nothing is computed.
+// A worker process: a Session (exchange.h). Its line to the scheduler (worker/scheduler_link.h) and its loop
+// (worker/trainer.h) are simulated in virtual time. A step takes time and makes a push; nothing is computed.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ class WorkerProcess : public Host {
   WorkerProcess(Scene& scene, std::string name, uint32_t pid);
   ~WorkerProcess() override;
 
-  // SIGTERM: it leaves in good order.
+  // Leaves in good order, as on SIGTERM.
   void Leave(const std::string& reason);
 
  private:
@@ -31,8 +31,7 @@ class WorkerProcess : public Host {
   template <typename Reply>
   using Then = std::function<void(const absl::StatusOr<Reply>&)>;
 
-  // Calls until there is an answer that is not worth another attempt, for at most so long. Of an earlier life nothing
-  // is heard.
+  // Calls until an answer is not worth another attempt, for at most `total`. Answers to an earlier life are ignored.
   template <typename Reply>
   void Call(absl::Duration total, Serve<Reply> serve, Then<Reply> then);
   template <typename Reply>
@@ -51,7 +50,7 @@ class WorkerProcess : public Host {
   void FinishSteps(size_t left, const std::function<void()>& then);
   void Evaluate(const wire::EvaluateTask& task);
   void CloseExchange();
-  // This life in the job is over, for this reason.
+  // Ends this life in the job, for this reason.
   void EndLife(const absl::Status& status);
   void End(const absl::Status& status);
   wire::HeartbeatRequest MakeHeartbeat() const;
@@ -62,7 +61,7 @@ class WorkerProcess : public Host {
   const uint32_t pid_;
   const absl::Duration step_;
   Random random_;
-  uint64_t token_ = 0;  // of the present life in the job
+  uint64_t token_ = 0;  // number of the present life in the job
   bool ended_ = false;
   bool live_ = false;
   Sender self_;
@@ -73,7 +72,7 @@ class WorkerProcess : public Host {
   std::unique_ptr<Exchange> exchange_;
   std::vector<std::unique_ptr<Exchange>> closed_;
   std::optional<wire::RangeTask> range_;
-  uint64_t trained_ = 0;  // of the range
+  uint64_t trained_ = 0;  // samples of the range
   uint64_t steps_ = 0, samples_ = 0, steps_at_join_ = 0;
   absl::Time moved_;
   int fruitless_ = 0;

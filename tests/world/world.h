@@ -1,34 +1,32 @@
-// A whole cluster in virtual time and in one thread: real shard tables, a real controller, real sessions, on a network
-// and a disk that fail; from their start to the end of the job. One seed decides everything.
+// A whole cluster in virtual time and in one thread, from its start to the end of the job: real shard tables, a real
+// controller and real sessions, on a network and a disk that fail. One seed decides everything.
 //
-// What happens when
-//   start       the processes come up, a healthy job begins, all shards get their first snapshots
-//   faults      for Options::faults_for, in one world of ten from the very beginning: what the seed has drawn. Whoever
-//   dies is started again a little later, as
-//               `slackline train` does it; whoever is stopped for long is killed and replaced, or replaced elsewhere
-//   calm        nothing more goes wrong: all must find each other and the job must be done
+// Phases:
+//   start       The processes come up, a healthy job begins, and all shards get their first snapshots.
+//   faults      The faults that the seed has drawn happen, for Options::faults_for; in one world of ten, from the very
+//               beginning. A process that dies is started again a little later, as `slackline train` does it. A server
+//               that is stopped for long is killed and replaced, or replaced elsewhere; with backups, some are left
+//               alone.
+//   calm        Nothing more goes wrong: all processes must find each other, and the job must be done.
 //
-// In a share of the worlds each server has a backup (durability.mode replicated): twice as many processes. There,
-// whatever was answered as applied is there at the end; the job may fail, with a message, only where a server and its
-// backup were hit before the two were whole again (world_pairs.cc).
+// Each server has a backup in a share of the worlds (durability.mode replicated), which takes twice as many server
+// processes. There, every push that was answered as applied is present at the end. The job may fail, with a message,
+// only if a server and its backup were hit before the two were whole again (world_pairs.cc).
 //
-// How long anything may take
+// Time limits:
 //   kBegin      until training begins and all shards are on disk: nothing is wrong yet
 //   kCalmAfter  from the end of the faults until nobody suffers from them: a death is noticed after 16 T (3.2 s), after
-//   as
-//               much again where the scheduler itself had slept; then comes a restart (3 s), and a back-off (2 s)
-//   kStuck      in the calm, until anything moves on: any push, pull, answer, lease. No wait is longer: a standstill
-//               of quorum 16 T, a gate as long as the slowest worker's step, a join a few T
-//   kFinish     in the calm, until the job is done: what is left to do takes one worker alone less. With a quorum each
-//   step
-//               may be a standstill of 16 T: shards that have discarded each other's workers may do so again and again
-//   kEnd        from there until all processes have ended: the farewell waits 5 s for somebody to ask for the status,
-//   and
-//               who comes too late looks for the scheduler for timeouts.startup (60 s)
+//               as much again if the scheduler itself had slept; then comes a restart (3 s), and a back-off (2 s)
+//   kStuck      in the calm, until anything moves on: any push, pull, answer or lease. No wait is longer: a standstill
+//               of quorum takes 16 T, a gate as long as the slowest worker's step, a join a few T
+//   kFinish     in the calm, until the job is done: one worker alone takes less for what is left to do. With a quorum
+//               (kFinishQuorum) each step may be a standstill of 16 T: shards that have discarded each other's workers
+//               may do so again and again
+//   kEnd        from there until all processes have ended: the farewell waits 5 s for a request for the status, and a
+//               process that comes too late looks for the scheduler for timeouts.startup (60 s)
 //   kFailover   until a backup has taken over from a server that dies or is stopped while nothing else is wrong: 6 T,
-//   and
-//               the ticks at which the scheduler cannot save
-// Beside these, in the calm, whoever awaits something of a server hears from it every 2 x 3 T (exchange.cc).
+//               and the ticks at which the scheduler cannot save
+// In the calm, a worker that awaits something of a server must also hear from it every 2 x 3 T (exchange.cc).
 #pragma once
 
 #include <algorithm>
@@ -65,10 +63,11 @@ class World {
 
  private:
   void Begin();
-  // Training has begun and all shards are on disk.
+  // Returns whether training has begun and all shards are on disk; with backups, whether each pair has been whole.
   bool Ready();
   void CheckDeadlines();
-  // A job that cannot come back from what has happened to it ends as failed; before its shards are on disk that may be.
+  // Handles a failed job. A job that cannot come back from what has happened to it ends as failed, which is allowed
+  // before its shards are on disk.
   void Failed(const std::string& reason);
   bool MayFail(const std::string& reason);
   bool Live(const Sender& sender);
@@ -92,15 +91,15 @@ class World {
   void ComeAndGo(Random& random);
   void ChangeServers(Random& random);
   void Crash(ServerProcess& server, bool tear, Random& random);
-  // No fault lasts longer than all of them.
+  // Returns the end of a fault of this length: no fault lasts longer than all of them.
   absl::Time Until(absl::Duration wait) const { return std::min(events_.Now() + wait, faults_end_); }
   Host* Anybody(Random& random);
   ServerProcess* AnyServer(Random& random);
 
   // --- world_pairs.cc: servers and their backups ---
   struct Pair {
-    bool ever = false;   // it was whole
-    uint64_t blows = 0;  // since it was whole last
+    bool ever = false;   // the pair has been whole
+    uint64_t blows = 0;  // since the pair was last whole
   };
   struct Failover {
     ServerId server;
@@ -112,11 +111,11 @@ class World {
   bool IsWhole(const state::Backup& saved, const wire::GetStatusReply& status) const;
   ServerProcess* Find(uint64_t incarnation) const;
   const ServerProcess* ServerOf(const Host* host) const;
-  // Something goes wrong for this server or its backup.
+  // Counts that something goes wrong for this server or its backup.
   void Blow(ServerId server);
   void BlowAll();
   void BlowBetween(const Host* a, const Host* b);
-  // This server dies, or is stopped for long: its backup is to take over.
+  // Expects that the backup of this server, which dies or is stopped for long, takes over.
   void ExpectFailover(const ServerProcess& server);
   void CheckFailover();
   bool MayFailTwice(const std::string& reason);
@@ -129,7 +128,7 @@ class World {
   void RestartServer(const std::string& name, const std::string& address);
   void RestartWorker(const std::string& name);
   void Ended(Host& host, const absl::Status& status);
-  // The object is destroyed.
+  // Ends the host's life and destroys the object.
   void Bury(Host& host, bool silently);
   void ReportExit(const std::string& name, wire::MemberRole role);
   std::string NewAddress();
@@ -146,27 +145,27 @@ class World {
   const job::Job job_;
   Ledger ledger_;
   Scene scene_;
-  uint32_t drawn_ = 0;  // kinds of faults
+  uint32_t drawn_ = 0;  // kinds of faults that are planned
   std::deque<std::string> trace_;
-  // Somebody who makes calls for people and for the supervisor.
+  // Caller of the calls that people and the supervisor make.
   Host supervisor_;
 
   std::unique_ptr<SchedulerProcess> scheduler_;
   std::string scheduler_address_ = "nowhere";
-  std::vector<std::unique_ptr<ServerProcess>> servers_;  // also those that were replaced and are stopped
+  std::vector<std::unique_ptr<ServerProcess>> servers_;  // including servers that were replaced and are stopped
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   uint32_t last_pid_ = 0;
   uint64_t last_address_ = 0;
   uint64_t servers_added_ = 0;
-  std::set<std::string> drained_;  // were told to leave
+  std::set<std::string> drained_;  // names of servers that were told to leave
 
   const bool replicated_;
   std::map<ServerId, Pair> pairs_;
   std::optional<Failover> failover_;
   std::set<LifeId> compared_;
 
-  const bool early_;     // nobody waits until all is well
-  bool failed_ = false;  // as it may
+  const bool early_;     // faults begin before all is well
+  bool failed_ = false;  // the job has failed, as it may
   bool faulty_ = false;  // the faults have begun
   absl::Time faults_end_ = absl::InfiniteFuture();
   uint64_t progress_ = 0;

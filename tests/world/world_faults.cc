@@ -1,5 +1,5 @@
-// What goes wrong in a world. Each kind of fault has chances of its own: a world without one kind has the others at the
-// same times.
+// Faults of a world. Each kind of fault has a source of chance of its own: a world without one kind has the others at
+// the same times.
 #include <algorithm>
 #include <utility>
 

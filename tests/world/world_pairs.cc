@@ -2,7 +2,7 @@
 //
 // A pair is whole when the scheduler has saved that the two are in step, they are, and nothing is wrong with either or
 // between them and the scheduler. From then on each death, pause, loss of their stream, or trouble of their links is a
-// blow, of one of which alone nothing may come but a failover.
+// blow. A single blow may lead to nothing but a failover.
 #include <algorithm>
 #include <utility>
 

@@ -1,8 +1,7 @@
-// Worlds from one seed after the other; and worlds with a bug in them, which must show.
+// Worlds from one seed after another; and worlds with a bug in them, which must show.
 //
 // A failure prints its seed, and the smallest world that shows it with its last events. `world_test --seed=N` replays
-// one;
-// `--worlds=N` sets how many there are, from seed 1 on, or from another: `--seed=1000001 --worlds=1000000`.
+// one; `--worlds=N` sets how many there are, from seed 1 on, or from another: `--seed=1000001 --worlds=1000000`.
 // bench/README.md has the program for very many.
 #include "tests/world/world.h"
 

@@ -1,4 +1,5 @@
-// What a worker says, cut into items: tensors as chunks of the trainer's memory, pulls of one server in one item.
+// Cuts a worker's messages into items: tensors as chunks of the trainer's memory, and the pulls from one server as one
+// item.
 #pragma once
 
 #include <cstddef>
@@ -18,51 +19,51 @@
 
 namespace slackline::worker {
 
-// An item that waits for its turn on a stream. Borrows `payload`, and counts that in `loans`.
+// An item that waits for its turn on a stream. Borrows `payload`, and counts the loan in `loans`.
 struct Outgoing {
   wire::WorkerItem item;
   absl::Span<const std::byte> payload;
   std::shared_ptr<Loans> loans;
-  // Makes the payload, with an owner of its own, when the item's turn comes. Null where it is there already.
+  // Creates the payload, with its own owner, when the item's turn comes. Null if the payload already exists.
   std::function<rpc::Attachment()> encode;
-  // What the server has to work on for it, in shared memory too: small items travel together, large ones alone, so that
-  // one is answered while the next is on its way.
+  // Number of bytes that the server processes for this item, also in shared memory. Small items share a frame. Large
+  // items travel alone, so that one is answered while the next is in transit.
   uint64_t bytes = 0;
 };
 
-// One sub-push to one shard.
+// A sub-push to one shard.
 struct SubPush {
-  // The shard's part of the trainer's push (or of the initial weights).
+  // The shard's part of the trainer's push, or of the initial weights.
   absl::Span<const float> values;
-  wire::PushChunk first;  // shard, sequence, seed; offset and commit are filled in
-  // Goes with the last chunk. Absent: AppendCommit() follows.
+  wire::PushChunk first;  // has shard, sequence and seed; offset and commit are filled in per chunk
+  // Trailer of the last chunk. If absent, AppendCommit() sends it later.
   std::optional<wire::PushCommit> trailer;
   std::shared_ptr<Loans> loans;
 };
 
-// Appends the chunks of `push`, each at most `chunk_bytes` long; what fits into one chunk is one item.
+// Appends the chunks of `push`, each at most `chunk_bytes` long. A push that fits into one chunk is one item.
 void AppendPush(const SubPush& push, uint64_t chunk_bytes, std::vector<Outgoing>& items);
 
-// The same for a push whose chunks are encoded, which is recorded in `trace`. Shares `encoded`, and borrows the
+// Appends the chunks of an encoded push, and records their encoding in `trace`. Shares `encoded`, and borrows the
 // encoder.
 void AppendEncodedPush(const SubPush& push, PushEncoder& encoder, const std::shared_ptr<PushEncoder::Push>& encoded,
                        std::vector<Outgoing>& items, const TraceRow& trace);
 
-// The same for a push whose values lie in the push segment, `offset` bytes from its beginning: one item, no payload.
+// Appends a push whose values lie in the push segment, `offset` bytes from its beginning: one item, no payload.
 void AppendSharedPush(const SubPush& push, uint64_t offset, std::vector<Outgoing>& items);
 
-// The trailer alone, for a push whose values went out on the stream before it.
+// Appends only the trailer, for a push whose values were sent earlier on the stream.
 // Requires: a trailer.
 void AppendCommit(const SubPush& push, std::vector<Outgoing>& items);
 
-// The sub-push that `send` asks for.
+// Returns the sub-push that `send` asks for.
 // Requires: send.push.
 SubPush GradientPush(const Session::Send& send, const PushInfo& info, absl::Span<const float> values);
-// What can be said of it before the step is complete.
+// Returns a sub-push without a trailer, for a step that is not complete yet.
 SubPush OpenPush(ShardId shard, Sequence sequence, absl::Span<const float> values);
 SubPush SeedPush(ShardId shard, absl::Span<const float> values);
 
-// Appends the pulls that `sends` ask for: one item for all that share an id and a clock.
+// Appends the pulls that `sends` ask for: one item for all pulls that share an id and a clock.
 void AppendPulls(absl::Span<const Session::Send> sends, bool averaged, std::vector<Outgoing>& items);
 
 inline Version FromWire(const wire::Version& version) {

@@ -10,18 +10,20 @@
 
 namespace slackline::worker {
 
-// Thread-safety: safe; gRPC gives back on any thread.
-// Ownership:     shared with the callbacks it hands out, since a cancelled call may end after the client.
+// Loans counts the pieces of memory that are lent to gRPC.
+//
+// Thread-safety: safe; gRPC returns pieces on any thread.
+// Ownership:     shared with the callbacks that it returns, since a cancelled call may end after the client.
 class Loans : public std::enable_shared_from_this<Loans> {
  public:
-  // One piece goes out; the function returned gives it back and is to be called once.
+  // Lends one piece. The returned function gives it back and must be called once.
   std::function<void()> Lend() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     ++lent_;
     return [self = shared_from_this()] { self->GiveBack(); };
   }
 
-  // Returns true once nothing is out, false after `timeout`.
+  // Blocks until no piece is lent. Returns false after `timeout`.
   bool AwaitNone(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return mutex_.AwaitWithTimeout(absl::Condition(this, &Loans::NoneOut), timeout);

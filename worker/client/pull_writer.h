@@ -1,4 +1,4 @@
-// Writes the chunks of one shard's pull into the trainer's parameters, and sees that none is missing.
+// Writes the chunks of one shard's pull into the trainer's parameters, and checks that none is missing.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +12,38 @@
 
 namespace slackline::worker {
 
-// A piece of a shard's weights, but for its bytes.
+// Position, encoding and version of one piece of a shard's weights, without its bytes.
 struct PulledChunk {
-  uint64_t offset = 0;  // first element, from the beginning of the shard
+  uint64_t offset = 0;  // first element, relative to the shard's beginning
   uint64_t elements = 0;
   codec::Codec codec = {};
   Version version;
 };
 
-// Copies: received slices -> parameters: 1, decoded on the way.
+// PullWriter assembles one shard's weights.
 //
+// Copies:        received slices -> parameters: 1, decoded during the copy.
 // Thread-safety: none.
 class PullWriter {
  public:
-  // Writes the chunk's values into `shard` (the shard's part of the parameters). A chunk at offset 0 begins anew, since
-  // a pull that was said again may be served again.
-  //   kInternal  out of order, beyond the shard, another length than its elements have, or of another version than the
-  //              chunk before
+  // Writes the chunk's values into `shard` (the shard's part of the parameters). A chunk at offset 0 starts over, since
+  // a repeated pull may be served again.
+  //   kInternal  the chunk is out of order, beyond the shard, of a length that does not match its elements, or of
+  //              another version than the chunk before
   absl::Status Write(const PulledChunk& chunk, const ByteSegments& bytes, absl::Span<float> shard);
 
-  // The pull is complete: all of the shard has arrived, or nothing did and it is `unchanged`; or all but what is
-  // frozen, of a shard that was there already. Returns how many elements came.
-  //   kInternal  elements are missing, or came of another version
+  // Ends the pull and returns the number of elements that arrived. A pull is complete in three cases: the whole shard
+  // arrived; nothing arrived and the shard is `unchanged`; or all except the frozen elements arrived, for a shard that
+  // the worker already had.
+  //   kInternal  elements are missing, or belong to another version
   struct Lengths {
     uint64_t shard = 0;
-    uint64_t pushed = 0;  // as `shard` where all must come
+    uint64_t pushed = 0;  // equals `shard` if all elements must arrive
   };
   absl::StatusOr<uint64_t> Finish(Version version, bool unchanged, const Lengths& lengths);
 
  private:
-  uint64_t received_ = 0;  // elements, from the beginning of the shard
+  uint64_t received_ = 0;  // number of elements, from the shard's beginning
   Version version_;
 };
 

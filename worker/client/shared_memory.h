@@ -1,4 +1,4 @@
-// The memory that a worker shares with one server of its host.
+// SharedMemory: the memory that a worker shares with one server on its host.
 #pragma once
 
 #include <map>
@@ -17,23 +17,24 @@
 
 namespace slackline::worker {
 
+// SharedMemory maps the segments of a server's shards, so that the worker reads weights in place.
+//
 // Thread-safety: const calls are safe.
-// Ownership:     keeps the shards' segments mapped; so does every Payload that it gives.
+// Ownership:     keeps the shards' segments mapped; so does every Payload that it returns.
 class SharedMemory {
  public:
-  // Shares the worker's push segment with the server and maps the segments of its shards. Waits for `timeout` at
-  // most.
-  //   kUnavailable, kPermissionDenied, ...  the server does not share; a socket will do
+  // Shares the worker's push segment with the server and maps the segments of its shards. Blocks for at most `timeout`.
+  //   kUnavailable, kPermissionDenied, ...  the server does not share memory; use a socket
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Join(const ServerInfo& server, const ClientOptions& options,
                                                             absl::Duration timeout);
 
-  // For Hello.
+  // Token for the stream's Hello.
   const std::string& token() const { return token_; }
-  // So many elements of the shard's segment, from this byte on.
-  //   kInternal  no such shard, or beyond its segment
+  // Returns `elements` elements of the shard's segment, starting at byte `offset`.
+  //   kInternal  the shard is unknown, or the range ends beyond its segment
   absl::StatusOr<rpc::Payload> Find(ShardId shard, uint64_t offset, uint64_t elements) const;
-  // True if what this thread has read there so far was not written meanwhile. The server takes all of it back when it
-  // ends the stream, and then it may write before the worker hears of that.
+  // Returns true if the server did not write to the shared memory while this thread was reading it. When the server
+  // ends the stream, it takes all memory back and may write to it before the worker learns of the end.
   bool StillLent() const { return loan_->StillLent(); }
 
  private:
@@ -42,10 +43,10 @@ class SharedMemory {
   std::unique_ptr<shm::LoanFlagView> loan_;
 };
 
-// Whether a server is one to try it with.
+// Returns whether it is worth trying to share memory with a server.
 bool MayShareMemory(const ServerInfo& server, const ClientOptions& options);
 
-// Where `values` begin in the segment, in bytes; nullopt when they do not lie in it.
+// Returns the offset of `values` in the segment, in bytes; nullopt if they do not lie in it.
 std::optional<uint64_t> OffsetInSegment(const shm::Segment* segment, absl::Span<const float> values);
 
 }  // namespace slackline::worker

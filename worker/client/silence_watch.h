@@ -1,4 +1,5 @@
-// Watches how long each server has been silent while something is awaited from it, and names who is waited for.
+// SilenceWatch: measures how long each server is silent while the worker awaits something from it, and names who is
+// awaited.
 #pragma once
 
 #include <functional>
@@ -12,37 +13,38 @@
 
 namespace slackline::worker {
 
-// Servers are numbered from 0 in the order given.
+// SilenceWatch bounds the silence of servers during a request. Servers are numbered from 0 in the order given.
 //
 // Thread-safety: none.
 class SilenceWatch {
  public:
   using Notice = std::function<void(const std::string&)>;
 
-  // `notice_every`: silence after which a notice is given, and again after as much.
+  // Creates a watch. A notice is given after `notice_every` of silence, and again after each further `notice_every`.
   SilenceWatch(absl::Span<const ServerInfo> servers, absl::Duration notice_every, Notice notice);
 
-  // A request begins: a server may now be silent for `timeout`.
+  // Begins a request, named `what` in messages. From now on a server may be silent for `timeout`.
   void Begin(const std::string& what, absl::Duration timeout, absl::Time now);
-  // The server has sent something that moves the request on.
+  // Reports that the server has sent a message that advances the request.
   void Heard(size_t server, absl::Time now);
-  // The server says that a gate is closed: it lives, and `message` names whom all wait for.
+  // Reports that the server is alive but a consistency gate is closed. `message` names the worker that all others wait
+  // for.
   void HeardWaiting(size_t server, const std::string& message, absl::Time now);
-  // `way`: "TCP".
+  // Reports an open stream. `way`: for example "TCP".
   void StreamOpened(size_t server, const std::string& way);
   void StreamBroken(size_t server, const absl::Status& status);
-  // One more server, with the next number.
+  // Adds a server, with the next number.
   void Add(const ServerInfo& server, absl::Time now);
-  // The server is somewhere else.
+  // Reports that the server has moved to another address.
   void Moved(size_t server, const ServerInfo& info);
 
-  // Gives notices that are due; `awaited` holds, for each server, the shards that are awaited from it.
-  //   kDeadlineExceeded  a server was silent for the timeout; names its shards and whom it waited for last
+  // Gives notices that are due. `awaited` holds, for each server, the shards that are awaited from it.
+  //   kDeadlineExceeded  a server was silent for the timeout; the message names its shards and whom it waited for last
   absl::Status Check(absl::Span<const std::vector<ShardId>> awaited, absl::Time now);
-  // When Check() may have something new to say.
+  // Time at which Check() may have something new to report.
   absl::Time next() const { return next_; }
 
-  // "ps-1 (127.0.0.1:4000)".
+  // Name and address of a server, for example "ps-1 (127.0.0.1:4000)".
   const std::string& name(size_t server) const { return peers_[server].name; }
 
  private:
@@ -52,8 +54,8 @@ class SilenceWatch {
     absl::Time notice_at;
     bool ever_open = false;
     bool open = false;
-    std::string broken;   // why its stream is down
-    std::string waiting;  // the last Waiting of this request
+    std::string broken;   // reason why the stream is down
+    std::string waiting;  // last Waiting message in this request
   };
 
   std::string Describe(const Peer& peer, absl::Span<const ShardId> shards, absl::Time now) const;

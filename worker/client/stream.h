@@ -1,8 +1,8 @@
-// One server's Exchange stream: opens it, says Hello, keeps one read and one write going, and opens it again with
-// back-off after it broke.
+// Stream: one server's Exchange stream. It opens the stream, says Hello, keeps one read and one write in progress, and
+// reopens the stream with back-off after it breaks.
 //
-// An attempt lives from Connect() until gRPC has returned its last operation. Items queued on an attempt die with
-// it: what has to be said again is for the owner to know.
+// An attempt lives from Connect() until gRPC has returned its last operation. Items queued on an attempt are lost with
+// it; the owner knows what to repeat.
 #pragma once
 
 #include <deque>
@@ -23,14 +23,16 @@
 
 namespace slackline::worker {
 
-// What a completion queue brings back.
+// An operation that a completion queue returns.
 class Operation {
  public:
   virtual ~Operation() = default;
-  // `ok` as grpc::CompletionQueue::Next() gives it.
+  // Handles completion. `ok` is the flag of grpc::CompletionQueue::Next().
   virtual void Done(bool ok) = 0;
 };
 
+// Stream runs the connection to one server.
+//
 // Thread-safety: none; the I/O thread.
 // Ownership:     borrows the queue, the time and the owner. Destroyed only once ended().
 class Stream {
@@ -38,22 +40,23 @@ class Stream {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // What a new stream says first.
+    // Returns the first message of a new stream.
     virtual wire::Hello MakeHello(Stream& stream) = 0;
-    // The server has accepted the stream: Send() works from now on.
+    // Reports that the server has accepted the stream. Send() works from now on.
     virtual void Opened(Stream& stream, const wire::Welcome& welcome) = 0;
     virtual void Received(Stream& stream, const wire::ServerItem& item, const rpc::Payload& payload) = 0;
-    // The stream has ended with `status`, open or not. It tries again by itself until Shutdown().
+    // Reports that the stream has ended with `status`, whether or not it was open. The stream reconnects by itself
+    // until Shutdown().
     virtual void Broken(Stream& stream, const absl::Status& status) = 0;
-    // Tick() is wanted at `time`.
+    // Requests a call of Tick() at `time`.
     virtual void WakeAt(absl::Time time) = 0;
   };
 
-  // `index` is for the owner to know it by; `jitter_seed` spreads the attempts of many workers.
+  // `index` identifies the stream to its owner; `jitter_seed` spreads the attempts of many workers.
   struct Options {
     size_t index = 0;
     std::string address;
-    // Go into every frame.
+    // Job and generation that every frame carries.
     JobId job;
     Generation generation;
     uint64_t jitter_seed = 0;
@@ -67,41 +70,41 @@ class Stream {
   bool open() const { return open_; }
 
   void Connect();
-  // Queues items. Their payloads must stay as they are until the loans are back.
+  // Queues items. Their payloads must not change until the loans are returned.
   // Requires: open().
   void Send(std::vector<Outgoing> items);
-  // The same, before all that is in the queue.
+  // Queues items before all that are already in the queue. Payloads and requirements are as for Send().
   void SendFirst(std::vector<Outgoing> items);
-  // Pushes in the queue go out in the order of their shards, whatever it was; the chunks of one stay in theirs.
+  // Sorts the queued pushes by step and then by shard. The chunks of one sub-push keep their order.
   void QueueFirstShardsFirst();
-  // Lets the last chunk of this sub-push that waits in the queue carry the trailer. False when none waits.
+  // Attaches the trailer to the last queued chunk of this sub-push. Returns false if no chunk of it is queued.
   bool CommitQueuedPush(ShardId shard, Sequence sequence, const wire::PushCommit& trailer);
-  // Forgets the chunks for this shard that wait in the queue; those of one sub-push only.
+  // Removes the queued chunks of all pushes for this shard, or of one sub-push only.
   void DropQueuedPushes(ShardId shard);
   void DropQueuedPush(ShardId shard, Sequence sequence);
-  // Tries again when the back-off is over, which is at retry_at().
+  // Reconnects if the back-off is over, that is, from retry_at() on.
   void Tick(absl::Time now);
   absl::Time retry_at() const { return retry_at_; }
-  // The server is to be reached elsewhere from now on: breaks the stream off, if there is one, and tries there at once.
+  // Changes the server's address: breaks the current stream, if any, and connects to the new address at once.
   void Redirect(const std::string& address, Generation generation);
-  // The same for one that was not connected yet.
+  // Changes the address of a stream that has not connected yet.
   void Aim(const std::string& address, Generation generation);
-  // Breaks the stream off now and lets Broken() and the back-off follow.
+  // Breaks the stream now. Broken() and the back-off follow.
   void Break(const absl::Status& why);
-  // Ends it for good: after a last item in good order where there is one, at once otherwise.
+  // Ends the stream for good: after sending `last_item` if there is one, at once otherwise.
   void Shutdown(std::optional<Outgoing> last_item);
-  // Breaks the connection below it, for a server that reads nothing.
+  // Breaks the connection under the stream, for a server that does not read.
   void CutConnection();
-  // All that was queued has been given to the system, or there is no stream to give it to.
+  // True if all queued items were handed to the system, or if no stream is open.
   bool flushed() const;
-  // No operation is outstanding and none will be begun; after Shutdown().
+  // True if no operation is outstanding and none will begin. Only after Shutdown().
   bool ended() const { return shutdown_ && attempt_ == nullptr; }
 
  private:
   struct Attempt;
   using Handler = void (Stream::*)(bool);
 
-  // Binds an outstanding operation to its handler. One of each kind at a time.
+  // Binds an outstanding operation to its handler. At most one operation of each kind is outstanding.
   struct Tag : Operation {
     void Done(bool ok) override { (stream->*handler)(ok); }
     Stream* stream = nullptr;
@@ -116,7 +119,7 @@ class Stream {
   void* Begin(Tag& tag);
   void Read();
   void WriteNext();
-  // Sends the items that fit into one frame: small ones, and the bytes of up to kGatherBytes or one chunk.
+  // Writes the items that fit into one frame: small items together, up to kGatherBytes, or one large chunk.
   void WriteQueued();
   void Dispatch(const grpc::ByteBuffer& bytes);
   void Dispatch(const wire::ServerItem& item, const rpc::Payload& payload);

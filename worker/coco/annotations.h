@@ -1,4 +1,4 @@
-// Annotations in COCO's format, one file of JSON a split.
+// Annotations in COCO's format, one JSON file per split.
 //
 //   file       := {"images": [image ...], "annotations": [annotation ...], "categories": [category ...], ...}
 //   image      := {"id": N, "file_name": TEXT, "height": N, "width": N, ...}
@@ -20,20 +20,21 @@
 
 namespace slackline::worker::coco {
 
-// More are taken for an attack on the memory.
+// Upper limit for the file's size. A larger file is treated as an attack on the memory.
 inline constexpr uint64_t kAnnotationsBytesMax = uint64_t{4} << 30;
-inline constexpr uint64_t kObjectsMax = 1000;                 // of an image; one with more is passed over
-inline constexpr uint64_t kMaskBytesMax = uint64_t{1} << 30;  // likewise: objects x height x width
+inline constexpr uint64_t kObjectsMax = 1000;  // per image; images with more objects are skipped
+// per image, as objects x height x width; images with larger masks are skipped
+inline constexpr uint64_t kMaskBytesMax = uint64_t{1} << 30;
 inline constexpr uint32_t kSideMax = 65535;
-inline constexpr double kOutlineMax = 1e7;  // pixels, of an object's polygons
+inline constexpr double kOutlineMax = 1e7;  // largest outline of an object's polygons, in pixels
 
 struct ObjectEntry {
   uint32_t category = 0;
   bool crowd = false;
-  float box[4] = {};  // left, top, right, bottom; inside of the image
-  // Where its mask is: of numbers_ or runs_.
+  float box[4] = {};  // left, top, right, bottom; clipped to the image
+  // Form of the object's mask, which tells where `begin` and `size` point: into numbers_ or into runs_.
   enum class Shape : uint8_t { kNone, kPolygons, kRuns } shape = Shape::kNone;
-  uint32_t parts = 0;  // polygons, whose lengths stand in lengths_
+  uint32_t parts = 0;  // number of polygons, whose lengths are in lengths_
   uint64_t lengths = 0;
   uint64_t begin = 0;
   uint64_t size = 0;
@@ -41,40 +42,40 @@ struct ObjectEntry {
 
 struct ImageEntry {
   int64_t id = 0;
-  std::string file;  // below the folder of pictures
+  std::string file;  // path below the folder of pictures
   uint32_t height = 0;
   uint32_t width = 0;
   std::vector<ObjectEntry> objects = {};
 };
 
-// What is known of a split.
+// Annotations holds everything that is known about one split.
 //
 // Thread-safety: const calls are safe.
 class Annotations {
  public:
   struct Options {
-    uint32_t classes = 0;  // categories are below
-    bool masks = false;    // objects without a mask are passed over
-    bool crowds = false;   // keeps objects that stand for several
+    uint32_t classes = 0;  // every category is below this
+    bool masks = false;    // skips objects without a mask
+    bool crowds = false;   // keeps crowd annotations, which stand for several objects
   };
 
-  // Annotations that are broken, or of no image, are passed over.
-  //   kNotFound         no such file
-  //   kUnavailable      it cannot be read
-  //   kInvalidArgument  no JSON, none of COCO's, too large, a category that is not below `classes`, an image that is
-  //                     broken, none that is left; names the file
+  // Reads a file. Skips annotations that are broken or belong to no image.
+  //   kNotFound         the file does not exist
+  //   kUnavailable      the file cannot be read
+  //   kInvalidArgument  the file is not JSON, not in COCO's format or too large, has a category that is not below
+  //                     `classes` or a broken image, or has no objects left; the message names the file
   static absl::StatusOr<Annotations> Read(const std::string& path, const Options& options);
-  // The same of a text; errors do not name it.
+  // Parses a text in the same way. Errors name no file.
   static absl::StatusOr<Annotations> Parse(absl::string_view text, const Options& options);
 
-  // By their ids.
+  // Images in the order of their ids.
   const std::vector<ImageEntry>& images() const { return images_; }
   const std::map<uint32_t, std::string>& categories() const { return categories_; }
-  // Annotations and images that were passed over, and what is wrong with the first.
+  // Number of annotations and images that were skipped, and the reason for the first one.
   uint64_t skipped() const { return skipped_; }
   const std::string& first_skipped() const { return first_skipped_; }
 
-  // Requires: zeros, of the image's size.
+  // Paints the object's mask. Requires: `canvas` is all zeros and has the image's size.
   void PaintMask(const ObjectEntry& object, const Canvas& canvas) const;
 
  private:
@@ -84,8 +85,8 @@ class Annotations {
   std::map<uint32_t, std::string> categories_;
   uint64_t skipped_ = 0;
   std::string first_skipped_;
-  std::vector<int32_t> numbers_;   // of polygons, in fifths of a pixel
-  std::vector<uint32_t> lengths_;  // numbers of each polygon
+  std::vector<int32_t> numbers_;   // coordinates of polygons, in fifths of a pixel
+  std::vector<uint32_t> lengths_;  // number of coordinates of each polygon
   std::vector<uint32_t> runs_;
 };
 

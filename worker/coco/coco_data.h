@@ -1,4 +1,4 @@
-// Pictures with objects, as data sets.
+// Opens pictures with annotated objects as data sets.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,21 @@ struct CocoOptions {
   SplitFiles train;
   SplitFiles evaluation;
   bool masks = true;
-  uint32_t classes = 0;           // labels, which are the categories' ids, are below
+  uint32_t classes = 0;           // labels, which are the categories' ids, are below this
   uint64_t train_images_max = 0;  // 0 keeps all
 };
 
 struct CocoData {
-  Dataset train;  // without objects that stand for several
+  Dataset train;  // has no crowd annotations
   Dataset test;
-  std::vector<std::string> class_names;  // by label; of a label that is no category its number
-  uint64_t fingerprint = 0;              // of the training pictures' names, sizes and objects; never 0
+  std::vector<std::string> class_names;  // names by label; the number itself for a label without a category
+  uint64_t fingerprint = 0;              // hash of the training pictures' names, sizes and objects; never 0
 };
 
-// Reads the annotations, and opens no picture. One that cannot be read when it is needed, or has another size than its
-// annotations say, is logged, and the next one takes its place. Images are in the order of their ids.
-//   as Annotations::Read(); also where the two splits give one category two names
+// Reads the annotations, and opens no picture. A picture is opened when it is needed. If it cannot be read, or its size
+// differs from its annotations, the failure is logged and the next picture takes its place. Images are in the order of
+// their ids.
+//   as Annotations::Read(); also if the two splits give one category two names
 absl::StatusOr<CocoData> OpenCoco(const CocoOptions& options);
 
 }  // namespace slackline::worker::coco

@@ -1,8 +1,9 @@
-// One element of each codec, for the device's kernels (codec_kernels.cu) and, compiled from these very lines, for the
-// host's tests: common/codec/kernels_scalar.h is the oracle of both. Nothing here needs CUDA, Abseil or a vector unit.
+// Encodes and decodes one element of each codec. The device's kernels (codec_kernels.cu) and the host's tests compile
+// these same lines. common/codec/kernels_scalar.h is the oracle of both. This file needs no CUDA, no Abseil and no
+// vector unit.
 //
 // Every float has a result. Compile without contraction (nvcc: --fmad=false): the residual must be rounded twice, as
-// the oracle's is.
+// the oracle rounds it.
 #pragma once
 
 #include <float.h>
@@ -19,7 +20,7 @@
 
 namespace slackline::worker::gpu {
 
-// As on the wire: common/codec/codec.h.
+// Sizes on the wire, as in common/codec/codec.h.
 inline constexpr uint32_t kBlockElements = 1024;
 inline constexpr uint32_t kBlockBytes = 4 + kBlockElements;
 
@@ -35,7 +36,7 @@ SLACKLINE_HOST_DEVICE inline float FloatOf(uint32_t bits) {
   return value;
 }
 
-// The order of magnitudes as that of integers; NaNs are above all else.
+// Returns the magnitude as an integer with the same order. NaNs are above all other values.
 SLACKLINE_HOST_DEVICE inline uint32_t MagnitudeOf(float value) { return BitsOf(value) & 0x7fffffff; }
 SLACKLINE_HOST_DEVICE inline uint32_t HalfSignOf(float value) { return (BitsOf(value) >> 16) & 0x8000; }
 
@@ -72,7 +73,7 @@ struct Fp16 {
   }
 };
 
-// What error feedback leaves: x - value of its code.
+// Encodes x. `left` receives the residual for error feedback: x - value of its code.
 template <typename Half>
 SLACKLINE_HOST_DEVICE inline uint16_t EncodeHalf(float x, float* left) {
   const uint16_t code = Half::Code(x);
@@ -84,11 +85,11 @@ SLACKLINE_HOST_DEVICE inline uint16_t EncodeHalf(float x, float* left) {
 
 struct BlockScale {
   float scale = 0;
-  // 0: all values become 0.
+  // Inverse of `scale`. 0 if all values become 0.
   float inverse = 0;
 };
 
-// By the largest MagnitudeOf() of the block's values.
+// Returns the scale of a block. `largest` is the largest MagnitudeOf() of its values.
 SLACKLINE_HOST_DEVICE inline BlockScale ScaleOf(uint32_t largest) {
   BlockScale by;
   by.scale = FloatOf(largest) / 127;
@@ -103,7 +104,7 @@ SLACKLINE_HOST_DEVICE inline int8_t EncodeInt8(float x, const BlockScale& by, fl
   *left = x;
   if (by.inverse == 0) return 0;
   const float ratio = x * by.inverse;
-  // Through the code: it knows no -0.
+  // Computes with the integer code, which has no -0.
   const auto q = static_cast<int8_t>(nearbyintf(ratio < -127 ? -127 : (ratio > 127 ? 127 : ratio)));
   *left = x - static_cast<float>(q) * by.scale;
   return q;
@@ -113,17 +114,18 @@ SLACKLINE_HOST_DEVICE inline float DecodeInt8(int8_t code, float scale) { return
 
 // --- top-k -----------------------------------------------------------------------------------------------------------
 
-// The magnitude of the last value that is sent is found 8 bits at a time, from the highest: of the values whose higher
-// bits are `prefix`, a histogram of the next 8.
+// State of the search for the threshold: the magnitude of the smallest value that is sent. The search finds 8 bits at a
+// time, from the highest. Each round takes the values whose higher bits equal `prefix` and builds a histogram of their
+// next 8 bits.
 struct Selection {
   uint32_t prefix = 0;
-  uint32_t bits_known = 0;  // from the top
-  uint64_t left = 0;        // values that are still to be chosen, among those with this prefix
+  uint32_t bits_known = 0;  // counted from the highest bit
+  uint64_t left = 0;        // number of values still to choose among those with this prefix
 };
 
 inline constexpr uint32_t kDigits = 256;
 
-// Whether a value takes part in the next histogram. 32 known bits: whether it is as large as the last one that is sent.
+// Returns whether a value takes part in the next histogram. With 32 known bits: whether it equals the threshold.
 SLACKLINE_HOST_DEVICE inline bool HasPrefix(uint32_t magnitude, const Selection& at) {
   return at.bits_known == 0 || magnitude >> (32 - at.bits_known) == at.prefix;
 }
@@ -131,7 +133,7 @@ SLACKLINE_HOST_DEVICE inline uint32_t DigitOf(uint32_t magnitude, const Selectio
   return (magnitude >> (24 - at.bits_known)) & (kDigits - 1);
 }
 
-// The next 8 bits. Requires: bits_known < 32, and the histogram holds at least `left`.
+// Finds the next 8 bits. Requires: bits_known < 32, and the histogram counts at least `left` values.
 SLACKLINE_HOST_DEVICE inline void Narrow(const uint64_t* histogram, Selection* at) {
   uint32_t digit = kDigits - 1;
   while (digit > 0 && histogram[digit] < at->left) at->left -= histogram[digit--];
@@ -139,8 +141,8 @@ SLACKLINE_HOST_DEVICE inline void Narrow(const uint64_t* histogram, Selection* a
   at->bits_known += 8;
 }
 
-// Requires: 32 bits are known. `equals_before`: values of lower index that are as large as the last one that is sent.
-// Zeros are not sent.
+// Returns whether a value is sent. Zeros are not sent. `equals_before` is the number of values at lower indices that
+// equal the threshold. Requires: 32 bits are known.
 SLACKLINE_HOST_DEVICE inline bool IsSent(uint32_t magnitude, uint64_t equals_before, const Selection& at) {
   if (magnitude == 0) return false;
   return magnitude > at.prefix || (magnitude == at.prefix && equals_before < at.left);

@@ -1,4 +1,4 @@
-// NCCL; compiled for AMD, RCCL, which has the same names.
+// Includes NCCL or, for AMD, RCCL, which has the same names.
 #pragma once
 
 #if defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIPCC__)

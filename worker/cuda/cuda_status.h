@@ -1,4 +1,4 @@
-// What CUDA and NCCL say, as a Status that names the device and what was being done.
+// Converts results of CUDA and NCCL to a Status that names the device and the action.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,14 +10,14 @@
 
 namespace slackline::worker::gpu {
 
-// `doing` follows the device's name: "cuda:1: copying parameters: ...".
+// Converts a result of CUDA. `doing` follows the device's name in the message: "cuda:1: copying parameters: ...".
 inline absl::Status CudaStatus(cudaError_t code, const Device& device, absl::string_view doing) {
   if (code == cudaSuccess) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(ToString(device), ": ", doing, ": CUDA says ", cudaGetErrorName(code), ", ",
                                           cudaGetErrorString(code)));
 }
 
-// `comm` may be null.
+// Converts a result of NCCL. `comm` may be null.
 inline absl::Status NcclStatus(ncclResult_t code, ncclComm_t comm, const Device& device, absl::string_view doing) {
   if (code == ncclSuccess) return absl::OkStatus();
   const char* details = ncclGetLastError(comm);

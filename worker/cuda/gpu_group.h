@@ -1,4 +1,4 @@
-// The local group on GPUs: a thread a device, NCCL between them.
+// GpuGroup: the local group on GPUs, with one thread per device and NCCL between the devices.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace slackline::worker::gpu {
 
-// What has come to the host of a step.
+// StepProgress counts what has arrived on the host during a step.
 //
 // Thread-safety: safe.
 class StepProgress {
@@ -34,7 +34,7 @@ class StepProgress {
     size_t devices_left = 0;
     bool operator==(const Seen&) const = default;
   };
-  // Something else than `known`, or what there is when `timeout` is over.
+  // Returns as soon as the counts differ from `known`, or after `timeout`.
   Seen Await(const Seen& known, absl::Duration timeout) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -42,10 +42,10 @@ class StepProgress {
   Seen seen_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A device's thread.
+// DeviceThread runs the tasks of one device.
 //
 // Thread-safety: one caller.
-// Threads:       one, born in the constructor, joined in the destructor, which waits for what it does.
+// Threads:       one, started in the constructor and joined in the destructor, which waits for the current task.
 class DeviceThread {
  public:
   DeviceThread() : thread_(&DeviceThread::Run, this) {}
@@ -53,7 +53,7 @@ class DeviceThread {
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
-  // Requires: the task before has nothing left to do but to return.
+  // Runs `task` on the thread. Requires: the previous task has nothing left to do except return.
   void Start(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -65,8 +65,9 @@ class DeviceThread {
   std::thread thread_;
 };
 
-// The caller hands out what of the sum has come to the host, while the devices compute the rest. A device that fails,
-// or that nothing is heard of, ends the group for good: NCCL cannot go on without it.
+// GpuGroup trains replicas on several GPUs. The caller's thread announces the parts of the sum that are on the host,
+// while the devices compute the rest. A device that fails, or that is silent for too long, ends the group for good:
+// NCCL cannot continue without it.
 //
 // Thread-safety: none.
 class GpuGroup final : public LocalGroup {
@@ -74,7 +75,7 @@ class GpuGroup final : public LocalGroup {
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(const ModelSpec& spec, uint64_t seed,
                                                             const std::vector<Device>& devices,
                                                             absl::Duration silence_max, Trace* trace = nullptr);
-  // A thread that hangs in its device is left behind, with what it uses.
+  // Abandons a thread that hangs in its device, together with everything that it uses.
   ~GpuGroup() override;
 
   size_t devices() const override { return names_.size(); }
@@ -92,7 +93,7 @@ class GpuGroup final : public LocalGroup {
       : names_(devices), silence_max_(silence_max), results_(devices.size(), StepResult{}) {}
 
   absl::Status Prepare(const ModelSpec& spec, uint64_t seed);
-  // Where the step's push goes. After all that was pushed last has been used.
+  // Sets the memory that receives the step's push. Call it only after everything that was pushed last has been used.
   absl::Status PrepareDestination();
   absl::Status Await(const Model::Ready& ready);
   absl::Status CheckDevices() const;
@@ -104,17 +105,17 @@ class GpuGroup final : public LocalGroup {
   const SteadyTime time_;
   Trace* trace_ = nullptr;
   StepProgress progress_;
-  // Before the replicas, which borrow the plan.
+  // Declared before the replicas, which borrow the plan.
   ChunkStore chunks_{{.allocate = MakePinnedBytes,
                       .prepare = [this](const ChunkPlan& plan) { return replicas_.front()->EncodeBy(plan); }}};
   const std::unique_ptr<BatchMemory> batches_ = MakeBatchMemory(names_.front());
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<Model> host_;
-  // Each is its device's until that has left the step.
+  // Results by device. Each belongs to its device's thread until that device has left the step.
   std::vector<absl::StatusOr<StepResult>> results_;
-  absl::Time begun_;  // the step
+  absl::Time begun_;  // begin of the step
   ArrivalGate gate_;
-  Replica::Destination destination_;  // the first device's, from the last opening of the gate on
+  Replica::Destination destination_;  // used by the first device, from the last opening of the gate on
   absl::Status given_up_;
   bool hangs_ = false;
   std::vector<std::unique_ptr<DeviceThread>> threads_;

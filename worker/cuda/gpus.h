@@ -1,5 +1,5 @@
-// The GPUs of this machine. A build without CUDA has the same functions, which say so (none.cc); so nobody else asks
-// how this was built.
+// Finds and uses the GPUs of this machine. A build without CUDA has the same functions, which report that (none.cc), so
+// that callers need not know how the program was built.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@ namespace slackline::worker::gpu {
 
 GpusHere FindGpus();
 
-// Where the GPUs of `devices` are on the PCI bus, as the driver writes it; what is no GPU, or is not known, is left
-// out.
+// Returns the PCI bus addresses of the GPUs among `devices`, as the driver writes them. Devices that are no GPU, or
+// whose address is unknown, are left out.
 std::vector<std::string> PciAddresses(const std::vector<Device>& devices);
 
-// A group over one GPU or several, which with options.stages are the stages of one model; buckets are its own. Initial
-// weights are those that Model::Create() gives on a CPU.
+// Creates a group over one or several GPUs. With options.stages the GPUs are the stages of one model. The group chooses
+// its own bucket sizes. Initial weights equal those that Model::Create() gives on a CPU.
 //   kInvalidArgument     the spec cannot be built
 //   kFailedPrecondition  this build has no CUDA
-//   others               what CUDA, NCCL or LibTorch says, with the device's name
+//   others               the message of CUDA, NCCL or LibTorch, with the device's name
 absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uint64_t seed,
                                                       const std::vector<Device>& devices, const GroupOptions& options);
 

@@ -1,4 +1,4 @@
-// Memory of the host that the devices copy from and to beside everything else: it is pinned.
+// Pinned host memory, with which the devices exchange data asynchronously.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,17 @@
 
 namespace slackline::worker::gpu {
 
-// Not cleared. Given back by whoever holds it last, in whatever thread.
+// Allocates pinned memory and does not clear it. The last holder frees it, in any thread.
 //   kInternal  CUDA's message
 absl::StatusOr<std::shared_ptr<std::byte[]>> MakePinnedBytes(size_t bytes);
 
-// For batches of a group whose first device this is. It is from then on the device of threads that make them or throw
-// them away: CUDA would else begin to use the first that the process sees, which this group may not compute on.
+// Creates memory for the batches of a group whose first device is `first`. `first` becomes the current device of all
+// threads that create or free batches. Otherwise CUDA would create a context on the first GPU that the process sees,
+// which may not belong to this group.
 std::unique_ptr<BatchMemory> MakeBatchMemory(const Device& first);
 
+// PinnedFloats owns an array of floats in pinned memory.
+//
 // Thread-safety: none.
 class PinnedFloats {
  public:
@@ -38,15 +41,15 @@ class PinnedFloats {
   const absl::Span<float> span_;
 };
 
-// Pins memory of others, where the system lets it; where not, copies are slower and wait. It stays pinned: whoever
-// lends it frees it when the process ends.
+// LentMemory pins memory that others own, if the system allows it. Otherwise copies are slower and block. The memory
+// stays pinned; its owner frees it when the process ends.
 class LentMemory {
  public:
-  // Beside `first`, so that no other GPU has a context for it.
+  // Pins memory with `first` as the current device, so that no other GPU gets a context.
   explicit LentMemory(const Device& first) : first_(first) {}
 
   void Pin(absl::Span<float> memory);
-  // This is pinned.
+  // Records that `memory` is already pinned.
   void Know(absl::Span<float> memory) { seen_.push_back(memory.data()); }
 
  private:

@@ -1,5 +1,5 @@
-// A span of worker.trace that NVIDIA's profilers see, too: an NVTX range. Without a profiler a range is a test of a
-// pointer. Compiled for AMD there is the span only.
+// A span of worker.trace that NVIDIA's profilers show, too, as an NVTX range. Without a profiler, a range costs one
+// test of a pointer. Builds for AMD record only the span.
 #pragma once
 
 #include "worker/trace.h"
@@ -11,7 +11,8 @@
 
 namespace slackline::worker::gpu {
 
-// Of what the host hands out to a device; what the device does with it, and when, is on the profiler's own lines.
+// ProfiledSpan covers the time in which the host enqueues work on a device. The profiler shows the device's own
+// execution times on separate lines.
 class ProfiledSpan {
  public:
   ProfiledSpan(const TraceRow& row, TraceName name) : span_(row, name) { Push(name); }
@@ -19,7 +20,7 @@ class ProfiledSpan {
   ProfiledSpan(const ProfiledSpan&) = delete;
   ProfiledSpan& operator=(const ProfiledSpan&) = delete;
 
-  // The span ends, and another one begins, in the same thread.
+  // Ends the span and begins another one, in the same thread.
   void Next(TraceName name) {
     span_.Next(name);
     Pop();

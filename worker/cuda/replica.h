@@ -1,4 +1,4 @@
-// One GPU of a group: its model, its streams, and what it puts on them in a step.
+// Replica: one GPU of a group, with its model, its streams, and the work that it enqueues in a step.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace slackline::worker::gpu {
 
-// Elements of a bucket: 4 MiB. The first ends where the flat vector ends.
+// Number of elements in a bucket, that is 4 MiB. The first bucket ends at the end of the flat vector.
 inline constexpr uint64_t kBucketElements = 1 << 20;
 
 inline uint64_t BucketsOf(uint64_t elements) { return (elements + kBucketElements - 1) / kBucketElements; }
@@ -28,15 +28,17 @@ inline uint64_t BucketBegin(uint64_t elements, uint64_t bucket) {
   return elements - std::min(elements, (bucket + 1) * kBucketElements);
 }
 
-// Three streams: LibTorch's, on which it computes; one for sums, so that they go on beside backward; one for copies
-// between host and device. Events order them; nobody waits in between.
+// Replica runs one GPU's part of each step. It uses three streams: LibTorch's, for computing; one for sums, so that
+// they overlap with backward; one for copies between host and device. Events order the streams, so that no thread waits
+// in between.
 //
-// Copies: parameters: host -> first device -> others; gradients: backward -> push: 1, sum: in place; -> host: 1, of
-//         what is encoded as SumEncoder says.
-// Thread-safety: one thread, but for communicator().
+// Copies:        parameters: host -> first device -> others; gradients: backward -> push: 1, sum: in place; -> host: 1,
+//                and for encoded elements as SumEncoder says.
+// Thread-safety: one thread, except for communicator().
 class Replica {
  public:
-  // So many parameters at a time: the first layers are with all devices while the last ones are still on their way.
+  // Number of parameters that are sent at a time. All devices have the first layers while the last ones are still in
+  // transit.
   static constexpr uint64_t kPieceElements = 4 << 20;
 
   struct Options {
@@ -44,48 +46,48 @@ class Replica {
     Rank rank;
     ncclUniqueId id = {};
     absl::Duration timeout = absl::ZeroDuration();
-    // Of the first device only: a bucket of the sum has come to the host. From a thread of CUDA, which may not call
-    // CUDA.
+    // Reports that a bucket of the sum has arrived on the host; only for the first device. Called from a CUDA thread,
+    // which may not call CUDA.
     std::function<void()> on_bucket;
     TraceRow trace = {};
   };
-  // Memory of the host.
+  // Host memory that receives a step's results.
   struct Destination {
-    float* push = nullptr;       // null: nowhere, the step is for nothing
-    std::byte* block = nullptr;  // after EncodeBy(): of what is encoded
-    // What is added to the residuals before.
+    float* push = nullptr;       // null: the result of the step is dropped
+    std::byte* block = nullptr;  // bytes of encoded chunks, after EncodeBy()
+    // Encoded values that are added to the residuals before encoding.
     std::vector<ChunkStore::Returned> returned = {};
   };
   struct Order {
-    BatchView part;  // empty: this device adds nothing
+    BatchView part;  // empty: this device adds nothing to the sum
     float weight = 1;
-    // Null: all parameters are there.
+    // Gate that parameters pass as they arrive. Null if all parameters are present.
     ArrivalGate* gate = nullptr;
-    // Of the first device only: the host's parameters, and where what is pushed goes, which is known once all of them
-    // are there.
+    // Parameters on the host, and the destination of the push; only for the first device. The destination is known once
+    // all parameters are present.
     const float* parameters = nullptr;
     const Destination* destination = nullptr;
   };
 
-  // Call it for all devices of a group at the same time.
+  // Creates a replica. All devices of a group must call this at the same time.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(const ModelSpec& spec, uint64_t seed, const Options& options);
   ~Replica();
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
   Model& model() { return *model_; }
-  // Null of a group of one.
+  // Null for a group of one device.
   Communicator* communicator() { return communicator_.get(); }
 
-  // One step: parameters in, gradients summed, and out. Over when backward is; sums and copies may still be under way.
-  // Where the part is wrong, the other devices still get what they wait for.
+  // Runs one step: parameters in, gradients summed, sum out. Returns when backward is over; sums and copies may still
+  // be in progress. If the part is invalid, the other devices still receive what they wait for.
   absl::StatusOr<StepResult> Step(const Order& order);
-  // Steps from here on encode the chunks of this plan, which outlives them; residuals are 0. An empty one: none. Of the
-  // first device, between steps.
+  // Makes later steps encode the chunks of this plan, which must outlive them. Residuals start at 0. An empty plan
+  // stops encoding. Only for the first device, between steps.
   absl::Status EncodeBy(const ChunkPlan& plan);
-  // Of the step whose buckets are all on the host. Requires: chunks are encoded.
+  // Norm of the gradient, once all buckets of the step are on the host. Requires: chunks are encoded.
   double norm() const { return encoder_->norm(); }
-  // The same parameters for an evaluation. Requires: no step is under way.
+  // Uploads parameters for an evaluation. Requires: no step is in progress.
   absl::Status Upload(const float* parameters);
   absl::Status Download(float* parameters);
 
@@ -95,17 +97,17 @@ class Replica {
   absl::Status Prepare(const ModelSpec& spec, uint64_t seed);
   class LayerWait;
 
-  // Orders the streams behind those of the step before.
+  // Orders the streams after those of the previous step.
   absl::Status BeginStep();
-  // Hands parameters()[0, end) out to the copies and sums of this step, as far as that has not been done.
+  // Enqueues the copies and broadcasts of parameters()[0, end) for this step, unless that is already done.
   absl::Status SendParameters(uint64_t end);
   absl::Status SendPiece(uint64_t begin);
-  // What compute() gets from now on comes after parameters()[0, end) of this step.
+  // Makes later work on compute() wait for parameters()[0, end) of this step.
   absl::Status AwaitParameters(uint64_t end);
   void Ready(uint64_t from);
   absl::Status SendBucket(uint64_t bucket);
   absl::Status CopyBucket(uint64_t bucket, const Elements& elements);
-  // What `before` has now comes before what `after` gets from now on.
+  // Makes later work on `after` wait for the work that `before` has now.
   absl::Status Chain(cudaStream_t before, cudaStream_t after);
   absl::Status Check(cudaError_t said, const char* doing) const;
   bool first() const { return options_.rank.number == 0; }
@@ -114,18 +116,18 @@ class Replica {
   const Options options_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Communicator> communicator_;
-  std::unique_ptr<SumEncoder> encoder_;  // null: all goes to the host as floats
+  std::unique_ptr<SumEncoder> encoder_;  // null: everything goes to the host as floats
   cudaStream_t sums_ = nullptr;
   cudaStream_t copies_ = nullptr;
   cudaEvent_t order_event_ = nullptr;
-  std::vector<cudaEvent_t> uploaded_;  // one a piece of the parameters: it is there
+  std::vector<cudaEvent_t> uploaded_;  // events, one per piece of the parameters: the piece has arrived
 
-  // Of the step that is under way.
+  // State of the step in progress.
   Order order_;
   float* host_push_ = nullptr;
-  uint64_t uploads_sent_ = 0;  // elements that are handed out
-  uint64_t sent_ = 0;          // buckets
-  size_t uploads_known_ = 0;   // pieces that compute() waits for already
+  uint64_t uploads_sent_ = 0;  // number of elements whose transfer is enqueued
+  uint64_t sent_ = 0;          // number of buckets sent
+  size_t uploads_known_ = 0;   // number of pieces that compute() already waits for
   absl::Status broken_;
 };
 

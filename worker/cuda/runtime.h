@@ -1,5 +1,5 @@
-// CUDA's runtime; compiled for AMD (USE_ROCM, or by hipcc), HIP's under CUDA's names. The rest of this room knows
-// CUDA's names only.
+// Includes the runtime of CUDA or, for AMD (USE_ROCM, or hipcc), HIP's under CUDA's names. All other files in this
+// folder use only CUDA's names.
 #pragma once
 
 #if defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIPCC__)

@@ -1,5 +1,5 @@
-// What the first GPU of a group makes of the sum where it is to go out encoded: its bytes, and the residuals, which
-// stay on the device.
+// SumEncoder: encodes the sum of gradients on the first GPU of a group. It produces the bytes to push, and the
+// residuals, which stay on the device.
 #pragma once
 
 #include <cstddef>
@@ -18,38 +18,39 @@
 
 namespace slackline::worker::gpu {
 
-// A stream of its own, so that buckets are encoded beside the sums and the copies of others.
+// SumEncoder has its own stream, so that buckets are encoded while other streams sum and copy.
 //
-// Copies: sum -> bytes: 1 (kernels); bytes, and what is not encoded -> host: 1.
-// Thread-safety: one thread, whose current device is this one; norm() by any once all buckets are on the host.
+// Copies:        sum -> bytes: 1 (kernels); bytes and unencoded elements -> host: 1.
+// Thread-safety: one thread, whose current device is this one; norm() from any thread once all buckets are on the host.
 class SumEncoder {
  public:
-  // Borrows the plan. `trained`: so many elements from the first on count for norm(). Residuals are 0.
+  // Creates an encoder whose residuals are 0. Borrows the plan. `trained`: the leading elements that norm() measures.
   static absl::StatusOr<std::unique_ptr<SumEncoder>> Create(const Device& device, const ChunkPlan& plan,
                                                             const Elements& trained, uint64_t elements, size_t buckets);
   ~SumEncoder();
   SumEncoder(const SumEncoder&) = delete;
   SumEncoder& operator=(const SumEncoder&) = delete;
 
-  // Of a step.
+  // Memory of one step.
   struct Memory {
-    std::byte* block = nullptr;   // of the host: the bytes, as the plan has them
-    float* host_push = nullptr;   // what is not encoded
-    const float* push = nullptr;  // of the device: the sum
+    std::byte* block = nullptr;   // host memory: the encoded bytes, laid out as in the plan
+    float* host_push = nullptr;   // host memory: the elements that are not encoded
+    const float* push = nullptr;  // device memory: the sum
     cudaStream_t copies = nullptr;
   };
-  // What comes back is added to the residuals before anything is encoded. The host's memory of both stays until all
-  // buckets are there.
+  // Begins a step. Adds `returned` to the residuals before any chunk is encoded. The host memory of `memory` and
+  // `returned` must stay valid until all buckets are on the host.
   absl::Status Begin(const Memory& memory, std::vector<ChunkStore::Returned> returned);
   struct Bucket {
     size_t number = 0;
     Elements elements;
-    cudaStream_t sums = nullptr;  // makes it
+    cudaStream_t sums = nullptr;  // computes the sum of the bucket
   };
-  // Puts kernels on its own stream and copies on that of copies: of all that this bucket completes.
+  // Encodes and copies everything that this bucket completes: kernels run on this encoder's stream, copies on
+  // Memory::copies.
   absl::Status Send(const Bucket& bucket);
 
-  // The L2 norm of the trained elements of this step's sum.
+  // Returns the L2 norm of the trained elements of this step's sum.
   double norm() const;
 
  private:
@@ -62,10 +63,10 @@ class SumEncoder {
   absl::Status SumOfSquares(const Bucket& bucket);
   absl::Status CopyOut(const Bucket& bucket, const ChunkRange& chunks);
   absl::Status Copy(void* to, const void* from, size_t bytes, cudaStream_t stream) const;
-  // What `before` has now comes before what `after` gets from now on.
+  // Makes later work on `after` wait for the work that `before` has now.
   absl::Status Chain(cudaStream_t before, cudaStream_t after) const;
   absl::Status Check(cudaError_t said, const char* doing) const;
-  // What the kernels' functions return.
+  // Checks the result of a kernel's launch function.
   absl::Status CheckKernel(int said, const char* doing) const { return Check(static_cast<cudaError_t>(said), doing); }
   float* ResidualOf(const PlannedChunk& chunk) const {
     return chunk.error_feedback ? residual_ + chunk.begin : nullptr;
@@ -76,16 +77,16 @@ class SumEncoder {
   const Elements trained_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t event_ = nullptr;
-  // The device's.
-  float* residual_ = nullptr;  // null where no chunk has one
+  // Device memory.
+  float* residual_ = nullptr;  // null if no chunk has error feedback
   std::byte* block_ = nullptr;
-  void* scratch_ = nullptr;  // of top-k
+  void* scratch_ = nullptr;  // scratch memory for top-k
   double* squares_ = nullptr;
-  // The host's, pinned.
+  // Pinned host memory.
   ChunkStore::Block host_squares_;
   size_t squares_count_ = 0;
 
-  // Of the step that is under way.
+  // State of the step in progress.
   Memory memory_;
   std::vector<ChunkStore::Returned> returned_;
 };

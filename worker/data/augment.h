@@ -1,4 +1,4 @@
-// Training images that vary from epoch to epoch.
+// Varies training images from epoch to epoch.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace slackline::worker {
 
-// As the job file's data.augment has them.
+// Settings of data.augment in the job file.
 struct Augment {
   bool flip_horizontal = false;
   bool flip_vertical = false;
@@ -22,32 +22,34 @@ struct Augment {
   double rand_augment_magnitude = 9;
   double grey = 0;  // probability
   double blur = 0;  // probability
-  // Of batches; 0: not.
+  // Parameters of mixup and CutMix, which mix the images of a batch; 0: off.
   double mixup_alpha = 0;
   double cutmix_alpha = 0;
-  // Of each image, each varied otherwise: training.self_supervised.views.
+  // Number of views of each image, each varied differently: training.self_supervised.views.
   uint32_t views = 1;
 
-  // Images vary.
+  // True if images vary.
   bool on() const {
     return flip_horizontal || flip_vertical || crop_padding > 0 || crop_area_min < 1 || brightness > 0 ||
            contrast > 0 || saturation > 0 || rand_augment > 0 || grey > 0 || blur > 0;
   }
-  // Batches do.
+  // True if the images of a batch are mixed.
   bool mixes() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
 };
 
-// What is drawn for an image follows from these, from its number and that of the view, and from nothing else.
+// Input of the random draws for an image. The draws depend only on these values, the image's number and the view's
+// number.
 struct Variation {
   Augment augment = {};
   uint64_t seed = 0;
   uint32_t epoch = 0;
 };
 
-// The draws for an image.
+// Returns the random draws for an image.
 SplitMix64 DrawsFor(const Variation& variation, uint32_t image);
 
-// Of pixels from 0 to 255, or of floats from 0 to 1, for which the same is drawn and nothing is rounded.
+// BasicAugmenter varies images whose pixels are integers from 0 to 255 or floats from 0 to 1. Both use the same draws;
+// floats are not rounded.
 // Requires: no RandAugment of floats.
 //
 // Thread-safety: none.
@@ -56,18 +58,18 @@ class BasicAugmenter {
  public:
   BasicAugmenter(const Variation& variation, const ImageShape& shape) : variation_(variation), shape_(shape) {}
 
-  // `in`: channels x height x width. Returns as much: `in` itself where nothing is to be done, else memory that the
-  // next call writes again. `view`: from 0, which is what there is without views.
+  // Varies an image. `in`: channels x height x width. Returns the same number of pixels: `in` itself if nothing is to
+  // be done, else memory that the next call overwrites. `view`: counted from 0; images without views use view 0.
   const Pixel* Apply(const Pixel* in, uint32_t image, uint32_t view = 0);
 
  private:
-  // A part of the image is scaled to the whole.
+  // Scales a part of the image to the size of the whole.
   void ResizedCrop(SplitMix64& random);
-  // Moves and flips.
+  // Shifts and flips the image.
   void Move(SplitMix64& random);
   void RandAugment(SplitMix64& random);
   void Jitter(SplitMix64& random);
-  // Grey, and blurred.
+  // Turns the image grey and blurs it, each if drawn.
   void Fade(SplitMix64& random);
 
   const Variation variation_;

@@ -1,4 +1,4 @@
-// What the labels of a data folder are called, for reports.
+// Names the classes of a data folder, for reports.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace slackline::worker {
 
-// One name a class: from `folder`/class-names.txt (one a line) where there is one; else those of Fashion-MNIST for a
-// folder of that name with 10 classes; else "0", "1", ...
-//   kInvalidArgument  the file has another number of names than `classes`
+// Returns one name per class. The names come from `folder`/class-names.txt (one per line) if that file exists.
+// Otherwise they are those of Fashion-MNIST for a folder of that name with 10 classes, or else "0", "1", ...
+//   kInvalidArgument  the file does not have `classes` names
 absl::StatusOr<std::vector<std::string>> ReadClassNames(const std::string& folder, uint32_t classes);
 
 }  // namespace slackline::worker

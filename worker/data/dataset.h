@@ -1,4 +1,4 @@
-// Images and labels, in memory or mapped into it, and the order in which an epoch goes through them.
+// Dataset: images and labels, in memory or mapped, and the order in which an epoch visits them.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@
 
 namespace slackline::worker {
 
-// Images of uint8 or float16 with one label each. Moved, not copied.
+// Dataset holds images of uint8 or float16 with one label each. Moved, not copied.
 //
 // Thread-safety: const calls are safe.
 class Dataset {
  public:
-  // Reads STEM-images-idx3-ubyte and STEM-labels-idx1-ubyte, plain or with .gz, from `folder`; `stem` is "train" or
+  // Reads STEM-images-idx3-ubyte and STEM-labels-idx1-ubyte, plain or with .gz, from `folder`. `stem` is "train" or
   // "t10k". Keeps the first `images_max` images; 0 keeps all.
-  //   kNotFound         no such file; names both names that were tried
-  //   kInvalidArgument  not IDX, cut short, trailing bytes, another count of labels than of images
+  //   kNotFound         a file does not exist; names both names that were tried
+  //   kInvalidArgument  not IDX, cut short, trailing bytes, or different counts of labels and images
   static absl::StatusOr<Dataset> ReadIdx(const std::string& folder, const std::string& stem, uint64_t images_max = 0);
 
   struct PreparedOptions {
-    uint64_t images_max = 0;  // keeps the first; 0 keeps all
-    bool verify = false;      // reads all bytes, and compares their checksums
+    uint64_t images_max = 0;  // number of images to keep, from the first on; 0 keeps all
+    bool verify = false;      // reads all bytes and compares their checksums
   };
   // Maps the files of one split of prepared images.
   //   kNotFound         a file is missing
@@ -40,54 +40,57 @@ class Dataset {
   static absl::StatusOr<Dataset> OpenPrepared(const std::string& folder, const PreparedIndex& index,
                                               const std::string& split, const PreparedOptions& options);
 
-  // The same of files that `locate` finds; `name`: of the whole, in errors.
+  // Maps files that `locate` finds. `name` names the whole data set in errors.
   static absl::StatusOr<Dataset> OpenPrepared(const std::string& name, const Locate& locate, const PreparedIndex& index,
                                               const std::string& split, const PreparedOptions& options);
-  // Of images that are made when they are needed.
+  // Creates a data set whose images are produced on demand.
   static Dataset FromSource(std::shared_ptr<const ImageSource> source, const ImageShape& shape,
                             std::vector<uint32_t> labels);
-  // Of images with objects, whose labels are all 0.
+  // Creates a data set of images with objects. All its labels are 0.
   static Dataset FromScenes(std::shared_ptr<const SceneSource> source);
 
   uint64_t size() const { return labels_.size(); }
-  // Images are made when they are needed, which takes longer than reading them.
+  // True if images are produced on demand, which takes longer than reading them.
   bool decoded() const { return source_ != nullptr || scenes_ != nullptr; }
   bool has_scenes() const { return scenes_ != nullptr; }
   uint32_t channels() const { return shape_.channels; }
   uint32_t height() const { return shape_.height; }
   uint32_t width() const { return shape_.width; }
   uint32_t label_max() const;
-  // How many images each class has; labels that are not below `classes` are not counted.
+  // Returns the number of images in each class. Labels that are not below `classes` are not counted.
   std::vector<uint64_t> LabelCounts(uint32_t classes) const;
 
   const std::vector<uint32_t>& labels() const { return labels_; }
-  // XXH3 of pixels and labels, of images in memory: those of IDX.
+  // Returns XXH3 of pixels and labels, for images that are in memory: those of IDX. Never 0.
   uint64_t Fingerprint() const;
 
-  // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have a mean and a
-  // deviation of their own for each channel, and these do not count. With a variation images are augmented before that,
-  // and the batch is mixed behind it; with several views the batch has the first of all images, then the second. Images
-  // with objects are as LoadScenes() has them. An index of image + n x size() is the image once more, varied otherwise.
-  // The batch's memory stays where it is large enough.
-  //   kInvalidArgument  an image of float16 has values that are not from 0 to 1
+  // Normalises images `indices` into `batch`: (pixel / 255 - mean) / deviation. Prepared images have their own mean and
+  // deviation for each channel, and ignore the arguments. The batch's memory is reused if it is large enough.
+  //
+  // With a variation, images are augmented before they are normalised, and the batch is mixed after that. With several
+  // views, the batch has the first view of all images, then the second. Images with objects are loaded by LoadScenes().
+  // Index `image + n x size()` is the same image again, varied differently.
+  //
+  //   kInvalidArgument  an image of float16 has values outside [0, 1]
   //   as ImageSource::Read()
   absl::Status Load(absl::Span<const uint32_t> indices, double mean, double deviation, Batch& batch,
                     const Variation* variation = nullptr) const;
 
  private:
-  // What makes a pixel a number: pixel x scale - shift.
+  // Converts a pixel to a normalised number: pixel x scale - shift.
   struct Scale {
     float scale = 1;
     float shift = 0;
   };
-  // `white`: the pixel that is 1.
+  // Returns the scale for pixels from 0 to `white`, which stands for 1.
   static Scale ScaleOf(double mean, double deviation, double white);
-  // channels x height x width pixels, in `scratch` if they are nowhere else. Floats are those of float16.
+  // Returns channels x height x width pixels. Uses `scratch` if they are not in memory. The overload for floats reads
+  // float16 images.
   absl::StatusOr<const uint8_t*> Pixels(uint32_t index, std::vector<uint8_t>& scratch) const;
   absl::StatusOr<const float*> Pixels(uint32_t index, std::vector<float>& scratch) const;
-  // Of prepared images, where they are mapped.
+  // Returns a prepared image in its mapped file, and sets its shard and row.
   const uint8_t* Mapped(uint32_t index, size_t& shard, uint64_t& row) const;
-  // Load() of images.
+  // Implements Load() for images without objects.
   template <typename Pixel>
   absl::Status LoadPixels(absl::Span<const uint32_t> indices, const Scale& same, Batch& batch,
                           const Variation* variation) const;
@@ -95,25 +98,25 @@ class Dataset {
   ImageShape shape_;
   PixelType type_ = PixelType::kUint8;
   std::vector<uint32_t> labels_;
-  // Shared: data sets can be moved while threads read.
+  // Shared, since data sets can be moved while threads read.
   std::shared_ptr<const ImageSource> source_;
   std::shared_ptr<const SceneSource> scenes_;
-  // Of IDX.
+  // Pixels of IDX files.
   std::vector<uint8_t> pixels_;
-  // Of prepared images: the shards, the first image of each, and a scale a channel.
+  // Prepared images: the shards, the first image of each shard, and one scale per channel.
   std::vector<MappedShard> shards_;
   std::vector<uint64_t> starts_;
   std::vector<Scale> scales_;
-  std::vector<std::string> names_;  // of the shards' images, for errors
+  std::vector<std::string> names_;  // names of the shards' image files, for errors
 };
 
-// The order of epoch `epoch` (from 0) over `size` images: the same permutation on every worker and platform for the
-// same seed and epoch.
+// Returns the order of epoch `epoch` (from 0) over `size` images. The permutation depends only on seed and epoch: it is
+// the same on every worker and platform.
 std::vector<uint32_t> EpochOrder(uint64_t size, uint64_t seed, uint32_t epoch);
 
-// The order of an epoch over as many images as there are labels, in which each class that has images is as often as any
-// other, to within one. The images of a class, mixed anew each epoch, go round as often as it takes: the n-th time,
-// from 0, image i is i + n x the number of labels, as Dataset::Load() has it (n is taken modulo what 32 bits hold).
+// Returns an order in which all classes that have images are equally frequent, to within one. The order is as long as
+// `labels`. The images of a class are shuffled anew each epoch and repeat as often as needed. In round n, from 0, image
+// i has the index i + n x labels.size(), as Dataset::Load() expects; n wraps around before the index exceeds 32 bits.
 std::vector<uint32_t> BalancedOrder(absl::Span<const uint32_t> labels, uint64_t seed, uint32_t epoch);
 
 }  // namespace slackline::worker

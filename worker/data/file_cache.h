@@ -1,18 +1,18 @@
-// Copies of files on the disk of a node, which its processes share, of all jobs.
+// FileCache: copies of files on a node's disk, shared by the node's processes of all jobs.
 //
 //   FOLDER/lock                      held while room is made
-//   FOLDER/CHECKSUM-BYTES-NAME       a copy, which is whole; its time of change is when it was used last
-//   FOLDER/...part                   one in the making, or what is left of one
-//   FOLDER/...lock                   held by the process that makes it
+//   FOLDER/CHECKSUM-BYTES-NAME       a complete copy; its modification time is the time of its last use
+//   FOLDER/...part                   a copy in progress, or the rest of one
+//   FOLDER/...lock                   held by the process that makes the copy
 //
 // Other files in the folder are not counted and not touched.
 //
-// Whoever may write in the folder may read the copies and take the locks: what is made in it is readable for the group
-// where the folder is writable for the group, and for others likewise. In a folder that only its owner may write,
-// copies keep the mode that they come with.
+// Everyone who may write in the folder may also read the copies and take the locks: files are readable for the group if
+// the folder is writable for the group, and likewise for others. In a folder that only its owner may write, copies keep
+// the mode that they come with.
 //
-// A copy is locked (shared) by each process that uses it, and so outlives what others need room for. Where a process
-// dies, the system lets its locks go.
+// Each process that uses a copy holds a shared lock on it, so that the copy is not removed when others need room. If a
+// process crashes, the system releases its locks.
 #pragma once
 
 #include <cstdint>
@@ -28,42 +28,45 @@
 
 namespace slackline::worker {
 
-// A file that stays as long as this does.
+// A file that is not removed as long as this object exists.
 struct HeldFile {
   std::string path;
   std::shared_ptr<const void> hold = nullptr;
 };
 
-// Thread-safety: safe; so is several processes' use of one folder.
+// FileCache gets files into the folder and removes the copies that were not used for longest.
+//
+// Thread-safety: safe; several processes may use one folder.
 class FileCache {
  public:
   struct Options {
     std::string folder;
     uint64_t bytes_max = 0;
-    // For somebody else's making of a file to go on.
+    // Longest wait for another process that makes a copy and does not get further.
     absl::Duration patience = absl::Minutes(2);
   };
-  // Makes the folder.
-  //   kUnavailable  it cannot be made or written
+  // Opens a cache and creates its folder.
+  //   kUnavailable  the folder cannot be created or written
   static absl::StatusOr<FileCache> Open(const Options& options);
 
-  // Makes `file` whole at a path, which has a part of it, or nothing yet.
+  // Completes `file` at a path that holds a part of it, or nothing yet.
   using Fetch = std::function<absl::Status(const std::string& path)>;
-  // The copy of `file`, made by `fetch` if there is none. Its checksum is compared when it is made: a copy with other
-  // bytes is made once more.
-  //   kResourceExhausted  there is no room beside what is in use; names both sizes. Or the disk is full
-  //   kDataLoss           `fetch` makes other bytes
-  //   kDeadlineExceeded   another process makes it, and has got no further for options.patience
+  // Returns the copy of `file`, which `fetch` makes if it does not exist. The checksum is compared when a copy is made;
+  // a copy with wrong bytes is made again.
+  //   kResourceExhausted  the copies in use leave no room; names both sizes. Or the disk is full
+  //   kDataLoss           `fetch` repeatedly makes wrong bytes
+  //   kDeadlineExceeded   another process makes the copy, and has made no progress for options.patience
   //   as `fetch`
   absl::StatusOr<HeldFile> Get(const PreparedFile& file, const Fetch& fetch) const;
-  // The copy that is there already; nothing where there is none.
+  // Returns an existing copy, or nullopt.
   std::optional<HeldFile> Find(const PreparedFile& file) const;
 
  private:
   explicit FileCache(const Options& options) : options_(options) {}
 
   std::string PathOf(const PreparedFile& file) const;
-  // Removes copies, those that were not used for longest first, and makes an empty `part`, which counts from then on.
+  // Removes the copies that were not used for longest until `file` has room. Then creates an empty `part`, which counts
+  // as used room from then on.
   absl::Status MakeRoom(const PreparedFile& file, const std::string& part) const;
   absl::Status Make(const PreparedFile& file, const std::string& path, const Fetch& fetch) const;
 

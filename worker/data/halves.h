@@ -1,4 +1,4 @@
-// Pixels as 16-bit floats (IEEE binary16, little-endian), at any alignment.
+// Converts pixels stored as 16-bit floats (IEEE binary16, little-endian), at any alignment.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,18 @@
 
 namespace slackline::worker {
 
-// All of an image's pixels are 0 to 1.
-//   kInvalidArgument  names the first that is not: `file`, its row, which pixel, its value
+// Checks that all pixels of an image are from 0 to 1.
+//   kInvalidArgument  names the first pixel that is not: `file`, its row, its position, its value
 absl::Status CheckHalves(absl::string_view file, uint64_t row, const uint8_t* halves, size_t count);
 
-// Writes out.size() floats, each exactly what its half is.
+// Writes out.size() floats, each exactly the value of its half.
 void ReadHalves(const uint8_t* halves, absl::Span<float> out);
 
-// What 0 to 65535 are, where the latter is 1: the nearest float's nearest half, 2 bytes each.
+// Writes values from 0 to 65535, where 65535 stands for 1, as 2 bytes each: the value is rounded to a float, and that
+// to a half.
 void WriteHalves(absl::Span<const uint16_t> values, uint8_t* out);
 
-// What is 0 to 1 in units of 2^-24, the smallest half: exact.
+// Units of 2^-24, the smallest half, that make 1. A half from 0 to 1 is exact in these units.
 inline constexpr uint32_t kHalfUnits = uint32_t{1} << 24;
 constexpr uint32_t UnitsOfHalf(uint16_t code) {
   const uint32_t exponent = code >> 10, fraction = code & 0x3ff;

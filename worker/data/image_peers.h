@@ -1,5 +1,5 @@
-// How the nodes of a job get its files together: each asks which it is to get next, and from where; what it has, it
-// serves to the others (docs/adr/0049-nodes-serve-each-other.md).
+// ImagePeers: gets a job's files onto its nodes cooperatively. Each node asks which file to get next and from where,
+// and serves the files that it has to the other nodes (docs/adr/0049-nodes-serve-each-other.md).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@
 
 namespace slackline::worker {
 
-// Who has what: the scheduler, by a wire. Fields are those of FindImagesRequest and FindImagesReply.
+// PeerBoard knows which node has which file: the scheduler, reached over the network. Fields are those of
+// FindImagesRequest and FindImagesReply.
 //
 // Thread-safety: safe.
 class PeerBoard {
@@ -36,49 +37,54 @@ class PeerBoard {
   };
   struct Answer {
     std::optional<uint32_t> file;
-    std::string from;  // empty: where the job file says
+    std::string from;  // empty: the place that the job file names
     absl::Duration retry;
   };
 
   virtual ~PeerBoard() = default;
-  // Where the question wants a file, insists as long as whoever is to answer may be silent; else asks once.
+  // Asks one question. If the question wants a file, repeats it as long as the answering side may be silent; else asks
+  // once.
   virtual absl::StatusOr<Answer> Ask(const Question& question) = 0;
 };
 
+// ImagePeers is one node's part of the exchange.
+//
 // Thread-safety: safe; Begin() comes first.
-// Threads:       one, from Begin() on, which says what this node has; and those of PeerFiles.
+// Threads:       one, from Begin() on, which reports what this node has; and those of PeerFiles.
 class ImagePeers {
  public:
   struct Options {
     PeerFiles::Options serve;
-    // How often it says what it has.
+    // Interval of the reports of what this node has.
     absl::Duration beat_every = absl::Seconds(1);
-    // Of another node, until it is not asked again.
+    // Silence of another node after which it is not asked again.
     absl::Duration silence_max = absl::Seconds(20);
   };
-  // Where a file is to come from.
+  // A file and the place from which to get it.
   struct Source {
     size_t file = 0;
-    std::string peer;  // empty: where the job file says
+    std::string peer;  // empty: the place that the job file names
   };
 
+  // Starts serving files.
   //   as PeerFiles::Start()
   static absl::StatusOr<std::unique_ptr<ImagePeers>> Start(const Options& options, std::unique_ptr<PeerBoard> board);
   ImagePeers(const ImagePeers&) = delete;
   ImagePeers& operator=(const ImagePeers&) = delete;
   ~ImagePeers();
 
-  // What files there are, in an order that all workers of the job have alike.
+  // Sets the list of files. All workers of the job must use the same order.
   void Begin(std::vector<PreparedFile> files) ABSL_LOCKS_EXCLUDED(mutex_);
-  // File `i` is at `path`, as long as this lives.
+  // Announces that file `i` is at `path` for as long as this object exists.
   void Have(size_t i, const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What to get next. Nothing: others are getting what is missing here; this has waited a moment for them.
+  // Returns the file to get next. Returns nullopt if other nodes are getting the missing files, after a short wait for
+  // them.
   //   as PeerBoard::Ask()
-  //   kInternal  the answer makes no sense
+  //   kInternal  the answer is invalid
   absl::StatusOr<std::optional<Source>> Next() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Gets a file from the peer that Next() has named. One that fails is not named again, and the log says why.
+  // Gets a file from the peer that Next() named. If that fails, the peer is not named again, and the log says why.
   absl::Status Fetch(const Source& source, const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What it sent was not the file.
+  // Reports that the peer sent bytes other than those of the file.
   void SentOtherBytes(const Source& source) ABSL_LOCKS_EXCLUDED(mutex_);
 
   uint64_t bytes_fetched() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,4 +1,4 @@
-// Images that are made when they are needed.
+// ImageSource: images that are produced on demand.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,15 @@
 
 namespace slackline::worker {
 
+// ImageSource reads single images of a data set.
+//
 // Thread-safety: safe.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
 
-  // Writes channels x height x width bytes: image `index` of the data set.
-  //   kDataLoss     neither it nor others in its place can be read; names the first
+  // Writes image `index` of the data set: channels x height x width bytes.
+  //   kDataLoss     neither the image nor others in its place can be read; names the first
   virtual absl::Status Read(uint32_t index, absl::Span<uint8_t> out) const = 0;
 };
 

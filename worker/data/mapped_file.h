@@ -1,4 +1,4 @@
-// A file as memory, read only.
+// MappedFile: a file mapped into memory, read only.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,15 @@
 
 namespace slackline::worker {
 
+// MappedFile owns the mapping of one file.
+//
 // Thread-safety: const calls are safe.
-// Hazard:        a file that is cut while it is mapped ends the process (SIGBUS) where it is read.
+// Hazard:        if the file is truncated while it is mapped, reading the lost part ends the process (SIGBUS).
 class MappedFile {
  public:
+  // Maps a file.
   //   kNotFound     no such file
-  //   kUnavailable  it cannot be opened or mapped; names the file and the reason
+  //   kUnavailable  the file cannot be opened or mapped; names the file and the reason
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;

@@ -1,9 +1,10 @@
-// Files of this node's cache, for other nodes of the job: HTTP/1.1 with ranges, to those who know its secret.
+// PeerFiles: serves files of this node's cache to the job's other nodes: HTTP/1.1 with ranges, for callers that know
+// its secret.
 //
-//   GET /SECRET/CHECKSUM-BYTES    a file that was offered, by its XXH3 and size; nothing else is there
+//   GET /SECRET/CHECKSUM-BYTES    an offered file, named by its XXH3 and size; there are no other paths
 //
-// The secret is drawn when it starts, and goes to other workers by way of the scheduler only: who may call that may
-// read the images, and nobody else, unless the network is listened to.
+// The secret is drawn at start and reaches other workers only through the scheduler. Whoever may call the scheduler may
+// read the images, and nobody else, unless someone listens on the network.
 #pragma once
 
 #include <cstdint>
@@ -20,28 +21,31 @@
 
 namespace slackline::worker {
 
-// The name of a file in the address of a peer.
+// Returns the name of a file in a peer's address.
 std::string PeerFileName(const PreparedFile& file);
-// HOST:PORT/SECRET without its secret, for messages.
+// Returns HOST:PORT of HOST:PORT/SECRET, for messages.
 absl::string_view WithoutSecret(absl::string_view address);
 
+// PeerFiles runs the HTTP server of one node.
+//
 // Thread-safety: safe.
 // Threads:       those of its HTTP server.
 class PeerFiles {
  public:
   struct Options {
     std::string listen = "127.0.0.1";  // numeric
-    std::string ports = {};            // as network.ports
-    std::string advertise = {};        // the host that others use; empty: `listen`
+    std::string ports = {};            // format of network.ports
+    std::string advertise = {};        // host that other nodes use; empty: `listen`
   };
+  // Starts the server.
   //   kUnavailable, kResourceExhausted  no port can be listened on
   static absl::StatusOr<std::unique_ptr<PeerFiles>> Start(const Options& options);
 
-  // HOST:PORT/SECRET
+  // Address in the form HOST:PORT/SECRET.
   const std::string& address() const { return address_; }
-  // `path` has the file as long as this lives.
+  // Offers a file. `path` must hold it for as long as this object exists.
   void Offer(const PreparedFile& file, const std::string& path) ABSL_LOCKS_EXCLUDED(mutex_);
-  // To all others together.
+  // Total number of bytes sent to all peers.
   uint64_t bytes_sent() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -52,7 +56,7 @@ class PeerFiles {
 
   PeerFiles();
   HttpResponse Answer(const HttpRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends [from, end) of what `descriptor` reads.
+  // Sends [from, end) of the file behind `descriptor`.
   void Send(HttpStream& stream, int descriptor, uint64_t from, uint64_t end) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string secret_;
@@ -60,7 +64,7 @@ class PeerFiles {
   mutable absl::Mutex mutex_;
   std::map<std::string, Offered> offered_ ABSL_GUARDED_BY(mutex_);
   uint64_t bytes_sent_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Last: its threads use the others.
+  // Declared last: its threads use the other members.
   std::unique_ptr<HttpServer> server_;
 };
 

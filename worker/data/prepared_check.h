@@ -1,4 +1,4 @@
-// Whether the files of prepared images are what their index says.
+// Checks that the files of prepared images match their index.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace slackline::worker {
 
-// One shard as memory.
+// A shard, mapped into memory.
 struct MappedShard {
   MappedFile images;
   MappedFile labels;
   const uint8_t* pixels = nullptr;  // rows x channels x height x width, of the index's type
   const char* label_bytes = nullptr;
   uint64_t rows = 0;
-  // What keeps the files where they are.
+  // Holds that keep the cached files from being removed.
   std::shared_ptr<const void> images_hold = nullptr;
   std::shared_ptr<const void> labels_hold = nullptr;
 
   int64_t label(uint64_t row) const;
 };
 
-// As files of NumPy's format have it.
+// Returns the type as NumPy files name it.
 absl::string_view NpyTypeOf(PixelType type);
 
 // Opens both files of a shard, and compares sizes and headers with the index.
@@ -37,19 +37,19 @@ absl::string_view NpyTypeOf(PixelType type);
 //   kUnavailable      a file cannot be read
 absl::StatusOr<MappedShard> OpenShard(const std::string& folder, const PreparedShard& shard,
                                       const PreparedIndex& index);
-// The same of files that `locate` finds, or makes.
+// Finds or makes a file, and holds it.
 using Locate = std::function<absl::StatusOr<HeldFile>(const PreparedFile& file)>;
 absl::StatusOr<MappedShard> OpenShard(const Locate& locate, const PreparedShard& shard, const PreparedIndex& index);
 
-// Labels are below `classes`.
-//   kInvalidArgument  names the first that is not
+// Checks that labels are below `classes`.
+//   kInvalidArgument  names the first label that is not
 absl::Status CheckLabels(const MappedShard& mapped, const PreparedShard& shard, uint64_t classes);
 
-// Reads all pixels where they are numbers that may be none: those of float16 are 0 to 1.
-//   kInvalidArgument  names the first that is not
+// Checks that pixels of float16 are from 0 to 1, by reading all of them. Pixels of uint8 need no check.
+//   kInvalidArgument  names the first pixel that is not
 absl::Status CheckPixels(const MappedShard& mapped, const PreparedShard& shard, const PreparedIndex& index);
 
-// Reads all bytes.
+// Reads all bytes and compares their checksums.
 //   kDataLoss  a checksum differs; names the file
 absl::Status CheckBytes(const MappedShard& mapped, const PreparedShard& shard);
 

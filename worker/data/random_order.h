@@ -1,5 +1,5 @@
-// Orders of images that are the same on every worker and platform: std::shuffle and the standard distributions give
-// other ones with other standard libraries.
+// Random orders of images that are the same on every worker and platform. std::shuffle and the standard distributions
+// differ between standard libraries.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace slackline::worker {
 
-// SplitMix64 (Steele, Lea and Flood 2014).
+// SplitMix64 is a random number generator (Steele, Lea and Flood 2014).
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t state) : state_(state) {}
@@ -23,7 +23,8 @@ class SplitMix64 {
     return z ^ (z >> 31);
   }
 
-  // Uniform in [0, bound), without the bias of a plain remainder: the incomplete last round of values is drawn again.
+  // Returns a uniform number in [0, bound). There is no bias as of a plain remainder: values in the incomplete last
+  // round are drawn again.
   uint64_t Below(uint64_t bound) {
     const uint64_t incomplete = (std::numeric_limits<uint64_t>::max() - bound + 1) % bound;
     uint64_t value = Next();
@@ -35,7 +36,7 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-// Fisher and Yates, from the back.
+// Shuffles by Fisher and Yates, from the back.
 inline void Shuffle(SplitMix64& random, absl::Span<uint32_t> order) {
   for (uint64_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.Below(left)]);
 }

@@ -1,4 +1,4 @@
-// Images with objects that are made when they are needed.
+// SceneSource: images with objects, produced on demand.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,25 @@
 
 namespace slackline::worker {
 
+// SceneSource reads single images of a data set.
+//
 // Thread-safety: safe.
 class SceneSource {
  public:
   virtual ~SceneSource() = default;
 
   virtual uint64_t size() const = 0;
-  // Replaces what is in `out` by image `index`.
-  //   kDataLoss     neither it nor others in its place can be read; names the first
+  // Replaces `out` with image `index`.
+  //   kDataLoss     neither the image nor others in its place can be read; names the first
   virtual absl::Status Read(uint32_t index, Scene& out) const = 0;
 };
 
-// Left becomes right: of pixels, boxes and masks.
+// Mirrors pixels, boxes and masks horizontally.
 void FlipScene(Scene& scene);
 
-// Images `indices` of `source` as batch.scenes. Of a variation they are flipped every other time, if it says so, with
-// the draws that images without objects have; the rest of it does not count. An index of image + n x source.size() is
-// the image once more, varied otherwise.
+// Loads images `indices` of `source` into batch.scenes. With a variation that has flip_horizontal, each image is
+// flipped with probability 1/2, by the draws that images without objects use. The variation's other settings are
+// ignored. Index `image + n x source.size()` is the same image again, varied differently.
 //   as SceneSource::Read()
 absl::Status LoadScenes(const SceneSource& source, absl::Span<const uint32_t> indices, const Variation* variation,
                         Batch& batch);

@@ -1,4 +1,5 @@
-// An EmbeddedWorker with all that it needs, as the job file says: security, metrics, the line to the scheduler, memory.
+// EmbeddedJob: an EmbeddedWorker with everything that the job file asks for: security, metrics, the link to the
+// scheduler, and memory.
 #pragma once
 
 #include <cstdint>
@@ -13,57 +14,61 @@
 
 namespace slackline::worker {
 
-// Thread-safety: as EmbeddedWorker; the const calls from any thread.
+// EmbeddedJob reads a job and creates its worker.
+//
+// Thread-safety: as EmbeddedWorker; const calls from any thread.
 class EmbeddedJob {
  public:
   struct Options {
     std::string job_file;
     std::vector<std::string> overrides = {};
-    // HOST:PORT of the job's scheduler, or the file that it writes that to.
+    // Scheduler of the job: its HOST:PORT, or the file to which the scheduler writes its HOST:PORT.
     std::string scheduler;
     std::string name;
-    // Where this is in the network, as SchedulerLink::Options has it.
+    // Position in the network, in the form of SchedulerLink::Options.
     std::string topology = "";
   };
-  // The settings that the caller's own loop must follow.
+  // Settings that the caller's own loop must follow.
   struct Settings {
     std::string name;
     uint64_t seed = 1;
     uint32_t batch_size = 64;
     uint32_t accumulate = 1;
     uint32_t epochs = 1;
-    uint32_t threads = 1;  // to compute with
-    uint32_t window = 1;   // steps that may be in flight
+    uint32_t threads = 1;  // number of threads that compute
+    uint32_t window = 1;   // number of steps that may be in flight
   };
   struct Model {
-    // Trained ones first, then buffers; offsets follow from the order.
+    // Trained tensors first, then buffers. Their order determines their offsets.
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
-    // settings().window parts, each as long as the tensors; the first one with the initial weights. Borrowed.
+    // Memory for weights: settings().window parts, each as long as all tensors. The first part holds the initial
+    // weights. Borrowed.
     std::vector<absl::Span<float>> parameters;
   };
 
-  // Reads the job file and its credentials; talks to nobody yet.
-  //   kInvalidArgument  the job has a setting that is the C++ worker's only: local training, worker.slowdown;
-  //                     a bad name or address
-  //   others            as ReadJobFile() and security::Security::Open() have them
+  // Reads the job file and its credentials. Opens no connection yet.
+  //   kInvalidArgument  the job has a setting that only the C++ worker supports: local training, worker.slowdown; or a
+  //                     bad name or address
+  //   others            as ReadJobFile() and security::Security::Open()
   static absl::StatusOr<std::unique_ptr<EmbeddedJob>> Read(const Options& options);
   virtual ~EmbeddedJob() = default;
 
   virtual const Settings& settings() const = 0;
-  // Makes worker() and push(). Once.
-  //   kInvalidArgument     no tensors, sizes do not fit, a wire.groups pattern that matches none
-  //   kFailedPrecondition  it was called before
+  // Creates worker() and push(). Call this once.
+  //   kInvalidArgument     no tensors, sizes that do not match, or a wire.groups pattern that matches no tensor
+  //   kFailedPrecondition  Open() was called before
   virtual absl::Status Open(const Model& model) = 0;
-  // What Open() made.
+  // The worker that Open() created.
   virtual EmbeddedWorker& worker() = 0;
-  // settings().window parts, each as long as the tensors, all 0 at first; in shared memory where servers of this host
-  // read them in place.
+  // Memory for gradients: settings().window parts, each as long as all tensors, initially all 0. The parts are in
+  // shared memory if servers on this host read them in place.
   virtual const std::vector<absl::Span<float>>& push() = 0;
 
-  // Writes model.safetensors into the run's folder, after the last evaluation's pull, and names it in `result`.
-  //   kResourceExhausted, kUnavailable  as DurableFile has them
+  // Writes model.safetensors into the run's folder, after the pull for the last evaluation, and adds its name to
+  // `result`.
+  //   kResourceExhausted, kUnavailable  as DurableFile
   virtual absl::Status WriteWeights(EvaluationResult& result) = 0;
 };
 

@@ -1,7 +1,8 @@
-// A worker inside somebody else's program, which computes the gradients itself: a training script in Python.
+// EmbeddedWorker: a worker inside another program that computes the gradients itself, for example a training script in
+// Python.
 //
-// The caller asks Next() what to do, fills push() from the samples of a range, and calls Step(). Standing by, joining
-// again after an expulsion, and the pull for the last evaluation happen in here. LibTorch stays out.
+// The caller asks Next() what to do, fills push() from the samples of a range, and calls Step(). This class handles
+// standby, rejoining after an expulsion, and the pull for the last evaluation. It does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -26,79 +27,82 @@
 
 namespace slackline::worker {
 
-// What the caller is to do next.
+// The next task of the caller.
 struct EmbeddedRange {
   RangeWork work;
-  std::vector<uint32_t> samples;  // those of the range, in their order
+  std::vector<uint32_t> samples;  // samples of the range, in their order
 };
 struct EmbeddedEnd {
   std::string reason;
 };
 using EmbeddedTask = std::variant<EmbeddedRange, EvaluationWork, EmbeddedEnd>;
 
-// What the caller knows of a step.
+// Facts about a step that only the caller knows.
 struct EmbeddedStepInfo {
   uint64_t samples = 0;
   double loss = 0;                  // mean over the samples
-  std::optional<uint64_t> correct;  // absent: not known
-  absl::Duration compute;           // since the last step
-  absl::Duration data_wait;         // of it
+  std::optional<uint64_t> correct;  // absent: unknown
+  absl::Duration compute;           // time since the last step
+  absl::Duration data_wait;         // part of `compute` that was spent waiting for data
 };
 
-// What became of it.
+// Result of a step.
 struct EmbeddedStep {
   enum class Outcome {
-    kTaken,     // fewer than options.window steps are in flight, of which it is the last; with 1: its weights are there
-    kRejoined,  // this worker had been put out, and is in again: the step is lost, and so is what was left of the range
+    // committed; fewer than options.window steps are still in flight, this one last. With a window of 1 its weights
+    // have arrived
+    kTaken,
+    kRejoined,  // this worker was expelled and has rejoined: the step is lost, and so is the rest of the range
     kEnded,     // the job is over: the step is lost
   };
   Outcome outcome = Outcome::kTaken;
-  // kTaken only: of the newest step that every shard has answered; with a window of 1, of this one. Of none: clock 0.
+  // Report on the newest step that every shard has answered, for kTaken only. With a window of 1 this is the present
+  // step. Clock 0 if no step was answered yet.
   StepReport report;
 };
 
-// For whoever looks on.
+// State of the worker, for observers.
 struct EmbeddedView {
-  uint32_t worker = 0;  // its number; 0 before it has joined
+  uint32_t worker = 0;  // number of the worker; 0 before it has joined
   uint64_t lives = 0;
-  uint64_t steps = 0;  // over all lives
+  uint64_t steps = 0;  // total over all lives
   Clock64 clock;
-  // Of the last step: largest staleness over shards, and this worker's clock minus the slowest's.
+  // Values of the last step: largest staleness over shards, and this worker's clock minus the slowest worker's clock.
   uint64_t staleness = 0;
   uint64_t slack = 0;
-  // The job is over, or this worker is: why.
+  // Reason why the job, or this worker, has ended.
   std::optional<std::string> ended;
 };
 
-// Up to options.window steps are in flight, as the trainer has them: each has a part of the push memory, and of the
-// parameters one that the weights after it are written to. Next() waits for all of them, and so does Leave(), for a
-// while.
+// EmbeddedWorker keeps up to options.window steps in flight, as the trainer does. Each step has a part of the push
+// memory, and a part of the parameters that receives the weights after it. Next() waits for all steps in flight;
+// Leave() waits for them for a limited time.
 //
-// Thread-safety: calls of one thread at a time; Interrupt() and view() from any.
-// Ownership:     borrows all parts; they outlive it. The caller may write to push(), and to
-//                parameters() only before the first Next(). Both are others after Next(), Step() and Leave().
-// Threads:       one for Leave(), as long as that waits for steps in flight.
-// Deadlines:     as the trainer's: each wait names whom it waits for, and ends when a server or the scheduler has been
-//                silent for too long.
+// Thread-safety: calls of one thread at a time; Interrupt() and view() from any thread.
+// Ownership:     borrows all parts, which must outlive it. The caller may write to push(), and to parameters() only
+//                before the first Next(). After Next(), Step() and Leave() both return other parts.
+// Threads:       one during Leave(), while that waits for steps in flight.
+// Deadlines:     as the trainer's: each wait names whom it waits for, and ends if a server or the scheduler is silent
+//                for too long.
 class EmbeddedWorker {
  public:
   struct Options {
-    uint64_t seed = 1;  // of the order of the data
+    uint64_t seed = 1;  // seed of the order of the data
     std::vector<TensorInfo> tensors;
     uint64_t train_samples = 0;
-    uint32_t batch_size = 64;  // where a range does not say another one
+    uint32_t batch_size = 64;  // used for ranges that do not set a batch size
     uint32_t chunk_bytes = 1 << 20;
-    // As in ClientOptions. The last evaluation pulls fp32 in any case.
+    // Options of ClientOptions. The last evaluation always pulls fp32.
     std::vector<CodecRun> push_runs = {};
     codec::Encoding pull_encoding = codec::Encoding::kFp32;
     SameHost same_host = SameHost::kSharedMemory;
     std::shared_ptr<const rpc::Protection> protection = nullptr;
     Timeouts timeouts = {};
-    // Steps that may be in flight.
+    // Largest number of steps in flight.
     uint32_t window = 1;
-    // How long the job waits for a server that died.
+    // Time for which the job waits for a crashed server.
     absl::Duration server_return = absl::ZeroDuration();
-    // Lives without a single step, one after the other, before it gives up.
+    // Largest number of consecutive lives without a single step, after which the worker gives up.
     int fruitless_lives_max = 3;
   };
   using Connect =
@@ -107,64 +111,66 @@ class EmbeddedWorker {
     const TimeSource& time;
     SchedulerLink& link;
     TrainerMetrics& metrics;
-    // Flat vectors, as long as all tensors, options.window of each: weights, the first part with those that the model
-    // begins with, of which the first worker's are the job's; and what is pushed.
+    // Flat vectors, options.window of each kind, as long as all tensors. The first part of `parameters` holds the
+    // model's initial weights; those of the first worker become the job's. `push` holds gradients.
     std::vector<absl::Span<float>> parameters;
     std::vector<absl::Span<float>> push;
-    // Where push lies, if servers of this host may read it.
+    // Segment that contains `push`, if servers on this host may read it.
     std::shared_ptr<shm::Segment> push_segment = nullptr;
     Connect connect = Client::Create;
   };
 
-  // Requires: options.window parts of parameters and push, as long as the tensors.
+  // Requires: options.window parts of parameters and of push, each as long as the tensors.
   EmbeddedWorker(Options options, const Parts& parts);
   ~EmbeddedWorker();
 
-  // Joins where it has not yet, waits for the steps in flight, reports that the range it gave last is done, where
-  // `range_done`, and waits for something to do. Before an evaluation, parameters are the newest; before the last one,
-  // in fp32.
-  //   kFailedPrecondition  the range is not done: Step() was not called for all of its samples; or put out again and
-  //                        again
-  //   others               the last word of the scheduler or a server; it stays with later calls but Leave()
+  // Returns the next task. Joins first if that has not happened, waits for the steps in flight, reports the previous
+  // range as done if `range_done`, and waits for something to do. Before an evaluation, it pulls the newest parameters;
+  // before the last evaluation, in fp32.
+  //   kFailedPrecondition  the range is not done: Step() was not called for all of its samples; or this worker was
+  //                        expelled again and again
+  //   others               the final answer of the scheduler or a server; later calls except Leave() return it again
   absl::StatusOr<EmbeddedTask> Next(bool range_done) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // push()[from, end) stays as it is from now on, until Step() returns: it may leave already. `from` falls from call to
-  // call. Between Next() and Step(). Cheap.
-  //   as Step(), which says it again
+  // Promises that push()[from, end) does not change until Step() returns, so that it may be sent early. `from` falls
+  // from call to call. Call this between Next() and Step(). Cheap.
+  //   as Step(), which returns the error again
   absl::Status Ready(uint64_t from) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether Ready() may have any effect: the exchange of a large model goes on between calls.
+  // True if Ready() may have an effect, because the exchange of a large model continues between calls.
   bool leaves_early() const;
 
-  // Which parts of the memory: the one for the gradient of the next step, and the one with the newest weights that are
-  // there, which nobody writes to meanwhile.
+  // Indices of the current parts. push_part() is for the gradient of the next step. parameters_part() holds the newest
+  // weights that have arrived; the client does not write to it in the meantime.
   size_t push_part() const { return (steps_finished_ + begun_.size()) % parts_.push.size(); }
   size_t parameters_part() const { return parameters_used_; }
   absl::Span<float> push() const { return parts_.push[push_part()]; }
   absl::Span<float> parameters() const { return parts_.parameters[parameters_used_]; }
 
-  // Pushes push(), and pulls as the consistency mode says; waits until fewer than options.window steps are in flight.
-  // What became of this one a later call may say.
-  //   kInternal            a gradient or the loss is not finite; nothing is applied. Where parts of it had left early
-  //                        (Ready()), later calls say the same
-  //   kFailedPrecondition  put out again and again
-  //   others               the last word of the scheduler or a server; this worker is of no use then, but to Leave()
+  // Pushes push(), and pulls as the consistency mode requires. Blocks until fewer than options.window steps are in
+  // flight. A later call may report the result of this step.
+  //   kInternal            a gradient or the loss is not finite; nothing is applied. If parts of the gradient were sent
+  //                        early (Ready()), later calls return the same error
+  //   kFailedPrecondition  this worker was expelled again and again
+  //   others               the final answer of a server or the scheduler; only Leave() is useful after that
   absl::StatusOr<EmbeddedStep> Step(const EmbeddedStepInfo& info) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // What came of an evaluation; of 0 samples: nothing. With the last one, `files` are those that were written.
+  // Reports an evaluation. A result of 0 samples has no metrics. For the last evaluation, `files` names the files that
+  // were written.
   absl::Status ReportEvaluation(const EvaluationResult& result) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The caller is at work on something that is no step, and moves on.
+  // Reports that the caller makes progress on something other than a step.
   void Alive() { parts_.link.progress().Alive(parts_.time.Now()); }
-  // The caller is at work on something that may take any time, such as an evaluation: its silence is no stall.
+  // Reports that the caller begins or ends work that may take any time, such as an evaluation. Its silence is then no
+  // stall.
   void SetBusyElsewhere(bool busy) { parts_.link.progress().SetWaiting(busy); }
 
-  // Waits for the steps in flight, but 2 s at most, and says goodbye to all. Nothing but view() may follow. Again
-  // changes nothing. `in_order`: steps had the samples of the range in its order, as many as they said. Then only what
-  // has no answer goes to others, else all of the range.
+  // Waits at most 2 s for the steps in flight, and says goodbye to all servers and the scheduler. Only view() may be
+  // called afterwards; a second call has no effect. `in_order`: the steps used the range's samples in order and in the
+  // numbers that they reported. Then only unanswered samples go to other workers; else the whole range does.
   void Leave(const std::string& reason, bool in_order = false) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Makes the call in progress, and later ones but Leave(), return kCancelled.
+  // Makes the call in progress, and later calls except Leave(), return kCancelled.
   void Interrupt(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
   EmbeddedView view() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -174,24 +180,24 @@ class EmbeddedWorker {
     absl::Status status;  // OK: the job is over
     std::string reason;
   };
-  // Committed and not finished.
+  // A step that is committed and not finished.
   struct BegunStep {
     EmbeddedStepInfo info;
     double norm = 0;
-    uint64_t range_done = 0;  // with it
+    uint64_t range_done = 0;  // samples of the range up to and including this step
   };
 
-  // After kFailedPrecondition; as often as lives may be fruitless.
+  // Rejoins after kFailedPrecondition, at most fruitless_lives_max times.
   absl::Status JoinAgain(absl::Status why);
   absl::Status Enter();
   absl::StatusOr<EmbeddedTask> Work(RangeId done);
   absl::StatusOr<EmbeddedTask> TakeRange(const RangeWork& range);
-  // What a call that failed with `status` means: the expulsion or the end that was behind it.
+  // Returns the expulsion or the end that made a call fail with `status`, or `status` itself.
   absl::Status Cause(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Ended() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits until no more than `left` are in flight.
+  // Blocks until at most `left` steps are in flight.
   absl::Status FinishSteps(size_t left) ABSL_LOCKS_EXCLUDED(mutex_);
-  // As FinishSteps(0), but for a short time, and whatever comes of it.
+  // Waits for all steps in flight for a short time, and ignores failures.
   void FinishStepsSoon() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status PullNewest(bool final);
   absl::Status OpenStep();
@@ -200,7 +206,7 @@ class EmbeddedWorker {
 
   absl::Status OpenClient(bool reader) ABSL_LOCKS_EXCLUDED(mutex_);
   void CloseClient(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Runs a call of the client's that Interrupt() and being expelled can cut short.
+  // Runs a call of the client that Interrupt() and an expulsion can cut short.
   template <typename Call>
   auto Await(Call call) -> decltype(call());
   absl::Status BeginWait() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -212,21 +218,21 @@ class EmbeddedWorker {
 
   const Options options_;
   const Parts parts_;
-  // The caller's thread.
+  // Members of the caller's thread.
   Membership life_;
   ShardMap map_;
   int fruitless_ = 0;
   bool step_open_ = false;
-  bool left_early_ = false;      // parts of it may have
-  std::deque<BegunStep> begun_;  // in flight, oldest first
+  bool left_early_ = false;      // true if parts of the open step may have been sent
+  std::deque<BegunStep> begun_;  // steps in flight, oldest first
   uint64_t steps_finished_ = 0;
   size_t parameters_used_ = 0;
   StepReport last_report_;
-  // Of a step that was in flight: what every later call says.
+  // Failure of a step in flight. Every later call returns it.
   absl::Status failure_;
-  std::optional<RangeWork> range_;  // being trained
-  uint64_t range_done_ = 0;         // samples of it, those in flight among them
-  uint64_t range_answered_ = 0;     // samples of it
+  std::optional<RangeWork> range_;  // range in training
+  uint64_t range_done_ = 0;         // samples of the range, including those in flight
+  uint64_t range_answered_ = 0;     // samples of the range that servers have answered
   absl::Time range_begin_;
   double samples_per_second_ = 0;
   std::vector<uint32_t> order_;
@@ -234,10 +240,10 @@ class EmbeddedWorker {
   bool left_ = false;
 
   mutable absl::Mutex mutex_;
-  // Replaced by the caller's thread only, which therefore reads it without the lock.
+  // Replaced only by the caller's thread, which therefore reads it without the lock.
   std::unique_ptr<Client> client_;
-  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // in a call of client_
-  bool late_ ABSL_GUARDED_BY(mutex_) = false;     // Leave() has waited long enough
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // true during a call of client_
+  bool late_ ABSL_GUARDED_BY(mutex_) = false;     // true once Leave() has waited long enough
   std::optional<ShardMap> newest_map_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> expelled_ ABSL_GUARDED_BY(mutex_);
   std::optional<Stopped> stopped_ ABSL_GUARDED_BY(mutex_);

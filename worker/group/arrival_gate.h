@@ -1,5 +1,5 @@
-// Parameters that are on their way to devices with threads of their own: the thread that steps waits for them, piece by
-// piece, and lets the devices go on.
+// ArrivalGate: lets device threads use parameters as they arrive. The stepping thread waits for the parameters piece by
+// piece, and releases the devices after each piece.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,25 @@
 
 namespace slackline::worker {
 
+// ArrivalGate opens for a growing range of parameters.
+//
 // Thread-safety: safe; one thread steps, others wait.
 class ArrivalGate {
  public:
   struct Pieces {
-    uint64_t elements = 0;  // of all
-    uint64_t each = 0;      // at least 1
+    uint64_t elements = 0;  // number of all elements
+    uint64_t each = 0;      // elements per piece, at least 1
   };
 
-  // Before the threads that wait begin.
+  // Closes the gate. Call this before the waiting threads begin.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Opens the gate behind each piece, and behind the last one when all are there and `before_last` has returned OK.
-  // When it returns the gate is open, whatever came.
-  //   others  of the arrival, or of `before_last`
+  // Opens the gate after each piece has arrived. Opens it after the last piece when all pieces are present and
+  // `before_last` has returned OK. When Pass() returns, the gate is open, even after a failure.
+  //   others  the error of the arrival, or of `before_last`
   absl::Status Pass(Arrival& arrival, const Pieces& pieces, absl::FunctionRef<absl::Status()> before_last)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Until parameters()[0, end) are there, or will not come. No deadline here: whoever passes them on has one.
+  // Blocks until parameters()[0, end) have arrived, or will not arrive. Has no deadline: the thread in Pass() has one.
   void Await(uint64_t end) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

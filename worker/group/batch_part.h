@@ -1,4 +1,4 @@
-// What each device of a group takes of a batch.
+// Splits a batch among the devices of a group.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,9 @@
 
 namespace slackline::worker {
 
-// In proportion: first parts are one larger where it does not divide; of a batch smaller than the group the last ones
-// are empty. Views of the batch's own memory: nothing is copied.
+// Returns a device's proportional part of a batch. If the division leaves a remainder, the first parts are one sample
+// larger; if the batch is smaller than the group, the last parts are empty. Parts are views of the batch's memory:
+// nothing is copied.
 // Requires: the batch has samples, and one view of each.
 inline BatchView PartOf(const BatchView& batch, size_t device, size_t devices) {
   const size_t samples = batch.labels.size(), even = samples / devices, longer = samples % devices;

@@ -1,4 +1,4 @@
-// The sum of what the devices of a group push, made bucket by bucket while they compute the rest.
+// BucketSum: sums the gradients of a group's devices bucket by bucket, while the devices compute the rest.
 #pragma once
 
 #include <cstddef>
@@ -16,51 +16,52 @@
 
 namespace slackline::worker {
 
-// What one device adds, and how much of it.
+// The gradient of a device, and its weight in the sum.
 struct Addend {
   absl::Span<float> push;
   float weight = 1;
-  // Where what its thread sums is recorded.
+  // Trace row that records the sums of the device's thread.
   TraceRow trace = {};
 };
 
-// A bucket is summed when all devices have it, by the thread of a device, into the first device's push. Each element is
-// summed in the order of the devices, whoever comes when: the same addends give the same bits.
+// BucketSum sums a bucket once all devices have it. A device's thread adds it into the first device's push. Each
+// element is summed in the order of the devices, whatever the order of arrival: equal addends give equal bits.
 //
-// Thread-safety: each device has a thread, which calls Arrive(), Help() and Leave(); another one the rest.
+// Thread-safety: each device has a thread, which calls Arrive(), Help() and Leave(); another thread calls the rest.
 // Ownership:     borrows the addends from Begin() until all devices have left.
 class BucketSum {
  public:
   BucketSum(uint64_t elements, const BucketSizes& sizes) : buckets_(elements, sizes) {}
 
-  // A new sum; addends.front() becomes it. Requires: all devices have left the one before.
+  // Begins a new sum, which overwrites addends.front(). Requires: all devices have left the previous sum.
   void Begin(std::vector<Addend> addends) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // push[from, elements) of the device is what it adds. `from` falls from call to call. Sums what is complete.
+  // Announces that push[from, elements) of the device is final, and sums the complete buckets. `from` falls from call
+  // to call.
   void Arrive(size_t device, uint64_t from) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The device has nothing else to do: it sums, too, until there is nothing left, or a device failed.
+  // Sums buckets until none is left, or until a device fails. For a device that has nothing else to do.
   void Help(size_t device) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The device is through. When it failed there is no sum, and nobody waits for it any more.
+  // Reports that the device has finished. If it failed, there is no sum, and waiting threads return.
   void Leave(size_t device, bool failed) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Nobody waits any more.
+  // Makes all waiting threads return.
   void Abort() ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Progress {
     uint64_t from = 0;  // the sum is complete in [from, elements)
-    bool over = false;  // all have left
+    bool over = false;  // true if all devices have left
   };
-  // Waits until the sum is complete further down than `from`, or all devices have left.
-  //   kDeadlineExceeded  no device came any further for `silence_max`; names each that is awaited, and its bucket
+  // Blocks until the sum is complete further down than `from`, or all devices have left.
+  //   kDeadlineExceeded  no device made progress for `silence_max`; names each awaited device, and its bucket
   absl::StatusOr<Progress> Await(uint64_t from, absl::Duration silence_max) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Device {
     Addend addend;
-    size_t complete = 0;  // buckets
+    size_t complete = 0;  // number of complete buckets
     bool left = false;
   };
 
-  // Of those that all devices have, the next that nobody sums yet.
+  // True if a bucket that all devices have is not yet being summed.
   bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !stopped_ && claimed_ < complete_; }
   bool HelpIsOver() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return HasWork() || stopped_ || claimed_ == buckets_.count();
@@ -76,14 +77,14 @@ class BucketSum {
 
   absl::Mutex mutex_;
   std::vector<Device> devices_ ABSL_GUARDED_BY(mutex_);
-  std::vector<bool> summed_ ABSL_GUARDED_BY(mutex_);  // by bucket
+  std::vector<bool> summed_ ABSL_GUARDED_BY(mutex_);  // indexed by bucket
   size_t first_unsummed_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t complete_ ABSL_GUARDED_BY(mutex_) = 0;  // buckets that all devices have
-  size_t claimed_ ABSL_GUARDED_BY(mutex_) = 0;   // buckets that are summed, or being summed
+  size_t complete_ ABSL_GUARDED_BY(mutex_) = 0;  // number of buckets that all devices have
+  size_t claimed_ ABSL_GUARDED_BY(mutex_) = 0;   // number of buckets that are summed or being summed
   size_t left_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t known_from_ ABSL_GUARDED_BY(mutex_) = 0;  // to whoever waits
-  uint64_t events_ ABSL_GUARDED_BY(mutex_) = 0;      // how often a device came further
+  uint64_t known_from_ ABSL_GUARDED_BY(mutex_) = 0;  // the last `from` of Await()
+  uint64_t events_ ABSL_GUARDED_BY(mutex_) = 0;      // number of times that a device made progress
 };
 
 }  // namespace slackline::worker

@@ -1,5 +1,5 @@
-// The parts in which a group sums a gradient, counted from the end of the flat vector: the order in which backward
-// makes them.
+// Buckets: the parts in which a group sums a gradient. They are counted from the end of the flat vector, since backward
+// produces the gradient in that order.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,17 @@
 
 namespace slackline::worker {
 
-// In elements, at least 1.
+// Sizes in elements, at least 1.
 struct BucketSizes {
-  // 1 MiB: the sums, and the pushes behind them, begin soon after backward.
+  // Size of the first bucket: 1 MiB. Small, so that sums and pushes begin soon after backward starts.
   uint64_t first = 256 << 10;
-  // 4 MiB: about a shard of a model for which it pays to push early (ADR 32).
+  // Size of each further bucket: 4 MiB, about the size of a shard in a model for which early pushes are useful (ADR
+  // 32).
   uint64_t each = 1 << 20;
 };
 
-// Bucket 0 ends where the vector ends; bounds know no tensors, so that a large tensor is several buckets.
+// Buckets computes the bounds of buckets. Bucket 0 ends at the vector's end. Bounds ignore tensors, so that a large
+// tensor spans several buckets.
 class Buckets {
  public:
   Buckets(uint64_t elements, const BucketSizes& sizes) : elements_(elements), sizes_(sizes) {}
@@ -27,7 +29,7 @@ class Buckets {
     return elements_ - std::min(elements_, behind);
   }
   uint64_t end(size_t bucket) const { return bucket == 0 ? elements_ : begin(bucket - 1); }
-  // How many lie whole in [from, elements).
+  // Returns the number of buckets that lie completely in [from, elements).
   size_t CompleteFrom(uint64_t from) const {
     if (from == 0)
       return elements_ == 0 ? 0 : 1 + (elements_ - std::min(elements_, sizes_.first) + sizes_.each - 1) / sizes_.each;

@@ -1,4 +1,5 @@
-// What a group that encodes keeps on the host: the bytes of its steps, and what has come back of them.
+// ChunkStore: the host memory of a group that encodes. It holds the encoded bytes of steps, and the chunks that were
+// returned.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +17,18 @@
 
 namespace slackline::worker {
 
-// Steps that write to different push() memories have different blocks; a block is written again when nobody holds bytes
-// of it any more. So there are as many as steps in flight, and one for each that gRPC still reads of.
+// ChunkStore gives steps that write to different push() memories different blocks. A block is reused when nobody holds
+// its bytes any more, so there is one block per step in flight, and one for each block that gRPC still reads.
 //
-// Thread-safety: Take() and Return() from any thread; the others by the thread that steps.
+// Thread-safety: Take() and Return() from any thread; the others from the stepping thread.
 class ChunkStore final : public ChunkEncoder {
  public:
   using Block = std::shared_ptr<std::byte[]>;
   struct Device {
-    // Memory of the host that the device copies to.
+    // Allocates host memory to which the device copies.
     std::function<absl::StatusOr<Block>(size_t bytes)> allocate;
-    // Residuals of this plan, all 0, and what else it takes to encode; of an empty one nothing.
+    // Prepares the device for a plan: residuals, all 0, and everything else that encoding needs. An empty plan needs
+    // nothing.
     std::function<absl::Status(const ChunkPlan&)> prepare;
   };
   explicit ChunkStore(Device device) : device_(std::move(device)) {}
@@ -36,18 +38,19 @@ class ChunkStore final : public ChunkEncoder {
   void Return(size_t chunk, EncodedBytes bytes) override ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ChunkPlan& plan() const { return plan_; }
-  // A step begins that writes to this push(): the block that its chunks go to.
+  // Begins a step that writes to this push(). Returns the block for its chunks.
   // Requires: the plan is not empty.
   absl::StatusOr<std::byte*> Begin(const float* push) ABSL_LOCKS_EXCLUDED(mutex_);
   struct Returned {
     size_t chunk = 0;
     EncodedBytes bytes;
   };
-  // What has come back since the last call; to be added to residuals before anything is encoded.
+  // Returns the chunks that were returned since the last call. The caller adds them to the residuals before it encodes
+  // anything.
   std::vector<Returned> TakeReturned() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Blocks of a plan that nobody uses. Shared with the bytes that are out.
+  // Unused blocks of a plan. Shared with the bytes that are lent.
   struct Pool {
     absl::Mutex mutex;
     std::vector<Block> free ABSL_GUARDED_BY(mutex);

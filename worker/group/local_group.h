@@ -1,4 +1,5 @@
-// The devices of one worker: each takes its part of a batch; their gradients are summed before they are pushed.
+// LocalGroup: the devices of one worker. Each device takes its part of a batch, and their gradients are summed before
+// they are pushed.
 #pragma once
 
 #include <memory>
@@ -18,51 +19,55 @@ namespace slackline::worker {
 struct GroupOptions {
   Timeouts timeouts = {};
   BucketSizes buckets = {};
-  // Above 1: the devices are the stages of one model, through which each batch goes in so many parts; 0 means four
-  // times as many as there are stages.
+  // Number of stages, and number of parts in which each batch passes through them. With more than 1 stage, the devices
+  // are the stages of one model. 0 parts means four times the number of stages.
   size_t stages = 1;
   size_t micro_batches = 0;
-  // Outlives the group; may be null.
+  // Trace of the group. Outlives the group; may be null.
   Trace* trace = nullptr;
 };
 
-// Replicas, or stages, on CPU threads. With replicas a batch is cut in proportion (first parts one larger where it does
-// not divide); the result equals one device on the whole batch up to float32 rounding (with batch normalisation each
-// device normalises by its own part). Buffers become the mean of the replicas' values, weighted by their samples. The
-// sum is the same in every run, bit for bit.
+// LocalGroup runs replicas, or stages, on CPU threads.
+//
+// Replicas split a batch in proportion; if the division leaves a remainder, the first parts are one sample larger. The
+// result equals that of one device on the whole batch, up to float32 rounding. With batch normalisation, each device
+// normalises by its own part. Buffers become the mean of the replicas' values, weighted by their samples. The sum is
+// the same in every run, bit for bit.
 //
 // Thread-safety: none.
 class LocalGroup {
  public:
   virtual ~LocalGroup() = default;
 
-  //   kInvalidArgument  `devices` names something else than "cpu"; empty means one cpu. Or the model cannot be cut into
-  //                     so many stages, or these are not as many as the devices.
+  // Creates a group of CPUs.
+  //   kInvalidArgument  `devices` names anything other than "cpu"; empty means one cpu. Or the model cannot be cut into
+  //                     so many stages, or the number of stages differs from the number of devices.
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(const ModelSpec& spec, uint64_t seed,
                                                             const std::vector<std::string>& devices,
                                                             const GroupOptions& options = {});
 
   virtual size_t devices() const = 0;
-  // The first replica: its parameters() are what a pull writes, its push() what is pushed.
+  // Model of the first replica. A pull writes its parameters(), and its push() is pushed.
   virtual Model& model() = 0;
-  // One step of all devices on the parameters of model(). Calls `ready` as Model::Step() does; with several devices it
-  // is their sum that is complete.
-  //   kDeadlineExceeded  a device hangs: it is named, with the bucket that is awaited. It may still read the batch and
-  //                      parameters. The group is given up: later steps get the same status.
-  //   others             of the first device that failed, which is named
+  // Runs one step of all devices on the parameters of model(). Calls `ready` as Model::Step() does; with several
+  // devices, it announces the elements whose sum is complete.
+  //   kDeadlineExceeded  a device hangs; names the device and the bucket that is awaited. The device may still read the
+  //                      batch and parameters. The group is given up: later steps return the same status.
+  //   others             the error of the first device that failed; names the device
   virtual absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) = 0;
   absl::StatusOr<StepResult> Step(const BatchView& batch) {
     return Step(batch, [](uint64_t) {});
   }
-  // Whether a step may begin while parameters are on their way (BatchView::arrival), and gains by it. Others wait for
-  // all of them.
+  // True if a step may begin while parameters are arriving (BatchView::arrival), and gains by it. Other groups wait for
+  // all parameters.
   virtual bool reads_as_they_arrive() const { return false; }
-  // Where the group's steps can leave gradients encoded. Null where they cannot.
+  // Encoder with which steps leave gradients encoded. Null if the group cannot encode.
   virtual ChunkEncoder* encoder() { return nullptr; }
-  // What its devices copy batches from beside everything else; the group outlives them. Null: nothing is copied.
+  // Memory from which the devices copy batches asynchronously. The group outlives all batches in it. Null: nothing is
+  // copied.
   virtual BatchMemory* batch_memory() { return nullptr; }
-  // Why there are no more steps, if that is so: the thread of a device that hangs cannot be joined, so that the process
-  // must end without destroying the group.
+  // Reason why the group cannot step any more, or OK. The thread of a device that hangs cannot be joined, so the
+  // process must then end without destroying the group.
   virtual absl::Status given_up() const { return absl::OkStatus(); }
 };
 

@@ -1,4 +1,4 @@
-// Batches in memory that devices copy from beside everything else.
+// PinnedBatches: memory for batches that devices copy asynchronously.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@
 
 namespace slackline::worker {
 
-// Pinned, where the system lets it; else the program's memory. It keeps nothing that it was given back: who has batches
-// uses them again.
+// PinnedBatches allocates pinned memory if the system allows it, and ordinary memory otherwise. It does not keep freed
+// memory: the owners of batches reuse them.
 //
 // Thread-safety: safe.
-// Invariant:     what is out is what its batches hold.
+// Invariant:     `out_` holds exactly the memory of existing batches.
 class PinnedBatches final : public BatchMemory {
  public:
   using Block = std::shared_ptr<std::byte[]>;
   struct Host {
-    // Memory that is pinned; called from the threads that make batches, several at a time.
+    // Allocates pinned memory. Called from the threads that make batches, several at a time.
     std::function<absl::StatusOr<Block>(size_t bytes)> pin;
-    // The first time that there was none.
+    // Reports the first allocation that could not be pinned.
     std::function<void(const absl::Status& why)> on_refusal;
   };
 

@@ -1,4 +1,4 @@
-// How long threads of a group may be waited for while none of them comes any further.
+// Silence: decides how long to wait for the threads of a group while none of them makes progress.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,18 @@
 
 namespace slackline::worker {
 
-// Counts looks, not time: when the whole process was stopped, that is one look, and no silence of a thread.
+// Silence counts looks, not time. If the whole process was stopped, that counts as one look, and not as the silence of
+// a thread.
 //
 // Thread-safety: none.
 class Silence {
  public:
-  // `events`: how often somebody came further so far.
+  // Begins a silence. `events`: number of progress events so far.
   Silence(absl::Duration longest, uint64_t events) : longest_(longest), events_(events) {}
 
-  // How long to wait before the next look.
+  // Time to wait before the next look.
   absl::Duration look() const { return longest_ / kLooks; }
-  // After a wait in vain: whether nobody came further for too long.
+  // Returns, after a wait without news, whether no thread made progress for too long.
   bool IsTooLong(uint64_t events) {
     quiet_ = events == events_ ? quiet_ + 1 : 0;
     events_ = events;

@@ -1,4 +1,4 @@
-// The local group whose devices are the stages of one model, with micro-batches on their way through them.
+// StageGroup: a local group whose devices are the stages of one model. Micro-batches move through the stages.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,14 @@
 
 namespace slackline::worker {
 
-// The gradient is the whole model's on the whole batch, up to float32 rounding, and the same in every run:
-// micro-batches add to it in their order. Stages are ready from the last to the first.
+// StageGroup computes the whole model's gradient on the whole batch, up to float32 rounding. The gradient is the same
+// in every run: micro-batches are added in their order. Stages become ready from the last to the first.
 //
 // Thread-safety: none.
-// Threads:       one a stage, born in the constructor, joined in the destructor.
+// Threads:       one per stage, started in the constructor, joined in the destructor.
 class StageGroup final : public LocalGroup {
  public:
-  // A batch goes through in options.micro_batches parts, as far as it has so many images.
+  // Creates a group. Each batch passes through in options.micro_batches parts, or in fewer if it has fewer images.
   // `batches`: null on CPUs.
   StageGroup(std::unique_ptr<StagedModel> model, const GroupOptions& options,
              std::unique_ptr<BatchMemory> batches = nullptr);
@@ -32,9 +32,9 @@ class StageGroup final : public LocalGroup {
   absl::Status given_up() const override { return given_up_; }
 
  private:
-  // The thread of a stage.
+  // Runs in the thread of a stage.
   void Run(size_t stage, const LineShape& shape);
-  // Its tasks, one after the other; the element at which its gradients begin.
+  // Performs the stage's tasks in order. Returns the element at which its gradients begin.
   absl::StatusOr<uint64_t> Compute(size_t stage, const LineShape& shape);
   absl::Status Await(const Model::Ready& ready);
 
@@ -43,9 +43,10 @@ class StageGroup final : public LocalGroup {
   const std::unique_ptr<BatchMemory> batches_;
   const std::unique_ptr<StagedModel> model_;
   const SteadyTime time_;
-  std::vector<TraceRow> rows_;  // by stage
+  std::vector<TraceRow> rows_;  // indexed by stage
   StageLine line_;
-  std::vector<absl::Status> failures_;  // by stage; each is its stage's until that has left the line
+  // indexed by stage; each belongs to its stage's thread until the stage has left the line
+  std::vector<absl::Status> failures_;
   absl::Duration longest_step_ = absl::ZeroDuration();
   absl::Status given_up_;
   std::vector<std::unique_ptr<TaskThread>> threads_;

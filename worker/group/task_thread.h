@@ -1,4 +1,4 @@
-// A thread that does one task at a time for its owner.
+// TaskThread: a thread that runs one task at a time for its owner.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,10 @@
 
 namespace slackline::worker {
 
+// TaskThread runs the tasks that its owner starts.
+//
 // Thread-safety: one caller.
-// Threads:       one, born in the constructor, joined in the destructor, which waits for the task to end.
+// Threads:       one, started in the constructor, joined in the destructor, which waits for the task to end.
 class TaskThread {
  public:
   TaskThread() : thread_(&TaskThread::Run, this) {}
@@ -18,7 +20,7 @@ class TaskThread {
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
 
-  // Requires: the task before has done all that it does; what is left of it is to return.
+  // Runs `task` on the thread. Requires: the previous task has nothing left to do except return.
   void Start(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

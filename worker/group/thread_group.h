@@ -1,4 +1,4 @@
-// The local group on CPUs: a thread a device. No LibTorch: a device is a Model.
+// ThreadGroup: the local group on CPUs, with one thread per device. Does not use LibTorch: a device is a Model.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,14 @@
 
 namespace slackline::worker {
 
-// One device computes in the caller's thread; several compute in threads of their own, while the caller hands out what
-// of the sum is ready. No device waits for another before it is through.
+// ThreadGroup computes in the caller's thread if there is one device. Several devices compute in their own threads,
+// while the caller announces the parts of the sum that are ready. No device waits for another one before it has
+// finished.
 //
-// Copies:        none: all devices read the parameters of the first, and the sum is made in the first one's push().
+// Copies:        none: all devices read the first device's parameters, and the sum is made in the first device's
+//                push().
 // Thread-safety: none.
-// Threads:       with several devices one each, born in the constructor, joined in the destructor.
+// Threads:       with several devices one each, started in the constructor, joined in the destructor.
 class ThreadGroup final : public LocalGroup {
  public:
   // Requires: at least one device, all with the same tensors.
@@ -28,29 +30,29 @@ class ThreadGroup final : public LocalGroup {
   Model& model() override { return *models_.front(); }
   using LocalGroup::Step;
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Model::Ready& ready) override;
-  // One device alone: several would take a wait for servers for one of theirs that hangs.
+  // True only for a single device: with several devices, a wait for servers would look like a device that hangs.
   bool reads_as_they_arrive() const override {
     return models_.size() == 1 && models_.front()->elements() == models_.front()->trained_elements();
   }
   absl::Status given_up() const override { return given_up_; }
 
  private:
-  // A step of one device, in whatever thread.
+  // Runs a step of one device, in any thread.
   absl::StatusOr<StepResult> StepOf(size_t device, const BatchView& part, const Model::Ready& ready);
   void Start(const BatchView& batch, size_t busy);
-  // The thread of a device.
+  // Runs in the thread of a device.
   void Compute(size_t device, const BatchView& part);
-  // Until all devices are through.
+  // Blocks until all devices have finished.
   absl::Status Await(const Model::Ready& ready);
   absl::StatusOr<StepResult> Total() const;
   absl::Duration silence_max() const;
 
   const GroupOptions options_;
   const std::vector<std::unique_ptr<Model>> models_;
-  std::vector<TraceRow> rows_;  // by device
+  std::vector<TraceRow> rows_;  // indexed by device
   BucketSum sum_;
   const SteadyTime time_;
-  // Of the devices that compute. Each is its device's until that has left the sum.
+  // Results of the devices that compute. Each belongs to its device's thread until the device has left the sum.
   std::vector<absl::StatusOr<StepResult>> results_;
   absl::Duration longest_step_ = absl::ZeroDuration();
   absl::Status given_up_;

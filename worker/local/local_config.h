@@ -1,4 +1,4 @@
-// What a round of local training is: `local` of the job file.
+// Settings of a round of local training: `local` in the job file.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 namespace slackline::worker {
 
 struct LocalConfig {
-  // Exactly one of both is above 0 where there is local training.
+  // Length of a round. With local training, exactly one of the two is above 0.
   uint32_t steps = 0;
   uint32_t epochs = 0;
-  // 0: rounds are on the images of their range.
+  // Number of images drawn for each round. 0: rounds use the images of their range.
   uint64_t subset_samples = 0;
-  // The inner optimizer; its learning rate is constant.
+  // Inner optimizer. Its learning rate is constant.
   OptimizerConfig optimizer = {};
   bool keep_state = false;
 

@@ -1,4 +1,5 @@
-// One round of local training: steps on a model's own weights, then their difference to those that it began with.
+// LocalRound: one round of local training. It steps on the model's own weights, and then forms the difference from the
+// weights at the beginning.
 #pragma once
 
 #include <memory>
@@ -10,26 +11,26 @@
 
 namespace slackline::worker {
 
-// The difference is what local SGD, federated averaging and DiLoCo (Douillard et al. 2023) give the outer optimizer as
-// its gradient. Averaged buffers (batch-norm statistics) move with each step, as in training alone, and are pushed as
-// they are after the last.
+// LocalRound produces the difference that local SGD, federated averaging and DiLoCo (Douillard et al. 2023) give the
+// outer optimizer as its gradient. Averaged buffers (batch-norm statistics) change with each step, as in training
+// without servers, and are pushed as they are after the last step.
 //
-// Memory:        the weights once more, and the inner optimizer's state.
+// Memory:        one more copy of the weights, and the inner optimizer's state.
 // Copies:        weights -> start: 1; start - weights -> push: 1.
 // Thread-safety: none.
 class LocalRound {
  public:
   explicit LocalRound(const LocalConfig& config) : config_(config) {}
 
-  // The model has the weights of the round's beginning. `state`: of the inner optimizer, as TakeState() gave it after
-  // the round before, else null.
+  // Begins a round on the model's present weights. `state`: the inner optimizer's state that TakeState() returned after
+  // the previous round, else null.
   void Begin(Model& model, std::shared_ptr<OptimizerState> state);
-  // The model has made its gradient: takes the inner optimizer's step.
+  // Takes a step of the inner optimizer with the gradient that the model has computed.
   void Step(Model& model, const StepResult& result);
-  // Fills the model's push(), gives it back the weights it began with, and sums up the steps, of which there was at
-  // least one.
+  // Fills the model's push(), restores the weights from the beginning, and returns the sum of the steps. Requires: at
+  // least one step.
   StepResult Finish(Model& model);
-  // Null where each round begins with none.
+  // Returns the inner optimizer's state. Null if each round begins with a new one.
   std::shared_ptr<OptimizerState> TakeState();
 
  private:

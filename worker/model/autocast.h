@@ -1,4 +1,4 @@
-// Products in lower precision, by LibTorch's autocast: weights and what is summed stay float32.
+// Multiplies in lower precision, by LibTorch's autocast. Weights and sums stay float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,10 +10,10 @@
 
 namespace slackline::worker {
 
-// While it lives, forward passes of this thread on `device` multiply in `precision`. For float32 it does nothing.
-// Backward follows what forward has done, and comes after it.
+// Autocast makes forward passes of this thread on `device` multiply in `precision` as long as it exists. It does
+// nothing for float32. Backward uses the precisions that forward used, and runs after the Autocast has ended.
 //
-// Thread-safety: none; one a thread at a time.
+// Thread-safety: none; at most one per thread at a time.
 class Autocast {
  public:
   Autocast(at::Device device, Precision precision);
@@ -31,7 +31,7 @@ class Autocast {
   std::optional<Before> before_;
 };
 
-// While it lives, this thread multiplies on `device` in float32, whatever Autocast is around it.
+// NoAutocast makes this thread multiply on `device` in float32 as long as it exists, inside any Autocast.
 class NoAutocast {
  public:
   explicit NoAutocast(at::Device device);
@@ -44,8 +44,8 @@ class NoAutocast {
   const bool before_;
 };
 
-// Whether `device` computes in `precision`; tries it where that is in doubt.
-//   kInvalidArgument  it does not; says what is allowed
+// Checks that `device` computes in `precision`, by a trial if that is unclear.
+//   kInvalidArgument  the device does not; says what is allowed
 absl::Status CheckPrecision(at::Device device, Precision precision);
 
 }  // namespace slackline::worker

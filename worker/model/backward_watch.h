@@ -1,5 +1,5 @@
-// Takes gradients out of backward as it makes them, so that they can leave while the others are still being computed.
-// LibTorch inside.
+// BackwardWatch: collects gradients as soon as backward has computed them, so that they can be sent while others are
+// still being computed. Uses LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,22 @@
 
 namespace slackline::worker {
 
-// Hooks into the network's trained tensors; LibTorch calls each hook once a backward, in the caller's thread.
+// BackwardWatch hooks into the network's trained tensors. LibTorch calls each hook once per backward pass, in the
+// caller's thread.
 //
 // Thread-safety: none.
-// Ownership:     borrows both; the tensors' hooks borrow this, so that it outlives the last backward.
+// Ownership:     borrows both arguments; the tensors' hooks borrow this object, which must outlive the last backward
+//                pass.
 class BackwardWatch {
  public:
   BackwardWatch(const Layout& layout, FlatTensors& tensors);
   BackwardWatch(const BackwardWatch&) = delete;
   BackwardWatch& operator=(const BackwardWatch&) = delete;
 
-  // Forward is over: the averaged tensors have their values, and gradients follow. Borrows `ready` until End().
+  // Begins after the forward pass: the averaged tensors have their values, and gradients follow. Borrows `ready` until
+  // End().
   void Begin(const Model::Ready& ready);
-  // Backward is over: what it has not reached has no gradient.
+  // Ends after the backward pass. Tensors that backward has not reached get no gradient, that is, zeros.
   void End();
 
  private:
@@ -34,9 +37,9 @@ class BackwardWatch {
 
   const Layout& layout_;
   FlatTensors& tensors_;
-  const size_t trained_;  // tensors
+  const size_t trained_;  // number of trained tensors
   std::vector<bool> complete_;
-  size_t first_complete_ = 0;  // it and all trained tensors behind it are
+  size_t first_complete_ = 0;  // this trained tensor and all behind it are complete
   const Model::Ready* ready_ = nullptr;
 };
 

@@ -1,7 +1,7 @@
-// Tensors of the host on their way to a device, beside which the host goes on. LibTorch inside.
+// BatchCopies: copies the host's tensors to a device while the host continues. Uses LibTorch.
 //
-// LibTorch knows of memory that it has pinned itself when it may be used again, and of no other: a copy from a batch is
-// safe only because somebody waits before the batch is written again.
+// LibTorch tracks when memory that it has pinned itself may be reused, but no other memory. A copy from a batch is
+// therefore safe only if someone waits before the batch is overwritten.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,17 @@
 
 namespace slackline::worker {
 
+// BatchCopies starts copies, and waits for them at the end of a Scope.
+//
 // Thread-safety: none.
-// Copies: to a device: 1; on a CPU: 0.
+// Copies:        to a device: 1; on a CPU: 0.
 class BatchCopies {
  public:
   explicit BatchCopies(at::Device device) : device_(device) {}
 
-  // What is copied while it lives has been read when it is gone, also where an exception ends it; what the device makes
-  // of it may be under way. A device that has failed reads nothing any more.
+  // Scope waits at its end until all copies that were started within it have read their source, also after an
+  // exception. Work of the device on the copies may still be in progress. A device that has failed reads nothing any
+  // more.
   class Scope {
    public:
     explicit Scope(BatchCopies& copies);
@@ -31,18 +34,18 @@ class BatchCopies {
     BatchCopies& copies_;
   };
 
-  // `host` on the device, in what its current stream has from now on; on a CPU `host` itself. Not while a step is
-  // recorded. Throws what LibTorch throws. Requires: within a Scope, until whose end the memory of `host` stays as it
-  // is.
+  // Copies `host` to the device, ordered before later work on its current stream. On a CPU returns `host` itself. Do
+  // not call this while a step is recorded. Throws LibTorch's exceptions. Requires: within a Scope, until whose end the
+  // memory of `host` must not change.
   at::Tensor ToDevice(const at::Tensor& host);
 
  private:
   void Await() noexcept;
 
   const at::Device device_;
-  bool open_ = false;                // within a Scope
-  std::vector<at::Tensor> sources_;  // of copies that may be under way
-  std::optional<c10::Event> read_;   // behind the last one
+  bool open_ = false;                // true within a Scope
+  std::vector<at::Tensor> sources_;  // sources of copies that may be in progress
+  std::optional<c10::Event> read_;   // event after the last copy
 };
 
 }  // namespace slackline::worker

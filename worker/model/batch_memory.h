@@ -1,4 +1,4 @@
-// Memory of the host that images of batches are in, and vectors in it.
+// BatchMemory: host memory for the images of batches, and vectors in it.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 
 namespace slackline::worker {
 
-// Where batches are to have other memory than the program's.
+// BatchMemory replaces ordinary memory for batches, for example by pinned memory.
 //
 // Thread-safety: safe; several threads make batches.
 class BatchMemory {
  public:
   virtual ~BatchMemory() = default;
 
-  // Aligned to kBatchAlignment, with any values.
+  // Allocates memory, aligned to kBatchAlignment and not initialised.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
 };
 
-// A cache line, as LibTorch has its own memory.
+// Size of a cache line, to which LibTorch aligns its own memory.
 inline constexpr size_t kBatchAlignment = 64;
 
-// Of vectors in a BatchMemory, which outlives them; null: the program's memory. New elements have any value, unless one
-// is given.
+// BatchAllocator allocates vectors in a BatchMemory, which outlives them; null: ordinary memory. New elements are
+// uninitialised unless a value is given.
 template <typename T>
 class BatchAllocator {
  public:
@@ -65,8 +65,8 @@ class BatchAllocator {
 
 using BatchFloats = std::vector<float, BatchAllocator<float>>;
 
-// Makes `floats` as long, with any values. Memory is kept where it suffices; else what there was goes first, and there
-// is no more than needed: growth by halves would be memory that is pinned for nothing.
+// Resizes `floats`; their values are undefined afterwards. Reuses the memory if it is large enough. Otherwise frees it
+// first and allocates exactly the needed size: growth by halves would pin memory for nothing.
 inline void RemakeFloats(BatchFloats& floats, size_t size) {
   if (floats.capacity() < size) {
     floats = BatchFloats(floats.get_allocator());

@@ -1,4 +1,5 @@
-// The mlp and the cnn: convolutions (none for mlp), each followed by 2x2 pooling, then fully connected layers.
+// Layout of the mlp and the cnn: convolutions (none for mlp), each followed by 2x2 pooling, then fully connected
+// layers.
 #pragma once
 
 #include <vector>
@@ -19,10 +20,10 @@ struct ChainShape {
   std::vector<LayerShape> linears;
 };
 
-// Requires: AddChain() accepts the spec.
+// Returns the shapes of all layers. Requires: AddChain() accepts the spec.
 ChainShape ShapeOfChain(const ModelSpec& spec);
 
-// Names are those of a PyTorch module with members conv1, bn1, conv2, bn2, fc1, fc2, ...
+// Adds the tensors under the names of a PyTorch module with members conv1, bn1, conv2, bn2, fc1, fc2, ...
 //   kInvalidArgument  the spec cannot be built; says why
 absl::Status AddChain(const ModelSpec& spec, LayoutBuilder& builder);
 

@@ -1,14 +1,14 @@
-// EfficientNet-B0 (Tan, Le: EfficientNet: rethinking model scaling for convolutional neural networks, 2019) as
-// torchvision builds it.
+// Layout of EfficientNet-B0 (Tan, Le: EfficientNet: rethinking model scaling for convolutional neural networks, 2019)
+// as torchvision builds it.
 //
 //   features.0: convolution 3x3/2, 32 - features.1 ... features.7: blocks - features.8: convolution 1x1, 1280 - mean of
 //   the image - dropout - classifier.1
 //
-// Each convolution has batch normalisation and SiLU behind it. A block (MBConv) is
+// Batch normalisation and SiLU follow each convolution. A block (MBConv) is
 //
 //   expand 1x1 - depthwise - squeeze and excite (mean of the image - fc1 - SiLU - fc2 - sigmoid - scale) - project 1x1
 //
-// with no SiLU after project, and no expand in features.1. Where input and output have one shape, the input is added,
+// with no SiLU after project, and no expand in features.1. If input and output have the same shape, the input is added,
 // and in training the block's own part is left out for some images.
 #pragma once
 
@@ -30,27 +30,29 @@ inline constexpr char kEfficientnetHead[] = "features.8";
 inline constexpr char kEfficientnetClassifier[] = "classifier.1";
 
 struct MobileBlock {
-  std::string name;  // "features.2.0.block"
+  std::string name;  // name of the block, for example "features.2.0.block"
   LayerShape channels;
-  uint64_t expanded = 0;  // channels inside
+  uint64_t expanded = 0;  // channels inside the block
   uint64_t squeezed = 0;  // channels between fc1 and fc2
-  uint64_t window = 3;    // side, of depthwise
-  uint64_t stride = 1;    // of depthwise
-  double depth = 0;       // its place among all blocks: 0 is the first, below 1 the last
+  uint64_t window = 3;    // side of the depthwise convolution
+  uint64_t stride = 1;    // stride of the depthwise convolution
+  double depth = 0;       // position among all blocks: 0 for the first, below 1 for the last
 
   bool expands() const { return expanded != channels.inputs; }
   bool adds_input() const { return stride == 1 && channels.inputs == channels.outputs; }
-  // "features.2.0.block.1": depthwise, squeeze and excite, and project follow expand where there is one.
+  // Names of the block's members, for example "features.2.0.block.1". Depthwise, squeeze and excite, and project come
+  // after expand if the block has one.
   std::string expand() const { return name + ".0"; }
   std::string depthwise() const { return name + (expands() ? ".1" : ".0"); }
   std::string squeeze() const { return name + (expands() ? ".2" : ".1"); }
   std::string project() const { return name + (expands() ? ".3" : ".2"); }
 };
 
-// All blocks in the order of the forward pass.
+// Returns all blocks in the order of the forward pass.
 std::vector<MobileBlock> EfficientnetBlocks();
 
-// Names are torchvision's: features.0.0.weight, features.0.1.*, features.1.0.block.0.0.weight, ..., classifier.1.bias.
+// Adds the tensors under torchvision's names: features.0.0.weight, features.0.1.*, features.1.0.block.0.0.weight, ...,
+// classifier.1.bias.
 //   kInvalidArgument  the spec cannot be built; says why
 absl::Status AddEfficientnet(const ModelSpec& spec, LayoutBuilder& builder);
 

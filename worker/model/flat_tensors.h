@@ -1,5 +1,5 @@
-// A network's tensors as named views into two flat vectors: what everybody agreed on, and what is pushed. LibTorch
-// inside.
+// FlatTensors: a network's tensors as named views into two flat vectors, the agreed values and the pushed values. Uses
+// LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,13 +15,13 @@
 
 namespace slackline::worker {
 
-// A value as everybody agreed on it, and what this worker pushes for it: a gradient, or a value to be averaged.
+// A value that all workers have agreed on, and this worker's push for it: a gradient, or a value to be averaged.
 struct AgreedTensor {
   at::Tensor agreed;
   at::Tensor pushed;
 };
 
-// Leaves a forward pass whose parameters do not come.
+// ArrivalFailed ends a forward pass whose parameters do not arrive.
 class ArrivalFailed : public std::exception {
  public:
   explicit ArrivalFailed(absl::Status status) : status_(std::move(status)) {}
@@ -32,7 +32,7 @@ class ArrivalFailed : public std::exception {
   absl::Status status_;
 };
 
-// Both vectors lie in the memory of one device; so does what is lent.
+// FlatTensors holds both vectors in the memory of one device. Lent memory must be on the same device.
 //
 // Thread-safety: none.
 // Ownership:     owns both vectors until UseParameters() and UsePush() lend others.
@@ -42,36 +42,39 @@ class FlatTensors {
   FlatTensors(const FlatTensors&) = delete;
   FlatTensors& operator=(const FlatTensors&) = delete;
 
-  // A leaf, for good, whose data follows UseParameters(); it needs a gradient unless it is frozen.
+  // Returns a trained or frozen tensor: an autograd leaf that stays valid and whose data follows UseParameters(). The
+  // leaf needs a gradient unless it is frozen.
   // Requires: the layout has a parameter of that name.
   at::Tensor Trained(const std::string& name) const { return trained_.at(name).tensor.agreed; }
   bool Has(const std::string& name) const { return trained_.contains(name); }
-  // Valid as long as this object; follows UseParameters() and UsePush(). Requires: the layout has such a buffer.
+  // Returns an averaged tensor, which is valid as long as this object and follows UseParameters() and UsePush().
+  // Requires: the layout has such a buffer.
   const AgreedTensor& Averaged(const std::string& name) const { return averaged_.at(name).tensor; }
 
   at::Device device() const { return parameters_.device(); }
   absl::Span<float> parameters() const { return Flat(parameters_); }
   absl::Span<float> push() const { return Flat(push_); }
-  // Requires: as many floats as push() has.
+  // Lend other memory. Require: the same number of floats as before.
   void UsePush(absl::Span<float> memory);
   void UseParameters(absl::Span<float> memory);
-  // From a device to another. Requires: the same layout.
+  // Copies parameters from another device. Requires: the same layout.
   void CopyParameters(const FlatTensors& from);
-  // From the host, and to it. From and to pinned memory a GPU copies later than these return.
+  // Copy from and to host memory. If that memory is pinned, a GPU copies after the call has returned.
   void WriteParameters(absl::Span<const float> from);
   void ReadPush(absl::Span<float> to) const;
-  // By so much of the way. Requires: the same layout and device.
+  // Moves the parameters by `share` of the way to those of `to`. Requires: the same layout and device.
   void MoveTowards(const FlatTensors& to, double share);
-  // Pushed buffers become what was agreed: the start of a step. What was left of gradients is dropped. Gradients that
-  // backward makes are those of the loss times `loss_scale`, and are divided by it.
+  // Begins a step: copies the agreed buffers to the pushed ones, and drops old gradients. Backward computes the
+  // gradients of the loss times `loss_scale`; they are divided by it.
   void Begin(float loss_scale = 1);
-  // Gradients of the backward passes that follow are added up in their places in push(), from zero on, until Begin().
+  // Makes later backward passes add up their gradients in place in push(), from zero on, until Begin().
   void AccumulateInPush();
   void DivideAccumulated(float loss_scale);
-  // While it lives, trained tensors are read as they arrive. Null: they are there.
+  // Arriving makes the network read trained tensors as they arrive, as long as it exists. Null: all tensors are
+  // present.
   class Arriving {
    public:
-    // Requires: null, where there are averaged tensors, which Begin() copies.
+    // Requires: `arrival` is null if there are averaged tensors, since Begin() copies those.
     Arriving(FlatTensors& tensors, Arrival* arrival);
     ~Arriving() { tensors_.arrival_ = nullptr; }
     Arriving(const Arriving&) = delete;
@@ -80,15 +83,15 @@ class FlatTensors {
    private:
     FlatTensors& tensors_;
   };
-  // Waits for parameters()[0, end). Throws ArrivalFailed.
+  // Blocks until parameters()[0, end) have arrived. Throws ArrivalFailed.
   void AwaitUpTo(uint64_t end) const {
     if (arrival_ == nullptr) return;
     if (absl::Status status = arrival_->AwaitUpTo(end); !status.ok()) throw ArrivalFailed(std::move(status));
   }
-  // Where a trained tensor ends in parameters(). Requires: the layout has it.
+  // Returns the end of a trained tensor in parameters(). Requires: the layout has it.
   uint64_t EndOf(const std::string& name) const;
-  // Moves the gradient that backward has made to its place in push(): one pass, where adding to zeros would be two.
-  // Zeros, where there is none.
+  // Moves the gradient that backward has computed to its place in push(), or writes zeros if there is none. This takes
+  // one pass; adding to zeros would take two.
   void MoveGradient(const std::string& name);
 
  private:
@@ -105,16 +108,16 @@ class FlatTensors {
 
   const uint64_t trained_elements_;
   uint64_t averaged_elements_ = 0;
-  // LibTorch allocates as its kernels like it: on cache lines.
+  // Flat vectors are allocated by LibTorch, which aligns them to cache lines for its kernels.
   float loss_scale_ = 1;
   Arrival* arrival_ = nullptr;
   at::Tensor parameters_;
   at::Tensor push_;
-  std::map<std::string, Placed> trained_;  // and frozen
+  std::map<std::string, Placed> trained_;  // includes frozen tensors
   std::map<std::string, Placed> averaged_;
 };
 
-// What a layer passes before it reads its trained tensors, which may still be on their way.
+// Gate makes a layer wait for its trained tensors, which may still be arriving.
 //
 // Ownership: borrows the tensors.
 class Gate {
@@ -122,7 +125,7 @@ class Gate {
   Gate() = default;
   Gate(const FlatTensors& tensors, const std::vector<std::string>& names);
 
-  // Throws ArrivalFailed.
+  // Blocks until the tensors have arrived. Throws ArrivalFailed.
   void Pass() const {
     if (tensors_ != nullptr) tensors_->AwaitUpTo(end_);
   }

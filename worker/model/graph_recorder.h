@@ -1,4 +1,4 @@
-// StepRecorder on LibTorch's graphs, which on NVIDIA's GPUs are CUDA graphs. LibTorch inside.
+// Implements StepRecorder with LibTorch's graphs, which are CUDA graphs on NVIDIA's GPUs. Uses LibTorch.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,7 +10,7 @@
 
 namespace slackline::worker {
 
-// Its memory for what a step makes on the way stays reserved from one step to the next.
+// Creates a recorder. The memory for a step's intermediate values stays reserved between steps.
 //   kInvalidArgument  LibTorch has no graphs for such a device
 absl::StatusOr<std::unique_ptr<StepRecorder>> MakeGraphRecorder(at::Device device);
 

@@ -1,4 +1,4 @@
-// Other beginnings of weights than those of a network's reference. LibTorch inside.
+// Initialises weights in other ways than a network's reference does. Uses LibTorch.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -9,9 +9,10 @@
 
 namespace slackline::worker {
 
-// Draws the weights of convolutions and fully connected layers again, in the layout's order, as torch.nn.init's
-// functions of the same names do (kaiming for ReLU and by inputs; truncated normal cut at two deviations), and sets
-// biases to 0. All other tensors stay. Changes nothing for Initialisation::Kind::kReference.
+// Draws the weights of convolutions and fully connected layers again, in the layout's order, and sets biases to 0. All
+// other tensors keep their values. The distributions are those of torch.nn.init's functions of the same names (kaiming
+// for ReLU and by inputs; truncated normal cut at two deviations). Changes nothing for
+// Initialisation::Kind::kReference.
 void Reinitialise(const Initialisation& init, const Layout& layout, const FlatTensors& tensors,
                   at::Generator& generator);
 

@@ -1,5 +1,5 @@
-// A network that learns without labels: a backbone, a head in the place of its classifier, perhaps a teacher, and
-// images that are remembered for evaluations. LibTorch inside.
+// LabelFreeNetwork: a network that learns without labels. It has a backbone, a head instead of the classifier, possibly
+// a teacher, and remembered images for evaluations. Uses LibTorch.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace slackline::worker {
 
-// fully connected - batch normalisation - ReLU - fully connected; see head_layout.h.
+// Perceptron is fully connected - batch normalisation - ReLU - fully connected; see head_layout.h.
 class Perceptron {
  public:
   Perceptron(const FlatTensors& tensors, const std::string& name);
@@ -25,8 +25,8 @@ class Perceptron {
   Linear second_;
 };
 
-// A backbone and its projection on an exponential average of the student's weights: BYOL's target network. It
-// normalises by the batch, as the student does, and leaves nothing out at random.
+// Teacher is a backbone and its projection, with an exponential average of the student's weights: BYOL's target
+// network. It normalises by the batch, as the student does, and uses no dropout.
 //
 // Thread-safety: none.
 // Ownership:     owns its weights, on the student's device.
@@ -35,10 +35,10 @@ class Teacher {
   Teacher(const ModelSpec& spec, at::Device device);
 
   absl::Span<const float> parameters() const { return tensors_.parameters(); }
-  // t = m t + (1 - m) w; the first time it becomes the student.
+  // Moves the weights: t = m t + (1 - m) w. The first call copies the student's weights.
   void Move(const FlatTensors& student);
   void Set(absl::Span<const float> parameters);
-  // Without a gradient.
+  // Projects images without computing a gradient.
   at::Tensor Project(const at::Tensor& images);
 
  private:
@@ -50,22 +50,23 @@ class Teacher {
   Noise noise_;
 };
 
-// In training it returns its loss; in an evaluation what the remembered images say, as shares of votes, n x classes.
+// LabelFreeNetwork returns its loss in training. In an evaluation it returns the votes of the remembered images, as
+// shares, n x classes.
 class LabelFreeNetwork final : public Network {
  public:
   // Borrows `tensors`, which are the student's.
   LabelFreeNetwork(const ModelSpec& spec, const FlatTensors& tensors);
 
   void Initialise(at::Generator& generator) override;
-  // Requires: Mode::kEvaluation, and remembers().
+  // Returns the votes. Requires: Mode::kEvaluation, and remembers().
   at::Tensor Forward(const at::Tensor& images, Mode mode, Noise& noise) const override;
-  // Images are (views x n) x ...: the first view of all of them, then the second.
+  // Returns the loss. Images are (views x n) x ...: the first view of all images, then the second.
   at::Tensor Train(const at::Tensor& images, const at::Tensor& labels, Noise& noise) const override;
 
   void Forget() { neighbours_->Forget(); }
   void Remember(const at::Tensor& images, const at::Tensor& labels, Noise& noise);
   bool remembers() const { return !neighbours_->empty(); }
-  // The mean share of votes that are not for the label: what evaluations have as their loss.
+  // Returns the mean share of votes for other classes than the label's. Evaluations use it as their loss.
   static at::Tensor Missed(const at::Tensor& votes, const at::Tensor& labels);
 
   absl::Span<const float> teacher() const;

@@ -1,4 +1,4 @@
-// The layers that networks are made of, on tensors of FlatTensors. LibTorch inside.
+// Layers of networks, on tensors of FlatTensors. Uses LibTorch.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -13,7 +13,7 @@ namespace slackline::worker {
 
 enum class Mode { kTraining, kEvaluation };
 
-// Padded by half its window, so that with stride 1 the image keeps its size.
+// Convolution pads by half its window, so that the image keeps its size with stride 1.
 class Convolution {
  public:
   enum class Bias { kNone, kTrained };
@@ -21,19 +21,20 @@ class Convolution {
   Convolution() = default;
   Convolution(const FlatTensors& tensors, const std::string& name, Bias bias, uint64_t stride = 1);
 
-  // Each filter sees one channel, of as many as there are filters.
+  // Makes each filter see one channel. Requires: as many channels as filters.
   void MakeDepthwise() { groups_ = weight_.size(0); }
   void set_padding(int64_t padding) { padding_ = padding; }
 
   at::Tensor operator()(const at::Tensor& images) const;
-  // PyTorch's default, drawing weight and then bias.
+  // Fills by PyTorch's default, and draws the weight before the bias.
   void FillUniform(at::Generator& generator);
-  // Kaiming's normal distribution for ReLU that keeps the gradient's variance (fan out); a bias becomes 0.
+  // Fills by Kaiming's normal distribution for ReLU, which preserves the gradient's variance (fan out). A bias becomes
+  // 0.
   void FillKaimingNormal(at::Generator& generator);
 
  private:
   at::Tensor weight_;
-  at::Tensor bias_;  // undefined without bias
+  at::Tensor bias_;  // undefined if there is no bias
   Gate gate_;
   int64_t stride_ = 1;
   int64_t padding_ = 0;
@@ -46,11 +47,11 @@ class Linear {
   Linear(const FlatTensors& tensors, const std::string& name);
 
   at::Tensor operator()(const at::Tensor& rows) const;
-  // PyTorch's default, drawing weight and then bias.
+  // Fills by PyTorch's default, and draws the weight before the bias.
   void FillUniform(at::Generator& generator);
-  // Weights uniform within 1 / sqrt(outputs), bias 0.
+  // Fills weights uniformly within 1 / sqrt(outputs), bias 0.
   void FillUniformByOutputs(at::Generator& generator);
-  // Weights as FillTruncatedNormal(), bias 0.
+  // Fills weights by FillTruncatedNormal(), bias 0.
   void FillTruncated(double deviation, at::Generator& generator);
 
  private:
@@ -59,11 +60,11 @@ class Linear {
   Gate gate_;
 };
 
-// The last layer of a network, or none: then it passes on what it gets.
+// Classifier is the last layer of a network. If the network has none, it returns its input.
 class Classifier {
  public:
   Classifier() = default;
-  // None where the layout has no such layer.
+  // Looks up the layer in the layout, which may lack it.
   Classifier(const FlatTensors& tensors, const std::string& name);
 
   bool there() const { return layer_.has_value(); }
@@ -75,11 +76,12 @@ class Classifier {
   std::optional<Linear> layer_;
 };
 
-// timm's trunc_normal_: normal with mean 0, cut at -2 and 2, by the inverse of its distribution.
+// Fills a tensor as timm's trunc_normal_: normal with mean 0, cut at -2 and 2, by the inverse of the distribution
+// function.
 void FillTruncatedNormal(at::Tensor& tensor, double deviation, at::Generator& generator);
 
-// Training normalises with the batch's own statistics and moves the pushed copy of the running ones; the agreed ones
-// stay. Evaluation normalises with the agreed ones.
+// BatchNorm normalises with the batch's own statistics in training, and with the agreed running statistics in
+// evaluation. Training updates the pushed copy of the running statistics; the agreed ones do not change.
 class BatchNorm {
  public:
   BatchNorm() = default;
@@ -87,7 +89,7 @@ class BatchNorm {
   BatchNorm(const FlatTensors& tensors, const std::string& name);
 
   at::Tensor operator()(const at::Tensor& images, Mode mode) const;
-  // Scale 1, shift 0, mean 0, variance 1.
+  // Fills with scale 1, shift 0, mean 0, variance 1.
   void Fill();
 
  private:
@@ -98,7 +100,7 @@ class BatchNorm {
   Gate gate_;
 };
 
-// A convolution and the batch normalisation that follows it.
+// A convolution, followed by batch normalisation.
 struct NormedConvolution {
   Convolution convolution;
   BatchNorm norm;
@@ -106,14 +108,14 @@ struct NormedConvolution {
   at::Tensor operator()(const at::Tensor& images, Mode mode) const { return norm(convolution(images), mode); }
 };
 
-// Over the last dimension (Ba, Kiros, Hinton 2016), with timm's epsilon.
+// LayerNorm normalises over the last dimension (Ba, Kiros, Hinton 2016), with timm's epsilon.
 class LayerNorm {
  public:
   LayerNorm() = default;
   LayerNorm(const FlatTensors& tensors, const std::string& name);
 
   at::Tensor operator()(const at::Tensor& rows) const;
-  // Scale 1, shift 0.
+  // Fills with scale 1, shift 0.
   void Fill();
 
  private:

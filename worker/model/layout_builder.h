@@ -1,4 +1,4 @@
-// Puts a network's tensors one behind the other, layer by layer, under PyTorch's names.
+// LayoutBuilder: lays a network's tensors out one after the other, layer by layer, under PyTorch's names.
 #pragma once
 
 #include <string>
@@ -12,32 +12,33 @@ namespace slackline::worker {
 // Largest model, in elements: 16 GiB of float32.
 inline constexpr uint64_t kElementsMax = uint64_t{1} << 32;
 
-// One fully connected layer, or a convolution's channels.
+// Widths of a fully connected layer, or channels of a convolution.
 struct LayerShape {
   uint64_t inputs = 0;
   uint64_t outputs = 0;
 };
 
 struct ConvolutionShape {
-  LayerShape channels;  // inputs: those that each output sees, which are fewer than there are in a grouped convolution
-  uint64_t window = 1;  // side
+  // inputs: the number that each output sees, which is smaller than the total in a grouped convolution
+  LayerShape channels;
+  uint64_t window = 1;  // side of the window
   bool bias = false;
 };
 
-// Layers are added in the order in which a PyTorch module registers them.
+// LayoutBuilder collects layers in the order in which a PyTorch module registers them.
 class LayoutBuilder {
  public:
   void Convolution(const std::string& name, const ConvolutionShape& shape);
   void Linear(const std::string& name, const LayerShape& shape);
   void BatchNorm(const std::string& name, uint64_t channels);
   void LayerNorm(const std::string& name, uint64_t width);
-  // A trained tensor outside of any layer, and one that is averaged.
+  // Add a trained tensor outside of any layer, and one that is averaged.
   void Parameter(const std::string& name, std::vector<uint64_t> shape);
   void Buffer(const std::string& name, std::vector<uint64_t> shape);
 
-  // Parameters that `groups` freeze come last.
-  //   kInvalidArgument  more than kElementsMax elements; all parameters are frozen; a group that is the first to match
-  //                     no parameter
+  // Returns the layout. Parameters that `groups` freeze come last.
+  //   kInvalidArgument  more than kElementsMax elements; all parameters are frozen; a group is not the first match of
+  //                     any parameter
   absl::StatusOr<Layout> Finish(const std::vector<ParameterGroupRule>& groups = {}) &&;
 
  private:

@@ -1,4 +1,5 @@
-// Weights to begin with, from a safetensors file: ours, or one that Python saved from torchvision's or timm's model.
+// Loads initial weights from a safetensors file: one of ours, or one that Python saved from a model of torchvision or
+// timm.
 #pragma once
 
 #include <string>
@@ -11,18 +12,20 @@
 
 namespace slackline::worker {
 
-// Copies the tensors of `bytes`, a safetensors file of F32, F16 or BF16 (tensors of other types are refused, but for
-// batch normalisation's integer counters, which are passed over), to their places in `flat`. The last layer, the
-// classifier, stays as it is where the file's has another number of classes, or where the file is of a run without
-// labels (head_layout.h), whose head is passed over: the result names its tensors then. Whatever is wrong, `flat` is
-// not changed.
-//   kInvalidArgument  no safetensors; a tensor that is missing, unknown, of another shape or type, or not finite
+// Copies the tensors of `bytes`, a safetensors file of F32, F16 or BF16, to their places in `flat`. Integer counters of
+// batch normalisation are skipped; tensors of any other type are an error. On any error, `flat` is not changed.
+//
+// The last layer, the classifier, keeps its values in two cases: the file's classifier has another number of classes,
+// or the file is from a run without labels (head_layout.h), whose head is skipped. The result then names the
+// classifier's tensors.
+//
+//   kInvalidArgument  not safetensors; a tensor that is missing, unknown, of another shape or type, or not finite
 // Requires: `tensors` describe `flat`.
 absl::StatusOr<std::vector<std::string>> TakeWeights(absl::string_view bytes, const std::vector<TensorInfo>& tensors,
                                                      absl::Span<float> flat);
 
-// The same of the file at `path`; its messages begin with that.
-//   kNotFound, kUnavailable  it cannot be read
+// Loads the file at `path` in the same way. Messages begin with the path.
+//   kNotFound, kUnavailable  the file cannot be read
 absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path, const std::vector<TensorInfo>& tensors,
                                                      absl::Span<float> flat);
 

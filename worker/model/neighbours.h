@@ -1,4 +1,4 @@
-// Classification by nearest neighbours (Wu et al. 2018), for features without a classifier. LibTorch inside.
+// Neighbours: classification by nearest neighbours (Wu et al. 2018), for features without a classifier. Uses LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace slackline::worker {
 
-// Images that are remembered by what a network makes of them.
+// Neighbours remembers images by their features.
 //
 // Thread-safety: none.
 class Neighbours {
@@ -17,10 +17,11 @@ class Neighbours {
   explicit Neighbours(const ModelSpec& spec);
 
   void Forget();
-  // Features are n x width, labels n.
+  // Adds images. Features are n x width, labels n.
   void Remember(const at::Tensor& features, const at::Tensor& labels);
   bool empty() const { return features_.empty(); }
-  // n x classes: of the nearest by cosine, exp(cosine / temperature) for the label of each, in shares of all votes.
+  // Returns the votes of the nearest remembered images by cosine, n x classes. Each image votes for its label with
+  // exp(cosine / temperature); votes are shares of all votes.
   // Requires: !empty().
   at::Tensor Votes(const at::Tensor& features);
 
@@ -28,7 +29,7 @@ class Neighbours {
   const int64_t classes_;
   const int64_t count_;
   const double temperature_;
-  // Of length one; one tensor once there were votes.
+  // Features of length one. Both vectors hold one tensor once there were votes.
   std::vector<at::Tensor> features_;
   std::vector<at::Tensor> labels_;
 };

@@ -1,4 +1,4 @@
-// What a step leaves out at random: dropout and stochastic depth. LibTorch inside.
+// Noise: the random omissions of a step, dropout and stochastic depth. Uses LibTorch.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -10,7 +10,8 @@
 
 namespace slackline::worker {
 
-// Masks are drawn on the CPU, so that they do not depend on the device; they are small beside what they are laid over.
+// Noise draws masks on the CPU, so that they do not depend on the device. Masks are small compared to the tensors that
+// they apply to.
 //
 // Thread-safety: none.
 class Noise {
@@ -22,14 +23,14 @@ class Noise {
 
   explicit Noise(at::Device device);
 
-  // A pass: equal seeds draw equal masks. In evaluation nothing is left out.
+  // Begins a pass. Equal seeds draw equal masks. Evaluation omits nothing.
   void Begin(Mode mode, const Seed& seed);
 
-  // Each element becomes 0 with probability `p`, and is divided by 1 - p otherwise (Srivastava et al. 2014).
+  // Sets each element to 0 with probability `p`, and divides it by 1 - p otherwise (Srivastava et al. 2014).
   at::Tensor Dropout(const at::Tensor& x, double p);
-  // The same for each image, which is x's first dimension, as a whole (Huang et al. 2016: stochastic depth).
+  // Applies dropout to each image as a whole; images are x's first dimension (Huang et al. 2016: stochastic depth).
   at::Tensor DropImages(const at::Tensor& x, double p);
-  // What DropImages() would multiply x by; undefined where it would leave x alone.
+  // Returns the mask by which DropImages() would multiply x; undefined if it would not change x.
   at::Tensor ImageMask(const at::Tensor& x, double p);
 
  private:

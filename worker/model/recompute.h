@@ -1,5 +1,5 @@
-// Activation checkpointing: Chen, Xu, Zhang and Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016.
-// LibTorch inside.
+// Activation checkpointing: Chen, Xu, Zhang and Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016. Uses
+// LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,10 +11,11 @@
 
 namespace slackline::worker {
 
-// body(x), of which only x is kept: backward computes it again. Where nothing needs a gradient it is body(x) alone.
+// Returns body(x) and keeps only x: backward computes the body again. If nothing needs a gradient, this is just
+// body(x).
 //
-// `parameters`: leaves that need a gradient, which the body reads beside x; each once. The body must compute the same
-// both times, so that what it leaves out at random is drawn before. `precision` is that of the pass around it.
+// `parameters`: leaves that need a gradient and that the body reads besides x; each once. The body must compute the
+// same both times, so random masks must be drawn before. `precision` is that of the surrounding pass.
 at::Tensor Recomputed(const at::Tensor& x, const std::vector<at::Tensor>& parameters, Precision precision,
                       std::function<at::Tensor(const at::Tensor&)> body);
 

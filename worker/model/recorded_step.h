@@ -1,4 +1,4 @@
-// Steps on batches of one size, recorded once and replayed from then on. LibTorch inside.
+// RecordedStep: steps on batches of one size, recorded once and then replayed. Uses LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,21 +12,21 @@
 
 namespace slackline::worker {
 
-// Which steps those are: the first ones of a size go by plainly, in which libraries choose their algorithms and
-// allocate, and so do smaller batches than the largest.
+// RecordedStep decides which steps are recorded. The first steps of a size run plainly, while libraries choose their
+// algorithms and allocate memory. Batches smaller than the largest also run plainly.
 //
 // Thread-safety: none.
 class RecordedStep {
  public:
-  // Until a size is recorded.
+  // Number of plain steps before a size is recorded.
   static constexpr uint32_t kPlainSteps = 3;
 
-  // On the device.
+  // Inputs of a step, on the device.
   struct Inputs {
     at::Tensor images;
     at::Tensor targets;
   };
-  // What a recording computes with, beside its inputs: with other values it is another one.
+  // Values, besides its inputs, that a recording depends on. Other values need a new recording.
   struct Setting {
     float loss_scale = 1;
     const float* parameters = nullptr;
@@ -42,10 +42,11 @@ class RecordedStep {
   explicit RecordedStep(std::unique_ptr<StepRecorder> recorder) : recorder_(std::move(recorder)) {}
 
   StepRecorder& recorder() { return *recorder_; }
-  // Whether the next step is to go through Run().
+  // Returns whether the next step must go through Run().
   bool Takes(const Inputs& inputs, const Setting& setting);
-  // The step, by `work` recorded or by what was recorded before. Outputs hold until the next one. Requires: Takes() has
-  // said so, of the same; of its arguments and whatever else changes from step to step `work` reads `inputs` alone.
+  // Runs the step, by recording `work` or by replaying the recording. Outputs are valid until the next step. Requires:
+  // Takes() has returned true for the same arguments. Of everything that changes from step to step, `work` reads only
+  // its `inputs`.
   const Outputs& Run(const Inputs& inputs, const Setting& setting, const Work& work);
 
  private:
@@ -60,12 +61,12 @@ class RecordedStep {
   }
 
   const std::unique_ptr<StepRecorder> recorder_;
-  Shape largest_;  // so far
+  Shape largest_;  // largest shape so far
   uint32_t seen_ = 0;
   bool there_ = false;
   Shape recorded_shape_;
   Setting recorded_setting_;
-  // The memory that a recording reads and writes.
+  // Memory that the recording reads and writes.
   Inputs inputs_;
   Outputs outputs_;
 };

@@ -17,10 +17,10 @@
 namespace slackline::worker {
 
 // Writes `flat`, which `tensors` describe, to `path`: complete and durable, or not at all. PyTorch's batch
-// normalisation also counts its batches in an integer that takes no part in training; it is written as 0.
+// normalisation also counts its batches in an integer that takes no part in training; that integer is written as 0.
 // `metadata` is free text for people.
-//   kInvalidArgument  the tensors do not cover `flat` one behind the other
-//   kResourceExhausted, kUnavailable  as DurableFile has them
+//   kInvalidArgument  the tensors do not cover `flat` without gaps
+//   kResourceExhausted, kUnavailable  as DurableFile
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorInfo>& tensors,
                               absl::Span<const float> flat, const std::map<std::string, std::string>& metadata = {});
 

@@ -1,4 +1,4 @@
-// How good a batch's outputs are. LibTorch inside.
+// Measures the quality of a batch's outputs. Uses LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +7,9 @@
 
 namespace slackline::worker {
 
-// Outputs are n x classes, of a batch of n labels; `loss` is one number. Predictions, n or none, get the largest
-// output's class; where there are some, the five largest are counted, too. Both come to the host, which waits for them.
+// Scores outputs, n x classes, of a batch of n labels; `loss` is one number. Writes the class of the largest output to
+// `predictions`, of size n or 0. With predictions, also counts labels among the five largest outputs. Copies outputs
+// and loss to the host, which blocks until they are computed.
 StepResult ScoreOf(const at::Tensor& outputs, const at::Tensor& loss, const BatchView& batch,
                    absl::Span<int64_t> predictions = {});
 

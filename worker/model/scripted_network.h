@@ -1,4 +1,4 @@
-// Modules that torch.jit.script or torch.jit.trace has saved. LibTorch inside.
+// Runs modules that torch.jit.script or torch.jit.trace has saved. Uses LibTorch.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,18 @@
 
 namespace slackline::worker {
 
-// Loads libraries with operators, for good. A library that is loaded already is not loaded again.
-//   kInvalidArgument  one does not load; says why
+// Loads libraries with operators permanently. A library that is already loaded is not loaded again.
+//   kInvalidArgument  a library does not load; says why
 absl::Status LoadLibraries(const std::vector<std::string>& files);
 
-// The tensors of the module in the file, under their names in state_dict, in their order: its parameters are trained,
-// and its buffers of float32 are averaged. All others, counters as well as those of other types of floating point, each
-// worker has for itself.
-//   kInvalidArgument  it cannot be read, or does not do what is asked of it: says why
+// Returns the tensors of the module in the file, under their names in state_dict and in their order. Parameters are
+// trained, and float32 buffers are averaged. Each worker keeps all other tensors for itself: counters, and buffers of
+// other floating-point types.
+//   kInvalidArgument  the file cannot be read, or the module does not meet the requirements: says why
 absl::StatusOr<Layout> MakeScriptedLayout(const ModelSpec& spec);
 
-// Borrows `tensors`, which come from the layout of the same spec. Its weights begin as they are in the file. Throws
-// what LibTorch throws.
+// Creates the network. Borrows `tensors`, which come from the layout of the same spec. Initial weights are those in the
+// file. Throws LibTorch's exceptions.
 std::unique_ptr<Network> MakeScriptedNetwork(const ModelSpec& spec, const FlatTensors& tensors);
 
 }  // namespace slackline::worker

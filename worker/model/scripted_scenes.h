@@ -1,4 +1,4 @@
-// Images with objects as modules of torchvision's kind take and return them. LibTorch inside.
+// Converts images with objects to and from the format of torchvision's modules. Uses LibTorch.
 //
 //   forward(images: List[Tensor], targets: Optional[List[Dict[str, Tensor]]])
 //   image  := float32 [channels, height, width], 0 to 1
@@ -15,16 +15,16 @@
 
 namespace slackline::worker {
 
-// Lists of tensors on `device`; on the CPU they borrow the scenes' memory.
+// Return lists of tensors on `device`; on the CPU the tensors borrow the scenes' memory.
 c10::IValue ImagesOf(absl::Span<const Scene> scenes, at::Device device);
 c10::IValue ObjectsOf(absl::Span<const Scene> scenes, at::Device device);
 
-// What forward has returned of losses: itself, or the first of a tuple of losses and what was found, which is what
-// torchvision's modules return when they are scripted.
+// Returns the losses in forward's result: the result itself, or the first element of a tuple of losses and findings.
+// Scripted modules of torchvision return such a tuple.
 c10::IValue LossesIn(const c10::IValue& made);
 
-// What forward has returned for each of the scenes: a list, or the second of such a tuple. A mask is where its value is
-// above a half. Throws where something else was returned, or a label that is not below `classes`.
+// Returns forward's findings for each scene, from a list, or from the second element of such a tuple. A mask covers the
+// pixels whose value is above 0.5. Throws if something else was returned, or a label that is not below `classes`.
 std::vector<Found> FoundIn(const c10::IValue& made, absl::Span<const Scene> scenes, uint32_t classes);
 
 }  // namespace slackline::worker

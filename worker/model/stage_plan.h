@@ -1,4 +1,4 @@
-// Where a sequential model is cut, so that the stages take about equally long. No LibTorch.
+// Cuts a sequential model so that its stages take about equally long. Does not use LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -9,30 +9,32 @@
 
 namespace slackline::worker {
 
-// Layers [begin, end) of a model that is a chain of them.
+// Layers [begin, end) of a model that is a chain of layers.
 struct LayerRange {
   size_t begin = 0;
   size_t end = 0;
 };
 
 struct LayerPlan {
-  double cost = 0;     // multiply-adds of forward for one image
-  size_t tensors = 0;  // of the layout, in whose order the layers are
+  double cost = 0;     // multiply-adds of the forward pass for one image
+  size_t tensors = 0;  // number of tensors in the layout, which has the layers in order
 };
 
-// Of an mlp or cnn each convolution, with what follows it, and each fully connected layer; of a vision transformer the
-// embedding, each block, and the norm with the head. Requires: the model is one of these, and has a layout.
+// Returns the layers of a model. For an mlp or cnn these are each convolution, with the layers that follow it, and each
+// fully connected layer. For a vision transformer they are the embedding, each block, and the norm with the head.
+// Requires: the model is one of these, and has a layout.
 std::vector<LayerPlan> LayersOf(const ModelSpec& spec);
 LayerRange WholeOf(const ModelSpec& spec);
 
-// Cuts layers into `stages` runs, each of one layer at least, so that the dearest run is as cheap as can be. Returns
-// the layer at which each run begins, and the number of layers behind the last. Requires: at least as many layers as
-// stages, at least one stage.
+// Cuts layers into `stages` runs, each of at least one layer, so that the cost of the most expensive run is minimal.
+// Returns the first layer of each run, and then the number of layers. Requires: at least as many layers as stages, at
+// least one stage.
 std::vector<size_t> CutEvenly(const std::vector<double>& costs, size_t stages);
 
-// The same for the layers of a model.
+// Cuts the layers of a model.
 //   kInvalidArgument  the model is no chain of layers, has fewer layers than stages, normalises batches or draws at
-//                     random (parts of a batch would be another model), or has frozen tensors, which lie apart
+//                     random (parts of a batch would be another model), or has frozen tensors, which are stored
+//                     separately
 absl::StatusOr<std::vector<size_t>> CutModel(const ModelSpec& spec, size_t stages);
 
 }  // namespace slackline::worker

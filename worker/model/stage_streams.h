@@ -1,4 +1,5 @@
-// How the stages of a model give their devices work, and what of it waits for what. LibTorch inside.
+// StageStreams: enqueues the work of a model's stages on their devices, and orders work that depends on other work.
+// Uses LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,16 +12,16 @@
 
 namespace slackline::worker {
 
-// On GPUs a stage has a stream of its own on which it computes, and others for what comes and goes, so that copies
-// between devices pass beside what is computed; the host waits in WaitFor() and Finish() only. On CPUs all is done when
-// it is said. Works on whatever device LibTorch has streams for.
+// StageStreams gives each stage on a GPU one stream for computing and other streams for incoming and outgoing copies,
+// so that copies between devices overlap with computing. The host waits only in WaitFor() and Finish(). On CPUs all
+// work is done at once. Works on every device for which LibTorch has streams.
 //
-// Thread-safety: each stage has a thread; what another stage's thread has said is known by a Point, which it hands
-//                over. With no step under way, one thread for all.
+// Thread-safety: each stage has a thread. A thread learns about another stage's work through a Point that the other
+// thread hands over. With no step in progress, one thread for all.
 // Errors:        LibTorch's exceptions.
 class StageStreams {
  public:
-  // By stage; of one kind.
+  // Creates the streams. `devices`: one per stage, all of one kind.
   explicit StageStreams(const std::vector<at::Device>& devices);
   StageStreams(const StageStreams&) = delete;
   StageStreams& operator=(const StageStreams&) = delete;
@@ -29,33 +30,33 @@ class StageStreams {
   at::Device device(size_t stage) const { return devices_[stage]; }
   bool on_host() const { return lanes_.empty(); }
 
-  // `body`'s work goes behind what the stage was given before.
+  // Enqueues the work of `body` behind the stage's earlier work.
   void Compute(size_t stage, const std::function<void()>& body);
-  // All that the stage was given so far. Null on CPUs.
+  // A point after all work that a stage has so far. Null on CPUs.
   using Point = std::shared_ptr<const c10::Event>;
   Point Given(size_t stage);
   struct Way {
     size_t from = 0;
     size_t to = 0;
   };
-  // What stage `from` had made at `made`, without its history, on the device of `to`, for what that computes from now
-  // on. `tensor` may be dropped at once.
+  // Copies a tensor that stage `from` had computed at `made`, without its history, to the device of `to`, for that
+  // stage's later work. `tensor` may be dropped at once.
   at::Tensor Take(const at::Tensor& tensor, const Way& way, const Point& made);
-  // Returns when a stage's device has done what it was given up to there.
+  // Blocks until the stage's device has finished the work before the point.
   void WaitFor(const Point& point);
-  // Returns when the stage's device has done all that it was given.
+  // Blocks until the stage's device has finished all its work.
   void Finish(size_t stage);
 
  private:
   struct Lane {
     c10::Stream computing;
     c10::Stream coming;
-    c10::Stream going_on;    // to the stage behind
-    c10::Stream going_back;  // to the stage before
+    c10::Stream going_on;    // copies to the next stage
+    c10::Stream going_back;  // copies to the previous stage
   };
 
   const std::vector<at::Device> devices_;
-  std::vector<Lane> lanes_;  // by stage; none on CPUs
+  std::vector<Lane> lanes_;  // indexed by stage; empty on CPUs
 };
 
 }  // namespace slackline::worker

@@ -1,4 +1,4 @@
-// StagedModel on LibTorch, on whatever devices its streams are of. LibTorch inside.
+// Implements StagedModel on LibTorch, on the devices of its streams. Uses LibTorch.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace slackline::worker {
 
-// As StagedModel::Create() has it.
+// Creates a model as StagedModel::Create() does, on the given streams.
 absl::StatusOr<std::unique_ptr<StagedModel>> MakeStagedNetwork(const ModelSpec& spec, uint64_t seed,
                                                                std::unique_ptr<StageStreams> streams,
                                                                const StagedModel::Pin& pin = {});

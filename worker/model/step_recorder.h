@@ -1,23 +1,25 @@
-// What a device was given in a step, kept so that it can be given again as one.
+// StepRecorder: records the work that a step gives to a device, so that it can be replayed as a whole.
 #pragma once
 
 #include <functional>
 
 namespace slackline::worker {
 
+// StepRecorder keeps at most one recording.
+//
 // Thread-safety: none; one thread steps.
 class StepRecorder {
  public:
   virtual ~StepRecorder() = default;
 
-  // What `body` gives the device goes onto stream().
+  // Runs `body` with its device work on stream().
   virtual void OnStream(const std::function<void()>& body) = 0;
-  // A cudaStream_t.
+  // Returns a cudaStream_t.
   virtual void* stream() const = 0;
-  // Keeps what `work` gives the device, in the place of what was kept before, and does not let it be done. Throws what
-  // `work` throws, or LibTorch; then nothing is kept. Both from OnStream().
+  // Records the device work of `work` instead of executing it, and replaces the previous recording. Throws the
+  // exceptions of `work` and of LibTorch; then nothing is recorded. Call Record() and Replay() within OnStream().
   virtual void Record(const std::function<void()>& work) = 0;
-  // Has the device do what is kept, in the same memory, behind what else it was given. Requires: something is.
+  // Executes the recording in the same memory, after the device's earlier work. Requires: a recording.
   virtual void Replay() = 0;
 };
 

@@ -1,10 +1,10 @@
-// T-CNN-2 (Andrearczyk, Whelan: Using filter banks in convolutional neural networks for texture classification, 2016):
-// a network for textures, in which it counts how much of a pattern there is and not where.
+// Layout of T-CNN-2 (Andrearczyk, Whelan: Using filter banks in convolutional neural networks for texture
+// classification, 2016), a network for textures, where the amount of a pattern matters and not its place.
 //
 //   conv1 11x11/4, 96 - ReLU - max pooling 3x3/2 - conv2 5x5, 256 - ReLU - energy - fc1 - ReLU - ... - the last fc
 //
 // The energy layer is the mean of each filter's rectified output over the whole image. Fully connected layers are
-// AlexNet's, with dropout before all but the first. Other than in the paper, conv2 is not in two groups and there is no
+// AlexNet's, with dropout before all but the first. Unlike in the paper, conv2 is not in two groups and there is no
 // local response normalisation, as in AlexNet's later version (Krizhevsky: One weird trick, 2014). The paddings are
 // torchvision's for AlexNet.
 #pragma once
@@ -25,13 +25,13 @@ inline constexpr uint64_t kTexturePooling = 3;
 inline constexpr uint64_t kTexturePoolingStride = 2;
 inline constexpr uint64_t kTextureWindow2 = 5;
 inline constexpr uint64_t kTextureFilters2 = 256;
-// Below it nothing is left to pool.
+// Smallest side of an image. With smaller images nothing is left to pool.
 inline constexpr uint64_t kTextureSideMin = 15;
 
-// Widths of the fully connected layers.
+// Returns the widths of the fully connected layers.
 std::vector<LayerShape> TextureLinears(const ModelSpec& spec);
 
-// Names are conv1, conv2, fc1, fc2, ...
+// Adds the tensors under the names conv1, conv2, fc1, fc2, ...
 //   kInvalidArgument  the spec cannot be built; says why
 absl::Status AddTexture(const ModelSpec& spec, LayoutBuilder& builder);
 

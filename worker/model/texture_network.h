@@ -17,7 +17,7 @@ class TextureNetwork final : public Network {
 
  private:
   const double dropout_;
-  const bool classifies_;  // the last layer does
+  const bool classifies_;  // true if the last layer is the classifier
   Convolution first_;
   Convolution second_;
   std::vector<Linear> linears_;

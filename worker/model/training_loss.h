@@ -1,4 +1,4 @@
-// The loss that steps descend, with class weights and label smoothing where they are wanted. LibTorch inside.
+// TrainingLoss: the loss that steps minimise, with optional class weights and label smoothing. Uses LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,38 +7,39 @@
 
 namespace slackline::worker {
 
-//   kInvalidArgument  a label is not below `classes`, or mixed images have another number of other labels
+// Checks the labels of a batch.
+//   kInvalidArgument  a label is not below `classes`, or the number of other labels of mixed images differs
 absl::Status CheckTargets(const BatchView& batch, uint32_t classes);
 
-// What a batch's outputs are to be, on the CPU: labels, n int64; of mixed images n x classes float32, what each class
-// counts.
+// Returns the targets of a batch's outputs, on the CPU: labels, n int64; for mixed images the weight of each class, n x
+// classes float32.
 at::Tensor TargetsOf(const BatchView& batch, uint32_t classes);
 
-// Outputs are n x classes, targets as TargetsOf() has them.
+// TrainingLoss computes losses of outputs, n x classes, against targets that TargetsOf() returns.
 //
 // Thread-safety: safe.
 class TrainingLoss {
  public:
   TrainingLoss(const ModelSpec& spec, at::Device device);
 
-  // Sum over the images. Of cross-entropy that of torch.nn.functional.cross_entropy with reduction="sum"; of the others
-  // that of mse_loss or binary_cross_entropy_with_logits with the labels' one-hot vectors, or the targets themselves,
-  // y (1 - s) + s / classes with label smoothing s, as a mean over the outputs of an image, times the weight of its
-  // class (of mixed images the mean weight, by the targets).
+  // Returns the sum over the images. Cross-entropy is that of torch.nn.functional.cross_entropy with reduction="sum".
+  // The other losses are mse_loss or binary_cross_entropy_with_logits, as a mean over the outputs of an image, times
+  // the weight of its class (for mixed images the mean weight, by the targets). They compare with the labels' one-hot
+  // vectors, or with the targets of mixed images; label smoothing s changes a target y to y (1 - s) + s / classes.
   at::Tensor Sum(const at::Tensor& logits, const at::Tensor& targets) const;
-  // Sum() over n. PyTorch's mean of cross-entropy would divide by the sum of the weights, and parts of a batch would
-  // not add up.
+  // Returns Sum() / n. PyTorch's mean of cross-entropy would divide by the sum of the weights, and parts of a batch
+  // would not add up.
   at::Tensor Mean(const at::Tensor& logits, const at::Tensor& targets) const;
-  // What evaluations measure: the mean without weights and smoothing.
+  // Returns the mean without weights and smoothing, which evaluations measure.
   at::Tensor Plain(const at::Tensor& logits, const at::Tensor& targets) const;
 
  private:
-  // n: of each image, against targets with so much smoothing.
+  // Returns the loss of each image, n, against targets with `smoothing`.
   at::Tensor Each(const at::Tensor& logits, const at::Tensor& targets, double smoothing) const;
 
   const LossKind kind_;
   const double label_smoothing_;
-  at::Tensor class_weights_;  // undefined: 1 for all
+  at::Tensor class_weights_;  // undefined: 1 for all classes
 };
 
 }  // namespace slackline::worker

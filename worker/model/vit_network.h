@@ -17,12 +17,12 @@ struct TransformerBlock {
   Linear fc1;
   Linear fc2;
   double stochastic_depth = 0;
-  // Those of its parameters that are not frozen.
+  // Parameters that are not frozen.
   std::vector<at::Tensor> trained = {};
 
   // Rows are n x tokens x width.
   at::Tensor Attend(const at::Tensor& rows, uint64_t heads) const;
-  // What is added to each image by either half is multiplied by its mask; undefined: 1.
+  // Masks by which the addition of each half to each image is multiplied; undefined: 1.
   struct Masks {
     at::Tensor attention;
     at::Tensor mlp;
@@ -33,7 +33,8 @@ struct TransformerBlock {
 
 class VitNetwork final : public Network {
  public:
-  // Borrows `tensors`, which have those of `range` at least: the embedding, each block, and the norm with the head.
+  // Borrows `tensors`, which contain at least those of `range`. Layers are the embedding, each block, and the norm with
+  // the head.
   VitNetwork(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range);
 
   void Initialise(at::Generator& generator) override;
@@ -48,7 +49,7 @@ class VitNetwork final : public Network {
   const Precision precision_;
   bool embeds_ = false;
   bool ends_ = false;
-  // Of the embedding.
+  // Members of the embedding.
   at::Tensor class_token_;
   at::Tensor positions_;
   Gate gate_;

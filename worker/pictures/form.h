@@ -1,4 +1,4 @@
-// The shape that all pictures of a data set get.
+// Form: the common shape of all pictures in a data set.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace slackline::worker::pictures {
 
-// What somebody wants of it.
+// The caller's requirements for the form.
 struct FormWish {
-  std::string size;  // "WxH", "N" or empty: that of the first picture that can be read
+  std::string size;  // "WxH", "N", or empty: the size of the first picture that can be read
   bool grey = false;
   Fit fit = Fit::kStretch;
-  // What an error calls `size`: --size.
+  // Name of `size` in error messages: --size.
   std::string size_key;
 };
 
-// Without `scaled`, a picture of another size is passed over.
+// The resulting form. Unless `scaled`, pictures of another size are skipped.
 struct Form {
   ImageShape shape;
   bool scaled = false;
@@ -29,18 +29,19 @@ struct Form {
   std::string size_key = "--size";
 };
 
-// Of a wish that has one: "64x48", or "64" of both.
-//   kInvalidArgument  no such size
+// Returns the size of a wish that has one: "64x48", or "64" for both sides.
+//   kInvalidArgument  the text is not a size
 absl::StatusOr<Size> SizeOf(const FormWish& wish);
 
-//   kInvalidArgument  no such size; or none of the pictures can be read, and says why the first cannot
+// Determines the form for a source.
+//   kInvalidArgument  the text is not a size; or no picture can be read, and the message says why the first cannot
 absl::StatusOr<Form> MakeForm(const FormWish& wish, const Source& source);
 
-// Reads and shapes a sample, and writes form.shape.values() of them, one channel after the other.
-//   kInvalidArgument  as DecodeImage(), or of another size
-//   kUnavailable      its file cannot be read
+// Reads and shapes a sample, and writes form.shape.values() values, one channel after the other.
+//   kInvalidArgument  as DecodeImage(), or the picture has another size
+//   kUnavailable      the sample's file cannot be read
 absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint8_t> out);
-// The same with 16 bits, as DecodeDeepImage() has them.
+// Reads and shapes a sample with 16 bits, as DecodeDeepImage() does.
 absl::Status ReadShaped(const Source& source, const Sample& sample, const Form& form, absl::Span<uint16_t> out);
 
 }  // namespace slackline::worker::pictures

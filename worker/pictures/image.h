@@ -1,4 +1,4 @@
-// Pictures in memory: out of JPEG and PNG, and into the shape that a data set has.
+// Pictures in memory: decodes JPEG and PNG, and converts pictures to the shape of a data set.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace slackline::worker::pictures {
 
-// Rows of pixels of `channels` interleaved values: grey, or red, green and blue.
+// Rows of pixels, each of `channels` interleaved values: grey, or red, green and blue.
 template <typename Value>
 struct BasicImage {
   uint32_t channels = 1;
@@ -20,33 +20,33 @@ struct BasicImage {
   std::vector<Value> pixels;
 };
 using Image = BasicImage<uint8_t>;
-// White is 65535.
+// An image of 16 bits. White is 65535.
 using DeepImage = BasicImage<uint16_t>;
 
-// A picture with more pixels is taken for an attack on the memory.
+// Upper limit for pixels. A larger picture is treated as an attack on the memory.
 inline constexpr uint64_t kPixelsMax = 100'000'000;
 
-// What the first bytes say it is. Transparency is dropped, 16 bits become 8, palettes become colours; how a camera was
-// held (EXIF) is not looked at.
+// Decodes a JPEG or PNG, recognised by its first bytes. Drops transparency, and converts 16 bits to 8 and palettes to
+// colours. Ignores the orientation of the camera (EXIF).
 //   kInvalidArgument  neither JPEG nor PNG, damaged, cut short, too large, or of colours for printing (CMYK)
 absl::StatusOr<Image> DecodeImage(absl::string_view bytes);
-// The same with 16 bits: those of the file where it is a PNG with so many, as they are; else 257 times its 8.
+// Decodes to 16 bits: the file's own values for a PNG of 16 bits; otherwise 257 times the values of 8 bits.
 absl::StatusOr<DeepImage> DecodeDeepImage(absl::string_view bytes);
 DeepImage Deepened(const Image& image);
 
-// Each in its own file, which knows the library.
+// Decoders, each in its own file, which includes the library.
 absl::StatusOr<Image> DecodeJpeg(absl::string_view bytes);
 absl::StatusOr<Image> DecodePng(absl::string_view bytes);
 absl::StatusOr<DeepImage> DecodeDeepPng(absl::string_view bytes);
 
-// With 1 or 3 channels; grey is (19595 R + 38470 G + 7471 B + 32768) / 65536, ITU-R 601-2 as Pillow rounds it.
+// Converts to 1 or 3 channels. Grey is (19595 R + 38470 G + 7471 B + 32768) / 65536, ITU-R 601-2 as Pillow rounds it.
 Image WithChannels(Image image, uint32_t channels);
 DeepImage WithChannels(DeepImage image, uint32_t channels);
 
 enum class Fit {
-  // Both sides are scaled, each as it needs.
+  // Scales both sides, each by its own factor.
   kStretch,
-  // What is left over of the longer side is cut off on both ends, then it is scaled.
+  // Cuts the excess of the longer side off at both ends, and then scales.
   kCrop,
 };
 

@@ -1,6 +1,6 @@
-// A CSV that says which image has which label (RFC 4180; blanks around fields are dropped).
+// Reads a CSV file that gives each image its label (RFC 4180; blanks around fields are dropped).
 //
-// The first row names the columns: `path` and `label`, and `split` if it likes; others are passed over.
+// The first row names the columns: `path`, `label` and, optionally, `split`. Other columns are ignored.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace slackline::worker::pictures {
 struct LabelRow {
   std::string path;
   std::string label;
-  std::string split;  // empty without such a column
+  std::string split;  // empty if the file has no such column
 };
 
 struct LabelTable {
@@ -23,10 +23,11 @@ struct LabelTable {
   std::vector<LabelRow> rows;
 };
 
-//   kInvalidArgument  no CSV, a column is missing, a row has too few fields, an image is named twice; names the row
+// Parses the text of the file.
+//   kInvalidArgument  not CSV, a column is missing, a row has too few fields, an image is named twice; names the row
 absl::StatusOr<LabelTable> ParseLabels(absl::string_view text);
 
-// One field as CSV has it, in quotes.
+// Returns one CSV field, in quotes.
 std::string CsvField(absl::string_view text);
 
 }  // namespace slackline::worker::pictures

@@ -1,5 +1,5 @@
-// Pictures that are decoded as they are needed, as data sets: the images that `slackline prepare --seed 1` makes of
-// them, in its order.
+// Opens pictures as data sets that are decoded on demand. The images, and their order, equal those that `slackline
+// prepare --seed 1` produces.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace slackline::worker::pictures {
 
 struct PictureOptions {
-  std::string kind;  // folders or webdataset, as Source::kind()
+  std::string kind;  // folders or webdataset, as in Source::kind()
   FormWish form;
   std::string evaluation_split;
   uint64_t train_images_max = 0;  // 0 keeps all
-  // Of webdataset: labels are below; 0: as many as there are.
+  // Number of classes for webdataset, whose labels must be below it; 0: the number found.
   uint32_t classes = 0;
 };
 
@@ -27,10 +27,10 @@ struct PictureData {
   std::vector<std::string> class_names;
 };
 
-// Lists the pictures, and opens as few as it needs to. One that cannot be read when it is needed is logged, and the
-// next one of its class in its split takes its place.
+// Lists the pictures, and opens as few as possible. If a picture cannot be read when it is needed, the failure is
+// logged, and the next picture of its class in its split takes its place.
 //   kNotFound         no such folder
-//   kInvalidArgument  other content than `kind`, no splits, no images in one of the two, broken tar files
+//   kInvalidArgument  content other than `kind`, no splits, no images in one of the two, broken tar files
 absl::StatusOr<PictureData> OpenPictures(const std::string& folder, const PictureOptions& options);
 
 }  // namespace slackline::worker::pictures

@@ -1,4 +1,4 @@
-// What streams of played GPUs (gpus.h), and the host, know of each other, and what memory they use.
+// Vector clocks: what the streams of fake GPUs (gpus.h) and the host know of each other; and the memory that they use.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@ struct StreamName {
   auto operator<=>(const StreamName&) const = default;
 };
 
-// How far each stream was.
+// Position of each stream, in ticks of that stream.
 using Clock = std::map<StreamName, uint64_t>;
 
-// The calling thread's: its GPU, and on each the stream that work is for.
+// Current GPU of the calling thread, and its current stream on each GPU.
 int& CurrentGpu();
 int64_t& CurrentStream(int gpu);
 inline StreamName CurrentOn(int gpu) { return {.gpu = gpu, .id = CurrentStream(gpu)}; }
 
-// As a cudaStream_t, where the default stream, of whatever GPU is the current one, is null.
+// Converts a stream to a cudaStream_t, and back. Null is the default stream of whatever GPU is the current one.
 void* HandleOf(const StreamName& stream);
 StreamName StreamOf(const void* handle);
 
@@ -43,23 +43,23 @@ class Clocks {
  public:
   static Clocks& Get();
 
-  // Memory of a GPU. `home`: the stream whose later allocations may get it again; what is not allocated by stream is
-  // given back when the host has waited for the GPU.
+  // Memory of a GPU. With kStream, later allocations by the stream `home` may get the memory again. With kGpu, memory
+  // is given back when the host has waited for the GPU.
   enum class By { kStream, kGpu };
   void* Allocate(size_t bytes, const StreamName& home, By by = By::kStream);
   void Free(void* memory);
-  // -1: none of theirs.
+  // Returns the GPU that has this memory; -1 if none has.
   int GpuOf(const void* memory);
-  // It is not given out again before `stream` is through with what it has now.
+  // Keeps the memory from being given out again before `stream` has done the work that it has now.
   void Keep(const void* memory, const StreamName& stream);
 
   struct Accesses {
     std::string what;
     std::vector<Range> reads = {};
     std::vector<Range> writes = {};
-    bool of_other_gpus = false;  // may be
+    bool of_other_gpus = false;  // memory of other GPUs is allowed
   };
-  // What a stream is given.
+  // Gives work to a stream, and checks its accesses.
   void Do(const StreamName& stream, const Accesses& accesses);
 
   StreamName NewStream(int gpu);
@@ -67,21 +67,21 @@ class Clocks {
   void Await(const Clock& event, const StreamName& stream);
   void Chain(const StreamName& before, const StreamName& after) { Await(Record(before), after); }
 
-  // The host waits.
+  // Makes the host wait for a stream, an event, or all streams of a GPU.
   void Wait(const StreamName& stream);
   void WaitFor(const Clock& event);
   void WaitForGpu(int gpu);
-  // What hosts' functions on streams were called after is known to this thread from now on: somebody has told it.
+  // Lets this thread know everything that came before the functions called on the host so far: somebody has told it.
   void HearOfCalls();
-  // `function` is called when the stream comes by, which is now, from a thread of the GPU's driver.
+  // Calls `function` when the stream reaches it, which is now, as a thread of the GPU's driver.
   void CallOnHost(const StreamName& stream, const std::function<void()>& function);
 
-  // Memory of the host that copies need not stop for.
+  // Pinned memory of the host, for which copies need not stop.
   void Pin(const void* memory, size_t bytes);
   void Unpin(const void* memory);
   bool IsPinned(const void* memory);
-  // A copy of pinned memory that the stream is given, as late as it may be: what comes to the host is not there before
-  // the host has waited, and what comes from it must be the same until then.
+  // Copies to or from pinned memory as late as the stream may: data for the host is not there before the host has
+  // waited, and data from the host must be the same until then.
   void CopyToHost(const StreamName& stream, void* host, const void* memory, size_t bytes);
   void CopyFromHost(const StreamName& stream, void* memory, const void* host, size_t bytes);
 
@@ -91,7 +91,7 @@ class Clocks {
   Bytes TakeBytes(int gpu);
   size_t OperatorsOnDefaultStream(int gpu);
   void FailOn(const std::string& what, size_t count);
-  // Whether it is to fail now.
+  // Returns whether this operator is to fail now.
   bool Fails(const std::string& what);
 
  private:
@@ -104,7 +104,7 @@ class Clocks {
     size_t bytes = 0;
     StreamName home = {};
     By by = By::kStream;
-    // The last of each stream to the same place.
+    // Place of an access; the last access of each stream to the same place counts.
     struct Place {
       const char* begin = nullptr;
       const char* end = nullptr;
@@ -128,7 +128,7 @@ class Clocks {
   void Access(const Stamp& now, const Range& range, bool writes, bool of_other_gpus)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CheckFree(const Memory& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Copies of the host's memory that are done where this is known.
+  // Completes the copies to and from the host's memory that are known to be done.
   void Deliver(const Clock& known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Mutex mutex_;

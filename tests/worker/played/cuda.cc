@@ -1,4 +1,4 @@
-// CUDA's runtime on played GPUs.
+// CUDA's runtime on fake GPUs.
 #include <cuda_runtime.h>
 
 #include <cstdlib>

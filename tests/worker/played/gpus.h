@@ -1,15 +1,17 @@
-// GPUs that are played on a CPU, so that code for GPUs runs where there is none, and what it forgets to order is found.
+// Fake GPUs, which run on a CPU, so that code for GPUs runs on a machine without one, and missing synchronisation in it
+// is found.
 //
-// They are LibTorch's CUDA devices, where it is a build for CPUs, and CUDA's runtime and NCCL are played as well. What
-// they are given is done at once, by LibTorch's operators for CPUs; what is kept besides is which stream each operator
-// was for, and what streams and the host know of each other by events and waits (vector clocks, Fidge 1988 and Mattern
-// 1989). On a real GPU streams run beside each other, and two accesses to the same memory, of which one writes, are a
-// race unless one of the streams waits for the other in between. So does memory that is given back while another stream
-// may still read it, unless LibTorch was told to keep it (recordDataPtrOnStream), since its allocator hands it out
-// again to the stream that it was for. Copies between devices wait for each other's streams as LibTorch's copies
-// between GPUs do.
+// The fake GPUs are LibTorch's CUDA devices, in a build of LibTorch for CPUs. CUDA's runtime and NCCL are fakes as
+// well. LibTorch's operators for CPUs do the work at once. The fakes also record the stream of each operator, and what
+// streams and the host know of each other by events and waits (vector clocks, Fidge 1988 and Mattern 1989).
 //
-// They are no GPUs: how fast anything is, and what kernels of GPUs compute, cannot be seen here.
+// Streams of a real GPU run beside each other. Two accesses to the same memory, of which one writes, are a race unless
+// one of the streams waits for the other in between. Memory that is given back while another stream may still read it
+// is a race, too, unless LibTorch was told to keep it (recordDataPtrOnStream): its allocator hands the memory out again
+// to the stream that it was for. Copies between devices wait for each other's streams, as LibTorch's copies between
+// GPUs do.
+//
+// Fake GPUs cannot show how fast anything is, or what the kernels of GPUs compute.
 #pragma once
 
 #include <cstddef>
@@ -20,21 +22,22 @@ namespace slackline::worker::played {
 
 inline constexpr int kGpus = 4;
 
-// What was found since the last call, each once: "aten::mm reads on cuda:1's stream 3 what ... writes on stream 2".
+// Returns the faults found since the last call, each once: "aten::mm reads on cuda:1's stream 3 what ... writes on
+// stream 2".
 std::vector<std::string> TakeFaults();
-// Copies from and to pinned memory of the host which it has not waited for.
+// Returns the number of copies from and to pinned memory of the host for which it has not waited.
 size_t CopiesUnderWay();
-// Bytes of the device that are in use, and the most that were since the last call of this.
+// Bytes of the device that are in use, and the most that were in use since the last call of TakeBytes().
 struct Bytes {
   size_t now = 0;
   size_t most = 0;
 };
 Bytes TakeBytes(int gpu);
-// As cudaHostRegister() does it.
+// Pins memory of the host, as cudaHostRegister() does.
 void Pin(const void* memory, size_t bytes);
-// That it was given on the stream which is there without being made.
+// Returns the number of operators that the GPU was given on its default stream, which exists without being made.
 size_t OperatorsOnDefaultStream(int gpu);
-// The operator of that name ("aten::mm") throws, when a GPU is given it for the `count`th time from now on.
+// Makes the operator of that name ("aten::mm") throw when a GPU is given it for the `count`th time from now on.
 void FailOn(const std::string& what, size_t count);
 
 }  // namespace slackline::worker::played

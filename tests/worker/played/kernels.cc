@@ -1,4 +1,4 @@
-// The kernels of worker/cuda/codec_kernels.h on played GPUs: their elements in plain loops.
+// The kernels of worker/cuda/codec_kernels.h on fake GPUs: their elements in plain loops.
 #include <cstring>
 
 #include "tests/worker/gpu_codec_host.h"

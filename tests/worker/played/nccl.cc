@@ -1,5 +1,5 @@
-// NCCL between played GPUs. A collective is done when the last of its ends has come; until then the others are told
-// that it is in progress, as NCCL does with communicators that do not block.
+// NCCL between fake GPUs. A collective is done when the last of its ends has come; until then the others are told that
+// it is in progress, as NCCL does with communicators that do not block.
 #include <nccl.h>
 
 #include <cstring>

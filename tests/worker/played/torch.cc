@@ -1,4 +1,4 @@
-// Played GPUs as LibTorch sees them: its CUDA devices, where it is a build for CPUs.
+// Fake GPUs as LibTorch sees them: its CUDA devices, in a build of LibTorch for CPUs.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>

@@ -1,4 +1,4 @@
-// Played GPUs (gpus.h) as LibTorch's devices.
+// Fake GPUs (gpus.h) as LibTorch's devices.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,5 +1,5 @@
-// What worker/cuda/ uses of RCCL, declared only: so that it can be compiled for HIP where there is no RCCL
-// (docs/gpu.md). Not linked, and nothing else includes it.
+// Declarations of the part of RCCL that worker/cuda/ uses, so that it can be compiled for HIP on a machine without RCCL
+// (docs/gpu.md). Nothing is linked, and nothing else includes this file.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// What worker/cuda/ uses of CUDA's runtime, for GPUs that are played (tests/worker/played/). Names and values are
-// CUDA's.
+// The part of CUDA's runtime that worker/cuda/ uses, for fake GPUs (tests/worker/played/). Names and values are CUDA's.
 #pragma once
 
 #include <cstddef>

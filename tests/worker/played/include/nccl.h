@@ -1,4 +1,4 @@
-// What worker/cuda/ uses of NCCL, for GPUs that are played (tests/worker/played/). Names and values are NCCL's.
+// The part of NCCL that worker/cuda/ uses, for fake GPUs (tests/worker/played/). Names and values are NCCL's.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@ struct ncclUniqueId {
   char internal[128];
 };
 enum ncclResult_t { ncclSuccess = 0, ncclInternalError = 3, ncclInvalidUsage = 5, ncclInProgress = 7 };
-// Those that are made for a communicator follow.
+// Operations that are made for a communicator have the values from ncclNumOps on.
 enum ncclRedOp_t : int { ncclSum = 0, ncclNumOps = 5 };
 enum ncclDataType_t { ncclFloat32 = 7 };
 enum ncclScalarResidence_t { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 };

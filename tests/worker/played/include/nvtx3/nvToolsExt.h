@@ -1,4 +1,4 @@
-// Ranges that no profiler sees, for GPUs that are played (tests/worker/played/).
+// NVTX ranges that no profiler sees, for fake GPUs (tests/worker/played/).
 #pragma once
 
 #include <cstdint>
