@@ -202,7 +202,6 @@ class Trainer {
   absl::Status BeginTeacher();
   // Makes the model compute on the averaged weights from now on. Returns the weights that it computed on before.
   absl::StatusOr<absl::Span<float>> UseAveraged();
-  void Standby();
   void EnterPhase(power::Phase phase);
 
   absl::StatusOr<std::unique_ptr<Client>> MakeClient(bool reader);
