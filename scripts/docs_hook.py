@@ -11,7 +11,7 @@ import re
 from mkdocs.structure.files import File, Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
+LINK = re.compile(r"(!?\[[^\]]*\]\(|\bsrc(?:set)?=\")([^)#\s\"]+)((?:#[^)]*)?\)|\")")
 CODE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "bench/RESULTS.md")
 
