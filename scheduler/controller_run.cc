@@ -309,9 +309,17 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
 void Controller::ExpelStalled(absl::Time now) {
   MembershipActions actions;
   std::optional<std::string> in_vain;
+  const auto expel = [&](const Holder& holder, const std::string& name, const std::string& reason) {
+    membership_.Expel(holder.worker, holder.incarnation, reason, actions);
+    if (const auto why = stalls_.Expelled(name, progress_.totals().samples)) {
+      in_vain = absl::StrCat(*why, ": ", reason);
+    }
+  };
   std::vector<Holder> waiting;
   std::vector<uint64_t> clocks;
-  bool all_wait = AllServersThere().ok();
+  // In the other modes no worker waits for another one.
+  const auto mode = config_.job.consistency().mode();
+  bool all_wait = mode != job::Consistency::ASYNC && mode != job::Consistency::SOFTSYNC && AllServersThere().ok();
   for (const auto& [id, worker] : membership_.workers()) {
     const Holder holder = {id, worker.incarnation};
     auto since = work_since_.find(holder);
@@ -328,19 +336,15 @@ void Controller::ExpelStalled(absl::Time now) {
         std::min(FromMilliseconds(static_cast<double>(progress->idle_ms())), now - since->second);
     const absl::Duration allowed = stalls_.Allowed(*progress);
     if (idle <= allowed) continue;
-    const std::string reason = StallWatch::Reason(idle, allowed);
-    membership_.Expel(id, worker.incarnation, reason, actions);
-    if (const auto why = stalls_.Expelled(worker.name, progress_.totals().samples)) {
-      in_vain = absl::StrCat(*why, ": ", reason);
-    }
+    expel(holder, worker.name, StallWatch::Reason(idle, allowed));
   }
   if (!all_wait) clocks.clear();
   if (const auto slowest = stalls_.HoldsUp(clocks, progress_.totals().samples, now)) {
-    membership_.Expel(
-        waiting[*slowest].worker, waiting[*slowest].incarnation,
+    const Holder& holder = waiting[*slowest];
+    expel(
+        holder, membership_.workers().at(holder.worker).name,
         absl::StrCat("all workers wait, and nothing was trained for ", Readable(stalls_.WaitMax()), "; its clock, ",
-                     clocks[*slowest], ", is the smallest, so it holds the others up. Its log says what it waits for"),
-        actions);
+                     clocks[*slowest], ", is the smallest, so it holds the others up. Its log says what it waits for"));
   }
   Apply(actions);
   if (in_vain) End(wire::JOB_FAILED, *in_vain);

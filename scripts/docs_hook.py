@@ -8,7 +8,7 @@ import pathlib
 import posixpath
 import re
 
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(!?\[[^\]]*\]\(|\bsrc(?:set)?=\")([^)#\s\"]+)((?:#[^)]*)?\)|\")")

@@ -22,7 +22,7 @@ build_stage() {
         leave_out cuda "there is no nvcc, and it could not be installed"
       fi
       ;;
-    # On a slow machine it would be the straw too much; what was searched by hand or on another one counts as well.
+    # A slow machine has no time left for the searches; those by hand or on another machine count as well.
     search)
       if [[ -n ${SLACKLINE_SEARCH_UNTIL:-} ]] && ((EPOCHSECONDS > SLACKLINE_SEARCH_UNTIL)); then
         leave_out search "too much time has passed; ./test --stage search runs it"

@@ -451,6 +451,19 @@ TEST(ControllerRun, WorkerForWhomAllWaitIsExpelledThoughItSaysThatItWaits) {
   EXPECT_TRUE(cluster.HasEvent("all workers wait, and nothing was trained for 10m; its clock, 7, is the smallest"));
 }
 
+TEST(ControllerRun, InAsyncAWorkerThatWaitsHoldsUpNobody) {
+  job::Job job = FakeCluster::SmallJob();
+  job.mutable_consistency()->set_mode(job::Consistency::ASYNC);
+  FakeCluster cluster(job);
+  cluster.Start();
+  cluster.Range("w-1");
+  cluster.Range("w-2");
+  for (const char* name : {"w-1", "w-2"}) cluster.progress(name).set_waiting(true);
+  cluster.progress("w-2").set_clock(9);
+  cluster.Pass(absl::Minutes(30));
+  EXPECT_EQ(cluster.StateOf("w-1"), "live");
+}
+
 TEST(ControllerRun, WorkerWithALocalTaskMayBeSilentForItsLease) {
   job::Job job = FakeCluster::SmallJob();
   job.mutable_local()->set_steps(1);
