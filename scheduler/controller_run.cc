@@ -309,12 +309,13 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
 void Controller::ExpelStalled(absl::Time now) {
   MembershipActions actions;
   std::optional<std::string> in_vain;
-  const auto expel = [&](const Holder& holder, const std::string& name, const std::string& reason) {
-    membership_.Expel(holder.worker, holder.incarnation, reason, actions);
-    if (const auto why = stalls_.Expelled(name, progress_.totals().samples)) {
-      in_vain = absl::StrCat(*why, ": ", reason);
-    }
-  };
+  const auto expel = [&](const Holder& holder, const std::string& name, const std::string& reason)
+                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                           membership_.Expel(holder.worker, holder.incarnation, reason, actions);
+                           if (const auto why = stalls_.Expelled(name, progress_.totals().samples)) {
+                             in_vain = absl::StrCat(*why, ": ", reason);
+                           }
+                         };
   std::vector<Holder> waiting;
   std::vector<uint64_t> clocks;
   // In the other modes no worker waits for another one.

@@ -7,6 +7,12 @@ leave_out() {
   say "skipped  $1: $2"
 }
 
+# search_is_late: whether a slow machine has no time left for the searches; those by hand or on another one count as well.
+search_is_late() {
+  [[ -n ${SLACKLINE_SEARCH_UNTIL:-} ]] && ((EPOCHSECONDS > SLACKLINE_SEARCH_UNTIL)) || return 1
+  leave_out search "too much time has passed; ./test --stage search runs it"
+}
+
 # build_stage STAGE: what its tests need.
 build_stage() {
   case $1 in
@@ -22,14 +28,7 @@ build_stage() {
         leave_out cuda "there is no nvcc, and it could not be installed"
       fi
       ;;
-    # A slow machine has no time left for the searches; those by hand or on another machine count as well.
-    search)
-      if [[ -n ${SLACKLINE_SEARCH_UNTIL:-} ]] && ((EPOCHSECONDS > SLACKLINE_SEARCH_UNTIL)); then
-        leave_out search "too much time has passed; ./test --stage search runs it"
-      else
-        build_stage release && build_stage asan
-      fi
-      ;;
+    search) search_is_late || { build_stage release && build_stage asan; } ;;
   esac
 }
 
