@@ -148,7 +148,7 @@ void Controller::AddReport(absl::Time now) {
   report.step = progress.totals.steps;
   report.samples = progress.totals.samples;
   report.loss = progress.loss;
-  if (!MeasuresMap(config_.job, evaluation_)) report.accuracy = progress.accuracy;
+  report.accuracy = progress.accuracy;
   if (evaluation_ && !evaluation_reported_) {
     report.finds_objects = evaluation_->has_map_50();
     if (!report.finds_objects) report.test_loss = evaluation_->loss();
@@ -248,7 +248,7 @@ void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const
                              : 0);
   reply.set_elapsed_seconds(ElapsedSeconds(now));
   if (latest.loss) reply.set_loss(*latest.loss);
-  if (latest.accuracy && !MeasuresMap(config_.job, evaluation_)) reply.set_train_accuracy(*latest.accuracy);
+  if (latest.accuracy) reply.set_train_accuracy(*latest.accuracy);
   reply.set_staleness_mean(latest.staleness_mean);
   reply.set_staleness_max(latest.staleness_max);
   reply.set_slack(latest.slack);

@@ -112,7 +112,7 @@ void Controller::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   out.set_elapsed_s(ElapsedSeconds(now));
   if (rate > 0) out.set_seconds_left(static_cast<double>((total - done) * PassesOfPush(config_.job)) / rate);
   if (latest.loss) out.set_loss(*latest.loss);
-  if (latest.accuracy && !MeasuresMap(config_.job, evaluation_)) out.set_train_accuracy(*latest.accuracy);
+  if (latest.accuracy) out.set_train_accuracy(*latest.accuracy);
   out.set_test_metric(std::string(MeasuresMap(config_.job, evaluation_) ? kMapMetric : kAccuracyMetric));
   if (evaluation_) {
     out.set_test_accuracy(evaluation_->accuracy());

@@ -261,6 +261,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   facts.loss = result->loss;
   facts.gradient_norm = norm;
   facts.correct = result->correct;
+  facts.unjudged = parts_.group.model().counts_correct() ? 0 : result->samples;
   facts.compute = parts_.time.Now() - begin.time - std::exchange(overlap_wait_, absl::ZeroDuration());
   facts.data_wait = std::exchange(data_wait_, absl::ZeroDuration());
   const bool last = progress.done + result->samples >= progress.size;

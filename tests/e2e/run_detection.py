@@ -5,6 +5,7 @@
 Needs PyTorch and Pillow. Exits with 77 (skipped) where the programs are not there.
 """
 import argparse
+import csv
 import json
 import pathlib
 import signal
@@ -91,6 +92,8 @@ class Detection(unittest.TestCase):
         log = "".join(path.read_text() for path in (again.folder / "logs").glob("worker*"))
         self.assertIn("5.png cannot be read, and the next picture takes its place", log)
         self.assertIn("there is no image with id 123456", log)
+        with (again.folder / "epochs.csv").open() as file:
+            self.assertEqual({row["accuracy"] for row in csv.DictReader(file)}, {""})
         losses = [float(row["loss"]) for row in again.rows() if row["loss"]]
         self.assertLess(losses[-1], losses[0] / 2, losses)
         summary = json.loads((again.folder / "summary.json").read_text())

@@ -5,6 +5,7 @@
 Exits with 77 (skipped) where the programs are not there.
 """
 import argparse
+import csv
 import json
 import math
 import pathlib
@@ -106,6 +107,8 @@ class SelfSupervised(unittest.TestCase):
         after = self.accuracy(run)
         self.assertLess(before, 0.75)
         self.assertGreater(after, max(0.88, before + 0.15))
+        with (run.folder / "epochs.csv").open() as file:
+            self.assertEqual({row["accuracy"] for row in csv.DictReader(file)}, {""})
         self.assertIn(f"Accuracy {100 * after:.2f} %", self.slackline("evaluate", run.folder))
         self.assertIn("allowed are test and validation", self.slackline("evaluate", run.folder, "--split", "train", code=2))
 

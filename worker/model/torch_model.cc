@@ -85,6 +85,7 @@ class TorchModel final : public Model {
   absl::StatusOr<StepResult> Step(const BatchView& batch, const Ready& ready) override;
   absl::Status RecordSteps(std::unique_ptr<StepRecorder> recorder) override;
   absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) override;
+  bool counts_correct() const override { return !has_own_loss(); }
   absl::StatusOr<std::vector<Found>> Detect(absl::Span<const Scene> scenes) override;
   void Forget() override;
   absl::Status Remember(const BatchView& batch) override;
