@@ -336,7 +336,7 @@ int Main(int argc, char** argv) {
       ->required();
   status_command->add_option("--job", status.job_file, kJobHelp)->type_name("JOB.yaml");
   auto* watch = status_command->add_flag("--watch", status.watch, "Show it every second until the run has ended");
-  status_command->add_flag("--json", status.json, "As JSON, as docs/status.md has it")->excludes(watch);
+  status_command->add_flag("--json", status.json, "As JSON, as docs/status-fields.md has it")->excludes(watch);
   status_command->footer(kStatusHelp);
 
   ResumeOptions resume;

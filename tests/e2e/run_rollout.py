@@ -1,4 +1,4 @@
-"""A new version of the programs takes the place of the old one while a run trains, as docs/operations.md says.
+"""A new version of the programs takes the place of the old one while a run trains, as docs/rolling-upgrade.md says.
 
     run_rollout.py --programs BIN_FOLDER [--new BIN_FOLDER] [--patience FACTOR] [TEST...]
 

@@ -56,10 +56,10 @@ CASES = [
     ("and tests and calls that exist", {
         "docs/a.md": "`Slice.IsOne` `Scheduler.Stop`\n", "tests/a.cc": "TEST(Slice, IsTwo) {"}, "docs/a.md"),
     ("the fields of the status are documented", {
-        "docs/status.md": "### Job\n| `name` |\n", "protos/status.proto": "message Job {\n  repeated string host = 1;\n"},
+        "docs/status-fields.md": "## Job\n| `name` |\n", "protos/status.proto": "message Job {\n  repeated string host = 1;\n"},
      "protos/status.proto"),
     ("and so they are", {
-        "docs/status.md": "### Job\n| `name` |\n", "protos/status.proto": "message Job {\n  optional string name = 1;\n"}, None),
+        "docs/status-fields.md": "## Job\n| `name` |\n", "protos/status.proto": "message Job {\n  optional string name = 1;\n"}, None),
     ("which may be anywhere", {
         "docs/a.md": "`Slice.IsOne` `Scheduler.Stop`\n", "tests/a.cc": "TEST_F(Slice, IsOne) {",
         "protos/a.proto": "service Scheduler {\n  rpc Stop(A) returns (B);\n}\n"}, None),

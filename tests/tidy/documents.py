@@ -46,14 +46,14 @@ def names_of(tree):
 
 
 def check_status_fields(tree):
-    """docs/status.md has every message and field of protos/status.proto."""
-    if "protos/status.proto" not in tree or "docs/status.md" not in tree:
+    """docs/status-fields.md has every message and field of protos/status.proto."""
+    if "protos/status.proto" not in tree or "docs/status-fields.md" not in tree:
         return
-    document = tree.text("docs/status.md")
+    document = tree.text("docs/status-fields.md")
     for number, line in enumerate(tree.text("protos/status.proto").splitlines(), 1):
         message, field = re.match(r"message (\w+)", line), re.match(r"  [\w. ]+ (\w+) = \d+;", line)
-        if message and f"### {message.group(1)}\n" not in document or field and f"| `{field.group(1)}` |" not in document:
-            yield Problem("protos/status.proto", number, f"docs/status.md lacks {(message or field).group(1)}")
+        if message and f"## {message.group(1)}\n" not in document or field and f"| `{field.group(1)}` |" not in document:
+            yield Problem("protos/status.proto", number, f"docs/status-fields.md lacks {(message or field).group(1)}")
 
 
 def places_of(text):
