@@ -1,4 +1,4 @@
-"""A client of Slackline in plain Python, from docs/protocol.md alone: for those who write one in another language.
+"""A client of Slackline in plain Python, from docs/protocol*.md alone: for those who write one in another language.
 
 Wants grpcio, protobuf 4 or later, NumPy, and the program protoc. It leaves out what a client may leave out: encodings,
 windows, shared memory, TLS, and pulls of only what has changed. reference_worker.py trains with it.

@@ -170,6 +170,6 @@ def names_taken() -> tuple[str, ...]:
 
 
 def as_markdown(columns: tuple[Column, ...]) -> str:
-    """The table of docs/experiments.md."""
+    """The table of docs/experiment-results.md."""
     rows = [f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} |" for column in columns]
     return "\n".join(["| column | type | unit | meaning |", "|---|---|---|---|", *rows])

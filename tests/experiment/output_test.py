@@ -140,7 +140,7 @@ class Tables(Output):
         self.assertIn("Energy: metered in 14 of 14 runs.", text)
 
     def test_the_document_has_the_schema(self):
-        document = (support.HERE.parent.parent / "docs" / "experiments.md").read_text()
+        document = (support.HERE.parent.parent / "docs" / "experiment-results.md").read_text()
         for columns in (schema.RESULTS, schema.REPORTS, schema.EPOCHS, schema.EVALUATIONS, schema.DIFFERENCES):
             self.assertIn(schema.as_markdown(columns), document)
 
