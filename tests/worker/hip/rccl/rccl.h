@@ -1,5 +1,5 @@
 // Declarations of the part of RCCL that worker/cuda/ uses, so that it can be compiled for HIP on a machine without RCCL
-// (docs/gpu.md). Nothing is linked, and nothing else includes this file.
+// (docs/internals/gpu.md). Nothing is linked, and nothing else includes this file.
 #pragma once
 
 #include <cstddef>
