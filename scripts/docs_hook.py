@@ -2,6 +2,9 @@
 
 Markdown files become pages; any other file is copied as it is, and a folder becomes a list of its files. Paths inside the site are those
 of the tree, except that what lies in docs/ lies at the top.
+
+docs/python-api.md keeps directives of mkdocstrings in comments, each in front of a sentence for readers of the file itself. The site
+has the directive in the place of comment and sentence.
 """
 
 import pathlib
@@ -12,6 +15,7 @@ from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(!?\[[^\]]*\]\(|\bsrc(?:set)?=\")([^)#\s\"]+)((?:#[^)]*)?\)|\")")
+DIRECTIVE = re.compile(r"^<!-- docstrings\n(.*?)\n-->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "bench/RESULTS.md")
 
@@ -68,6 +72,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
+    markdown = DIRECTIVE.sub(r"\1", markdown)
     path = tree_path(page.file.src_uri)
     if not (ROOT / path).is_file():
         return markdown

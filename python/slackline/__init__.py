@@ -10,7 +10,7 @@
             loss(model(batch), target).backward()          # gradients leave while backward runs
             optimizer.step()                               # pushes; pulls as the consistency mode says
 
-docs/python.md says more.
+docs/python.md is the guide, docs/python-api.md the reference.
 """
 
 from ._cluster import LocalCluster, local_cluster

@@ -70,11 +70,13 @@ class _Starter:
 
 
 class LocalCluster:
-    """What local_cluster() gives: where a job's processes are.
+    """A scheduler and servers on this machine, made by local_cluster().
 
-    job: the job file. overrides: KEY=VALUE that hold beside it. address: the file that the scheduler writes its
-    address to.
-    run_folder: with its results and logs.
+    Attributes:
+        job (str): Path of the job file.
+        overrides (list[str]): Settings of the job file, as KEY=VALUE.
+        run_folder (str): Folder with results and logs.
+        address (str): File to which the scheduler writes its HOST:PORT.
     """
 
     def __init__(self, job: Path, overrides: Sequence[str], run_folder: Path, programs: dict[str, Path]) -> None:
@@ -90,8 +92,14 @@ class LocalCluster:
         self._workers: list[tuple[int, weakref.ref[Worker]]] = []
 
     def connect(self, **options: Any) -> Worker:
-        """slackline.connect() to this job; `options` are the others of it. A worker that is still there when the cluster
-        ends leaves first, where it is of the same thread."""
+        """Makes a worker of this job. The end of the cluster lets the worker leave first, if both are of one thread.
+
+        Args:
+            **options: Further arguments of slackline.connect(), for example `name`.
+
+        Returns:
+            The worker.
+        """
         worker = connect(self.address, self.job, overrides=self.overrides, **options)
         self._workers.append((threading.get_ident(), weakref.ref(worker)))
         return worker
@@ -184,15 +192,27 @@ def local_cluster(
     programs: Optional[PathLike] = None,
     startup_s: float = 60,
 ) -> Iterator[LocalCluster]:
-    """Starts a scheduler and `servers` servers, and ends them at the end of the `with`; training begins with `workers`
-    workers. The end waits for the last checkpoint; Ctrl-C in that wait does without it.
+    """Starts a scheduler and servers on this machine, and ends them at the end of the `with`.
 
-    job: the job file; None: the defaults. Where it names no model.kind, give overrides=["model.kind=external"].
-    run_folder: new or empty; None: a temporary one, removed at the end.
-    programs: the folder of slackline-scheduler and slackline-ps; None: where $PATH has them.
+    The end waits for a last checkpoint. Ctrl-C in that wait skips the checkpoint.
 
-    Raises FileNotFoundError where a program is not there, ValueError where the run folder's path is not UTF-8, and TimeoutError
-    where the scheduler does not start.
+    Args:
+        job: Path of the job file, which names a model.kind. Default: a job of defaults with model.kind: external.
+        servers: Number of servers.
+        workers: Number of workers with which training begins.
+        overrides: Settings of the job file, as KEY=VALUE.
+        run_folder: New or empty folder for results and logs. Default: a temporary one, removed at the end.
+        programs: Folder of slackline-scheduler and slackline-ps. Default: found through $PATH.
+        startup_s: Longest wait for the scheduler's address, in seconds.
+
+    Yields:
+        The cluster, whose connect() makes workers.
+
+    Raises:
+        FileNotFoundError: A program does not exist.
+        ValueError: The run folder's path is not UTF-8.
+        TimeoutError: The scheduler wrote no address within `startup_s`.
+        AbortedError: A program ended at its start. The message has the end of its log.
     """
     found = {}
     for name in _PROGRAMS:

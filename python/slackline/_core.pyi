@@ -2,7 +2,9 @@ from typing import Any, Sequence, Union
 
 import torch
 
-def version() -> str: ...
+def version() -> str:
+    """Returns version, commit, compiler and kind of build, as one line of text."""
+
 def log_as(name: str, least: str) -> None: ...
 
 class Job:

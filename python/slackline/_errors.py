@@ -1,62 +1,66 @@
-"""What the servers, the scheduler and the exchange refuse, as Python exceptions.
+"""Errors of the exchange as Python exceptions.
 
-Each code of absl::Status has its class, with the same message as the C++ worker's. All are an Error, and the built-in
-exception that is nearest in meaning.
+Each code of absl::Status has a class. Each is an Error, and the built-in exception that is nearest in meaning. Messages
+are those of the C++ worker.
 """
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """Whatever the exchange reports. `code`: as gRPC names it, such as "UNAVAILABLE"."""
+    """Base class of all errors of the exchange.
+
+    Attributes:
+        code (str): Name of the gRPC status code, for example "UNAVAILABLE".
+    """
 
     code = "UNKNOWN"
 
 
 class InvalidArgumentError(Error, ValueError):
-    """The job file, the model or the data do not fit the job; or a call got what it must not."""
+    """An argument or the job file is wrong, or the model or the data do not fit the job."""
 
     code = "INVALID_ARGUMENT"
 
 
 class FailedPreconditionError(Error, RuntimeError):
-    """The call came at a time when it cannot be done."""
+    """The call is not possible in the present state."""
 
     code = "FAILED_PRECONDITION"
 
 
 class NotFoundError(Error, FileNotFoundError):
-    """A file is not there."""
+    """A file or program does not exist."""
 
     code = "NOT_FOUND"
 
 
 class PermissionDeniedError(Error, PermissionError):
-    """This worker may not do that, or not read that file."""
+    """This worker may not make the call, or may not read the file."""
 
     code = "PERMISSION_DENIED"
 
 
 class UnauthenticatedError(Error, PermissionError):
-    """The other side would not believe who this worker is."""
+    """The other side does not accept this worker's credentials."""
 
     code = "UNAUTHENTICATED"
 
 
 class DeadlineExceededError(Error, TimeoutError):
-    """Somebody who is named was waited for in vain."""
+    """A process, which the message names, did not answer in time."""
 
     code = "DEADLINE_EXCEEDED"
 
 
 class UnavailableError(Error, ConnectionError):
-    """Somebody who is named cannot be reached."""
+    """A process, which the message names, cannot be reached."""
 
     code = "UNAVAILABLE"
 
 
 class ResourceExhaustedError(Error, RuntimeError):
-    """There is no room: memory, disk, ports."""
+    """Memory, disk space or ports ran out."""
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -68,37 +72,37 @@ class CancelledError(Error, RuntimeError):
 
 
 class OutOfRangeError(Error, ValueError):
-    """A number is beyond what is allowed."""
+    """A number is outside of its allowed range."""
 
     code = "OUT_OF_RANGE"
 
 
 class AlreadyExistsError(Error, FileExistsError):
-    """Something is there already."""
+    """A file or object exists already."""
 
     code = "ALREADY_EXISTS"
 
 
 class UnimplementedError(Error, NotImplementedError):
-    """The other side does not know the call: another version?"""
+    """The other side does not know the call; it may be another version."""
 
     code = "UNIMPLEMENTED"
 
 
 class AbortedError(Error, RuntimeError):
-    """Something else came in between."""
+    """Another event ended the call, for example a process that ended."""
 
     code = "ABORTED"
 
 
 class DataLossError(Error, RuntimeError):
-    """Something that was kept is gone or broken."""
+    """Stored data is missing or damaged."""
 
     code = "DATA_LOSS"
 
 
 class InternalError(Error, RuntimeError):
-    """A gradient or a loss is not finite, or there is a bug."""
+    """A gradient is not finite, or Slackline has a bug."""
 
     code = "INTERNAL"
 

@@ -24,20 +24,30 @@ _THE_JOBS = ("lr", "momentum", "nesterov", "weight_decay")
 
 
 class Optimizer:
-    """Pushes gradients to the servers, which own the update rule, and writes the weights that come back into the model.
+    """Pushes gradients to the servers, which apply the update rule, and writes the new weights into the model.
 
-    In the place of a torch.optim.Optimizer. The model's trained parameters become views of one flat float32 vector, in
-    the order of named_parameters(); those on other devices than the CPU stay there, and are copied. Running means and variances of batch norm follow, and are averaged over the
-    workers as the C++ worker's are. Frozen parameters (requires_grad is False) and other buffers stay as they are, and
-    must be alike in all workers. The script must not write to trained parameters once the worker has joined.
+    Use it in place of a torch.optim.Optimizer. The scheme is that of the parameter server (Li et al. 2014). Learning rate,
+    momentum and schedule are the job's `optimizer` settings.
 
-    accumulate: backward passes of a step; None: the job's training.accumulate. Their gradients add up, as in PyTorch.
-    overlap: gradients may leave during the last backward pass of a step; where the script changes gradients between
-        backward and step(), as torch.amp.GradScaler does, it must be False. With parameters on several devices, of which
-        each has a backward thread of its own, they leave in step() in any case.
+    The trained parameters become views of one flat float32 vector, in the order of named_parameters(). The vector ends with
+    the running means and variances of batch and instance norm, which the servers average over the workers. It has one element
+    for each element of these tensors. Parameters on other devices than the CPU stay there and are copied.
 
-    Raises TypeError where a parameter is no dense float32 tensor or would get sparse gradients, ValueError where
-    nothing is to be trained or `accumulate` is below 1.
+    Frozen parameters and other buffers stay as they are, and must be alike in all workers. The script must not write to
+    trained parameters once the worker has joined.
+
+    Args:
+        model: Model with at least one parameter that requires a gradient.
+        worker: Worker of this process. It takes one optimizer.
+        accumulate: Backward passes of a step, whose gradients add up. Default: the job's training.accumulate.
+        overlap: Let gradients of models of 16 MiB and more leave during the last backward pass of a step. Pass False if the
+            script changes gradients before step(), as torch.amp.GradScaler does. With parameters on several devices,
+            gradients leave in step() only.
+
+    Raises:
+        TypeError: `model` is no Module, or a trained parameter is not a dense float32 tensor, or gets sparse gradients.
+        ValueError: No parameter requires a gradient, a trained parameter is empty, or `accumulate` is below 1.
+        FailedPreconditionError: The worker has an optimizer already.
     """
 
     def __init__(
@@ -104,7 +114,11 @@ class Optimizer:
     # --- what a script calls ---
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients, and begins a step. `set_to_none` is for those who pass it; there is no other way."""
+        """Sets all gradients to None, and begins a step.
+
+        Args:
+            set_to_none: Ignored; torch.optim has it.
+        """
         del set_to_none
         for one in self._parameters:
             one.grad = None
@@ -114,16 +128,25 @@ class Optimizer:
     def step(
         self, closure: Optional[Callable[[], torch.Tensor]] = None, *, samples: Optional[int] = None
     ) -> Optional[torch.Tensor]:
-        """Pushes the gradients, waits as the consistency mode has it, and has the newest weights in the model.
+        """Pushes the gradients, waits as the consistency mode says, and writes the newest weights into the model.
 
-        With the job's wire.window above 1 it waits for an earlier push only, of which it raises what went wrong, and the
-        model's gradients are None afterwards.
+        A parameter without a gradient pushes zeros. Once the job is over, step() does nothing. With wire.window above 1,
+        step() waits for an earlier push and raises its errors; gradients are None afterwards.
 
-        closure: makes the gradients first, as torch.optim has it; the loss that it returns is reported, and returned.
-        samples: that the gradients come from. None: those that the worker's sampler has given since the last step.
+        Args:
+            closure: Computes gradients and returns the loss, as in torch.optim. step() reports the loss.
+            samples: Number of samples behind the gradients. Default: those that the sampler gave since the last step.
 
-        A parameter without a gradient is pushed as zeros. Once the job is over it does nothing. Raises InternalError
-        where a gradient is not finite (nothing is pushed then), and what the exchange reports.
+        Returns:
+            The loss of `closure`; None without one.
+
+        Raises:
+            InternalError: A gradient or a running statistic is not finite. No part of the step is applied.
+            FailedPreconditionError: The worker has no sampler, the step no samples, or the reported loss is not finite.
+            RuntimeError: A frozen parameter now requires a gradient.
+            UnavailableError: A server or the scheduler, which the message names, cannot be reached.
+            DeadlineExceededError: A server or the scheduler, which the message names, is silent for too long.
+            Error: The exchange failed otherwise.
         """
         loss = None
         if closure is not None:
@@ -176,7 +199,11 @@ class Optimizer:
         return loss
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Raises RuntimeError: all workers have agreed on the parameters, and settings by group are the job's."""
+        """Always fails: the optimizer has the parameters that the model had when it was made. Groups are in optimizer.groups.
+
+        Raises:
+            RuntimeError: Always.
+        """
         del param_group
         raise RuntimeError(
             "parameters are those that the model had when the optimizer was made: make it when the model is whole; settings "
@@ -190,13 +217,17 @@ class Optimizer:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the worker is. Momentum and the like are the servers', and kept in the job's checkpoints."""
+        """Returns the parameters' names and the worker's clock. Momentum and the like are in the job's checkpoints."""
         return {"state": {}, "param_groups": [{"params": list(self._names)}], "clock": self._worker.clock}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Checks that it is of the same parameters; there is nothing to load: `slackline resume` goes on with a job.
+        """Checks that `state` has the names of this model's parameters. Loads nothing: `slackline resume` continues a job.
 
-        Raises ValueError where the names differ.
+        Args:
+            state: Result of state_dict().
+
+        Raises:
+            ValueError: The names differ.
         """
         names = state["param_groups"][0]["params"]
         if list(names) != self._names:
@@ -214,7 +245,7 @@ class Optimizer:
 
     @property
     def tensors(self) -> list[tuple[str, list[int], bool]]:
-        """Name, shape, and whether it is trained, of all that is exchanged, in the order of the flat vector."""
+        """Name, shape, and whether it is trained, for each tensor of the flat vector, in order."""
         return list(self._tensors)
 
     # --- what the worker calls ---

@@ -42,19 +42,26 @@ def connect(
     threads: Optional[int] = None,
     log: str = "info",
 ) -> Worker:
-    """A worker of a job. It joins when its first samples are drawn: until then nobody waits for it.
+    """Makes this process a worker of a job.
 
-    address: HOST:PORT of the scheduler, or the file that it writes that to; None: SLACKLINE_SCHEDULER, which `slackline
-        launch` sets.
-    job: the job file, the same for all processes of the job; None: SLACKLINE_JOB.
-    name: in logs, metrics and the status page; None: SLACKLINE_WORKER, or python-PID.
-    overrides: KEY=VALUE of the job file, the same for all processes. They come after those of SLACKLINE_SET.
-    topology: where this is in the network, as SLURM_TOPOLOGY_ADDR has it; empty: SLACKLINE_TOPOLOGY.
-    threads: that torch computes with; None: with `slackline launch` the job's worker.threads, else as torch has it.
-    log: what goes to standard error: "info", "warning" or "nothing".
+    The worker joins when it draws its first sample. No process waits for it before that.
+    In the main thread, connect() also makes SIGTERM raise SystemExit, unless the script has a handler or a supervisor.
 
-    Raises ValueError where there is no address or no job, and for mistakes in the job file; FileNotFoundError where it
-    is not there.
+    Args:
+        address: HOST:PORT of the scheduler, or a file that holds it. Default: SLACKLINE_SCHEDULER, set by `slackline launch`.
+        job: Path of the job file. Default: SLACKLINE_JOB.
+        name: Name of the worker in logs, metrics and the status page. Default: SLACKLINE_WORKER, or python-PID.
+        overrides: Settings of the job file as KEY=VALUE, alike in all processes. They come after those of SLACKLINE_SET.
+        topology: Place in the network, in the form of SLURM_TOPOLOGY_ADDR. Default: SLACKLINE_TOPOLOGY.
+        threads: Number of torch's threads. Default: with `slackline launch` the job's worker.threads, otherwise torch's own.
+        log: Least important lines on standard error: "info", "warning", or "nothing" for no lines.
+
+    Returns:
+        The worker. Use it in a `with`.
+
+    Raises:
+        ValueError: The address or the job is missing, or an argument or the job file is wrong.
+        FileNotFoundError: The job file does not exist.
     """
     launched = Launched.read()
     address = address or launched.scheduler
@@ -82,11 +89,16 @@ def connect(
 
 
 class Worker:
-    """What connect() returns; also a context manager, which leaves at its end and says why.
+    """A worker of a job, made by connect(). The end of its `with` calls leave(), and reports an exception as the reason.
 
-    Not for several threads: one trains, and only in the process that has connected. Signal handlers and other threads may
-    call leave() at any time, and read; other calls beside one that waits raise FailedPreconditionError. Waits end when a
-    server or the scheduler has been silent for too long, and for Ctrl-C, after which the worker can only leave().
+    One thread trains, in the process that called connect(). Other threads and signal handlers may read the properties, and
+    may call alive() and leave(). If they call anything else while a call waits, they get FailedPreconditionError.
+
+    A wait ends with an error if a server or the scheduler is silent for too long. After Ctrl-C in a wait, the worker can
+    only leave().
+
+    Attributes:
+        name (str): Name of the worker in logs, metrics and the status page.
     """
 
     def __init__(self, job: _core.Job, name: str) -> None:
@@ -120,66 +132,71 @@ class Worker:
 
     @property
     def clock(self) -> int:
-        """Steps that every shard has answered: those in flight do not count."""
+        """Number of steps that every shard has answered. Steps in flight do not count."""
         return self._job.view()[3]
 
     @property
     def staleness(self) -> int:
-        """Of the last step: versions between the weights that it was computed on and those that it met; the most over
-        shards."""
+        """Staleness of the last step, in versions: updates that a shard applied between the pull and the push. The largest over
+        all shards."""
         return self._job.view()[4]
 
     @property
     def slack(self) -> int:
-        """This worker's clock minus the slowest's, at the last step."""
+        """Clock of this worker minus the slowest worker's, in steps, at the last step. `ssp` bounds it (Ho et al. 2013)."""
         return self._job.view()[5]
 
     @property
     def rank(self) -> int:
-        """The number that the scheduler has given, from 0; -1 before the worker has joined. Who is started again gets
-        a new one."""
+        """Number of this worker, from 0; -1 before it joins. A restarted worker gets a new number."""
         return self._job.view()[0] - 1
 
     @property
     def done(self) -> bool:
-        """The job, or this worker's part in it, is over."""
+        """True once the job, or this worker's part in it, is over."""
         return self._left or self._job.view()[6] is not None
 
     @property
     def reason(self) -> Optional[str]:
-        """Why it is over; None while it is not."""
+        """Why the job, or this worker's part in it, is over; None before."""
         return self._job.view()[6]
 
     @property
     def epoch(self) -> int:
-        """Of the samples that were drawn last, from 0."""
+        """Epoch of the newest range of samples, from 0."""
         return self._epoch
 
     @property
     def epochs(self) -> int:
-        """The job's training.epochs."""
+        """Number of epochs of the job: training.epochs."""
         return self._job.epochs
 
     @property
     def batch_size(self) -> int:
-        """The job's training.batch_size."""
+        """Number of samples in a batch: training.batch_size."""
         return self._job.batch_size
 
     @property
     def accumulate(self) -> int:
-        """The job's training.accumulate."""
+        """Number of batches in a step: training.accumulate."""
         return self._job.accumulate
 
     @property
     def seed(self) -> int:
-        """The job's seed: torch.manual_seed(worker.seed) before the model is made gives all workers the same start."""
+        """Seed of the job. Call torch.manual_seed(worker.seed) before you make the model, and all workers begin alike."""
         return self._job.seed
 
     # --- data ---
 
     def sampler(self, samples: int) -> Sampler:
-        """Indices into a data set of `samples` samples, as the scheduler hands them out, for a DataLoader's
-        `sampler`."""
+        """Makes the `sampler` of a DataLoader over the training data. Every call returns the same object.
+
+        Args:
+            samples: Number of samples in the data set, equal in all workers.
+
+        Raises:
+            ValueError: `samples` is below 1, or differs from an earlier call.
+        """
         if samples < 1:
             raise ValueError(f"found a data set of {samples} samples; allowed is 1 and more")
         if self._sampler is not None and len(self._sampler) != samples:
@@ -189,12 +206,21 @@ class Worker:
         return self._sampler
 
     def batches(self, loader: Iterable[Item], *, progress: bool = False) -> Iterator[Item]:
-        """The batches of a DataLoader over sampler(), pass after pass, until the job is over.
+        """Iterates over a DataLoader, pass after pass, until the job is over.
 
-        progress: a bar of this worker's samples, with epoch, loss and staleness, in a terminal or a notebook; needs tqdm.
+        A pass ends if a batch would cross the end of a range that is not trained yet. A plain loop over the loader ends there,
+        and miscounts samples if DataLoader's own processes draw ahead.
 
-        A pass ends where a batch would cross the end of what the scheduler has handed out, which a plain loop over the
-        loader sees as its end; and it knows how many samples were in a batch when DataLoader's own workers draw ahead.
+        Args:
+            loader: DataLoader over sampler(), with drop_last=False.
+            progress: Draw a bar of this worker's samples, with epoch, loss and staleness. Needs tqdm.
+
+        Yields:
+            The batches of `loader`, unchanged.
+
+        Raises:
+            FailedPreconditionError: The worker has no optimizer, a pass gives no batch, or the job ended before the worker joined.
+            Error: The exchange failed.
         """
         if progress:
             yield from self._with_bar(loader)
@@ -247,11 +273,18 @@ class Worker:
     # --- figures ---
 
     def evaluation(self, evaluate: Evaluate, samples: int) -> None:
-        """Has `evaluate()` measure the model on `samples` test samples when the scheduler asks for it; the same in all
-        workers.
+        """Registers the function that measures the model when the scheduler asks for an evaluation.
 
-        It is called between steps, with the newest weights, the model in evaluation mode and no gradients; it returns
-        {"loss": mean over samples, "accuracy": share from 0 to 1}, or None where there is nothing to say.
+        The function runs between steps, with the newest weights, in evaluation mode and without gradients. Register it in all
+        workers. A wrong result raises TypeError or ValueError where the samples are drawn.
+
+        Args:
+            evaluate: Returns {"loss": mean over the samples, "accuracy": share from 0 to 1}, or None for no result.
+            samples: Number of test samples, equal in all workers.
+
+        Raises:
+            FailedPreconditionError: The worker has joined.
+            ValueError: `samples` is below 1.
         """
         if self._job.is_open:
             raise FailedPreconditionError("the worker has joined: evaluation() comes before the first sample is drawn")
@@ -261,10 +294,14 @@ class Worker:
         self._test_samples = samples
 
     def report(self, **figures: float) -> None:
-        """loss (mean over the samples) and accuracy (share from 0 to 1) of the steps that follow, for the job's
-        progress. Without an accuracy none is shown.
+        """Sets loss and accuracy of the next step() and later ones, for the job's progress. They hold until the next report.
 
-        Between backward and step() it is of that step. Raises TypeError for other names, ValueError for values beyond.
+        Args:
+            **figures: `loss`, the mean over the samples; `accuracy`, a share from 0 to 1. Without an accuracy the job has none.
+
+        Raises:
+            TypeError: A name is neither loss nor accuracy.
+            ValueError: The accuracy is not from 0 to 1. A loss that is not finite is refused by step().
         """
         unknown = [name for name in figures if name not in _REPORTABLE]
         if unknown:
@@ -277,18 +314,24 @@ class Worker:
         self._loss = float(figures.get("loss", self._loss))
 
     def alive(self) -> None:
-        """The script is at work on something that is no step: with neither for timeouts.stall_ms it counts as hanging."""
+        """Tells the scheduler that the script works on something other than a step.
+
+        A script that does neither for timeouts.stall_ms, or for 20 of its median steps if that is longer, counts as hanging.
+        The scheduler expels it.
+        """
         if self._job.is_open and not self.done:
             self._job.alive()
 
     # --- the end ---
 
     def leave(self, reason: str = "the script is done") -> None:
-        """Says goodbye to the servers and the scheduler, so that nobody waits for this worker. Before that it waits for
-        pushes that are in flight (wire.window), but for 2 s at most. Again changes nothing.
+        """Leaves the job, so that no process waits for this worker. A second call changes nothing.
 
-        A signal handler may call it, also in the middle of step(). The call that waits, such as step(), gets 2 s to end, is
-        then cut short, and returns as if the job were over.
+        leave() first waits for pushes in flight, for at most 2 s. A signal handler may call it during step(): step() then gets
+        2 s to end, is cut short, and returns as if the job were over.
+
+        Args:
+            reason: Text for the scheduler's events.
         """
         if self._left or os.getpid() != self._pid:
             return
@@ -450,10 +493,13 @@ class Worker:
 
 
 class Sampler(torch.utils.data.Sampler[int]):
-    """What Worker.sampler() returns. len() is that of the data set: the samples of an epoch, over all workers.
+    """Indices of the samples that this worker trains, made by Worker.sampler().
 
-    Drawing goes from range to range of samples that the scheduler hands out, epoch after epoch. It ends once the job
-    is over, and where samples of a range are drawn and in no step yet when the next range is due: iterate again then.
+    len() is the size of the data set: the samples of an epoch, over all workers. An iteration follows the ranges that the
+    scheduler hands out, epoch after epoch. Job seed and epoch fix the order of an epoch.
+
+    An iteration ends when the job is over. It also ends at the end of a range if drawn samples were in no step yet: then
+    iterate again. Worker.batches() does so.
     """
 
     def __init__(self, worker: Worker, samples: int) -> None:

@@ -1,1 +1,1 @@
-"""Trainers of other libraries as workers of a job: transformers (Hugging Face) and lightning. docs/python.md."""
+"""Workers of a job for the trainers of other libraries: transformers (Hugging Face) and lightning."""

@@ -7,8 +7,8 @@
         loader = DataLoader(data, batch_size=worker.batch_size, sampler=worker.sampler(len(data)))
         lightning.Trainer(strategy=strategy, max_epochs=-1, ...).fit(module, loader)
 
-What is the job's is not the module's or the Trainer's: epochs (max_epochs=-1), the optimizers and schedules of configure_optimizers,
-and checkpoints (enable_checkpointing=False).
+The job decides about epochs (max_epochs=-1), optimizer, schedule and checkpoints (enable_checkpointing=False). Optimizers and
+schedules of configure_optimizers have no effect.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ Measure = Callable[[lightning.LightningModule], Optional[Mapping[str, float]]]
 
 
 class SlacklineStrategy(SingleDeviceStrategy):
-    """Gradients go to the servers, and training ends with the job. Automatic optimization only.
+    """Strategy of a Lightning Trainer whose gradients go to the servers. Training ends with the job. CPU only.
 
-    worker: what slackline.connect() returned; the caller leaves.
-    measure: called with the module, in evaluation mode and without gradients, when the scheduler wants an evaluation, on
-        `test_samples` samples; returns {"loss": ..., "accuracy": ...}.
+    fit() raises ValueError if accumulate_grad_batches differs from training.accumulate, or if optimization is manual.
 
-    Raises ValueError in fit(): accumulate_grad_batches is not training.accumulate, or optimization is manual.
+    Args:
+        worker: Worker from slackline.connect(). The caller lets it leave.
+        measure: Function of Worker.evaluation(), called with the module. Default: no evaluations.
+        test_samples: Number of samples that `measure` uses.
+        **kwargs: Further arguments of lightning's SingleDeviceStrategy.
     """
 
     strategy_name = "slackline"

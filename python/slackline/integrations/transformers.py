@@ -7,8 +7,8 @@
                                    train_dataset=train, eval_dataset=test, compute_metrics=accuracy)
         trainer.train()
 
-What is the job's is not the arguments': epochs (num_train_epochs, max_steps), batch size (per_device_train_batch_size), learning
-rate, schedule, weight decay, checkpoints (save_strategy), and the evaluations whose results the run shows.
+The job decides, whatever the arguments say, about epochs (num_train_epochs, max_steps), batch size (per_device_train_batch_size),
+learning rate, schedule, weight decay, checkpoints (save_strategy), and the evaluations whose results the run shows.
 """
 
 from __future__ import annotations
@@ -46,12 +46,17 @@ class _EndWithTheJob(TrainerCallback):
 class SlacklineTrainer(Trainer):
     """transformers.Trainer whose samples come from the scheduler and whose gradients go to the servers.
 
-    worker: what slackline.connect() returned; the caller leaves.
+    The trainer measures its eval_dataset when the scheduler asks for an evaluation. `loss` is eval_loss. `accuracy` is what
+    compute_metrics returns under that name, or 0.
 
-    With an eval_dataset it is measured when the scheduler asks for it: `loss` is eval_loss, and `accuracy` what compute_metrics
-    returns under that name (0 where there is none).
+    Args:
+        *args: Arguments of transformers.Trainer.
+        worker: Worker from slackline.connect(). The caller lets it leave.
+        **kwargs: Arguments of transformers.Trainer.
 
-    Raises ValueError for a device that is no CPU, and where gradient_accumulation_steps is not training.accumulate.
+    Raises:
+        ValueError: The device is not the CPU, gradient_accumulation_steps differs from training.accumulate, or train_dataset
+            has no length.
     """
 
     def __init__(self, *args: Any, worker: Worker, **kwargs: Any) -> None:
