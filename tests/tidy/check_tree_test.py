@@ -55,6 +55,17 @@ CASES = [
     ("a document names files that exist", {"docs/a.md": "`ps/a.{h,cc}`\n", "ps/a.h": ""}, "docs/a.md"),
     ("and tests and calls that exist", {
         "docs/a.md": "`Slice.IsOne` `Scheduler.Stop`\n", "tests/a.cc": "TEST(Slice, IsTwo) {"}, "docs/a.md"),
+    ("a decision has a title, a date, a status and alternatives, and is listed", {
+        "docs/adr/README.md": "| [0007](0007-a.md) | 2020-01-31 | Servers step |\n",
+        "docs/adr/0007-a.md": "# 7. Servers step\n\nDate: 2020-01-31. Status: accepted.\n\n**Alternatives.** None.\n"}, None),
+    ("not without a date", {
+        "docs/adr/README.md": "", "docs/adr/0007-a.md": "# 7. Servers step\n\n**Alternatives.** None.\n"}, "docs/adr/0007-a.md"),
+    ("nor without alternatives", {
+        "docs/adr/README.md": "| [0007](0007-a.md) | 2020-01-31 | Servers step |\n",
+        "docs/adr/0007-a.md": "# 7. Servers step\n\nDate: 2020-01-31. Status: accepted.\n"}, "docs/adr/0007-a.md"),
+    ("nor under another title", {
+        "docs/adr/README.md": "| [0007](0007-a.md) | 2020-01-31 | Workers step |\n",
+        "docs/adr/0007-a.md": "# 7. Servers step\n\nDate: 2020-01-31. Status: accepted.\n\n**Alternatives.** None.\n"}, "docs/adr/0007-a.md"),
     ("the fields of the status are documented", {
         "docs/status-fields.md": "## Job\n| `name` |\n", "protos/status.proto": "message Job {\n  repeated string host = 1;\n"},
      "protos/status.proto"),

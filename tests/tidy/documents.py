@@ -13,6 +13,8 @@ QUOTED = re.compile(r"`((?:" + ROOMS + r")/[\w./{},-]*)`")
 NAMED = re.compile(r"`([A-Z]\w+\.[A-Z]\w+)`")
 TEST = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
 SERVICE = re.compile(r"^service (\w+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
+# The head of a record of a decision.
+DECISION = re.compile(r"# (\d+)\. (.+)\n\nDate: (\d{4}-\d\d-\d\d)\. Status: \w+")
 CALL = re.compile(r"^\s*rpc (\w+)\(", re.MULTILINE)
 
 
@@ -78,8 +80,24 @@ def check_links(tree):
                 yield Problem(path, line, f"links to {link}#{place}: no such heading")
 
 
+def check_decisions(tree):
+    """Each record says its title, date, status and alternatives, and stands in the list."""
+    for path, text in tree.files(".md"):
+        folder, _, name = path.rpartition("/")
+        if folder != "docs/adr" or not name[:4].isdigit():
+            continue
+        head = DECISION.match(text)
+        if head is None or int(head.group(1)) != int(name[:4]):
+            yield Problem(path, 1, f"begins otherwise than '# {int(name[:4])}. TITLE', an empty line, 'Date: YYYY-MM-DD. Status: ...'")
+        elif f"| [{name[:4]}]({name}) | {head.group(3)} | {head.group(2)} |\n" not in tree.text("docs/adr/README.md"):
+            yield Problem(path, 1, "docs/adr/README.md does not list its number, date and title")
+        if "Alternatives" not in text:
+            yield Problem(path, 1, "names no alternatives")
+
+
 def check(tree):
     yield from check_status_fields(tree)
+    yield from check_decisions(tree)
     yield from check_links(tree)
     folders = tree.folders()
     names = names_of(tree)
