@@ -30,7 +30,7 @@ class References {
    public:
     Use() = default;
     Use(References* references, const Version& version);
-    Use(Use&& other) noexcept : references_(std::exchange(other.references_, nullptr)), key_(other.key_) {}
+    Use(Use&& other) noexcept : references_(std::exchange(other.references_, nullptr)), key_(std::move(other.key_)) {}
     Use& operator=(Use&& other) noexcept {
       std::swap(references_, other.references_);
       std::swap(key_, other.key_);

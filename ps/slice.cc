@@ -85,6 +85,8 @@ float* SliceWriter::Next(size_t elements) {
     target_ = in_place_ ? std::move(chunk) : slice_->pool_->Take();
   }
   float* const values = target_.mutable_values() + written_;
+  // Only a chunk in place was moved from.
+  // NOLINTNEXTLINE(bugprone-use-after-move)
   if (!in_place_) std::memcpy(values, chunk.values() + written_, elements * sizeof(float));
   written_ += elements;
   if (elements == left) {

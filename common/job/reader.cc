@@ -55,8 +55,8 @@ std::string Misplaced(const std::string& text, const Descriptor& section) {
   }
   const Descriptor* at = &section;
   const std::vector<std::string> names = absl::StrSplit(text, '.');
-  for (size_t i = 0; i < names.size(); ++i) {
-    const FieldDescriptor* const field = at == nullptr ? nullptr : at->FindFieldByName(names[i]);
+  for (const std::string& name : names) {
+    const FieldDescriptor* const field = at == nullptr ? nullptr : at->FindFieldByName(name);
     if (field == nullptr) return "";
     at = field->message_type();
   }

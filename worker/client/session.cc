@@ -156,7 +156,7 @@ std::vector<ShardId> Session::Awaited() const {
   std::vector<ShardId> awaited;
   for (size_t i = 0; i < shards_.size(); ++i) {
     if (!shards_[i].asked.empty() || shards_[i].answered < sequence_) {
-      awaited.push_back(ShardId(static_cast<uint32_t>(i)));
+      awaited.emplace_back(static_cast<uint32_t>(i));
     }
   }
   return awaited;
