@@ -7,10 +7,10 @@
 
 namespace slackline {
 
-// Returns "NAME 0.1.0 (commit, compiler, build type)".
+// Returns "NAME 0.2.0 (commit, compiler, build type)".
 std::string VersionText(absl::string_view program);
 
-// Returns "0.1.0".
+// Returns "0.2.0".
 std::string VersionNumber();
 
 }  // namespace slackline

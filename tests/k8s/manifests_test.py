@@ -253,7 +253,7 @@ REFUSED_VALUES = {
     "pages asked for and not limited": ({"servers": {"resources": {"requests": {"hugepages-2Mi": "64Mi"}}}}, "found hugepages-2Mi, which"),
     "a claim of a pod that has none": ({"servers": {"resources": {"claims": [{"name": "gpu"}]}}}, "servers.resources.claims: found gpu"),
     "a tag without its image": ({"workers": {"image": {"tag": "v2"}}}, "without a repository"),
-    "a tag in the repository": ({"image": {"repository": "registry.example.com/slackline:0.1.0"}}, "/image/repository"),
+    "a tag in the repository": ({"image": {"repository": "registry.example.com/slackline:0.2.0"}}, "/image/repository"),
     "an address as an image": ({"image": {"repository": "https://registry.example.com/slackline"}}, "/image/repository"),
     "images over the runs": ({"data": {"claimName": "images", "mountPath": "/runs/"}}, "data.mountPath: found /runs/"),
     "a toleration of all values and one": ({"workers": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}}, "value"),
