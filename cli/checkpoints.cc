@@ -218,7 +218,7 @@ int ExportCheckpoint(const std::string& target, const std::string& name, const s
   const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target, name);
   if (!choice.ok()) return Complain(choice.status());
   for (const std::string& broken : choice->passed_over)
-    std::fprintf(stderr, "slackline: passed over %s\n", broken.c_str());
+    std::fprintf(stderr, "slackline: skipped a damaged checkpoint: %s\n", broken.c_str());
   const absl::StatusOr<std::unique_ptr<checkpoint::ModelReader>> reader = checkpoint::ModelReader::Open(choice->path);
   if (!reader.ok()) return Complain(reader.status());
   const std::vector<std::string>& arrays = (*reader)->arrays();

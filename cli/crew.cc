@@ -31,8 +31,8 @@ const char* RoleName(Role role) {
 
 std::string Crew::End::Describe() const {
   return absl::StrCat(name, " (process ", pid, ") died: ", how.Describe(),
-                      last_words.empty() ? "; it said nothing"
-                                         : absl::StrCat("; its last words:\n    ",
+                      last_words.empty() ? "; it printed nothing"
+                                         : absl::StrCat("; its last output:\n    ",
                                                         absl::StrReplaceAll(last_words, {{"\n", "\n    "}})));
 }
 

@@ -43,8 +43,8 @@ absl::Status AskWorker(const fs::path& worker, const job::Job& job, const fs::pa
   if (!process.ok()) return process.status();
   const std::optional<ProcessEnd> end = process->WaitFor(kLongest);
   if (!end) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("slackline-worker has not said within ", absl::FormatDuration(kLongest), " which GPUs are here"));
+    return absl::DeadlineExceededError(absl::StrCat("slackline-worker did not answer within ",
+                                                    absl::FormatDuration(kLongest), " which GPUs this machine has"));
   }
   if (end->ok()) return absl::OkStatus();
   const std::string said = process->LastWords();

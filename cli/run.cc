@@ -129,10 +129,9 @@ bool Run::FolderIsGone() {
 
 int Run::EndWithoutFolder() {
   const absl::Status made = folder_.MakeAgain(ToYaml(job_));
-  return Broken(absl::StrCat("somebody has removed the run folder ", folder_.path().string(),
-                             " while the run went on; ",
-                             made.ok() ? "it is made anew for what can still be saved"
-                                       : absl::StrCat("it cannot be made anew: ", made.message())));
+  return Broken(absl::StrCat("another program removed the run folder ", folder_.path().string(), " during the run; ",
+                             made.ok() ? "Slackline makes the folder again, and saves what it still can"
+                                       : absl::StrCat("Slackline cannot make the folder again: ", made.message())));
 }
 
 absl::Duration Run::silence_max() const {
@@ -251,13 +250,13 @@ void Run::AwaitEnd(absl::Duration most, const std::function<void()>& tell) {
 void Run::SayUnsaved() {
   const bool unsaved = status_.checkpoint_failed() > status_.checkpoint();
   if (unsaved) {
-    progress_.Say(absl::StrCat("No checkpoint could be made at the end: ", status_.checkpoint_error()));
+    progress_.Say(absl::StrCat("The scheduler could not make a last checkpoint: ", status_.checkpoint_error()));
   }
 }
 
 void Run::RecordEnd(const std::string& state, const std::string& reason) {
   const absl::Status recorded = cli::RecordEnd(folder_.path(), state, reason);
-  if (!recorded.ok()) log::Warning("how the run has ended is not in its events.log: ", std::string(recorded.message()));
+  if (!recorded.ok()) log::Warning("cannot write the end of the run to events.log: ", std::string(recorded.message()));
 }
 
 bool Run::TellToStop(const std::string& reason, bool failed, absl::Duration most) {
@@ -297,7 +296,7 @@ void Run::MakeCheckpoint() {
   const absl::StatusOr<uint64_t> number =
       processes_.scheduler().Checkpoint(absl::StrCat("SIGUSR1 to ", options_.command));
   progress_.Say(number.ok() ? absl::StrCat("SIGUSR1: checkpoint ", *number, " is being made")
-                            : absl::StrCat("SIGUSR1: no checkpoint: ", number.status().message()));
+                            : absl::StrCat("SIGUSR1: cannot make a checkpoint: ", number.status().message()));
 }
 
 uint64_t Run::NewestCheckpoint() const {
@@ -308,7 +307,7 @@ uint64_t Run::NewestCheckpoint() const {
 void Run::PointToCheckpoint() {
   const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
   if (list.empty()) return;
-  log::Info("the last checkpoint is ", list.front().path.filename().string(), "; to go on: ", options_.resume, " ",
+  log::Info("the last checkpoint is ", list.front().path.filename().string(), "; to continue: ", options_.resume, " ",
             ShellWord(folder_.path().string()));
 }
 

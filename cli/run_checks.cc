@@ -158,7 +158,7 @@ absl::Status CheckFreePorts(const job::Job& job, uint32_t servers) {
 
 absl::Status CheckNobodyRuns(const std::filesystem::path& run, const security::Security& security) {
   if (const std::string who = WhoRuns(run); !who.empty()) {
-    return absl::AlreadyExistsError(absl::StrCat("the run in ", run.string(), " still runs: ", who, " looks after it"));
+    return absl::AlreadyExistsError(absl::StrCat("the run in ", run.string(), " still runs: ", who, " supervises it"));
   }
   const absl::StatusOr<std::string> address = RunFolder::ReadAddressFile(run);
   if (!address.ok()) return absl::OkStatus();

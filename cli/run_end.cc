@@ -143,17 +143,15 @@ void TakeCare(const fs::path& run, const job::Job& job, wire::JobStatus& status)
   status.clear_ended_unix_ms();
   if (!who.empty()) {
     status.set_state(kAway);
-    status.set_reason(absl::StrCat(who,
-                                   " looks after it, and starts its scheduler, also again when that has died or was ",
-                                   "silent for ", absl::FormatDuration(SchedulerSilenceMax(job))));
+    status.set_reason(absl::StrCat(who, " supervises the run, and restarts its scheduler after a crash or after ",
+                                   absl::FormatDuration(SchedulerSilenceMax(job)), " of silence"));
   } else if (before.empty() && fs::is_directory(run / "scheduler", error)) {
     status.set_state(kAway);
-    status.set_reason("the run is not over; started by hand, its scheduler can be started again");
+    status.set_reason("the run did not end; it was started by hand, so start its scheduler again");
   } else {
     status.set_state(kLost);
-    status.set_reason(
-        before.empty() ? "it has come to no end, and its scheduler has saved nothing to go on from"
-                       : absl::StrCat("it has come to no end, and nobody looks after it any more (", before, " did)"));
+    status.set_reason(before.empty() ? "the run did not end, and its scheduler saved no state to continue from"
+                                     : absl::StrCat("the run did not end, and its supervisor is gone (", before, ")"));
     if (const int64_t last = LastSignOfLife(run); last > 0) status.set_ended_unix_ms(last);
   }
 }
@@ -227,7 +225,7 @@ std::string RenderGoOn(const wire::JobStatus& status) {
   const absl::string_view command = status.go_on();
   const bool anew = absl::StartsWith(command, "slackline train ") || absl::StartsWith(command, "slackline launch ") ||
                     absl::StartsWith(command, "slackline simulate ");
-  const char* const what = anew ? "to begin anew" : status.state() == "done" ? "to train on" : "to go on";
+  const char* const what = anew ? "to start again" : status.state() == "done" ? "to train longer" : "to continue";
   return absl::StrCat(what, ": ", status.go_on(), "\n");
 }
 
@@ -308,7 +306,7 @@ absl::Status OrTheEnd(const std::string& target, const absl::Status& failed) {
       "the run in ", target, " is over: it is ", end->state(), end->reason().empty() ? "" : ": ", end->reason(),
       end->go_on().empty()
           ? ""
-          : absl::StrCat("; ", end->state() == "done" ? "to train on: " : "to go on: ", end->go_on())));
+          : absl::StrCat("; ", end->state() == "done" ? "to train longer: " : "to continue: ", end->go_on())));
 }
 
 int ExitCodeOf(const std::string& state) {

@@ -50,7 +50,7 @@ std::string Holder(const fs::path& run_folder) {
 
 absl::Status StillRuns(const fs::path& run_folder, const std::string& who) {
   return absl::AlreadyExistsError(
-      absl::StrCat("the run in ", run_folder.string(), " still runs: ", who, " looks after it"));
+      absl::StrCat("the run in ", run_folder.string(), " still runs: ", who, " supervises it"));
 }
 
 // What a process is known by: its machine since it was booted, its number and when it was started, and its job of

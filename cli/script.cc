@@ -57,8 +57,8 @@ absl::StatusOr<std::vector<std::string>> CommandToGoOn(const ScriptOptions& opti
   const std::string script = ScriptIn(kept);
   std::error_code error;
   if (script.empty() || fs::is_regular_file(script, error)) return kept;
-  return absl::NotFoundError(
-      absl::StrCat("found no file ", script, ", the script of this run; allowed is --script SCRIPT, where it is now"));
+  return absl::NotFoundError(absl::StrCat(
+      "found no file ", script, ", the script of this run; if the script has moved, name it with --script SCRIPT"));
 }
 
 std::string LaunchText(const std::vector<std::string>& command, const std::string& job_file) {

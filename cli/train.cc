@@ -95,7 +95,7 @@ int Resume(const ResumeOptions& options) {
   const absl::StatusOr<checkpoint::Choice> choice = ChooseCheckpoint(checkpoints, options.checkpoint);
   if (!choice.ok()) return Fail(choice.status(), absl::IsNotFound(choice.status()) ? kExitWrongUse : kExitFailed);
   for (const std::string& broken : choice->passed_over) {
-    log::Warning("passed over ", broken);
+    log::Warning("skipped a damaged checkpoint: ", broken);
   }
   if (absl::Status left = CheckWorkIsLeft(*choice, job); !left.ok()) return Fail(left, kExitWrongUse);
   const wire::RegisterWorkerRequest& first = choice->manifest.scheduler().first_worker();
@@ -106,7 +106,7 @@ int Resume(const ResumeOptions& options) {
   if (!lock->by_file().empty()) log::Warning(lock->by_file());
   if (checkpoint::LastNumber(checkpoints) != newest) {
     return Fail(
-        absl::AbortedError(absl::StrCat("somebody else has gone on with the run in ", run.string(), " meanwhile")),
+        absl::AbortedError(absl::StrCat("another process has continued the run in ", run.string(), " meanwhile")),
         kExitFailed);
   }
   absl::StatusOr<RunFolder> folder = RunFolder::Reopen(run);

@@ -303,7 +303,8 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
   for (auto& [server, joining] : joining_) joining.heard = std::min(now, joining.heard + slept);
   if (deserted_since_) *deserted_since_ += slept;
   if (gap <= kSleepHeartbeats * config_.timeouts.heartbeat) return;  // nothing to speak of
-  events_.Add(absl::StrCat("the scheduler itself stood still for ", Readable(gap), "; nobody is blamed for that"));
+  events_.Add(absl::StrCat("the scheduler itself stood still for ", Readable(gap),
+                           "; the pause does not count as silence of workers and servers"));
 }
 
 void Controller::ExpelStalled(absl::Time now) {

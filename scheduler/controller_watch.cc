@@ -68,7 +68,7 @@ void Controller::WatchSnapshots(absl::Time now) {
     if (server.state != ServerState::kLive || durable_.contains(id)) continue;
     events_.Add(absl::StrCat("warning: ", Called("server", server.name), " has no snapshot on disk ",
                              Readable(now - since), " after training began, in ", config_.snapshot_folder,
-                             ": when it dies the job fails; its log says why"));
+                             ": if this server crashes, the job fails; the server's log has the reason"));
   }
 }
 
@@ -96,7 +96,7 @@ void Controller::FailIfNoRoom(absl::Time now) {
   const wire::WorkerProgress* const progress = progress_.Of(first);
   End(wire::JOB_FAILED, absl::StrCat(NameOf(first.worker), " has waited ", Readable(now - *no_room_since_), " for ",
                                      progress == nullptr ? "room" : progress->waits_for(),
-                                     "; make room there, and go on with `slackline resume`"));
+                                     "; free some space there, and continue with `slackline resume`"));
 }
 
 void Controller::WatchBound(absl::Time now) {

@@ -93,7 +93,7 @@ void RemoveOldSnapshots(const std::string& run_folder, const std::string& presen
     if (!absl::StartsWith(path.filename().string(), "snapshots") || path == present) continue;
     std::error_code removed;
     std::filesystem::remove_all(path, removed);
-    if (removed) log::Warning("old snapshots stay in ", path.string(), ": ", removed.message());
+    if (removed) log::Warning("cannot delete old snapshots in ", path.string(), ": ", removed.message());
   }
 }
 
@@ -121,7 +121,7 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder,
     absl::StatusOr<std::unique_ptr<StateStore>> store = StateStore::Open(folder);
     const std::string waited = absl::FormatDuration(absl::Trunc(time.Now() - begin, absl::Milliseconds(100)));
     if (store.ok()) {
-      if (tries > 1) log::Info("the state is there after ", waited, " and ", tries, " tries");
+      if (tries > 1) log::Info("the scheduler opened its saved state after ", waited, " and ", tries, " tries");
       return store;
     }
     if (!absl::IsAborted(store.status())) return store;
@@ -130,8 +130,8 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const std::string& folder,
                                              " (timeouts.startup_ms): does another scheduler of this run still run?"));
     }
     if (tries == 1) {
-      log::Warning("the state is not to be had, trying again for up to ", absl::FormatDuration(patience), ": ",
-                   std::string(store.status().message()));
+      log::Warning("the scheduler cannot open its saved state, and tries again for up to ",
+                   absl::FormatDuration(patience), ": ", std::string(store.status().message()));
     }
     absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(200));
   }
@@ -179,12 +179,13 @@ void LeaveToGoOn(const Controller& controller, StateStore& store, const std::str
   state.set_job_state(wire::JOB_TRAINING);
   state.clear_reason();
   if (const absl::Status kept = store.Save(state); !kept.ok()) {
-    return log::Error("the scheduler's state is not saved: ", std::string(kept.message()));
+    return log::Error("cannot save the scheduler's state: ", std::string(kept.message()));
   }
   log::Warning(
-      "no checkpoint could be made at the end; what the servers have saved themselves is still there: to go on, start "
+      "the scheduler could not make a last checkpoint, but the snapshots of the servers still exist; to continue, "
+      "start "
       "the scheduler with --resume --run-folder ",
-      run_folder, ", and the servers under their names");
+      run_folder, ", and the servers with the same names");
 }
 
 int Run(const Options& options) {
@@ -261,7 +262,7 @@ int Run(const Options& options) {
       return Complain(WithAdvice(restored), kFailed);
     // At once: should this one die, too, the next one must not give the numbers again that it gives from now on.
     if (absl::Status kept = store->Save(controller.Save(absl::Now())); !kept.ok())
-      log::Error("the scheduler's state is not saved: ", std::string(kept.message()));
+      log::Error("cannot save the scheduler's state: ", std::string(kept.message()));
   }
   if (checkpoint) {
     absl::Status going_on = controller.GoOnFrom(*checkpoint, std::filesystem::absolute(options.from_checkpoint));

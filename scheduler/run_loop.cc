@@ -164,7 +164,7 @@ class CheckpointFolder {
       // It is tried again every second while the disk is full: saying so once is enough.
       const bool full = absl::IsResourceExhausted(folder.status());
       if (!full || !full_said_) {
-        log::Error("checkpoint ", number, " is not whole: ", std::string(folder.status().message()));
+        log::Error("checkpoint ", number, " is incomplete: ", std::string(folder.status().message()));
       }
       full_said_ = full;
       return controller_.CheckpointCommitted(folder.status());
@@ -177,7 +177,7 @@ class CheckpointFolder {
     Complain(checkpoint::Prune(record_.checkpoints, record_.checkpoints_kept, controller_.GoesOnFrom()).status());
   }
   static void Complain(const absl::Status& status) {
-    if (!status.ok()) log::Error("old checkpoints stay: ", std::string(status.message()));
+    if (!status.ok()) log::Error("cannot delete old checkpoints: ", std::string(status.message()));
   }
 
   Controller& controller_;
@@ -193,7 +193,8 @@ void TakeSignal(Controller& controller, int signal) {
   wire::CheckpointRequest request;
   request.set_reason("SIGUSR1");
   const absl::StatusOr<wire::CheckpointReply> begun = controller.Checkpoint(request);
-  if (!begun.ok()) log::Error("no checkpoint on SIGUSR1: ", std::string(begun.status().message()));
+  if (!begun.ok())
+    log::Error("cannot make the checkpoint that SIGUSR1 asked for: ", std::string(begun.status().message()));
 }
 
 // Shows the members to those who watch the run.
@@ -221,7 +222,9 @@ class Onlookers {
 
   // Once is enough.
   void Note(const absl::Status& status) {
-    if (!status.ok() && failed_.ok()) log::Error("Prometheus does not find this run: ", std::string(status.message()));
+    if (!status.ok() && failed_.ok())
+      log::Error("cannot write prometheus/targets.json, so Prometheus does not find this run: ",
+                 std::string(status.message()));
     failed_ = status;
   }
 
@@ -251,8 +254,8 @@ class Saver {
     const absl::Status saved = store_->Save(state);
     if (saved.ok()) controller_.StateKept(state);
     // Once is enough: a disk that is full stays so for long.
-    if (!saved.ok() && failed_.ok()) log::Error("the scheduler's state is not saved: ", std::string(saved.message()));
-    if (saved.ok() && !failed_.ok()) log::Info("the scheduler's state is saved again");
+    if (!saved.ok() && failed_.ok()) log::Error("cannot save the scheduler's state: ", std::string(saved.message()));
+    if (saved.ok() && !failed_.ok()) log::Info("the scheduler saves its state again");
     failed_ = saved;
     // A twentieth of the time at most, or half of it while there are news.
     const absl::Time end = time_.Now();

@@ -118,7 +118,7 @@ bool ServerLink::BackOff(const absl::Status& status, absl::Duration back_off) {
     if (closed_) return false;
     if (rpc::IsRetryable(status)) {
       channel_.Failed();
-      log::Warning("server ", name_, " did not take a call (", status.ToString(), "); trying again");
+      log::Warning("server ", name_, " did not answer a call (", status.ToString(), "); the scheduler tries again");
       return !mutex_.AwaitWithTimeout(absl::Condition(&closed_), back_off);
     }
     closed_ = true;

@@ -30,7 +30,8 @@ std::unique_ptr<power::EnergySampler> StartMetering(const WorkerConfig::Metering
   power::MetersFound found = power::FindMeters(options);
   for (const std::string& complaint : found.complaints) log::Warning("energy: ", complaint);
   if (found.meters.empty()) {
-    if (found.complaints.empty()) log::Info("energy: not metered: this machine shows no meter");
+    if (found.complaints.empty())
+      log::Info("energy: not metered, because this machine has no meter that this process may read");
     return nullptr;
   }
   // Both kept by the function.

@@ -141,7 +141,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     // Whether it arrives or not: the worker goes, and silence says the same a little later.
     const auto context = rpc::ContextWithTimeout(options_.timeouts.server_dead());
     const grpc::Status status = stub()->Heartbeat(context.get(), request, &reply);
-    if (!status.ok()) log::Warning("could not say goodbye to the scheduler: ", status.error_message());
+    if (!status.ok()) log::Warning("cannot tell the scheduler that this worker leaves: ", status.error_message());
     channel_.Drop();
   }
 
@@ -257,7 +257,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     wire::GetShardMapReply reply;
     const auto context = rpc::ContextWithTimeout(options_.timeouts.failover());
     if (const grpc::Status status = stub()->GetShardMap(context.get(), request, &reply); !status.ok()) {
-      return log::Warning("could not get the new shard map: ", status.error_message());
+      return log::Warning("cannot get the new shard map from the scheduler: ", status.error_message());
     }
     {
       absl::MutexLock lock(&mutex_);

@@ -100,7 +100,7 @@ absl::Status Trainer::Run() {
     if (!absl::IsFailedPrecondition(status) || !CheckStopped().ok()) break;
     fruitless = steps_ == steps_before ? fruitless + 1 : 0;
     if (fruitless > options_.fruitless_lives_max) break;
-    log::Info("joining again: ", std::string(status.message()));
+    log::Info("this worker joins again: ", std::string(status.message()));
   }
   {
     absl::MutexLock lock(&mutex_);
@@ -541,7 +541,8 @@ absl::Status Trainer::InterruptStatus() const {
 absl::Status Trainer::TakeExpulsion() {
   absl::MutexLock lock(&mutex_);
   const std::optional<std::string> reason = std::exchange(expelled_, std::nullopt);
-  return reason ? absl::FailedPreconditionError(absl::StrCat("expelled: ", *reason)) : absl::OkStatus();
+  return reason ? absl::FailedPreconditionError(absl::StrCat("the scheduler expelled this worker: ", *reason))
+                : absl::OkStatus();
 }
 
 void Trainer::Stop(const absl::Status& status, const std::string& reason) {
@@ -558,7 +559,7 @@ void Trainer::Stop(const absl::Status& status, const std::string& reason) {
 void Trainer::OnLifeEnd(const absl::Status& status, const std::string& reason) {
   if (!absl::IsFailedPrecondition(status)) return Stop(status, reason);
   // Expelled: the servers may keep silent about it, and this worker may come back under another incarnation.
-  log::Warning("expelled: ", reason);
+  log::Warning("the scheduler expelled this worker: ", reason);
   absl::MutexLock lock(&mutex_);
   expelled_ = reason;
   if (waiting_) client_->Cancel(reason);

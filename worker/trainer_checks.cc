@@ -47,7 +47,7 @@ absl::Status Trainer::WriteResults(Model& model, EvaluationResult& result) {
   const std::string most = absl::StrCat("at most ", absl::FormatDuration(options_.room_max), " (checkpoint.timeout_s)");
   const std::string what =
       absl::StrCat("room for the results of the run, ", most, ": ", std::string(written.message()));
-  log::Warning("waits for ", what);
+  log::Warning("this worker waits for ", what);
   parts_.link.progress().SetWaitsFor(what);
   // The scheduler ends the job first, for all who would try it.
   const absl::Time deadline = parts_.time.Now() + options_.room_max + options_.timeouts.worker_dead();
@@ -59,7 +59,7 @@ absl::Status Trainer::WriteResults(Model& model, EvaluationResult& result) {
     written = parts_.evaluator.WriteFiles(model, result);
   }
   parts_.link.progress().SetWaitsFor("");
-  if (written.ok()) log::Info("there is room again: the results of the run are written");
+  if (written.ok()) log::Info("the disk has space again: this worker has written the results of the run");
   if (!absl::IsResourceExhausted(written)) return written;
   return absl::ResourceExhaustedError(
       absl::StrCat(written.message(), "; waited ", most, ": make room there, and go on with `slackline resume`"));

@@ -134,7 +134,7 @@ class Attempt {
     const absl::StatusOr<job::Job> before = ReadJobFile(folder_path_ / "job.yaml", {});
     if (!before.ok()) return before.status();
     if (absl::Status kept = CheckModelKept(Resolve(*before), run); !kept.ok()) return kept;
-    for (const std::string& broken : choice->passed_over) Say(absl::StrCat("passed over ", broken));
+    for (const std::string& broken : choice->passed_over) Say(absl::StrCat("skipped a damaged checkpoint: ", broken));
     if (absl::Status left = CheckWorkIsLeft(*choice, run); !left.ok()) {
       if (options_.resume) return left;
       Say(std::string(left.message()));
@@ -165,8 +165,8 @@ class Attempt {
     }
     if (error)
       return absl::UnavailableError(
-          absl::StrCat("cannot put aside what is in ", folder_path_.string(), ": ", error.message()));
-    Say(absl::StrCat("No checkpoint was made yet: begins anew; what was there is in ", aside.string()));
+          absl::StrCat("cannot move aside the files in ", folder_path_.string(), ": ", error.message()));
+    Say(absl::StrCat("The run has no checkpoint yet and starts again; its earlier files are in ", aside.string()));
     return absl::OkStatus();
   }
 
@@ -208,7 +208,7 @@ class Attempt {
       arrived = meeting.Arrived();
       if (const std::optional<ProcessEnd> end = launcher.Poll(); end && arrived.size() < allocation_.nodes) {
         return absl::AbortedError(absl::StrCat("srun has ended, ", end->Describe(),
-                                               ", before the nodes were there; its last words:\n",
+                                               ", before the nodes were there; its last output:\n",
                                                launcher.LastWords()));
       }
       if (SteadyTime().Now() > deadline) break;
@@ -367,7 +367,7 @@ class Attempt {
 
   int GoToQueue(const Run& run, const Meeting& meeting) {
     if (!options_.requeue) {
-      Say("stopped; to go on: submit it again with --resume");
+      Say("stopped; to continue: submit the run again with --resume");
       return kExitFailed;
     }
     if (run.hurried()) {
@@ -394,7 +394,7 @@ class Attempt {
       return kExitDone;
     }
     return Fail(absl::UnavailableError(absl::StrCat("cannot be requeued: ", status.message(),
-                                                    "; to go on: submit it again with --resume")),
+                                                    "; to continue: submit the run again with --resume")),
                 kExitFailed);
   }
 

@@ -50,7 +50,7 @@ RunProcesses::News NodeCluster::Watch(const wire::GetStatusReply& status) {
   StillHere();
   News news = scheduler_.Watch(status);
   if (const std::optional<ProcessEnd> end = launcher_.Poll(); end && news.trouble.empty()) {
-    news.trouble = absl::StrCat("srun has ended, ", end->Describe(), ", and no node is left; its last words:\n",
+    news.trouble = absl::StrCat("srun has ended, ", end->Describe(), ", and no node is left; its last output:\n",
                                 launcher_.LastWords());
     news.maybe_done = end->ok();
   }

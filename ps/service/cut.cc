@@ -75,8 +75,8 @@ void ShardTable::CheckpointDone(uint64_t checkpoint, uint32_t attempt, const Che
   // The scheduler tries again every second while a disk is full: saying so once is enough.
   const bool full = absl::IsResourceExhausted(written.status());
   if (!full || !disk_full_said_) {
-    log::Error("checkpoint ", checkpoint,
-               " could not be written, and training goes on: ", std::string(written.status().message()));
+    log::Error("cannot write the part of this server for checkpoint ", checkpoint,
+               "; training continues: ", std::string(written.status().message()));
   }
   disk_full_said_ = full;
   metrics_.checkpoints_failed.Add();

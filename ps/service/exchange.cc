@@ -135,7 +135,7 @@ absl::Status Exchange::Listen() {
     desk_ = *std::move(desk);
     local_.set_memory_socket(desk_->name());
   } else {
-    log::Warning("no shared memory with workers of this host: ", std::string(desk.status().message()));
+    log::Warning("cannot share memory with workers on this host: ", std::string(desk.status().message()));
   }
   return absl::OkStatus();
 }
@@ -144,7 +144,8 @@ void Exchange::ListenLocally(grpc::ServerBuilder& builder) {
   const std::string host = shm::HostIdentity();
   if (host.empty() || options_.job.wire().same_host() == job::Wire::TCP) return;
   const absl::StatusOr<std::string> name = shm::RandomAbstractName();
-  if (!name.ok()) return log::Warning("no Unix socket: ", std::string(name.status().message()));
+  if (!name.ok())
+    return log::Warning("cannot open a Unix socket for workers on this host: ", std::string(name.status().message()));
   builder.AddListeningPort(rpc::UnixAddress(*name), options_.security.server_credentials(), &local_port_);
   local_.set_host(host);
   local_.set_socket(*name);

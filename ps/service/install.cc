@@ -83,9 +83,9 @@ bool DescriptorsSuffice(const job::Job& job, const wire::InstallShardsRequest& r
   const uint64_t wanted =
       static_cast<uint64_t>(request.shards_size()) + kOtherDescriptors + 4 * job.cluster().workers();
   if (wanted <= files.rlim_cur) return true;
-  log::Warning("no shared memory with workers of this host: ", request.shards_size(),
-               " shards take a descriptor each, ", wanted, " with all others; ", files.rlim_cur,
-               " are allowed (ulimit -n)");
+  log::Warning("cannot share memory with workers on this host: ", request.shards_size(),
+               " shards need a descriptor each, ", wanted, " with all others; ", files.rlim_cur,
+               " are allowed; raise the limit with ulimit -n");
   return false;
 }
 
@@ -195,8 +195,8 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
   absl::StatusOr<std::unique_ptr<SnapshotStore>> store = kept.open();
   if (absl::IsAborted(store.status())) return absl::UnavailableError(store.status().message());
   if (!store.ok() && !absl::IsFailedPrecondition(store.status()) && request.restore_lineage() == 0) {
-    log::Error("shard ", spec.shard(), " keeps no snapshots, and this server cannot be replaced when it dies: ",
-               std::string(store.status().message()));
+    log::Error("cannot keep snapshots of shard ", spec.shard(),
+               ", so no process can replace this server after a crash: ", std::string(store.status().message()));
     metrics_.snapshots_failed.Add();
     snapshot_errors_[ShardId(spec.shard())] = std::string(store.status().message());
     host->FirstSnapshotTried();
@@ -233,7 +233,7 @@ StoredShard ShardTable::StoreOf(const wire::InstallShardsRequest& request, const
 
 absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::RestoreHost(const ShardConfig& config,
                                                                    const SnapshotStore& store, Lineage lineage) const {
-  absl::Status broken = absl::DataLossError("there is no snapshot to go on from");
+  absl::Status broken = absl::DataLossError("there is no snapshot to continue from");
   for (const KeptSnapshot& kept : store.kept()) {
     auto host = std::make_unique<ShardHost>(config, *budget_, metrics_, time_);
     broken = host->Restore([&](ShardState& state) { return store.Read(kept.id, state); }, lineage);
@@ -244,7 +244,7 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::RestoreHost(const ShardCo
       return host;
     }
     log::Error("shard ", config.shard.value(), ": the snapshot of version ", ToString(kept.version),
-               " is broken and passed over: ", std::string(broken.message()));
+               " is damaged; the server tries the one before it: ", std::string(broken.message()));
   }
   return broken;
 }
@@ -350,9 +350,9 @@ void ShardTable::MakeRoomFor(uint64_t workers) {
   budget_->Allow(StagingBytesMax(job_, bytes, workers));
   const uint64_t needed = bytes * PushesHeld(job_, workers);
   if (budget_->bytes_max() >= needed) return;
-  log::Warning(workers, " workers are there, and a step of theirs may need ", needed,
+  log::Warning(workers, " workers have joined, and one step of them may need ", needed,
                " bytes; limits.staging_bytes_max is ", budget_->bytes_max(),
-               ": training may stand still until some leave");
+               ": training may stop until some workers leave; raise the limit");
 }
 
 absl::StatusOr<wire::SetMembersReply> ShardTable::SetMembers(const wire::SetMembersRequest& request) {

@@ -28,7 +28,7 @@ void Registration::Run() {
   absl::Status status = Register();
   if (status.ok()) status = BeatUntilEnd();
   if (Stopped(absl::ZeroDuration())) return;
-  if (status.ok()) log::Info("leaves: ", leave_reason_);
+  if (status.ok()) log::Info("this server leaves: ", leave_reason_);
   options_.on_end(status);
 }
 

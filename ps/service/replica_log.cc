@@ -190,7 +190,7 @@ absl::Status ReplicaLog::Attach(ReplicaSink& sink, Incarnation backup) {
   ++attachment_;
   backup_ = backup;
   heard_ = time_.Now();
-  log::Info(Follower(), ", begins to follow");
+  log::Info(Follower(), ", starts to follow this server");
   TakeNext();
   ShowState();
   return absl::OkStatus();
@@ -300,7 +300,7 @@ absl::Status ReplicaLog::Handled(const ReplicaSink& sink, uint64_t handled, uint
   }
   if (state_ == State::kCatchingUp && in_step_number_ > 0 && handled >= in_step_number_) {
     state_ = State::kInStep;
-    log::Info(Follower(), ", is in step");
+    log::Info(Follower(), ", is in step with this server");
     check_at_ = now + options_.check_every;
     ShowState();
     if (!std::exchange(was_in_step_, true) && options_.on_first_in_step != nullptr) options_.on_first_in_step();
@@ -336,10 +336,10 @@ void ReplicaLog::Detach(const absl::Status& why) {
     state_ = State::kLost;
     withheld_ = std::move(tells);
     if (why.ok()) {
-      log::Info(Follower(), ", has all of them");
+      log::Info(Follower(), ", has received all pushes");
     } else if (!stopping_) {
       log::Warning(Follower(), ", is lost (", reason_,
-                   "): nobody is answered until the scheduler says that it will not take over");
+                   "): this server answers no push until the scheduler confirms that the backup will not take over");
     }
   } else {
     state_ = State::kAlone;
@@ -371,7 +371,7 @@ void ReplicaLog::Released(uint64_t attachment) {
     sink->End(why);
   }
   state_ = State::kAlone;
-  log::Warning(Follower(), ", will not take over: this server goes on without until another one follows");
+  log::Warning(Follower(), ", will not take over: this server continues without a backup until another backup follows");
   ShowState();
   options_.on_served_again();
   TellAll(std::exchange(withheld_, {}));

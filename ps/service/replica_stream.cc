@@ -250,10 +250,10 @@ void BackupLink::EndWhenQuiet() {
   // takes.
   if (why.ok()) {
     wanted_ = false;
-    return log::Info("the server at ", address_, " has given its shards up");
+    return log::Info("the server at ", address_, " has released its shards; this backup follows it no more");
   }
   const std::string words = why.ToString();
-  if (words != said_) log::Warning("does not follow the server at ", address_, ": ", words, "; tries again");
+  if (words != said_) log::Warning("this backup lost the server at ", address_, ": ", words, "; it connects again");
   said_ = words;
 }
 

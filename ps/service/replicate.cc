@@ -118,8 +118,8 @@ absl::Status ShardTable::Promote(const wire::InstallShardsRequest& request) {
     backup_.Clear();
     hooks_.on_backup(nullptr);
     OpenLog(serve_from, ShardsHere(), 0);
-    log::Info("takes over as server ", request.server(), " with ", hosts_.size(), " shards, under generation ",
-              request.generation());
+    log::Info("this backup takes over as server ", request.server(), " with ", hosts_.size(),
+              " shards, under generation ", request.generation());
   }
   EndWhere([](const Caller&) { return true; }, absl::UnavailableError("the shard map has changed; fetch it anew"));
   generation_ = Generation(request.generation());

@@ -47,8 +47,8 @@ std::shared_ptr<shm::Segment> MakeSegment(const ShardConfig& config) {
   if (!config.shared_memory || bytes == 0) return nullptr;
   auto segment = shm::Segment::Create({.name = absl::StrCat("slackline-shard-", config.shard.value()), .bytes = bytes});
   if (segment.ok()) return *std::move(segment);
-  log::Warning("shard ", config.shard.value(),
-               ": no shared memory, its weights travel by socket: ", std::string(segment.status().message()));
+  log::Warning("shard ", config.shard.value(), ": cannot share memory; workers pull its weights through a socket: ",
+               std::string(segment.status().message()));
   return nullptr;
 }
 

@@ -201,7 +201,7 @@ absl::Status ShardTable::Move(const wire::InstallShardsRequest& request) {
   generation_ = Generation(request.generation());
   installed_ = WhatIsInstalled(request);
   members_known_ = false;
-  log::Info("holds ", hosts_.size(), " shards now, ", added, " of which have moved here, under generation ",
+  log::Info("this server now holds ", hosts_.size(), " shards; ", added, " of them moved here, generation ",
             request.generation());
   return absl::OkStatus();
 }

@@ -133,8 +133,9 @@ bool SnapshotKeeper::Open(Kept& kept) {
   const bool in_use = absl::IsAborted(store.status());
   kept.due = time_.Now() + (in_use ? std::min(options_.interval, kOpenAgain) : options_.interval);
   if (!in_use && !std::exchange(kept.failed, true)) {
-    log::Error("shard ", kept.stored.shard.value(),
-               ": no snapshot can be written, and training goes on without: ", std::string(store.status().message()));
+    log::Error(
+        "shard ", kept.stored.shard.value(),
+        ": cannot open the snapshots; training continues without new ones: ", std::string(store.status().message()));
     mailbox_.Post([done = options_.done, shard = kept.stored.shard, why = store.status()] { done(shard, why); });
   }
   return false;
@@ -164,10 +165,10 @@ absl::StatusOr<KeptSnapshot> SnapshotKeeper::Write(Kept& kept, const ShardSnapsh
   metrics_.snapshot_disk.Look(kept.stored.folder);
   // A full disk stays full for long: once is enough.
   if (written.ok() && kept.failed) {
-    log::Info("shard ", kept.stored.shard.value(), ": snapshots are written again");
+    log::Info("shard ", kept.stored.shard.value(), ": this server writes snapshots again");
   } else if (!written.ok() && !kept.failed) {
-    log::Error("shard ", kept.stored.shard.value(), ": no snapshot could be written, and training goes on without: ",
-               std::string(written.status().message()));
+    log::Error("shard ", kept.stored.shard.value(),
+               ": cannot write a snapshot; training continues without it: ", std::string(written.status().message()));
   }
   kept.failed = !written.ok();
   return written;

@@ -141,7 +141,7 @@ absl::Status SnapshotStore::LoadManifests() {
     } else if (absl::IsDataLoss(manifest.status())) {
       broken = manifest.status();
       log::Error("shard ", identity_.shard.value(), ": the manifest of snapshot ", id,
-                 " is broken and passed over: ", std::string(broken.message()));
+                 " is damaged; the server ignores this snapshot: ", std::string(broken.message()));
     } else {
       foreign = manifest.status();
     }

@@ -358,12 +358,12 @@ class Command(unittest.TestCase):
         job = self.write(f"data: {{path: {self.data()}}}\n")
         result = run("train", job, "--run-folder", self.folder / "run", program=programs / "slackline")
         self.assertEqual(result.returncode, 1)
-        self.assertRegex(result.stderr, r"scheduler \(process \d+\) died: exit code 1; its last words:\n"
+        self.assertRegex(result.stderr, r"scheduler \(process \d+\) died: exit code 1; its last output:\n"
                                         r"    no memory today\n")
         self.assertIn(f"the logs are in {self.folder}/run/logs", result.stderr)
         shown = run("status", self.folder / "run")
         self.assertEqual(shown.returncode, 1)
-        self.assertRegex(shown.stdout, r"^job slackline: failed at .* \(scheduler \(process \d+\) died: exit code 1; its last words: no memory today\)")
+        self.assertRegex(shown.stdout, r"^job slackline: failed at .* \(scheduler \(process \d+\) died: exit code 1; its last output: no memory today\)")
 
     def test_the_doctor_says_what_is_missing_and_changes_nothing(self):
         job = self.write("data: {path: nowhere}\n")
@@ -413,7 +413,7 @@ class Command(unittest.TestCase):
         text, shape = self.status(0)
         self.assertRegex(text, r"^job first: done at 2025-01-31 12:00:09 \(all is trained\)\n"
                                r"epoch 2/3, 1:02 trained, loss 0.500, accuracy 75.0 %\ntest accuracy 90.37 %\n"
-                               r"there is no checkpoint\nenergy: not metered\nto begin anew: slackline train \S+job.yaml\nlast events\n"
+                               r"there is no checkpoint\nenergy: not metered\nto start again: slackline train \S+job.yaml\nlast events\n"
                                r"(  2025-\S+ \S+ more\n)+")
         self.assertEqual(len(text.splitlines()), 12)
         self.assertEqual((shape["state"], shape["reason"], shape["name"]), ("done", "all is trained", "first"))
@@ -440,8 +440,8 @@ class Command(unittest.TestCase):
             (self.folder / "scheduler").mkdir(exist_ok=True)
             result = run("status", self.folder)
             self.assertEqual(result.returncode, 1)
-            self.assertIn("no scheduler answers at 127.0.0.1:1\njob first: away (the run is not over; ", result.stdout)
-            self.assertIn(f"to go on: slackline-scheduler {self.folder}/job.yaml --run-folder {self.folder} --resume\n",
+            self.assertIn("no scheduler answers at 127.0.0.1:1\njob first: away (the run did not end; ", result.stdout)
+            self.assertIn(f"to continue: slackline-scheduler {self.folder}/job.yaml --run-folder {self.folder} --resume\n",
                           result.stdout)
 
     def test_status_of_a_run_that_somebody_looks_after(self):
@@ -453,9 +453,9 @@ class Command(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             shown = run("status", self.folder)
             self.assertEqual(shown.returncode, 1)
-            self.assertIn("away (process 7 on node1 looks after it, and starts its scheduler, also again when that has died or was "
-                          "silent for 5s)\n", shown.stdout)
-            self.assertNotIn("to go on", shown.stdout)
+            self.assertIn("away (process 7 on node1 supervises the run, and restarts its scheduler after a crash or after "
+                          "5s of silence)\n", shown.stdout)
+            self.assertNotIn("to continue", shown.stdout)
             # It goes on with a run that had failed.
             self.end_a_run("the job is failed: once before")
             self.assertIn("job first: failed", run("status", self.folder).stdout)
@@ -464,10 +464,10 @@ class Command(unittest.TestCase):
         # Its machine is gone.
         self.end_a_run("epoch 1 of 3 is complete")
         text, shape = self.status(1)
-        self.assertRegex(text, r"job first: lost, last heard of at \S+ \S+ \(it has come to no end, and nobody looks after "
-                               r"it any more \(process 7 on node1 did\)\)\n")
+        self.assertRegex(text, r"job first: lost, last heard of at \S+ \S+ \(the run did not end, and its "
+                               r"supervisor is gone \(process 7 on node1\)\)\n")
         self.assertEqual(shape["state"], "lost")
-        self.assertNotIn("again", text)
+        self.assertNotIn("restarts its scheduler", text)
 
     def test_a_connection_that_is_not_made_in_time_is_tried_again(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:

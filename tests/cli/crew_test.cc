@@ -93,7 +93,7 @@ TEST_F(CrewTest, ADeathIsToldOnceWithItsLastWords) {
   const std::vector<Crew::End> ends = ReapOne();
   ASSERT_EQ(ends.size(), 1);
   EXPECT_EQ(ends[0].Describe(), "worker-1 (process " + std::to_string(ends[0].pid) +
-                                    ") died: exit code 1; its last words:\n    first\n    no such tensor");
+                                    ") died: exit code 1; its last output:\n    first\n    no such tensor");
   EXPECT_THAT(crew_->Reap(), IsEmpty());
 }
 

@@ -64,7 +64,7 @@ TEST_F(RunEnd, AnOrderToARunThatIsOverSaysSo) {
   const absl::Status over = OrTheEnd(root_.string(), failed);
   EXPECT_TRUE(absl::IsFailedPrecondition(over));
   EXPECT_EQ(over.message(), "the run in " + root_.string() +
-                                " is over: it is failed: ps-1 died; to go on: slackline train " + root_.string() +
+                                " is over: it is failed: ps-1 died; to continue: slackline train " + root_.string() +
                                 "/job.yaml");
   std::filesystem::create_directory(root_ / "scheduler");
   std::filesystem::remove(root_ / "events.log");
@@ -99,7 +99,7 @@ TEST_F(RunEnd, ASimulationHasVirtualTimes) {
   ASSERT_TRUE(end.ok()) << end.status();
   const std::string text = RenderEnd(*end);
   EXPECT_THAT(text, HasSubstr("job first: done at 12.500 s of virtual time (training is complete)\n"));
-  EXPECT_THAT(text, HasSubstr("to begin anew: slackline simulate " + root_.string() + "/job.yaml\n"));
+  EXPECT_THAT(text, HasSubstr("to start again: slackline simulate " + root_.string() + "/job.yaml\n"));
 }
 
 TEST_F(RunEnd, DataWithoutImagesAreNamed) {

@@ -86,7 +86,7 @@ TEST_F(RunLockTest, WithoutLocksAFileStandsForOne) {
   const absl::Status second = RunLock::Take(run_, {}, NoLocks).status();
   EXPECT_TRUE(absl::IsAlreadyExists(second));
   EXPECT_THAT(second.message(), HasSubstr(absl::StrCat("still runs: ", Here(),
-                                                       " looks after it; the file system knows "
+                                                       " supervises it; the file system knows "
                                                        "no locks: if that process is gone, remove ",
                                                        (run_ / "lock.held").string())));
   lock.reset();
@@ -137,7 +137,7 @@ TEST_F(RunLockTest, OfAnotherMachineOnlyAnEarlierAttemptOfTheJobIsTakenOver) {
   SetHeld(text);
   EXPECT_EQ(WhoRuns(run_, NoLocks), "process 1 on elsewhere");
   EXPECT_THAT(RunLock::Take(run_, {"17", 0}, NoLocks).status().message(),
-              HasSubstr("process 1 on elsewhere looks after it"));
+              HasSubstr("process 1 on elsewhere supervises it"));
   EXPECT_FALSE(RunLock::Take(run_, {"18", 1}, NoLocks).ok()) << "another job";
   EXPECT_FALSE(RunLock::Take(run_, {}, NoLocks).ok()) << "no job";
   EXPECT_TRUE(RunLock::Take(run_, {"17", 1}, NoLocks).ok());

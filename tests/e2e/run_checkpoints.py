@@ -114,12 +114,12 @@ cluster: {workers: 1, servers: 2}
         run.process.send_signal(signal.SIGTERM)
         self.finish(run, 1)
         self.assertEqual(self.folders(run), ["checkpoint-000001"], run.diagnosis())
-        self.assertRegex(run.stderr(), r"the last checkpoint is checkpoint-000001; to go on: \S+ resume ")
+        self.assertRegex(run.stderr(), r"the last checkpoint is checkpoint-000001; to continue: \S+ resume ")
         before = self.summary(run)["samples"]
         self.assertGreaterEqual(before, 6000)
         said = self.slackline("status", run.folder, code=1)
         self.assertRegex(said, r"^job \S+: stopped at .*\n.*loss.*\nlast checkpoint 1, made .*, \d+ of 40 epochs done\n")
-        self.assertIn(f"to go on: slackline resume {run.folder}\n", said)
+        self.assertIn(f"to continue: slackline resume {run.folder}\n", said)
         again = self.finish(self.resume(run, "--set", "cluster.workers=3", "--set", "cluster.servers=1"))
         accuracy = re.search(r"Test accuracy ([\d.]+) %", again.stdout())
         self.assertGreater(float(accuracy.group(1)), 80, again.diagnosis())
@@ -138,8 +138,8 @@ cluster: {workers: 1, servers: 2}
         run.process.kill()
         run.process.wait()
         self.programs.wait_for("the end of all processes", lambda: not run.leftovers(), 10)
-        self.assertRegex(self.slackline("status", run.folder, code=1), r"job \S+: lost.*nobody looks after it any more "
-                         rf"\(process {run.process.pid} on .*\n(.*\n)*last checkpoint (.*\n)*to go on: slackline resume ")
+        self.assertRegex(self.slackline("status", run.folder, code=1), r"job \S+: lost.*its supervisor is gone "
+                         rf"\(process {run.process.pid} on .*\n(.*\n)*last checkpoint (.*\n)*to continue: slackline resume ")
         whole = [name for name in self.folders(run) if not name.endswith(".partial")]
         self.assertLessEqual(len(whole), 3, "two, and one that was just named")
         # The newest is broken: the one before it is taken, and that is said.
@@ -149,7 +149,7 @@ cluster: {workers: 1, servers: 2}
         shard.write_bytes(data)
         self.assertIn("broken: ", self.slackline("checkpoints", run.folder, "--verify", code=1))
         again = self.finish(self.resume(run, "--set", "training.epochs=12"))
-        self.assertRegex(again.stderr(), rf"passed over {whole[-1]}: .*shard-00003.safetensors: the checksum of block 0")
+        self.assertRegex(again.stderr(), rf"skipped a damaged checkpoint: {whole[-1]}: .*shard-00003.safetensors: the checksum of block 0")
         self.assertRegex(again.stdout(), rf"Going on from \S+{whole[-2]}\n")
         events = (run.folder / "events.log").read_text()
         self.assertIn("epoch 12 of 12 is complete", events)
@@ -256,7 +256,7 @@ cluster: {workers: 1, servers: 2}
         (run.folder / "checkpoints").write_text("")
         run.process.send_signal(signal.SIGTERM)
         self.finish(run, 1)
-        self.assertIn("No checkpoint could be made at the end: ", run.stdout())
+        self.assertIn("The scheduler could not make a last checkpoint: ", run.stdout())
 
     def test_a_replicated_run_goes_on(self):
         run = self.start("run", SMALL, "training.epochs=10000", "durability.mode=replicated", "cluster.servers=1")

@@ -222,7 +222,7 @@ class Data(unittest.TestCase):
         run = self.train("data.format=folder", "data.path=split", "data.decode.size=16", "data.mean=0.5", "data.deviation=0.25",
                          "data.threads=2")
         self.assertGreater(self.accuracy(run), 0.9)
-        self.assertRegex(run.diagnosis(), "red/broken.jpg cannot be read, and another picture of its class takes its place: damaged JPEG")
+        self.assertRegex(run.diagnosis(), "red/broken.jpg cannot be read; another image of its class replaces it: damaged JPEG")
         (self.root / "none/train/red").mkdir(parents=True)
         for settings, message in ((["data.path=none"], "has no images"), (["data.path=pictures"], "which has no folders of splits"),
                                   (["model.classes=4"], "has 3 classes; model.classes is 4"),

@@ -90,7 +90,7 @@ class Detection(unittest.TestCase):
         self.assertEqual(again.wait(), 0, again.diagnosis())
 
         log = "".join(path.read_text() for path in (again.folder / "logs").glob("worker*"))
-        self.assertIn("5.png cannot be read, and the next picture takes its place", log)
+        self.assertIn("5.png cannot be read; the next image replaces it", log)
         self.assertIn("there is no image with id 123456", log)
         with (again.folder / "epochs.csv").open() as file:
             self.assertEqual({row["accuracy"] for row in csv.DictReader(file)}, {""})

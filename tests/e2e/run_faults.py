@@ -117,7 +117,7 @@ class FullDisk(Faults):
         self.wait_for("the first attempt", lambda: "while the servers keep the weights: make room" in run.stdout(), run)
         (self.disk / "filler").unlink()
         self.finish(run, 1)
-        self.assertNotIn("No checkpoint could be made", run.stdout())
+        self.assertNotIn("The scheduler could not make a last checkpoint", run.stdout())
         self.assertIn("the last checkpoint is checkpoint-", run.stderr())
 
     def test_a_scheduler_that_then_hangs_says_that_nothing_was_saved(self):
@@ -203,8 +203,8 @@ class Ends(Faults):
         run.wait_for_snapshots()
         shutil.rmtree(run.folder, ignore_errors=True)
         self.finish(run, 1)
-        self.assertRegex(run.stderr(), "failed: somebody has removed the run folder .*; it is made anew for what can still be saved")
-        self.assertRegex(run.stderr(), r"the last checkpoint is checkpoint-\d+; to go on: \S*slackline resume ")
+        self.assertRegex(run.stderr(), "failed: another program removed the run folder .*; Slackline makes the folder again, and saves what it still can")
+        self.assertRegex(run.stderr(), r"the last checkpoint is checkpoint-\d+; to continue: \S*slackline resume ")
         again = TrainRun.resume(self.programs, run)
         self.addCleanup(again.close)
         self.finish(again, 0)

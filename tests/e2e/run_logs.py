@@ -77,7 +77,7 @@ class JsonLogs(unittest.TestCase):
         own = self.read(run.stderr(), "slackline")
         failed = [message for message in own if message.startswith("failed: ps-1 (process")]
         self.assertEqual(len(failed), 1, own)
-        self.assertRegex(failed[0], r"; its last words:\n    20[0-9-]+T[0-9:.]+[+-][0-9:]+ ps-1 info: ")
+        self.assertRegex(failed[0], r"; its last output:\n    20[0-9-]+T[0-9:.]+[+-][0-9:]+ ps-1 info: ")
         self.assertNotIn('{"time"', failed[0])
 
 

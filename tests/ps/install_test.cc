@@ -236,7 +236,7 @@ TEST_F(RestoreTest, ShardWithoutSnapshotIsNamed) {
   Life next;
   const absl::Status status = Begin(next, 2);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(status.message(), testing::HasSubstr("shard 1: there is no snapshot to go on from"));
+  EXPECT_THAT(status.message(), testing::HasSubstr("shard 1: there is no snapshot to continue from"));
   EXPECT_FALSE(next.table->progress().seeded) << "nothing is installed";
 }
 

@@ -306,7 +306,7 @@ class Slurm(unittest.TestCase):
         self.trains(job, 6000)
         CLUSTER.run("scancel", "--batch", "--signal=USR1", str(job.number))
         self.finish(job, "FAILED")
-        self.assertIn("to go on: submit it again with --resume", job.said())
+        self.assertIn("to continue: submit the run again with --resume", job.said())
         last = int((job.folder / "metrics.csv").read_text().splitlines()[-1].split(",")[1])
         again = self.submit("--resume", "--set", f"training.epochs={last + 8}", sbatch=("--nodes=2", "--time=10"))
         self.finish(again)

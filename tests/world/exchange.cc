@@ -54,8 +54,7 @@ class Exchange::Peer : public StreamEnd {
       heard = owner_.scene_.events.Now();
       return owner_.Opened(*this, packet->item.welcome());
     }
-    if (!open && !packet->item.has_refused())
-      return Break(absl::InternalError("the first that it said was no Welcome"));
+    if (!open && !packet->item.has_refused()) return Break(absl::InternalError("its first message was not a Welcome"));
     owner_.Received(*this, *packet);
   }
   void Closed(const absl::Status& status) override {

@@ -137,7 +137,7 @@ bool World::Live(const Sender& sender) {
 }
 
 bool World::MayFail(const std::string& reason) {
-  for (const char* const allowed : {"its shards were not on disk yet", "there is no snapshot to go on from",
+  for (const char* const allowed : {"its shards were not on disk yet", "there is no snapshot to continue from",
                                     "the shard is to begin anew", "could not start within"}) {
     if (early_ && absl::StrContains(reason, allowed)) return ++outcome_.counts.failed_early > 0;
   }

@@ -78,7 +78,7 @@ std::string SilenceWatch::Describe(const Peer& peer, absl::Span<const ShardId> s
       absl::FormatDuration(absl::Trunc(now - peer.heard, absl::Milliseconds(1))), "; awaited from it: shard ",
       absl::StrJoin(shards, ", ", [](std::string* out, ShardId shard) { absl::StrAppend(out, shard.value()); }));
   if (!peer.open) absl::StrAppend(&text, "; no stream to it: ", peer.broken.empty() ? "not answered" : peer.broken);
-  if (!peer.waiting.empty()) absl::StrAppend(&text, "; it said last: ", peer.waiting);
+  if (!peer.waiting.empty()) absl::StrAppend(&text, "; its last message: ", peer.waiting);
   return text;
 }
 

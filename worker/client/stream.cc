@@ -114,7 +114,7 @@ void Stream::Dispatch(const wire::ServerItem& item, const rpc::Payload& payload)
     if (!item.has_refused()) backoff_.Reset();  // a server that only greets or refuses is not hurried
     return owner_.Received(*this, item, payload);
   }
-  if (!item.has_welcome()) return Break(absl::InternalError("the first that it said was no Welcome"));
+  if (!item.has_welcome()) return Break(absl::InternalError("its first message was not a Welcome"));
   open_ = true;
   owner_.Opened(*this, item.welcome());
 }

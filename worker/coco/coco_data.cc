@@ -96,7 +96,7 @@ class CocoScenes final : public SceneSource {
       if (warned_.size() >= kNamedMax || !warned_.insert(image.id).second) return;
     }
     log::Warning(folder_, "/", image.file,
-                 " cannot be read, and the next picture takes its place: ", std::string(status.message()));
+                 " cannot be read; the next image replaces it: ", std::string(status.message()));
   }
 
   const std::string folder_;
@@ -111,8 +111,8 @@ absl::StatusOr<Annotations> ReadSplit(const SplitFiles& files, const CocoOptions
   absl::StatusOr<Annotations> annotations =
       Annotations::Read(files.annotations, {.classes = options.classes, .masks = options.masks, .crowds = crowds});
   if (annotations.ok() && annotations->skipped() > 0) {
-    log::Warning(files.annotations, ": ", annotations->skipped(),
-                 " annotations or images are passed over; the first is ", annotations->first_skipped());
+    log::Warning(files.annotations, ": ", annotations->skipped(), " annotations or images were skipped; the first is ",
+                 annotations->first_skipped());
   }
   return annotations;
 }

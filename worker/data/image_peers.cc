@@ -119,8 +119,8 @@ absl::Status ImagePeers::Fetch(const Source& source, const std::string& path) {
   // Its message has the address with the secret.
   std::string why(fetched.message());
   if (const size_t at = why.find(address); at != std::string::npos) why.erase(at, address.size() + 2);
-  log::Warning("data.cache.peers: the worker that serves at ", WithoutSecret(source.peer), " has not given ", file.name,
-               ": ", why, "; it is not asked again");
+  log::Warning("data.cache.peers: the worker that serves at ", WithoutSecret(source.peer), " did not send ", file.name,
+               ": ", why, "; this worker asks it no more");
   NoteFailure(source.peer);
   return fetched;
 }
@@ -131,8 +131,8 @@ void ImagePeers::SentOtherBytes(const Source& source) {
     absl::MutexLock lock(&mutex_);
     name = files_[source.file].name;
   }
-  log::Warning("data.cache.peers: what the worker that serves at ", WithoutSecret(source.peer), " has sent is not ",
-               name, ", by its checksum; it is not asked again");
+  log::Warning("data.cache.peers: the worker that serves at ", WithoutSecret(source.peer),
+               " sent other bytes than those of ", name, " (wrong checksum); this worker asks it no more");
   NoteFailure(source.peer);
 }
 

@@ -146,7 +146,7 @@ absl::Status EmbeddedWorker::JoinAgain(absl::Status why) {
     CloseClient(std::string(why.message()));
     range_.reset();
     if (++fruitless_ > options_.fruitless_lives_max) return why;
-    log::Info("joining again: ", std::string(why.message()));
+    log::Info("this worker joins again: ", std::string(why.message()));
     why = Cause(Enter());
   } while (absl::IsFailedPrecondition(why));
   return why;
@@ -276,7 +276,7 @@ void EmbeddedWorker::FinishStepsSoon() {
   });
   const absl::Status finished = FinishSteps(0);
   if (!finished.ok()) {
-    log::Warning("leaves with ", begun_.size(),
+    log::Warning("this worker leaves with ", begun_.size(),
                  " steps in flight, which may be lost: ", std::string(finished.message()));
   }
 }
@@ -363,7 +363,7 @@ absl::Status EmbeddedWorker::Cause(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   if (stopped_) return stopped_->status.ok() ? absl::CancelledError(stopped_->reason) : stopped_->status;
   const std::optional<std::string> reason = std::exchange(expelled_, std::nullopt);
-  return reason ? absl::FailedPreconditionError(absl::StrCat("expelled: ", *reason)) : status;
+  return reason ? absl::FailedPreconditionError(absl::StrCat("the scheduler expelled this worker: ", *reason)) : status;
 }
 
 absl::Status EmbeddedWorker::OpenClient(bool reader) {
@@ -444,7 +444,7 @@ void EmbeddedWorker::Stop(const absl::Status& status, const std::string& reason)
 void EmbeddedWorker::OnLifeEnd(const absl::Status& status, const std::string& reason) {
   if (!absl::IsFailedPrecondition(status)) return Stop(status, reason);
   // Expelled: the servers may keep silent about it, and this worker may come back under another incarnation.
-  log::Warning("expelled: ", reason);
+  log::Warning("the scheduler expelled this worker: ", reason);
   absl::MutexLock lock(&mutex_);
   expelled_ = reason;
   if (waiting_) client_->Cancel(reason);

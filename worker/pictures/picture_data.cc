@@ -65,7 +65,7 @@ class PictureImages final : public ImageSource {
       if (warned_.size() >= kWarningsMax || !warned_.insert(index).second) return;
     }
     log::Warning(sample(index).name,
-                 " cannot be read, and another picture of its class takes its place: ", std::string(status.message()));
+                 " cannot be read; another image of its class replaces it: ", std::string(status.message()));
   }
 
   const std::shared_ptr<const Source> source_;
@@ -102,7 +102,7 @@ absl::StatusOr<PictureData> OpenPictures(const std::string& folder, const Pictur
   const absl::StatusOr<Form> form = MakeForm(options.form, *source);
   if (!form.ok()) return form.status();
   if (!source->skipped().empty()) {
-    log::Warning(folder, ": ", source->skipped().size(), " files are passed over; the first is ",
+    log::Warning(folder, ": ", source->skipped().size(), " files were skipped; the first is ",
                  source->skipped()[0].name, ": ", source->skipped()[0].reason);
   }
   std::vector<std::vector<uint32_t>> splits = SplitSamples(*source, {}, {}, kOrderSeed);
