@@ -23,6 +23,7 @@
 #include "cli/report.h"
 #include "cli/sibling.h"
 #include "cli/signals.h"
+#include "common/help.h"
 #include "scheduler.pb.h"
 
 namespace slackline::cli {
@@ -30,16 +31,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kEvaluateHelp[] = R"(
-Loss, accuracy, and precision, recall and F1 of each class, of the weights that a run has left, of a checkpoint, or of
-a safetensors file with the names of the job's model. It runs in one process, on one device, without servers.
-Exit codes: 0 done, 2 wrong use (flags, job file, or weights that do not fit), 1 failed.
-
-Examples
-  slackline evaluate runs/first                                   # as the run's last evaluation
-  slackline evaluate runs/first --split validation --out report   # report/report.json and confusion.csv
-  slackline evaluate runs/first --checkpoint best
-  slackline evaluate job.yaml --weights resnet18.safetensors --set data.path=other)";
+const HelpText kEvaluateHelp = {
+    .example = "slackline evaluate runs/first",
+    .most_used = "--split --checkpoint --out",
+    .groups = {{"Other weights and settings", "--weights --set"}},
+    .text =
+        "Measures loss, accuracy, and precision, recall and F1 of each class. The weights are those of a run, of a "
+        "checkpoint, or of a safetensors file with the parameter names of the job's model. The command runs in one "
+        "process on one device, without servers.\n\n"
+        "Exit codes: 0 done; 1 failed; 2 wrong use: options, job file, or weights that do not fit.",
+    .examples =
+        "slackline evaluate runs/first --split validation --out report\n"
+        "slackline evaluate runs/first --checkpoint best\n"
+        "slackline evaluate job.yaml --weights resnet18.safetensors"};
 
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
 
@@ -100,23 +104,24 @@ absl::Status MeasureIn(const fs::path& scratch, const std::vector<std::string>& 
 }  // namespace
 
 EvaluateCommand::EvaluateCommand(CLI::App& app) {
-  command_ = app.add_subcommand("evaluate", "Measure weights on the images of a job");
-  command_->add_option("RUN|JOB.yaml", target_, "Folder of a run, or a job file with --weights")->required();
+  command_ = app.add_subcommand("evaluate", "Measure the accuracy of weights");
+  command_->add_option("RUN|JOB.yaml", target_, "Run folder, or job file with --weights")->required();
   CLI::Option* const weights =
-      command_->add_option("--weights", weights_, "A safetensors file; default: the run's model.safetensors")
+      command_->add_option("--weights", weights_, "Safetensors file. Default: model.safetensors of the run")
           ->type_name("FILE");
-  command_
-      ->add_option("--checkpoint", checkpoint_,
-                   "The weights of a checkpoint of the run: its name or number, `best`, or `newest`")
+  command_->add_option("--checkpoint", checkpoint_, "Checkpoint of the run: name, number, `best` or `newest`")
+      ->type_name("CHECKPOINT")
       ->excludes(weights);
-  command_
-      ->add_option("--split", split_, "The images: train, validation or test; default: what data.evaluation_split says")
+  command_->add_option("--split", split_, "Images to use. Default: data.evaluation_split")
       ->check(CLI::IsMember({"train", "validation", "test"}));
-  command_->add_option("--out", out_, "Also writes report.json and confusion.csv there")->type_name("FOLDER");
-  command_->add_option("--set", overrides_, "KEY=VALUE: overrides a field of the job file; may be repeated")
+  command_->add_option("--out", out_, "Also write report.json and confusion.csv into this folder")->type_name("FOLDER");
+  command_
+      ->add_option("--set", overrides_,
+                   "Change a setting of the job file, for example data.path=other. May be repeated")
+      ->type_name("KEY=VALUE")
       ->take_all()
       ->allow_extra_args(false);
-  command_->footer(kEvaluateHelp);
+  SetHelp(*command_, kEvaluateHelp);
 }
 
 bool EvaluateCommand::parsed() const { return command_->parsed(); }

@@ -18,6 +18,7 @@
 #include "cli/doctor/command.h"
 #include "cli/evaluate.h"
 #include "cli/experiment.h"
+#include "cli/help/command.h"
 #include "cli/launch.h"
 #include "cli/prepare/command.h"
 #include "cli/run_checks.h"
@@ -28,9 +29,11 @@
 #include "cli/status.h"
 #include "cli/train.h"
 #include "common/folder_name.h"
+#include "common/help.h"
 #include "common/http_address.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
+#include "common/nearest_word.h"
 #include "common/output.h"
 #include "common/rpc/channel.h"
 #include "common/security/check_credentials.h"
@@ -41,103 +44,133 @@
 namespace slackline::cli {
 namespace {
 
-constexpr char kAbout[] =
-    "Trains neural networks asynchronously through sharded parameter servers.\n"
-    "Exit codes: 0 done, 2 wrong use (flags or job file), 1 failed or stopped.";
+constexpr char kAbout[] = "Trains PyTorch models asynchronously, with parameter servers.";
 
-constexpr char kTrainHelp[] = R"(
-The job file says everything; every setting has a default, and an empty file is a valid job. `slackline train`
-starts a scheduler, the servers and the workers on this machine, shows the progress, and stops them all at the end.
-The run folder holds job.yaml (as resolved), metrics.csv, TensorBoard events, model.safetensors, and the log of each
-process. A worker that dies is named, and the run goes on; cluster.worker_restarts_max starts it again.
-Ctrl-C stops the run in good order, a second one at once.
+const HelpText kMainHelp = {.example = "slackline train job.yaml",
+                            .most_used = "train status resume",
+                            .groups = {{"Before a run", "check doctor prepare credentials placement"},
+                                       {"Start and change runs", "launch slurm servers checkpoint"},
+                                       {"Results", "checkpoints export evaluate trace"},
+                                       {"Compare and plan", "experiment simulate plan"},
+                                       {"Explain", "help completion"}},
+                            .text =
+                                "Show the options of a command with `slackline COMMAND --help`, and an explanation "
+                                "with `slackline help TOPIC`.\n\n"
+                                "Exit codes: 0 done; 1 failed or stopped; 2 the command line or the job file is wrong, "
+                                "and nothing was changed."};
 
-Examples
-  slackline train examples/fashion-mnist-mlp.yaml
-  slackline train examples/bsp.yaml --set cluster.workers=4 --set optimizer.lr=0.1
-  slackline train job.yaml --run-folder runs/first --quiet)";
+const HelpText kTrainHelp = {
+    .example = "slackline train job.yaml --set consistency.mode=bsp",
+    .most_used = "--set --run-folder --quiet",
+    .text =
+        "Starts a scheduler, the servers and the workers on this machine, shows the progress, and stops all of them "
+        "at the end. Every setting of the job file has a default, so an empty file is a valid job. The run folder "
+        "gets the weights, figures, events and logs (slackline help run-folder).\n\n"
+        "If a worker crashes, the run continues without it. cluster.worker_restarts_max restarts crashed workers. "
+        "The first Ctrl-C saves a checkpoint and stops the run. A second Ctrl-C stops the run at once.",
+    .examples =
+        "slackline train examples/fashion-mnist-mlp.yaml\n"
+        "slackline train examples/bsp.yaml --set optimizer.lr=0.1\n"
+        "slackline train job.yaml --run-folder runs/first --quiet"};
 
-constexpr char kLaunchHelp[] = R"(
-Each worker is a process of the script, which calls slackline.connect() and finds the job, the scheduler and its own
-name in its environment; its words are in the run folder's logs. All else is as with `slackline train`. Where the job
-file names no model.kind it is `external`: the script brings the model and the data. What comes after -- is the script's.
+const HelpText kLaunchHelp = {
+    .example = "slackline launch train.py job.yaml --workers 4",
+    .most_used = "--workers --servers --set",
+    .groups = {{"Script", "--python"}, {"Output", "--run-folder --quiet"}},
+    .text =
+        "Each worker is a process that runs the script. The script calls slackline.connect(), which finds the job, "
+        "the scheduler and the worker's name. The script's output goes to the logs in the run folder. All else is as "
+        "with `slackline train`.\n\n"
+        "If the job file has no model.kind, the kind is `external`: the script brings the model and the data. "
+        "Slackline passes everything after -- to the script.",
+    .examples = "slackline launch train.py job.yaml --python venv/bin/python -- --depth 18"};
 
-Examples
-  slackline launch train.py job.yaml
-  slackline launch train.py --servers 2 --workers 4 job.yaml --python venv/bin/python -- --depth 18)";
+const HelpText kCheckHelp = {
+    .example = "slackline check job.yaml",
+    .most_used = "--set --for --fingerprint",
+    .text =
+        "Prints the job with every default written out. For each mistake it names the line, the value, and the "
+        "allowed values.",
+    .examples =
+        "slackline check job.yaml --set consistency.mode=bsp\n"
+        "slackline check job.yaml --for train"};
 
-constexpr char kCheckHelp[] = R"(
-Prints the job with every default written out. A mistake is named with its line, what was found, and what is allowed.
+const HelpText kStatusHelp = {.example = "slackline status runs/first --watch",
+                              .most_used = "--watch --json --job",
+                              .text = "Exit codes: slackline help status.",
+                              .examples =
+                                  "slackline status runs/fashion-mnist-mlp-20250131-120000\n"
+                                  "slackline status runs/first --json | jq .workers\n"
+                                  "slackline status 127.0.0.1:34567 --watch\n"
+                                  "slackline status node1:7000 --job job.yaml\n"
+                                  "slackline status http://127.0.0.1:8080/ --watch"};
 
-Examples
-  slackline check examples/fashion-mnist-cnn.yaml
-  slackline check job.yaml --set consistency.mode=bsp
-  slackline check job.yaml --for train)";
+const HelpText kCredentialsHelp = {
+    .example = "slackline credentials credentials --job first --days 30",
+    .most_used = "--job --days --renew",
+    .groups = {{"Other credentials", "--token"}, {"Replace files", "--force"}},
+    .text =
+        "Makes certificates and keys for security.mode: tls, or a token for security.mode: token. Only you can read "
+        "the files. Existing files stay as they are, unless you give --renew or --force. "
+        "`slackline help security` explains what each mode protects.",
+    .examples =
+        "slackline credentials credentials --job first --renew\n"
+        "slackline credentials --token job.token"};
 
-constexpr char kStatusHelp[] = R"(
-Examples
-  slackline status runs/fashion-mnist-mlp-20250131-120000
-  slackline status 127.0.0.1:34567 --watch
-  slackline status runs/first --json | jq .workers
-  slackline status node1:7000 --job job.yaml
-  slackline status http://127.0.0.1:8080/ --watch)";
+const HelpText kResumeHelp = {
+    .example = "slackline resume runs/first",
+    .most_used = "--checkpoint --set --quiet",
+    .groups = {{"Python scripts", "--script --python"}},
+    .text =
+        "Continues a run that was stopped or failed, in the same run folder, from the newest complete checkpoint. The "
+        "job is job.yaml of the run folder. --set changes it from there on, for example the numbers of servers and "
+        "workers, or training.epochs to train for longer.\n\n"
+        "If the run cannot continue, the command names the reason, changes nothing, and exits with code 2. "
+        "More: slackline help resume.",
+    .examples =
+        "slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4\n"
+        "slackline resume runs/first --checkpoint 3\n"
+        "slackline resume runs/first --checkpoint best\n"
+        "slackline resume runs/mine --script new/train.py"};
 
-constexpr char kCredentialsHelp[] = R"(
-Certificates and keys for security.mode: tls, in a folder of their own; or a token for security.mode: token. Only you can
-read them; nothing that is there is overwritten. docs/security.md says what each mode protects.
+const HelpText kCheckpointHelp = {
+    .example = "slackline checkpoint runs/first",
+    .text =
+        "Training continues meanwhile. The command prints the folder of the checkpoint when it is complete. If no "
+        "checkpoint can be made, the exit code is 1. SIGUSR1 to `slackline train` or to the scheduler has the same "
+        "effect.",
+    .examples = "slackline checkpoint 127.0.0.1:34567"};
 
-Examples
-  slackline credentials credentials --job first --days 30
-  slackline credentials credentials --job first --renew
-  slackline credentials --token job.token)";
+const HelpText kCheckpointsHelp = {.example = "slackline checkpoints runs/first",
+                                   .examples = "slackline checkpoints runs/first --verify"};
 
-constexpr char kResumeHelp[] = R"(
-Goes on with a run that was stopped, has failed, or whose machines are gone, in its own run folder: from the newest
-checkpoint that is whole, or from the one that is named. The job is the run's job.yaml; --set changes it from there on,
-such as the numbers of servers and workers, or training.epochs to train for longer. What cannot be gone on with is
-refused with exit code 2, and nothing of the run is touched.
+const HelpText kExportHelp = {
+    .example = "slackline export runs/first model.safetensors",
+    .text =
+        "The file has the model's own parameter names. In PyTorch, load it with safetensors.torch.load_file() and "
+        "load_state_dict().",
+    .examples =
+        "slackline export runs/first model.safetensors --checkpoint best\n"
+        "slackline export runs/first/checkpoints/checkpoint-000003 model.safetensors"};
 
-Examples
-  slackline resume runs/first
-  slackline resume runs/first --set cluster.workers=8 --set cluster.servers=4
-  slackline resume runs/first --checkpoint 3
-  slackline resume runs/first --checkpoint best
-  slackline resume runs/mine --script new/train.py)";
+const HelpText kServersHelp = {
+    .example = "slackline servers add runs/first",
+    .text =
+        "Shards move while training continues; workers that push to a moving shard wait for some tenths of a second. "
+        "`slackline train` starts the added servers. Without it, start them by hand: slackline-ps JOB.yaml "
+        "--scheduler RUN/scheduler.address --name NAME.\n\n"
+        "Shards do not move with durability.mode: replicated. More: slackline help resize.",
+    .examples =
+        "slackline servers add runs/first --count 2 --wait 0\n"
+        "slackline servers drain runs/first ps-1"};
 
-constexpr char kCheckpointHelp[] = R"(
-Training goes on meanwhile. Prints the folder of the checkpoint once it is whole; exits with 1 where there is none.
-SIGUSR1 to `slackline train` or to the scheduler asks for one, too.
+constexpr char kRunHelp[] = "Run folder, or HOST:PORT of the scheduler";
 
-Examples
-  slackline checkpoint runs/first
-  slackline checkpoint 127.0.0.1:34567)";
+constexpr char kJobHelp[] = "Job file, whose section `security` tells how to connect. Default: that of the run folder";
 
-constexpr char kCheckpointsHelp[] = R"(
-Examples
-  slackline checkpoints runs/first
-  slackline checkpoints runs/first --verify)";
-
-constexpr char kExportHelp[] = R"(
-The file has the model's own names: safetensors.torch.load_file() and load_state_dict() take it.
-
-Examples
-  slackline export runs/first model.safetensors
-  slackline export runs/first model.safetensors --checkpoint best
-  slackline export runs/first/checkpoints/checkpoint-000003 model.safetensors)";
-
-constexpr char kServersHelp[] = R"(
-Shards move one server after the other: they are copied while training goes on, then change hands within a moment.
-`slackline train` starts servers that are added; where it does not run the job, start them like the others:
-slackline-ps JOB.yaml --scheduler RUN/scheduler.address --name NAME. Not with durability.mode replicated.
-
-Examples
-  slackline servers add runs/first
-  slackline servers add runs/first --count 2 --wait 0
-  slackline servers drain runs/first ps-1)";
-
-constexpr char kJobHelp[] = "The job file, whose `security` says how to connect; default: that of the run folder";
-
-constexpr char kSetHelp[] = "Override a setting of the job file, e.g. optimizer.lr=0.1 or model.hidden=[64,32]";
+constexpr char kSetHelp[] = "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated";
+constexpr char kJobFileHelp[] = "Job file (YAML)";
+constexpr char kQuietHelp[] = "Show only the result";
 
 // What delay compensation may take, as a line of YAML's comments; empty without it.
 std::string PriceOf(const job::Consistency& consistency) {
@@ -225,7 +258,10 @@ std::string SubcommandMistake(const CLI::App& app, int index, int argc, char** a
   }
   const std::string before = index > 1 ? absl::StrCat(" after '", argv[index - 1], "'") : "";
   const std::string found = index < argc ? absl::StrCat("'", argv[index], "'") : "no command";
-  return absl::StrCat("found ", found, before, "; allowed is ", absl::StrJoin(names, ", "));
+  const std::string nearest = index < argc ? NearestWord(argv[index], names) : "";
+  const std::string meant = nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?");
+  return absl::StrCat("found ", found, before, meant, meant.empty() ? "; allowed" : " Allowed", " is ",
+                      absl::StrJoin(names, ", "));
 }
 
 // The program beside this one does it all, its help included.
@@ -237,61 +273,72 @@ int Simulate(const std::vector<std::string>& arguments) {
 }
 
 void AddScript(CLI::App& command, ScriptOptions& options) {
-  command.add_option("ARGS", options.arguments, "After --: arguments of the script");
-  command.add_option("--python", options.python, "Python interpreter, with the package slackline in it [python3]")
+  command.add_option("ARGS", options.arguments, "Arguments of the script, after --");
+  command.add_option("--python", options.python, "Python interpreter that has the package slackline. Default: python3")
       ->type_name("PROGRAM");
 }
 
 CLI::App* AddLaunch(CLI::App& app, LaunchOptions& options) {
-  CLI::App* command = app.add_subcommand("launch", "Run a job on this machine whose workers are a Python script");
-  command->add_option("SCRIPT", options.script.script, "The script")->required();
-  command->add_option("JOB", options.train.job_file, "The job file (YAML)")->required();
+  CLI::App* command = app.add_subcommand("launch", "Run a job whose workers run a Python script");
+  command->add_option("SCRIPT", options.script.script, "Python script of the workers")->required();
+  command->add_option("JOB", options.train.job_file, kJobFileHelp)->required();
   AddScript(*command, options.script);
-  command->add_option("--servers", options.servers, "In the place of cluster.servers")->check(CLI::Range(1, 10000));
-  command->add_option("--workers", options.workers, "In the place of cluster.workers")->check(CLI::Range(1, 10000));
+  command->add_option("--servers", options.servers, "Number of servers, instead of cluster.servers")
+      ->check(CLI::Range(1, 10000));
+  command->add_option("--workers", options.workers, "Number of workers, instead of cluster.workers")
+      ->check(CLI::Range(1, 10000));
   command->add_option("--set", options.train.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
-  command->add_option("--run-folder", options.train.run_folder, "As with `slackline train`")->check(FolderMistake);
-  command->add_flag("--quiet", options.train.quiet, "Show only the result");
-  command->footer(kLaunchHelp);
+  command
+      ->add_option("--run-folder", options.train.run_folder,
+                   "Folder for the results, new or empty. Default: as with `slackline train`")
+      ->type_name("FOLDER")
+      ->check(FolderMistake);
+  command->add_flag("--quiet", options.train.quiet, kQuietHelp);
+  SetHelp(*command, kLaunchHelp);
   return command;
 }
 
 CLI::App* AddServers(CLI::App& app, ServersOptions& options) {
-  CLI::App* command =
-      app.add_subcommand("servers", "Add parameter servers to a run, or have some leave, while it trains");
+  CLI::App* command = app.add_subcommand("servers", "Add servers to a run, or remove some, while it trains");
   command->require_subcommand(1);
-  command->footer(kServersHelp);
+  SetHelp(*command, kServersHelp);
   const auto add = [&](const char* name, const char* what) {
     CLI::App* verb = command->add_subcommand(name, what);
-    verb->add_option("RUN", options.run.target, "Run folder, or the scheduler's HOST:PORT")->required();
+    verb->add_option("RUN", options.run.target, kRunHelp)->required();
     verb->add_option("--job", options.run.job_file, kJobHelp)->type_name("JOB.yaml");
     verb->add_option_function<double>(
             "--wait", [&options](double seconds) { options.wait = absl::Seconds(seconds); },
-            "How long to wait until the shards have moved; 0: not at all [120]")
+            "Time to wait until the shards have moved; 0: do not wait. Default: 120")
         ->type_name("SECONDS")
         ->check(CLI::Range(0.0, 1e6));
-    verb->footer(kServersHelp);
+    SetHelp(*verb, kServersHelp);
     return verb;
   };
-  CLI::App* more = add("add", "The run is to have more servers; those that join get shards of the others");
+  CLI::App* more = add("add", "Add servers, which take shards from the others");
   options.add = 1;
-  more->add_option("--count", options.add, "How many more")->capture_default_str()->check(CLI::Range(1, 10000));
-  CLI::App* fewer = add("drain", "Servers give all their shards to the others, and leave");
-  fewer->add_option("NAME", options.drain, "Names of servers, as `slackline status` shows them")->required();
+  more->add_option("--count", options.add, "Number of servers to add")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000));
+  CLI::App* fewer = add("drain", "Remove servers, whose shards move to the others");
+  fewer->add_option("NAME", options.drain, "Names of the servers, as `slackline status` shows them")->required();
   return command;
 }
 
 CLI::App* AddCredentials(CLI::App& app, CredentialsOptions& options) {
-  CLI::App* command = app.add_subcommand("credentials", "Make certificates and keys for a job, or a token");
-  command->add_option("DIR", options.folder, "Folder for certificates and keys, new or only yours");
-  command->add_option("--job", options.job, "Name of the job, as in its file")->type_name("NAME");
-  command->add_option("--days", options.days, "How long the certificates are valid [365, or as those that are renewed]")
+  CLI::App* command = app.add_subcommand("credentials", "Make certificates and keys, or a token, for a job");
+  command->add_option("DIR", options.folder,
+                      "Folder for certificates and keys: a new one, or one that only you may read");
+  command->add_option("--job", options.job, "Name of the job, as in the job file")->type_name("NAME");
+  command
+      ->add_option("--days", options.days,
+                   "Days until the certificates expire. Default: 365, or as before with --renew")
       ->check(CLI::Range(1, 36500));
-  command->add_option("--token", options.token_file, "Make a token instead, in this file")->type_name("FILE");
+  command->add_option("--token", options.token_file, "Make a token in this file, instead of certificates")
+      ->type_name("FILE");
   command->add_flag("--renew", options.renew,
-                    "Replace keys and certificates, signed by the authority that is there: a running job goes on");
-  command->add_flag("--force", options.force, "Replace all that is there, the authority too");
-  command->footer(kCredentialsHelp);
+                    "Replace keys and certificates, and keep the authority that signs them. A running job continues");
+  command->add_flag("--force", options.force, "Replace everything, also the authority");
+  SetHelp(*command, kCredentialsHelp);
   return command;
 }
 
@@ -302,15 +349,16 @@ int Main(int argc, char** argv) {
 
   TrainOptions train;
   train.program = argv[0];
-  CLI::App* train_command = app.add_subcommand("train", "Run a job on this machine, from one file");
-  train_command->add_option("JOB", train.job_file, "The job file (YAML)")->required();
+  CLI::App* train_command = app.add_subcommand("train", "Train the model of a job file on this machine");
+  train_command->add_option("JOB", train.job_file, kJobFileHelp)->required();
   train_command->add_option("--set", train.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   train_command
       ->add_option("--run-folder", train.run_folder,
-                   "Folder for the results, new or empty; default: output.folder, or runs/NAME-DATE-TIME")
+                   "Folder for the results, new or empty. Default: output.folder, or runs/NAME-DATE-TIME")
+      ->type_name("FOLDER")
       ->check(FolderMistake);
-  train_command->add_flag("--quiet", train.quiet, "Show only the result");
-  train_command->footer(kTrainHelp);
+  train_command->add_flag("--quiet", train.quiet, kQuietHelp);
+  SetHelp(*train_command, kTrainHelp);
 
   LaunchOptions launch;
   launch.train.program = argv[0];
@@ -318,71 +366,72 @@ int Main(int argc, char** argv) {
 
   CheckOptions check;
   CLI::App* check_command = app.add_subcommand("check", "Check a job file without running it");
-  check_command->add_option("JOB", check.job_file, "The job file (YAML)")->required();
+  check_command->add_option("JOB", check.job_file, kJobFileHelp)->required();
   check_command->add_option("--set", check.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   check_command
-      ->add_option(
-          "--for", check.purpose,
-          "train or simulate: fail where this machine cannot do that: images, weights, network, GPUs, programs")
+      ->add_option("--for", check.purpose,
+                   "Fail if this machine cannot train or simulate the job: images, weights, network, GPUs, programs")
       ->check(CLI::IsMember({"train", "simulate"}));
   check_command->add_flag("--fingerprint", check.only_fingerprint,
-                          "Print only the number that all processes of the job name");
-  check_command->footer(kCheckHelp);
+                          "Print only the number by which processes recognise their job");
+  SetHelp(*check_command, kCheckHelp);
 
   StatusOptions status;
-  CLI::App* status_command = app.add_subcommand("status", "Show how a run is doing, and its members");
+  CLI::App* status_command = app.add_subcommand("status", "Show the progress, workers and servers of a run");
   status_command
-      ->add_option("RUN", status.target, "Run folder, the scheduler's HOST:PORT, or the address of the status page")
+      ->add_option("RUN", status.target, "Run folder, HOST:PORT of the scheduler, or address of the status page")
       ->required();
   status_command->add_option("--job", status.job_file, kJobHelp)->type_name("JOB.yaml");
-  auto* watch = status_command->add_flag("--watch", status.watch, "Show it every second until the run has ended");
-  status_command->add_flag("--json", status.json, "As JSON, as docs/status-fields.md has it")->excludes(watch);
-  status_command->footer(kStatusHelp);
+  auto* watch = status_command->add_flag("--watch", status.watch, "Show the status every second until the run ends");
+  status_command->add_flag("--json", status.json, "Print JSON, with the fields of docs/status-fields.md")->excludes(watch);
+  SetHelp(*status_command, kStatusHelp);
 
   ResumeOptions resume;
   resume.program = argv[0];
-  CLI::App* resume_command = app.add_subcommand("resume", "Go on with a run from a checkpoint");
+  CLI::App* resume_command = app.add_subcommand("resume", "Continue a run from a checkpoint");
   resume_command->add_option("RUN", resume.run_folder, "Run folder")->required();
-  resume_command->add_option("--checkpoint", resume.checkpoint,
-                             "Name or number of a checkpoint of the run, its path, or `best` (checkpoint.keep_best); "
-                             "default: the newest that is "
-                             "whole");
+  resume_command
+      ->add_option("--checkpoint", resume.checkpoint,
+                   "Name, number or path of a checkpoint of the run, or `best` (needs "
+                   "checkpoint.keep_best). Default: the newest complete checkpoint")
+      ->type_name("CHECKPOINT");
   resume_command->add_option("--set", resume.overrides, kSetHelp)->type_name("KEY=VALUE")->expected(1)->take_all();
   ScriptOptions resume_script;
   resume_command
       ->add_option("--script", resume_script.script,
-                   "Another script for a run of `slackline launch` [the run's own, with its arguments]")
+                   "Another script for a run of `slackline launch`. Default: the script of the run, with its arguments")
       ->type_name("SCRIPT");
   AddScript(*resume_command, resume_script);
-  resume_command->add_flag("--quiet", resume.quiet, "Show only the result");
-  resume_command->footer(kResumeHelp);
+  resume_command->add_flag("--quiet", resume.quiet, kQuietHelp);
+  SetHelp(*resume_command, kResumeHelp);
 
-  CLI::App* checkpoint_command = app.add_subcommand("checkpoint", "Have a checkpoint of a run made, and wait for it");
-  checkpoint_command->add_option("RUN", status.target, "Run folder, or the scheduler's HOST:PORT")->required();
+  CLI::App* checkpoint_command = app.add_subcommand("checkpoint", "Make a checkpoint of a run now, and wait for it");
+  checkpoint_command->add_option("RUN", status.target, kRunHelp)->required();
   checkpoint_command->add_option("--job", status.job_file, kJobHelp)->type_name("JOB.yaml");
-  checkpoint_command->footer(kCheckpointHelp);
+  SetHelp(*checkpoint_command, kCheckpointHelp);
 
   std::string target;
   bool verify = false;
   CLI::App* checkpoints_command = app.add_subcommand("checkpoints", "List the checkpoints of a run");
-  checkpoints_command->add_option("RUN", target, "Run folder, or a folder of checkpoints")->required();
-  checkpoints_command->add_flag("--verify", verify, "Read all bytes, and compare their checksums");
-  checkpoints_command->footer(kCheckpointsHelp);
+  checkpoints_command->add_option("RUN", target, "Run folder, or folder of checkpoints")->required();
+  checkpoints_command->add_flag("--verify", verify, "Read every byte and compare the checksums");
+  SetHelp(*checkpoints_command, kCheckpointsHelp);
 
   std::string weights;
   CLI::App* export_command = app.add_subcommand("export", "Write the weights of a checkpoint as safetensors");
-  export_command->add_option("CHECKPOINT", target, "Folder of a checkpoint, or a run folder for its newest one")
+  export_command->add_option("CHECKPOINT", target, "Folder of a checkpoint, or a run folder for its newest checkpoint")
       ->required();
   export_command->add_option("FILE", weights, "File to write")->required();
-  export_command->add_option(
-      "--checkpoint", resume.checkpoint,
-      "With a run folder: name or number of a checkpoint of it, or `best` (checkpoint.keep_best)");
+  export_command
+      ->add_option("--checkpoint", resume.checkpoint,
+                   "Name or number of a checkpoint of the run folder, or `best` (needs checkpoint.keep_best)")
+      ->type_name("CHECKPOINT");
   std::string which_weights;
   export_command
       ->add_option("--weights", which_weights,
-                   "With optimizer.ema, whether the weights' average is written, or they themselves; else the average")
+                   "With optimizer.ema: the averaged weights or the last ones. Default: averaged")
       ->check(CLI::IsMember(std::vector<std::string>{kExportAveraged, kExportLast}));
-  export_command->footer(kExportHelp);
+  SetHelp(*export_command, kExportHelp);
   CredentialsOptions credentials;
   CLI::App* credentials_command = AddCredentials(app, credentials);
 
@@ -391,26 +440,31 @@ int Main(int argc, char** argv) {
 
   // Its options, --help too, are those of the Python package.
   ExperimentOptions experiment;
-  CLI::App* experiment_command =
-      app.add_subcommand("experiment", "Run a grid of jobs from one file, and show what came out");
+  CLI::App* experiment_command = app.add_subcommand("experiment", "Run a grid of jobs with repeats, and compare them");
   experiment_command->set_help_flag();
   experiment_command->allow_extras();
-  experiment_command->add_option("--python", experiment.python, "Python interpreter")->type_name("PROGRAM");
+  experiment_command
+      ->add_option("--python", experiment.python, "Python interpreter. Default: that of the build, or python3")
+      ->type_name("PROGRAM");
   ExperimentOptions plan;
-  CLI::App* plan_command = app.add_subcommand("plan", "Say how long a job takes by batch size and number of nodes");
+  CLI::App* plan_command = app.add_subcommand("plan", "Estimate how long a job takes on N nodes");
   plan_command->set_help_flag();
   plan_command->allow_extras();
-  plan_command->add_option("--python", plan.python, "Python interpreter")->type_name("PROGRAM");
+  plan_command->add_option("--python", plan.python, "Python interpreter. Default: that of the build, or python3")
+      ->type_name("PROGRAM");
   ExperimentOptions trace;
-  CLI::App* trace_command = app.add_subcommand("trace", "Write what workers did when as spans of OpenTelemetry");
+  CLI::App* trace_command = app.add_subcommand("trace", "Convert traces of workers to OpenTelemetry spans");
   trace_command->set_help_flag();
   trace_command->allow_extras();
-  trace_command->add_option("--python", trace.python, "Python interpreter")->type_name("PROGRAM");
-  app.add_subcommand("simulate", "Play a job in virtual time, in one process");
+  trace_command->add_option("--python", trace.python, "Python interpreter. Default: that of the build, or python3")
+      ->type_name("PROGRAM");
+  app.add_subcommand("simulate", "Run a job in virtual time, in one process");
   slurm::Command slurm(app, argv[0]);
   const doctor::Command doctor(app);
   const prepare::Command prepare(app);
   const EvaluateCommand evaluate(app);
+  const help::Command help(app);
+  SetHelp(app, kMainHelp);
 
   if (const std::string mistake = SubcommandMistake(app, 1, argc, argv); !mistake.empty()) {
     std::fprintf(stderr, "slackline: %s\n", mistake.c_str());
@@ -450,6 +504,7 @@ int Main(int argc, char** argv) {
   if (doctor.parsed()) return doctor.Run();
   if (prepare.parsed()) return prepare.Run();
   if (evaluate.parsed()) return evaluate.Run();
+  if (help.parsed()) return help.Run();
   return Status(status);
 }
 

@@ -2,7 +2,7 @@
 # package and their libraries from where they lie themselves.
 #
 #   component   to                                  holds
-#   programs    bin/                                the programs
+#   programs    bin/                                the programs; completion of words in shells, in share/
 #   torch       lib/slackline/                      LibTorch's libraries, which no distribution packages as we need them
 #   libraries   lib/slackline/                      all other libraries but glibc's; a Debian package leaves them out
 #   python      share/slackline/python/             what `slackline experiment` runs
@@ -40,6 +40,14 @@ if(SLACKLINE_CUDA)
 endif()
 
 install(TARGETS ${programs} RUNTIME DESTINATION bin COMPONENT programs)
+# Completion of words in shells, as the program itself prints it.
+foreach(file bash:bash-completion/completions/slackline zsh:zsh/vendor-completions/_slackline fish:fish/vendor_completions.d/slackline.fish)
+  string(REGEX MATCH "^([a-z]+):(.*)/([^/]*)$" matched ${file})
+  install(CODE "execute_process(COMMAND \"$<TARGET_FILE:slackline>\" completion ${CMAKE_MATCH_1}
+  OUTPUT_FILE \"${PROJECT_BINARY_DIR}/completion-${CMAKE_MATCH_1}\" COMMAND_ERROR_IS_FATAL ANY)" COMPONENT programs)
+  install(FILES ${PROJECT_BINARY_DIR}/completion-${CMAKE_MATCH_1} DESTINATION share/${CMAKE_MATCH_2} RENAME ${CMAKE_MATCH_3}
+    COMPONENT programs)
+endforeach()
 
 # install_libraries(COMPONENT): what the programs load, by what the loader of this machine finds.
 set(program_files)

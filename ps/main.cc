@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/address.h"
 #include "common/clock.h"
+#include "common/help.h"
 #include "common/job_file.h"
 #include "common/kill_point.h"
 #include "common/log_format.h"
@@ -90,7 +91,7 @@ void AwaitLastCheckpoint(Ending& ending, const Registration& registered, const j
                          const Timeouts& timeouts) {
   // In this time a heartbeat says so.
   if (ending.AwaitAnother(timeouts.notice()) || !registered.job_ended()) return;
-  log::Info("told to stop, and the job has ended: waits for its last checkpoint");
+  log::Info("the job has ended; this server waits for the last checkpoint before it stops");
   ending.AwaitAnother(timeouts.worker_dead() + absl::Seconds(job.checkpoint().timeout_s()));
 }
 
@@ -146,35 +147,41 @@ absl::StatusOr<std::string> Serve(const Flags& flags, const job::Job& job, const
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("One parameter-server process of a Slackline job.", "slackline-ps");
+  CLI::App app("Parameter server of one job: holds shards of the model and applies the optimizer.", "slackline-ps");
   app.set_version_flag("--version", VersionText("slackline-ps"));
-  app.add_option("job", flags.job_file, "Job file (YAML)")->required()->type_name("JOB.yaml");
+  app.add_option("JOB", flags.job_file, "Job file (YAML), the same for all processes of the job")->required();
   app.add_option("--scheduler", flags.scheduler,
-                 "Address of the scheduler, or the file that it writes it to (with a / in its path)")
+                 "Address of the scheduler, or the file scheduler.address (a path with a /)")
       ->required()
       ->type_name("HOST:PORT|FILE")
       ->check(PlaceMistake);
-  app.add_option("--set", flags.overrides, "Overrides a field of the job file; may be repeated")
+  app.add_option("--set", flags.overrides,
+                 "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_option("--listen", flags.listen,
-                 "Address to listen on; port 0: the first free one of network.ports, or the system chooses")
+                 "Address to listen on. Port 0 takes the first free port of network.ports, or any free port")
       ->type_name("HOST:PORT")
       ->check(AddressMistake);
-  app.add_option("--name", flags.name, "Name in logs and messages; unique among servers")->check(MemberNameMistake);
-  app.add_option(
-         "--topology", flags.topology,
-         "Where this is in the network: switches from the top down and the node, as SLURM_TOPOLOGY_ADDR has them")
+  app.add_option("--name", flags.name, "Name in logs and messages, unique among the servers")
+      ->type_name("NAME")
+      ->check(MemberNameMistake);
+  app.add_option("--topology", flags.topology,
+                 "Place in the network: switches from the top down, then the node, as in SLURM_TOPOLOGY_ADDR")
       ->type_name("SWITCH.NODE");
-  app.add_option(
-         "--link-mbit", flags.link_mbit,
-         "Speed of the network link of this machine, by which servers get shards; 0: not known. Default: what the "
-         "interface of the server's address says")
+  app.add_option("--link-mbit", flags.link_mbit,
+                 "Speed of the network link of this machine; a faster server gets more shards. 0: not known. Default: "
+                 "the speed "
+                 "that the network interface reports")
       ->type_name("MBIT");
-  app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
+  app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM; the supervisor of this process sends SIGINT");
   std::string kill_at;
   // Not in --help: it is for tests.
   app.add_option("--kill-at", kill_at)->group("");
+  SetHelp(app, {.example = "slackline-ps job.yaml --scheduler runs/first/scheduler.address --name ps-2",
+                .most_used = "--scheduler --name --listen",
+                .groups = {{"Network", "--topology --link-mbit"}, {"Supervision", "--supervised"}},
+                .text = "Exit codes: 0 done or stopped; 1 failed; 2 wrong use."});
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,6 +4,7 @@
 #include <iostream>
 #include "common/address.h"
 #include "common/folder_name.h"
+#include "common/help.h"
 #include "common/kill_point.h"
 #include "common/version_text.h"
 
@@ -16,34 +17,40 @@ constexpr int kWrongUse = 2;
 
 std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   Options options;
-  CLI::App app("Decides who holds which part of the model, who trains on which data, and when the job is over.");
+  CLI::App app("Scheduler of one job: places shards, distributes training data, and ends the job.",
+               "slackline-scheduler");
   app.set_version_flag("--version", VersionText("slackline-scheduler"));
-  app.add_option("job", options.job_file, "Job file")->required()->type_name("JOB.yaml");
-  app.add_option("--set", options.overrides, "Override a field of the job file, as optimizer.lr=0.1; may be repeated")
+  app.add_option("JOB", options.job_file, "Job file (YAML)")->required();
+  app.add_option("--set", options.overrides,
+                 "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--listen", options.listen, "Listen here instead of network.listen and a free port")
+  app.add_option("--listen", options.listen, "Address to listen on. Default: network.listen and a free port")
       ->type_name("HOST:PORT")
       ->check(AddressMistake);
-  app.add_option("--run-folder", options.run_folder, "Write the run here instead of output.folder")
+  app.add_option("--run-folder", options.run_folder,
+                 "Folder for the results. Default: output.folder, or runs/NAME-DATE-TIME")
       ->type_name("DIR")
       ->check(FolderMistake);
-  app.add_option("--address-file", options.address_file, "Write host:port there too, once it is known")
-      ->type_name("FILE");
+  app.add_option("--address-file", options.address_file, "Also write HOST:PORT into this file")->type_name("FILE");
   app.add_flag("--resume", options.resume,
-               "Go on with the run in the run folder, whose scheduler has died; servers and workers find this one by\n"
-               "scheduler.address there, or by the same --listen");
+               "Continue the run in the run folder after its scheduler has crashed. Servers and workers find the new "
+               "scheduler by scheduler.address in that folder, or by the same --listen");
   app.add_option("--from-checkpoint", options.from_checkpoint,
-                 "Go on with the run in the run folder from this checkpoint, with other servers and workers")
+                 "Continue the run in the run folder from this checkpoint, with new servers and workers")
       ->type_name("DIR")
       ->excludes("--resume")
       ->needs("--run-folder");
   app.add_flag("--unwatched", options.unwatched,
-               "Nobody will ask how the job has ended: end as soon as all is over, and do not wait to be asked");
+               "Exit when the job ends, without waiting until a supervisor has asked for the result");
   std::string kill_at;
   // Not in --help: it is for tests.
   app.add_option("--kill-at", kill_at)->group("");
-  app.footer("Exit codes: 0 done or stopped, 1 failed, 2 wrong use.");
+  SetHelp(app,
+          {.example = "slackline-scheduler job.yaml --run-folder runs/first",
+           .most_used = "--listen --run-folder --set",
+           .groups = {{"Continue a run", "--resume --from-checkpoint"}, {"Supervision", "--address-file --unwatched"}},
+           .text = "Exit codes: 0 done or stopped; 1 failed; 2 wrong use."});
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/held_signals.h"
+#include "common/help.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
@@ -34,15 +35,17 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUse = 2;
 
-constexpr char kHelp[] = R"(
-The workers, servers and links are those of `simulation` in the job file; compute time, latency and bandwidth are
-given there, so that a laptop plays a cluster. The run folder is that of `slackline train`, with virtual time in it; equal
-jobs leave equal bytes.
-
-Examples
-  slackline simulate examples/fashion-mnist-mlp.yaml
-  slackline simulate job.yaml --set cluster.workers=64 --set 'simulation.classes=[{workers: 4, slowdown: 12}]'
-  slackline simulate job.yaml --no-gradients --set cluster.workers=10000)";
+const HelpText kHelp = {
+    .example = "slackline simulate job.yaml --set cluster.workers=64",
+    .most_used = "--set --run-folder --no-gradients",
+    .groups = {{"Speed and output", "--threads --quiet"}, {"Check", "--check"}},
+    .text =
+        "The section `simulation` of the job file describes workers, servers and links: compute time, latency and "
+        "bandwidth. A laptop can therefore simulate a cluster. The run folder is like that of `slackline train`, with "
+        "virtual time. Equal jobs write equal bytes. More: slackline help simulation.",
+    .examples =
+        "slackline simulate examples/fashion-mnist-mlp.yaml\n"
+        "slackline simulate job.yaml --no-gradients --set cluster.workers=10000"};
 
 struct Flags {
   std::string job_file;
@@ -130,23 +133,26 @@ int Simulate(const Flags& flags, job::Job job) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Plays a job in virtual time: the same engine, optimizers and gradients, in one process.",
+  CLI::App app("Run a job in virtual time, in one process, with the real engine, optimizers and gradients.",
                "slackline simulate");
-  app.add_option("JOB", flags.job_file, "The job file (YAML)")->required();
-  app.add_option("--set", flags.overrides, "Override a setting of the job file, e.g. cluster.workers=64")
+  app.add_option("JOB", flags.job_file, "Job file (YAML)")->required();
+  app.add_option("--set", flags.overrides,
+                 "Change a setting of the job file, for example cluster.workers=64. May be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
   app.add_option("--run-folder", flags.run_folder,
-                 "Folder for the results, new or empty; default: output.folder, or runs/NAME-DATE-TIME");
-  app.add_option("--threads", flags.threads, "Threads for gradients; default: one a core. The results are the same")
+                 "Folder for the results, new or empty. Default: output.folder, or runs/NAME-DATE-TIME")
+      ->type_name("FOLDER");
+  app.add_option("--threads", flags.threads,
+                 "Threads for gradients; the results do not depend on them. Default: one per core")
       ->check(CLI::Range(1, 1024));
   app.add_flag("--no-gradients", flags.no_gradients,
-               "Play the protocol only: nothing is learned, and thousands of workers fit");
-  app.add_flag("--check", flags.check, "Only say whether the job can be simulated");
+               "Simulate only the protocol. The model learns nothing, but thousands of workers fit");
+  app.add_flag("--check", flags.check, "Only check whether the job can be simulated");
   app.add_flag("--quiet", flags.quiet, "Show only the result");
   app.set_version_flag("--version", VersionText("slackline-simulator"));
-  app.footer(kHelp);
+  SetHelp(app, kHelp);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

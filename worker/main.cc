@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "common/address.h"
 #include "common/clock.h"
+#include "common/help.h"
 #include "common/job_file.h"
 #include "common/log_format.h"
 #include "common/logging.h"
@@ -117,7 +118,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> MakeGroup(const ModelSpec& spec, uin
 void WriteTrace(Trace& trace, const std::string& path) {
   const absl::Status written = trace.Write(path);
   if (!written.ok()) return log::Error(written.message());
-  log::Info("worker.trace: what this worker did is in ", path);
+  log::Info("worker.trace: the trace of this worker is in ", path);
 }
 
 // What model.weights says; null where it says nothing.
@@ -163,7 +164,7 @@ absl::StatusOr<std::unique_ptr<ImagePeers>> StartPeers(const Flags& flags, const
 std::unique_ptr<const StopSignals> EndAtOnce(const Flags& flags, int code) {
   return std::make_unique<const StopSignals>([supervised = flags.supervised, code](const std::string& name) {
     if (supervised && name == "SIGTERM") return;
-    log::Info("told to stop by ", name, ": ends before it has begun");
+    log::Info("this worker got ", name, " before it joined, and stops");
     log::Flush();
     std::_Exit(code);
   });
@@ -318,48 +319,58 @@ int Main(int argc, char** argv) {
   rpc::SilenceGrpcLog();
   HoldStopSignals();
   Flags flags{.job_file = "", .scheduler = "", .name = absl::StrCat("worker-", ::getpid()), .overrides = {}};
-  CLI::App app("Computes gradients for one job of Slackline.", "slackline-worker");
-  app.add_option("JOB.yaml", flags.job_file, "The job file, the same for all processes of the job")->required();
+  CLI::App app("Worker of one job: computes gradients and pushes them to the servers.", "slackline-worker");
+  app.add_option("JOB", flags.job_file, "Job file (YAML), the same for all processes of the job")->required();
   app.add_option("--scheduler", flags.scheduler,
-                 "HOST:PORT of the job's scheduler, or the file that it writes that to (with a / in its path)")
+                 "Address of the scheduler, or the file scheduler.address (a path with a /)")
       ->type_name("HOST:PORT|FILE")
       ->check(PlaceMistake);
-  app.add_option("--set", flags.overrides, "KEY=VALUE: overrides a field of the job file; may be repeated")
+  app.add_option("--set", flags.overrides,
+                 "Change a setting of the job file, for example optimizer.lr=0.1. May be repeated")
+      ->type_name("KEY=VALUE")
       ->take_all()
       ->allow_extra_args(false);
-  app.add_option("--name", flags.name, "Name in logs, metrics and the status page")->check(MemberNameMistake);
-  app.add_option(
-         "--topology", flags.topology,
-         "Where this is in the network: switches from the top down and the node, as SLURM_TOPOLOGY_ADDR has them")
+  app.add_option("--name", flags.name, "Name in logs, metrics and on the status page")
+      ->type_name("NAME")
+      ->check(MemberNameMistake);
+  app.add_option("--topology", flags.topology,
+                 "Place in the network: switches from the top down, then the node, as in SLURM_TOPOLOGY_ADDR")
       ->type_name("SWITCH.NODE");
-  app.add_option("--group", flags.group,
-                 "Which of worker.groups this worker trains, from 0 on; for jobs that have groups")
+  app.add_option("--group", flags.group, "Index in worker.groups of this worker's group, from 0. For jobs with groups")
       ->type_name("NUMBER");
   CLI::Option* const seat =
       app.add_option(
              "--seat", flags.seat,
-             "Which of the job's workers on this machine this is, from 0 on, and how many there are: for worker.cores")
+             "Index of this worker among the job's workers on this machine, from 0, and their number. For worker.cores")
           ->type_name("NUMBER/WORKERS");
-  app.add_option("--container", flags.container_cpus,
-                 "This is the only worker in a container that may use so many processors: its GPUs are those of its "
-                 "group, in their order, and the cores that it sees are its own if they are no more than that")
+  app.add_option(
+         "--container", flags.container_cpus,
+         "This is the only worker in a container with so many processors. It takes the GPUs of its group in their "
+         "order. It takes all cores that it sees, if these are no more than PROCESSORS")
       ->type_name("PROCESSORS")
       ->check(CLI::Range(1, 65536))
       ->excludes(seat);
-  app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM: whoever has started this sends SIGINT");
-  app.add_flag("--check-devices", flags.check_devices, "Only say whether the GPUs that the job names are here");
+  app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM; the supervisor of this process sends SIGINT");
+  app.add_flag("--check-devices", flags.check_devices,
+               "Only check whether this machine has the GPUs that the job names");
   CLI::Option* const weights =
       app.add_option("--evaluate", flags.evaluate.path,
-                     "Measure these weights on the job's images, and end: what `slackline evaluate` starts")
+                     "Measure these weights on the job's images, then exit; for `slackline evaluate`")
           ->type_name("FILE");
-  app.add_option("--split", flags.evaluate.split, "With --evaluate: train, validation or test")
+  app.add_option("--split", flags.evaluate.split, "Images to measure the weights on")
       ->needs(weights)
       ->check(CLI::IsMember({"train", "validation", "test"}));
-  app.add_option("--out", flags.evaluate.out, "With --evaluate: where report.json and confusion.csv go")
+  app.add_option("--out", flags.evaluate.out, "Folder for report.json and confusion.csv")
       ->needs(weights)
       ->type_name("FOLDER");
   weights->needs("--out");
   app.set_version_flag("--version", VersionText("slackline-worker"));
+  SetHelp(app, {.example = "slackline-worker job.yaml --scheduler runs/first/scheduler.address",
+                .most_used = "--scheduler --name --set",
+                .groups = {{"Place", "--topology --group --seat --container"},
+                           {"Supervision", "--supervised"},
+                           {"Check or measure, then exit", "--check-devices --evaluate --split --out"}},
+                .text = "Exit codes: 0 done or stopped; 1 failed; 2 wrong use."});
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

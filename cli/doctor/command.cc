@@ -4,43 +4,54 @@
 
 #include "cli/complain.h"
 #include "common/folder_name.h"
+#include "common/help.h"
 
 namespace slackline::cli::doctor {
 namespace {
 
-constexpr char kDoctorHelp[] = R"(
-Looks at this machine before a run: programs, data, credentials, limits, memory, processors, clock, disks, ports, GPUs. Inside an
-allocation of SLURM it looks at each node, at the network between them, and at SLURM's own settings. It writes and removes a small
-file where the run is to write, and changes nothing else. Exit codes: 0 no problems (warnings are none), 1 problems, 2 wrong use.
-
-Examples
-  slackline doctor job.yaml --run-folder /scratch/runs/first
-  slackline doctor job.yaml --parameters 25000000 --json
-  salloc --nodes=4 slackline doctor job.yaml)";
+const HelpText kDoctorHelp = {
+    .example = "slackline doctor job.yaml",
+    .most_used = "--set --run-folder --json",
+    .groups = {{"Measurements", "--parameters --disk-megabytes"}},
+    .text =
+        "Checks this machine before a run: programs, data, credentials, limits, memory, processors, clock, disks, "
+        "ports and GPUs. In a SLURM allocation it checks each node, the network between the nodes, and SLURM's own "
+        "settings. It writes a small file where the run will write, and removes the file again.\n\n"
+        "Exit codes: 0 no problems, with or without warnings; 1 problems; 2 wrong use.",
+    .examples =
+        "slackline doctor job.yaml --run-folder /scratch/runs/first\n"
+        "slackline doctor job.yaml --parameters 25000000 --json\n"
+        "salloc --nodes=4 slackline doctor job.yaml"};
 
 }  // namespace
 
 Command::Command(CLI::App& app) {
-  command_ = app.add_subcommand("doctor", "Check a machine or an allocation before a run, and say what to mend");
-  command_->add_option("JOB", options_.job_file, "The job file (YAML); default: a job of defaults");
-  command_->add_option("--set", options_.overrides, "Override a setting of the job file, e.g. cluster.workers=4")
+  command_ = app.add_subcommand("doctor", "Check a machine or an allocation before a run");
+  command_->add_option("JOB", options_.job_file, "Job file (YAML). Default: a job of default settings");
+  command_
+      ->add_option("--set", options_.overrides,
+                   "Change a setting of the job file, for example cluster.workers=4. May be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
-  command_->add_option("--run-folder", options_.run_folder, "Where the run is to be; default: output.folder, or runs")
+  command_
+      ->add_option("--run-folder", options_.run_folder,
+                   "Folder in which the run will write. Default: output.folder, or runs")
+      ->type_name("FOLDER")
       ->check(FolderMistake);
   command_
-      ->add_option("--parameters", options_.parameters, "Parameters of the model, where the job file does not say them")
+      ->add_option("--parameters", options_.parameters,
+                   "Number of parameters of the model, if the job file does not tell it")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 44));
-  command_->add_option("--disk-megabytes", options_.disk_megabytes, "Bytes to write to each disk")
+  command_->add_option("--disk-megabytes", options_.disk_megabytes, "Megabytes to write to each disk")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
-  command_->add_flag("--json", options_.json, "For programs");
-  // From one doctor to those of the other nodes.
+  command_->add_flag("--json", options_.json, "Print JSON");
+  // The doctor passes these to the doctors of the other nodes.
   command_->add_option("--report-to", options_.report_to)->group("");
   command_->add_option("--token", options_.token)->group("");
   command_->add_option("--nodes", options_.nodes)->group("");
-  command_->footer(kDoctorHelp);
+  SetHelp(*command_, kDoctorHelp);
 }
 
 bool Command::parsed() const { return command_->parsed(); }

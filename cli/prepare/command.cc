@@ -5,71 +5,86 @@
 
 #include "cli/complain.h"
 #include "common/folder_name.h"
+#include "common/help.h"
 
 namespace slackline::cli::prepare {
 namespace {
 
-constexpr char kPrepareHelp[] = R"(
-SOURCE is a folder with a folder of images (JPEG, PNG) for each class, or with folders train, validation and test of
-these; or with tar files as WebDataset has them; or with the files of IDX (MNIST); or, with --labels, with images that a
-CSV names. In OUT all images have one shape, as files of NumPy's format that training maps into its memory (data.format:
-prepared), beside an index.json with classes, mean, deviation and checksums. Images that cannot be read are passed over,
-and OUT/skipped.csv says why.
-
-What was interrupted goes on when the same command is given again. The result does not depend on --jobs.
-Exit codes: 0 done, 2 wrong use (flags, or no image can be read), 1 failed or broken.
-
-Examples
-  slackline prepare photographs prepared --size 64 --grey
-  slackline prepare cells prepared --labels cells/labels.csv --split train=0.85,validation=0.02,test=0.13 --seed 7
-  slackline prepare slides prepared --size 128 --grey --dtype float16
-  slackline prepare /usr/share/datasets/fashion-mnist prepared
-  slackline prepare --verify prepared)";
+const HelpText kPrepareHelp = {
+    .example = "slackline prepare photographs prepared --size 64",
+    .most_used = "--size --split --labels",
+    .groups = {{"Pixels", "--fit --grey --dtype"},
+               {"Splits", "--folds --fold --seed"},
+               {"Work and files", "--jobs --shard-images --overwrite --quiet"},
+               {"Check a result", "--verify"}},
+    .text =
+        "SOURCE is one of:\n\n"
+        "  a folder with one folder of JPEG or PNG files per class\n"
+        "  a folder with the folders train, validation and test, each with such folders\n"
+        "  a folder with tar files in WebDataset's layout\n"
+        "  a folder with IDX files (MNIST)\n"
+        "  with --labels, a folder with the images that a CSV file names\n\n"
+        "In OUT all images have one shape. The files have NumPy's format, and training maps them into memory "
+        "(data.format: prepared). index.json has classes, mean, deviation and checksums. If an image cannot be read, "
+        "the command skips it, and OUT/skipped.csv gives the reason.\n\n"
+        "To continue after an interruption, give the same command again. The result does not depend on --jobs.\n\n"
+        "Exit codes: 0 done; 1 failed or damaged; 2 wrong use, or no image can be read.",
+    .examples =
+        "slackline prepare photographs prepared --size 64 --grey\n"
+        "slackline prepare cells prepared --labels cells/labels.csv --seed 7\n"
+        "slackline prepare photographs prepared --split train=0.85,test=0.15\n"
+        "slackline prepare slides prepared --size 128 --grey --dtype float16\n"
+        "slackline prepare /usr/share/datasets/fashion-mnist prepared\n"
+        "slackline prepare --verify prepared"};
 
 }  // namespace
 
 Command::Command(CLI::App& app) {
-  command_ = app.add_subcommand("prepare", "Make images ready for training: one shape, splits, checksums");
+  command_ = app.add_subcommand("prepare", "Convert images for training: one shape, splits, checksums");
   command_->add_option("SOURCE", options_.source, "Folder of the images");
   command_->add_option("OUT", options_.folder, "Folder for the result, new or empty");
-  command_->add_option("--labels", options_.label_file, "CSV with columns path (below SOURCE), label, and maybe split")
+  command_
+      ->add_option("--labels", options_.label_file,
+                   "CSV file with the columns path (below SOURCE), label, and optionally split")
       ->type_name("FILE");
   command_
-      ->add_option("--size", options_.size,
-                   "All images are scaled to it; default: that of the first image, others are skipped")
+      ->add_option(
+          "--size", options_.size,
+          "Scale all images to this size. Default: the size of the first image; images of another size are skipped")
       ->type_name("N|WxH");
-  command_->add_option("--fit", options_.fit, "What happens to images of another shape: stretch, or crop their middle")
+  command_->add_option("--fit", options_.fit, "Stretch images of another shape, or crop their middle")
       ->capture_default_str()
       ->type_name("stretch|crop");
-  command_->add_flag("--grey", options_.grey, "One channel; default: three, of IDX one");
+  command_->add_flag("--grey", options_.grey, "Write one channel. Default: three channels, or one for IDX files");
   command_
       ->add_option("--dtype", options_.dtype,
-                   "What a pixel is written as; float16 keeps 16-bit PNG, and what scaling rounds")
+                   "Type of a pixel. float16 keeps the precision of 16-bit PNG and of scaling")
       ->capture_default_str()
       ->type_name("uint8|float16");
   command_
       ->add_option("--split", options_.split,
-                   "Fractions, of each class; default: as SOURCE has it, else train=0.8,validation=0.1,test=0.1")
+                   "Fractions of each class. Default: the splits of SOURCE, or train=0.8,validation=0.1,test=0.1")
       ->type_name("SPLIT=F,...");
-  command_->add_option("--folds", options_.folds, "In the place of --split: parts of each class, of which one is test")
+  command_
+      ->add_option("--folds", options_.folds, "Divide each class into K parts, one of which is test. Replaces --split")
       ->type_name("K")
       ->check(CLI::Range(2, 1000));
-  command_->add_option("--fold", options_.fold, "With --folds: which of them is test")
+  command_->add_option("--fold", options_.fold, "With --folds: the part that is test")
       ->type_name("1..K")
       ->capture_default_str();
-  command_->add_option("--seed", options_.seed, "Of the split, and of the order in it")->capture_default_str();
-  command_->add_option("--jobs", options_.jobs, "Threads that decode; default: one a core")
+  command_->add_option("--seed", options_.seed, "Seed of the splits and of their order")->capture_default_str();
+  command_->add_option("--jobs", options_.jobs, "Threads that decode images. Default: one per core")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
-  command_->add_option("--shard-images", options_.shard_images, "Images a file; default: as many as 64 MiB hold")
+  command_->add_option("--shard-images", options_.shard_images, "Images per file. Default: as many as fit into 64 MiB")
       ->type_name("N")
       ->check(CLI::Range(1, 16777216));
-  command_->add_flag("--overwrite", options_.overwrite, "Begin anew where OUT was made with other settings");
+  command_->add_flag("--overwrite", options_.overwrite, "Start again if OUT was made with other settings");
   command_->add_flag("--quiet", options_.quiet, "Show no progress");
   command_->add_option("--verify", verified_, "Only compare the files of this folder with their checksums")
       ->type_name("OUT")
       ->check(FolderMistake);
-  command_->footer(kPrepareHelp);
+  SetHelp(*command_, kPrepareHelp);
 }
 
 bool Command::parsed() const { return command_->parsed(); }

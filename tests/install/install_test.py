@@ -110,6 +110,8 @@ class Installed(unittest.TestCase):
             with self.subTest(name):
                 said = self.run_program(name, "--version")
                 self.assertRegex(said.stdout, rf"^{name} {re.escape(OPTIONS.version)} \(", said.stderr)
+        script = self.tree / "share/bash-completion/completions/slackline"
+        self.assertEqual(script.read_text(), self.run_program("slackline", "completion", "bash").stdout)
 
     def check_examples(self):
         examples = sorted((self.tree / "share/slackline/examples").glob("*.yaml"))
@@ -220,7 +222,8 @@ class DebianPackage(Installed):
     def test_puts_files_only_where_a_package_may(self):
         files = {str(path.relative_to(self.tree)) for path in self.tree.rglob("*") if not path.is_dir()}
         self.assertEqual([path for path in self.tree.parent.iterdir()], [self.tree])
-        outside = [path for path in files if not re.match(r"(bin/slackline|lib/slackline/|share/(doc/)?slackline/)", path)]
+        places = re.compile("bin/slackline|lib/slackline/|share/((doc/)?slackline|bash-completion|zsh|fish)/")
+        outside = [path for path in files if not places.match(path)]
         self.assertEqual(outside, [])
         self.assertEqual([path for path in files if path.startswith("lib/") and re.search("grpc|absl|ssl|stdc", path)], [])
 

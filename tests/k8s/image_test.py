@@ -101,7 +101,7 @@ class ImageTest(unittest.TestCase):
         folders = re.findall(r"^add_subdirectory\((\w+)\)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)
         self.assertIn("worker", folders)
         for path in [*folders, "CMakeLists.txt", "CMakePresets.json", "cmake/flags.cmake", "scripts/setup", "scripts/packages.txt",
-                     "worker/CMakeLists.txt", "LICENSE", "k8s/image/slackline-pod"]:
+                     "worker/CMakeLists.txt", "docs/resume.md", "LICENSE", "k8s/image/slackline-pod"]:
             self.assertTrue((ROOT / path).exists(), path)
             self.assertFalse(ignored(path), path)
         for path in (".git", ".cache", "build", "docs", "runs", "k8s/base/job.yaml", "credentials"):

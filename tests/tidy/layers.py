@@ -75,7 +75,7 @@ ALLOWED = {
         "common/checkpoint/shard_file\\.cc", "cli/(doctor/report|log_line|not_started|page_status|prepare/(output|prepare|shard_maker)|run_end|run_folder|script|slurm/meeting)\\.cc", "scheduler/(message_json|run_summary|scrape_targets)\\.cc", "worker/evaluator\\.cc", "worker/coco/annotations\\.cc",
         "worker/data/prepared_index\\.cc", "worker/model/load_weights\\.cc", "worker/model/safetensors\\.cc", "worker/trace\\.cc", "tests/.*",
     ],
-    "cli11": ["cli/.*", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "simulator/main\\.cc", "bench/.*"],
+    "cli11": ["cli/.*", "common/help\\.cc", "(ps|worker)/main\\.cc", "scheduler/options\\.cc", "simulator/main\\.cc", "bench/.*"],
     # Its vectors stay in the files of kernels; a test goes through the instruction sets.
     "highway": ["common/(codec|optimizer)/kernels_simd\\.cc", "tests/each_target\\.h"],
     "python": ["python/src/.*"],
