@@ -24,7 +24,7 @@ std::string WhoSays(const std::string& address, const absl::Status& failed);
 // Thread-safety: safe.
 class SchedulerClient {
  public:
-  // `address` is host:port. The first call connects. `protection`: null for plain text.
+  // `address` is HOST:PORT, or a file that holds it. The first call connects. `protection`: null for plain text.
   SchedulerClient(const std::string& address, const std::shared_ptr<const rpc::Protection>& protection);
 
   // `full`: also returns what the status page shows.

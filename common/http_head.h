@@ -23,7 +23,7 @@ struct HttpHead {
   // Headers in the order in which they came.
   std::vector<std::pair<std::string, std::string>> headers = {};
 
-  // Returns the first header with that name, in upper or lower case; empty if there is none.
+  // Returns the value of the first header with that name, whose case does not matter. Empty if there is none.
   std::string Header(absl::string_view name) const;
 };
 

@@ -1,4 +1,4 @@
-// Standard output or standard error, written so that a reader who has stopped reading blocks no thread for long.
+// Standard output or standard error, written so that a reader who has stopped reading blocks no caller for long.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace slackline {
 //
 // Thread-safety: safe.
 // Ownership:     borrows the descriptor.
-// Threads:       one, from the first text on, which writes, with all signals blocked. The destructor joins it, unless
-//                the reader blocks it for too long: then the process ends without it.
+// Threads:       one, started by the first text. It writes the texts, and blocks all signals. The destructor joins it,
+//                unless the reader blocks it for too long: then the process ends without it.
 class Output {
  public:
   // Largest number of bytes that wait for the reader.

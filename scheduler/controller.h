@@ -115,7 +115,8 @@ class Controller : public ServerObserver {
   // Finds members that are silent, work that is late, and whatever is over. Call every T/2 or more often.
   void Tick();
 
-  // True once the job has ended and all members have left, or had enough time to leave.
+  // True once the job has ended, all members have left or had enough time to leave, and somebody has asked how it
+  // ended. Nobody is awaited for more than 5 s, and not at all if the config says `unwatched`.
   bool finished() const;
   wire::JobState state() const;
   // True if the job was stopped and its servers' own snapshots are newer than the last checkpoint: with the saved

@@ -33,7 +33,7 @@ class Worker final : public Peer {
   // `number` counts from 1. `servers` are in the order of their numbers.
   Worker(World& world, const WorkerPlan& plan, uint32_t number, std::vector<std::unique_ptr<Server>>& servers);
 
-  // Plans the start and the end of the worker.
+  // Plans when the worker starts, ends and returns.
   void Plan();
 
   size_t endpoint() const override { return endpoint_; }

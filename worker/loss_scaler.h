@@ -1,5 +1,5 @@
 // Factor of the loss in half precision, without which small numbers would be lost. Method: Micikevicius et al. 2018
-// (mixed precision training), and GradScaler of PyTorch with its defaults. Pure.
+// (mixed precision training), and GradScaler of PyTorch with its defaults.
 #pragma once
 
 #include <algorithm>

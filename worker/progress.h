@@ -44,7 +44,7 @@ struct StepFacts {
 // Totals since Reset().
 struct Progress {
   uint64_t steps = 0;
-  StepFacts total;               // sums, but staleness_max is a maximum, and clock is the latest one
+  StepFacts total;               // sums; staleness_max is a maximum, clock the latest; loss, slack, gradient_norm are 0
   double loss_sum = 0;           // sum over samples
   uint64_t samples_applied = 0;  // samples whose gradients are in the weights
   absl::Duration idle;           // time since the last sign of life

@@ -27,7 +27,7 @@ struct TraceName {
 // Collects events and writes them to a file.
 //
 // Thread-safety: safe.
-// Memory:        48 bytes for each event, at most kEventsMax events. Later events are counted, but not kept.
+// Memory:        48 bytes for each event, at most `events_max` events. Later events are counted, but not kept.
 class Trace {
  public:
   static constexpr size_t kEventsMax = 1 << 18;

@@ -65,8 +65,9 @@ class Trainer {
     LossScaler::Config loss_scale = {};
     // Factor by which the time of each batch is stretched; at least 1.
     double slowdown = 1;
-    // See ClientOptions. Pulls by a reader, such as for the final evaluation, are fp32 in any case.
+    // See ClientOptions.
     std::vector<CodecRun> push_runs = {};
+    // Encoding of this worker's pulls. A reader's pulls, such as for the final evaluation, are fp32 in any case.
     codec::Encoding pull_encoding = codec::Encoding::kFp32;
     SameHost same_host = SameHost::kSharedMemory;
     std::shared_ptr<const rpc::Protection> protection = nullptr;

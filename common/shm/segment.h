@@ -55,7 +55,8 @@ class Segment {
   uint64_t resident_bytes() const;
 
   // Returns the descriptor for MappedSegment::Map() in another process. It is read-only, so a reader cannot write by
-  // mistake. Sharing keeps it open while it is sent.
+  // mistake. A copy of the shared pointer keeps it
+  // open while it is sent.
   const SharedDescriptor& descriptor() const { return descriptor_; }
 
   // Gives the pages that lie wholly inside `range` back to the system. They then read as 0, here and in every reader.

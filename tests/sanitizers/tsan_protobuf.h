@@ -2,7 +2,7 @@
 // that is compiled with the sanitizer, and the distribution's library is not compiled with it.
 #pragma once
 
-// The headers below look at the macro, too, and keep what they have seen.
+// These headers test __SANITIZE_THREAD__. They come before it is undefined below, so that they still see it.
 #include <bits/c++config.h>
 
 #include "absl/base/config.h"

@@ -108,9 +108,9 @@ class FlatTensors {
 
   const uint64_t trained_elements_;
   uint64_t averaged_elements_ = 0;
-  // Flat vectors are allocated by LibTorch, which aligns them to cache lines for its kernels.
   float loss_scale_ = 1;
   Arrival* arrival_ = nullptr;
+  // Flat vectors are allocated by LibTorch, which aligns them to cache lines for its kernels.
   at::Tensor parameters_;
   at::Tensor push_;
   std::map<std::string, Placed> trained_;  // includes frozen tensors

@@ -47,7 +47,7 @@ std::unique_ptr<Network> MakeNetwork(const ModelSpec& spec, const FlatTensors& t
 // Creates only the layers of `range` of a chain, on tensors that contain theirs. The input of the part is the output of
 // the preceding layer. Weights are initialised elsewhere. Requires: CutModel() cuts the spec.
 std::unique_ptr<Network> MakePart(const ModelSpec& spec, const FlatTensors& tensors, const LayerRange& range);
-// Creates the network without a head.
+// Creates the network of the spec without the projection head of self-supervised training.
 std::unique_ptr<Network> MakeBackbone(const ModelSpec& spec, const FlatTensors& tensors);
 
 }  // namespace slackline::worker
