@@ -25,6 +25,9 @@ Timeouts TimeoutsOf(const job::Job& job) {
 }
 
 absl::Status CheckSimulation(const job::Job& job, bool gradients) {
+  if (job.model().kind() == job::Model::EXTERNAL) {
+    return Refuse("model.kind", "external", "a model that the job file describes, because it runs no script");
+  }
   // Values are not encoded here: what would be learned from them, with fewer bytes, would be a lie.
   const std::string exact = "fp32, or any with --no-gradients";
   if (gradients && job.wire().encoding() != "fp32") return Refuse("wire.encoding", job.wire().encoding(), exact);

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "common/job_file.h"
 #include "simulator/event_queue.h"
@@ -144,6 +145,8 @@ TEST(SimulationRules, WhatCannotBePlayedIsNamed) {
   EXPECT_FALSE(CheckSimulation(Job("wire: {groups: [{match: '*', encoding: int8}]}"), /*gradients=*/false).ok());
   EXPECT_EQ(mistake("wire: {encoding: bf16}"),
             "wire.encoding: found bf16; a simulation allows fp32, or any with --no-gradients");
+  EXPECT_THAT(mistake("model: {kind: external}"),
+              ::testing::HasSubstr("model.kind: found external; a simulation allows"));
   EXPECT_EQ(mistake("worker: {groups: [[cpu, cpu], [cpu]]}"), "worker.groups: found a list; a simulation allows none");
   EXPECT_EQ(mistake("worker: {precision: fp16}"),
             "worker.precision: found fp16; a simulation allows float32 or bf16, or any with --no-gradients");
