@@ -93,6 +93,7 @@ class Data(unittest.TestCase):
         self.assertIn("slackline train textures.yaml", commands)
         (self.root / ".cache").mkdir()
         (self.root / ".cache/venv").symlink_to(sys.prefix)
+        (self.root / "examples").symlink_to(ROOT / "examples")
         path = f"{self.programs.folder}:{os.environ['PATH']}"
         said = subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=self.root, capture_output=True,
                               text=True, env=os.environ | {"PATH": path}, timeout=200 * OPTIONS.patience, check=False)
@@ -128,7 +129,7 @@ class Data(unittest.TestCase):
                     worker.send_signal(sent)
                     said = worker.communicate(timeout=10 * OPTIONS.patience)[1]
                 self.assertEqual(worker.returncode, 0, said)
-                self.assertIn(f"told to stop by {sent.name}", said)
+                self.assertIn(f"this worker got {sent.name} before it joined", said)
 
     def test_what_is_broken_is_named_before_or_by_the_worker(self):
         self.prepare()
