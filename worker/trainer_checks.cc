@@ -61,8 +61,8 @@ absl::Status Trainer::WriteResults(Model& model, EvaluationResult& result) {
   parts_.link.progress().SetWaitsFor("");
   if (written.ok()) log::Info("the disk has space again: this worker has written the results of the run");
   if (!absl::IsResourceExhausted(written)) return written;
-  return absl::ResourceExhaustedError(
-      absl::StrCat(written.message(), "; waited ", most, ": make room there, and go on with `slackline resume`"));
+  return absl::ResourceExhaustedError(absl::StrCat(written.message(), "; waited ", most,
+                                                   "; free some space there, and continue with `slackline resume`"));
 }
 
 }  // namespace slackline::worker

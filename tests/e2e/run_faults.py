@@ -109,7 +109,7 @@ class FullDisk(Faults):
     def test_without_room_for_too_long_it_says_what_to_do(self):
         run = self.train_until_full("checkpoint.timeout_s=3")
         self.finish(run, 1)
-        self.assertRegex(run.stderr(), "failed: .*room for the results.*make room there, and go on with `slackline resume`")
+        self.assertRegex(run.stderr(), "failed: .*room for the results.*free some space there, and continue with `slackline resume`")
 
     def test_the_last_checkpoint_of_a_run_that_is_stopped_waits_for_room(self):
         run = self.train_until_full("training.epochs=400")

@@ -62,7 +62,7 @@ class Servers(unittest.TestCase):
     def worries(self, run):
         """Warnings about servers that follow one another."""
         return [line for log in run.folder.glob("logs/*.log") for line in log.read_text(errors="replace").splitlines()
-                if re.search(r" warning: .*(is lost|does not follow)", line)]
+                if re.search(r" warning: .*(is lost|lost the server)", line)]
 
     def stop(self, run):
         run.process.terminate()

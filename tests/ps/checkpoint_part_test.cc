@@ -313,7 +313,7 @@ TEST_F(CutTest, AFullDiskIsSaidOnce) {
   const std::string said = ::testing::internal::GetCapturedStderr();
   std::vector<std::string> of;
   for (const absl::string_view line : absl::StrSplit(said, '\n')) {
-    if (absl::StrContains(line, "could not be written"))
+    if (absl::StrContains(line, "cannot write the part of this server"))
       of.push_back(std::string(line.substr(line.find("checkpoint "), 12)));
   }
   EXPECT_EQ(of, (std::vector<std::string>{"checkpoint 1", "checkpoint 6", "checkpoint 7", "checkpoint 9"})) << said;

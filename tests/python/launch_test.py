@@ -144,7 +144,7 @@ class Launch(Launched):
         (run.folder / "script.json").write_text(kept.replace("patterns.py", "gone.py"))
         gone = subprocess.run([slackline, "resume", run.folder], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(gone.returncode, 2)
-        self.assertIn("gone.py, the script of this run; allowed is --script SCRIPT", gone.stderr)
+        self.assertIn("gone.py, the script of this run; if the script has moved, name it with --script SCRIPT", gone.stderr)
         (run.folder / "script.json").write_text(kept)
         # Some more than were begun.
         done = json.loads((run.folder / "summary.json").read_text())["epochs_done"]

@@ -253,10 +253,10 @@ TEST_F(ControllerRoom, TheJobFailsWhereThereIsNoneForTooLongWhoeverTries) {
   EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
   cluster_.Pass(absl::Seconds(2));
   EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED);
-  EXPECT_THAT(
-      cluster_.controller().GetStatus().reason(),
-      testing::AllOf(testing::HasSubstr("for room for the results of the run: no space in /runs; make room there"),
-                     testing::HasSubstr("`slackline resume`")));
+  EXPECT_THAT(cluster_.controller().GetStatus().reason(),
+              testing::AllOf(
+                  testing::HasSubstr("for room for the results of the run: no space in /runs; free some space there"),
+                  testing::HasSubstr("`slackline resume`")));
 }
 
 }  // namespace

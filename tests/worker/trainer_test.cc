@@ -580,7 +580,7 @@ TEST_F(FullDiskTrainerTest, TheyAreGivenUpAfterTheTimeForACheckpoint) {
   };
   const absl::Status status = trainer_->Run();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("make room there, and go on with `slackline resume`"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("free some space there, and continue with `slackline resume`"));
   EXPECT_THAT(link_.evaluations, testing::IsEmpty());
 }
 
