@@ -68,6 +68,7 @@ TEST(ControllerRun, WhatFindsObjectsHasNoAccuracy) {
   auto task = cluster.Next("w-1");
   ASSERT_TRUE(task->has_range());
   cluster.progress("w-1").set_samples(task->range().end() - task->range().begin());
+  cluster.progress("w-1").set_samples_unjudged(cluster.progress("w-1").samples());
   ASSERT_TRUE(cluster.Beat("w-1").ok());
   check("when something was trained");
   EXPECT_TRUE(cluster.controller().GetStatus().has_loss());
