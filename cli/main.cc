@@ -383,7 +383,8 @@ int Main(int argc, char** argv) {
       ->required();
   status_command->add_option("--job", status.job_file, kJobHelp)->type_name("JOB.yaml");
   auto* watch = status_command->add_flag("--watch", status.watch, "Show the status every second until the run ends");
-  status_command->add_flag("--json", status.json, "Print JSON, with the fields of docs/status-fields.md")->excludes(watch);
+  status_command->add_flag("--json", status.json, "Print JSON, with the fields of docs/status-fields.md")
+      ->excludes(watch);
   SetHelp(*status_command, kStatusHelp);
 
   ResumeOptions resume;
