@@ -171,8 +171,7 @@ int Main(int argc, char** argv) {
       ->type_name("SWITCH.NODE");
   app.add_option("--link-mbit", flags.link_mbit,
                  "Speed of the network link of this machine; a faster server gets more shards. 0: not known. Default: "
-                 "the speed "
-                 "that the network interface reports")
+                 "the speed that the network interface reports")
       ->type_name("MBIT");
   app.add_flag("--supervised", flags.supervised, "Ignore SIGTERM; the supervisor of this process sends SIGINT");
   std::string kill_at;

@@ -18,7 +18,7 @@ constexpr uint64_t kOtherDescriptors = 128;
 // with 48.
 constexpr uint64_t kDescriptorsOfProcess = 32;
 constexpr uint64_t kDescriptorsOfShard = 4;
-// Of gRPC, LibTorch and ours, beside those that compute: docs/sizing.md has measured 13 to 20.
+// Threads of gRPC, LibTorch and Slackline in a process that are not for computing. docs/sizing.md measured 13 to 20.
 constexpr uint64_t kThreadsOfProcess = 32;
 // A worker maps libraries, its gradients and each server's shards: a small job ran with 8 GiB.
 constexpr uint64_t kAddressesOfWorker = uint64_t{16} << 30;

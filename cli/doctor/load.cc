@@ -7,7 +7,7 @@
 namespace slackline::cli::doctor {
 namespace {
 
-// What a process has before it has a model: more than docs/sizing.md has measured.
+// Memory of a process without a model. These are more than docs/sizing.md measured.
 constexpr uint64_t kServerBaseBytes = uint64_t{64} << 20;
 constexpr uint64_t kWorkerBaseBytes = uint64_t{256} << 20;
 // Of the allocator.

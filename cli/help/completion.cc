@@ -57,12 +57,12 @@ void AddPlaces(const CLI::App& app, const std::string& path, std::vector<Place>&
   for (const CLI::App* command : commands) AddPlaces(*command, absl::StrCat(path, " ", command->get_name()), places);
 }
 
-// In single quotes, as bash and zsh read them.
+// Quotes a text for bash and zsh.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-// As fish reads them.
+// Quotes a text for fish.
 std::string FishQuoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
 }
@@ -102,6 +102,17 @@ std::string ValueBranches(const std::vector<Place>& places, const Any& any, cons
   return branches;
 }
 
+// The branches of `case $place`: `command` says what to do in a place, and nothing where there is nothing to do.
+template <typename Command>
+std::string PlaceBranches(const std::vector<Place>& places, absl::string_view indent, const Command& command) {
+  std::string branches;
+  for (const Place& place : places) {
+    const std::string what = command(place);
+    if (!what.empty()) absl::StrAppend(&branches, indent, Quoted(place.path), ") ", what, " ;;\n");
+  }
+  return branches;
+}
+
 std::string Bash(const std::vector<Place>& places) {
   std::string script = absl::StrCat(
       "# Completes `slackline` in bash; made by `slackline completion bash`.\n"
@@ -120,17 +131,16 @@ std::string Bash(const std::vector<Place>& places) {
                                                       Quoted(absl::StrJoin(values, " ")), " -- \"$current\"); return");
                                 }),
                   "  esac\n  if [[ $current == -* ]]; then\n    case $place in\n");
-  for (const Place& place : places) {
-    absl::StrAppend(&script, "      ", Quoted(place.path), ") words=", Quoted(absl::StrJoin(OptionNames(place), " ")),
-                    " ;;\n");
-  }
-  absl::StrAppend(&script, "    esac\n  else\n    case $place in\n");
-  for (const Place& place : places) {
-    std::vector<std::string> words = CommandNames(place);
-    words.insert(words.end(), place.values.begin(), place.values.end());
-    if (words.empty()) continue;
-    absl::StrAppend(&script, "      ", Quoted(place.path), ") words=", Quoted(absl::StrJoin(words, " ")), " ;;\n");
-  }
+  const auto words = [](const std::vector<std::string>& all) {
+    return all.empty() ? "" : absl::StrCat("words=", Quoted(absl::StrJoin(all, " ")));
+  };
+  absl::StrAppend(&script,
+                  PlaceBranches(places, "      ", [&](const Place& place) { return words(OptionNames(place)); }),
+                  "    esac\n  else\n    case $place in\n", PlaceBranches(places, "      ", [&](const Place& place) {
+                    std::vector<std::string> all = CommandNames(place);
+                    all.insert(all.end(), place.values.begin(), place.values.end());
+                    return words(all);
+                  }));
   absl::StrAppend(&script,
                   "    esac\n"
                   "  fi\n"
@@ -163,21 +173,23 @@ std::string Zsh(const std::vector<Place>& places) {
                                   return absl::StrCat("compadd ", absl::StrJoin(values, " "), "; return");
                                 }),
                   "  esac\n  if [[ ${words[CURRENT]} == -* ]]; then\n    case $place in\n");
-  for (const Place& place : places) {
-    std::vector<std::string> words;
+  const auto found = [](const std::vector<std::string>& all) {
+    return all.empty() ? "" : absl::StrCat("found=(", absl::StrJoin(all, " "), ")");
+  };
+  absl::StrAppend(&script, PlaceBranches(places, "      ", [&](const Place& place) {
+    std::vector<std::string> all;
     for (const Option& option : place.options) {
-      for (const std::string& name : option.names) words.push_back(Described(name, option.meaning));
+      for (const std::string& name : option.names) all.push_back(Described(name, option.meaning));
     }
-    absl::StrAppend(&script, "      ", Quoted(place.path), ") found=(", absl::StrJoin(words, " "), ") ;;\n");
-  }
+    return found(all);
+  }));
   absl::StrAppend(&script, "    esac\n    _describe -o option found\n    return\n  fi\n  case $place in\n");
-  for (const Place& place : places) {
-    std::vector<std::string> words;
-    for (const Word& command : place.commands) words.push_back(Described(command.text, command.meaning));
-    for (const std::string& value : place.values) words.push_back(Quoted(value));
-    if (words.empty()) continue;
-    absl::StrAppend(&script, "    ", Quoted(place.path), ") found=(", absl::StrJoin(words, " "), ") ;;\n");
-  }
+  absl::StrAppend(&script, PlaceBranches(places, "    ", [&](const Place& place) {
+    std::vector<std::string> all;
+    for (const Word& command : place.commands) all.push_back(Described(command.text, command.meaning));
+    for (const std::string& value : place.values) all.push_back(Quoted(value));
+    return found(all);
+  }));
   absl::StrAppend(
       &script,
       "  esac\n"

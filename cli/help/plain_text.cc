@@ -77,7 +77,7 @@ std::vector<std::string> Cells(string_view line) {
       cells.back() += line[i];
     }
   }
-  // Behind the last bar there is nothing, and nothing before the first.
+  // A row begins and ends with a bar, so its first and its last cell are empty.
   if (!cells.empty()) cells.erase(cells.begin());
   if (!cells.empty()) cells.pop_back();
   for (std::string& cell : cells) cell = Inline(absl::StripAsciiWhitespace(cell));

@@ -250,7 +250,7 @@ void BackupLink::EndWhenQuiet() {
   // takes.
   if (why.ok()) {
     wanted_ = false;
-    return log::Info("the server at ", address_, " has released its shards; this backup follows it no more");
+    return log::Info("the server at ", address_, " has released its shards; this backup stops following it");
   }
   const std::string words = why.ToString();
   if (words != said_) log::Warning("this backup lost the server at ", address_, ": ", words, "; it connects again");

@@ -11,8 +11,9 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from scratch_tree import ScratchTree
 
 ROOT = pathlib.Path()
 TODAY = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
@@ -46,11 +47,9 @@ IDENTITY = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
             for what, value in (("NAME", "A Tester"), ("EMAIL", "tester@example.org"))}
 
 
-class Release(unittest.TestCase):
+class Release(ScratchTree):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="slackline-release-")
-        self.addCleanup(folder.cleanup)
-        self.tree = pathlib.Path(folder.name) / "tree"
+        super().setUp()
         for name in ("scripts/release", "scripts/lib.sh"):
             self.write(name, (ROOT / name).read_text())
         self.write("scripts/make_packages", PACKAGES)
@@ -61,12 +60,6 @@ class Release(unittest.TestCase):
         self.write("CHANGELOG.md", CHANGELOG)
         self.git("init", "--quiet", "--initial-branch=main")
         self.commit()
-
-    def write(self, name, text):
-        path = self.tree / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
 
     def git(self, *arguments):
         done = subprocess.run(["git", *arguments], cwd=self.tree, capture_output=True, text=True, timeout=60, check=True,

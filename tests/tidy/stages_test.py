@@ -9,8 +9,9 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from scratch_tree import ScratchTree
 
 ROOT = pathlib.Path()
 TOOL = ".cache/outside/bin/tool"
@@ -63,11 +64,9 @@ echo "setup $*" >>ran
 """
 
 
-class Stages(unittest.TestCase):
+class Stages(ScratchTree):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="slackline-stages-")
-        self.addCleanup(folder.cleanup)
-        self.tree = pathlib.Path(folder.name)
+        super().setUp()
         for name in ("test", "scripts/lib.sh", "scripts/outside.sh", "scripts/stages.sh", "scripts/summarise_tests"):
             self.write(name, (ROOT / name).read_text())
         self.write("scripts/setup", SETUP)
@@ -77,12 +76,6 @@ class Stages(unittest.TestCase):
         self.write("CMakeLists.txt", PROJECT)
         self.write("CMakePresets.json", json.dumps(PRESETS))
         self.write(".cache/venv/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-
-    def write(self, name, text):
-        path = self.tree / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
 
     def run_stages(self, *options):
         done = subprocess.run(["./test", *options], cwd=self.tree, capture_output=True, text=True, timeout=100, check=False,

@@ -120,7 +120,7 @@ absl::Status ImagePeers::Fetch(const Source& source, const std::string& path) {
   std::string why(fetched.message());
   if (const size_t at = why.find(address); at != std::string::npos) why.erase(at, address.size() + 2);
   log::Warning("data.cache.peers: the worker that serves at ", WithoutSecret(source.peer), " did not send ", file.name,
-               ": ", why, "; this worker asks it no more");
+               ": ", why, "; this worker will not ask it again");
   NoteFailure(source.peer);
   return fetched;
 }
@@ -132,7 +132,7 @@ void ImagePeers::SentOtherBytes(const Source& source) {
     name = files_[source.file].name;
   }
   log::Warning("data.cache.peers: the worker that serves at ", WithoutSecret(source.peer),
-               " sent other bytes than those of ", name, " (wrong checksum); this worker asks it no more");
+               " sent other bytes than those of ", name, " (wrong checksum); this worker will not ask it again");
   NoteFailure(source.peer);
 }
 

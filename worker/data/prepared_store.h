@@ -46,9 +46,9 @@ class PreparedStore {
   // be asked.
   //   as Get()
   absl::Status GetTogether(const std::vector<PreparedFile>& files);
-  // Returns a path of the file, which is valid as long as the result is held. After the first
-  // file that does not fit into the cache, this and all later files are read from the folder, except those that
-  // GetTogether() got; with a server that is an error.
+  // Returns a path of the file, which is valid as long as the result is held. After the first file that does not fit
+  // into the cache, this and all later files are read from the folder, except those that GetTogether() got. With a
+  // server, a file that does not fit is an error.
   //   as FileCache::Get(), or HttpFetch::Download()
   absl::StatusOr<HeldFile> Get(const PreparedFile& file);
 

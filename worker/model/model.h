@@ -265,7 +265,7 @@ class Model {
   //   kFailedPrecondition  no images are remembered
   virtual absl::StatusOr<StepResult> Evaluate(const BatchView& batch, absl::Span<int64_t> predictions) = 0;
 
-  // Whether steps count the samples whose largest output is the label: false for a loss without classes.
+  // Returns true if steps count the samples whose largest output is the label; false for a loss without classes.
   virtual bool counts_correct() const { return true; }
 
   // Evaluates images with objects. Returns what is found on each image, in order.
