@@ -79,10 +79,10 @@ std::string NextConsistency(const job::Job& job) {
       return absl::StrCat("softsync_n=", std::min<uint32_t>(65536, 2 * consistency.softsync_n()),
                           "  # twice as many steps of half as many pushes");
     case job::Consistency::QUORUM:
-      return consistency.quorum() < 1 ? "quorum=1  # everybody waits for everybody"
+      return consistency.quorum() < 1 ? "quorum=1  # synchronous: each step waits for all workers"
                                       : "quorum=0.75  # nobody waits for the slowest";
   }
-  return "mode=bsp  # everybody waits for everybody";
+  return "mode=bsp  # synchronous: each step waits for all workers";
 }
 
 // "12.3 kJ"
@@ -248,9 +248,10 @@ std::string RenderNext(const job::Job& job, const std::string& train, const std:
   }
   const uint32_t more = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
   absl::StrAppend(&out, change, "cluster.workers=", job.cluster().workers() + more,
-                  more > 1 ? "  # one worker more of each group\n" : "  # one worker more\n");
+                  more > 1 ? "  # one more worker of each group\n" : "  # one more worker\n");
   if (job.output().tensorboard()) {
-    absl::StrAppend(&out, "  tensorboard --logdir ", folder.parent_path().string(), "  # all runs side by side\n");
+    absl::StrAppend(&out, "  tensorboard --logdir ", folder.parent_path().string(),
+                    "  # compare runs (pip install tensorboard)\n");
   }
   return out;
 }
