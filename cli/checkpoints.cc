@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -127,6 +129,25 @@ std::vector<worker::TensorInfo> TensorsOf(const checkpoint::Manifest& manifest) 
   return tensors;
 }
 
+// Checks that weights may take the place of `file`: it does not exist, is empty, or begins like safetensors.
+absl::Status CheckReplaceable(const std::string& file) {
+  const auto refuse = [&](const char* what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", file, ", which is ", what, "; allowed is a new file, or weights to replace"));
+  };
+  std::error_code error;
+  // A new file would take the place of devices and links, too.
+  const fs::file_status there = fs::symlink_status(file, error);
+  if (!fs::exists(there)) return absl::OkStatus();
+  if (!fs::is_regular_file(there)) return refuse("no regular file");
+  // A header begins with 8 bytes that give its length.
+  char begin[9] = {};
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin, sizeof(begin));
+  if (in.gcount() == 0 || begin[8] == '{') return absl::OkStatus();
+  return refuse("no safetensors file");
+}
+
 }  // namespace
 
 absl::StatusOr<fs::path> CheckpointsOfRun(const fs::path& run) {
@@ -141,11 +162,12 @@ absl::StatusOr<fs::path> CheckpointsOfRun(const fs::path& run) {
 
 absl::StatusOr<checkpoint::Choice> ChooseCheckpoint(const fs::path& folder, const std::string& name) {
   if (name.empty()) return checkpoint::ChooseNewest(folder);
-  if (name == "best") return checkpoint::ChooseBest(folder);
   if (absl::StrContains(name, '/')) return ChooseNamed(name);
   uint64_t number = 0;
   const bool numbered = name.find_first_not_of("0123456789") == std::string::npos && absl::SimpleAtoi(name, &number);
-  absl::StatusOr<checkpoint::Choice> choice = ChooseNamed(folder / (numbered ? checkpoint::NameOf(number) : name));
+  absl::StatusOr<checkpoint::Choice> choice =
+      name == "best" ? checkpoint::ChooseBest(folder)
+                     : ChooseNamed(folder / (numbered ? checkpoint::NameOf(number) : name));
   if (!absl::IsNotFound(choice.status())) return choice;
   std::vector<std::string> names;
   for (const checkpoint::Found& found : checkpoint::List(folder)) names.push_back(found.path.filename());
@@ -209,12 +231,7 @@ int ListCheckpoints(const std::string& target, bool verify) {
 
 int ExportCheckpoint(const std::string& target, const std::string& name, const std::string& file,
                      const std::string& which, bool quiet) {
-  // A new file takes the place of FILE: of a device or a link, too.
-  std::error_code error;
-  if (const fs::file_status there = fs::symlink_status(file, error); fs::exists(there) && !fs::is_regular_file(there)) {
-    return Complain(absl::InvalidArgumentError(
-        absl::StrCat("found ", file, ", which is no regular file; allowed is a new file, or one to replace")));
-  }
+  if (absl::Status replaceable = CheckReplaceable(file); !replaceable.ok()) return Complain(replaceable);
   const absl::StatusOr<checkpoint::Choice> choice = ChooseFor(target, name);
   if (!choice.ok()) return Complain(choice.status());
   for (const std::string& broken : choice->passed_over)

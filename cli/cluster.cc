@@ -6,24 +6,31 @@
 #include <cmath>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "cli/script.h"
 #include "common/clock.h"
+#include "common/job_timeouts.h"
 
 namespace slackline::cli {
 namespace {
 
-// What was wrong, without when it was written and by whom; `how` where nothing was said.
-std::string LastLine(absl::string_view words, const std::string& how) {
-  words = absl::StripAsciiWhitespace(words);
-  words = words.substr(words.rfind('\n') + 1);
-  const std::string error = " error: ";
-  if (const size_t at = words.find(error); at != words.npos) words = words.substr(at + error.size());
-  return words.empty() ? how : std::string(absl::StripAsciiWhitespace(words));
+// Returns how a process ended, with its last line if that is an error: "exit code 1: ValueError: ...".
+std::string WhyEnded(const Crew::End& end) {
+  const std::string how = end.how.Describe();
+  absl::string_view line = absl::StripAsciiWhitespace(end.last_words);
+  line = line.substr(line.rfind('\n') + 1);
+  // A killed process had no time to say why it ends. Lines of our own programs below the level of an error give no
+  // reason.
+  if (end.how.by_signal || absl::StrContains(line, " info: ") || absl::StrContains(line, " warning: ")) return how;
+  const absl::string_view error = " error: ";
+  if (const size_t at = line.find(error); at != line.npos) line = line.substr(at + error.size());
+  return line.empty() ? how : absl::StrCat(how, ": ", absl::StripAsciiWhitespace(line));
 }
 
 namespace fs = std::filesystem;
@@ -227,6 +234,7 @@ absl::StatusOr<std::string> Cluster::WaitForAddress() {
 }
 
 Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
+  if (HasEnded(status)) return WatchEnded(status);
   News news;
   KillGivenUpServers(status, news);
   KillLostWorkers(status, news);
@@ -240,6 +248,7 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
       SchedulerEnded(end, status, news);
     }
   }
+  ReportWorkerEnds(status);
   StartDue(news);
   if (share_.whole) StartAddedServers(status, news);
   if (const absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) Follow(*address);
@@ -253,12 +262,33 @@ Cluster::News Cluster::Watch(const wire::GetStatusReply& status) {
   return news;
 }
 
+Cluster::News Cluster::WatchEnded(const wire::GetStatusReply& status) {
+  News news;
+  KillSilentScheduler(status, news);
+  for (const Crew::End& end : crew_.Reap()) {
+    // Its exit code only says how the job ended. A crash has a signal.
+    if (end.role == Role::kScheduler && end.how.by_signal) SchedulerEnded(end, status, news);
+  }
+  // Servers and workers that wait for another start belong to a job that is over.
+  std::erase_if(restarts_, [](const auto& entry) { return entry.second.role != Role::kScheduler; });
+  StartDue(news);
+  if (const absl::StatusOr<std::string> address = folder_.ReadAddress(); address.ok()) Follow(*address);
+  return news;
+}
+
+void Cluster::ReportWorkerEnds(const wire::GetStatusReply& status) {
+  // The first status says which job it is.
+  if (status.job() == 0) return;
+  for (const WorkerEnd& end : std::exchange(worker_ends_, {})) {
+    client_->ReportExit(status.job(), wire::MEMBER_ROLE_WORKER, end.name, end.how, end.announced).IgnoreError();
+  }
+}
+
 void Cluster::Heard(bool scheduler_answered) { silence_.Look(scheduler_answered, SteadyTime().Now()); }
 
 bool Cluster::SchedulerRecovers(const wire::GetStatusReply& status) const {
   // One that has never answered has saved nothing either.
-  const bool goes_on = status.state() == wire::JOB_TRAINING || status.state() == wire::JOB_STARTING;
-  return status.job() != 0 && goes_on && job_.durability().mode() != job::Durability::NONE &&
+  return status.job() != 0 && job_.durability().mode() != job::Durability::NONE &&
          scheduler_restarts_ < job_.cluster().scheduler_restarts_max();
 }
 
@@ -270,6 +300,12 @@ void Cluster::KillSilentScheduler(const wire::GetStatusReply& status, News& news
                                     absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))),
                                     ", allowed are ", absl::FormatDuration(SchedulerSilenceMax(job_))));
   crew_.Kill(kScheduler);
+}
+
+bool Cluster::scheduler_runs() {
+  if (!share_.scheduler || crew_.Running(Role::kScheduler) > 0) return true;
+  const auto restarts = restarts_.find(kScheduler);
+  return restarts != restarts_.end() && restarts->second.due != absl::InfiniteFuture();
 }
 
 void Cluster::SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
@@ -289,8 +325,9 @@ void Cluster::ServerEnded(const Crew::End& end, const wire::GetStatusReply& stat
   if (!IsMine(end.name)) return;
   absl::StatusOr<wire::GetStatusReply> newest = status;
   // Somebody may have told one server to stop, for another machine or another version of it.
-  if (scheduler_runs() && (!end.how.ok() || status.state() == wire::JOB_TRAINING)) {
-    client_->ReportExit(status.job(), wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe()).IgnoreError();
+  if (crew_.Running(Role::kScheduler) > 0 && (!end.how.ok() || status.state() == wire::JOB_TRAINING)) {
+    client_->ReportExit(status.job(), wire::MEMBER_ROLE_SERVER, end.name, end.how.Describe(), /*announced=*/true)
+        .IgnoreError();
     // Training may have begun since, or the job may have failed by this.
     newest = client_->GetStatus(kNewestStatusTimeout);
     if (!newest.ok()) newest = status;
@@ -404,7 +441,7 @@ void Cluster::KillLostWorker(const wire::MemberStatus& worker, News& news) {
   }
   if (restarts.there != worker.incarnation()) return;
   restarts.dead_since = std::min(restarts.dead_since, now);
-  const Timeouts timeouts = {.heartbeat = absl::Milliseconds(job_.timeouts().heartbeat_ms())};
+  const Timeouts timeouts = TimeoutsOf(job_);
   if (now - restarts.dead_since < timeouts.worker_dead()) return;
   restarts.incarnation = worker.incarnation();
   restarts.dead_since = absl::InfiniteFuture();
@@ -458,12 +495,14 @@ void Cluster::StartAddedServers(const wire::GetStatusReply& status, News& news) 
 }
 
 void Cluster::WorkerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news) {
-  // A worker that was told to leave has not died.
-  if (end.how.ok()) return;
-  worker_death_ = absl::StrCat(end.name, " died: ", LastLine(end.last_words, end.how.Describe()));
-  news.lines.push_back(end.Describe());
-  client_->ReportExit(status.job(), wire::MEMBER_ROLE_WORKER, end.name, end.how.Describe()).IgnoreError();
+  // A worker that has left in good order is no member any more, and the scheduler ignores the report.
+  worker_ends_.push_back({end.name,
+                          absl::StrCat(end.how.Describe(), end.how.ok() ? ", without leaving the job first" : ""),
+                          !end.how.ok()});
   NoteIncarnation(end.name, wire::MEMBER_ROLE_WORKER, status);
+  if (end.how.ok()) return;
+  worker_death_ = absl::StrCat(end.name, " died: ", WhyEnded(end));
+  news.lines.push_back(end.Describe());
   if (worker_restarts_ >= job_.cluster().worker_restarts_max()) return;
   ++worker_restarts_;
   restarts_[end.name].due = NextStart(end.name);

@@ -85,14 +85,16 @@ class Cluster : public RunProcesses {
 
   bool has_scheduler() const override { return client_ != nullptr; }
   SchedulerClient& scheduler() override { return *client_; }
+  std::string SchedulerCrash() override { return crew_.Crash(Role::kScheduler); }
   // Always true if the scheduler runs on another machine.
-  bool scheduler_runs() override { return !share_.scheduler || crew_.Running(Role::kScheduler) > 0; }
+  bool scheduler_runs() override;
 
   void Heard(bool scheduler_answered) override;
 
   // Restarts workers, servers and the scheduler as the job allows, with a delay for those that die young. Kills
   // processes that hang, before it restarts them: servers that the scheduler has given up; workers that the scheduler
-  // has given up and that do not come back by themselves; and the scheduler if it falls silent.
+  // has given up and that do not come back by themselves; and the scheduler if it falls silent. Once the job has ended,
+  // only the scheduler is looked after: it still writes the summary and the last checkpoint.
   News Watch(const wire::GetStatusReply& status) override;
 
   // See Crew::Stop().
@@ -114,6 +116,10 @@ class Cluster : public RunProcesses {
   std::vector<std::string> ScriptCommand(const std::string& name) const;
   absl::StatusOr<std::string> WaitForAddress();
   void WorkerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
+  // Watches the scheduler alone, once the job has ended.
+  News WatchEnded(const wire::GetStatusReply& status);
+  // Reports the ends of workers to the scheduler, once it is known which job it has.
+  void ReportWorkerEnds(const wire::GetStatusReply& status);
   void SchedulerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   void ServerEnded(const Crew::End& end, const wire::GetStatusReply& status, News& news);
   // Handles the end of a server that was to get shards, and had none.
@@ -166,7 +172,14 @@ class Cluster : public RunProcesses {
     absl::Time dead_since = absl::InfiniteFuture();
   };
   std::map<std::string, Restarts> restarts_;
-  std::string worker_death_;  // name and last line of the worker that died last; empty if none has died
+  // End of a worker that the scheduler has not been told of.
+  struct WorkerEnd {
+    std::string name;
+    std::string how;
+    bool announced = false;
+  };
+  std::vector<WorkerEnd> worker_ends_;
+  std::string worker_death_;  // name of the worker that died last, and how it ended; empty if none has died
   Silence silence_;
 };
 

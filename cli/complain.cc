@@ -9,10 +9,14 @@ int ComplainOfWrongUse(const absl::Status& status) {
   return kExitWrongUse;
 }
 
+int Fail(const absl::Status& status) {
+  log::Error(status.message());
+  return kExitFailed;
+}
+
 int Complain(const absl::Status& status) {
-  ComplainOfWrongUse(status);
-  const bool wrong_use = absl::IsNotFound(status) || absl::IsInvalidArgument(status);
-  return wrong_use ? kExitWrongUse : kExitFailed;
+  const bool wrong_use = absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsAlreadyExists(status);
+  return wrong_use ? ComplainOfWrongUse(status) : Fail(status);
 }
 
 }  // namespace slackline::cli

@@ -82,6 +82,14 @@ size_t Crew::Running(Role role) {
   }));
 }
 
+std::string Crew::Crash(Role role) {
+  for (Member& member : members_) {
+    const std::optional<ProcessEnd> how = member.process.Poll();
+    if (member.role == role && how && !how->ok()) return how->Describe();
+  }
+  return "";
+}
+
 size_t Crew::Running() { return Running(Role::kScheduler) + Running(Role::kServer) + Running(Role::kWorker); }
 
 std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {

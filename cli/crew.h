@@ -52,6 +52,8 @@ class Crew {
   // Number of processes, of `role` or of all roles, that run now.
   size_t Running(Role role);
   size_t Running();
+  // Returns how the first crashed process of `role` has ended; empty if all run or have ended with code 0.
+  std::string Crash(Role role);
 
   struct StopDeadlines {
     // Time for workers and servers to leave by themselves after the scheduler was told that the job is over. Zero if

@@ -13,19 +13,21 @@ namespace slackline::cli {
 int Launch(const LaunchOptions& options) {
   TrainOptions train = options.train;
   absl::StatusOr<std::vector<std::string>> command = CommandOf(options.script);
-  if (!command.ok()) return Fail(command.status(), kExitWrongUse);
+  if (!command.ok()) return ComplainOfWrongUse(command.status());
+  if (absl::Status found = CheckInterpreter(*command); !found.ok()) return Complain(found);
   train.script = *std::move(command);
   if (options.servers) train.overrides.push_back(absl::StrCat("cluster.servers=", *options.servers));
   if (options.workers) train.overrides.push_back(absl::StrCat("cluster.workers=", *options.workers));
   const absl::StatusOr<job::Job> job = ReadJobOfWorkers(train.script, train.job_file, train.overrides);
-  if (!job.ok()) return Fail(job.status(), kExitWrongUse);
+  if (!job.ok()) return ComplainOfWrongUse(job.status());
   return Train(train);
 }
 
 int Resume(const ResumeOptions& options, const ScriptOptions& script) {
   ResumeOptions resume = options;
   absl::StatusOr<std::vector<std::string>> command = CommandToGoOn(script, options.run_folder);
-  if (!command.ok()) return Fail(command.status(), kExitWrongUse);
+  if (!command.ok()) return ComplainOfWrongUse(command.status());
+  if (absl::Status found = CheckInterpreter(*command); !found.ok()) return Complain(found);
   resume.script = *std::move(command);
   return Resume(resume);
 }

@@ -2,12 +2,13 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
+#include "common/json_text.h"
 
 namespace slackline::cli {
 
 std::string PlainLogLine(const std::string& line) {
   if (line.empty() || line.front() != '{') return line;
-  const nlohmann::json fields = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json fields = ParseJson(line);
   const auto text = [&](const char* name) {
     const auto found = fields.find(name);
     return found != fields.end() && found->is_string() ? found->get<std::string>() : std::string();

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
+#include "common/json_text.h"
 #include "common/utf8.h"
 
 namespace slackline::cli {
@@ -50,9 +51,7 @@ std::string WithNotStarted(const std::string& status, const std::filesystem::pat
   const size_t end = status.rfind('}');
   if (end == std::string::npos) return status;
   const bool first = status.find_last_not_of(" \n", end - 1) == status.find('{');
-  return absl::StrCat(status.substr(0, end), first ? "" : ",",
-                      "\"not_started\":", list.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
-                      status.substr(end));
+  return absl::StrCat(status.substr(0, end), first ? "" : ",", "\"not_started\":", DumpJson(list), status.substr(end));
 }
 
 }  // namespace slackline::cli

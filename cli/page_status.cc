@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "common/address.h"
 #include "common/http_get.h"
+#include "common/json_text.h"
 
 namespace slackline::cli {
 namespace {
@@ -107,8 +108,7 @@ std::string PageAddress(const std::string& url) {
 
 absl::StatusOr<wire::GetStatusReply> ReplyOf(const std::string& json) {
   // A status is not as deep; more would be written out again by as deep a recursion.
-  const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= kDepthMax; };
-  nlohmann::json object = nlohmann::json::parse(json, shallow, /*allow_exceptions=*/false);
+  nlohmann::json object = ParseJson(json, kDepthMax);
   if (!object.is_object() || !object.contains("job") || !object.contains("state")) {
     return absl::InvalidArgumentError("found no status of a job");
   }
@@ -117,7 +117,7 @@ absl::StatusOr<wire::GetStatusReply> ReplyOf(const std::string& json) {
   wire::JobStatus status;
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;
-  const std::string text = object.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+  const std::string text = DumpJson(object);
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &status, options);
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("found no status of a job: ", std::string(parsed.message())));

@@ -136,7 +136,7 @@ Process::~Process() { KillAndReap(); }
 
 void Process::KillAndReap() {
   if (pid_ == 0 || Poll()) return;
-  ::kill(pid_, SIGKILL);
+  ::kill(-pid_, SIGKILL);
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
@@ -145,6 +145,13 @@ void Process::KillAndReap() {
 
 std::optional<ProcessEnd> Process::Poll() {
   if (end_ || pid_ == 0) return end_;
+  siginfo_t ended = {};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != pid_) {
+    return end_;
+  }
+  // A script's children are in its process group, and end with it. The process is not reaped yet, so no other group can
+  // have its number.
+  ::kill(-pid_, SIGKILL);
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) == pid_) end_ = FromWaitStatus(status);
   return end_;

@@ -5,12 +5,16 @@
 #include <cstdint>
 #include <set>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "cli/progress.h"
+#include "cli/shell_word.h"
+#include "common/counted.h"
 #include "common/test_metric.h"
 
 namespace slackline::cli {
@@ -57,14 +61,15 @@ constexpr Result kResults[] = {
 };
 
 // A setting that makes another kind of run, and that the other settings allow.
-std::string NextConsistency(const job::Job& job) {
+std::pair<std::string, absl::string_view> NextConsistency(const job::Job& job) {
   const job::Consistency& consistency = job.consistency();
   const uint32_t staleness_max = consistency.staleness_max();
-  if (consistency.staleness_lr() != job::Consistency::NONE) return "staleness_lr=none  # stale gradients count in full";
+  if (consistency.staleness_lr() != job::Consistency::NONE)
+    return {"staleness_lr=none", "stale gradients count in full"};
   // The other modes refuse to correct what is never stale there.
   if (consistency.delay_compensation() != job::DelayCompensation::NONE ||
       job.optimizer().momentum_correction() != job::MomentumCorrection::NONE) {
-    return "staleness_lr=inverse  # stale gradients count less";
+    return {"staleness_lr=inverse", "stale gradients count less"};
   }
   switch (consistency.mode()) {
     case job::Consistency::ASYNC:
@@ -72,17 +77,17 @@ std::string NextConsistency(const job::Job& job) {
     case job::Consistency::SSP:
       // The other modes refuse a bound that was set.
       if (staleness_max == job::Consistency::default_instance().staleness_max()) break;
-      return absl::StrCat("staleness_max=", 2 * staleness_max + 1, "  # a looser bound");
+      return {absl::StrCat("staleness_max=", 2 * staleness_max + 1), "a looser bound"};
     case job::Consistency::BSP:
-      return "mode=async  # nobody waits";
+      return {"mode=async", "nobody waits"};
     case job::Consistency::SOFTSYNC:
-      return absl::StrCat("softsync_n=", std::min<uint32_t>(65536, 2 * consistency.softsync_n()),
-                          "  # twice as many steps of half as many pushes");
+      return {absl::StrCat("softsync_n=", std::min<uint32_t>(65536, 2 * consistency.softsync_n())),
+              "twice as many steps of half as many pushes"};
     case job::Consistency::QUORUM:
-      return consistency.quorum() < 1 ? "quorum=1  # synchronous: each step waits for all workers"
-                                      : "quorum=0.75  # nobody waits for the slowest";
+      if (consistency.quorum() >= 1) return {"quorum=0.75", "nobody waits for the slowest"};
+      return {"quorum=1", "synchronous: each step waits for all workers"};
   }
-  return "mode=bsp  # synchronous: each step waits for all workers";
+  return {"mode=bsp", "synchronous: each step waits for all workers"};
 }
 
 // "12.3 kJ"
@@ -239,16 +244,19 @@ std::string RenderResults(const std::filesystem::path& folder) {
   return out;
 }
 
-std::string RenderNext(const job::Job& job, const std::string& train, const std::filesystem::path& folder) {
-  const std::string change = absl::StrCat("  ", train, " --set ");
+std::string RenderNext(const job::Job& job, const StartText& start, const std::filesystem::path& folder) {
   std::string out = "Try next\n";
-  absl::StrAppend(&out, change, "consistency.", NextConsistency(job), "\n");
+  const auto suggest = [&](const std::string& setting, absl::string_view meaning) {
+    absl::StrAppend(&out, "  ", start.head, " --set ", ShellWord(setting), start.tail, "  # ", meaning, "\n");
+  };
+  const auto [consistency, meaning] = NextConsistency(job);
+  suggest(absl::StrCat("consistency.", consistency), meaning);
   if (job.model().kind() == job::Model::MLP && job.model().hidden_size() < 2) {
-    absl::StrAppend(&out, change, "'model.hidden=[256,128]'  # a deeper model\n");
+    suggest("model.hidden=[256,128]", "a deeper model");
   }
   const uint32_t more = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()));
-  absl::StrAppend(&out, change, "cluster.workers=", job.cluster().workers() + more,
-                  more > 1 ? "  # one more worker of each group\n" : "  # one more worker\n");
+  suggest(absl::StrCat("cluster.workers=", job.cluster().workers() + more),
+          more > 1 ? "one more worker of each group" : "one more worker");
   if (job.output().tensorboard()) {
     absl::StrAppend(&out, "  tensorboard --logdir ", folder.parent_path().string(),
                     "  # compare runs (pip install tensorboard)\n");
@@ -276,7 +284,7 @@ std::string RenderStatus(const wire::GetStatusReply& status) {
         &out, "  %-16s %-11s %10s %12s %10s %6.1f s  %s%s%s%s\n", member.name(), member.state(),
         worker ? absl::StrCat(member.clock()) : "-", worker ? RenderCount(static_cast<double>(member.samples())) : "-",
         worker ? RenderCount(member.samples_per_second()) : "-", static_cast<double>(member.silent_ms()) / 1000,
-        member.address(), member.shards() == 0 ? "" : absl::StrCat(", ", member.shards(), " shards"),
+        member.address(), member.shards() == 0 ? "" : absl::StrCat(", ", Counted(member.shards(), "shard")),
         BackupText(status, member), member.reason().empty() ? "" : absl::StrCat(" (", member.reason(), ")"));
   }
   if (status.workers_unlisted() > 0) {

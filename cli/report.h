@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/start_text.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 
@@ -21,9 +22,8 @@ std::string RenderEvaluation(const wire::EvaluationReport& evaluation, const std
 std::string RenderEnergy(const wire::EnergyView* energy);
 // Lists the result files in `folder`. Reads the folder.
 std::string RenderResults(const std::filesystem::path& folder);
-// Renders commands that change one thing about this job, ready to paste. `train` is the command that started this run,
-// up to and including its job file.
-std::string RenderNext(const job::Job& job, const std::string& train, const std::filesystem::path& folder);
+// Renders commands that change one thing about this job, ready to paste. `start` is the command that started this run.
+std::string RenderNext(const job::Job& job, const StartText& start, const std::filesystem::path& folder);
 // Returns the pending changes of servers: servers that may join, that are to leave, and that are dead and so delay the
 // others.
 std::vector<std::string> PendingServers(const wire::GetStatusReply& status);

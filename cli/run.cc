@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "cli/cluster.h"
 #include "cli/complain.h"
@@ -37,12 +41,6 @@ constexpr absl::Duration kBrokenLeaveMax = absl::Seconds(30);
 constexpr absl::Duration kTidyMax = absl::Seconds(10);
 // Looks in a row that find no run folder.
 constexpr int kGoneLooks = 5;
-
-// The command that makes another such run.
-std::string Again(const RunOptions& options) {
-  const std::string how = options.script.empty() ? "train" : absl::StrCat("launch ", options.script);
-  return absl::StrCat(options.program, " ", how, " ", options.job_file);
-}
 
 }  // namespace
 
@@ -99,7 +97,7 @@ int Run::Follow() {
       status_ = *status;
       begun_ = begun_ || status_.state() == wire::JOB_TRAINING || status_.state() == wire::JOB_DONE;
       // Again where a scheduler that was started again has another one.
-      if (status_.page() != page_said_) progress_.Say(absl::StrCat("Status page: ", status_.page()));
+      if (!options_.quiet && status_.page() != page_said_) progress_.Say(absl::StrCat("Status page: ", status_.page()));
       page_said_ = status_.page();
       progress_.Show(status_, now);
       if (HasEnded(status_)) return Finish();
@@ -142,7 +140,7 @@ absl::Duration Run::silence_max() const {
 void Run::Watch() {
   const RunProcesses::News news = processes_.Watch(status_);
   for (const std::string& line : news.lines) progress_.Say(line);
-  if (news.trouble.empty()) return;
+  if (news.trouble.empty() || HasEnded(status_)) return;
   const absl::Time deadline = SteadyTime().Now() + (news.maybe_done ? kEndGrace : absl::ZeroDuration());
   if (trouble_.empty()) {
     trouble_ = news.trouble;
@@ -160,12 +158,23 @@ int Run::Finish() {
   const absl::Duration leave = failed ? kBrokenLeaveMax : tidies ? kTidyMax : absl::ZeroDuration();
   AwaitEnd(leave + checkpoint_max(), [] {});
   StopAll({.leave = leave, .impatient_at = signals_left_});
+  const std::string crash = processes_.SchedulerCrash();
+  const std::string missing = crash.empty() ? "" : MissingAtTheEnd();
+  if (status_.state() == wire::JOB_DONE && !missing.empty()) {
+    const std::string why = signals_left_ > 0 ? absl::StrCat("ended too early (", crash, ")") : "was killed at once";
+    const std::string reason = absl::StrCat("all is trained, but the scheduler ", why, ", without ", missing);
+    log::Error("failed: ", reason);
+    RecordEnd("failed", reason);
+    PointToCheckpoint();
+    PointToLogs();
+    return kExitFailed;
+  }
   const bool stopped = status_.state() == wire::JOB_STOPPED;
   RecordEnd(status_.state() == wire::JOB_DONE ? "done" : stopped ? "stopped" : "failed", status_.reason());
   SayUnsaved();
   if (status_.state() == wire::JOB_DONE) {
     out_.Write(absl::StrCat("\n", RenderEvaluation(status_.evaluation()), "\n", RenderResults(folder_.path()), "\n",
-                            RenderNext(job_, Again(options_), folder_.path())));
+                            RenderNext(job_, options_.start, folder_.path())));
     return kExitDone;
   }
   const std::string& reason = trouble_.empty() ? status_.reason() : trouble_;
@@ -214,35 +223,61 @@ int Run::Leave(const std::string& reason) {
   return kExitFailed;
 }
 
+std::string Run::MissingAtTheEnd() const {
+  std::vector<std::string> missing;
+  std::error_code error;
+  if (!std::filesystem::exists(folder_.path() / "summary.json", error)) missing.push_back("summary.json");
+  if (job_.checkpoint().at_end()) {
+    const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
+    const absl::StatusOr<checkpoint::Manifest> newest =
+        list.empty() ? absl::NotFoundError("no checkpoint") : checkpoint::ReadManifest(list.front().path);
+    const bool whole = newest.ok() && newest->scheduler().progress().totals().steps() >= status_.step();
+    if (!whole) missing.push_back("a checkpoint of all that was trained");
+  }
+  return absl::StrJoin(missing, " and ");
+}
+
 void Run::StopInOrder(const std::string& reason, int impatient_at) {
   signals_left_ = impatient_at;
-  if (!TellToStop(reason, /*failed=*/false, kTellMax)) {
-    return StopAll({.leave = absl::ZeroDuration(), .impatient_at = signals_left_});
-  }
   const uint64_t newest = NewestCheckpoint();
-  AwaitEnd(kLeaveMax + last_checkpoint_max(),
-           [&] { processes_.scheduler().StopJob(reason, /*failed=*/false).IgnoreError(); });
-  const bool hangs = processes_.scheduler_runs() && !AskScheduler().ok();
-  StopAll({.leave = signals_left_ > 0 ? kLeaveMax : absl::ZeroDuration(), .impatient_at = signals_left_});
-  SayUnsaved();
-  // It was told, and did not get to it: of that only the folder knows.
-  const bool broke_off = hangs || !trouble_.empty();
-  if (broke_off && last_checkpoint_max() > absl::ZeroDuration() && NewestCheckpoint() == newest) {
+  bool broke_off = false;
+  if (TellToStop(reason, /*failed=*/false, kTellMax)) {
+    AwaitEnd(kLeaveMax + last_checkpoint_max(),
+             [&] { processes_.scheduler().StopJob(reason, /*failed=*/false).IgnoreError(); });
+    const bool hangs = processes_.scheduler_runs() && !AskScheduler().ok();
+    StopAll({.leave = signals_left_ > 0 ? kLeaveMax : absl::ZeroDuration(), .impatient_at = signals_left_});
+    SayUnsaved();
+    broke_off = hangs || !trouble_.empty() || !processes_.SchedulerCrash().empty();
+  } else {
+    StopAll({.leave = absl::ZeroDuration(), .impatient_at = signals_left_});
+  }
+  // The scheduler was told, or nobody had the time to tell it: only the folder knows whether it made a checkpoint.
+  if (!begun_ || last_checkpoint_max() == absl::ZeroDuration() || NewestCheckpoint() != newest) return;
+  if (signals_left_ <= 0) {
+    progress_.Say("Killed before a checkpoint was made at the end: nothing was saved there.");
+  } else if (broke_off) {
     progress_.Say("The scheduler did not live to make a checkpoint at the end: nothing was saved there.");
   }
 }
 
 void Run::AwaitEnd(absl::Duration most, const std::function<void()>& tell) {
   const absl::Time deadline = SteadyTime().Now() + most;
-  // It answers until then.
-  while (signals_left_ > 0 && SteadyTime().Now() < deadline && processes_.scheduler_runs()) {
+  absl::Time last_answer = SteadyTime().Now();
+  // A scheduler that crashes or hangs meanwhile is restarted, and may have forgotten that the job is over.
+  while (signals_left_ > 0 && SteadyTime().Now() < deadline) {
+    if (!processes_.scheduler_runs()) Watch();
+    if (!processes_.scheduler_runs()) break;
     const absl::StatusOr<wire::GetStatusReply> status = AskScheduler();
-    if (status.ok()) status_ = *status;
-    if (status.ok()) progress_.ShowEvents(status_);
-    if (!status.ok() && HasEnded(status_)) break;
-    // One that hangs or has died before it had saved that is started again, and does not know of it.
-    if (!status.ok()) Watch();
-    if (status.ok() && !HasEnded(status_)) tell();
+    const absl::Time now = SteadyTime().Now();
+    if (status.ok()) {
+      last_answer = now;
+      status_ = *status;
+      progress_.ShowEvents(status_);
+      if (!HasEnded(status_)) tell();
+    } else {
+      Watch();
+      if (HasEnded(status_) && now - last_answer > silence_max()) break;
+    }
     WaitForSignal();
   }
 }
@@ -306,9 +341,24 @@ uint64_t Run::NewestCheckpoint() const {
 
 void Run::PointToCheckpoint() {
   const auto list = checkpoint::List(checkpoint::FolderOfRun(job_.checkpoint().folder(), folder_.path()));
-  if (list.empty()) return;
+  if (list.empty()) {
+    std::error_code error;
+    if (status_.state() == wire::JOB_STOPPED && std::filesystem::is_directory(folder_.path() / "scheduler", error)) {
+      log::Info("there is no checkpoint, but the scheduler and the servers have saved the run; ",
+                (folder_.path() / "logs" / "scheduler.log").string(), " says how to continue");
+    } else if (begun_) {
+      log::Info("there is no checkpoint; to start again: ", options_.start.Whole());
+    }
+    return;
+  }
+  std::string settings;
+  if (!begun_) {
+    for (const std::string& setting : options_.resume_settings) {
+      absl::StrAppend(&settings, " --set ", ShellWord(setting));
+    }
+  }
   log::Info("the last checkpoint is ", list.front().path.filename().string(), "; to continue: ", options_.resume, " ",
-            ShellWord(folder_.path().string()));
+            ShellWord(folder_.path().string()), settings);
 }
 
 void Run::StopAll(const Crew::StopDeadlines& deadlines) {

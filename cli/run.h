@@ -7,23 +7,22 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "cli/progress.h"
 #include "cli/run_folder.h"
 #include "cli/run_processes.h"
 #include "cli/signals.h"
+#include "cli/start_text.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 
 namespace slackline::cli {
 
 struct RunOptions {
-  // Name by which the user called this program; for the commands that are proposed at the end.
-  std::string program = "slackline";
-  std::string job_file;
-  // Script that replaces the workers' program. Empty: none.
-  std::string script = {};
+  // Command that starts such a run; for the commands that are proposed at the end.
+  StartText start = {};
   bool quiet = false;
   // Function that decides whether the run ends early. It is called a few times a second, with the signal that has come,
   // if any. It returns the reason for which the run ends now, in good order, or an empty string. A signal for which it
@@ -33,6 +32,8 @@ struct RunOptions {
   std::optional<absl::Duration> leave_within = std::nullopt;
   // Command that resumes the run, without the run folder; for messages.
   std::string resume = "slackline resume";
+  // Settings that the run was resumed with. A run that could not begin has not kept them.
+  std::vector<std::string> resume_settings = {};
   // Command that a signal stops; for messages.
   std::string command = "`slackline train`";
 };
@@ -40,7 +41,7 @@ struct RunOptions {
 // Starts the processes of a run, follows it to its end, and reports the result.
 //
 // Thread-safety: none.
-// Ownership:     borrows all but the job while it lives.
+// Ownership:     borrows its arguments, except for the job, while it lives.
 class Run {
  public:
   // Time within which a scheduler that does not answer just now, or is being restarted, must hear that the run stops.
@@ -93,6 +94,8 @@ class Run {
   // Number of the newest checkpoint; 0 if there is none.
   uint64_t NewestCheckpoint() const;
   void PointToCheckpoint();
+  // Returns what the scheduler should have written at the end and has not; empty if all is there.
+  std::string MissingAtTheEnd() const;
   // Makes the scheduler save the run and end it, then ends the processes that are left.
   void StopInOrder(const std::string& reason, int impatient_at);
   // Repeats the order to stop until the scheduler has heard it: at least once, and for at most `most`. Returns false if

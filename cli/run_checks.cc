@@ -14,7 +14,6 @@
 #include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
 #include "common/http_address.h"
-#include "common/logging.h"
 #include "common/network/on_this_machine.h"
 #include "common/network/ports.h"
 #include "common/rpc/channel.h"
@@ -54,11 +53,6 @@ absl::Status CheckCocoFiles(const job::Data& data) {
 }
 
 }  // namespace
-
-int Fail(const absl::Status& status, int code) {
-  log::Error(status.message());
-  return code;
-}
 
 absl::Status CheckWeights(const job::Job& job) {
   const auto check = [](const char* key, const std::string& path, const char* allowed) {

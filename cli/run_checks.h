@@ -13,9 +13,6 @@
 
 namespace slackline::cli {
 
-// Logs the error, and returns `code`.
-int Fail(const absl::Status& status, int code);
-
 // Checks the job's data, for mistakes that a worker would find only after everything has started.
 absl::Status CheckData(const job::Job& job);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -27,6 +26,7 @@
 #include "cli/slurm_queue.h"
 #include "common/checkpoint/folder.h"
 #include "common/job_file.h"
+#include "common/json_text.h"
 #include "common/test_metric.h"
 #include "common/utf8.h"
 #include "scheduler/line_file.h"
@@ -101,8 +101,7 @@ void TakeEnergy(const nlohmann::json& energy, wire::JobStatus& status) {
 
 // Of a run that has come to its end; one that goes on from an earlier point may have an older one.
 void TakeSummary(const fs::path& run, wire::JobStatus& status) {
-  std::ifstream in(run / "summary.json");
-  const nlohmann::json summary = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json summary = ReadJson(run / "summary.json");
   if (!summary.is_object() || summary.value("state", nlohmann::json()) != status.state()) return;
   const auto number = [&](const char* name) { return summary.value(name, nlohmann::json()); };
   wire::JobProgress& progress = *status.mutable_progress();
@@ -176,14 +175,17 @@ std::string GoOn(const fs::path& run, const job::Job* job, const wire::JobStatus
   if (status.has_ended_unix_ms() && IsVirtual(status.ended_unix_ms())) {
     return absl::StrCat("slackline simulate ", job_file);
   }
-  if (status.state() == kAway || (by_hand && saved && status.state() == "stopped")) {
+  const bool no_checkpoint = status.checkpoints().whole() == 0;
+  if (status.state() == kAway || ((by_hand || no_checkpoint) && saved && status.state() == "stopped")) {
     return absl::StrCat("slackline-scheduler ", job_file, " --run-folder ", folder, " --resume");
   }
-  if (status.checkpoints().whole() == 0) {
-    const std::vector<std::string> script = KeptScript(run);
-    return ScriptIn(script).empty() ? absl::StrCat("slackline train ", job_file) : LaunchText(script, job_file);
+  if (no_checkpoint) {
+    std::vector<std::string> script = KeptScript(run);
+    if (ScriptIn(script).empty()) script.clear();
+    return StartTextOf("slackline", script, (run / "job.yaml").string(), {}).Whole();
   }
-  if (status.state() == "done" && job != nullptr) {
+  // Early stopping leaves epochs to train.
+  if (status.state() == "done" && job != nullptr && status.checkpoints().epochs() >= job->training().epochs()) {
     return absl::StrCat("slackline resume ", folder, " --set training.epochs=", job->training().epochs() + 1);
   }
   if (fs::is_directory(run / "submit", error)) {

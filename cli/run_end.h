@@ -11,14 +11,16 @@
 
 namespace slackline::cli {
 
-// State, besides those that a scheduler reports: the processes of the run are gone, and no end is recorded.
+// State, besides those that a scheduler reports: the `slackline` that looked after the run is gone, and no end is
+// recorded.
 inline constexpr char kLost[] = "lost";
 // State: the scheduler does not answer, and the run is not over.
 inline constexpr char kAway[] = "away";
 // State: the run is in SLURM's queue, and SLURM has not started it yet, or not again.
 inline constexpr char kPending[] = "pending";
 
-// Reads the state of a run from its folder. Members are not known. `go_on` is the command that continues the run.
+// Reads the state of a run from its folder. The status has no members. Its field `go_on` is the command
+// that continues the run.
 //   kNotFound  no run folder
 absl::StatusOr<wire::JobStatus> ReadEnd(const std::filesystem::path& run);
 

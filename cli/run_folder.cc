@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/replace_file.h"
 #include "common/folder_name.h"
+#include "common/json_text.h"
 #include "common/utf8.h"
 
 namespace slackline::cli {
@@ -119,12 +120,11 @@ absl::Status RunFolder::WriteProcesses(const std::vector<ProcessRecord>& process
                     {"restarts", process.restarts},
                     {"state", process.state}});
   }
-  return ReplaceFile(path_ / processes_, list.dump(2) + "\n");
+  return ReplaceFile(path_ / processes_, DumpJson(list, 2) + "\n");
 }
 
 std::vector<ProcessRecord> RunFolder::ReadProcesses(const fs::path& run) {
-  std::ifstream in(run / "processes.json");
-  const nlohmann::json list = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json list = ReadJson(run / "processes.json");
   std::vector<ProcessRecord> processes;
   if (!list.is_array()) return processes;
   const auto text = [](const nlohmann::json& entry, const char* key) {

@@ -36,7 +36,10 @@ class RunProcesses {
   // True once the scheduler has given its address; true whenever Start() was OK.
   virtual bool has_scheduler() const = 0;
   virtual SchedulerClient& scheduler() = 0;
+  // True if the scheduler runs, or will be restarted.
   virtual bool scheduler_runs() = 0;
+  // Returns how the present scheduler crashed or was killed; empty if it runs, or has ended in good order.
+  virtual std::string SchedulerCrash() = 0;
 
   // Records whether the scheduler has just answered; a refusal is an answer. Watch() kills a scheduler that falls
   // silent, and restarts it.

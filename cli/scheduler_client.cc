@@ -95,13 +95,13 @@ absl::StatusOr<uint32_t> SchedulerClient::ChangeServers(const wire::ChangeServer
 }
 
 absl::Status SchedulerClient::ReportExit(uint64_t job, wire::MemberRole role, const std::string& name,
-                                         const std::string& reason) {
+                                         const std::string& reason, bool announced) {
   wire::ReportExitRequest request;
   request.set_job(job);
   request.set_role(role);
   request.set_name(name);
   request.set_reason(reason);
-  request.set_announced(true);
+  request.set_announced(announced);
   wire::ReportExitReply reply;
   return Call(kOrderTimeout,
               [&](grpc::ClientContext* context) { return stub()->ReportExit(context, request, &reply); });

@@ -29,14 +29,16 @@ class SchedulerClient {
 
   // `full`: also returns what the status page shows.
   absl::StatusOr<wire::GetStatusReply> GetStatus(absl::Duration timeout, bool full = false);
-  // Asks the scheduler to end the run in good order.
+  // Asks the scheduler to end the run in good order. `failed`: the job counts as failed, not as stopped.
   absl::Status StopJob(const std::string& reason, bool failed);
   // Asks the scheduler for a checkpoint; returns its number.
   absl::StatusOr<uint64_t> Checkpoint(const std::string& reason);
   // Changes the servers; returns how many servers the job is to have.
   absl::StatusOr<uint32_t> ChangeServers(const wire::ChangeServersRequest& request);
-  // Reports that a process has ended, so that no member waits for its heartbeats to stop.
-  absl::Status ReportExit(uint64_t job, wire::MemberRole role, const std::string& name, const std::string& reason);
+  // Reports that a process has ended, so that the scheduler need not wait until its heartbeats are missed.
+  // `announced`: true if the caller has told people itself.
+  absl::Status ReportExit(uint64_t job, wire::MemberRole role, const std::string& name, const std::string& reason,
+                          bool announced);
 
  private:
   std::unique_ptr<wire::Scheduler::Stub> stub() const { return wire::Scheduler::NewStub(channel_.channel()); }

@@ -1,16 +1,20 @@
 #include "cli/script.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "cli/replace_file.h"
 #include "cli/shell_word.h"
 #include "common/check.h"
 #include "common/job_file.h"
+#include "common/json_text.h"
 #include "common/utf8.h"
 
 namespace slackline::cli {
@@ -21,8 +25,15 @@ namespace fs = std::filesystem;
 // Looks names up in $PATH.
 constexpr char kEnvOfScript[] = "/usr/bin/env";
 constexpr char kPython[] = "python3";
+// Setting of every job whose workers are scripts.
+constexpr char kExternal[] = "model.kind=external";
 // In the run folder.
 constexpr char kKept[] = "script.json";
+
+// Returns the place of the script in a command of CommandOf(), behind the interpreter.
+size_t PlaceOfScript(const std::vector<std::string>& command) {
+  return !command.empty() && command.front() == kEnvOfScript ? 2 : 1;
+}
 
 }  // namespace
 
@@ -50,6 +61,19 @@ absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options)
   return command;
 }
 
+absl::Status CheckInterpreter(const std::vector<std::string>& command) {
+  if (command.empty() || command.front() != kEnvOfScript) return absl::OkStatus();
+  const char* path = std::getenv("PATH");
+  std::error_code error;
+  const std::vector<std::string> folders = absl::StrSplit(path == nullptr ? "" : path, ':');
+  for (const fs::path folder : folders) {
+    const fs::path program = folder / command[1];
+    if (fs::is_regular_file(program, error) && ::access(program.c_str(), X_OK) == 0) return absl::OkStatus();
+  }
+  return absl::NotFoundError(absl::StrCat("--python: found no program ", command[1],
+                                          " in the folders of $PATH; allowed is a Python interpreter, or its path"));
+}
+
 absl::StatusOr<std::vector<std::string>> CommandToGoOn(const ScriptOptions& options, const fs::path& run) {
   absl::StatusOr<std::vector<std::string>> command = CommandOf(options);
   if (!command.ok() || !command->empty()) return command;
@@ -61,19 +85,27 @@ absl::StatusOr<std::vector<std::string>> CommandToGoOn(const ScriptOptions& opti
       "found no file ", script, ", the script of this run; if the script has moved, name it with --script SCRIPT"));
 }
 
-std::string LaunchText(const std::vector<std::string>& command, const std::string& job_file) {
-  const bool by_name = command.front() == kEnvOfScript;
-  const size_t script = by_name ? 2 : 1;
-  std::string text = absl::StrCat("slackline launch ", ShellWord(ScriptIn(command)), " ", job_file);
-  const std::string& python = command[script - 1];
-  if (python != kPython) absl::StrAppend(&text, " --python ", ShellWord(python));
-  if (command.size() > script + 1) text += " --";
-  for (size_t i = script + 1; i < command.size(); ++i) absl::StrAppend(&text, " ", ShellWord(command[i]));
+StartText StartTextOf(const std::string& program, const std::vector<std::string>& script, const std::string& job_file,
+                      const std::vector<std::string>& overrides) {
+  StartText text;
+  if (script.empty()) {
+    text.head = absl::StrCat(program, " train ", ShellWord(job_file));
+  } else {
+    const size_t at = PlaceOfScript(script);
+    text.head = absl::StrCat(program, " launch ", ShellWord(script[at]), " ", ShellWord(job_file));
+    if (script[at - 1] != kPython) absl::StrAppend(&text.head, " --python ", ShellWord(script[at - 1]));
+    if (script.size() > at + 1) text.tail = " --";
+    for (size_t i = at + 1; i < script.size(); ++i) absl::StrAppend(&text.tail, " ", ShellWord(script[i]));
+  }
+  for (const std::string& one : overrides) {
+    // ReadJobOfWorkers() adds this setting to every job of scripts.
+    if (script.empty() || one != kExternal) absl::StrAppend(&text.head, " --set ", ShellWord(one));
+  }
   return text;
 }
 
 std::string ScriptIn(const std::vector<std::string>& command) {
-  const size_t at = !command.empty() && command.front() == kEnvOfScript ? 2 : 1;
+  const size_t at = PlaceOfScript(command);
   return at < command.size() ? command[at] : "";
 }
 
@@ -82,7 +114,7 @@ absl::StatusOr<job::Job> ReadJobOfWorkers(const std::vector<std::string>& script
   absl::StatusOr<job::Job> job = ReadJobFile(job_file, overrides);
   // A script may train a model that is known here, beside workers that are no scripts.
   if (!job.ok() || script.empty() || job->model().has_kind()) return job;
-  overrides.push_back("model.kind=external");
+  overrides.push_back(kExternal);
   return ReadJobFile(job_file, overrides);
 }
 
@@ -102,12 +134,11 @@ absl::Status KeepScript(const std::vector<std::string>& script, const fs::path& 
   }
   std::error_code error;
   fs::create_directories(run, error);
-  return ReplaceFile(run / kKept, nlohmann::json(script).dump(2) + "\n");
+  return ReplaceFile(run / kKept, DumpJson(nlohmann::json(script), 2) + "\n");
 }
 
 std::vector<std::string> KeptScript(const fs::path& run) {
-  std::ifstream in(run / kKept);
-  const nlohmann::json kept = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json kept = ReadJson(run / kKept);
   std::vector<std::string> script;
   if (!kept.is_array()) return script;
   for (const nlohmann::json& word : kept) {

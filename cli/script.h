@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/start_text.h"
 #include "job.pb.h"
 
 namespace slackline::cli {
@@ -28,9 +29,14 @@ absl::StatusOr<std::vector<std::string>> CommandOf(const ScriptOptions& options)
 //   kNotFound  also: the script that was kept does not exist any more
 absl::StatusOr<std::vector<std::string>> CommandToGoOn(const ScriptOptions& options, const std::filesystem::path& run);
 
-// Returns the command that a user types to begin a run of `command` anew. `command` comes from CommandOf() and is not
-// empty.
-std::string LaunchText(const std::vector<std::string>& command, const std::string& job_file);
+// Checks that the interpreter in `command`, which comes from CommandOf(), exists on this machine.
+//   kNotFound  no folder of $PATH has it
+absl::Status CheckInterpreter(const std::vector<std::string>& command);
+
+// Returns the command that starts a run of `job_file` with `overrides`. `script` comes from CommandOf(); empty for
+// none.
+StartText StartTextOf(const std::string& program, const std::vector<std::string>& script, const std::string& job_file,
+                      const std::vector<std::string>& overrides);
 
 // Returns the script in `command`, which comes from CommandOf(); empty if there is none.
 std::string ScriptIn(const std::vector<std::string>& command);

@@ -15,6 +15,7 @@
 #include "cli/run_lock.h"
 #include "cli/scheduler_client.h"
 #include "common/clock.h"
+#include "common/counted.h"
 #include "common/job_file.h"
 
 namespace slackline::cli {
@@ -28,7 +29,7 @@ std::string Describe(const wire::GetStatusReply& status) {
   std::vector<std::string> servers;
   for (const wire::MemberStatus& member : status.members()) {
     if (member.role() != wire::MEMBER_ROLE_SERVER || member.backup() || member.state() == "left") continue;
-    servers.push_back(absl::StrCat(member.name(), " (", member.shards(), " shards",
+    servers.push_back(absl::StrCat(member.name(), " (", Counted(member.shards(), "shard"),
                                    member.state() == "live" ? "" : absl::StrCat(", ", member.state()), ")"));
   }
   return absl::StrJoin(servers, ", ");
@@ -108,7 +109,7 @@ int ChangeServers(const ServersOptions& options) {
     const absl::Status failed(servers.status().code(), WhoSays(*address, servers.status()));
     return Complain(OrTheEnd(options.run.target, failed));
   }
-  std::printf("the run is to have %d server%s\n", *servers, *servers == 1 ? "" : "s");
+  std::printf("the run will have %d server%s\n", *servers, *servers == 1 ? "" : "s");
   std::fflush(stdout);
   return options.wait > absl::ZeroDuration() ? Await(scheduler, options.wait) : kExitDone;
 }

@@ -1,4 +1,4 @@
-// Programs of Slackline in the folder of this program, which can also replace this process.
+// Finds Slackline's programs in the folder of this program. Become() replaces this process with a program.
 #pragma once
 
 #include <filesystem>

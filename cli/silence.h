@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/time/time.h"
-#include "common/timeouts.h"
+#include "common/job_timeouts.h"
 #include "job.pb.h"
 
 namespace slackline::cli {
@@ -13,8 +13,7 @@ namespace slackline::cli {
 // 5 s, so that there is time to ask it more than once.
 inline absl::Duration SchedulerSilenceMax(const job::Job& job) {
   constexpr absl::Duration kLeast = absl::Seconds(5);
-  const Timeouts timeouts = {.heartbeat = absl::Milliseconds(job.timeouts().heartbeat_ms())};
-  return std::max(kLeast, timeouts.worker_dead());
+  return std::max(kLeast, TimeoutsOf(job).worker_dead());
 }
 
 // Counts silence between looks, so that time in which this process itself slept counts for little.

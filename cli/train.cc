@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/checkpoints.h"
 #include "cli/cluster.h"
+#include "cli/complain.h"
 #include "cli/resume_checks.h"
 #include "cli/run.h"
 #include "cli/run_checks.h"
@@ -34,34 +35,32 @@ int Train(const TrainOptions& options) {
   // First of all: threads that start later must not take our signals.
   SignalQueue signals;
   absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
-  if (!read.ok()) return Fail(read.status(), kExitWrongUse);
+  if (!read.ok()) return ComplainOfWrongUse(read.status());
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
-  if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return Fail(status, kExitWrongUse);
-  if (absl::Status status = worker::CheckJob(job); !status.ok()) return Fail(status, kExitWrongUse);
-  if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
-  if (absl::Status status = CheckWeights(job); !status.ok()) return Fail(status, kExitFailed);
-  if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
+  if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = worker::CheckJob(job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = CheckData(job); !status.ok()) return Complain(status);
+  if (absl::Status status = CheckWeights(job); !status.ok()) return Complain(status);
+  if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
-  if (!security.ok()) return Fail(security.status(), kExitWrongUse);
+  if (!security.ok()) return ComplainOfWrongUse(security.status());
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
-  if (!programs.ok()) return Fail(programs.status(), kExitFailed);
+  if (!programs.ok()) return Fail(programs.status());
   absl::StatusOr<RunFolder> folder = MakeRunFolder(options, job);
-  if (!folder.ok()) return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
+  if (!folder.ok()) return Complain(folder.status());
   const absl::StatusOr<RunLock> lock = RunLock::Take(folder->path());
-  if (!lock.ok()) return Fail(lock.status(), absl::IsAlreadyExists(lock.status()) ? kExitWrongUse : kExitFailed);
+  if (!lock.ok()) return Complain(lock.status());
   if (!lock->by_file().empty()) log::Warning(lock->by_file());
-  if (absl::Status unused = CheckUnused(job, folder->path()); !unused.ok()) return Fail(unused, kExitFailed);
+  if (absl::Status unused = CheckUnused(job, folder->path()); !unused.ok()) return Fail(unused);
   // The processes read this copy: what happens to the original during the run does not reach a restarted worker.
-  if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
-  if (absl::Status status = KeepScript(options.script, folder->path()); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status);
+  if (absl::Status status = KeepScript(options.script, folder->path()); !status.ok()) return Fail(status);
   Share share = WholeJob(job);
   share.script = options.script;
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, /*checkpoint=*/"",
                   std::move(share), signals);
-  const RunOptions run{.program = options.program,
-                       .job_file = options.job_file,
-                       .script = ScriptIn(options.script),
+  const RunOptions run{.start = StartTextOf(options.program, options.script, options.job_file, options.overrides),
                        .quiet = options.quiet,
                        .resume = absl::StrCat(options.program, " resume")};
   return Run(run, job, *folder, signals, cluster).Execute();
@@ -70,64 +69,67 @@ int Train(const TrainOptions& options) {
 int Resume(const ResumeOptions& options) {
   SignalQueue signals;
   const std::filesystem::path run = options.run_folder;
+  const StartText start = StartTextOf(options.program, options.script, (run / "job.yaml").string(), {});
   if (const absl::StatusOr<std::filesystem::path> folder = CheckpointsOfRun(run); !folder.ok()) {
-    return Fail(folder.status(), kExitWrongUse);
+    return ComplainOfWrongUse(folder.status());
   }
   absl::StatusOr<job::Job> read = ReadJobFile(run / "job.yaml", options.overrides);
-  if (!read.ok()) return Fail(read.status(), kExitWrongUse);
+  if (!read.ok()) return ComplainOfWrongUse(read.status());
   const job::Job job = Resolve(*read);
   if (job.output().log_format() == job::Output::JSON) log::WriteJson(job.name());
-  if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return Fail(status, kExitWrongUse);
-  if (absl::Status status = worker::CheckJob(job); !status.ok()) return Fail(status, kExitWrongUse);
-  if (absl::Status status = CheckData(job); !status.ok()) return Fail(status, kExitFailed);
-  if (absl::Status status = CheckNetwork(job); !status.ok()) return Fail(status, kExitWrongUse);
+  if (absl::Status status = CheckWorkers(options.script, job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = worker::CheckJob(job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = CheckData(job); !status.ok()) return Complain(status);
+  if (absl::Status status = CheckNetwork(job); !status.ok()) return ComplainOfWrongUse(status);
   const absl::StatusOr<security::Security> security = OpenSecurity(job);
-  if (!security.ok()) return Fail(security.status(), kExitWrongUse);
+  if (!security.ok()) return ComplainOfWrongUse(security.status());
   const absl::StatusOr<job::Job> before = ReadJobFile(run / "job.yaml", {});
-  if (!before.ok()) return Fail(before.status(), kExitFailed);
-  if (absl::Status kept = CheckModelKept(Resolve(*before), job); !kept.ok()) return Fail(kept, kExitWrongUse);
+  if (!before.ok()) return Fail(before.status());
+  if (absl::Status kept = CheckModelKept(Resolve(*before), job); !kept.ok()) return ComplainOfWrongUse(kept);
   absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
-  if (!programs.ok()) return Fail(programs.status(), kExitFailed);
+  if (!programs.ok()) return Fail(programs.status());
   // The lock is the first trace in the folder: all that may be refused comes before.
-  if (absl::Status status = CheckNobodyRuns(run, *security); !status.ok()) return Fail(status, kExitWrongUse);
+  if (absl::Status status = CheckNobodyRuns(run, *security); !status.ok()) return ComplainOfWrongUse(status);
   const std::filesystem::path checkpoints = checkpoint::FolderOfRun(job.checkpoint().folder(), run);
   const uint64_t newest = checkpoint::LastNumber(checkpoints);
   const absl::StatusOr<checkpoint::Choice> choice = ChooseCheckpoint(checkpoints, options.checkpoint);
-  if (!choice.ok()) return Fail(choice.status(), absl::IsNotFound(choice.status()) ? kExitWrongUse : kExitFailed);
+  if (absl::IsNotFound(choice.status()) && options.checkpoint.empty()) {
+    return ComplainOfWrongUse(
+        absl::NotFoundError(absl::StrCat(choice.status().message(), "; to start again: ", start.Whole())));
+  }
+  if (!choice.ok()) return Complain(choice.status());
   for (const std::string& broken : choice->passed_over) {
     log::Warning("skipped a damaged checkpoint: ", broken);
   }
-  if (absl::Status left = CheckWorkIsLeft(*choice, job); !left.ok()) return Fail(left, kExitWrongUse);
+  if (absl::Status left = CheckWorkIsLeft(*choice, job); !left.ok()) return ComplainOfWrongUse(left);
   const wire::RegisterWorkerRequest& first = choice->manifest.scheduler().first_worker();
   if (absl::Status kept = CheckImagesKept(first.train_samples(), first.data_fingerprint(), job); !kept.ok())
-    return Fail(kept, kExitWrongUse);
+    return ComplainOfWrongUse(kept);
   const absl::StatusOr<RunLock> lock = RunLock::Take(run);
-  if (!lock.ok()) return Fail(lock.status(), absl::IsAlreadyExists(lock.status()) ? kExitWrongUse : kExitFailed);
+  if (!lock.ok()) return Complain(lock.status());
   if (!lock->by_file().empty()) log::Warning(lock->by_file());
   if (checkpoint::LastNumber(checkpoints) != newest) {
     return Fail(
-        absl::AbortedError(absl::StrCat("another process has continued the run in ", run.string(), " meanwhile")),
-        kExitFailed);
+        absl::AbortedError(absl::StrCat("another process has continued the run in ", run.string(), " meanwhile")));
   }
   absl::StatusOr<RunFolder> folder = RunFolder::Reopen(run);
-  if (!folder.ok()) return Fail(folder.status(), kExitFailed);
-  if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status, kExitFailed);
-  if (absl::Status status = KeepScript(options.script, run); !status.ok()) return Fail(status, kExitFailed);
+  if (!folder.ok()) return Fail(folder.status());
+  if (absl::Status status = folder->WriteJob(ToYaml(job)); !status.ok()) return Fail(status);
+  if (absl::Status status = KeepScript(options.script, run); !status.ok()) return Fail(status);
   if (!options.quiet) std::printf("Going on from %s\n", choice->path.c_str());
   Share share = WholeJob(job);
   share.script = options.script;
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, choice->path,
                   std::move(share), signals);
-  const RunOptions again{.program = options.program,
-                         .job_file = folder->job_file(),
-                         .script = ScriptIn(options.script),
+  const RunOptions again{.start = start,
                          .quiet = options.quiet,
-                         .resume = absl::StrCat(options.program, " resume")};
+                         .resume = absl::StrCat(options.program, " resume"),
+                         .resume_settings = options.overrides};
   Run next(again, job, *folder, signals, cluster);
   const int code = next.Execute();
   // What could not go on leaves the run as it was.
   if (next.begun()) return code;
-  if (absl::Status status = folder->WriteJob(ToYaml(Resolve(*before))); !status.ok()) return Fail(status, kExitFailed);
+  if (absl::Status status = folder->WriteJob(ToYaml(Resolve(*before))); !status.ok()) return Fail(status);
   return code;
 }
 

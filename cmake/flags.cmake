@@ -43,6 +43,11 @@ endfunction()
 function(slackline_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  # Units of the same size, of 20 files at most.
+  list(LENGTH ARG_SOURCES files)
+  math(EXPR units "(${files} + 19) / 20")
+  math(EXPR batch "(${files} + ${units} - 1) / ${units}")
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE ${batch})
   slackline_flags(${name})
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(${name} PRIVATE -Wthread-safety)
@@ -60,20 +65,24 @@ function(slackline_program name)
   slackline_sanitizer_support(${name})
 endfunction()
 
-# slackline_test(NAME SOURCES a_test.cc ... [PROGRAM name] [LINK ...] [LABELS ...] [TIMEOUT seconds] [ARGS ...]): an entry of
-# ctest for the tests in these sources. All tests of a folder become one program, tests/FOLDER_tests: a hundred programs took
+# slackline_test(NAME SOURCES a_test.cc ... [PROGRAM name] [LINK ...] [LABELS ...] [TIMEOUT seconds] [ARGS ...] [ONE_THREAD]): an
+# entry of ctest for the tests in these sources. All tests of a folder become one program, tests/FOLDER_tests: a hundred programs took
 # longer to link than Slackline to build. PROGRAM names a program of its own, for tests that replace a function of the process
 # or need LibTorch. With OWN_MAIN its sources have a main(), which tests/main.cc has for all others.
 # Labels: `core` (the default) also runs under the sanitizers, `long` only with ./test --all, `e2e` starts processes;
 # `smoke` is an e2e test that also runs under the sanitizers, `accuracy` one that only ./test --all runs, on a release
-# build. `invariants`: one failure of many is a fault, so ./test does not run it a second time.
+# build. `invariants`: one failure of many is a fault, so ./test does not run it a second time. ONE_THREAD says that the
+# code under test has no threads: the thread sanitizer leaves the test out.
 function(slackline_test name)
-  cmake_parse_arguments(ARG "OWN_MAIN" "PROGRAM;TIMEOUT" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD;OWN_MAIN" "PROGRAM;TIMEOUT" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS core)
+  endif()
+  if(ARG_ONE_THREAD AND SLACKLINE_SANITIZE STREQUAL "thread")
+    list(REMOVE_ITEM ARG_LABELS core)
   endif()
   cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
   if(NOT ARG_PROGRAM)

@@ -15,11 +15,11 @@ namespace {
 constexpr char kEndOfLine[] = "\r\n";
 constexpr char kEndOfHead[] = "\r\n\r\n";
 // Of what is wrong, in a message.
-constexpr size_t kShownMax = 64;
+constexpr size_t kQuotedMax = 64;
 
 absl::Status Wrong(absl::string_view what, absl::string_view found, absl::string_view allowed) {
   return absl::InvalidArgumentError(
-      absl::StrCat(what, ": found '", absl::CHexEscape(found.substr(0, kShownMax)), "'; allowed is ", allowed));
+      absl::StrCat(what, ": found '", absl::CHexEscape(found.substr(0, kQuotedMax)), "'; allowed is ", allowed));
 }
 
 bool IsToken(absl::string_view text) {

@@ -1,5 +1,7 @@
 #include "common/job_file.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -27,7 +29,8 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   // One byte more than allowed, so that the parser sees that it is too much.
   std::string text(job_file::kYamlBytesMax + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!in && !in.eof()) return absl::NotFoundError(absl::StrCat(path, ": cannot read the job file"));
+  if (!in && !in.eof())
+    return absl::NotFoundError(absl::StrCat(path, ": cannot read the job file: ", std::strerror(errno)));
   text.resize(static_cast<size_t>(in.gcount()));
   return text;
 }

@@ -1,11 +1,22 @@
 #include "common/json_text.h"
 
 #include <cstdint>
+#include <fstream>
 
+#include <nlohmann/json.hpp>
 #include "absl/strings/str_format.h"
 #include "common/utf8.h"
 
 namespace slackline {
+namespace {
+
+template <typename Json>
+std::string Dump(const Json& value, int indent) {
+  return value.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
 std::string JsonText(absl::string_view text) {
   std::string json = "\"";
   while (!text.empty()) {
@@ -28,5 +39,18 @@ std::string JsonText(absl::string_view text) {
   }
   return json + "\"";
 }
+
+nlohmann::json ParseJson(absl::string_view text, int depth_max) {
+  const auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= depth_max; };
+  return nlohmann::json::parse(text.begin(), text.end(), shallow, /*allow_exceptions=*/false);
+}
+
+nlohmann::json ReadJson(const std::string& path) {
+  std::ifstream in(path);
+  return nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+}
+
+std::string DumpJson(const nlohmann::json& value, int indent) { return Dump(value, indent); }
+std::string DumpJson(const nlohmann::ordered_json& value, int indent) { return Dump(value, indent); }
 
 }  // namespace slackline

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,17 @@ inline uint64_t ImagesOfPush(const job::Job& job, uint64_t batch_size, uint64_t 
 // Returns the number of samples in a whole push with batches of training.batch_size.
 inline uint64_t SamplesOfPush(const job::Job& job, uint64_t train_images) {
   return ImagesOfPush(job, job.training().batch_size(), train_images) * PassesOfPush(job);
+}
+
+// Returns a warning, for people, if an epoch has fewer samples than one push of each worker; empty if it has enough.
+inline std::string FewSamplesDoubt(const job::Job& job, uint64_t train_samples) {
+  const uint64_t push = ImagesOfPush(job, job.training().batch_size(), train_samples);
+  const uint64_t workers = job.cluster().workers();
+  if (job.local().epochs() > 0 || push * workers <= train_samples) return "";
+  return absl::StrCat("an epoch has ", train_samples, " samples, and one push of each worker takes ", workers, " x ",
+                      push,
+                      ": the run makes few steps, and some workers get no samples. Lower training.batch_size or "
+                      "cluster.workers");
 }
 
 }  // namespace slackline

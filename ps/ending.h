@@ -42,13 +42,13 @@ class Ending {
   // reason comes within `timeout`, or if a second signal comes.
   bool AwaitAnother(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(
-                                +[](Ending* ending) { return ending->orders_ > 0 || ending->signals_ > 1; }, this),
-                            timeout);
+    mutex_.AwaitWithTimeout(absl::Condition(this, &Ending::HasAnother), timeout);
     return orders_ > 0;
   }
 
  private:
+  bool HasAnother() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return orders_ > 0 || signals_ > 1; }
+
   absl::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   Result result_ ABSL_GUARDED_BY(mutex_);

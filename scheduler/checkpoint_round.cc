@@ -28,6 +28,7 @@ void CheckpointRound::Answered(ServerId server, const Call& call,
                                const absl::StatusOr<wire::BeginCheckpointReply>& reply) {
   if (over() || call.attempt != out_.attempt) return;
   if (!reply.ok()) return Fail(server, absl::StrCat("refuses: ", reply.status().message()));
+  apart_ = std::max(apart_, reply->version_max() - std::min(reply->version_min(), reply->version_max()));
   version_max_ = std::max(version_max_, reply->version_max());
   version_min_ = std::min(version_min_.value_or(reply->version_min()), reply->version_min());
   passed_ = passed_ || !reply->begun();
@@ -35,8 +36,26 @@ void CheckpointRound::Answered(ServerId server, const Call& call,
   if (answered_.size() == config_.servers.size() && passed_) Decide();
 }
 
+bool CheckpointRound::MayBeTogether() const {
+  // All shards of a server are looked at in one moment.
+  if (apart_ > config_.apart_max || asks_ >= kAsksMax) return false;
+  // Servers answer at different moments: training may have gone on in between. But what was asked later is later.
+  return !asked_before_ || *version_min_ + config_.apart_max >= *asked_before_;
+}
+
+void CheckpointRound::AskAgain() {
+  ++asks_;
+  asked_before_ = std::exchange(version_max_, 0);
+  version_min_.reset();
+  out_ = {.attempt = out_.attempt + 1, .ask_only = true, .at_version = {}};
+  call_ = out_;
+  passed_ = false;
+  answered_.clear();
+}
+
 void CheckpointRound::Decide() {
   if (out_.ask_only && version_max_ - *version_min_ > config_.apart_max) {
+    if (MayBeTogether()) return AskAgain();
     // A shard that has come back from a snapshot stays behind: one version is not one step there.
     out_ = {.attempt = out_.attempt + 1, .ask_only = false, .at_version = {}};
     call_ = out_;

@@ -26,13 +26,17 @@ namespace slackline::scheduler {
 
 class CheckpointRound {
  public:
+  // Most times that the servers are asked for their versions, if these differ by more than `apart_max`: on a busy
+  // machine the servers answer at different moments.
+  static constexpr int kAsksMax = 5;
+
   struct Config {
     uint64_t number = 0;
     // Reason for people: who wants the checkpoint.
     std::string reason;
     // True to cut all shards at one version.
     bool aligned = false;
-    // Largest difference between the versions of shards that take their steps together. If the difference is larger,
+    // Largest difference between the versions of shards that take their steps together. If the difference stays larger,
     // for example because a shard came back from a snapshot, one version is not one step, and each shard is cut where
     // it is.
     uint64_t apart_max = 1;
@@ -76,6 +80,10 @@ class CheckpointRound {
   std::string NameOf(ServerId server) const;
   // Chooses the next call, once all servers have answered the present one.
   void Decide();
+  // True if shards whose versions differ by much may still take their steps together.
+  bool MayBeTogether() const;
+  // Asks all servers for their versions once more.
+  void AskAgain();
   // Returns the servers that the round waits for, and why, for people.
   std::string Awaited() const;
 
@@ -85,6 +93,10 @@ class CheckpointRound {
   uint64_t ahead_ = 0;        // versions beyond the largest known one
   uint64_t version_max_ = 0;
   std::optional<uint64_t> version_min_;
+  // Times that the servers were asked; and the largest version in the answers before the last ones.
+  int asks_ = 1;
+  std::optional<uint64_t> asked_before_;
+  uint64_t apart_ = 0;   // largest difference of versions on one server
   bool passed_ = false;  // true if a shard was past the cut
   std::set<ServerId> answered_;
   std::map<ServerId, std::string> waiting_;  // reason why a server itself waits

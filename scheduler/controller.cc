@@ -61,27 +61,6 @@ BatchSizes BatchSizesOf(const job::Training& training) {
   return BatchSizes(sizes);
 }
 
-DivergenceGuard GuardOf(const job::Job& job) {
-  // Enough that a few unlucky batches are no divergence.
-  constexpr uint64_t kPushes = 8;
-  DivergenceGuard::Config guard;
-  guard.loss_max = job.guard().loss_max();
-  guard.loss_factor = job.guard().loss_factor();
-  guard.gradient_norm_max = job.guard().gradient_norm_max();
-  // How many images there are is not known yet.
-  guard.window_samples = kPushes * job.cluster().workers() * SamplesOfPush(job, job.training().batch_size());
-  return DivergenceGuard(guard);
-}
-
-std::optional<StalenessBound> BoundOf(const job::Consistency& consistency) {
-  if (consistency.mode() != job::Consistency::SSP) return std::nullopt;
-  StalenessBound::Config bound;
-  bound.most = consistency.staleness_max();
-  bound.least = std::min<uint64_t>(consistency.staleness_min(), bound.most);
-  bound.automatic = consistency.staleness_auto();
-  return StalenessBound(bound);
-}
-
 wire::WorkerState ToWire(WorkerState state) {
   switch (state) {
     case WorkerState::kLive:
@@ -104,12 +83,15 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
       membership_(MembershipConfig(config)),
       claims_(config.timeouts),
       batch_sizes_(BatchSizesOf(config.job.training())),
-      guard_(GuardOf(config.job)),
-      bound_(BoundOf(config.job.consistency())),
+      watch_(config.job),
       events_(config.tells_after_record),
-      last_report_(created_) {
-  checkpoint_.last_number = config.checkpoint_number;
-}
+      checkpoints_({.job = config.job,
+                    .id = config.id,
+                    .folder = config.checkpoint_folder,
+                    .last_number = config.checkpoint_number,
+                    .servers_max = config.timeouts.server_dead()},
+                   events_, room_),
+      last_report_(created_) {}
 
 // --- Joining ----------------------------------------------------------------------------------------------------
 
@@ -288,9 +270,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   HearSnapshots(id, request.server());
   HearVersions(id, request.server(), now);
   server_progress_[id] = request.server();
-  if (request.server().durable() && durable_.insert(id).second && durable_.size() == membership_.places()) {
-    events_.Add("all shards are on disk: from now on a server that dies can come back");
-  }
+  if (request.server().durable() && durable_.insert(id).second) AnnounceDurable();
   if (request.leaving()) {
     MembershipActions actions;
     membership_.ServerLost(id, incarnation, absl::StrCat("left: ", request.leaving_reason()), actions);
@@ -324,8 +304,10 @@ absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProg
   }
   const ProgressTotals totals = progress_.TotalsOf(holder.worker);
   if (totals.pushes_lost > lost_before) {
-    events_.Add(absl::StrCat(totals.pushes_lost - lost_before, " answered sub-pushes of ", NameOf(holder.worker),
-                             " were lost: shards went on from snapshots that did not have them yet"));
+    events_.Add(
+        absl::StrCat(totals.pushes_lost - lost_before, " answered sub-pushes of ", NameOf(holder.worker),
+                     " were lost: shards went on from snapshots that did not have them yet. Their samples count as "
+                     "trained, and are not trained again"));
   }
   batch_sizes_.Observe(holder.worker, {.samples = totals.samples, .seconds = totals.compute_seconds});
   return absl::OkStatus();
@@ -492,7 +474,9 @@ absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
   }
   if (!known && !Ended()) {
     early_exits_[request.name()] = request.reason();
-    events_.Add(absl::StrCat(request.name(), " ended before it registered: ", request.reason()),
+    // Any peer chooses this name. The role in front keeps it from reading like another event.
+    const char* const role = request.role() == wire::MEMBER_ROLE_SERVER ? "server" : "worker";
+    events_.Add(absl::StrCat(Called(role, request.name()), " ended before it registered: ", request.reason()),
                 request.announced() ? Audience::kRecord : Audience::kPeople);
   }
   exit_audience_ = request.announced() ? Audience::kRecord : Audience::kPeople;
@@ -508,7 +492,8 @@ void Controller::StopJob(const std::string& reason, bool failed) {
 
 void Controller::Dismiss(const std::string& reason) {
   absl::MutexLock lock(&mutex_);
-  if (Ended()) status_seen_ = true;
+  // If training never began, nobody asks how the job ended.
+  if (Ended() || state_ == wire::JOB_STARTING) status_seen_ = true;
   End(wire::JOB_STOPPED, reason);
 }
 

@@ -28,8 +28,7 @@
 #include "job.pb.h"
 #include "scheduler.pb.h"
 #include "scheduler/batch_sizes.h"
-#include "scheduler/checkpoint_round.h"
-#include "scheduler/divergence_guard.h"
+#include "scheduler/checkpoints.h"
 #include "scheduler/epoch_book.h"
 #include "scheduler/event_log.h"
 #include "scheduler/image_directory.h"
@@ -41,11 +40,12 @@
 #include "scheduler/placement.h"
 #include "scheduler/progress.h"
 #include "scheduler/report.h"
+#include "scheduler/room_wait.h"
 #include "scheduler/run_summary.h"
 #include "scheduler/server_calls.h"
-#include "scheduler/staleness_bound.h"
 #include "scheduler/stall_watch.h"
 #include "scheduler/tasks.h"
+#include "scheduler/training_watch.h"
 #include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {
@@ -220,6 +220,8 @@ class Controller : public ServerObserver {
   Generation GenerationOf(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True if the server's shards are on disk and training can wait for the server.
   bool MayComeBack(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells people that all servers may come back, once they may.
+  void AnnounceDurable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailIfServersStayAway(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginIfReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(wire::JobState state, const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -320,23 +322,16 @@ class Controller : public ServerObserver {
 
   // --- controller_checkpoint.cc ---
   absl::Status CanCheckpoint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Checkpoints::Facts CheckpointFacts(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Begins a checkpoint that is due, and continues one that was begun.
   void WatchCheckpoints(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginCheckpoint(const std::string& reason, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // True while the last checkpoint, which failed on a full disk, is tried again.
-  bool MayGetRoom(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendCheckpointCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes the last checkpoint, if one is wanted. True while the servers must stay for it.
   bool AwaitsLastCheckpoint(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the number of the checkpoint whose outcome the server need not report again; 0 for none.
   uint64_t HearCheckpoint(ServerId server, const wire::CheckpointProgress& progress)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes the calls that the round wants, and ends the round when it is over. Requires: there is a round.
-  void FollowCheckpoint(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives up the round. Its best evaluation, if any, is due again.
-  void DropRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void BestIsDueAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CheckpointFailed(uint64_t number, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FillCheckpoint(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_status.cc: what people see ---
   // Returns what the job waits for while it starts; empty for nothing.
@@ -349,6 +344,8 @@ class Controller : public ServerObserver {
   uint64_t SamplesDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the figures of an evaluation that begins now.
   EvaluationSummary StandingAt(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the time until all is trained, at the speed of the latest minutes; nullopt if it cannot be told.
+  std::optional<double> SecondsLeft(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint32_t EpochsTrained() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint32_t EpochInProgress() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillProgress(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -525,55 +522,13 @@ class Controller : public ServerObserver {
   std::map<Holder, EvaluationSummary> measured_ ABSL_GUARDED_BY(mutex_);  // standing when an evaluation was handed out
   std::map<Holder, absl::Time> work_since_ ABSL_GUARDED_BY(mutex_);
   StallWatch stalls_ ABSL_GUARDED_BY(mutex_){config_.timeouts};
-  // Workers that wait for room on a full disk; and since when. The time limit for all final writes counts from then.
-  std::set<Holder> waits_for_room_ ABSL_GUARDED_BY(mutex_);
-  std::optional<absl::Time> no_room_since_ ABSL_GUARDED_BY(mutex_);
+  RoomWait room_ ABSL_GUARDED_BY(mutex_){absl::Seconds(config_.job.checkpoint().timeout_s())};
 
   // Speeds of the workers, and their batch sizes with training.batch balance.
   BatchSizes batch_sizes_ ABSL_GUARDED_BY(mutex_);
 
-  // Detector of divergence, and the totals when it was last asked.
-  DivergenceGuard guard_ ABSL_GUARDED_BY(mutex_);
-  ProgressTotals guarded_ ABSL_GUARDED_BY(mutex_);
-  uint64_t divergences_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<absl::Time> diverged_at_ ABSL_GUARDED_BY(mutex_);
+  TrainingWatch watch_ ABSL_GUARDED_BY(mutex_);
 
-  // Bound of ssp, absent in other modes, and what was known when it was last decided.
-  struct Watched {
-    absl::Time at = absl::InfiniteFuture();
-    ProgressTotals totals;
-    uint64_t slack_max = 0;  // largest since then
-  };
-  std::optional<StalenessBound> bound_ ABSL_GUARDED_BY(mutex_);
-  Watched bound_watched_ ABSL_GUARDED_BY(mutex_);
-  uint64_t bound_changes_ ABSL_GUARDED_BY(mutex_) = 0;
-
-  struct Checkpoints {
-    std::optional<CheckpointRound> round;  // present one
-    state::Scheduler state;                // scheduler's state for `round`
-    std::optional<checkpoint::Manifest> to_commit;
-    uint64_t last_number = 0;
-    absl::Time last_begun = absl::InfinitePast();
-    absl::Duration took;  // time that the servers took for the one to commit
-    // Epochs done and samples trained in the last one that is whole.
-    uint32_t epochs = 0;
-    std::optional<uint64_t> samples;
-    bool last_tried = false;  // the one at the end of the run was tried
-    bool no_room = false;     // the last failure was for lack of room
-    // Best evaluation, due to be kept; and the one that `round` keeps.
-    std::optional<EvaluationSummary> best_due;
-    std::optional<EvaluationSummary> best_of_round;
-    std::optional<absl::Time> last_since;
-    uint64_t whole = 0;  // number of the last whole one
-    absl::Time whole_at;
-    std::string folder;
-    uint64_t failed = 0;  // number of the last one that failed
-    std::string error;
-    absl::Time failed_at = absl::InfinitePast();
-    uint64_t made = 0;  // number of those made by this scheduler
-    uint64_t failures = 0;
-  };
-  Checkpoints checkpoint_ ABSL_GUARDED_BY(mutex_);
   // Folder of the checkpoint that the run began with; empty for none.
   std::string goes_on_from_ ABSL_GUARDED_BY(mutex_);
   uint64_t data_kept_ ABSL_GUARDED_BY(mutex_) = 0;         // fingerprint of its data; 0: not checked
@@ -582,6 +537,7 @@ class Controller : public ServerObserver {
   // Figures and events for people.
   Progress progress_ ABSL_GUARDED_BY(mutex_);
   EventLog events_ ABSL_GUARDED_BY(mutex_);
+  Checkpoints checkpoints_ ABSL_GUARDED_BY(mutex_);
   Audience exit_audience_ ABSL_GUARDED_BY(mutex_) = Audience::kPeople;  // audience of deaths that ReportExit() reports
   absl::Time epoch_told_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);

@@ -171,9 +171,9 @@ void Controller::FailIfNeverBacked(absl::Time now) {
   if (now - first_backup_since_ <= allowed) return;
   for (const auto& [id, server] : membership_.servers()) {
     if (backed_once_.contains(id)) continue;
-    return End(wire::JOB_FAILED, absl::StrCat(Called("server", server.name), " has had no backup in step for ",
+    return End(wire::JOB_FAILED, absl::StrCat(Called("server", server.name), " got no backup in step within ",
                                               absl::FormatDuration(allowed),
-                                              " (durability.server_return_s), and serves nobody before it has had one",
+                                              " (durability.server_return_s), and answers nobody before it has one",
                                               backups_.contains(id) ? "" : ": none is there"));
   }
 }

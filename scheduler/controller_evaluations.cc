@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/counted.h"
 #include "scheduler/controller.h"
 #include "scheduler/early_stopping.h"
 
@@ -15,7 +16,7 @@ constexpr size_t kEvaluationBytesMax = (1 << 20) + (64 << 10);
 // "epoch 2: test accuracy 86.21 %, loss 0.3512 on 10000 images (worker-1)"
 std::string Told(const wire::EvaluationReport& report, const EvaluationSummary& begun, const std::string& by) {
   const std::string when = report.at_samples() > 0 && !report.final()
-                               ? absl::StrCat("after ", begun.samples_applied, " samples")
+                               ? absl::StrCat("after ", Counted(begun.samples_applied, "sample"))
                                : absl::StrCat("epoch ", report.epoch());
   const std::string figures =
       report.has_map_50() ? absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,", 100 * report.accuracy(),
@@ -26,7 +27,7 @@ std::string Told(const wire::EvaluationReport& report, const EvaluationSummary& 
 
 std::string WhyComplete(const DataRanges& ranges, uint32_t epochs) {
   if (!ranges.cut_short()) return "training is complete";
-  return absl::StrCat("training has ended early, after ", ranges.epochs_done(), " of ", epochs, " epochs");
+  return absl::StrCat("training has ended early, after ", ranges.epochs_done(), " of ", Counted(epochs, "epoch"));
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ void Controller::NoteEvaluation(const wire::EvaluationReport& report, const Eval
   events_.Add(Told(report, begun, by));
   const job::Job& job = config_.job;
   if (job.checkpoint().keep_best() > 0 && LastIsBest(job.checkpoint().metric(), evaluations_)) {
-    checkpoint_.best_due = evaluations_.back();
+    checkpoints_.KeepBest(evaluations_.back());
   }
   if (report.final() || tasks_->ranges().cut_short()) return;
   const std::optional<std::string> why = WhyEarly(job.training().early_stopping(), evaluations_, evaluations_before_);

@@ -59,9 +59,9 @@ absl::StatusOr<wire::ChangeServersReply> Controller::ChangeServers(const wire::C
   }
   const uint64_t most = places_.size();
   if (request.add() > most || ServersWanted() + request.add() > most) {
-    return absl::FailedPreconditionError(absl::StrCat("the job has ", Count(places_.size(), "shard"),
-                                                      " and is to have ", Count(ServersWanted(), "server"), ": ",
-                                                      request.add(), " more would be more servers than shards"));
+    return absl::FailedPreconditionError(absl::StrCat("the job has ", Count(places_.size(), "shard"), " and will have ",
+                                                      Count(ServersWanted(), "server"), ": ", request.add(),
+                                                      " more would be more servers than shards"));
   }
   std::set<ServerId> leaving;
   for (const std::string& name : request.drain()) {
@@ -71,17 +71,17 @@ absl::StatusOr<wire::ChangeServersReply> Controller::ChangeServers(const wire::C
   }
   if (leaving.size() >= ServersWanted() + request.add()) {
     return absl::FailedPreconditionError(absl::StrCat("of ", Count(ServersWanted(), "server"), " ", leaving.size(),
-                                                      " are to leave, and none would be left to hold the shards"));
+                                                      " would leave, and none would be left to hold the shards"));
   }
   servers_to_come_ += request.add();
   servers_added_ += request.add();
   if (request.add() > 0) {
-    events_.Add(absl::StrCat(Count(request.add(), "server"), " may join; the job is to have ", ServersWanted()));
+    events_.Add(absl::StrCat(Count(request.add(), "server"), " may join; the job will have ", ServersWanted()));
   }
   for (const ServerId id : leaving) {
     draining_.insert(id);
     events_.Add(
-        absl::StrCat(Called("server", membership_.servers().at(id).name), " is to give up its shards and leave"));
+        absl::StrCat(Called("server", membership_.servers().at(id).name), " will give up its shards and leave"));
   }
   wire::ChangeServersReply reply;
   reply.set_servers(ServersWanted());
@@ -297,7 +297,7 @@ uint64_t Controller::HearMove(ServerId id, const wire::BackupProgress& progress)
 
 void Controller::CommitMove(absl::Time now) {
   // Its parts would be those of other servers.
-  if (checkpoint_.round || checkpoint_.to_commit) return;
+  if (checkpoints_.in_progress()) return;
   const auto from = membership_.servers().find(move_->from);
   if (from->second.state != ServerState::kLive) return;
   move_->before = generation_;

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/counted.h"
+#include "common/push_samples.h"
 #include "common/slowdown.h"
 #include "scheduler/controller.h"
 
@@ -58,7 +60,7 @@ void Controller::Act(const SendMembersAction& action) {
     spec.set_incarnation(member.incarnation.value());
     spec.set_name(member.name);
   }
-  if (bound_) request.set_staleness_bound(bound_->bound());
+  if (watch_.bound()) request.set_staleness_bound(*watch_.bound());
   servers_.SetMembers({action.server, action.server_incarnation}, request);
 }
 
@@ -70,7 +72,7 @@ void Controller::Act(const WorkerFencedAction& action) {
   const Holder holder = {action.worker, action.incarnation};
   const uint64_t samples = tasks_ ? tasks_->Fenced(holder) : 0;
   if (samples == 0 || Ended()) return;
-  events_.Add(absl::StrCat("the ", samples, " samples that ", NameOf(action.worker), " held go to others"));
+  events_.Add(absl::StrCat("the ", Counted(samples, "sample"), " that ", NameOf(action.worker), " held go to others"));
 }
 
 void Controller::Act(const WorkerDeadAction& action) {
@@ -81,7 +83,7 @@ void Controller::Act(const WorkerDeadAction& action) {
 }
 
 void Controller::Act(const ServerDeadAction& action) {
-  if (checkpoint_.round) checkpoint_.round->ServerLost(action.server);
+  checkpoints_.ServerLost(action.server);
   if (Ended()) return;
   ServerLostToMove(action.server);
   const Membership::Server& server = membership_.servers().at(action.server);
@@ -94,8 +96,10 @@ void Controller::Act(const ServerDeadAction& action) {
     return End(wire::JOB_FAILED, absl::StrCat(what, ", and no backup has all that it has answered"));
   }
   if (!MayComeBack(action.server)) {
-    const bool early = !config_.snapshot_folder.empty();
-    return End(wire::JOB_FAILED, absl::StrCat(what, early ? "; its shards were not on disk yet" : ""));
+    const char* const early = config_.snapshot_folder.empty() ? ""
+                              : state_ == wire::JOB_STARTING  ? "; training had not begun yet"
+                                                              : "; its shards were not on disk yet";
+    return End(wire::JOB_FAILED, absl::StrCat(what, early));
   }
   // From the first of several deaths on, until its shards are back.
   lost_since_.try_emplace(action.server, now);
@@ -130,7 +134,7 @@ void Controller::WorkerGone(const Holder& holder) {
   progress_.Left(holder);
   work_since_.erase(holder);
   measured_.erase(holder);
-  waits_for_room_.erase(holder);
+  room_.WorkerGone(holder);
   if (tasks_) tasks_->Gone(holder);
 }
 
@@ -173,8 +177,8 @@ void Controller::Place() {
                             places_.size(), " with this model"));
   }
   if (!shares.empty()) TellShares(shares);
-  if (const std::string doubt = SlowdownDoubt(config_.job); !doubt.empty()) {
-    events_.Add(absl::StrCat("warning: ", doubt));
+  for (const std::string& doubt : {SlowdownDoubt(config_.job), FewSamplesDoubt(config_.job, layout_.train_samples)}) {
+    if (!doubt.empty()) events_.Add(absl::StrCat("warning: ", doubt));
   }
   for (const auto& [id, server] : membership_.servers()) SendInstall(id);
 }
@@ -251,10 +255,18 @@ void Controller::BeginIfReady() {
   const absl::Time now = time_.Now();
   began_ = now - elapsed_before_;
   last_report_ = now;
-  bound_watched_.at = now;
-  checkpoint_.last_begun = now;
-  events_.Add(absl::StrCat("training begins with ", membership_.CountLive(), " workers on ", layout_.train_samples,
-                           " samples for ", config_.job.training().epochs(), " epochs"));
+  watch_.Begin(progress_.totals(), now);
+  checkpoints_.TrainingBegins(now);
+  events_.Add(absl::StrCat("training begins with ", Counted(membership_.CountLive(), "worker"), " on ",
+                           Counted(layout_.train_samples, "sample"), " for ",
+                           Counted(config_.job.training().epochs(), "epoch")));
+  // Servers that go on from a checkpoint may have been ready before the workers.
+  AnnounceDurable();
+}
+
+void Controller::AnnounceDurable() {
+  if (state_ != wire::JOB_TRAINING || durable_.size() != membership_.places()) return;
+  events_.Add("all shards are on disk: from now on a server that dies can come back");
 }
 
 // --- Time -------------------------------------------------------------------------------------------------------

@@ -6,19 +6,14 @@
 #include "absl/strings/str_format.h"
 #include "scheduler/controller.h"
 #include "scheduler/early_stopping.h"
+#include "scheduler/forgotten.h"
 #include "scheduler/state_check.h"
 
 namespace slackline::scheduler {
 namespace {
 
 constexpr uint32_t kFormat = 1;
-// Generations left out by a restart: the life before may have given some after it had last saved.
-constexpr uint64_t kForgottenMax = 1'000'000;
-
-// The same for checkpoints, which are few and whose numbers people see.
-constexpr uint64_t kForgottenCheckpoints = 10;
-
-// And for events: those that were told after the last save are more than the state says.
+// Number of events that a restarted scheduler leaves out: those after the last save are more than the state says.
 constexpr uint64_t kForgottenEvents = 1000;
 
 double Seconds(absl::Duration duration) { return std::max(0.0, absl::ToDoubleSeconds(duration)); }
@@ -133,23 +128,15 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   if (tasks_) tasks_->Save(*state.mutable_tasks());
   progress_.Save(*state.mutable_progress());
   for (const EvaluationSummary& evaluation : evaluations_) *state.add_evaluations() = ToState(evaluation);
-  // That of a checkpoint under way is due again: the next scheduler does not know of it.
-  const auto& best_due = checkpoint_.best_due ? checkpoint_.best_due : checkpoint_.best_of_round;
   state.set_evaluations_before(static_cast<uint32_t>(evaluations_before_));
-  if (best_due) *state.mutable_best_due() = ToState(*best_due);
   if (evaluation_) *state.mutable_evaluation() = *evaluation_;
   *state.mutable_epochs() = epoch_book_.Save();
-  if (bound_) state.set_staleness_bound(bound_->bound());
-  state.set_staleness_bound_changes(bound_changes_);
-  state.set_divergences(divergences_);
+  watch_.Save(state);
   state.set_worker_deaths(worker_deaths_);
   state.set_events(events_.count());
   state.set_snapshot_folder(config_.snapshot_folder);
   state.set_checkpoint_folder(goes_on_from_);
-  state.set_checkpoint_begun(checkpoint_.last_number);
-  state.set_checkpoint_whole(checkpoint_.whole);
-  state.set_checkpoint_whole_folder(checkpoint_.folder);
-  state.set_checkpoint_epochs(checkpoint_.epochs);
+  checkpoints_.Save(state);
   SaveBackups(state);
   SaveMoves(state);
   SaveMetrics(state);
@@ -195,25 +182,15 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   last_report_ = now;
   generation_ = Generation(state.generation() + kForgottenMax);
   progress_.Restore(state.progress());
-  guarded_ = progress_.totals();
-  bound_watched_ = {.at = now, .totals = progress_.totals()};
+  watch_.Restore(state, progress_.totals());
+  watch_.Begin(progress_.totals(), now);
   RestoreEvaluations(state);
-  if (bound_ && state.has_staleness_bound()) bound_->Restore(state.staleness_bound());
-  bound_changes_ = state.staleness_bound_changes();
-  divergences_ = state.divergences();
   worker_deaths_ = state.worker_deaths();
   events_.GoOnFrom(state.events() + kForgottenEvents);
   goes_on_from_ = state.checkpoint_folder();
   elapsed_before_ = absl::Seconds(state.elapsed_s());
-  checkpoint_.epochs = state.checkpoint_epochs();
   evaluations_before_ = state.evaluations_before();
-  if (state.has_best_due()) checkpoint_.best_due = FromState(state.best_due());
-  checkpoint_.last_begun = now;
-  checkpoint_.whole = state.checkpoint_whole();
-  checkpoint_.whole_at = now;
-  checkpoint_.folder = state.checkpoint_whole_folder();
-  // Some may have been begun after the save, and servers know them.
-  checkpoint_.last_number = std::max(checkpoint_.last_number, state.checkpoint_begun()) + kForgottenCheckpoints;
+  checkpoints_.Restore(state, now);
   for (const state::Worker& worker : state.members().workers()) {
     origins_[WorkerId(worker.worker())] = {worker.instance(), worker.pid(),   worker.host(),
                                            worker.topology(), worker.group(), /*metrics=*/""};

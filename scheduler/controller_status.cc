@@ -163,17 +163,17 @@ void Controller::AddReport(absl::Time now) {
   report.staleness = progress.staleness;
   report.staleness_max = progress.staleness_max;
   report.slack = progress.slack;
-  if (bound_) report.staleness_bound = bound_->bound();
-  report.staleness_bound_changes = bound_changes_;
+  report.staleness_bound = watch_.bound();
+  report.staleness_bound_changes = watch_.bound_changes();
   report.gradient_norm_max = progress.gradient_norm_max;
-  report.divergences = divergences_;
+  report.divergences = watch_.divergences();
   report.live_workers = membership_.CountLive();
   for (const auto& [id, server] : membership_.servers()) report.live_servers += server.state == ServerState::kLive;
   report.shard_moves = moves_made_;
   report.worker_deaths = worker_deaths_;
-  report.checkpoints = checkpoint_.made;
-  report.checkpoints_failed = checkpoint_.failures;
-  if (checkpoint_.whole > 0) report.checkpoint_age_s = absl::ToDoubleSeconds(now - checkpoint_.whole_at);
+  report.checkpoints = checkpoints_.made();
+  report.checkpoints_failed = checkpoints_.failures();
+  if (checkpoints_.whole() > 0) report.checkpoint_age_s = absl::ToDoubleSeconds(checkpoints_.Age(now));
   report.samples_given_twice = tasks_->ranges().samples_given_twice();
   reports_.push_back(report);
   last_report_ = now;
@@ -223,13 +223,20 @@ wire::GetStatusReply Controller::GetStatus() {
   reply.set_reason(state_ == wire::JOB_STARTING ? Missing() : reason_);
   FillProgress(now, reply);
   FillMembers(now, reply);
-  FillCheckpoint(now, reply);
+  checkpoints_.Fill(now, reply);
   for (const std::string& event : events_.recent()) reply.add_events(event);
   reply.set_event_count(events_.count());
   if (evaluation_) *reply.mutable_evaluation() = *evaluation_;
   reply.set_page(config_.page);
   if (progress_.energy().metered()) *reply.mutable_energy() = progress_.energy().View(ElapsedSeconds(now));
   return reply;
+}
+
+std::optional<double> Controller::SecondsLeft(absl::Time now) const {
+  const double rate = Ended() || !tasks_ ? 0 : progress_.SamplesPerSecondLately(now);
+  if (rate <= 0) return std::nullopt;
+  const uint64_t left = (tasks_->ranges().samples_total() - SamplesDone()) * PassesOfPush(config_.job);
+  return static_cast<double>(left) / rate;
 }
 
 void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const {
@@ -243,9 +250,7 @@ void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const
   reply.set_samples_total(total);
   reply.set_step(progress_.totals().steps);
   reply.set_samples_per_second(samples_per_second);
-  reply.set_seconds_left(samples_per_second > 0
-                             ? static_cast<double>((total - done) * PassesOfPush(config_.job)) / samples_per_second
-                             : 0);
+  reply.set_seconds_left(SecondsLeft(now).value_or(0));
   reply.set_elapsed_seconds(ElapsedSeconds(now));
   if (latest.loss) reply.set_loss(*latest.loss);
   if (latest.accuracy) reply.set_train_accuracy(*latest.accuracy);

@@ -40,10 +40,10 @@ RunSummary Controller::Summary() {
   summary.loss = progress_.latest().loss;
   summary.staleness = progress_.staleness();
   summary.staleness_max = progress_.staleness_max();
-  if (bound_) summary.staleness_bound = bound_->bound();
-  summary.staleness_bound_changes = bound_changes_;
+  summary.staleness_bound = watch_.bound();
+  summary.staleness_bound_changes = watch_.bound_changes();
   summary.slack_max = progress_.slack_max();
-  summary.divergences = divergences_;
+  summary.divergences = watch_.divergences();
   summary.worker_deaths = worker_deaths_;
   summary.samples_given_twice = tasks_ ? tasks_->ranges().samples_given_twice() : 0;
   summary.worker_list = SummariseWorkers();
@@ -71,6 +71,16 @@ std::vector<WorkerSummary> Controller::SummariseWorkers() const {
     summary.slowdown = SlowdownOf(worker.name, config_.job.worker());
     summary.state = std::string(ToString(worker.state));
     summary.totals.Add(progress_.TotalsOf(id));
+  }
+  for (const auto& [name, totals] : progress_.earlier()) {
+    const auto [place, fresh] = places.emplace(name, workers.size());
+    if (fresh) {
+      WorkerSummary& absent = workers.emplace_back();
+      absent.name = name;
+      absent.slowdown = SlowdownOf(name, config_.job.worker());
+      absent.state = std::string(ToString(WorkerState::kLeft));
+    }
+    workers[place->second].totals.Add(totals);
   }
   if (progress_.forgotten().steps > 0) {
     WorkerSummary& earlier = workers.emplace_back();

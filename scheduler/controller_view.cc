@@ -84,7 +84,7 @@ wire::JobStatus Controller::View() const {
   ViewServers(now, out);
   ViewShards(out);
   wire::GetStatusReply filled;
-  FillCheckpoint(now, filled);
+  checkpoints_.Fill(now, filled);
   FillMoves(now, filled);
   out.set_moving(filled.moving());
   if (progress_.energy().metered()) *out.mutable_energy() = progress_.energy().View(ElapsedSeconds(now));
@@ -95,7 +95,7 @@ wire::JobStatus Controller::View() const {
   checkpoints.set_error(filled.checkpoint_error());
   checkpoints.set_folder(filled.checkpoint_folder());
   checkpoints.set_age_s(filled.checkpoint_age_seconds());
-  checkpoints.set_epochs(checkpoint_.whole > 0 ? checkpoint_.epochs : 0);
+  checkpoints.set_epochs(checkpoints_.epochs());
   return out;
 }
 
@@ -110,7 +110,7 @@ void Controller::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   out.set_steps(progress_.totals().steps);
   out.set_samples_per_second(rate);
   out.set_elapsed_s(ElapsedSeconds(now));
-  if (rate > 0) out.set_seconds_left(static_cast<double>((total - done) * PassesOfPush(config_.job)) / rate);
+  if (const auto left = SecondsLeft(now)) out.set_seconds_left(*left);
   if (latest.loss) out.set_loss(*latest.loss);
   if (latest.accuracy) out.set_train_accuracy(*latest.accuracy);
   out.set_test_metric(std::string(MeasuresMap(config_.job, evaluation_) ? kMapMetric : kAccuracyMetric));
@@ -121,15 +121,15 @@ void Controller::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   }
   out.set_pushed_bytes(progress_.totals().pushed_bytes);
   out.set_pulled_bytes(progress_.totals().pulled_bytes);
-  out.set_divergences(divergences_);
-  if (diverged_at_) out.set_diverged_ago_s(SecondsSince(*diverged_at_, now));
+  out.set_divergences(watch_.divergences());
+  if (watch_.diverged_at()) out.set_diverged_ago_s(SecondsSince(*watch_.diverged_at(), now));
 }
 
 void Controller::ViewAsynchrony(wire::JobAsynchrony& out) const {
   const ProgressReport& latest = progress_.latest();
   const ProgressTotals& totals = progress_.totals();
   out.set_mode(absl::AsciiStrToLower(job::Consistency::Mode_Name(config_.job.consistency().mode())));
-  if (bound_) out.set_slack_bound(bound_->bound());
+  if (watch_.bound()) out.set_slack_bound(*watch_.bound());
   out.set_slack(latest.slack);
   out.set_slack_max(progress_.slack_max());
   out.set_staleness_mean(latest.staleness_mean);
@@ -159,8 +159,7 @@ void Controller::ViewWorkers(absl::Time now, wire::JobStatus& out) const {
     workers.push_back(std::move(view));
   }
   // Clocks come with heartbeats, which are not of one moment; nobody is further ahead than the mode lets it be.
-  uint64_t slack_max = std::numeric_limits<uint64_t>::max();
-  if (bound_) slack_max = bound_->bound();
+  uint64_t slack_max = watch_.bound().value_or(std::numeric_limits<uint64_t>::max());
   if (config_.job.consistency().mode() == job::Consistency::BSP) slack_max = 0;
   for (wire::WorkerView& view : workers) {
     if (view.state() == "live") view.set_slack(std::min(view.clock() - counts.clock_min(), slack_max));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "scheduler/forgotten.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -13,9 +14,6 @@ namespace {
 double Sane(double samples_per_second) {
   return std::isfinite(samples_per_second) && samples_per_second > 0 ? std::min(samples_per_second, 1e12) : 0;
 }
-
-// Numbers left out by a restart.
-constexpr uint64_t kForgottenMax = 1'000'000;
 
 }  // namespace
 

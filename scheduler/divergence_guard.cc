@@ -18,7 +18,7 @@ std::optional<std::string> DivergenceGuard::Observe(const Seen& seen) {
   norm_outside_ = norm_outside;
 
   loss_sum_ += seen.loss_sum;
-  samples_ += seen.samples;
+  samples_ += seen.samples_with_loss;
   if (samples_ < config_.window_samples) return alarm;
   const double mean = std::exchange(loss_sum_, 0) / static_cast<double>(std::exchange(samples_, 0));
   const std::string mistake = LossMistake(mean);

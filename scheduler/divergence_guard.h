@@ -24,8 +24,9 @@ class DivergenceGuard {
 
   // Figures of what all workers have trained since the last Observe().
   struct Seen {
-    double loss_sum = 0;  // sum over the samples
     uint64_t samples = 0;
+    uint64_t samples_with_loss = 0;
+    double loss_sum = 0;  // sum over samples_with_loss
     double gradient_norm_max = 0;
   };
 

@@ -71,17 +71,14 @@ EpochFigures FromState(const state::EpochFigures& state) {
 void EpochBook::Over(uint32_t epochs, const Standing& now) {
   if (epochs <= epochs_) return;
   const uint32_t completed = epochs - epochs_;
-  const uint64_t samples = now.totals.samples - std::min(now.totals.samples, last_.totals.samples);
   EpochFigures row;
   row.end_s = now.time_s;
   row.samples = now.totals.samples;
   row.samples_applied = now.totals.samples_applied;
   // Epochs that end together have equal shares.
   row.train_s = std::max(0.0, now.time_s - last_.time_s - evaluating_s_) / completed;
-  if (samples > 0) {
-    row.loss = (now.totals.loss_sum - last_.totals.loss_sum) / static_cast<double>(samples);
-    row.accuracy = AccuracyOf(now.totals, last_.totals);
-  }
+  row.loss = LossOf(now.totals, last_.totals);
+  row.accuracy = AccuracyOf(now.totals, last_.totals);
   row.seconds = SecondsOf(now.totals, last_.totals, completed);
   if (now.joules) row.joules = std::max(0.0, *now.joules - last_.joules.value_or(0)) / completed;
   for (row.epoch = epochs_ + 1; row.epoch <= epochs && rows_.size() < kRowsMax; ++row.epoch) rows_.push_back(row);
@@ -120,6 +117,7 @@ state::Epochs EpochBook::Save() const {
   state.set_loss_sum(last_.totals.loss_sum);
   state.set_correct(last_.totals.correct);
   state.set_samples_unjudged(last_.totals.unjudged);
+  state.set_samples_without_loss(last_.totals.without_loss);
   state.set_joules(last_.joules.value_or(0));
   state.set_evaluating_s(evaluating_s_);
   state.set_compute_s(last_.totals.compute_seconds);
@@ -143,6 +141,7 @@ void EpochBook::Restore(const state::Epochs& state) {
   last_.totals.loss_sum = state.loss_sum();
   last_.totals.correct = state.correct();
   last_.totals.unjudged = state.samples_unjudged();
+  last_.totals.without_loss = state.samples_without_loss();
   last_.joules = state.joules();
   last_.totals.compute_seconds = SecondsOr0(state.compute_s());
   last_.totals.data_seconds = SecondsOr0(state.data_s());

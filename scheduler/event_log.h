@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/logging.h"
 #include "common/utf8.h"
@@ -30,7 +31,7 @@ inline std::string Readable(absl::Duration duration) {
 // Logs an event. Deaths are warnings, for people who filter by level.
 inline void LogEvent(absl::string_view event) {
   if (absl::StartsWith(event, "the job is failed")) return log::Error(event);
-  if (absl::StartsWith(event, "warning: ") || absl::StrContains(event, " is dead: ") ||
+  if (absl::ConsumePrefix(&event, "warning: ") || absl::StrContains(event, " is dead: ") ||
       absl::StrContains(event, "no worker is left")) {
     return log::Warning(event);
   }

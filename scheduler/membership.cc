@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "scheduler/forgotten.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -14,9 +15,6 @@ std::string Silence(absl::Duration silent, absl::Duration allowed) {
   return absl::StrCat("silent for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))), ", allowed is ",
                       absl::FormatDuration(allowed));
 }
-
-// Numbers left out by a restart.
-constexpr uint64_t kForgottenMax = 1'000'000;
 
 bool InSet(WorkerState state) { return state == WorkerState::kJoining || state == WorkerState::kLive; }
 

@@ -6,6 +6,7 @@
 #include <google/protobuf/descriptor.h>
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_format.h"
+#include "common/json_text.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -72,8 +73,6 @@ Json ObjectOf(const Message& message) {
 
 }  // namespace
 
-std::string ToJson(const Message& message) {
-  return ObjectOf(message).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
+std::string ToJson(const Message& message) { return DumpJson(ObjectOf(message)); }
 
 }  // namespace slackline::scheduler

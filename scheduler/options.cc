@@ -9,11 +9,6 @@
 #include "common/version_text.h"
 
 namespace slackline::scheduler {
-namespace {
-
-constexpr int kWrongUse = 2;
-
-}  // namespace
 
 std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   Options options;

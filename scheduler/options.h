@@ -7,6 +7,9 @@
 
 namespace slackline::scheduler {
 
+// Exit code of a wrong command line or job file.
+inline constexpr int kWrongUse = 2;
+
 struct Options {
   std::string job_file;
   // Settings that override the job file, each "KEY=VALUE".

@@ -7,6 +7,9 @@
 namespace slackline::scheduler {
 namespace {
 
+// Number of names kept of workers of earlier runs; later ones are counted without a name.
+constexpr size_t kEarlierMax = 1000;
+
 // What has been added to a total since it was last heard of; 0 when it has shrunk.
 uint64_t Grown(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
 
@@ -27,8 +30,10 @@ ProgressTotals Difference(const wire::WorkerProgress& now, const wire::WorkerPro
   grown.samples = Grown(now.samples(), before.samples());
   grown.samples_applied = Grown(AppliedOf(now), AppliedOf(before));
   grown.steps = Grown(now.steps(), before.steps());
-  grown.correct = Grown(now.correct(), before.correct());
-  grown.unjudged = Grown(now.samples_unjudged(), before.samples_unjudged());
+  // A peer may report more than it trained.
+  grown.correct = std::min(Grown(now.correct(), before.correct()), grown.samples);
+  grown.unjudged = std::min(Grown(now.samples_unjudged(), before.samples_unjudged()), grown.samples);
+  grown.without_loss = std::min(Grown(now.samples_without_loss(), before.samples_without_loss()), grown.samples);
   const double loss = now.loss_sum() - before.loss_sum();
   if (std::isfinite(loss)) grown.loss_sum = loss;
   grown.compute_seconds = Grown(now.compute_seconds(), before.compute_seconds());
@@ -55,12 +60,39 @@ void AddStaleness(const wire::WorkerProgress& now, const wire::WorkerProgress& b
   }
 }
 
+// Adds a point. `window`: time that rates of the series cover.
+void Extend(SampleSeries& series, absl::Duration window, absl::Time now, uint64_t samples) {
+  // The time before the first sample is no time of training.
+  const bool waits = series.size() == 1 && series.back().second == samples;
+  // Heartbeats of many workers come close together: a few hundred points are enough for any window.
+  if (waits || (series.size() > 1 && now - (series.end() - 2)->first < window / 200)) {
+    series.back() = {now, samples};
+  } else {
+    series.emplace_back(now, samples);
+  }
+  while (series.size() > 2 && now - series[1].first >= window) series.pop_front();
+}
+
+// Returns samples per second over the window; 0 if the last point is older than it.
+double Rate(const SampleSeries& series, absl::Duration window, absl::Time now) {
+  if (series.size() < 2 || now - series.back().first > window) return 0;
+  const double seconds = absl::ToDoubleSeconds(series.back().first - series.front().first);
+  const uint64_t samples = Grown(series.back().second, series.front().second);
+  return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
+}
+
 }  // namespace
 
 std::optional<double> AccuracyOf(const ProgressTotals& now, const ProgressTotals& before) {
   const uint64_t samples = Grown(now.samples, before.samples), unjudged = Grown(now.unjudged, before.unjudged);
   if (samples <= unjudged) return std::nullopt;
   return static_cast<double>(Grown(now.correct, before.correct)) / static_cast<double>(samples - unjudged);
+}
+
+std::optional<double> LossOf(const ProgressTotals& now, const ProgressTotals& before) {
+  const uint64_t samples = Grown(now.samples, before.samples), without = Grown(now.without_loss, before.without_loss);
+  if (samples <= without) return std::nullopt;
+  return (now.loss_sum - before.loss_sum) / static_cast<double>(samples - without);
 }
 
 void ProgressTotals::Add(const ProgressTotals& other) {
@@ -70,6 +102,7 @@ void ProgressTotals::Add(const ProgressTotals& other) {
   loss_sum += other.loss_sum;
   correct += other.correct;
   unjudged += other.unjudged;
+  without_loss += other.without_loss;
   compute_seconds += other.compute_seconds;
   wait_seconds += other.wait_seconds;
   data_seconds += other.data_seconds;
@@ -100,6 +133,7 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
     if (in_clock && progress.has_slack_max()) ObserveSlack(progress);
     return;
   }
+  const bool restored = before.steps() > 0;
   const ProgressTotals grown = Difference(progress, before);
   totals_.Add(grown);
   worker.totals.Add(grown);
@@ -107,8 +141,15 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   staleness_max_ = std::max(staleness_max_, progress.staleness_max());
   worker.last = progress;
   worker.in_clock = in_clock;
-  Extend(worker.samples, now, progress.samples());
-  Extend(samples_, now, totals_.samples);
+  // After a restart of the scheduler, a worker's first report covers all that it trained meanwhile, and says nothing
+  // about its speed.
+  if (worker.samples.empty() && restored) {
+    samples_.clear();
+    samples_lately_.clear();
+  }
+  Extend(worker.samples, window_, now, progress.samples());
+  Extend(samples_, window_, now, totals_.samples);
+  Extend(samples_lately_, kLately, now, totals_.samples);
   if (in_clock) ObserveSlack(progress);
 }
 
@@ -156,10 +197,8 @@ void Progress::Forget(WorkerId worker) {
 
 const ProgressReport& Progress::Report() {
   const ProgressTotals& before = latest_.totals;
-  if (const uint64_t samples = totals_.samples - before.samples; samples > 0) {
-    latest_.loss = (totals_.loss_sum - before.loss_sum) / static_cast<double>(samples);
-    if (const auto accuracy = AccuracyOf(totals_, before)) latest_.accuracy = accuracy;
-  }
+  if (const auto loss = LossOf(totals_, before)) latest_.loss = loss;
+  if (const auto accuracy = AccuracyOf(totals_, before)) latest_.accuracy = accuracy;
   if (const uint64_t answers = totals_.staleness_answers - before.staleness_answers; answers > 0) {
     latest_.staleness_mean =
         static_cast<double>(totals_.staleness_sum - before.staleness_sum) / static_cast<double>(answers);
@@ -174,28 +213,13 @@ const ProgressReport& Progress::Report() {
   return latest_;
 }
 
-void Progress::Extend(Series& series, absl::Time now, uint64_t samples) const {
-  // Heartbeats of many workers come close together: a few hundred points are enough for any window.
-  if (series.size() > 1 && now - (series.end() - 2)->first < window_ / 200) {
-    series.back() = {now, samples};
-  } else {
-    series.emplace_back(now, samples);
-  }
-  while (series.size() > 2 && now - series[1].first >= window_) series.pop_front();
-}
+double Progress::SamplesPerSecond(absl::Time now) const { return Rate(samples_, window_, now); }
 
-double Progress::Rate(const Series& series, absl::Time now) const {
-  if (series.size() < 2 || now - series.back().first > window_) return 0;
-  const double seconds = absl::ToDoubleSeconds(series.back().first - series.front().first);
-  const uint64_t samples = Grown(series.back().second, series.front().second);
-  return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
-}
-
-double Progress::SamplesPerSecond(absl::Time now) const { return Rate(samples_, now); }
+double Progress::SamplesPerSecondLately(absl::Time now) const { return Rate(samples_lately_, kLately, now); }
 
 double Progress::SamplesPerSecond(const Holder& holder, absl::Time now) const {
   auto found = workers_.find(holder.worker);
-  return found != workers_.end() && found->second.holder == holder ? Rate(found->second.samples, now) : 0;
+  return found != workers_.end() && found->second.holder == holder ? Rate(found->second.samples, window_, now) : 0;
 }
 
 ProgressTotals Progress::TotalsOf(WorkerId worker) const {
@@ -218,6 +242,7 @@ state::Totals ToState(const ProgressTotals& totals) {
   state.set_loss_sum(totals.loss_sum);
   state.set_correct(totals.correct);
   state.set_samples_unjudged(totals.unjudged);
+  state.set_samples_without_loss(totals.without_loss);
   state.set_compute_seconds(totals.compute_seconds);
   state.set_wait_seconds(totals.wait_seconds);
   state.set_data_seconds(totals.data_seconds);
@@ -242,6 +267,7 @@ ProgressTotals FromState(const state::Totals& state) {
   totals.loss_sum = state.loss_sum();
   totals.correct = state.correct();
   totals.unjudged = state.samples_unjudged();
+  totals.without_loss = state.samples_without_loss();
   totals.compute_seconds = state.compute_seconds();
   totals.wait_seconds = state.wait_seconds();
   totals.data_seconds = state.data_seconds();
@@ -269,6 +295,11 @@ void Progress::Save(state::Progress& state) const {
     *out.mutable_totals() = ToState(worker.totals);
   }
   *state.mutable_forgotten() = ToState(forgotten_);
+  for (const auto& [name, totals] : earlier_) {
+    state::NamedTotals& out = *state.add_earlier();
+    out.set_name(name);
+    *out.mutable_totals() = ToState(totals);
+  }
   *state.mutable_energy() = energy_.Save();
   for (size_t i = 0; i < staleness_.used(); ++i) state.add_staleness_counts(staleness_.InBucket(i));
   state.set_staleness_max(staleness_max_);
@@ -280,6 +311,8 @@ void Progress::Save(state::Progress& state) const {
 void Progress::Restore(const state::Progress& state) {
   totals_ = FromState(state.totals());
   forgotten_ = FromState(state.forgotten());
+  earlier_.clear();
+  for (const state::NamedTotals& one : state.earlier()) earlier_[one.name()].Add(FromState(one.totals()));
   energy_.Restore(state.energy());
   for (const state::WorkerTotals& one : state.workers()) {
     Heartbeats& worker = workers_[WorkerId(one.holder().worker())];
@@ -296,6 +329,17 @@ void Progress::Restore(const state::Progress& state) {
   latest_.totals = totals_;
   if (state.has_loss()) latest_.loss = state.loss();
   if (state.has_accuracy()) latest_.accuracy = state.accuracy();
+}
+
+void Progress::Resume(const state::Progress& state, const std::map<WorkerId, std::string>& names) {
+  state::Progress alone = state;
+  alone.clear_workers();
+  Restore(alone);
+  for (const state::WorkerTotals& one : state.workers()) {
+    const auto name = names.find(WorkerId(one.holder().worker()));
+    const bool kept = name != names.end() && (earlier_.contains(name->second) || earlier_.size() < kEarlierMax);
+    (kept ? earlier_[name->second] : forgotten_).Add(FromState(one.totals()));
+  }
 }
 
 }  // namespace slackline::scheduler

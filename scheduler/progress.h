@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -25,7 +26,8 @@ struct ProgressTotals {
   uint64_t steps = 0;
   double loss_sum = 0;
   uint64_t correct = 0;
-  uint64_t unjudged = 0;  // samples that `correct` leaves out
+  uint64_t unjudged = 0;      // samples that `correct` leaves out
+  uint64_t without_loss = 0;  // samples that `loss_sum` leaves out
   double compute_seconds = 0;
   double wait_seconds = 0;
   double data_seconds = 0;
@@ -43,6 +45,9 @@ struct ProgressTotals {
 
   void Add(const ProgressTotals& other);
 };
+
+// Returns the mean loss of the samples between two standings; nullopt if the loss of none is known.
+std::optional<double> LossOf(const ProgressTotals& now, const ProgressTotals& before);
 
 // Returns the share of correct samples among those judged between two standings; nullopt if none were judged.
 std::optional<double> AccuracyOf(const ProgressTotals& now, const ProgressTotals& before);
@@ -62,6 +67,9 @@ struct ProgressReport {
   // Largest norm of a gradient since the previous report.
   double gradient_norm_max = 0;
 };
+
+// Samples by time; at most one point is older than the window of its rates.
+using SampleSeries = std::deque<std::pair<absl::Time, uint64_t>>;
 
 class Progress {
  public:
@@ -85,12 +93,17 @@ class Progress {
   void Save(state::Progress& state) const;
   // Continues a job from a saved state. Rates start over.
   void Restore(const state::Progress& state);
+  // Continues a job in a new run, from the state in a checkpoint. `names` are those of its workers: their totals become
+  // earlier(), since all workers of this run register anew.
+  void Resume(const state::Progress& state, const std::map<WorkerId, std::string>& names);
 
   const ProgressTotals& totals() const { return totals_; }
   // Returns the totals of one worker, over all its lives; zeros before its first report.
   ProgressTotals TotalsOf(WorkerId worker) const;
   // Sum over workers that are forgotten.
   const ProgressTotals& forgotten() const { return forgotten_; }
+  // Sums over workers of the runs that this one continues, by name.
+  const std::map<std::string, ProgressTotals>& earlier() const { return earlier_; }
   // Staleness of all answers since the beginning; its largest value, and the largest slack.
   const StalenessCounts& staleness() const { return staleness_; }
   uint64_t staleness_max() const { return staleness_max_; }
@@ -101,25 +114,25 @@ class Progress {
   uint64_t TakeSlackPeak() { return std::exchange(slack_peak_, 0); }
   double TakeGradientNormPeak() { return std::exchange(norm_peak_, 0); }
   double SamplesPerSecond(absl::Time now) const;
+  // Returns the mean over the latest 10 minutes: evaluations and other breaks hardly change it.
+  double SamplesPerSecondLately(absl::Time now) const;
   // Returns the speed of one worker, over its latest heartbeats; 0 if unknown.
   double SamplesPerSecond(const Holder& holder, absl::Time now) const;
   // Returns the worker's latest report; null before the first.
   const wire::WorkerProgress* Of(const Holder& holder) const;
 
  private:
-  // Samples by time; at most one point is older than the window.
-  using Series = std::deque<std::pair<absl::Time, uint64_t>>;
+  // Window of SamplesPerSecondLately().
+  static constexpr absl::Duration kLately = absl::Minutes(10);
 
   struct Heartbeats {
     Holder holder;
     wire::WorkerProgress last;
     bool in_clock = false;
-    Series samples;
+    SampleSeries samples;
     ProgressTotals totals;  // sums over all lives
   };
 
-  void Extend(Series& series, absl::Time now, uint64_t samples) const;
-  double Rate(const Series& series, absl::Time now) const;
   void ObserveSlack(const wire::WorkerProgress& progress);
   void RaiseSlack(uint64_t slack);
   void RaiseNorm(double norm);
@@ -128,6 +141,7 @@ class Progress {
   std::map<WorkerId, Heartbeats> workers_;
   ProgressTotals totals_;
   ProgressTotals forgotten_;
+  std::map<std::string, ProgressTotals> earlier_;
   StalenessCounts staleness_;
   StalenessCounts staleness_reported_;  // counts of staleness_ that are in reports
   EnergyLedger energy_;
@@ -137,7 +151,8 @@ class Progress {
   uint64_t slack_peak_ = 0;
   double norm_ = 0;  // largest since the previous report
   double norm_peak_ = 0;
-  Series samples_;
+  SampleSeries samples_;
+  SampleSeries samples_lately_;
   ProgressReport latest_;
 };
 

@@ -33,7 +33,7 @@ absl::Status CheckName(const std::string& folder) {
 
 std::string Cell(const std::optional<double>& value) { return value ? absl::StrFormat("%.6g", *value) : ""; }
 
-std::string Row(const Report& report) {
+std::string RowOf(const Report& report) {
   return absl::StrFormat("%.3f,%d,%d,%d,%s,%s,%s,%.1f,%.4g,%d,%d,%d", report.time_s, report.epoch, report.step,
                          report.samples, Cell(report.loss), Cell(report.accuracy), Cell(report.test_accuracy),
                          report.samples_per_second, report.staleness_mean, report.staleness_max, report.slack,
@@ -186,7 +186,7 @@ absl::Status RunFolder::OpenFiles(const job::Job& job, absl::Time wall_time) {
 }
 
 absl::Status RunFolder::Write(const Report& report, absl::Time wall_time) {
-  absl::Status status = metrics_->Add(Row(report));
+  absl::Status status = metrics_->Add(RowOf(report));
   if (curves_ == nullptr) return status;
   curves_written_ = curves_->Add(wall_time, report.step, Points(report));
   if (report.staleness.used() > 0) {

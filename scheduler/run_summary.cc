@@ -1,4 +1,5 @@
 #include "scheduler/run_summary.h"
+#include "common/json_text.h"
 
 #include <algorithm>
 #include <utility>
@@ -134,7 +135,7 @@ std::string ToJson(const RunSummary& summary) {
   json["evaluations"] = List(summary.evaluations, Evaluation);
   AddObjects(summary.objects, json);
   // Names come from outside: what is not UTF-8 is replaced, not thrown about.
-  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  return DumpJson(json, 2) + "\n";
 }
 
 }  // namespace slackline::scheduler

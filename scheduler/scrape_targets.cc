@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/json_text.h"
 
 namespace slackline::scheduler {
 
@@ -19,7 +20,7 @@ std::string ToFileSd(const std::string& job, const std::vector<ScrapeTarget>& ta
     groups.push_back({{"targets", Json::array({target.address})},
                       {"labels", {{"slackline_job", job}, {"process", target.process}, {"role", target.role}}}});
   }
-  return groups.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return DumpJson(groups, 2) + "\n";
 }
 
 std::string SharedTargetsFile(const std::string& folder, const std::string& job, const std::string& run_folder) {

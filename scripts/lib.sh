@@ -23,14 +23,18 @@ build_jobs() {
   echo $((cores < gib ? cores : gib))
 }
 
-# Shows ninja's counter on a terminal; elsewhere nothing.
+# Shows ninja's counter: on a terminal always, in a log once a minute.
 show_progress() {
-  if [[ -t 1 ]]; then
-    sed -un 's/^\(\[[0-9]*\/[0-9]*\]\).*/\1/p' | while read -r counter; do printf '\r  %s ' "$counter"; done
-    printf '\r\033[K'
-  else
-    cat >/dev/null
-  fi
+  local counter last=$SECONDS
+  sed -un 's/^\(\[[0-9]*\/[0-9]*\]\).*/\1/p' | while read -r counter; do
+    if [[ -t 1 ]]; then
+      printf '\r  %s ' "$counter"
+    elif ((SECONDS - last >= 60)); then
+      say "  $counter"
+      last=$SECONDS
+    fi
+  done
+  [[ ! -t 1 ]] || printf '\r\033[K'
 }
 
 # logged NAME COMMAND...: runs it with its output in a log. Says how long it took; when it fails, shows the log's end.
@@ -47,12 +51,13 @@ logged() {
   ((SECONDS - begin < 2)) || say "  $name: $((SECONDS - begin)) s"
 }
 
-# A build folder is configured when it has its files, belongs to this tree, and is not older than the environment.
+# A build folder is configured when it has its files, belongs to this tree, and is not older than the presets and the
+# environment.
 configured() {
   local folder=build/$1
   [[ -f $folder/build.ninja ]] &&
     grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt" 2>/dev/null &&
-    [[ ! .cache/venv/requirements.txt -nt $folder/build.ninja ]]
+    [[ ! CMakePresets.json -nt $folder/build.ninja && ! .cache/venv/requirements.txt -nt $folder/build.ninja ]]
 }
 
 # build PRESET TARGET...: configures where that is needed (13 s), then builds the targets.

@@ -17,6 +17,7 @@
 #include "common/held_signals.h"
 #include "common/help.h"
 #include "common/job_file.h"
+#include "common/job_timeouts.h"
 #include "common/log_format.h"
 #include "common/logging.h"
 #include "common/output.h"

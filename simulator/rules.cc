@@ -15,15 +15,6 @@ absl::Status Refuse(const std::string& key, const std::string& found, const std:
 
 }  // namespace
 
-Timeouts TimeoutsOf(const job::Job& job) {
-  Timeouts timeouts;
-  timeouts.heartbeat = absl::Milliseconds(job.timeouts().heartbeat_ms());
-  timeouts.stall = absl::Milliseconds(job.timeouts().stall_ms());
-  timeouts.startup = absl::Milliseconds(job.timeouts().startup_ms());
-  timeouts.task_lease = absl::Seconds(job.local().lease_s());
-  return timeouts;
-}
-
 absl::Status CheckSimulation(const job::Job& job, bool gradients) {
   if (job.model().kind() == job::Model::EXTERNAL) {
     return Refuse("model.kind", "external", "a model that the job file describes, because it runs no script");

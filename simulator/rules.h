@@ -2,12 +2,9 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "common/timeouts.h"
 #include "job.pb.h"
 
 namespace slackline::simulator {
-
-Timeouts TimeoutsOf(const job::Job& job);
 
 // Checks that `job` can be simulated; with `gradients`, also that its gradients can be computed.
 //   kInvalidArgument  names the setting, its value, and the values allowed in a simulation

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/check.h"
+#include "common/json_text.h"
 #include "common/storage/durable_file.h"
 #include "worker/model/safetensors.h"
 
@@ -78,7 +79,7 @@ std::string ToJson(const EvaluationResult& result) {
                  {"f1_weighted", metrics.f1_weighted},
                  {"classes", classes}};
   if (metrics.objects) report.update(Objects(result));
-  return report.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  return DumpJson(report, 2) + "\n";
 }
 
 // As RFC 4180 has it.

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/device.h"
+#include "common/job_timeouts.h"
 #include "common/push_samples.h"
 #include "common/slowdown.h"
 #include "worker/local_job_config.h"
@@ -153,14 +154,6 @@ std::vector<ParameterGroupRule> MakeGroupRules(const job::Optimizer& optimizer) 
   std::vector<ParameterGroupRule> rules;
   for (const job::ParameterGroup& group : optimizer.groups()) rules.push_back({group.match(), group.frozen()});
   return rules;
-}
-
-Timeouts MakeTimeouts(const job::Job& job) {
-  const job::Timeouts& timeouts = job.timeouts();
-  return {.heartbeat = absl::Milliseconds(timeouts.heartbeat_ms()),
-          .stall = absl::Milliseconds(timeouts.stall_ms()),
-          .startup = absl::Milliseconds(timeouts.startup_ms()),
-          .task_lease = absl::Seconds(job.local().lease_s())};
 }
 
 SameHost ToSameHost(job::Wire::SameHost same_host) {
@@ -386,7 +379,7 @@ WorkerConfig MakeWorkerConfig(const job::Job& job, const WorkerIdentity& self, u
   config.push_codecs = MakePushCodecs(job.wire());
   if (job.wire().pull_encoding() == job::Wire::BF16) config.trainer.pull_encoding = codec::Encoding::kBf16;
   config.trainer.same_host = ToSameHost(job.wire().same_host());
-  config.trainer.timeouts = MakeTimeouts(job);
+  config.trainer.timeouts = TimeoutsOf(job);
   config.trainer.room_max = absl::Seconds(job.checkpoint().timeout_s());
   if (job.durability().mode() != job::Durability::NONE) {
     // The scheduler counts from when it has found the death, and is the one to say that it is over.

@@ -31,6 +31,7 @@ void ProgressBoard::Record(const StepFacts& step, absl::Time now) {
   progress_.loss_sum += step.loss * static_cast<double>(step.samples);
   total.correct += step.correct;
   total.unjudged += step.unjudged;
+  total.without_loss += step.without_loss;
   total.compute += step.compute;
   total.data_wait += step.data_wait;
   total.wait += step.wait;

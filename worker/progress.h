@@ -19,7 +19,8 @@ struct StepFacts {
   uint64_t samples = 0;
   double loss = 0;  // mean over the samples
   uint64_t correct = 0;
-  uint64_t unjudged = 0;  // samples for which it is not known if they are correct
+  uint64_t unjudged = 0;      // samples for which it is not known if they are correct
+  uint64_t without_loss = 0;  // samples whose loss is not known
   absl::Duration compute;
   absl::Duration data_wait;  // part of `compute`: wait for batches
   absl::Duration wait;       // wait for servers

@@ -45,6 +45,7 @@ wire::WorkerProgress ToWire(const Membership& life, const Progress& progress) {
   out.set_loss_sum(progress.loss_sum);
   out.set_correct(total.correct);
   out.set_samples_unjudged(total.unjudged);
+  out.set_samples_without_loss(total.without_loss);
   out.set_idle_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(progress.idle)));
   out.set_step_ms_median(absl::ToDoubleMilliseconds(progress.step_median));
   out.set_compute_seconds(absl::ToDoubleSeconds(total.compute));

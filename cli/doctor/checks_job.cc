@@ -16,7 +16,7 @@ Findings CheckJob(const JobFacts& facts, const job::Job& job) {
       findings.push_back({Level::kProblem, check, std::string(status.message()), std::move(needed), std::move(advice)});
   };
   add("programs", facts.programs, "all are beside this one", "all programs of one build in one folder",
-      "build or install all of them: ./quickstart, or cmake --install");
+      "in a checkout: cmake --build build/release --target slackline_programs; else install all into one folder");
   if (!facts.devices.ok()) {
     add("devices", facts.devices, "", "the GPUs that the job names, and a build with CUDA",
         "worker.devices: auto or cpu, or programs for GPUs (docs/gpu.md)");

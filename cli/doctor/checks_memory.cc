@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/doctor/checks.h"
 #include "cli/doctor/words.h"
+#include "common/counted.h"
 
 namespace slackline::cli::doctor {
 namespace {
@@ -29,7 +30,7 @@ Finding Fits(const MemoryFacts& memory, const job::Job& job, const Load& load) {
   const uint64_t parameters = load.parameters.value_or(0);
   const uint64_t wanted = load.servers * ServerBytes(job, parameters) + load.workers * WorkerBytes(job, parameters);
   const std::string of_what =
-      absl::StrCat(load.servers, " servers and ", load.workers, " workers",
+      absl::StrCat(Counted(load.servers, "server"), " and ", Counted(load.workers, "worker"),
                    load.parameters ? absl::StrCat(" with ", parameters, " parameters") : " without their model");
   if (wanted <= room.bytes)
     return Fine("memory", absl::StrCat(room.text, "; ", of_what, " need about ", Bytes(wanted)));

@@ -14,7 +14,7 @@ namespace slackline::cli::doctor {
 
 // Examines all nodes, the links between them, and those of SLURM's own settings that matter.
 //   kFailedPrecondition  not in an allocation, or a task of a step
-//   kUnavailable         srun has failed; its last words
+//   kUnavailable         srun cannot be started; if srun itself fails, a finding has its last words
 absl::StatusOr<std::vector<Examined>> ExamineAllocation(const DoctorOptions& options, const job::Job& job);
 
 // True if this process runs as a task of a step, as in `srun slackline doctor`. It then examines only its own node.

@@ -11,8 +11,8 @@
 //            | 'l' text  measure the link with the peer that listens at the address `text`: the answer is outcome
 //            | 'q'  the end
 //   text    := size:u32be bytes{size}
-//   outcome := 'k' nanoseconds:u64be to:u64be from:u64be   round trip; bytes a second to the peer, and from it; after
-//              'a' all 0
+//   outcome := 'k' nanoseconds:u64be to:u64be from:u64be   round trip; bytes a second to the peer, and from it; all
+//              three are 0 in the answer to 'a'
 //            | 'e' text        reason of a failure
 //   piece   := 64 KiB of any bytes
 //   hello   := token{16}   first bytes from the side that connects

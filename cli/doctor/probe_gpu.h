@@ -1,4 +1,4 @@
-// Finds the GPUs of this machine and the libraries for them, by asking those libraries if they are installed.
+// Asks the installed NVIDIA libraries for the GPUs, the driver's version and NCCL's version.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +7,7 @@
 
 namespace slackline::cli::doctor {
 
+// Returns nothing if no driver is loaded. `root` is the folder that has proc: "/", except in tests.
 GpuFacts ProbeGpu(const std::filesystem::path& root);
 
 }  // namespace slackline::cli::doctor

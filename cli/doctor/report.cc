@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/json_text.h"
 
 namespace slackline::cli::doctor {
 namespace {
@@ -21,9 +22,6 @@ Json ToJson(const Examined& machine) {
   }
   return {{"host", machine.host}, {"findings", std::move(findings)}};
 }
-
-// Other people's bytes, which may be no UTF-8.
-std::string Dump(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
 
 Level LevelOf(const std::string& name) {
   for (const Level level : {Level::kOk, Level::kSkipped, Level::kWarning, Level::kProblem}) {
@@ -70,10 +68,10 @@ std::string RenderJson(const std::vector<Examined>& machines) {
   const Json json = {{"problems", Count(machines, Level::kProblem)},
                      {"warnings", Count(machines, Level::kWarning)},
                      {"machines", std::move(all)}};
-  return absl::StrCat(Dump(json, 2), "\n");
+  return absl::StrCat(DumpJson(json, 2), "\n");
 }
 
-std::string RenderMachine(const Examined& machine) { return Dump(ToJson(machine), -1); }
+std::string RenderMachine(const Examined& machine) { return DumpJson(ToJson(machine), -1); }
 
 absl::StatusOr<Examined> ParseMachine(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

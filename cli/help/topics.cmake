@@ -1,6 +1,10 @@
 # Topics of `slackline help`: NAME=PAGE, in the order of the list that it prints. A page lies in docs/ and has at most
 # 60,000 bytes. Its first heading is the topic's title.
 set(topics
+  install=install.md
+  first-run=start/first-run.md
+  your-images=start/your-images.md
+  your-script=start/your-script.md
   how-it-works=how-it-works.md
   modes=modes.md
   durability=durability.md
@@ -17,6 +21,8 @@ set(topics
   kubernetes=kubernetes.md
   gpu=gpu.md
   simulation=simulation.md
+  experiments=experiments.md
+  plan=plan.md
   operations=operations.md
   security=security.md
   energy=energy.md

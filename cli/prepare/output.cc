@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
+#include "common/json_text.h"
 #include "common/storage/durable_file.h"
 #include "worker/data/prepared_index.h"
 
@@ -38,14 +39,14 @@ bool IsOwn(const std::string& name) {
 std::string Difference(const Json& before, const Json& now) {
   const auto type = [](const Json& settings) { return settings.value(kTypeSetting, Json("uint8")); };
   if (type(before) != type(now)) {
-    return absl::StrCat("--dtype was ", type(before).dump(), " and is now ", type(now).dump());
+    return absl::StrCat("--dtype was ", DumpJson(type(before)), " and is now ", DumpJson(type(now)));
   }
   for (const auto& [key, value] : now.items()) {
     const auto found = before.find(key);
     if (found == before.end()) return absl::StrCat(key, " is new");
     if (*found == value) continue;
     if (key == "source") return "the source has other files, or files that were changed since";
-    return absl::StrCat(key, " was ", found->dump(), " and is now ", value.dump());
+    return absl::StrCat(key, " was ", DumpJson(*found), " and is now ", DumpJson(value));
   }
   return "";
 }

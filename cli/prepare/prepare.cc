@@ -24,6 +24,8 @@
 #include "cli/prepare/decoders.h"
 #include "cli/prepare/output.h"
 #include "cli/prepare/shard_maker.h"
+#include "common/json_text.h"
+#include "common/utf8.h"
 #include "worker/data/halves.h"
 #include "worker/data/prepared_check.h"
 #include "worker/data/prepared_index.h"
@@ -163,16 +165,14 @@ std::string SettingsOf(const PrepareOptions& options, const Plan& plan, const So
                      {"xxh3", absl::StrFormat("%016x", source.Digest())}}}};
   // Folders of before there was another one have none.
   if (plan.type != worker::PixelType::kUint8) settings[kTypeSetting] = std::string(worker::NameOf(plan.type));
-  return settings.dump(2) + "\n";
+  return DumpJson(settings, 2) + "\n";
 }
 
 absl::Status CheckClasses(const Source& source) {
   for (const std::string& name : source.classes()) {
-    try {
-      Json(name).dump();
-    } catch (const Json::exception&) {
-      return absl::InvalidArgumentError(absl::StrCat("the name of class ", name, " is no UTF-8"));
-    }
+    if (IsUtf8(name)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the name of class ", ValidText(name), " is no UTF-8; allowed are names in UTF-8"));
   }
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include "absl/strings/str_cat.h"
+#include "common/json_text.h"
 #include "common/storage/checksum.h"
 #include "common/storage/durable_file.h"
 #include "worker/data/halves.h"
@@ -96,7 +97,7 @@ std::string ToJson(const ShardRecord& record) {
     return list;
   };
   for (const Skipped& one : record.skipped) json["skipped"].push_back({bytes(one.name), bytes(one.reason)});
-  return json.dump() + "\n";
+  return DumpJson(json) + "\n";
 }
 
 absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t classes, size_t channels) {
@@ -118,7 +119,7 @@ absl::StatusOr<ShardRecord> ParseShardRecord(absl::string_view text, size_t clas
   record.sums = *std::move(sums);
   for (size_t c = 0; c < channels; ++c) record.square_sums.push_back(absl::MakeUint128((*high)[c], (*square_sums)[c]));
   if (!json["shard"].is_null()) {
-    auto shard = worker::ParseShardJson(json["shard"].dump());
+    auto shard = worker::ParseShardJson(DumpJson(json["shard"]));
     if (!shard.ok()) return shard.status();
     record.shard = *std::move(shard);
   }

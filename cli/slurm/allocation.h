@@ -35,7 +35,7 @@ absl::StatusOr<Allocation> ReadAllocation(const Environment& environment);
 // Node and resources of a task of a step.
 struct TaskPlace {
   std::string node;
-  // Same as scheduler::Node::topology.
+  // Same as Node::topology.
   std::string topology;
   uint32_t component = 0;
   // Rank among the tasks of the step on this node, from 0.

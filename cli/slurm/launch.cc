@@ -69,17 +69,17 @@ class Attempt {
     if (done_) return kExitDone;
     if (absl::Status status = CheckWorkers(script_, job_); !status.ok()) return Complain(status);
     if (absl::Status status = worker::CheckJob(job_); !status.ok()) return Complain(status);
-    if (absl::Status status = KeepScript(script_, folder_path_); !status.ok()) return Fail(status, kExitFailed);
-    if (absl::Status status = CheckData(job_); !status.ok()) return Fail(status, kExitFailed);
+    if (absl::Status status = KeepScript(script_, folder_path_); !status.ok()) return Fail(status);
+    if (absl::Status status = CheckData(job_); !status.ok()) return Complain(status);
     absl::StatusOr<Programs> programs = Programs::BesideThisProgram();
-    if (!programs.ok()) return Fail(programs.status(), kExitFailed);
+    if (!programs.ok()) return Fail(programs.status());
     Meeting meeting(folder_path_, absl::StrCat(allocation_.name, "-", allocation_.restarts));
-    if (absl::Status status = meeting.Open(); !status.ok()) return Fail(status, kExitFailed);
+    if (absl::Status status = meeting.Open(); !status.ok()) return Fail(status);
     absl::StatusOr<Process> launcher = StartNodes(meeting);
-    if (!launcher.ok()) return Fail(launcher.status(), kExitFailed);
+    if (!launcher.ok()) return Fail(launcher.status());
     Pulse pulse(meeting);
-    if (absl::Status status = WaitForNodes(meeting, pulse, *launcher); !status.ok()) return Fail(status, kExitFailed);
-    if (absl::Status status = Adapt(); !status.ok()) return Fail(status, kExitFailed);
+    if (absl::Status status = WaitForNodes(meeting, pulse, *launcher); !status.ok()) return Fail(status);
+    if (absl::Status status = Adapt(); !status.ok()) return Fail(status);
     return Train(*std::move(programs), meeting, pulse, *launcher);
   }
 
@@ -257,13 +257,13 @@ class Attempt {
   // The numbers of the job are those of the allocation; and connections over a network are protected.
   absl::Status Adapt() {
     job::Cluster& cluster = *job_.mutable_cluster();
-    std::vector<scheduler::Node> nodes;
+    std::vector<Node> nodes;
     for (const NodeFacts& facts : nodes_) nodes.push_back(facts.node);
-    const std::vector<scheduler::Uses> uses = scheduler::UsesOf(nodes);
+    const std::vector<Uses> uses = UsesOf(nodes);
     const auto count = [&](auto member) {
       return static_cast<uint32_t>(std::count_if(uses.begin(), uses.end(), member));
     };
-    cluster.set_workers(ProcessesOf(job_).groups * count([](const scheduler::Uses& use) { return use.worker; }));
+    cluster.set_workers(ProcessesOf(job_).groups * count([](const Uses& use) { return use.worker; }));
     if (!cluster.has_worker_restarts_max()) cluster.set_worker_restarts_max(kWorkerRestarts);
     job_ = Resolve(job_);
     const bool local =
@@ -293,16 +293,15 @@ class Attempt {
 
   int Train(Programs programs, const Meeting& meeting, Pulse& pulse, Process& launcher) {
     const absl::StatusOr<security::Security> security = OpenSecurity(job_);
-    if (!security.ok()) return Fail(security.status(), kExitFailed);
+    if (!security.ok()) return Fail(security.status());
     absl::StatusOr<RunFolder> folder =
         checkpoint_.empty() ? RunFolder::CreateSubmitted(folder_path_) : RunFolder::Reopen(folder_path_);
-    if (!folder.ok())
-      return Fail(folder.status(), absl::IsAlreadyExists(folder.status()) ? kExitWrongUse : kExitFailed);
-    if (absl::Status status = folder->WriteJob(ToYaml(job_)); !status.ok()) return Fail(status, kExitFailed);
-    std::vector<scheduler::Node> nodes;
+    if (!folder.ok()) return Complain(folder.status());
+    if (absl::Status status = folder->WriteJob(ToYaml(job_)); !status.ok()) return Fail(status);
+    std::vector<Node> nodes;
     for (const NodeFacts& facts : nodes_) nodes.push_back(facts.node);
-    const std::vector<scheduler::NodeRoles> roles = scheduler::PlanNodes(nodes, ProcessesOf(job_));
-    if (absl::Status status = CheckRoom(roles); !status.ok()) return Fail(status, kExitWrongUse);
+    const std::vector<NodeRoles> roles = PlanNodes(nodes, ProcessesOf(job_));
+    if (absl::Status status = CheckRoom(roles); !status.ok()) return ComplainOfWrongUse(status);
     Announce(roles);
     Share share;
     share.whole = false;
@@ -312,7 +311,8 @@ class Attempt {
                       signals_);
     NodeCluster cluster(job_, scheduler, meeting, launcher, nodes, roles, script_, pulse, signals_);
     TimeLimit limit(allocation_.name, meeting.folder() / "squeue.log");
-    RunOptions run_options{.program = options_.program, .job_file = folder->job_file(), .quiet = false};
+    RunOptions run_options;
+    run_options.start = StartTextOf(options_.program, script_, folder->job_file(), {});
     run_options.command = "`slackline slurm run`";
     run_options.resume = absl::StrCat(options_.program, " slurm submit --resume --run-folder");
     run_options.leave_within = std::max(options_.stop_before - kRequeueTakes, kRequeueTakes);
@@ -323,7 +323,7 @@ class Attempt {
   }
 
   // Nodes may be one machine.
-  absl::Status CheckRoom(const std::vector<scheduler::NodeRoles>& roles) const {
+  absl::Status CheckRoom(const std::vector<NodeRoles>& roles) const {
     std::map<std::string, Crowd> crowds;
     for (size_t i = 0; i < roles.size(); ++i) {
       Crowd& crowd = crowds[nodes_[i].machine];
@@ -336,8 +336,8 @@ class Attempt {
     return absl::OkStatus();
   }
 
-  void Announce(const std::vector<scheduler::NodeRoles>& roles) const {
-    for (const scheduler::NodeRoles& node : roles) {
+  void Announce(const std::vector<NodeRoles>& roles) const {
+    for (const NodeRoles& node : roles) {
       std::vector<std::string> all = node.servers;
       all.insert(all.end(), node.workers.begin(), node.workers.end());
       if (node.scheduler) all.insert(all.begin(), "scheduler");
@@ -393,9 +393,8 @@ class Attempt {
       Say("requeued: it goes on when SLURM starts it again");
       return kExitDone;
     }
-    return Fail(absl::UnavailableError(absl::StrCat("cannot be requeued: ", status.message(),
-                                                    "; to continue: submit the run again with --resume")),
-                kExitFailed);
+    return Fail(absl::UnavailableError(
+        absl::StrCat("cannot be requeued: ", status.message(), "; to continue: submit the run again with --resume")));
   }
 
   void Say(const std::string& line) const {
@@ -435,7 +434,7 @@ int Launch(const LaunchOptions& options) {
         absl::InvalidArgumentError("found --resume without --run-folder; allowed is the folder of the run"));
   }
   const absl::StatusOr<Allocation> allocation = ReadAllocation(ProcessEnvironment());
-  if (!allocation.ok()) return Fail(allocation.status(), kExitWrongUse);
+  if (!allocation.ok()) return ComplainOfWrongUse(allocation.status());
   return Attempt(options, *allocation, signals).Execute();
 }
 

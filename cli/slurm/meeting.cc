@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "cli/replace_file.h"
 #include "common/clock.h"
+#include "common/json_text.h"
 
 namespace slackline::cli::slurm {
 namespace {
@@ -19,12 +20,6 @@ using nlohmann::json;
 
 constexpr char kArrived[] = ".here";
 constexpr absl::Duration kBeatEvery = absl::Seconds(1);
-
-// Discarded where there is no such file, or not all of it yet.
-json ReadJson(const fs::path& path) {
-  std::ifstream in(path);
-  return json::parse(in, nullptr, /*allow_exceptions=*/false);
-}
 
 // The field of an object, or `otherwise` where it is not there or of another type.
 template <typename Value>
@@ -58,7 +53,7 @@ json ToJson(const NodeFacts& facts) {
 
 json ToJson(const Plan& plan) {
   json nodes = json::array();
-  for (const scheduler::NodeRoles& roles : plan.roles) {
+  for (const NodeRoles& roles : plan.roles) {
     nodes.push_back(
         {{"node", roles.node}, {"scheduler", roles.scheduler}, {"servers", roles.servers}, {"workers", roles.workers}});
   }
@@ -82,11 +77,11 @@ absl::Status Meeting::Open() const {
 }
 
 absl::Status Meeting::Arrive(const NodeFacts& facts) const {
-  return ReplaceFile(folder_ / (facts.node.name + kArrived), ToJson(facts).dump() + "\n");
+  return ReplaceFile(folder_ / (facts.node.name + kArrived), DumpJson(ToJson(facts)) + "\n");
 }
 
 absl::Status Meeting::WritePlan(const Plan& plan) const {
-  return ReplaceFile(folder_ / "plan.json", ToJson(plan).dump(2) + "\n");
+  return ReplaceFile(folder_ / "plan.json", DumpJson(ToJson(plan), 2) + "\n");
 }
 
 absl::Status Meeting::Leave(const std::string& node, const std::string& reason) const {

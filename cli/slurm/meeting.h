@@ -17,13 +17,13 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "scheduler/node_plan.h"
+#include "cli/slurm/node_plan.h"
 
 namespace slackline::cli::slurm {
 
 // Facts about a node that has started.
 struct NodeFacts {
-  scheduler::Node node;
+  Node node;
   // Address at which the other nodes reach this one.
   std::string address;
   // Id of the machine; equal for nodes that are one machine.
@@ -32,7 +32,7 @@ struct NodeFacts {
 
 struct Plan {
   uint64_t number = 0;
-  std::vector<scheduler::NodeRoles> roles;
+  std::vector<NodeRoles> roles;
   // Command that replaces the worker's program, as in Share::script.
   std::vector<std::string> script = {};
   // Time for processes to leave by themselves, after which they are ended. Absent while the run goes on.

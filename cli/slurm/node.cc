@@ -48,8 +48,8 @@ std::string Machine() {
   return id;
 }
 
-std::optional<scheduler::NodeRoles> RolesOf(const Plan& plan, const std::string& node) {
-  for (const scheduler::NodeRoles& roles : plan.roles) {
+std::optional<NodeRoles> RolesOf(const Plan& plan, const std::string& node) {
+  for (const NodeRoles& roles : plan.roles) {
     if (roles.node == node) return roles;
   }
   return std::nullopt;
@@ -64,7 +64,7 @@ uint32_t CpusOfGroups(const job::Worker& worker) {
   return std::max(1u, cpus);
 }
 
-Share ShareOf(const scheduler::NodeRoles& roles, const NodeFacts& facts, const job::Job& job,
+Share ShareOf(const NodeRoles& roles, const NodeFacts& facts, const job::Job& job,
               const std::vector<std::string>& script) {
   Share share;
   share.script = script;
@@ -106,7 +106,7 @@ class NodeKeeper {
   absl::Status Serve() {
     if (absl::Status status = meeting_.Arrive(facts_); !status.ok()) return status;
     if (absl::Status status = WaitForPlan(); !status.ok()) return status;
-    const std::optional<scheduler::NodeRoles> roles = RolesOf(plan_, facts_.node.name);
+    const std::optional<NodeRoles> roles = RolesOf(plan_, facts_.node.name);
     if (plan_.end_within) return absl::OkStatus();
     if (!roles) return absl::AbortedError("the others have begun without this node: it came too late");
     const absl::StatusOr<RunFolder> folder = RunFolder::Join(meeting_.run_folder(), facts_.node.name);
@@ -220,7 +220,7 @@ class NodeKeeper {
 
   // Servers that were given to this node, or taken from it.
   void Adopt(Cluster& cluster) {
-    const std::optional<scheduler::NodeRoles> roles = RolesOf(plan_, facts_.node.name);
+    const std::optional<NodeRoles> roles = RolesOf(plan_, facts_.node.name);
     std::set<std::string> servers;
     if (roles) servers.insert(roles->servers.begin(), roles->servers.end());
     for (const std::string& name : servers_) {

@@ -22,8 +22,8 @@ constexpr absl::Duration kLauncherMax = absl::Seconds(10);
 }  // namespace
 
 NodeCluster::NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meeting, Process& launcher,
-                         std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles,
-                         std::vector<std::string> script, Pulse& pulse, SignalQueue& signals)
+                         std::vector<Node> nodes, std::vector<NodeRoles> roles, std::vector<std::string> script,
+                         Pulse& pulse, SignalQueue& signals)
     : job_(std::move(job)),
       scheduler_(scheduler),
       meeting_(meeting),
@@ -33,7 +33,7 @@ NodeCluster::NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meetin
       signals_(signals) {
   plan_.roles = std::move(roles);
   plan_.script = std::move(script);
-  for (const scheduler::Node& node : nodes_) names_.push_back(node.name);
+  for (const Node& node : nodes_) names_.push_back(node.name);
 }
 
 absl::Status NodeCluster::Start() {
@@ -91,7 +91,7 @@ void NodeCluster::Replace(const wire::MemberStatus& server, News& news) {
   if (death.incarnation != server.incarnation()) death = {server.incarnation(), now};
   if (death.placed || now - death.since < kNodeLostAfter) return;
   death.placed = true;
-  for (scheduler::NodeRoles& roles : plan_.roles) {
+  for (NodeRoles& roles : plan_.roles) {
     if (std::erase(roles.servers, server.name()) == 0) continue;
     if (std::find(lost_.begin(), lost_.end(), roles.node) == lost_.end()) lost_.push_back(roles.node);
   }
@@ -112,12 +112,12 @@ void NodeCluster::PlaceAdded(const wire::GetStatusReply& status, News& news) {
 }
 
 void NodeCluster::Place(const std::string& server, const std::string& why, News& news) {
-  const std::string node = scheduler::NewPlaceFor(nodes_, plan_.roles, lost_);
+  const std::string node = NewPlaceFor(nodes_, plan_.roles, lost_);
   if (node.empty()) {
     news.lines.push_back(absl::StrCat(server, " ", why, ", and no node is left for it"));
     return;
   }
-  for (scheduler::NodeRoles& roles : plan_.roles) {
+  for (NodeRoles& roles : plan_.roles) {
     if (roles.node == node) roles.servers.push_back(server);
   }
   const absl::Status published = Publish();

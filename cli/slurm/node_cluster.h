@@ -23,13 +23,13 @@ class NodeCluster : public RunProcesses {
  public:
   // `scheduler` is a Cluster of the scheduler alone. `launcher` is the srun that has started `slackline slurm node` on
   // the nodes. `nodes` are the nodes that have started, `roles` their processes. `script` as in Share::script.
-  NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meeting, Process& launcher,
-              std::vector<scheduler::Node> nodes, std::vector<scheduler::NodeRoles> roles,
-              std::vector<std::string> script, Pulse& pulse, SignalQueue& signals);
+  NodeCluster(job::Job job, Cluster& scheduler, const Meeting& meeting, Process& launcher, std::vector<Node> nodes,
+              std::vector<NodeRoles> roles, std::vector<std::string> script, Pulse& pulse, SignalQueue& signals);
 
   absl::Status Start() override;
   bool has_scheduler() const override { return scheduler_.has_scheduler(); }
   SchedulerClient& scheduler() override { return scheduler_.scheduler(); }
+  std::string SchedulerCrash() override { return scheduler_.SchedulerCrash(); }
   bool scheduler_runs() override { return scheduler_.scheduler_runs(); }
   void Heard(bool scheduler_answered) override { scheduler_.Heard(scheduler_answered); }
   News Watch(const wire::GetStatusReply& status) override;
@@ -48,7 +48,7 @@ class NodeCluster : public RunProcesses {
   Cluster& scheduler_;
   const Meeting& meeting_;
   Process& launcher_;
-  const std::vector<scheduler::Node> nodes_;
+  const std::vector<Node> nodes_;
   Pulse& pulse_;
   SignalQueue& signals_;
   Plan plan_;

@@ -62,11 +62,11 @@ class Answers {
   std::filesystem::path folder_;
 };
 
-absl::StatusOr<std::vector<scheduler::Node>> AskForNodes(const std::string& names) {
+absl::StatusOr<std::vector<Node>> AskForNodes(const std::string& names) {
   const Answers slurm;
   absl::StatusOr<std::string> list = slurm.Of({"sinfo", "--noheader", "--Node", "--nodes", names, "--format=%N %c %G"});
   if (!list.ok()) return list.status();
-  std::vector<scheduler::Node> nodes = ParseNodes(*list);
+  std::vector<Node> nodes = ParseNodes(*list);
   // sinfo leaves out what it does not know.
   const absl::StatusOr<std::string> expanded = slurm.Of({"scontrol", "show", "hostnames", names});
   if (!expanded.ok()) return expanded.status();
@@ -84,18 +84,18 @@ absl::StatusOr<std::vector<scheduler::Node>> AskForNodes(const std::string& name
     const absl::StatusOr<std::string> below = slurm.Of({"scontrol", "show", "hostnames", members});
     if (!below.ok()) continue;
     const std::set<std::string> on_leaf = absl::StrSplit(*below, '\n');
-    for (scheduler::Node& node : nodes) {
+    for (Node& node : nodes) {
       if (on_leaf.contains(node.name)) node.topology = absl::StrCat(leaf, ".", node.name);
     }
   }
   return nodes;
 }
 
-absl::StatusOr<std::vector<scheduler::Node>> NodesOf(const PlacementOptions& options) {
+absl::StatusOr<std::vector<Node>> NodesOf(const PlacementOptions& options) {
   if (options.count > 0 && !options.nodes.empty()) {
     return absl::InvalidArgumentError("found --nodes and --count; allowed is one of them");
   }
-  std::vector<scheduler::Node> nodes;
+  std::vector<Node> nodes;
   for (uint32_t number = 1; number <= options.count; ++number) {
     nodes.emplace_back();
     nodes.back().name = absl::StrCat("node", number);
@@ -109,13 +109,13 @@ absl::StatusOr<std::vector<scheduler::Node>> NodesOf(const PlacementOptions& opt
   return AskForNodes(names);
 }
 
-void Print(const std::vector<scheduler::Node>& nodes, const std::vector<scheduler::NodeRoles>& plan) {
+void Print(const std::vector<Node>& nodes, const std::vector<NodeRoles>& plan) {
   std::printf("%-16s %-16s %5s %5s  %s\n", "NODE", "SWITCH", "CPUS", "GPUS", "RUNS");
   for (size_t index = 0; index < nodes.size(); ++index) {
     std::vector<std::string> runs = plan[index].servers;
     if (plan[index].scheduler) runs.insert(runs.begin(), "scheduler");
     runs.insert(runs.end(), plan[index].workers.begin(), plan[index].workers.end());
-    const std::string leaf = scheduler::SwitchOf(nodes[index]);
+    const std::string leaf = SwitchOf(nodes[index]);
     std::printf("%-16s %-16s %5u %5u  %s\n", nodes[index].name.c_str(), leaf.empty() ? "-" : leaf.c_str(),
                 nodes[index].cpus, nodes[index].gpus, runs.empty() ? "nothing" : absl::StrJoin(runs, ", ").c_str());
   }
@@ -123,14 +123,14 @@ void Print(const std::vector<scheduler::Node>& nodes, const std::vector<schedule
 
 }  // namespace
 
-std::vector<scheduler::Node> ParseNodes(const std::string& text) {
-  std::vector<scheduler::Node> nodes;
+std::vector<Node> ParseNodes(const std::string& text) {
+  std::vector<Node> nodes;
   std::set<std::string> known;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     // A node is there once for each of its partitions.
     if (words.empty() || !known.insert(words[0]).second) continue;
-    scheduler::Node node;
+    Node node;
     node.name = words[0];
     if (words.size() > 1 && !absl::SimpleAtoi(words[1], &node.cpus)) node.cpus = 1;
     if (words.size() > 2) node.gpus = GpusOf(words[2]);
@@ -139,11 +139,10 @@ std::vector<scheduler::Node> ParseNodes(const std::string& text) {
   return nodes;
 }
 
-std::vector<std::string> UnknownNodes(const std::string& wanted, const std::vector<scheduler::Node>& known) {
+std::vector<std::string> UnknownNodes(const std::string& wanted, const std::vector<Node>& known) {
   std::vector<std::string> unknown;
   for (const absl::string_view name : absl::StrSplit(wanted, '\n', absl::SkipEmpty())) {
-    const bool there =
-        std::any_of(known.begin(), known.end(), [&](const scheduler::Node& node) { return node.name == name; });
+    const bool there = std::any_of(known.begin(), known.end(), [&](const Node& node) { return node.name == name; });
     if (!there) unknown.emplace_back(name);
   }
   return unknown;
@@ -161,7 +160,7 @@ std::map<std::string, std::string> ParseLeafSwitches(const std::string& text) {
   return leaves;
 }
 
-scheduler::Processes ProcessesOf(const job::Job& job) {
+Processes ProcessesOf(const job::Job& job) {
   return {.servers = ServerProcesses(job), .groups = std::max(1u, static_cast<uint32_t>(job.worker().groups_size()))};
 }
 
@@ -169,9 +168,9 @@ int ShowPlacement(const PlacementOptions& options) {
   const absl::StatusOr<job::Job> read = ReadJobFile(options.job_file, options.overrides);
   if (!read.ok()) return Complain(absl::InvalidArgumentError(read.status().message()));
   const job::Job job = Resolve(*read);
-  const absl::StatusOr<std::vector<scheduler::Node>> nodes = NodesOf(options);
+  const absl::StatusOr<std::vector<Node>> nodes = NodesOf(options);
   if (!nodes.ok()) return Complain(nodes.status());
-  const std::vector<scheduler::NodeRoles> plan = scheduler::PlanNodes(*nodes, ProcessesOf(job));
+  const std::vector<NodeRoles> plan = PlanNodes(*nodes, ProcessesOf(job));
   Print(*nodes, plan);
   const uint32_t servers = job.cluster().servers();
   std::printf(

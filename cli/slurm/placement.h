@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/slurm/node_plan.h"
 #include "job.pb.h"
-#include "scheduler/node_plan.h"
 
 namespace slackline::cli::slurm {
 
@@ -20,16 +20,16 @@ struct PlacementOptions {
 };
 
 // Returns the processes of the job that are distributed over nodes.
-scheduler::Processes ProcessesOf(const job::Job& job);
+Processes ProcessesOf(const job::Job& job);
 
 // Prints a table; returns the exit code.
 int ShowPlacement(const PlacementOptions& options);
 
 // Parses lines "NAME CPUS GRES", the output of sinfo with "%N %c %G". Returns each node once, in the order of the
 // lines.
-std::vector<scheduler::Node> ParseNodes(const std::string& text);
+std::vector<Node> ParseNodes(const std::string& text);
 // Returns the names in `wanted`, one per line, that are not in `known`.
-std::vector<std::string> UnknownNodes(const std::string& wanted, const std::vector<scheduler::Node>& known);
+std::vector<std::string> UnknownNodes(const std::string& wanted, const std::vector<Node>& known);
 // Parses lines "SwitchName=leaf1 Level=0 ... Nodes=n[1-2] ...", the output of `scontrol show topology`. Returns the
 // nodes of each leaf switch (level 0), as SLURM writes their names, by the name of the switch.
 std::map<std::string, std::string> ParseLeafSwitches(const std::string& text);

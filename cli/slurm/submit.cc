@@ -124,13 +124,13 @@ int Submit(const SubmitOptions& options) {
   }
   const absl::StatusOr<std::vector<std::string>> script =
       options.resume ? CommandToGoOn(options.script, options.run_folder) : CommandOf(options.script);
-  if (!script.ok()) return Fail(script.status(), kExitWrongUse);
+  if (!script.ok()) return ComplainOfWrongUse(script.status());
   std::vector<std::string> overrides = options.overrides;
   const absl::StatusOr<job::Job> job =
       ReadJobOfWorkers(*script, options.resume ? options.run_folder + "/job.yaml" : options.job_file, overrides);
   if (!job.ok()) return Complain(absl::InvalidArgumentError(job.status().message()));
-  if (absl::Status status = CheckWorkers(*script, *job); !status.ok()) return Fail(status, kExitWrongUse);
-  if (absl::Status status = worker::CheckJob(*job); !status.ok()) return Fail(status, kExitWrongUse);
+  if (absl::Status status = CheckWorkers(*script, *job); !status.ok()) return ComplainOfWrongUse(status);
+  if (absl::Status status = worker::CheckJob(*job); !status.ok()) return ComplainOfWrongUse(status);
   const absl::StatusOr<std::filesystem::path> program = Sibling("slackline");
   if (!program.ok()) return Complain(program.status());
   std::string wanted = options.run_folder.empty() ? job->output().folder() : options.run_folder;
@@ -145,31 +145,28 @@ int Submit(const SubmitOptions& options) {
     const absl::StatusOr<RunFolder> made = wanted.empty()
                                                ? RunFolder::CreateUnused(DefaultRunFolder(job->name(), absl::Now()))
                                                : RunFolder::Create(wanted);
-    if (!made.ok()) return Fail(made.status(), absl::IsAlreadyExists(made.status()) ? kExitWrongUse : kExitFailed);
+    if (!made.ok()) return Complain(made.status());
     folder = made->path();
     // The run itself makes it; this was to know that nobody else has it.
     fs::remove(folder / "logs", error);
   }
   folder = fs::absolute(folder).lexically_normal();
   if (options.resume) {
-    if (absl::Status over = CheckOver(folder, *job); !over.ok()) return Fail(over, kExitWrongUse);
+    if (absl::Status over = CheckOver(folder, *job); !over.ok()) return ComplainOfWrongUse(over);
   }
   const fs::path submit = folder / "submit";
   fs::create_directories(submit, error);
-  if (error)
-    return Fail(absl::UnavailableError(absl::StrCat("cannot make ", submit.string(), ": ", error.message())),
-                kExitFailed);
+  if (error) return Fail(absl::UnavailableError(absl::StrCat("cannot make ", submit.string(), ": ", error.message())));
   if (!options.resume) {
     // With the paths that are meant from here; and what only `slackline slurm run` knows to be the default stays so.
     job::Job resolved = *job;
     if (!resolved.cluster().has_worker_restarts_max())
       resolved.mutable_cluster()->set_worker_restarts_max(kWorkerRestarts);
-    if (absl::Status copied = ReplaceFile(submit / "job.yaml", ToYaml(resolved)); !copied.ok())
-      return Fail(copied, kExitFailed);
+    if (absl::Status copied = ReplaceFile(submit / "job.yaml", ToYaml(resolved)); !copied.ok()) return Fail(copied);
   }
   const absl::Status written =
       ReplaceFile(submit / "slackline.sbatch", BatchScript(options, job->name(), *program, folder));
-  if (!written.ok()) return Fail(written, kExitFailed);
+  if (!written.ok()) return Fail(written);
   std::vector<std::string> command = {"sbatch", "--parsable"};
   const std::vector<std::string> more = ForAllComponents(options.sbatch);
   command.insert(command.end(), more.begin(), more.end());
@@ -178,7 +175,7 @@ int Submit(const SubmitOptions& options) {
   if (!number.ok()) {
     // The folder may be used again.
     if (!options.resume) fs::remove_all(folder, error);
-    return Fail(number.status(), kExitFailed);
+    return Fail(number.status());
   }
   if (absl::Status noted = NoteSlurmJob(folder, *number); !noted.ok()) log::Warning(std::string(noted.message()));
   std::printf("Submitted job %s; run folder %s\nIts output: %s\n", number->c_str(), folder.c_str(),

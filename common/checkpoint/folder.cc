@@ -38,12 +38,16 @@ constexpr char kUndone[] = ".undone";
 // Readers of one checkpoint at a time.
 constexpr unsigned kThreadsMax = 8;
 
+// Slackline makes no larger numbers. The limit leaves room for the next number.
+constexpr uint64_t kNumberMax = 1'000'000'000'000;
+
 // Of "checkpoint-N", also with something behind a point.
 std::optional<uint64_t> NumberIn(absl::string_view name) {
   uint64_t number = 0;
   if (!absl::ConsumePrefix(&name, kPrefix) || !absl::SimpleAtoi(name.substr(0, name.find('.')), &number)) {
     return std::nullopt;
   }
+  if (number > kNumberMax) return std::nullopt;
   return number;
 }
 

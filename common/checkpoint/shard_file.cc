@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
+#include "common/json_text.h"
 #include "common/optimizer/averaged_weights.h"
 
 namespace slackline::checkpoint {
@@ -46,7 +47,7 @@ std::string HeaderText(const ShardHeader& header) {
     begin = end;
   }
   text["__metadata__"] = {{"format", "pt"}, {kKey, own}};
-  return text.dump();
+  return DumpJson(text);
 }
 
 // Room for the header whatever the checksums will be.
@@ -195,7 +196,7 @@ absl::Status ShardFileReader::ReadHeader(const wire::CheckpointFile& file) {
   if (ChecksumOf(text) != file.header_checksum()) {
     return absl::DataLossError(absl::StrCat(path_, ": the header's checksum is wrong"));
   }
-  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json parsed = ParseJson(text);
   const auto metadata = parsed.is_object() ? parsed.find("__metadata__") : parsed.end();
   const bool known =
       metadata != parsed.end() && metadata->is_object() && metadata->contains(kKey) && (*metadata)[kKey].is_string();

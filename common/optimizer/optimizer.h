@@ -123,7 +123,8 @@ class Optimizer {
   void StepBlock(absl::Span<const float> gradient, absl::Span<float> weights, const BlockOfArrays& arrays,
                  std::optional<uint32_t> group = std::nullopt) const;
 
-  // Number of steps that the running mean of the staleness covers. Before that many steps it is the mean of all.
+  // The running mean of the staleness gives each new step the weight 1 / kStalenessSteps. Before that many steps it is
+  // the mean of all.
   static constexpr uint64_t kStalenessSteps = 100;
   // Returns the momentum of the last step.
   double momentum() const;
@@ -166,7 +167,7 @@ class OptimizerState {
   void BeginStep(const Optimizer::Step& step) { optimizer_.BeginStep(step); }
   void StepBlock(uint64_t begin, absl::Span<const float> gradient, absl::Span<float> weights);
 
-  // Return the arrays of optimizer().
+  // Returns the number of arrays of optimizer(); array() and mutable_array() return one of them.
   size_t arrays() const { return arrays_.size(); }
   absl::Span<const float> array(size_t index) const { return {arrays_[index].get(), elements_}; }
   absl::Span<float> mutable_array(size_t index) { return {arrays_[index].get(), elements_}; }

@@ -1,7 +1,10 @@
 #include "common/storage/database.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
@@ -35,6 +38,44 @@ absl::Status FromRocks(const std::filesystem::path& folder, const rocksdb::Statu
   if (status.IsNoSpace()) return absl::ResourceExhaustedError(text);
   if (status.IsCorruption()) return absl::DataLossError(text);
   return absl::UnavailableError(text);
+}
+
+// Room that RocksDB needs for its own files when it opens a database, or recovers from an error. The file kReserve in
+// the database's folder takes a little more: a process that starts on a full disk removes it, and has room.
+constexpr uint64_t kRoomMin = 96 << 10;
+constexpr uint64_t kReserveBytes = 128 << 10;
+constexpr char kReserve[] = "reserve";
+
+// Checks that RocksDB can open a database in `folder`, or recover from an error there. Debian builds RocksDB with
+// assertions, and one of them aborts the process if a file cannot grow meanwhile.
+//   kResourceExhausted  there is too little room for RocksDB's own files
+absl::Status CheckRoom(const std::filesystem::path& folder) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return absl::OkStatus();  // the database itself says what is wrong
+  const uint64_t room = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (room < kRoomMin) {
+    return absl::ResourceExhaustedError(absl::StrCat(folder.string(), ": No space left on device: ", room >> 10,
+                                                     " KiB are free; allowed are at least ", kRoomMin >> 10));
+  }
+  // Some file systems count no files.
+  if (disk.f_files > 0 && disk.f_favail < 16) {
+    return absl::ResourceExhaustedError(absl::StrCat(folder.string(), ": No space left on device: it has room for ",
+                                                     uint64_t{disk.f_favail},
+                                                     " more files (inodes); allowed are at least 16"));
+  }
+  return absl::OkStatus();
+}
+
+// Takes the room that the next process needs to open the database. If this fails, the next process tries again.
+void Reserve(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::path path = folder / kReserve;
+  if (std::filesystem::file_size(path, error) == kReserveBytes && !error) return;
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (file < 0) return;
+  const bool taken = ::posix_fallocate(file, 0, kReserveBytes) == 0;
+  ::close(file);
+  if (!taken) std::filesystem::remove(path, error);
 }
 
 rocksdb::Options MakeOptions(rocksdb::Env* disk) {
@@ -147,6 +188,7 @@ absl::Status RocksDatabase::DropFiles(absl::string_view begin, absl::string_view
 }
 
 void RocksDatabase::Resume() {
+  if (!CheckRoom(folder_).ok()) return;
   // Without an error to recover from this does nothing.
   const rocksdb::Status status = database_->Resume();
   status.PermitUncheckedError();
@@ -209,6 +251,9 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return absl::UnavailableError(absl::StrCat(folder.string(), ": ", error.message()));
+  absl::Status room = CheckRoom(folder);
+  if (!room.ok() && std::filesystem::remove(folder / kReserve, error)) room = CheckRoom(folder);
+  if (!room.ok()) return room;
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(MakeOptions(disk), folder.string(), &opened);
   if (!status.ok()) {
@@ -236,6 +281,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
   std::filesystem::remove_all(folder / kIncoming, error);
   if (!error) std::filesystem::create_directory(folder / kIncoming, error);
   if (error) return absl::UnavailableError(absl::StrCat((folder / kIncoming).string(), ": ", error.message()));
+  Reserve(folder);
   return database;
 }
 

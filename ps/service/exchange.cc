@@ -107,6 +107,9 @@ void Exchange::KeepSnapshots(std::vector<StoredShard> stores) {
 absl::Status Exchange::Listen() {
   grpc::ServerBuilder builder;
   rpc::SetDataServerArguments(builder);
+  // Connections that say nothing must not use up the descriptors, which snapshots and checkpoints need, too.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(options_.handshake)));
   builder.AddListeningPort(options_.listen, options_.security.server_credentials(), &port_);
   ListenLocally(builder);
   // Control calls are rare: one thread waits for them, and a second while one is busy.

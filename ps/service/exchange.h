@@ -38,6 +38,8 @@ struct ExchangeOptions {
   job::Job job;
   Timeouts timeouts;
   security::Security security;
+  // Time limit for a new connection to begin to speak.
+  absl::Duration handshake = absl::Seconds(10);
   // Callback when the scheduler tells the process to end. Runs on the sequencer thread; must not block.
   std::function<void(const std::string& reason)> on_stop;
 };

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
+#include "common/counted.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
 #include "ps/engine_config.h"
@@ -112,7 +113,7 @@ absl::Status ShardTable::Install(const wire::InstallShardsRequest& request) {
   generation_ = Generation(request.generation());
   installed_ = WhatIsInstalled(request);
   if (request.replicated()) OpenLog(absl::InfinitePast(), ShardsHere(), 0);
-  log::Info("holds ", hosts_.size(), " shards, ", BytesOfAll(request), " bytes of weights; stages at most ",
+  log::Info("holds ", Counted(hosts_.size(), "shard"), ", ", BytesOfAll(request), " bytes of weights; stages at most ",
             budget_->bytes_max(), " bytes");
   return absl::OkStatus();
 }
@@ -202,6 +203,8 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
     host->FirstSnapshotTried();
     return host;
   }
+  // The scheduler tries again: somebody may make room.
+  if (absl::IsResourceExhausted(store.status())) return absl::UnavailableError(store.status().message());
   if (!store.ok()) return store.status();
   if (request.restore_lineage() > 0) {
     absl::StatusOr<std::unique_ptr<ShardHost>> restored =
@@ -212,8 +215,9 @@ absl::StatusOr<std::unique_ptr<ShardHost>> ShardTable::MakeHost(const wire::Inst
     host->FirstSnapshotTried();
     kill_point::Passed("restore");
   } else if (!(*store)->kept().empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(kept.folder.string(), " has snapshots of this job, ",
-                                                      "and the shard is to begin anew; they are not overwritten"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(kept.folder.string(), " has snapshots of this job, ",
+                     "but the shard starts from initial weights; the snapshots are not overwritten"));
   }
   kept.store = *std::move(store);
   stores.push_back(std::move(kept));

@@ -51,7 +51,8 @@ ReplicaLog::ReplicaLog(Options options, ServiceMetrics& metrics, const TimeSourc
       lease_until_(heard_) {}
 
 std::string ReplicaLog::Follower() const {
-  return absl::StrCat(options_.move == 0 ? "backup " : "the server that takes shards, incarnation ", backup_.value());
+  return absl::StrCat(options_.move == 0 ? "the backup" : "the server that takes shards", " (incarnation ",
+                      backup_.value(), ")");
 }
 
 // --- What happens to the shards ---------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ absl::Status ReplicaLog::Attach(ReplicaSink& sink, Incarnation backup) {
   ++attachment_;
   backup_ = backup;
   heard_ = time_.Now();
-  log::Info(Follower(), ", starts to follow this server");
+  log::Info(Follower(), " starts to follow this server");
   TakeNext();
   ShowState();
   return absl::OkStatus();
@@ -300,7 +301,7 @@ absl::Status ReplicaLog::Handled(const ReplicaSink& sink, uint64_t handled, uint
   }
   if (state_ == State::kCatchingUp && in_step_number_ > 0 && handled >= in_step_number_) {
     state_ = State::kInStep;
-    log::Info(Follower(), ", is in step with this server");
+    log::Info(Follower(), " is in step with this server");
     check_at_ = now + options_.check_every;
     ShowState();
     if (!std::exchange(was_in_step_, true) && options_.on_first_in_step != nullptr) options_.on_first_in_step();
@@ -336,14 +337,14 @@ void ReplicaLog::Detach(const absl::Status& why) {
     state_ = State::kLost;
     withheld_ = std::move(tells);
     if (why.ok()) {
-      log::Info(Follower(), ", has received all pushes");
+      log::Info(Follower(), " has received all pushes");
     } else if (!stopping_) {
-      log::Warning(Follower(), ", is lost (", reason_,
+      log::Warning(Follower(), " is lost (", reason_,
                    "): this server answers no push until the scheduler confirms that the backup will not take over");
     }
   } else {
     state_ = State::kAlone;
-    if (!why.ok()) log::Warning(Follower(), ", is lost while it was catching up: ", reason_);
+    if (!why.ok()) log::Warning(Follower(), " is lost while it was catching up: ", reason_);
     TellAll(std::move(tells));
   }
   ShowState();
@@ -371,7 +372,7 @@ void ReplicaLog::Released(uint64_t attachment) {
     sink->End(why);
   }
   state_ = State::kAlone;
-  log::Warning(Follower(), ", will not take over: this server continues without a backup until another backup follows");
+  log::Warning(Follower(), " will not take over: this server continues without a backup until another backup follows");
   ShowState();
   options_.on_served_again();
   TellAll(std::exchange(withheld_, {}));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/counted.h"
 #include "common/kill_point.h"
 #include "common/logging.h"
 #include "ps/service/shard_table.h"
@@ -105,8 +106,8 @@ absl::Status ShardTable::Take(const wire::TakeShardsRequest& request) {
   last_move_ = request.move();
   taken_ = std::make_unique<Taken>();
   taken_->install = std::move(install);
-  log::Info("takes ", request.shards_size(), " shards from ", request.from().name(), " (", request.from().address(),
-            "), move ", request.move());
+  log::Info("takes ", Counted(request.shards_size(), "shard"), " from ", request.from().name(), " (",
+            request.from().address(), "), move ", request.move());
   hooks_.on_backup(&taken_->install.backup_of());
   return absl::OkStatus();
 }
@@ -201,7 +202,7 @@ absl::Status ShardTable::Move(const wire::InstallShardsRequest& request) {
   generation_ = Generation(request.generation());
   installed_ = WhatIsInstalled(request);
   members_known_ = false;
-  log::Info("this server now holds ", hosts_.size(), " shards; ", added, " of them moved here, generation ",
+  log::Info("this server now holds ", Counted(hosts_.size(), "shard"), "; ", added, " of them moved here, generation ",
             request.generation());
   return absl::OkStatus();
 }

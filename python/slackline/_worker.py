@@ -123,7 +123,7 @@ class Worker:
         self._drawn = 0
         self._delivered: Optional[int] = None
         self._taken = 0
-        self._loss = 0.0
+        self._loss: Optional[float] = None
         self._accuracy: float | None = None
         self._since = time.monotonic()
         _leave_at_exit(self)
@@ -266,9 +266,9 @@ class Worker:
             for batch in self.batches(loader):
                 yield batch
                 bar.update(self._taken - bar.n)
-                bar.set_postfix(
-                    epoch=f"{self.epoch + 1}/{self.epochs}", loss=f"{self._loss:.3f}", staleness=self.staleness, refresh=False
-                )
+                loss = "-" if self._loss is None else f"{self._loss:.3f}"
+                epoch = f"{self.epoch + 1}/{self.epochs}"
+                bar.set_postfix(epoch=epoch, loss=loss, staleness=self.staleness, refresh=False)
 
     # --- figures ---
 
@@ -297,7 +297,7 @@ class Worker:
         """Sets loss and accuracy of the next step() and later ones, for the job's progress. They hold until the next report.
 
         Args:
-            **figures: `loss`, the mean over the samples; `accuracy`, a share from 0 to 1. Without an accuracy the job has none.
+            **figures: `loss`, the mean over the samples; `accuracy`, a share from 0 to 1. The job has none that is not reported.
 
         Raises:
             TypeError: A name is neither loss nor accuracy.
@@ -311,7 +311,8 @@ class Worker:
             if not 0 <= accuracy <= 1:
                 raise ValueError(f"found accuracy={accuracy}; allowed is 0 to 1")
             self._accuracy = accuracy
-        self._loss = float(figures.get("loss", self._loss))
+        if "loss" in figures:
+            self._loss = float(figures["loss"])
 
     def alive(self) -> None:
         """Tells the scheduler that the script works on something other than a step.
@@ -421,7 +422,7 @@ class Worker:
             raise FailedPreconditionError(
                 f"a step needs samples, and {count} were drawn from worker.sampler() since the last one"
             )
-        if not math.isfinite(self._loss):
+        if self._loss is not None and not math.isfinite(self._loss):
             raise FailedPreconditionError(f"the loss that was reported is {self._loss}")
         seconds = time.monotonic() - self._since
         try:

@@ -11,36 +11,31 @@ from slackline_experiment import definition, resolve, results, runner, store, ta
 from slackline_experiment.definition import Experiment, InlineJob
 from slackline_experiment.document import Wrong
 from slackline_experiment.progress import cell_name
+from slackline_options import CommandParser
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 
-ABOUT = """Runs a grid of jobs with repeats, and writes tables, plots and one page of what came out.
-
-The file names a base job, what varies, and how often each combination is repeated (docs/experiments.md). Everything is
-checked before the first run. Complete runs are not repeated when the experiment is started again; where the file has
-changed, only what changed is run."""
-EXAMPLES = """Examples
-  slackline experiment bounds.yaml --dry-run
-  slackline experiment bounds.yaml --out results/bounds --keep-going
-  slackline experiment bounds.yaml --report"""
-
-
 def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="slackline experiment", description=ABOUT, epilog=EXAMPLES,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("--slackline", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("file", type=Path, metavar="FILE", help="the experiment (YAML)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: experiments/NAME")
-    parser.add_argument("--dry-run", action="store_true", help="check everything, list the cells, run nothing")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N",
-                        help="so many simulated runs at a time (default: 1)")
-    parser.add_argument("--keep-going", action="store_true", help="go on after a failed run")
-    parser.add_argument("--report", action="store_true",
-                        help="run nothing; write tables, plots and page of what is there")
-    # The program that calls us takes it; here for --help.
-    parser.add_argument("--python", metavar="PROGRAM",
-                        help="Python interpreter; default: that of the build, or python3")
-    return parser.parse_args(arguments)
+    parser = CommandParser(
+        "slackline experiment", about="Run a grid of jobs with repeats, and write tables, plots and one page of the results.",
+        example="slackline experiment bounds.yaml", usage="FILE [OPTIONS]",
+        text="The file names a base job, what varies, and how often each combination is repeated. All cells are checked before the "
+             "first run. To continue a stopped experiment, start it again: complete runs are not repeated. If the file has "
+             "changed, only changed cells run. More: slackline help experiments.",
+        examples=["slackline experiment bounds.yaml --out results/bounds --keep-going", "slackline experiment bounds.yaml --report"])
+    parser.argument("file", type=Path, metavar="FILE", help="Experiment file (YAML).")
+    most_used = parser.add_argument_group("Most used options")
+    most_used.add_argument("--dry-run", action="store_true", help="Check everything and list the cells. Run nothing.")
+    most_used.add_argument("--out", type=Path, metavar="FOLDER", help="Folder for the results. Default: experiments/NAME.")
+    most_used.add_argument("--jobs", type=int, default=1, metavar="N", help="Number of simulated runs at a time. Default: 1.")
+    others = parser.add_argument_group("Options")
+    others.add_argument("--keep-going", action="store_true", help="Continue after a failed run.")
+    others.add_argument("--report", action="store_true",
+                        help="Run nothing. Write tables, plots and page of the runs that are there.")
+    parser.finish()
+    options = parser.parse_args(arguments)
+    options.slackline = Path(options.slackline)
+    return options
 
 
 def say(text: str) -> None:

@@ -51,4 +51,4 @@ class Progress:
         self._say(f"[{number}/{self._total}] {cell_name(run.cell.cell)}, repeat {run.repeat}{estimate}")
 
     def ended(self, run: Run, wall_s: float, what: str) -> None:
-        self._say(f"    {run.id}: {what} after {duration_text(wall_s)}")
+        self._say(f"    {run.id}: {what}; ran for {duration_text(wall_s)}")

@@ -125,7 +125,7 @@ class Runner:
         progress.finished.append((child.run, child.wall_s))
         data = run_folder.read(self._store.run_folder(child.run))
         accuracy = data.figures.get("test_accuracy")
-        progress.ended(child.run, child.wall_s, "done" if accuracy is None else f"test {data.metric} {accuracy:.2%}")
+        progress.ended(child.run, child.wall_s, "done" if accuracy is None else f"test {data.metric} {100 * accuracy:.2f} %")
 
     def _failure(self, child: Child) -> str:
         """Empty for a run that ended well."""

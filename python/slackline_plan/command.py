@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
+from slackline_options import CommandParser
 from slackline_plan import kinds, programs
 from slackline_plan.kinds import Kind
 from slackline_plan.programs import Group, Measured, PlanError, WrongUse
@@ -83,28 +84,35 @@ def bandwidth(text: str) -> float:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="slackline plan", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Measures a job on this machine, plays it for each batch size on each number of nodes like this one,\n"
-                    "and says how long it takes. See docs/plan.md for what each figure is.")
-    parser.add_argument("job", metavar="JOB.yaml")
-    parser.add_argument("--slackline", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--batch", type=numbers, required=True, metavar="N,...", help="images a worker takes a step")
-    parser.add_argument("--nodes", type=shapes, metavar="N,...",
-                        help="nodes with a worker each; with several kinds N+M,...: so many of each")
-    parser.add_argument("--limit", type=duration, default=duration("48h"), metavar="TIME", help="default: 48h")
-    parser.add_argument("--measure", type=duration, default=duration("60s"), metavar="TIME",
-                        help="for all batch sizes together; default: 60s")
-    parser.add_argument("--gbit-per-s", type=bandwidth, metavar="N",
-                        help="of each node's link; without it the network between the nodes costs nothing")
-    parser.add_argument("--measure-only", action="store_true", help="only measure this machine, and print it for --kind")
-    parser.add_argument("--kind", action="append", default=[], metavar="NAME=FILE", dest="kinds",
-                        help="a kind of nodes, with what --measure-only has printed on one; may be repeated")
-    parser.add_argument("--here", action="store_true",
-                        help="in an allocation of SLURM: measure this machine, and not one node of each kind")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
-                        help="override a setting of the job file; may be repeated")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser = CommandParser(
+        "slackline plan", about="Estimate how long a job takes on N nodes, for each batch size.",
+        example="slackline plan job.yaml --batch 32,64 --nodes 1,2,4", usage="JOB --batch N,... --nodes N,... [OPTIONS]",
+        text="The command measures the job on this machine, then simulates it on each number of such nodes. More: slackline help plan.",
+        examples=["slackline plan job.yaml --batch 64 --nodes 2,4 --gbit-per-s 10 --limit 24h",
+                  "slackline plan job.yaml --batch 64 --measure-only > fast.json",
+                  "slackline plan job.yaml --batch 64 --nodes 1+4,2+8 --kind fast=fast.json --kind slow=slow.json"])
+    parser.argument("job", metavar="JOB", help="Job file (YAML).")
+    most_used = parser.add_argument_group("Most used options")
+    most_used.add_argument("--batch", type=numbers, required=True, metavar="N,...", help="Images per step of a worker. Required.")
+    most_used.add_argument("--nodes", type=shapes, metavar="N,...",
+                           help="Numbers of nodes, with one worker each. With several kinds of nodes N+M,...: numbers of each kind.")
+    most_used.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
+                           help="Change a setting of the job file. May be repeated.")
+    estimate = parser.add_argument_group("Estimate")
+    estimate.add_argument("--limit", type=duration, default=duration("48h"), metavar="TIME",
+                          help="Time limit that the table compares with. Default: 48h.")
+    estimate.add_argument("--gbit-per-s", type=bandwidth, metavar="N",
+                          help="Bandwidth of each node's link. Default: the network between nodes costs no time.")
+    estimate.add_argument("--json", action="store_true", help="Print one JSON object instead of the table.")
+    measurement = parser.add_argument_group("Measurement")
+    measurement.add_argument("--measure", type=duration, default=duration("60s"), metavar="TIME",
+                             help="Time for the measurement of all batch sizes together. Default: 60s.")
+    measurement.add_argument("--measure-only", action="store_true", help="Only measure this machine, and print the result for --kind.")
+    measurement.add_argument("--kind", action="append", default=[], metavar="NAME=FILE", dest="kinds",
+                             help="Kind of nodes, with a file that --measure-only has printed on one. May be repeated.")
+    measurement.add_argument("--here", action="store_true",
+                             help="In a SLURM allocation: measure this machine only, and not one node of each kind.")
+    parser.finish()
     options = parser.parse_args(arguments)
     if options.nodes is None and not options.measure_only:
         parser.error("the following arguments are required: --nodes")
@@ -159,11 +167,13 @@ def _check_shapes(options: argparse.Namespace, found: Sequence[Kind]) -> None:
 
 def plan(options: argparse.Namespace) -> tuple[list[MeasuredKind], list[Cell]]:
     epochs = programs.job_epochs(options.slackline, options.job, options.settings)
+    # Nothing is measured for a simulation that cannot run.
+    programs.check_simulation(options.slackline, options.job, options.settings)
     measured = measure(options)
     cells = []
     for batch in options.batch:
         for nodes in options.nodes:
-            _say(options, f"plays batch {batch} on {nodes} nodes")
+            _say(options, f"simulates batch {batch} on {nodes} {'node' if nodes == '1' else 'nodes'}")
             counts = kinds.shape(nodes, len(measured))
             groups = tuple(Group(next(of for of in one.measured if of.batch == batch), count)
                            for one, count in zip(measured, counts or ()))

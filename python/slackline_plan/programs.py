@@ -164,6 +164,14 @@ def _play(slackline: str, job: str, settings: Sequence[str], epochs: int, run: P
     return _read_summary(run)
 
 
+def check_simulation(slackline: str, job: str, settings: Sequence[str]) -> None:
+    """Raises PlanError if the job cannot be simulated, for example because the simulator is not installed."""
+    command = [slackline, "simulate", job, "--no-gradients", "--check", *_sets(settings)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PlanError(done.stderr.strip())
+
+
 def job_epochs(slackline: str, job: str, settings: Sequence[str]) -> int:
     """training.epochs, of a job that is valid."""
     done = subprocess.run([slackline, "check", job, *_sets(settings)], stdin=subprocess.DEVNULL, capture_output=True,

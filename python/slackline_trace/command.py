@@ -7,20 +7,22 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
+from slackline_options import CommandParser
 from slackline_trace import otlp
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="slackline trace", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Writes what workers did when (worker.trace) as spans of OpenTelemetry, for collectors and viewers of such.\n"
-                    "Reads files that are there; the run itself knows nothing of it.",
-        epilog="Examples\n  slackline trace trace-worker-1.json trace-worker-2.json --otlp-json spans.jsonl --job first")
-    parser.add_argument("traces", nargs="+", metavar="TRACE.json", help="a worker's, as worker.trace names it")
-    parser.add_argument("--slackline", help=argparse.SUPPRESS)
-    parser.add_argument("--otlp-json", required=True, metavar="FILE",
-                        help="to write: a line a worker, as the collector's otlpjsonfile receiver reads them")
-    parser.add_argument("--job", default="", metavar="NAME", help="goes with each worker as slackline.job")
+    parser = CommandParser(
+        "slackline trace", about="Convert traces of workers (worker.trace) to spans of OpenTelemetry.",
+        example="slackline trace trace-worker-1.json --otlp-json spans.jsonl", usage="TRACE... --otlp-json FILE [OPTIONS]",
+        text="The output has one line for each worker, in the form that the collector's otlpjsonfile receiver reads. The command reads "
+             "files only; the run may be over. More: slackline help operations.",
+        examples=["slackline trace trace-worker-1.json trace-worker-2.json --otlp-json spans.jsonl --job first"])
+    parser.argument("traces", nargs="+", metavar="TRACE", help="Trace file of a worker, as worker.trace names it.")
+    most_used = parser.add_argument_group("Most used options")
+    most_used.add_argument("--otlp-json", required=True, metavar="FILE", help="File to write. Required.")
+    most_used.add_argument("--job", default="", metavar="NAME", help="Value of slackline.job in each span's resource.")
+    parser.finish()
     return parser.parse_args(arguments)
 
 

@@ -125,7 +125,8 @@ class Job {
     if (!leaving_) Check(worker().Ready(from));
   }
 
-  std::string Step(uint64_t samples, double loss, std::optional<uint64_t> correct, double compute_seconds) {
+  std::string Step(uint64_t samples, std::optional<double> loss, std::optional<uint64_t> correct,
+                   double compute_seconds) {
     if (leaving_) return "ended";
     const auto step = Wait("optimizer.step()", [&] {
       return worker().Step({.samples = samples,
@@ -310,7 +311,7 @@ NB_MODULE(_core, module) {
       .def("next", &Job::Next, nb::arg("range_done"))
       .def_prop_ro("leaves_early", &Job::leaves_early)
       .def("ready", &Job::Ready, nb::arg("from_element"))
-      .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss"), nb::arg("correct").none(),
+      .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss").none(), nb::arg("correct").none(),
            nb::arg("compute_seconds"))
       .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy"), nb::arg("seconds"))
       .def("alive", &Job::Alive)

@@ -148,7 +148,7 @@ class Command(unittest.TestCase):
         self.assertEqual([path.name for path in self.folder.iterdir()], ["job.yaml"], "nothing was started")
         (self.folder / latin).mkdir()
         result = run("train", job, "--set", f"data.path={self.data()}", cwd=self.folder / latin)
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 2)
         self.assertIn("l\ufffdufe/runs/", result.stderr)
         self.assertIn("found bytes that are not UTF-8; allowed is a path in UTF-8", result.stderr)
         self.assertEqual(list((self.folder / latin).iterdir()), [], "nothing was made")
@@ -163,7 +163,7 @@ class Command(unittest.TestCase):
         self.assertEqual(checked.returncode, 0, "other machines may have them")
         self.assertIn(f"# On this machine it cannot run: {missing}", checked.stdout)
         started = run("train", job, "--run-folder", self.folder / "run")
-        self.assertEqual(started.returncode, 1)
+        self.assertEqual(started.returncode, 2)
         self.assertIn(missing, started.stderr)
         self.assertFalse((self.folder / "run").exists())
 
@@ -324,9 +324,21 @@ class Command(unittest.TestCase):
         self.assertIn(f"found no slackline-simulator in {program.parent}", json.dumps(found))
 
     def test_missing_data_is_named_before_anything_starts(self):
-        result = run("train", self.write("data: {path: nowhere}\n"), cwd=self.folder)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn(f"data.path: found no folder {self.folder}/nowhere", result.stderr)
+        for job, found in (("data: {path: nowhere}\n", f"data.path: found no folder {self.folder}/nowhere"),
+                           (f"data: {{path: {self.data()}}}\nmodel: {{kind: vit_tiny, weights: nowhere}}\n",
+                            f"model.weights: found no file {self.folder}/nowhere")):
+            result = run("train", self.write(job), cwd=self.folder)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(found, result.stderr)
+            self.assertFalse((self.folder / "runs").exists())
+
+    def test_an_interpreter_that_is_not_there_is_named_before_anything_starts(self):
+        script = self.folder / "script.py"
+        script.touch()
+        result = run("launch", script, self.write("{}\n"), "--python", "nopython", cwd=self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--python: found no program nopython in the folders of $PATH", result.stderr)
+        self.assertFalse((self.folder / "runs").exists())
 
     def test_a_run_folder_with_files_is_refused(self):
         programs = self.folder / "bin"
@@ -401,7 +413,7 @@ class Command(unittest.TestCase):
         return texts[0], json.loads(texts[1])
 
     def test_status_of_a_run_that_is_done(self):
-        self.end_a_run("the first", *["more"] * 7, "the job is to have 3 servers", "the job is done: all is trained")
+        self.end_a_run("the first", *["more"] * 7, "the job will have 3 servers", "the job is done: all is trained")
         (self.folder / "summary.json").write_text('{"state": "done", "samples": 1920, "loss": 0.5, "test_accuracy": 0.9037}')
         text, shape = self.status(0)
         self.assertRegex(text, r"^job first: done at 2025-01-31 12:00:09 \(all is trained\)\n"

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import pathlib
 import signal
 import struct
@@ -419,6 +420,12 @@ class Damage(PrepareTest):
         # Mended, it is made.
         self.write("a/0.png", picture(1))
         self.prepare("--size", "8", "--split", "train=1")
+
+    def test_a_class_whose_name_is_not_utf8_is_an_error(self):
+        # Class names become text in JSON.
+        self.write_classes(count=2, classes=("ash", os.fsdecode(b"b\xefrch")))
+        self.assertIn("the name of class b\ufffdrch is no UTF-8; allowed are names in UTF-8", self.prepare(code=2).stderr)
+        self.assertFalse(self.out.exists())
 
     def test_broken_idx_is_an_error(self):
         self.source.mkdir()

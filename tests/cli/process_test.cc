@@ -11,6 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cli/shell_word.h"
 
 namespace slackline::cli::process_test {
@@ -124,6 +127,23 @@ TEST_F(ProcessTest, DestructionLeavesNoProcess) {
     EXPECT_EQ(::kill(pid, 0), 0);
   }
   EXPECT_EQ(::kill(pid, 0), -1);
+}
+
+TEST_F(ProcessTest, WhatAChildLeavesBehindEndsWithIt) {
+  absl::StatusOr<Process> process = Shell("sleep 1000 & echo $!");
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(process->WaitFor(kPatience).has_value());
+  const std::string stat = absl::StrCat("/proc/", process->LastWords(1), "/stat");
+  // Nobody may reap it here, so that it stays as a zombie.
+  const auto lives = [&] {
+    std::string text;
+    std::ifstream in(stat);
+    std::getline(in, text);
+    return !text.empty() && text.substr(text.rfind(')') + 2, 1) != "Z";
+  };
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (lives() && absl::Now() < deadline) absl::Notification().WaitForNotificationWithTimeout(absl::Milliseconds(5));
+  EXPECT_FALSE(lives());
 }
 
 TEST_F(ProcessTest, ChildrenHaveTheirOwnGroupSoThatCtrlCDoesNotReachThem) {

@@ -44,7 +44,7 @@ class RunEnd : public testing::Test {
 };
 
 TEST_F(RunEnd, OneThatOnlyTheLauncherKnowsIsRecorded) {
-  Happened("training begins with 2 workers on 10 samples for 1 epochs");
+  Happened("training begins with 2 workers on 10 samples for 1 epoch");
   ASSERT_EQ(ReadEnd(root_)->state(), kLost);
   ASSERT_EQ(RecordEnd(root_, "failed", "ps-1 died"), absl::OkStatus());
   const auto end = ReadEnd(root_);
@@ -59,7 +59,7 @@ TEST_F(RunEnd, OneThatOnlyTheLauncherKnowsIsRecorded) {
 TEST_F(RunEnd, AnOrderToARunThatIsOverSaysSo) {
   const absl::Status failed = absl::UnavailableError("no answer");
   EXPECT_EQ(OrTheEnd("127.0.0.1:1", failed), failed) << "of an address nothing is known";
-  Happened("training begins with 2 workers on 10 samples for 1 epochs");
+  Happened("training begins with 2 workers on 10 samples for 1 epoch");
   ASSERT_EQ(RecordEnd(root_, "failed", "ps-1 died"), absl::OkStatus());
   const absl::Status over = OrTheEnd(root_.string(), failed);
   EXPECT_TRUE(absl::IsFailedPrecondition(over));

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,8 +52,8 @@ class FakeScheduler : public wire::Scheduler::Service {
                          wire::GetStatusReply* reply) override {
     absl::MutexLock lock(&mutex_);
     reply->set_job(1);
-    reply->set_state(stops_.empty() ? wire::JOB_TRAINING : wire::JOB_FAILED);
-    said_end_ = !stops_.empty();
+    reply->set_state(done_ ? wire::JOB_DONE : stops_.empty() ? wire::JOB_TRAINING : wire::JOB_FAILED);
+    said_end_ = done_ || !stops_.empty();
     return grpc::Status::OK;
   }
 
@@ -65,6 +66,11 @@ class FakeScheduler : public wire::Scheduler::Service {
     }
     stops_.push_back(request->reason());
     return grpc::Status::OK;
+  }
+
+  void SetDone() {
+    absl::MutexLock lock(&mutex_);
+    done_ = true;
   }
 
   std::vector<std::string> stops() {
@@ -82,6 +88,7 @@ class FakeScheduler : public wire::Scheduler::Service {
   int64_t step_s_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> stops_ ABSL_GUARDED_BY(mutex_);
   bool said_end_ ABSL_GUARDED_BY(mutex_) = false;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // No processes but the scheduler, in trouble from the start.
@@ -92,11 +99,13 @@ class FakeProcesses : public RunProcesses {
 
   std::string trouble;
   bool scheduler_died = false;
+  std::string crash;
 
   absl::Status Start() override { return absl::OkStatus(); }
   bool has_scheduler() const override { return true; }
   SchedulerClient& scheduler() override { return client_; }
   bool scheduler_runs() override { return !scheduler_died && !scheduler_.said_end(); }
+  std::string SchedulerCrash() override { return crash; }
   void Heard(bool /*scheduler_answered*/) override {}
   News Watch(const wire::GetStatusReply& /*status*/) override {
     News news;
@@ -133,9 +142,9 @@ class RunTest : public ::testing::Test {
     std::filesystem::remove_all(root_);
   }
 
-  int Execute() {
+  int Execute(const job::Job& job = {}) {
     const RunOptions options;
-    return cli::Run(options, job::Job(), *folder_, signals_, *processes_).Execute();
+    return cli::Run(options, job, *folder_, signals_, *processes_).Execute();
   }
 
   std::filesystem::path root_;
@@ -160,6 +169,19 @@ TEST_F(RunTest, ASchedulerThatHasDiedForGoodIsNotWaitedFor) {
   scheduler_.SetDeaf(1);
   EXPECT_EQ(Execute(), kExitFailed);
   EXPECT_THAT(scheduler_.stops(), ElementsAre());
+}
+
+TEST_F(RunTest, ASchedulerThatDiesWhenAllIsTrainedFailsTheRunThatLacksItsResults) {
+  scheduler_.SetDone();
+  EXPECT_EQ(Execute(), kExitDone);
+  processes_->crash = "killed by signal 9 (Killed)";
+  EXPECT_EQ(Execute(), kExitFailed) << "no summary and no checkpoint";
+  job::Job job;
+  job.mutable_checkpoint()->set_at_end(false);
+  EXPECT_EQ(Execute(job), kExitFailed) << "no summary";
+  std::ofstream(root_ / "run" / "summary.json") << "{}";
+  EXPECT_EQ(Execute(job), kExitDone);
+  EXPECT_EQ(Execute(), kExitFailed) << "no checkpoint";
 }
 
 TEST_F(RunTest, TheReasonReachesTheSchedulerWhateverItsBytes) {

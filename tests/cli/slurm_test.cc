@@ -186,8 +186,7 @@ TEST(Placement, NodesThatTheClusterDoesNotHaveAreNamed) {
 }
 
 TEST(Placement, ReadsWhatSlurmWrites) {
-  const std::vector<scheduler::Node> nodes =
-      ParseNodes("n1 4 (null)\nn1 4 (null)\nn2 128 gpu:a100:4(S:0-1),tmp:5\nn3 x gpu\n\n");
+  const std::vector<Node> nodes = ParseNodes("n1 4 (null)\nn1 4 (null)\nn2 128 gpu:a100:4(S:0-1),tmp:5\nn3 x gpu\n\n");
   ASSERT_EQ(nodes.size(), 3u);
   EXPECT_EQ(nodes[0].cpus, 4u);
   EXPECT_EQ(nodes[0].gpus, 0u);
@@ -247,9 +246,15 @@ TEST(Script, IsKeptWithTheRun) {
   EXPECT_EQ(KeptScript(run), script);
   EXPECT_THAT(CommandToGoOn({}, run).status().message(),
               HasSubstr("found no file /my train.py, the script of this run"));
-  EXPECT_EQ(LaunchText(script, "job.yaml"), "slackline launch '/my train.py' job.yaml");
-  EXPECT_EQ(LaunchText({"/env/python", "/a.py", "--fast", "1 2"}, "job.yaml"),
+  EXPECT_EQ(StartTextOf("slackline", script, "job.yaml", {}).Whole(), "slackline launch '/my train.py' job.yaml");
+  EXPECT_EQ(StartTextOf("slackline", {"/env/python", "/a.py", "--fast", "1 2"}, "job.yaml", {}).Whole(),
             "slackline launch /a.py job.yaml --python /env/python -- '--fast' '1 2'");
+  const StartText start = StartTextOf("bin/slackline", {"/env/python", "/a.py", "--fast"}, "job.yaml",
+                                      {"training.epochs=2", "model.kind=external"});
+  EXPECT_EQ(start.head, "bin/slackline launch /a.py job.yaml --python /env/python --set training.epochs=2");
+  EXPECT_EQ(start.tail, " -- '--fast'");
+  EXPECT_EQ(StartTextOf("slackline", {}, "job.yaml", {"model.kind=external"}).head,
+            "slackline train job.yaml --set model.kind=external");
   EXPECT_THAT(CommandOf({.script = "", .arguments = {}, .python = "python3.12"}).status().message(),
               HasSubstr("allowed is --script SCRIPT with them"));
   std::ofstream(run / "script.json") << "{";

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -107,6 +108,10 @@ class Written {
   ~Written() { std::fclose(file_); }
   Output& out() { return out_; }
   std::string text() {
+    // The thread that writes may be late on a busy machine; then Output takes its reader for stuck.
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (out_.stuck() && absl::Now() < deadline) std::this_thread::yield();
+    out_.Flush();
     std::rewind(file_);
     std::string text;
     for (int letter; (letter = std::fgetc(file_)) != EOF;) text += static_cast<char>(letter);
@@ -374,28 +379,35 @@ TEST(Report, StatusSaysWhoBacksUpWhom) {
 
 TEST(Report, NextStepsChangeOneThing) {
   job::Job job;
-  EXPECT_THAT(RenderNext(job, "bin/slackline train j.yaml", "runs/a"),
+  EXPECT_THAT(RenderNext(job, {"bin/slackline train j.yaml"}, "runs/a"),
               HasSubstr("  bin/slackline train j.yaml --set consistency.mode=bsp  # "));
   job.mutable_consistency()->set_mode(job::Consistency::BSP);
-  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.mode=async"));
+  EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"), HasSubstr("--set consistency.mode=async"));
   job.mutable_consistency()->set_mode(job::Consistency::SOFTSYNC);
-  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.softsync_n=2"));
+  EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"), HasSubstr("--set consistency.softsync_n=2"));
   job.mutable_consistency()->set_mode(job::Consistency::QUORUM);
-  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.quorum=1"));
+  EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"), HasSubstr("--set consistency.quorum=1"));
+}
+
+TEST(Report, NextStepGoesBeforeTheArgumentsOfTheScript) {
+  EXPECT_THAT(RenderNext(job::Job(), {"slackline launch a.py j.yaml --python p", " -- --fast"}, "runs/a"),
+              HasSubstr("a.py j.yaml --python p --set consistency.mode=bsp -- --fast  # "));
 }
 
 TEST(Report, NextStepIsOneThatTheOtherSettingsAllow) {
   job::Job job;
   job.mutable_consistency()->set_staleness_max(2);
-  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_max=5"));
+  EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"), HasSubstr("--set consistency.staleness_max=5"));
   job.mutable_consistency()->set_staleness_lr(job::Consistency::INVERSE);
-  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=none"));
+  EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"), HasSubstr("--set consistency.staleness_lr=none"));
   job = job::Job();
   job.mutable_consistency()->set_delay_compensation(job::DelayCompensation::CONSTANT);
-  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=inverse"));
+  EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"),
+              HasSubstr("--set consistency.staleness_lr=inverse"));
   job = job::Job();
   job.mutable_optimizer()->set_momentum_correction(job::MomentumCorrection::ASYNCHRONY);
-  EXPECT_THAT(RenderNext(job, "slackline train j.yaml", "runs/a"), HasSubstr("--set consistency.staleness_lr=inverse"));
+  EXPECT_THAT(RenderNext(job, {"slackline train j.yaml"}, "runs/a"),
+              HasSubstr("--set consistency.staleness_lr=inverse"));
 }
 
 wire::JobStatus Detailed() {

@@ -10,6 +10,7 @@ namespace slackline::job_worker_test {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 struct BadWorker {
   const char* name;
@@ -201,6 +202,17 @@ TEST(JobWorker, AnOverrideReplacesAllGroups) {
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_EQ(job->worker().groups_size(), 2);
   EXPECT_THAT(job->worker().groups(0).devices(), ElementsAre("cuda:0"));
+}
+
+TEST(JobWorker, EpochWithFewerSamplesThanAPushOfEachWorkerIsDoubted) {
+  job::Job job;
+  job.mutable_training()->set_batch_size(64);
+  job.mutable_cluster()->set_workers(8);
+  EXPECT_EQ(FewSamplesDoubt(job, 512), "");
+  EXPECT_THAT(FewSamplesDoubt(job, 511),
+              HasSubstr("an epoch has 511 samples, and one push of each worker takes 8 x 64"));
+  job.mutable_local()->set_epochs(2);
+  EXPECT_EQ(FewSamplesDoubt(job, 100), "") << "each worker takes its part of an epoch";
 }
 
 }  // namespace

@@ -3,10 +3,14 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/rpc/channel.h"
 #include "common/utf8.h"
 #include "scheduler.grpc.pb.h"
@@ -73,11 +77,23 @@ class Listener : public wire::Scheduler::Service {
  public:
   grpc::Status StopJob(grpc::ServerContext* /*context*/, const wire::StopJobRequest* request,
                        wire::StopJobReply* /*reply*/) override {
-    heard = request->reason();
-    return rpc::ToGrpc(answer);
+    absl::MutexLock lock(&mutex_);
+    heard_ = request->reason();
+    return rpc::ToGrpc(answer_);
   }
-  std::string heard;
-  absl::Status answer;
+  std::string heard() {
+    absl::MutexLock lock(&mutex_);
+    return heard_;
+  }
+  void SetAnswer(absl::Status answer) {
+    absl::MutexLock lock(&mutex_);
+    answer_ = std::move(answer);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::string heard_ ABSL_GUARDED_BY(mutex_);
+  absl::Status answer_ ABSL_GUARDED_BY(mutex_);
 };
 
 class ControlChannelTest : public ::testing::Test {
@@ -106,18 +122,18 @@ class ControlChannelTest : public ::testing::Test {
 
 TEST_F(ControlChannelTest, RequestsArriveWhateverTheirText) {
   EXPECT_EQ(Say("ung\xfcltig"), absl::OkStatus());
-  EXPECT_EQ(listener_.heard, "ung\xef\xbf\xbdltig");
+  EXPECT_EQ(listener_.heard(), "ung\xef\xbf\xbdltig");
   EXPECT_EQ(Say("fine"), absl::OkStatus());
-  EXPECT_EQ(listener_.heard, "fine");
+  EXPECT_EQ(listener_.heard(), "fine");
   EXPECT_EQ(Say(std::string(1 << 20, 'x')), absl::OkStatus());
-  EXPECT_EQ(listener_.heard.size(), kFreeTextBytesMax);
+  EXPECT_EQ(listener_.heard().size(), kFreeTextBytesMax);
 }
 
 TEST_F(ControlChannelTest, ALongErrorArrivesWithItsCode) {
   for (const std::string letter : {"x", "%", "\xc3\xa9", "\xff"}) {
     std::string text = "the first word ";
     while (text.size() < 50000) text += letter;
-    listener_.answer = absl::InvalidArgumentError(text);
+    listener_.SetAnswer(absl::InvalidArgumentError(text));
     const absl::Status said = Say("");
     EXPECT_EQ(said.code(), absl::StatusCode::kInvalidArgument) << said.message().substr(0, 100);
     EXPECT_EQ(said.message().substr(0, 15), "the first word ");

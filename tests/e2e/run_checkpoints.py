@@ -176,6 +176,12 @@ cluster: {workers: 1, servers: 2}
         self.assertEqual(len(re.findall(r"^checkpoint-00000\d .* whole ", listed, re.M)), 3, listed)
         out = self.root / "weights.safetensors"
         self.slackline("export", first, out)
+        # Exported weights replace no other file.
+        job = (run.folder / "job.yaml").read_bytes()
+        self.assertIn("which is no safetensors file; allowed is a new file, or weights to replace",
+                      self.slackline("export", first, run.folder / "job.yaml", code=2))
+        self.assertEqual((run.folder / "job.yaml").read_bytes(), job)
+        self.slackline("export", first, out)
         # Neither is what it began with, and they are not the same.
         last = self.root / "last.safetensors"
         self.slackline("export", run.folder, last)
@@ -210,7 +216,8 @@ cluster: {workers: 1, servers: 2}
         for name in ("nothing", "8", "checkpoint-000008"):
             said = self.slackline("resume", run.folder, "--checkpoint", name, code=2)
             self.assertRegex(said, r"found no checkpoint in .*; allowed is checkpoint-000001, or its number\n")
-        self.assertIn("found no whole checkpoint", self.slackline("resume", run.folder, "--checkpoint", "best", code=2))
+        self.assertRegex(self.slackline("resume", run.folder, "--checkpoint", "best", code=2),
+                         r"found no whole checkpoint of a best evaluation .*; allowed is checkpoint-000001, or its number\n")
         self.assertIn("1 epoch is done", self.slackline("resume", run.folder, "--checkpoint", "1", code=2))
         self.assertEqual(self.everything(run), before)
         self.assertIn(f"the run in {run.folder} is over: it is done", self.slackline("checkpoint", run.folder, code=1))
@@ -222,6 +229,7 @@ cluster: {workers: 1, servers: 2}
         other = self.resume(run, "--set", "training.epochs=2", "--set", "optimizer={kind: adam, lr: 0.001}")
         self.finish(other, 1)
         self.assertIn("this job's optimizer needs weights", other.diagnosis())
+        self.assertRegex(other.diagnosis(), r"to continue: \S*slackline resume \S+ --set training\.epochs=2 --set ")
         # What could not go on has left the run as it was.
         self.finish(self.resume(run, "--set", "training.epochs=2"))
 

@@ -128,6 +128,15 @@ class Launcher(unittest.TestCase):
         self.programs.wait_for("word of it", lambda: "worker-2 is started again (restart 1 of 1" in run.stdout(), 30)
         self.stop(run)
 
+    def test_a_failed_run_ends_once(self):
+        run = self.start("cluster.workers=1")
+        run.wait_for_snapshots()
+        run.kill("worker-1", signal.SIGKILL)
+        self.finish(run)
+        self.assertRegex(run.stderr(), "failed: no worker is left; worker-1 died: ")
+        self.assertNotIn("started again", run.stdout())
+        self.assertEqual(run.events().count("the job is failed"), 1)
+
     def test_the_last_worker_and_the_scheduler_die_together(self):
         run = self.start("cluster.workers=1")
         run.wait_for_snapshots()

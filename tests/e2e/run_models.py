@@ -121,7 +121,7 @@ class Models(unittest.TestCase):
         self.assertEqual(further.wait(), 0, further.diagnosis())
 
         missing = start("missing")
-        self.assertEqual(missing.wait(), 1)
+        self.assertEqual(missing.wait(), 2)
         self.assertRegex(missing.stderr(), r"model\.weights: found no file \S+/trained\.safetensors; allowed is a safetensors file")
         (self.root / "elsewhere").rename(trained)
         other = start("other", "model.hidden=[31]")

@@ -52,7 +52,7 @@ class Servers(unittest.TestCase):
     def shards(self, run):
         """By the name of the server, of those that are live."""
         status = self.slackline("status", run.folder)
-        return {name: int(count) for name, count in re.findall(r"^ +(ps-\w+) +live .*, (\d+) shards", status, re.MULTILINE)}
+        return {name: int(count) for name, count in re.findall(r"^ +(ps-\w+) +live .*, (\d+) shards?", status, re.MULTILINE)}
 
     def trains_on(self, run):
         """After all that has happened up to now."""
@@ -73,7 +73,7 @@ class Servers(unittest.TestCase):
         run = self.start()
         self.assertEqual(self.shards(run), {"ps-1": 3, "ps-2": 3})
         out = self.slackline("servers", "add", run.folder, "--count", "2")
-        self.assertIn("the run is to have 4 servers", out)
+        self.assertIn("the run will have 4 servers", out)
         self.assertEqual(sorted(self.shards(run).values()), [1, 1, 2, 2])
         self.trains_on(run)
         out = self.slackline("servers", "drain", run.folder, "ps-1", "ps-3")

@@ -28,7 +28,8 @@ class CommandLine(unittest.TestCase):
     def test_help_has_the_options_and_examples(self):
         result = self.run_slackline("--python", sys.executable, "--help")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertIn("Examples\n  slackline experiment ", result.stdout)
+        self.assertIn("\n\nExample:\n  slackline experiment ", result.stdout)
+        self.assertIn("\n\nMore examples:\n  slackline experiment ", result.stdout)
         self.assertIn("--keep-going", result.stdout)
         self.assertNotIn("--slackline", result.stdout)
 

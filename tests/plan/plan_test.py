@@ -24,7 +24,9 @@ for at, word in enumerate(sys.argv):
         key, value = sys.argv[at + 1].split("=", 1)
         settings[key] = value
 with open(os.path.dirname(os.path.abspath(__file__)) + "/calls", "a") as calls:
-    calls.write(json.dumps([sys.argv[1], settings]) + "\\n")
+    calls.write(json.dumps(["check" if "--check" in sys.argv else sys.argv[1], settings]) + "\\n")
+if "--check" in sys.argv:
+    sys.exit("there is no program slackline-simulator" if settings.get("name") == "no-simulator" else 0)
 if sys.argv[1] == "check":
     print("training:\\n  epochs: 30\\nlocal:\\n  epochs: 0")
     sys.exit()
@@ -155,6 +157,11 @@ class Plan(unittest.TestCase):
         self.assertIn("the network between nodes costs nothing here", text)
         self.assertTrue(rows)
 
+    def test_nothing_is_measured_without_a_simulator(self):
+        said = self.run_plan("--batch", "100", "--nodes", "1", "--set", "name=no-simulator", code=1)
+        self.assertIn("there is no program slackline-simulator", said)
+        self.assertEqual(self.calls("train"), [])
+
     def test_energy_is_the_power_of_training_times_nodes_and_time(self):
         arguments = ["--batch", "100", "--nodes", "1,4", "--set", "power.meter=true"]
         found = json.loads(self.run_plan("--json", *arguments))
@@ -270,7 +277,7 @@ class Plan(unittest.TestCase):
         self.install(text=f"#!/bin/sh\n{refusal}\n")
         self.assertIn("slackline plan: slackline: job.yaml:1: found x",
                       self.run_plan("--batch", "100", "--nodes", "1", code=2))
-        self.install(text="#!/bin/sh\n[ $1 = check ] && printf 'training:\\n  epochs: 3\\n' && exit\n" + refusal + "\n")
+        self.install(text="#!/bin/sh\ncase \" $* \" in *' check '*|*--check' '*) printf 'training:\\n  epochs: 3\\n'; exit;; esac\n" + refusal + "\n")
         self.assertIn("the measuring run has failed: slackline: job.yaml:1: found x",
                       self.run_plan("--batch", "100", "--nodes", "1", code=1))
 

@@ -13,6 +13,7 @@
 #include "common/wire_encoding.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/stranger.h"
 #include "tests/ps/exchange_fixture.h"
 
 namespace slackline::ps::exchange_test {
@@ -148,6 +149,18 @@ TEST(Exchange, TakesNoShardsBeforeItKnowsWhoItIsAndNoHelloBeforeShards) {
   TestWorker worker(address, 1, 101);
   worker.SayHello();
   EXPECT_EQ(worker.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST(Exchange, ConnectionThatSaysNothingIsCutOff) {
+  Metrics metrics;
+  SteadyTime time;
+  ExchangeOptions options;
+  options.job = PlainJob();
+  options.handshake = absl::Milliseconds(100);
+  const auto exchange = *Exchange::Start(options, metrics, time);
+  const Stranger stranger(static_cast<uint16_t>(exchange->port()));
+  ASSERT_TRUE(stranger.connected());
+  EXPECT_TRUE(stranger.IsCutOff(absl::Minutes(1)));
 }
 
 TEST(Exchange, AddressInUseIsAnError) {

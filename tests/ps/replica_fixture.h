@@ -13,7 +13,7 @@
 #include "ps/service/shard_table.h"
 #include "tests/ps/service_fixture.h"
 
-namespace slackline::ps {
+namespace slackline::ps::replica_test {
 inline constexpr uint64_t kElements = 3000;  // elements of a shard
 inline constexpr uint32_t kShards = 2;
 inline constexpr uint64_t kServer = 1, kBackup = 2;  // incarnations
@@ -260,4 +260,4 @@ class ReplicaTest : public testing::Test {
   std::unique_ptr<Wire> wire_;
 };
 
-}  // namespace slackline::ps
+}  // namespace slackline::ps::replica_test

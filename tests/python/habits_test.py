@@ -7,6 +7,8 @@ Skipped (77) without PyTorch or without the package.
 
 import contextlib
 import copy
+import csv
+import io
 import os
 import pathlib
 import pickle
@@ -16,6 +18,7 @@ import sys
 import warnings
 
 import package_test
+from needs import needs
 from package_test import Base, DataLoader, data, is_alive, main, nn, slackline, torch
 
 
@@ -129,6 +132,40 @@ class Habits(Base):
             figures({"accuracy": 93})
         with self.assertWarnsRegex(UserWarning, "returned acc; allowed is"):
             self.assertEqual(figures({"acc": 0.5}), {})
+
+    def train_with_a_bar(self, name, report):
+        """Trains, and returns what the bar has drawn and the rows of epochs.csv."""
+        run = self.folder / name
+        with self.cluster(run_folder=run) as cluster, cluster.connect(log="nothing") as worker:
+            model = nn.Linear(4, 1)
+            optimizer = slackline.Optimizer(model, worker)
+            loader = DataLoader(data(48), batch_size=8, sampler=worker.sampler(48))
+            drawn = io.StringIO()
+            with contextlib.redirect_stderr(drawn):
+                for x, y in worker.batches(loader, progress=True):
+                    optimizer.zero_grad()
+                    loss = ((model(x) - y) ** 2).mean()
+                    loss.backward()
+                    if report:
+                        worker.report(loss=loss.item())
+                    optimizer.step()
+        rows = list(csv.DictReader((run / "epochs.csv").read_text().splitlines()))
+        self.assertEqual(len(rows), 2)
+        return drawn.getvalue(), rows
+
+    @needs("tqdm")
+    def test_progress_is_drawn_and_recorded(self):
+        drawn, rows = self.train_with_a_bar("told", report=True)
+        self.assertRegex(drawn, r"python-\d+: .*(8[0-9]|9[0-6])samples .*epoch=2/2, loss=\d")
+        for row in rows:
+            self.assertGreater(float(row["loss"]), 0)
+            self.assertEqual(row["accuracy"], "", "the script has not reported one")
+
+    @needs("tqdm")
+    def test_loss_that_is_not_reported_is_unknown_and_not_zero(self):
+        drawn, rows = self.train_with_a_bar("silent", report=False)
+        self.assertRegex(drawn, r"epoch=2/2, loss=-")
+        self.assertEqual([row["loss"] for row in rows], ["", ""])
 
     def test_model_that_is_too_small_for_its_servers(self):
         with self.cluster(servers=2) as cluster:

@@ -162,6 +162,13 @@ class Launch(Launched):
         self.assertIn("RuntimeError: said this", self.log(run, "worker-1"))
         self.assertIn("failed: RuntimeError: said this", run.events(), run.diagnosis())
 
+    def test_script_that_exits_without_leaving_is_dead_at_once(self):
+        script = self.folder / "silent.py"
+        script.write_text(CLUMSY.replace("raise RuntimeError", "__import__('os')._exit(0)\n    raise RuntimeError"))
+        run = self.launch(script, "--workers", "1", "--servers", "1", arguments=["this"])
+        said = "worker-1 is dead: exit code 0, without leaving the job first"
+        run.programs.wait_for("word of it", lambda: said in run.stdout(), 60)
+
     def test_wrong_use(self):
         slackline = str(pathlib.Path(OPTIONS.programs) / "slackline")
         job = OPTIONS.examples / "patterns.yaml"

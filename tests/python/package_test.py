@@ -7,9 +7,7 @@ Skipped (77) without PyTorch or without the package.
 
 import argparse
 import contextlib
-import csv
 import gzip
-import io
 import os
 import pathlib
 import signal
@@ -521,25 +519,6 @@ class Processes(Base):
             "print(*(process.pid for _, process in clusters[0]._processes), flush=True)\n"
             "sys.stdin.read()\n"
         )
-
-    @needs("tqdm")
-    def test_progress_is_drawn_and_recorded(self):
-        with self.cluster(run_folder=self.folder / "run") as cluster, cluster.connect(log="nothing") as worker:
-            model = nn.Linear(4, 1)
-            optimizer = slackline.Optimizer(model, worker)
-            loader = DataLoader(data(48), batch_size=8, sampler=worker.sampler(48))
-            drawn = io.StringIO()
-            with contextlib.redirect_stderr(drawn):
-                for x, y in worker.batches(loader, progress=True):
-                    optimizer.zero_grad()
-                    loss = ((model(x) - y) ** 2).mean()
-                    loss.backward()
-                    worker.report(loss=loss.item())
-                    optimizer.step()
-            self.assertRegex(drawn.getvalue(), r"python-\d+: .*(8[0-9]|9[0-6])samples .*epoch=2/2, loss=")
-        for row in csv.DictReader((self.folder / "run" / "epochs.csv").read_text().splitlines()):
-            self.assertGreater(float(row["loss"]), 0)
-            self.assertEqual(row["accuracy"], "", "the script has not reported one")
 
     def check_order(self, *modules):
         code = f"import {', '.join(modules)}\nassert torch.ones(3).sum() == 3\nslackline._core.log_as('x', 'info')"

@@ -94,6 +94,50 @@ TEST_F(CheckpointRoundTest, ShardsThatAreFarApartAreCutWhereTheyAre) {
   EXPECT_TRUE(round.over());
 }
 
+// Two servers that take the same steps answer at different moments.
+TEST_F(CheckpointRoundTest, AnswersOfDifferentMomentsAreAskedForAgain) {
+  CheckpointRound round = Begin(true);
+  auto call = round.TakeCall();
+  round.Answered(kOne, *call, Reply(false, 40, 41));
+  round.Answered(kTwo, *call, Reply(false, 50, 50));
+  call = round.TakeCall();
+  ASSERT_TRUE(call && call->ask_only);
+  round.Answered(kOne, *call, Reply(false, 60, 60));
+  round.Answered(kTwo, *call, Reply(false, 60, 61));
+  call = round.TakeCall();
+  ASSERT_TRUE(call && !call->ask_only);
+  EXPECT_EQ(call->at_version, 61);
+}
+
+TEST_F(CheckpointRoundTest, AServerThatStaysBehindIsCutWhereItIs) {
+  CheckpointRound round = Begin(true);
+  auto call = round.TakeCall();
+  round.Answered(kOne, *call, Reply(false, 40, 41));
+  round.Answered(kTwo, *call, Reply(false, 50, 50));
+  call = round.TakeCall();
+  ASSERT_TRUE(call && call->ask_only);
+  // This is later than the answers before, and the version is smaller.
+  round.Answered(kOne, *call, Reply(false, 43, 43));
+  round.Answered(kTwo, *call, Reply(false, 52, 53));
+  call = round.TakeCall();
+  ASSERT_TRUE(call && !call->ask_only);
+  EXPECT_FALSE(call->at_version);
+}
+
+TEST_F(CheckpointRoundTest, ServersAreAskedAFewTimesAtMost) {
+  CheckpointRound round = Begin(true);
+  auto call = round.TakeCall();
+  for (uint64_t version = 0; call && call->ask_only; version += 100) {
+    ASSERT_LE(call->attempt, CheckpointRound::kAsksMax);
+    round.Answered(kOne, *call, Reply(false, version, version));
+    round.Answered(kTwo, *call, Reply(false, version + 50, version + 50));
+    call = round.TakeCall();
+  }
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->attempt, CheckpointRound::kAsksMax + 1);
+  EXPECT_FALSE(call->at_version);
+}
+
 TEST_F(CheckpointRoundTest, ShardsThatRunOnAreCaughtFurtherAndFurtherAhead) {
   CheckpointRound round = Begin(true);
   uint64_t version = 100;

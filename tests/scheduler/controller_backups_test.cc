@@ -128,7 +128,7 @@ TEST_F(ControllerBackups, AServerThatNeverHasOneInStepFailsTheJobByName) {
   EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
   cluster_.Pass(absl::Seconds(2));
   EXPECT_EQ(cluster_.controller().state(), wire::JOB_FAILED);
-  EXPECT_THAT(cluster_.controller().GetStatus().reason(), HasSubstr("server ps-2 has had no backup in step for 2m"));
+  EXPECT_THAT(cluster_.controller().GetStatus().reason(), HasSubstr("server ps-2 got no backup in step within 2m"));
 }
 
 TEST_F(ControllerBackups, WhenBothAreSilentNobodyTakesOver) {

@@ -1,5 +1,7 @@
 // Checkpoints: how the controller makes them and continues from them.
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -399,6 +401,11 @@ TEST_F(ControllerCheckpoint, RunGoesOnWhereItWasWithOthers) {
   ASSERT_EQ(next.controller().state(), wire::JOB_TRAINING);
   EXPECT_GE(next.controller().GetStatus().elapsed_seconds(), 3.0);
   EXPECT_EQ(next.controller().GetStatus().samples_done(), 100);
+  std::map<std::string, uint64_t> samples;
+  for (const WorkerSummary& worker : next.controller().Summary().worker_list) {
+    EXPECT_TRUE(samples.emplace(worker.name, worker.totals.samples).second) << worker.name;
+  }
+  EXPECT_EQ(samples["w-1"], 100) << "over both runs";
   // The range that was leased is given out again, before others.
   for (int left = 3; left > 0; --left) range = next.Range("w-1", left == 3 ? 0 : range);
   const auto last = next.Next("w-1", range);

@@ -205,6 +205,13 @@ TEST(ControllerEnd, DismissalStopsTheJobAndLeavesTimeToAskHowItEnded) {
   EXPECT_FALSE(cluster.controller().finished());
 }
 
+TEST(ControllerEnd, DismissalBeforeTrainingBeganWaitsForNobodyToAsk) {
+  FakeCluster cluster;
+  cluster.controller().Dismiss("the scheduler got SIGTERM");
+  cluster.Pass(absl::Milliseconds(100));
+  EXPECT_TRUE(cluster.controller().finished());
+}
+
 TEST(ControllerEnd, WhereNobodyWillAskHowItEndedThereIsNoWaitForThat) {
   FakeCluster cluster(FakeCluster::SmallJob(), /*keeps_state=*/false, /*unwatched=*/true);
   cluster.Start();

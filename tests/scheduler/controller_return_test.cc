@@ -158,6 +158,31 @@ TEST_F(ControllerReturn, SnapshotsAreRemovedWhenTheJobIsDoneOnly) {
   EXPECT_FALSE(cluster_.servers().told()[ServerId(1)].stop->remove_snapshots());
 }
 
+TEST(ControllerReturnEarly, ServersMayComeBackOnceTrainingHasBegun) {
+  for (const bool begun : {false, true}) {
+    FakeCluster cluster(Job());
+    for (const char* server : {"ps-1", "ps-2"}) {
+      cluster.AddServer(server);
+      cluster.MakeDurable(server);
+    }
+    cluster.AddWorker("w-1");
+    cluster.Answer();
+    cluster.Pass(absl::Milliseconds(100));
+    EXPECT_FALSE(cluster.HasEvent("from now on a server that dies can come back"));
+    if (begun) {
+      cluster.AddWorker("w-2");
+      cluster.Answer();
+      ASSERT_EQ(cluster.controller().state(), wire::JOB_TRAINING);
+      EXPECT_TRUE(cluster.HasEvent("from now on a server that dies can come back"));
+    }
+    Die(cluster, "ps-2");
+    EXPECT_EQ(cluster.controller().state(), begun ? wire::JOB_TRAINING : wire::JOB_FAILED);
+    if (!begun) {
+      EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("training had not begun yet"));
+    }
+  }
+}
+
 TEST(ControllerReturnEarly, ServerWithoutSnapshotsFailsTheJob) {
   FakeCluster cluster(Job());
   cluster.Start();

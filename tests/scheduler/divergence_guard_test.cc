@@ -10,9 +10,9 @@ using testing::HasSubstr;
 using testing::Optional;
 
 DivergenceGuard::Seen Loss(double mean, uint64_t samples = 100) {
-  return {.loss_sum = mean * static_cast<double>(samples), .samples = samples, .gradient_norm_max = 0};
+  return {.samples = samples, .samples_with_loss = samples, .loss_sum = mean * static_cast<double>(samples)};
 }
-DivergenceGuard::Seen Norm(double norm) { return {.loss_sum = 0, .samples = 1, .gradient_norm_max = norm}; }
+DivergenceGuard::Seen Norm(double norm) { return {.samples = 1, .gradient_norm_max = norm}; }
 
 TEST(DivergenceGuard, WithoutLimitsEverythingIsAllowed) {
   DivergenceGuard guard({});

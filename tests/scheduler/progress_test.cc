@@ -20,6 +20,12 @@ wire::WorkerProgress Totals(uint64_t clock, uint64_t samples, double loss_sum = 
   return progress;
 }
 
+state::Progress SavedBy(const Progress& progress) {
+  state::Progress saved;
+  progress.Save(saved);
+  return saved;
+}
+
 absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
 
 TEST(Progress, MeansCoverWhatWasTrainedSinceTheReportBefore) {
@@ -46,11 +52,54 @@ TEST(Progress, AccuracyIsOfTheSamplesThatWereJudged) {
   progress.Heard(kSecond, Totals(1, 100, 0, 75), true, At(1));
   progress.Report();
   EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 0.75);
-  state::Progress saved;
-  progress.Save(saved);
   Progress again;
-  again.Restore(saved);
+  again.Restore(SavedBy(progress));
   EXPECT_EQ(again.totals().unjudged, 200u);
+}
+
+TEST(Progress, LossIsOfTheSamplesWhoseLossIsKnown) {
+  Progress progress;
+  wire::WorkerProgress silent = Totals(1, 100, 0);
+  silent.set_samples_without_loss(100);
+  progress.Heard(kFirst, silent, true, At(0));
+  EXPECT_FALSE(progress.Report().loss);
+  silent.set_samples(200);
+  silent.set_samples_without_loss(200);
+  progress.Heard(kFirst, silent, true, At(1));
+  progress.Heard(kSecond, Totals(1, 100, 150), true, At(1));
+  EXPECT_DOUBLE_EQ(*progress.Report().loss, 1.5);
+  Progress again;
+  again.Restore(SavedBy(progress));
+  EXPECT_EQ(again.totals().without_loss, 200u);
+}
+
+TEST(Progress, ResumedRunKeepsWhatEachWorkerTrained) {
+  Progress progress;
+  progress.Heard(kFirst, Totals(1, 100), true, At(0));
+  progress.Heard(kSecond, Totals(1, 50), true, At(0));
+  Progress second;
+  second.Resume(SavedBy(progress), {{kFirst.worker, "w-1"}});
+  EXPECT_EQ(second.totals().samples, 150u);
+  EXPECT_EQ(second.TotalsOf(kFirst.worker).samples, 0u) << "another worker has this number now";
+  EXPECT_EQ(second.earlier().at("w-1").samples, 100u);
+  EXPECT_EQ(second.forgotten().samples, 50u) << "of a worker without a name";
+  // In the next run, the same name has another number.
+  second.Heard(kSecond, Totals(1, 7), true, At(1));
+  Progress third;
+  third.Resume(SavedBy(second), {{kSecond.worker, "w-1"}});
+  EXPECT_EQ(third.earlier().at("w-1").samples, 107u);
+  EXPECT_EQ(third.forgotten().samples, 50u);
+}
+
+TEST(Progress, SharesOfSamplesAreAtMostAllOfThem) {
+  Progress progress;
+  wire::WorkerProgress absurd = Totals(1, 100, 50, uint64_t{1} << 63);
+  absurd.set_samples_without_loss(uint64_t{1} << 63);
+  progress.Heard(kFirst, absurd, true, At(0));
+  progress.Report();
+  EXPECT_DOUBLE_EQ(*progress.latest().accuracy, 1);
+  EXPECT_FALSE(progress.latest().loss);
+  EXPECT_EQ(progress.totals().without_loss, 100u);
 }
 
 TEST(Progress, NothingTrainedKeepsTheLastMeans) {
@@ -69,8 +118,7 @@ TEST(Progress, SamplesOfDiscardedPushesAreTrainedAndNotApplied) {
   progress.Heard(kSecond, Totals(1, 100), true, At(0));  // an earlier version, which does not tell them apart
   EXPECT_EQ(progress.totals().samples, 600u);
   EXPECT_EQ(progress.totals().samples_applied, 500u);
-  state::Progress saved;
-  progress.Save(saved);
+  state::Progress saved = SavedBy(progress);
   Progress again;
   again.Restore(saved);
   EXPECT_EQ(again.totals().samples_applied, 500u);
@@ -114,8 +162,7 @@ TEST(Progress, WorkerThatIsForgottenStaysInTheSums) {
   progress.Heard({WorkerId(2), Incarnation(2)}, words, true, absl::UnixEpoch());
   progress.Forget(WorkerId(1));
   progress.Forget(WorkerId(7));  // never heard of
-  state::Progress saved;
-  progress.Save(saved);
+  const state::Progress saved = SavedBy(progress);
   EXPECT_EQ(saved.workers_size(), 1);
   Progress after;
   after.Restore(saved);
@@ -212,6 +259,30 @@ TEST(Progress, RateIsThatOfTheWindow) {
   EXPECT_NEAR(progress.SamplesPerSecond(At(10)), 300, 1);
   EXPECT_NEAR(progress.SamplesPerSecond(kFirst, At(10)), 300, 1);
   EXPECT_EQ(progress.SamplesPerSecond(At(20)), 0);
+  EXPECT_NEAR(progress.SamplesPerSecondLately(At(20)), 200, 1) << "of the last minutes";
+}
+
+TEST(Progress, RateBeginsWhenTrainingDoes) {
+  Progress progress(absl::Seconds(5));
+  for (int second = 0; second <= 3; ++second) progress.Heard(kFirst, Totals(0, 0), true, At(second));
+  progress.Heard(kFirst, Totals(1, 100), true, At(4));
+  EXPECT_NEAR(progress.SamplesPerSecond(At(4)), 100, 1) << "no mean with the 3 s before";
+  EXPECT_NEAR(progress.SamplesPerSecond(kFirst, At(4)), 100, 1);
+  EXPECT_NEAR(progress.SamplesPerSecondLately(At(4)), 100, 1);
+}
+
+TEST(Progress, RateAfterARestartLeavesOutWhatWasTrainedBefore) {
+  Progress first;
+  first.Heard(kFirst, Totals(1, 100), true, At(0));
+  first.Heard(kSecond, Totals(1, 100), true, At(0));
+  Progress again;
+  again.Restore(SavedBy(first));
+  again.Heard(kFirst, Totals(50, 10000), true, At(60));
+  again.Heard(kSecond, Totals(50, 10000), true, At(60.1));
+  EXPECT_EQ(again.SamplesPerSecond(At(60.1)), 0);
+  again.Heard(kFirst, Totals(51, 10100), true, At(61.1));
+  EXPECT_NEAR(again.SamplesPerSecond(At(61.1)), 100, 1);
+  EXPECT_NEAR(again.SamplesPerSecondLately(At(61.1)), 100, 1);
 }
 
 TEST(Progress, SlackIsTheSpreadOfLiveClocks) {

@@ -15,6 +15,7 @@
 #include "common/job_file.h"
 #include "scheduler/crc32c.h"
 #include "scheduler/state_store.h"
+#include "tests/common/tiny_disk.h"
 
 namespace slackline::scheduler::run_folder_test {
 namespace {
@@ -99,6 +100,29 @@ TEST_F(RunFolderTest, ACopyOfTheJobAloneIsGoneOnWithToo) {
   report.time_s = 2;
   ASSERT_TRUE((*run)->Write(report, wall_).ok());
   EXPECT_THAT(Read(Path() + "/metrics.csv"), testing::ContainsRegex("^time_s,.*\n2.000,"));
+}
+
+TEST(StateStoreOnATinyDisk, OpensWithoutRoomAndSaysSoIfItCannot) {
+  const TinyDisk disk("4m");
+  if (!disk.there()) GTEST_SKIP() << "may not mount";
+  const std::filesystem::path folder = disk.path() / "scheduler";
+  state::Scheduler state;
+  state.set_generation(7);
+  ASSERT_TRUE((*StateStore::Open(folder))->Save(state).ok());
+  disk.Fill();
+  {
+    // The room that the earlier process kept for it.
+    const auto store = StateStore::Open(folder);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*(*store)->Load())->generation(), 7);
+  }
+  std::filesystem::remove(folder / "reserve");
+  disk.Fill();
+  const absl::Status full = StateStore::Open(folder).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), testing::HasSubstr("No space left on device"));
+  disk.MakeRoom();
+  EXPECT_EQ((*(*StateStore::Open(folder))->Load())->generation(), 7);
 }
 
 TEST_F(RunFolderTest, StateIsReadAsItWasSavedLast) {

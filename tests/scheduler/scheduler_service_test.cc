@@ -1,15 +1,10 @@
 // The scheduler over loopback: its service, and its calls to servers.
 #include "scheduler/service.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -29,6 +24,7 @@
 #include "common/rpc/channel.h"
 #include "scheduler/address.h"
 #include "scheduler/server_links.h"
+#include "tests/common/stranger.h"
 
 namespace slackline::scheduler::scheduler_service_test {
 namespace {
@@ -317,42 +313,20 @@ TEST_F(ServiceTest, PortThatIsTakenIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
 }
 
-// Of them, each with a connection that says nothing.
-std::vector<int> Strangers(uint16_t port, int count) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  std::vector<int> sockets;
-  for (int i = 0; i < count; ++i) {
-    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << ::strerror(errno);
-    sockets.push_back(socket);
-  }
-  return sockets;
-}
-
 TEST_F(ServiceTest, ConnectionsThatSayNothingAreCutOffAndOthersDoNotWait) {
   ServiceLimits limits;
   limits.handshake = absl::Seconds(3);  // of slow machines, too
   server_ = *SchedulerServer::Start("127.0.0.1:0", controller_, {}, nullptr, limits);
   stub_ = wire::Scheduler::NewStub(rpc::ControlChannel(absl::StrCat("127.0.0.1:", server_->port())));
-  const std::vector<int> strangers = Strangers(server_->port(), 200);
+  std::vector<Stranger> strangers;
+  for (int i = 0; i < 200; ++i) {
+    strangers.emplace_back(server_->port());
+    ASSERT_TRUE(strangers.back().connected());
+  }
   wire::GetStatusReply reply;
   grpc::Status status = stub_->GetStatus(Context().get(), {}, &reply);
   EXPECT_TRUE(status.ok()) << status.error_message();
-  for (const int stranger : strangers) {
-    const timeval patience = {.tv_sec = absl::ToInt64Seconds(kPatience), .tv_usec = 0};
-    ASSERT_EQ(::setsockopt(stranger, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-    // The server's own first words, then the end.
-    char bytes[256];
-    ssize_t read = 0;
-    do {
-      read = ::recv(stranger, bytes, sizeof(bytes), 0);
-    } while (read > 0);
-    EXPECT_TRUE(read == 0 || errno == ECONNRESET) << ::strerror(errno);
-    ::close(stranger);
-  }
+  for (const Stranger& stranger : strangers) EXPECT_TRUE(stranger.IsCutOff(kPatience));
   status = stub_->GetStatus(Context().get(), {}, &reply);
   EXPECT_TRUE(status.ok()) << status.error_message();
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job_file.h"
+#include "common/job_timeouts.h"
 #include "simulator/cluster.h"
 #include "simulator/no_computation.h"
 #include "simulator/rules.h"

@@ -433,7 +433,7 @@ class Slurm(unittest.TestCase):
     def test_servers_are_added_and_drained(self):
         job = self.submit(yaml=self.epochs(100000))
         self.trains(job)
-        self.assertIn("the run is to have 3 servers", self.slackline("servers", "add", job.folder))
+        self.assertIn("the run will have 3 servers", self.slackline("servers", "add", job.folder))
         self.assertIn("ps-3 was added: it is started on", job.said())
         self.slackline("servers", "drain", job.folder, "ps-1")
         self.trains(job, job.rows()[-1] + 1000)

@@ -71,6 +71,8 @@ CASES = [
      "protos/status.proto"),
     ("and so they are", {
         "docs/status-fields.md": "## Job\n| `name` |\n", "protos/status.proto": "message Job {\n  optional string name = 1;\n"}, None),
+    ("a topic of the help exists", {"ps/a.cc": "slackline help moving\n", "cli/help/topics.cmake": "set(topics\n  moves=moves.md)\n"}, "ps/a.cc"),
+    ("by its name", {"ps/a.cc": "slackline help moves\n", "cli/help/topics.cmake": "set(topics\n  moves=moves.md)\n"}, None),
     ("which may be anywhere", {
         "docs/a.md": "`Slice.IsOne` `Scheduler.Stop`\n", "tests/a.cc": "TEST_F(Slice, IsOne) {",
         "protos/a.proto": "service Scheduler {\n  rpc Stop(A) returns (B);\n}\n"}, None),

@@ -95,7 +95,19 @@ def check_decisions(tree):
             yield Problem(path, 1, "names no alternatives")
 
 
+def check_help_topics(tree):
+    """What a text calls a topic of `slackline help` is one."""
+    if "cli/help/topics.cmake" not in tree:
+        return
+    topics = set(re.findall(r"([a-z-]+)=[a-z-]+\.md", tree.text("cli/help/topics.cmake")))
+    for path, text in tree.files(".cc", ".py", ".md"):
+        for match in re.finditer(r"slackline help ([a-z-]+)", text):
+            if match.group(1) not in topics and path.split("/")[0] not in ("tests", "CHANGELOG.md"):
+                yield Problem(path, text.count("\n", 0, match.start()) + 1, f"names the topic {match.group(1)}: cli/help/topics.cmake lacks it")
+
+
 def check(tree):
+    yield from check_help_topics(tree)
     yield from check_status_fields(tree)
     yield from check_decisions(tree)
     yield from check_links(tree)

@@ -45,7 +45,7 @@ SchedulerProcess::SchedulerProcess(Scene& scene, std::string its_address)
       scene_.violated(
           absl::StrCat("the scheduler does not go on from what it saved: ", std::string(restored.message())));
     }
-    // As scheduler/main.cc does: numbers that it gives from now on must not be given again by the next one.
+    // The scheduler saves at once, like scheduler/program.cc: its successor must not give the same numbers again.
     scene_.saved = controller_.Save(Wall(scene_));
   }
   Tick();

@@ -137,8 +137,9 @@ bool World::Live(const Sender& sender) {
 }
 
 bool World::MayFail(const std::string& reason) {
-  for (const char* const allowed : {"its shards were not on disk yet", "there is no snapshot to continue from",
-                                    "the shard is to begin anew", "could not start within"}) {
+  for (const char* const allowed :
+       {"its shards were not on disk yet", "training had not begun yet", "there is no snapshot to continue from",
+        "the shard starts from initial weights", "could not start within"}) {
     if (early_ && absl::StrContains(reason, allowed)) return ++outcome_.counts.failed_early > 0;
   }
   return replicated_ && MayFailTwice(reason);

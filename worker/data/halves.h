@@ -17,11 +17,10 @@ absl::Status CheckHalves(absl::string_view file, uint64_t row, const uint8_t* ha
 // Writes out.size() floats, each exactly the value of its half.
 void ReadHalves(const uint8_t* halves, absl::Span<float> out);
 
-// Writes values from 0 to 65535, where 65535 stands for 1, as 2 bytes each: the value is rounded to a float, and that
-// to a half.
+// Writes each value / 65535 as a half, of 2 bytes. The quotient is rounded to a float first, and then to a half.
 void WriteHalves(absl::Span<const uint16_t> values, uint8_t* out);
 
-// Units of 2^-24, the smallest half, that make 1. A half from 0 to 1 is exact in these units.
+// The value 1 in units of 2^-24, the smallest half. A half from 0 to 1 is exact in these units.
 inline constexpr uint32_t kHalfUnits = uint32_t{1} << 24;
 constexpr uint32_t UnitsOfHalf(uint16_t code) {
   const uint32_t exponent = code >> 10, fraction = code & 0x3ff;

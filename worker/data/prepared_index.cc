@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/json_text.h"
 #include "common/storage/checksum.h"
 
 namespace slackline::worker {
@@ -28,7 +29,7 @@ constexpr int kIndexDepthMax = 32;
 
 absl::Status BadIndex(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
-std::string Dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string Dump(const Json& json) { return DumpJson(json, 2) + "\n"; }
 
 Json FileToJson(const PreparedFile& file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"xxh3", absl::StrFormat("%016x", file.checksum)}};
@@ -54,8 +55,8 @@ struct NumberRange {
 absl::StatusOr<uint64_t> Number(const Json& json, const char* key, NumberRange range) {
   const Json& value = At(json, key);
   if (!value.is_number_unsigned() || value.get<uint64_t>() < range.min || value.get<uint64_t>() > range.max) {
-    return BadIndex(absl::StrCat("'", key, "' is ", value.dump(-1, ' ', false, Json::error_handler_t::replace),
-                                 "; allowed are whole numbers from ", range.min, " to ", range.max));
+    return BadIndex(absl::StrCat("'", key, "' is ", DumpJson(value), "; allowed are whole numbers from ", range.min,
+                                 " to ", range.max));
   }
   return value.get<uint64_t>();
 }
@@ -157,8 +158,7 @@ absl::Status ParseType(const Json& json, PreparedIndex& index) {
   if (name.is_null()) return absl::OkStatus();  // there was one type only, once
   const std::optional<PixelType> type = name.is_string() ? PixelTypeNamed(name.get<std::string>()) : std::nullopt;
   if (!type) {
-    return BadIndex(absl::StrCat("'dtype' is ", name.dump(-1, ' ', false, Json::error_handler_t::replace),
-                                 "; allowed are ", kPixelTypes));
+    return BadIndex(absl::StrCat("'dtype' is ", DumpJson(name), "; allowed are ", kPixelTypes));
   }
   index.type = *type;
   return absl::OkStatus();
@@ -298,7 +298,7 @@ absl::StatusOr<PreparedIndex> ParsePreparedIndex(absl::string_view text) {
   const auto skipped = Number(json, "skipped", {});
   if (!skipped.ok()) return skipped.status();
   index.skipped = *skipped;
-  index.settings = At(json, "settings").dump(-1, ' ', false, Json::error_handler_t::replace);
+  index.settings = DumpJson(At(json, "settings"));
   return index;
 }
 

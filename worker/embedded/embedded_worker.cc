@@ -233,7 +233,7 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
   // That of the newest weights, if it comes to that: there is a wait at once then.
   const size_t part = (parameters_used_ + begun_.size() + 1) % parts_.parameters.size();
   const absl::Status committed = client_->CommitStep({.samples = info.samples,
-                                                      .loss = info.loss,
+                                                      .loss = info.loss.value_or(0),
                                                       .gradient_norm = norm,
                                                       .range = range_ ? range_->range : RangeId(),
                                                       .range_samples_done = range_done_},
@@ -286,7 +286,8 @@ void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, abs
   StepFacts facts;
   facts.clock = report.clock;
   facts.samples = info.samples;
-  facts.loss = info.loss;
+  facts.loss = info.loss.value_or(0);
+  facts.without_loss = info.loss ? 0 : info.samples;
   facts.correct = info.correct.value_or(0);
   facts.unjudged = info.correct ? 0 : info.samples;
   facts.compute = info.compute;
@@ -316,10 +317,11 @@ void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, abs
 
 absl::Status EmbeddedWorker::CheckFinite(const EmbeddedStepInfo& info, double norm) const {
   const double buffers = L2Norm(push().subspan(map_.trained_elements));
-  if (std::isfinite(info.loss) && std::isfinite(norm) && std::isfinite(buffers)) return absl::OkStatus();
-  const std::string what = !std::isfinite(info.loss) ? absl::StrCat("the loss is ", info.loss)
-                           : !std::isfinite(norm)    ? absl::StrCat("the gradient's norm is ", norm)
-                                                     : "a buffer of the model (batch norm) is not finite";
+  const double loss = info.loss.value_or(0);
+  if (std::isfinite(loss) && std::isfinite(norm) && std::isfinite(buffers)) return absl::OkStatus();
+  const std::string what = !std::isfinite(loss)   ? absl::StrCat("the loss is ", loss)
+                           : !std::isfinite(norm) ? absl::StrCat("the gradient's norm is ", norm)
+                                                  : "a buffer of the model (batch norm) is not finite";
   return absl::InternalError(
       absl::StrCat("step ", client_->clock().value() + begun_.size() + 1, ": ", what,
                    "; nothing of it was applied. A smaller optimizer.lr, a warm-up or optimizer.clip_norm usually "

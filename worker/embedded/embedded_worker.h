@@ -40,7 +40,7 @@ using EmbeddedTask = std::variant<EmbeddedRange, EvaluationWork, EmbeddedEnd>;
 // Facts about a step that only the caller knows.
 struct EmbeddedStepInfo {
   uint64_t samples = 0;
-  double loss = 0;                  // mean over the samples
+  std::optional<double> loss;       // mean over the samples
   std::optional<uint64_t> correct;  // absent: unknown
   absl::Duration compute;           // time since the last step
   absl::Duration data_wait;         // part of `compute` that was spent waiting for data

@@ -24,8 +24,9 @@ struct Addend {
   TraceRow trace = {};
 };
 
-// BucketSum sums a bucket once all devices have it. A device's thread adds it into the first device's push. Each
-// element is summed in the order of the devices, whatever the order of arrival: equal addends give equal bits.
+// BucketSum sums a bucket once all devices have it. The thread of any device adds the bucket of all devices into the
+// first device's push. Each element is summed in the order of the devices, whatever the order of arrival: equal addends
+// give equal bits.
 //
 // Thread-safety: each device has a thread, which calls Arrive(), Help() and Leave(); another thread calls the rest.
 // Ownership:     borrows the addends from Begin() until all devices have left.
@@ -43,7 +44,7 @@ class BucketSum {
   void Help(size_t device) ABSL_LOCKS_EXCLUDED(mutex_);
   // Reports that the device has finished. If it failed, there is no sum, and waiting threads return.
   void Leave(size_t device, bool failed) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Makes all waiting threads return.
+  // Makes all threads in Help() return. Await() still waits for all devices to leave.
   void Abort() ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Progress {

@@ -26,8 +26,8 @@ struct ChunkRange {
   friend bool operator==(const ChunkRange&, const ChunkRange&) = default;
 };
 
-// ChunkPlan lays out a step's bytes in one block. First comes room for each chunk's longest form, in their order; then,
-// for each chunk, the number of its pairs if it is top-k. Chunks of one bucket are adjacent.
+// ChunkPlan lays out a step's bytes in one block. First, each chunk has room for its longest form, in
+// order. Then each chunk has a number, which counts its pairs if the chunk is top-k. Chunks of one bucket are adjacent.
 //
 // Thread-safety: none; const calls are safe together.
 class ChunkPlan {

@@ -32,13 +32,13 @@ class LayoutBuilder {
   void Linear(const std::string& name, const LayerShape& shape);
   void BatchNorm(const std::string& name, uint64_t channels);
   void LayerNorm(const std::string& name, uint64_t width);
-  // Add a trained tensor outside of any layer, and one that is averaged.
+  // Parameter() adds a trained tensor outside of any layer. Buffer() adds a tensor that is averaged.
   void Parameter(const std::string& name, std::vector<uint64_t> shape);
   void Buffer(const std::string& name, std::vector<uint64_t> shape);
 
-  // Returns the layout. Parameters that `groups` freeze come last.
-  //   kInvalidArgument  more than kElementsMax elements; all parameters are frozen; a group is not the first match of
-  //                     any parameter
+  // Returns the layout. The order is trained tensors, buffers, then parameters that `groups` freeze.
+  //   kInvalidArgument  more than kElementsMax elements; all parameters are frozen; a group is not used, because each
+  //                     parameter matches an earlier group or not this one
   absl::StatusOr<Layout> Finish(const std::vector<ParameterGroupRule>& groups = {}) &&;
 
  private:

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/codec/kernels.h"
+#include "common/json_text.h"
 #include "worker/data/mapped_file.h"
 #include "worker/model/head_layout.h"
 
@@ -69,7 +70,7 @@ absl::StatusOr<std::map<std::string, StoredTensor>> ReadHeader(absl::string_view
     return BadFile(absl::StrCat("its header would have ", header_bytes, " bytes"));
   }
   const absl::string_view text = bytes.substr(0, header_bytes);
-  const nlohmann::json header = nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json header = ParseJson(text);
   if (!header.is_object()) return BadFile("its header is no JSON object");
   std::map<std::string, StoredTensor> tensors;
   for (const auto& item : header.items()) {

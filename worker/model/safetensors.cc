@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/json_text.h"
 #include "common/storage/durable_file.h"
 
 namespace slackline::worker {
@@ -52,7 +53,7 @@ std::string Header(const std::vector<TensorInfo>& tensors, const std::vector<std
   std::map<std::string, std::string> notes = metadata;
   notes["format"] = "pt";
   header["__metadata__"] = notes;
-  std::string text = header.dump();
+  std::string text = DumpJson(header);
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
   return text;
 }

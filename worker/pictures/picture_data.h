@@ -30,7 +30,8 @@ struct PictureData {
 // Lists the pictures, and opens as few as possible. If a picture cannot be read when it is needed, the failure is
 // logged, and the next picture of its class in its split takes its place.
 //   kNotFound         no such folder
-//   kInvalidArgument  content other than `kind`, no splits, no images in one of the two, broken tar files
+//   kInvalidArgument  content of another kind than options.kind, no splits, no images in a split that is
+//                     used, too many classes, broken tar files
 absl::StatusOr<PictureData> OpenPictures(const std::string& folder, const PictureOptions& options);
 
 }  // namespace slackline::worker::pictures

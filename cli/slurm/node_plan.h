@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace slackline::scheduler {
+namespace slackline::cli::slurm {
 
 struct Node {
   std::string name;
@@ -66,4 +66,4 @@ std::vector<NodeRoles> PlanNodes(absl::Span<const Node> nodes, const Processes& 
 std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles> roles,
                         absl::Span<const std::string> lost);
 
-}  // namespace slackline::scheduler
+}  // namespace slackline::cli::slurm

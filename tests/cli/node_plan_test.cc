@@ -1,11 +1,11 @@
-#include "scheduler/node_plan.h"
+#include "cli/slurm/node_plan.h"
 
 #include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace slackline::scheduler::node_plan_test {
+namespace slackline::cli::slurm::node_plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -96,4 +96,4 @@ TEST(NodePlan, ServerNeverGoesToANodeThatOnlyComputes) {
 }
 
 }  // namespace
-}  // namespace slackline::scheduler::node_plan_test
+}  // namespace slackline::cli::slurm::node_plan_test

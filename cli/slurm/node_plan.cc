@@ -1,4 +1,4 @@
-#include "scheduler/node_plan.h"
+#include "cli/slurm/node_plan.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace slackline::scheduler {
+namespace slackline::cli::slurm {
 namespace {
 
 // One from each switch, then the second of each, and so on; in the order of the nodes otherwise.
@@ -77,4 +77,4 @@ std::string NewPlaceFor(absl::Span<const Node> nodes, absl::Span<const NodeRoles
   return best == nullptr ? "" : best->node;
 }
 
-}  // namespace slackline::scheduler
+}  // namespace slackline::cli::slurm
