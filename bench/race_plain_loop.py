@@ -43,12 +43,12 @@ def run_plain(options):
     return float(re.search(r"samples_per_second=([0-9.]+)", output).group(1))
 
 
-def rate_of(path):
+def rate_of(path, warmup_seconds=WARMUP_SECONDS):
     """Samples/s between the end of the warm-up and the last row in which samples were added."""
     with open(path, newline="") as file:
         rows = [(float(row["time_s"]), float(row["samples"])) for row in csv.DictReader(file)]
     training = [row for i, row in enumerate(rows) if row[1] > 0 and (i == 0 or row[1] > rows[i - 1][1])]
-    warm = [row for row in training if row[0] >= training[0][0] + WARMUP_SECONDS] if training else []
+    warm = [row for row in training if row[0] >= training[0][0] + warmup_seconds] if training else []
     # The last one may have waited for the end of the run.
     warm = warm[:-1] if len(warm) > 2 else warm
     if len(warm) < 2:

@@ -179,6 +179,7 @@ class Optimizer:
                 elif one.grad is not view:
                     view.copy_(one.grad)
             self._copies.out(copies)
+            norm = self._norm_on_devices()
         self._copies.settle()
         if not self._leaving and not self._warned_of_none and all(one.grad is None for one in self._parameters):
             self._warned_of_none = True
@@ -188,7 +189,7 @@ class Optimizer:
                 stacklevel=2,
             )
         try:
-            self._worker._step(samples)
+            self._worker._step(samples, norm)
         finally:
             self._begin_step()
         if len(self._flats) > 1:
@@ -332,6 +333,16 @@ class Optimizer:
         """To the memory that is the next step's."""
         part = self._worker._parts()[0]
         self._gradients, self._averages = self._all_gradients[part], self._all_averages[part]
+
+    def _norm_on_devices(self) -> Optional[float]:
+        """L2 norm of the gradients, measured where they are, which saves a pass over the host's memory. None where the host must
+        measure it: they are there, or float32 does not hold the norm."""
+        gradients = [one.grad for one in self._parameters if one.grad is not None]
+        get_total_norm = getattr(nn.utils, "get_total_norm", None)  # torch 2.6 and newer
+        if get_total_norm is None or not gradients or not all(map(_staging.is_staged, gradients)):
+            return None
+        norm = float(get_total_norm(gradients))
+        return norm if math.isfinite(norm) else None
 
     def _write_averages(self) -> None:
         copies = []

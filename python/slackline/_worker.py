@@ -411,7 +411,7 @@ class Worker:
         if not self._job.is_open and not self.done:
             self._open()
 
-    def _step(self, samples: Optional[int]) -> None:
+    def _step(self, samples: Optional[int], norm: Optional[float]) -> None:
         if self.done:
             return
         drawn = self._given - self._taken
@@ -427,7 +427,7 @@ class Worker:
         seconds = time.monotonic() - self._since
         try:
             correct = None if self._accuracy is None else round(self._accuracy * count)
-            outcome = self._job.step(count, self._loss, correct, seconds)
+            outcome = self._job.step(count, self._loss, correct, norm, seconds)
         finally:
             self._since = time.monotonic()
         self._taken += count

@@ -126,12 +126,13 @@ class Job {
   }
 
   std::string Step(uint64_t samples, std::optional<double> loss, std::optional<uint64_t> correct,
-                   double compute_seconds) {
+                   std::optional<double> gradient_norm, double compute_seconds) {
     if (leaving_) return "ended";
     const auto step = Wait("optimizer.step()", [&] {
       return worker().Step({.samples = samples,
                             .loss = loss,
                             .correct = correct,
+                            .gradient_norm = gradient_norm,
                             .compute = absl::Seconds(compute_seconds),
                             .data_wait = absl::ZeroDuration()});
     });
@@ -312,6 +313,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("leaves_early", &Job::leaves_early)
       .def("ready", &Job::Ready, nb::arg("from_element"))
       .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss").none(), nb::arg("correct").none(),
+           nb::arg("gradient_norm").none(),
            nb::arg("compute_seconds"))
       .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy"), nb::arg("seconds"))
       .def("alive", &Job::Alive)

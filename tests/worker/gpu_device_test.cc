@@ -152,6 +152,35 @@ TEST(GpuGroup, OneGpuHasTheGradientsOfACpu) {
   ExpectTheGradientsOfACpu(TinyImagesForResnet(), Gpus(1), 8);
 }
 
+// LibTorch lets cuDNN round factors of convolutions to TF32, which has 10 bits: whole gradients are compared.
+TEST(GpuGroup, EveryKindOfModelHasTheGradientOfACpu) {
+  for (const ModelKind kind : {ModelKind::kResnet34, ModelKind::kResnet50, ModelKind::kEfficientnetB0,
+                               ModelKind::kVitTiny, ModelKind::kTextureCnn2}) {
+    SCOPED_TRACE(KindName(kind));
+    const ModelSpec spec = {.kind = kind,
+                            .hidden = {8},
+                            .filters = {},
+                            .classes = 3,
+                            .channels = 3,
+                            .height = 32,
+                            .width = 32,
+                            .patch_size = 8};
+    const auto cpu = MakeModel(spec);
+    const auto group = MakeGroup(spec, 1, Gpus(1), {});
+    ASSERT_TRUE(group.ok()) << group.status();
+    const Batch batch = TinyBatch(spec, 8);
+    const auto got = (*group)->Step(View(batch)), want = cpu->Step(View(batch));
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_NEAR(got->loss, want->loss, 5e-3);
+    double difference = 0, squares = 0;
+    for (size_t i = 0; i < cpu->trained_elements(); ++i) {
+      difference += std::pow((*group)->model().push()[i] - cpu->push()[i], 2);
+      squares += std::pow(cpu->push()[i], 2);
+    }
+    EXPECT_LT(std::sqrt(difference / squares), 0.02);
+  }
+}
+
 TEST(GpuGroup, SeveralHaveTheGradientsOfACpu) {
   const size_t here = FindGpus().names.size();
   if (here < 2) GTEST_SKIP() << "one GPU here; needed are two";
@@ -231,11 +260,16 @@ TEST(GpuGroup, AWrongLabelEndsTheStepAndNotTheGroup) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const slackline::worker::GpusHere here = slackline::worker::gpu::FindGpus();
+  // Before models on CPUs are made, which ask LibTorch for GPUs.
+  const absl::Status loaded = slackline::worker::LoadLibTorchForGpus();
   if (here.names.empty()) {
-    // Without one LibTorch's half for GPUs loads all the same, and says so.
-    const absl::Status loaded = slackline::worker::LoadLibTorchForGpus();
+    // Without a GPU LibTorch's half for GPUs loads all the same, and says so.
     std::printf("SKIP: no GPU: %s; %s\n", here.why_none.c_str(), std::string(loaded.message()).c_str());
     return 77;
+  }
+  if (!loaded.ok()) {
+    std::printf("there is a GPU, but %s\n", std::string(loaded.message()).c_str());
+    return 1;
   }
   return RUN_ALL_TESTS();
 }

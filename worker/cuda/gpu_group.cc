@@ -290,7 +290,7 @@ absl::StatusOr<StepResult> GpuGroup::Total(size_t samples) const {
     total.correct += result->correct;
     total.loss += result->loss * static_cast<double>(result->samples) / static_cast<double>(samples);
   }
-  if (!chunks_.plan().empty()) total.gradient_norm = replicas_.front()->norm();
+  total.gradient_norm = replicas_.front()->norm();
   return total;
 }
 

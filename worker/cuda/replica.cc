@@ -45,6 +45,11 @@ absl::Status Replica::Prepare(const ModelSpec& spec, uint64_t seed) {
   for (cudaEvent_t& event : uploaded_) {
     if (status.ok()) status = Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
   }
+  if (status.ok() && first()) {
+    auto squares = SquareSums::Create(options_.device, BucketsOf(model_->elements()));
+    if (squares.ok()) squares_ = *std::move(squares);
+    status = squares.status();
+  }
   if (!status.ok() || options_.rank.count == 1) return status;
   auto communicator = Communicator::Create(options_.device, options_.rank, options_.id, options_.timeout);
   if (!communicator.ok()) return communicator.status();
@@ -57,6 +62,7 @@ Replica::~Replica() {
   (void)cudaSetDevice(static_cast<int>(options_.device.index));
   communicator_.reset();
   encoder_.reset();
+  squares_.reset();
   if (order_event_ != nullptr) (void)cudaEventDestroy(order_event_);
   for (cudaEvent_t event : uploaded_) {
     if (event != nullptr) (void)cudaEventDestroy(event);
@@ -103,7 +109,8 @@ absl::StatusOr<StepResult> Replica::Step(const Order& order) {
     broken_ = Check(cudaMemsetAsync(push.data(), 0, push.size() * sizeof(float), compute()), "clearing gradients");
   }
   Ready(0);
-  if (!broken_.ok()) return broken_;
+  // What CUDA said first: it says it again to whatever comes later.
+  if (!broken_.ok() && !absl::IsInternal(result.status())) return broken_;
   return result;
 }
 
@@ -173,15 +180,17 @@ absl::Status Replica::SendBucket(uint64_t bucket) {
   absl::Status status = Chain(compute(), sums_);
   if (status.ok() && communicator_ != nullptr) status = communicator_->Sum(values, end - begin, sums_);
   if (!status.ok() || !first()) return status;
-  status = CopyBucket(bucket, {begin, end});
+  const uint64_t trained = std::clamp(model_->trained_elements(), begin, end);
+  status = squares_->Measure(bucket, values, trained - begin, sums_);
+  if (status.ok()) status = CopyBucket({begin, end});
+  if (status.ok()) status = squares_->CopyOut(bucket, copies_);
   if (!status.ok()) return status;
   const auto arrived = [](void* self) { static_cast<const Replica*>(self)->options_.on_bucket(); };
   return Check(cudaLaunchHostFunc(copies_, arrived, this), "announcing gradients");
 }
 
-absl::Status Replica::CopyBucket(uint64_t bucket, const Elements& elements) {
-  if (encoder_ != nullptr && host_push_ != nullptr)
-    return encoder_->Send({.number = bucket, .elements = elements, .sums = sums_});
+absl::Status Replica::CopyBucket(const Elements& elements) {
+  if (encoder_ != nullptr && host_push_ != nullptr) return encoder_->Send({.elements = elements, .sums = sums_});
   const absl::Status status = Chain(sums_, copies_);
   if (!status.ok() || host_push_ == nullptr) return status;
   return Check(cudaMemcpyAsync(host_push_ + elements.begin, model_->push().data() + elements.begin,
@@ -194,8 +203,7 @@ absl::Status Replica::EncodeBy(const ChunkPlan& plan) {
   // Its last copies are done: somebody has waited for all buckets.
   encoder_.reset();
   if (!status.ok() || plan.empty()) return status;
-  const uint64_t elements = model_->elements();
-  auto made = SumEncoder::Create(options_.device, plan, {0, model_->trained_elements()}, elements, BucketsOf(elements));
+  auto made = SumEncoder::Create(options_.device, plan, model_->elements());
   if (made.ok()) {
     encoder_ = *std::move(made);
   } else {

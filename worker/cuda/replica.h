@@ -13,6 +13,7 @@
 #include "common/device.h"
 #include "worker/cuda/communicator.h"
 #include "worker/cuda/runtime.h"
+#include "worker/cuda/square_sums.h"
 #include "worker/cuda/sum_encoder.h"
 #include "worker/group/arrival_gate.h"
 #include "worker/model/model.h"
@@ -85,8 +86,8 @@ class Replica {
   // Makes later steps encode the chunks of this plan, which must outlive them. Residuals start at 0. An empty plan
   // stops encoding. Only for the first device, between steps.
   absl::Status EncodeBy(const ChunkPlan& plan);
-  // Norm of the gradient, once all buckets of the step are on the host. Requires: chunks are encoded.
-  double norm() const { return encoder_->norm(); }
+  // Norm of the trained elements of the sum, once all buckets of the step are on the host. Only for the first device.
+  double norm() const { return squares_->norm(); }
   // Uploads parameters for an evaluation. Requires: no step is in progress.
   absl::Status Upload(const float* parameters);
   absl::Status Download(float* parameters);
@@ -106,7 +107,7 @@ class Replica {
   absl::Status AwaitParameters(uint64_t end);
   void Ready(uint64_t from);
   absl::Status SendBucket(uint64_t bucket);
-  absl::Status CopyBucket(uint64_t bucket, const Elements& elements);
+  absl::Status CopyBucket(const Elements& elements);
   // Makes later work on `after` wait for the work that `before` has now.
   absl::Status Chain(cudaStream_t before, cudaStream_t after);
   absl::Status Check(cudaError_t said, const char* doing) const;
@@ -116,6 +117,7 @@ class Replica {
   const Options options_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<SquareSums> squares_;  // null for all but the first device
   std::unique_ptr<SumEncoder> encoder_;  // null: everything goes to the host as floats
   cudaStream_t sums_ = nullptr;
   cudaStream_t copies_ = nullptr;

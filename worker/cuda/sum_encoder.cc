@@ -1,14 +1,11 @@
 #include "worker/cuda/sum_encoder.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker/cuda/codec_kernels.h"
 #include "worker/cuda/cuda_status.h"
-#include "worker/cuda/host_memory.h"
 
 namespace slackline::worker::gpu {
 namespace {
@@ -18,22 +15,20 @@ bool IsTopK(const PlannedChunk& chunk) { return chunk.codec.encoding == codec::E
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SumEncoder>> SumEncoder::Create(const Device& device, const ChunkPlan& plan,
-                                                               const Elements& trained, uint64_t elements,
-                                                               size_t buckets) {
-  std::unique_ptr<SumEncoder> made(new SumEncoder(device, plan, trained));
-  const absl::Status status = made->Allocate(elements, buckets);
+                                                               uint64_t elements) {
+  std::unique_ptr<SumEncoder> made(new SumEncoder(device, plan));
+  const absl::Status status = made->Allocate(elements);
   if (!status.ok()) return status;
   return made;
 }
 
 absl::Status SumEncoder::Check(cudaError_t said, const char* doing) const { return CudaStatus(said, device_, doing); }
 
-absl::Status SumEncoder::Allocate(uint64_t elements, size_t buckets) {
+absl::Status SumEncoder::Allocate(uint64_t elements) {
   const std::vector<PlannedChunk>& chunks = plan_.chunks();
   const bool residual =
       std::any_of(chunks.begin(), chunks.end(), [](const PlannedChunk& chunk) { return chunk.error_feedback; });
   const bool top_k = std::any_of(chunks.begin(), chunks.end(), IsTopK);
-  squares_count_ = buckets * kSquareSums;
   const auto allocate = [&](auto** memory, size_t bytes) {
     void* made = nullptr;
     const absl::Status status = Check(cudaMalloc(&made, bytes), "making room for encoded gradients");
@@ -41,7 +36,6 @@ absl::Status SumEncoder::Allocate(uint64_t elements, size_t buckets) {
     return status;
   };
   absl::Status status = allocate(&block_, plan_.block_bytes());
-  if (status.ok()) status = allocate(&squares_, squares_count_ * sizeof(double));
   if (status.ok() && residual) status = allocate(&residual_, elements * sizeof(float));
   if (status.ok() && top_k) status = allocate(&scratch_, TopKScratchBytes(plan_.elements_max()));
   if (status.ok()) status = Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
@@ -49,10 +43,7 @@ absl::Status SumEncoder::Allocate(uint64_t elements, size_t buckets) {
   if (status.ok() && residual) {
     status = Check(cudaMemsetAsync(residual_, 0, elements * sizeof(float), stream_), "clearing residuals");
   }
-  if (!status.ok()) return status;
-  absl::StatusOr<ChunkStore::Block> squares = MakePinnedBytes(squares_count_ * sizeof(double));
-  if (squares.ok()) host_squares_ = *std::move(squares);
-  return squares.status();
+  return status;
 }
 
 SumEncoder::~SumEncoder() {
@@ -60,8 +51,7 @@ SumEncoder::~SumEncoder() {
   (void)cudaSetDevice(static_cast<int>(device_.index));
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
   if (event_ != nullptr) (void)cudaEventDestroy(event_);
-  for (void* memory :
-       {static_cast<void*>(residual_), static_cast<void*>(block_), scratch_, static_cast<void*>(squares_)}) {
+  for (void* memory : {static_cast<void*>(residual_), static_cast<void*>(block_), scratch_}) {
     if (memory != nullptr) (void)cudaFree(memory);
   }
 }
@@ -130,18 +120,10 @@ absl::Status SumEncoder::Encode(size_t index) {
   }
 }
 
-absl::Status SumEncoder::SumOfSquares(const Bucket& bucket) {
-  const uint64_t begin = std::min(bucket.elements.begin, trained_.end);
-  const uint64_t end = std::min(bucket.elements.end, trained_.end);
-  return CheckKernel(SumSquares(memory_.push + begin, end - begin, squares_ + bucket.number * kSquareSums, stream_),
-                     "measuring gradients");
-}
-
 absl::Status SumEncoder::Send(const Bucket& bucket) {
   const ChunkRange chunks = plan_.CompleteIn(bucket.elements);
   absl::Status status = Chain(bucket.sums, stream_);
   for (size_t i = chunks.begin; i < chunks.end && status.ok(); ++i) status = Encode(i);
-  if (status.ok()) status = SumOfSquares(bucket);
   if (status.ok()) status = Chain(stream_, memory_.copies);
   return status.ok() ? CopyOut(bucket, chunks) : status;
 }
@@ -159,19 +141,7 @@ absl::Status SumEncoder::CopyOut(const Bucket& bucket, const ChunkRange& chunks)
     status = Copy(memory_.host_push + plain.begin, memory_.push + plain.begin,
                   (plain.end - plain.begin) * sizeof(float), copies);
   }
-  const size_t squares = bucket.number * kSquareSums;
-  if (!status.ok()) return status;
-  return Copy(host_squares_.get() + squares * sizeof(double), squares_ + squares, kSquareSums * sizeof(double), copies);
-}
-
-double SumEncoder::norm() const {
-  double sum = 0;
-  for (size_t i = 0; i < squares_count_; ++i) {
-    double square = 0;
-    std::memcpy(&square, host_squares_.get() + i * sizeof(double), sizeof(square));
-    sum += square;
-  }
-  return std::sqrt(sum);
+  return status;
 }
 
 }  // namespace slackline::worker::gpu

@@ -21,12 +21,12 @@ namespace slackline::worker::gpu {
 // SumEncoder has its own stream, so that buckets are encoded while other streams sum and copy.
 //
 // Copies:        sum -> bytes: 1 (kernels); bytes and unencoded elements -> host: 1.
-// Thread-safety: one thread, whose current device is this one; norm() from any thread once all buckets are on the host.
+// Thread-safety: one thread, whose current device is this one.
 class SumEncoder {
  public:
-  // Creates an encoder whose residuals are 0. Borrows the plan. `trained`: the leading elements that norm() measures.
+  // Creates an encoder whose residuals are 0. Borrows the plan.
   static absl::StatusOr<std::unique_ptr<SumEncoder>> Create(const Device& device, const ChunkPlan& plan,
-                                                            const Elements& trained, uint64_t elements, size_t buckets);
+                                                            uint64_t elements);
   ~SumEncoder();
   SumEncoder(const SumEncoder&) = delete;
   SumEncoder& operator=(const SumEncoder&) = delete;
@@ -42,7 +42,6 @@ class SumEncoder {
   // `returned` must stay valid until all buckets are on the host.
   absl::Status Begin(const Memory& memory, std::vector<ChunkStore::Returned> returned);
   struct Bucket {
-    size_t number = 0;
     Elements elements;
     cudaStream_t sums = nullptr;  // computes the sum of the bucket
   };
@@ -50,17 +49,12 @@ class SumEncoder {
   // Memory::copies.
   absl::Status Send(const Bucket& bucket);
 
-  // Returns the L2 norm of the trained elements of this step's sum.
-  double norm() const;
-
  private:
-  SumEncoder(const Device& device, const ChunkPlan& plan, const Elements& trained)
-      : device_(device), plan_(plan), trained_(trained) {}
+  SumEncoder(const Device& device, const ChunkPlan& plan) : device_(device), plan_(plan) {}
 
-  absl::Status Allocate(uint64_t elements, size_t buckets);
+  absl::Status Allocate(uint64_t elements);
   absl::Status Return(const ChunkStore::Returned& returned);
   absl::Status Encode(size_t index);
-  absl::Status SumOfSquares(const Bucket& bucket);
   absl::Status CopyOut(const Bucket& bucket, const ChunkRange& chunks);
   absl::Status Copy(void* to, const void* from, size_t bytes, cudaStream_t stream) const;
   // Makes later work on `after` wait for the work that `before` has now.
@@ -74,17 +68,12 @@ class SumEncoder {
 
   const Device device_;
   const ChunkPlan& plan_;
-  const Elements trained_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t event_ = nullptr;
   // Device memory.
   float* residual_ = nullptr;  // null if no chunk has error feedback
   std::byte* block_ = nullptr;
   void* scratch_ = nullptr;  // scratch memory for top-k
-  double* squares_ = nullptr;
-  // Pinned host memory.
-  ChunkStore::Block host_squares_;
-  size_t squares_count_ = 0;
 
   // State of the step in progress.
   Memory memory_;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <tuple>
 #include <vector>
 
 namespace slackline::worker {
@@ -101,6 +103,15 @@ BatchNorm::BatchNorm(const FlatTensors& tensors, const std::string& name)
       variance_(&tensors.Averaged(name + ".running_var")),
       gate_(tensors, {name + ".weight", name + ".bias"}) {}
 
+namespace {
+
+// cuDNN reads 16 bytes at a time. A tensor may begin at any element of the flat vectors.
+bool FitsCudnn(const at::Tensor& values) {
+  return !values.defined() || reinterpret_cast<uintptr_t>(values.const_data_ptr()) % 16 == 0;
+}
+
+}  // namespace
+
 at::Tensor BatchNorm::operator()(const at::Tensor& images, Mode mode) const {
   gate_.Pass();
   const bool training = mode == Mode::kTraining;
@@ -108,8 +119,13 @@ at::Tensor BatchNorm::operator()(const at::Tensor& images, Mode mode) const {
   at::Tensor variance = training ? variance_->pushed : variance_->agreed;
   // One value a channel has no variance: LibTorch would write 0 / 0. The statistics stay as they were agreed.
   if (training && images.numel() == images.size(1)) mean = variance = at::Tensor();
+  if (images.is_cuda() && !(FitsCudnn(scale_) && FitsCudnn(shift_) && FitsCudnn(mean) && FitsCudnn(variance))) {
+    // LibTorch 2.11 chooses cuDNN whatever its argument `cudnn_enabled` is.
+    return std::get<0>(at::native_batch_norm(images, scale_, shift_, mean, variance, training, kBatchNormMomentum,
+                                             kBatchNormEpsilon));
+  }
   return at::batch_norm(images, scale_, shift_, mean, variance, training, kBatchNormMomentum, kBatchNormEpsilon,
-                        /*cudnn_enabled=*/false);
+                        /*cudnn_enabled=*/true);
 }
 
 void BatchNorm::Fill() {

@@ -2,6 +2,7 @@
 // seconds to load, and whose thread-local memory (94 KB in cuBLASLt alone) would lie on the stack of each thread of
 // every worker built so. There is none left on a small stack, such as 100 KiB.
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
 #include <link.h>
 
@@ -25,10 +26,14 @@ int FindFolder(dl_phdr_info* library, size_t /*size*/, void* folder) {
   return 1;
 }
 
+// Whether LibTorch's half for GPUs is in this process. at::hasCUDA() must not be asked before it is: the first answer of
+// LibTorch stays, whatever is loaded later.
+bool IsLoaded() { return at::CUDAHooksRegistry()->Has("CUDAHooks"); }
+
 }  // namespace
 
 std::string LibTorchForGpus() {
-  if (at::hasCUDA()) return "what is there already";
+  if (IsLoaded()) return "what is there already";
   std::filesystem::path folder;
   std::error_code error;
   if (::dl_iterate_phdr(&FindFolder, &folder) == 0 || !std::filesystem::exists(folder / kGpuHalf, error)) return "";
@@ -39,13 +44,14 @@ absl::Status LoadLibTorchForGpus() {
   const auto refuse = [](const std::string& why) {
     return absl::FailedPreconditionError(absl::StrCat("LibTorch ", LibTorchVersion(), " ", why));
   };
-  const std::string path = LibTorchForGpus();
-  if (at::hasCUDA()) return absl::OkStatus();
-  if (path.empty()) return refuse("is a build for CPUs");
-  // It registers what it has with LibTorch, and stays.
-  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    const char* why = ::dlerror();
-    return refuse(absl::StrCat("does not load ", path, ": ", why == nullptr ? "for no known reason" : why));
+  if (!IsLoaded()) {
+    const std::string path = LibTorchForGpus();
+    if (path.empty()) return refuse("is a build for CPUs");
+    // It registers what it has with LibTorch, and stays.
+    if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+      const char* why = ::dlerror();
+      return refuse(absl::StrCat("does not load ", path, ": ", why == nullptr ? "for no known reason" : why));
+    }
   }
   return at::hasCUDA() ? absl::OkStatus() : refuse("finds no GPU");
 }

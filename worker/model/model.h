@@ -196,7 +196,7 @@ struct StepResult {
   uint64_t samples = 0;
   double loss = 0;       // mean over the samples; in training with class weights and label smoothing
   uint64_t correct = 0;  // samples whose largest output is the label
-  // L2 norm of the gradient, if not all of the gradient is in push() (ChunkEncoder).
+  // L2 norm of the gradient, if the device has measured it.
   std::optional<double> gradient_norm = {};
   // Samples whose label is among the five largest outputs. Evaluate() counts them for models with at least kTop5Classes
   // classes.
