@@ -49,6 +49,13 @@ class Context:
     def has_gpu(self) -> bool:
         return self.device.startswith("cuda")
 
+    def program(self, name: str) -> str:
+        """A program of the kit."""
+        path = KIT / "bin" / name
+        if not path.exists():
+            raise Skip(f"this kit has no {name}")
+        return str(path)
+
     def run(self, name: str, command: "list[str]", allowed: "tuple[int, ...]" = (0,)) -> str:
         """Its output, which also lies in OUT/NAME.log. The command ends with this check."""
         log = self.out / f"{name}.log"
@@ -126,7 +133,7 @@ def describe(context: Context) -> dict:
 
 def gpu_tests(context: Context) -> dict:
     """Each test in a process of its own: what CUDA says once, it says to all that come later."""
-    program = str(KIT / "bin/worker_gpu_device_test")
+    program = context.program("worker_gpu_device_test")
     listed = context.run("gpu_tests", [program, "--gtest_list_tests"])
     suite, passed, failed = "", [], {}
     for line in listed.splitlines():
@@ -149,7 +156,7 @@ def sanitizer(tool: str) -> "Callable[[Context], dict]":
         program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
         if program is None or not context.has_gpu:
             raise Skip("there is no compute-sanitizer" if program is None else "there is no GPU")
-        command = [program, "--tool", tool, "--error-exitcode", "9", str(KIT / "bin/worker_gpu_device_test")]
+        command = [program, "--tool", tool, "--error-exitcode", "9", context.program("worker_gpu_device_test")]
         output = context.run(f"sanitizer_{tool}", [*command, "--gtest_filter=-*EveryKind*"], allowed=(0, 1, 9))
         if "ERROR SUMMARY: 0 errors" not in output and "0 hazards" not in output:
             raise RuntimeError(output[:4000])
@@ -159,7 +166,7 @@ def sanitizer(tool: str) -> "Callable[[Context], dict]":
 
 
 def kernels(context: Context) -> dict:
-    output = context.run("kernels", [str(KIT / "bin/gpu_codec_bench"), "--benchmark_repetitions=3"])
+    output = context.run("kernels", [context.program("gpu_codec_bench"), "--benchmark_repetitions=3"])
     rates = {name: float(rate) for name, rate in re.findall(r"^(\S+) +([0-9.]+) GB/s$", output, re.M)}
     ratios = {f"{name} / {peer}": float(ratio) for name, peer, ratio in
               re.findall(r"^ratio (\S+) +/ (\S+) +([0-9.]+)$", output, re.M)}
@@ -176,7 +183,7 @@ def synthetic_images(context: Context, images: int) -> pathlib.Path:
     folder, prepared = context.out / "pictures", context.out / f"prepared-{count}"
     if not (prepared / "index.json").exists():
         context.run("pictures", [sys.executable, str(KIT / "pictures.py"), str(folder), "--count", str(count)])
-        context.run("prepare", [str(KIT / "bin/slackline"), "prepare", str(folder), str(prepared), "--size", "224",
+        context.run("prepare", [context.program("slackline"), "prepare", str(folder), str(prepared), "--size", "224",
                                 "--split", "train=0.98,test=0.02", "--seed", "1"])
         shutil.rmtree(folder)
         index = json.loads((prepared / "index.json").read_text())
@@ -272,7 +279,7 @@ def by_worker(context: Context, model: str, window: int, name: str, settings: "d
         "data.train_images_max": size.images,
         "data.path": synthetic_images(context, size.images), **settings})
     with PowerMeter() as meter:
-        context.run(name, [str(KIT / "bin/slackline"), "train", *arguments, "--quiet"])
+        context.run(name, [context.program("slackline"), "train", *arguments, "--quiet"])
     return figures_of(run) | {"nvidia_smi_joules": meter.joules}
 
 
@@ -280,7 +287,7 @@ def by_script(context: Context, model: str, window: int, name: str) -> dict:
     size = size_of(context, model)
     run, arguments = job(context, size, name, {"model.kind": "external", "wire.window": window,
                                                "data.train_images_max": size.images})
-    command = [str(KIT / "bin/slackline"), "launch", str(KIT / "network.py"), *arguments, "--quiet", "--python",
+    command = [context.program("slackline"), "launch", str(KIT / "network.py"), *arguments, "--quiet", "--python",
                sys.executable, "--", "--script", "--device", context.device, "--model", size.model, "--batch",
                str(size.batch), "--images", str(size.images), "--times", str(context.out / f"{name}-times.json")]
     context.run(name, command)
@@ -328,7 +335,7 @@ def train_fashion(context: Context, name: str, settings: "dict[str, object]") ->
     run, arguments = job(context, size, name, {
         "model.kind": "cnn", "worker.devices": context.device, "data.path": KIT / "images", "optimizer.lr": 0.05,
         "optimizer.momentum": 0, "training.evaluate_every_epochs": size.epochs, **settings})
-    context.run(name, [str(KIT / "bin/slackline"), "train", *arguments, "--quiet"])
+    context.run(name, [context.program("slackline"), "train", *arguments, "--quiet"])
     return json.loads((run / "summary.json").read_text())["test_accuracy"]
 
 
@@ -373,11 +380,13 @@ def settings(context: Context) -> dict:
 
 def script_weights(context: Context) -> dict:
     """After some steps a script's weights are those of torch.optim.SGD."""
+    if not (KIT / "python/slackline").exists():
+        raise Skip("this kit has no Python package")
     run, arguments = job(context, Size("", 16, 256, 2), "weights", {
         "model.kind": "external", "consistency.mode": "bsp", "optimizer.lr": 0.05, "optimizer.momentum": 0,
         "data.train_images_max": 256})
     script = str(KIT / "weights.py")
-    command = [str(KIT / "bin/slackline"), "launch", script, *arguments, "--quiet", "--python", sys.executable, "--",
+    command = [context.program("slackline"), "launch", script, *arguments, "--quiet", "--python", sys.executable, "--",
                "--device", context.device, "--out", str(context.out / "weights.json")]
     context.run("weights", command)
     return json.loads((context.out / "weights.json").read_text())

@@ -313,8 +313,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("leaves_early", &Job::leaves_early)
       .def("ready", &Job::Ready, nb::arg("from_element"))
       .def("step", &Job::Step, nb::arg("samples"), nb::arg("loss").none(), nb::arg("correct").none(),
-           nb::arg("gradient_norm").none(),
-           nb::arg("compute_seconds"))
+           nb::arg("gradient_norm").none(), nb::arg("compute_seconds"))
       .def("evaluated", &Job::Evaluated, nb::arg("samples"), nb::arg("loss"), nb::arg("accuracy"), nb::arg("seconds"))
       .def("alive", &Job::Alive)
       .def("set_busy_elsewhere", &Job::SetBusyElsewhere, nb::arg("busy"))

@@ -52,7 +52,7 @@ THIRD_PARTIES = {
 # test or bench of another room may either: they come in by name.
 ALLOWED = {
     "torch": ["worker/model/.*", "tests/worker/.*", "bench/.*"],
-    "cuda": ["worker/cuda/.*", "tests/worker/gpu_.*", "tests/worker/played/.*"],
+    "cuda": ["worker/cuda/.*", "tests/worker/gpu_.*", "tests/worker/played/.*", "bench/gpu_.*"],
     "grpc": [
         "common/rpc/.*", "common/security/(guard|security)\\.(h|cc)", "tests/.*", "bench/.*", "cli/.*",
         "ps/service/.*", "ps/program\\.cc",

@@ -1,5 +1,5 @@
-// LibTorch keeps its first answer about GPUs, so that nothing may ask before its half for GPUs is loaded. Here the half is
-// played: what it registers when it is loaded.
+// LibTorch keeps its first answer about GPUs, so that nothing may ask before its half for GPUs is loaded. Here the half
+// is played: what it registers when it is loaded.
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ struct Hooks final : public at::CUDAHooksInterface {
 TEST(LoadGpus, LookingForTheHalfAndMakingAModelLeaveTheAnswerOpen) {
   LibTorchForGpus();
   MakeModel(TinyMlp());
-  at::CUDAHooksRegistry()->Register(
-      "CUDAHooks", [](at::CUDAHooksArgs arguments) -> std::unique_ptr<at::CUDAHooksInterface> {
-        return std::make_unique<Hooks>(arguments);
-      });
+  at::CUDAHooksRegistry()->Register("CUDAHooks",
+                                    [](at::CUDAHooksArgs arguments) -> std::unique_ptr<at::CUDAHooksInterface> {
+                                      return std::make_unique<Hooks>(arguments);
+                                    });
   EXPECT_FALSE(LibTorchForGpus().empty());
   EXPECT_EQ(LoadLibTorchForGpus(), absl::OkStatus());
 }

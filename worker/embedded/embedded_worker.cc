@@ -222,8 +222,7 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
   if (!step_open_) {
     if (const absl::Status opened = OpenStep(); !opened.ok()) return opened;
   }
-  const double norm =
-      info.gradient_norm ? *info.gradient_norm : L2Norm(push().first(map_.trained_elements));
+  const double norm = info.gradient_norm ? *info.gradient_norm : L2Norm(push().first(map_.trained_elements));
   if (const absl::Status finite = CheckFinite(info, norm); !finite.ok()) {
     // Servers have parts of it, which the next step of this client would be about.
     return left_early_ ? failure_ = finite : finite;

@@ -44,8 +44,8 @@ struct EmbeddedStepInfo {
   std::optional<uint64_t> correct;  // absent: unknown
   // L2 norm of the trained elements, if it is known; absent: measured here.
   std::optional<double> gradient_norm;
-  absl::Duration compute;           // time since the last step
-  absl::Duration data_wait;         // part of `compute` that was spent waiting for data
+  absl::Duration compute;    // time since the last step
+  absl::Duration data_wait;  // part of `compute` that was spent waiting for data
 };
 
 // Result of a step.

@@ -121,8 +121,8 @@ at::Tensor BatchNorm::operator()(const at::Tensor& images, Mode mode) const {
   if (training && images.numel() == images.size(1)) mean = variance = at::Tensor();
   if (images.is_cuda() && !(FitsCudnn(scale_) && FitsCudnn(shift_) && FitsCudnn(mean) && FitsCudnn(variance))) {
     // LibTorch 2.11 chooses cuDNN whatever its argument `cudnn_enabled` is.
-    return std::get<0>(at::native_batch_norm(images, scale_, shift_, mean, variance, training, kBatchNormMomentum,
-                                             kBatchNormEpsilon));
+    return std::get<0>(
+        at::native_batch_norm(images, scale_, shift_, mean, variance, training, kBatchNormMomentum, kBatchNormEpsilon));
   }
   return at::batch_norm(images, scale_, shift_, mean, variance, training, kBatchNormMomentum, kBatchNormEpsilon,
                         /*cudnn_enabled=*/true);

@@ -26,8 +26,8 @@ int FindFolder(dl_phdr_info* library, size_t /*size*/, void* folder) {
   return 1;
 }
 
-// Whether LibTorch's half for GPUs is in this process. at::hasCUDA() must not be asked before it is: the first answer of
-// LibTorch stays, whatever is loaded later.
+// Whether LibTorch's half for GPUs is in this process. at::hasCUDA() must not be asked before it is: the first answer
+// of LibTorch stays, whatever is loaded later.
 bool IsLoaded() { return at::CUDAHooksRegistry()->Has("CUDAHooks"); }
 
 }  // namespace
