@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/clock.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 // How long workers and servers may take to leave once the scheduler is gone, who may have told them last.
 constexpr absl::Duration kAloneMax = absl::Seconds(1);
+// A script that ends within this after the job is not worth a word.
+constexpr absl::Duration kScriptsBrief = absl::Seconds(2);
 
 }  // namespace
 
@@ -96,6 +99,7 @@ std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   std::vector<std::string> said;
   signals_left_ = deadlines.impatient_at;
   WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave, Told::kByScheduler);
+  if (deadlines.scripts > absl::ZeroDuration()) said = WaitForScripts(deadlines);
   // In the order in which they need one another.
   for (const Role role : {Role::kWorker, Role::kServer, Role::kScheduler}) {
     SignalAll(role, deadlines.signal);
@@ -123,6 +127,21 @@ void Crew::WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout,
     const std::optional<int> signal = signals_.Wait(left);
     if (signal && IsStop(*signal)) --signals_left_;
   }
+}
+
+std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
+  WaitForEnd({Role::kWorker}, kScriptsBrief, Told::kBySignal);
+  std::vector<std::string> names;
+  for (Member& member : members_) {
+    if (member.role == Role::kWorker && !member.process.Poll()) names.push_back(member.process.name());
+  }
+  if (!names.empty() && deadlines.on_scripts != nullptr) deadlines.on_scripts(absl::StrJoin(names, ", "));
+  WaitForEnd({Role::kWorker}, deadlines.scripts, Told::kBySignal);
+  std::vector<std::string> said;
+  for (const End& end : Reap()) {
+    if (end.role == Role::kWorker && !end.how.ok()) said.push_back(end.Describe());
+  }
+  return said;
 }
 
 void Crew::SignalAll(Role role, int signal) {

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <functional>
 #include <initializer_list>
 #include <list>
 #include <string>
@@ -59,6 +60,10 @@ class Crew {
     // Time for workers and servers to leave by themselves after the scheduler was told that the job is over. Zero if
     // there is nothing to wait for.
     absl::Duration leave = absl::Seconds(10);
+    // Time for workers to end their own work after that: scripts evaluate and save when the job is over.
+    absl::Duration scripts = absl::ZeroDuration();
+    // Called with the names of the workers that still run, once the wait for them is a long one.
+    std::function<void(const std::string& names)> on_scripts = nullptr;
     // Time for the processes of each role to end after `signal`. Processes that are left after that get SIGKILL.
     absl::Duration terminate = absl::Seconds(5);
     // Signal that ends the processes.
@@ -68,7 +73,7 @@ class Crew {
   };
   // Ends all processes, workers before servers before the scheduler, and returns when none is left. The stop signal
   // with number `impatient_at` ends the waiting: processes that still run then are killed. Returns messages about
-  // processes that were killed because they did not leave.
+  // processes that were killed because they did not leave, and about scripts that failed.
   std::vector<std::string> Stop(const StopDeadlines& deadlines);
 
  private:
@@ -83,6 +88,8 @@ class Crew {
   // Waits until no process of `roles` runs or the time is over. The last of signals_left_ ends all such waits.
   enum class Told { kByScheduler, kBySignal };  // source of the order to end
   void WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout, Told told);
+  // Returns messages about scripts that failed.
+  std::vector<std::string> WaitForScripts(const StopDeadlines& deadlines);
   void SignalAll(Role role, int signal);
   void Record();
 

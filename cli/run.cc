@@ -37,6 +37,8 @@ constexpr absl::Duration kEndGrace = absl::Seconds(5);
 constexpr absl::Duration kLeaveMax = absl::Seconds(10);
 // The same where something is broken: the servers may still save what they have.
 constexpr absl::Duration kBrokenLeaveMax = absl::Seconds(30);
+// For scripts to end their own work when the job is done.
+constexpr absl::Duration kScriptsMax = absl::Hours(1);
 // For servers to hear that the job is done, and to remove their snapshots.
 constexpr absl::Duration kTidyMax = absl::Seconds(10);
 // Looks in a row that find no run folder.
@@ -157,7 +159,15 @@ int Run::Finish() {
   signals_left_ = 2;
   const absl::Duration leave = failed ? kBrokenLeaveMax : tidies ? kTidyMax : absl::ZeroDuration();
   AwaitEnd(leave + checkpoint_max(), [] {});
-  StopAll({.leave = leave, .impatient_at = signals_left_});
+  const bool awaits_scripts = options_.has_scripts && status_.state() == wire::JOB_DONE;
+  StopAll({.leave = leave,
+           .scripts = awaits_scripts ? kScriptsMax : absl::ZeroDuration(),
+           .on_scripts =
+               [this](const std::string& names) {
+                 progress_.Say(absl::StrCat("The job is done. Waiting for scripts that still run: ", names,
+                                            " (Ctrl-C ends them)"));
+               },
+           .impatient_at = signals_left_});
   const std::string crash = processes_.SchedulerCrash();
   const std::string missing = crash.empty() ? "" : MissingAtTheEnd();
   if (status_.state() == wire::JOB_DONE && !missing.empty()) {

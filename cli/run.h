@@ -24,6 +24,8 @@ struct RunOptions {
   // Command that starts such a run; for the commands that are proposed at the end.
   StartText start = {};
   bool quiet = false;
+  // True if workers are scripts, which may have work of their own when the job is over.
+  bool has_scripts = false;
   // Function that decides whether the run ends early. It is called a few times a second, with the signal that has come,
   // if any. It returns the reason for which the run ends now, in good order, or an empty string. A signal for which it
   // returns an empty string has its usual effect. May be empty.

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,22 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from slackline_run import Programs, TrainRun  # noqa: E402
 
 OPTIONS = argparse.Namespace()
+
+# When the job is done, waits for what the pipe says.
+OWN_WORK = """
+import pathlib, slackline, sys, torch
+model = torch.nn.Linear(4, 1)
+with slackline.connect() as worker:
+    optimizer = slackline.Optimizer(model, worker)
+    data = torch.utils.data.TensorDataset(torch.ones(64, 4))
+    for (batch,) in worker.batches(torch.utils.data.DataLoader(data, batch_size=8, sampler=worker.sampler(64))):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+if pathlib.Path(sys.argv[1]).read_text() == "fail":
+    raise RuntimeError("its own work")
+print("its own work is done")
+"""
 
 CLUMSY = """
 import slackline, torch, sys
@@ -161,6 +178,23 @@ class Launch(Launched):
         self.assertEqual(run.wait(120), 1, run.diagnosis())
         self.assertIn("RuntimeError: said this", self.log(run, "worker-1"))
         self.assertIn("failed: RuntimeError: said this", run.events(), run.diagnosis())
+
+    def test_script_that_goes_on_when_the_job_is_done(self):
+        script = self.folder / "slow_end.py"
+        script.write_text(OWN_WORK)
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        for word in ("end", "fail"):
+            run = self.launch(script, "--set", "training.epochs=1", "--set", "cluster.workers=1", "--set", "durability.mode=none",
+                              arguments=[str(pipe)])
+            waits = "The job is done. Waiting for scripts that still run: worker-1 (Ctrl-C ends them)"
+            run.programs.wait_for(run.diagnosis, lambda: waits in run.stdout() + run.stderr(), 60, run.process)
+            pipe.write_text(word)
+            self.assertEqual(run.wait(60), 0, run.diagnosis())
+            said = run.stdout() + run.stderr()
+            self.assertIn("its own work", self.log(run, "worker-1"))
+            self.assertEqual("worker-1 (process" in said and "RuntimeError: its own work" in said, word == "fail", said)
+            shutil.rmtree(run.folder)
 
     def test_script_that_exits_without_leaving_is_dead_at_once(self):
         script = self.folder / "silent.py"
