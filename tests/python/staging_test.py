@@ -189,10 +189,10 @@ class Staged(Base):
         """What leaves has been copied."""
         step, ready = worker._step, worker._ready
 
-        def watched_step(samples):
+        def watched_step(samples, norm):
             fake.log.append("step")
             self.assertEqual(fake.targets, [])
-            step(samples)
+            step(samples, norm)
 
         def watched_ready(start):
             fake.log.append("ready")
