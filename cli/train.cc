@@ -61,8 +61,8 @@ int Train(const TrainOptions& options) {
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, /*checkpoint=*/"",
                   std::move(share), signals);
   const RunOptions run{.start = StartTextOf(options.program, options.script, options.job_file, options.overrides),
-                       .has_scripts = !options.script.empty(),
                        .quiet = options.quiet,
+                       .has_scripts = !options.script.empty(),
                        .resume = absl::StrCat(options.program, " resume")};
   return Run(run, job, *folder, signals, cluster).Execute();
 }
@@ -123,8 +123,8 @@ int Resume(const ResumeOptions& options) {
   Cluster cluster(job, *std::move(programs), security->To(security::Role::kScheduler), *folder, choice->path,
                   std::move(share), signals);
   const RunOptions again{.start = start,
-                         .has_scripts = !options.script.empty(),
                          .quiet = options.quiet,
+                         .has_scripts = !options.script.empty(),
                          .resume = absl::StrCat(options.program, " resume"),
                          .resume_settings = options.overrides};
   Run next(again, job, *folder, signals, cluster);

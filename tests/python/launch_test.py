@@ -24,10 +24,10 @@ OPTIONS = argparse.Namespace()
 # When the job is done, waits for what the pipe says.
 OWN_WORK = """
 import pathlib, slackline, sys, torch
-model = torch.nn.Linear(4, 1)
+model = torch.nn.Linear(64, 1)
 with slackline.connect() as worker:
     optimizer = slackline.Optimizer(model, worker)
-    data = torch.utils.data.TensorDataset(torch.ones(64, 4))
+    data = torch.utils.data.TensorDataset(torch.ones(64, 64))
     for (batch,) in worker.batches(torch.utils.data.DataLoader(data, batch_size=8, sampler=worker.sampler(64))):
         optimizer.zero_grad()
         model(batch).square().mean().backward()
