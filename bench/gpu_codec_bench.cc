@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +27,7 @@ constexpr size_t kSizes[] = {1 << 20, 25'000'000};
 
 void Check(int said) { SLACKLINE_CHECK(said == static_cast<int>(cudaSuccess)); }
 
-// Memory that is freed by `free`.
+// Memory with the function that frees it.
 using Memory = std::unique_ptr<void, int (*)(void*)>;
 Memory OnDevice(size_t bytes) {
   void* memory = nullptr;

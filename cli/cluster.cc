@@ -268,6 +268,9 @@ Cluster::News Cluster::WatchEnded(const wire::GetStatusReply& status) {
   for (const Crew::End& end : crew_.Reap()) {
     // Its exit code only says how the job ended. A crash has a signal.
     if (end.role == Role::kScheduler && end.how.by_signal) SchedulerEnded(end, status, news);
+    // A script that fails in its own work, after the job.
+    const bool of_script = end.role == Role::kWorker && !share_.script.empty() && status.state() == wire::JOB_DONE;
+    if (of_script && !end.how.ok()) news.lines.push_back(end.Describe());
   }
   // Servers and workers that wait for another start belong to a job that is over.
   std::erase_if(restarts_, [](const auto& entry) { return entry.second.role != Role::kScheduler; });

@@ -98,8 +98,12 @@ size_t Crew::Running() { return Running(Role::kScheduler) + Running(Role::kServe
 std::vector<std::string> Crew::Stop(const StopDeadlines& deadlines) {
   std::vector<std::string> said;
   signals_left_ = deadlines.impatient_at;
-  WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave, Told::kByScheduler);
-  if (deadlines.scripts > absl::ZeroDuration()) said = WaitForScripts(deadlines);
+  if (deadlines.scripts == absl::ZeroDuration()) {
+    WaitForEnd({Role::kWorker, Role::kServer}, deadlines.leave, Told::kByScheduler);
+  } else {
+    WaitForEnd({Role::kServer}, deadlines.leave, Told::kByScheduler);
+    said = WaitForScripts(deadlines);
+  }
   // In the order in which they need one another.
   for (const Role role : {Role::kWorker, Role::kServer, Role::kScheduler}) {
     SignalAll(role, deadlines.signal);
@@ -130,16 +134,30 @@ void Crew::WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout,
 }
 
 std::vector<std::string> Crew::WaitForScripts(const StopDeadlines& deadlines) {
-  WaitForEnd({Role::kWorker}, kScriptsBrief, Told::kBySignal);
-  std::vector<std::string> names;
-  for (Member& member : members_) {
-    if (member.role == Role::kWorker && !member.process.Poll()) names.push_back(member.process.name());
-  }
-  if (!names.empty() && deadlines.on_scripts != nullptr) deadlines.on_scripts(absl::StrJoin(names, ", "));
-  WaitForEnd({Role::kWorker}, deadlines.scripts, Told::kBySignal);
+  bool stopped = false;
+  const auto wait = [&](absl::Duration timeout) {
+    const absl::Time deadline = SteadyTime().Now() + timeout;
+    while (Running(Role::kWorker) > 0 && !stopped && SteadyTime().Now() < deadline) {
+      const std::optional<int> signal = signals_.Wait(deadline - SteadyTime().Now());
+      stopped = signal && IsStop(*signal);
+    }
+  };
+  const auto running = [this] {
+    std::vector<std::string> names;
+    for (Member& member : members_) {
+      if (member.role == Role::kWorker && !member.process.Poll()) names.push_back(member.process.name());
+    }
+    return absl::StrJoin(names, ", ");
+  };
+  wait(kScriptsBrief);
+  if (const std::string names = running(); !names.empty() && !stopped) deadlines.on_scripts(names);
+  wait(deadlines.scripts);
   std::vector<std::string> said;
   for (const End& end : Reap()) {
     if (end.role == Role::kWorker && !end.how.ok()) said.push_back(end.Describe());
+  }
+  if (const std::string names = running(); !names.empty()) {
+    said.push_back(absl::StrCat("scripts are ended before their own work was done: ", names));
   }
   return said;
 }

@@ -60,9 +60,11 @@ class Crew {
     // Time for workers and servers to leave by themselves after the scheduler was told that the job is over. Zero if
     // there is nothing to wait for.
     absl::Duration leave = absl::Seconds(10);
-    // Time for workers to end their own work after that: scripts evaluate and save when the job is over.
+    // Time for workers to end their own work, instead of `leave`: scripts evaluate and save when the job is over. The
+    // first stop signal ends this wait, and does not count for `impatient_at`.
     absl::Duration scripts = absl::ZeroDuration();
-    // Called with the names of the workers that still run, once the wait for them is a long one.
+    // Called with the names of the workers that still run, once the wait for them is a long one. Not empty if `scripts`
+    // is not zero.
     std::function<void(const std::string& names)> on_scripts = nullptr;
     // Time for the processes of each role to end after `signal`. Processes that are left after that get SIGKILL.
     absl::Duration terminate = absl::Seconds(5);
@@ -73,7 +75,7 @@ class Crew {
   };
   // Ends all processes, workers before servers before the scheduler, and returns when none is left. The stop signal
   // with number `impatient_at` ends the waiting: processes that still run then are killed. Returns messages about
-  // processes that were killed because they did not leave, and about scripts that failed.
+  // processes that were killed because they did not leave, and about scripts that failed or were ended.
   std::vector<std::string> Stop(const StopDeadlines& deadlines);
 
  private:
@@ -88,7 +90,7 @@ class Crew {
   // Waits until no process of `roles` runs or the time is over. The last of signals_left_ ends all such waits.
   enum class Told { kByScheduler, kBySignal };  // source of the order to end
   void WaitForEnd(std::initializer_list<Role> roles, absl::Duration timeout, Told told);
-  // Returns messages about scripts that failed.
+  // Returns messages about scripts that failed, or that still run.
   std::vector<std::string> WaitForScripts(const StopDeadlines& deadlines);
   void SignalAll(Role role, int signal);
   void Record();

@@ -312,7 +312,6 @@ class Attempt {
     NodeCluster cluster(job_, scheduler, meeting, launcher, nodes, roles, script_, pulse, signals_);
     TimeLimit limit(allocation_.name, meeting.folder() / "squeue.log");
     RunOptions run_options;
-    run_options.has_scripts = !script_.empty();
     run_options.start = StartTextOf(options_.program, script_, folder->job_file(), {});
     run_options.command = "`slackline slurm run`";
     run_options.resume = absl::StrCat(options_.program, " slurm submit --resume --run-folder");

@@ -59,10 +59,7 @@ json ToJson(const Plan& plan) {
   }
   json text = {{"number", plan.number}, {"nodes", nodes}};
   if (!plan.script.empty()) text["script"] = plan.script;
-  if (plan.end_within) {
-    text["end_within_s"] = absl::ToDoubleSeconds(*plan.end_within);
-    text["scripts_within_s"] = absl::ToDoubleSeconds(plan.scripts_within);
-  }
+  if (plan.end_within) text["end_within_s"] = absl::ToDoubleSeconds(*plan.end_within);
   return text;
 }
 
@@ -138,7 +135,6 @@ std::optional<Plan> Meeting::ReadPlan() const {
   }
   plan.script = Names(text, "script");
   if (text.contains("end_within_s")) plan.end_within = absl::Seconds(Field(text, "end_within_s", 0.0));
-  plan.scripts_within = absl::Seconds(Field(text, "scripts_within_s", 0.0));
   return plan;
 }
 

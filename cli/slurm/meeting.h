@@ -37,8 +37,6 @@ struct Plan {
   std::vector<std::string> script = {};
   // Time for processes to leave by themselves, after which they are ended. Absent while the run goes on.
   std::optional<absl::Duration> end_within;
-  // After that, time for scripts to end their own work.
-  absl::Duration scripts_within = absl::ZeroDuration();
 };
 
 // Reads and writes the files of the folder.

@@ -195,10 +195,8 @@ class NodeKeeper {
       for (const std::string& line : news.lines) Say(line);
       if (!news.trouble.empty() && !news.maybe_done) Complain(news.trouble);
     }
-    for (const std::string& line : cluster.Stop({.leave = *plan_.end_within,
-                                   .scripts = plan_.scripts_within,
-                                   .signal = SIGINT,
-                                   .impatient_at = kImpatientAt}))
+    for (const std::string& line :
+         cluster.Stop({.leave = *plan_.end_within, .signal = SIGINT, .impatient_at = kImpatientAt}))
       Say(line);
   }
 

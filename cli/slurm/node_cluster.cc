@@ -128,10 +128,8 @@ void NodeCluster::Place(const std::string& server, const std::string& why, News&
 std::vector<std::string> NodeCluster::Stop(const Crew::StopDeadlines& deadlines) {
   std::vector<std::string> said;
   plan_.end_within = deadlines.leave;
-  plan_.scripts_within = deadlines.scripts;
   if (absl::Status status = Publish(); !status.ok()) said.push_back(std::string(status.message()));
-  const absl::Time deadline =
-      SteadyTime().Now() + deadlines.leave + deadlines.scripts + 2 * deadlines.terminate + kLauncherMax;
+  const absl::Time deadline = SteadyTime().Now() + deadlines.leave + 2 * deadlines.terminate + kLauncherMax;
   int signals_left = deadlines.impatient_at;
   while (!launcher_.Poll() && signals_left > 0 && SteadyTime().Now() < deadline) {
     const std::optional<int> signal = signals_.Wait(absl::Milliseconds(200));

@@ -573,8 +573,8 @@ def _leave_all() -> None:
 
 
 def _heed_sigterm(supervised: bool) -> None:
-    """SIGTERM ends a script as SystemExit does, so that it leaves, or is left to the supervisor; unless the script has a
-    handler of its own."""
+    """SIGTERM ends a script as SystemExit does, so that it leaves; unless the script has a handler of its own. A supervised
+    script that is in its job ignores it, and is told by the scheduler."""
     if threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -584,7 +584,8 @@ def _heed_sigterm(supervised: bool) -> None:
     def handle(number: int, frame: object) -> None:
         del frame
         # Processes that were forked from it, such as DataLoader's, are ended by it with this signal.
-        if not supervised or os.getpid() != pid:
+        has_left = len(_workers) > 0 and all(worker._left for worker in _workers)
+        if not supervised or os.getpid() != pid or has_left:
             sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, handle)

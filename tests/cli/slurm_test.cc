@@ -140,10 +140,8 @@ TEST_F(MeetingTest, TellsWhatWasSaid) {
   EXPECT_TRUE(meeting.ReadPlan()->script.empty());
   plan.script = {"/usr/bin/env", "python3", "/my train.py", "--lr=0.1"};
   plan.end_within = absl::Seconds(2.5);
-  plan.scripts_within = absl::Seconds(60);
   ASSERT_TRUE(meeting.WritePlan(plan).ok());
   EXPECT_EQ(meeting.ReadPlan()->end_within, absl::Seconds(2.5));
-  EXPECT_EQ(meeting.ReadPlan()->scripts_within, absl::Seconds(60));
   EXPECT_EQ(meeting.ReadPlan()->script, plan.script);
 
   EXPECT_EQ(meeting.LastBeat(), 0u);

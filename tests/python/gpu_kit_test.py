@@ -2,6 +2,7 @@
 """The GPU kit's runner on CPUs: everything that needs no GPU passes, and what needs one is skipped and says why."""
 
 import argparse
+import importlib.util
 import json
 import pathlib
 import shutil
@@ -21,7 +22,9 @@ def make_kit(folder):
     bench = OPTIONS.source / "bench"
     for file in [*bench.glob("gpu/*.py"), bench / "race_plain_loop.py"]:
         shutil.copy(file, folder)
-    (folder / "bin").symlink_to(OPTIONS.programs)
+    (folder / "bin").mkdir()
+    for program in ("slackline", "slackline-scheduler", "slackline-ps", "slackline-worker"):
+        (folder / "bin" / program).symlink_to(OPTIONS.programs / program)
     (folder / "python").symlink_to(OPTIONS.package)
     (folder / "images").mkdir()
     command = [sys.executable, str(bench / "gpu/cut_images.py"), "/usr/share/datasets/fashion-mnist", str(folder / "images")]
@@ -29,7 +32,36 @@ def make_kit(folder):
     (folder / "kit.json").write_text('{"slackline": "a test"}')
 
 
+LISTED = """GpuKernels.
+  GiveTheOraclesBits
+GpuModel.
+  HasTheGradientOfACpu/resnet34  # GetParam() = 4-byte object <02-00 00-00>
+"""
+# Plays worker_gpu_device_test: one test passes, and another one fails.
+TESTS = f"""#!/bin/sh
+case "$1" in
+  --gtest_list_tests) printf '{LISTED}' ;;
+  *GiveTheOraclesBits) echo '[  PASSED  ] 1 test.' ;;
+  *) printf '[ RUN      ] it\nit differs\n' && exit 1 ;;
+esac
+"""
+
+
 class GpuKit(unittest.TestCase):
+    def test_a_test_that_fails_costs_no_other_result(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            make_kit(folder)
+            program = folder / "bin/worker_gpu_device_test"
+            program.write_text(TESTS)
+            program.chmod(0o755)
+            ran = self.run_kit(folder, "--out", str(folder / "out"), "--only", "gpu_tests")
+            self.assertEqual(ran.returncode, 1, ran.stdout + ran.stderr)
+            said = json.loads(json.loads((folder / "out/results.jsonl").read_text())["reason"].split(": ", 1)[1])
+            self.assertEqual(said["passed"], ["GpuKernels.GiveTheOraclesBits"])
+            self.assertEqual(list(said["failed"]), ["GpuModel.HasTheGradientOfACpu/resnet34"])
+            self.assertIn("it differs", said["failed"]["GpuModel.HasTheGradientOfACpu/resnet34"])
+
     def run_kit(self, folder, *arguments):
         return subprocess.run([sys.executable, str(folder / "kit.py"), *arguments], capture_output=True, text=True, timeout=280)
 
@@ -69,4 +101,7 @@ if __name__ == "__main__":
     for option in ("--source", "--package", "--programs"):
         parser.add_argument(option, type=lambda path: pathlib.Path(path).resolve(), required=True)
     OPTIONS, rest = parser.parse_known_args()
+    if importlib.util.find_spec("torch") is None or not pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
+        print("SKIP: there is no PyTorch, or no Fashion-MNIST")
+        sys.exit(77)
     unittest.main(argv=[sys.argv[0], *rest])

@@ -184,17 +184,35 @@ class Launch(Launched):
         script.write_text(OWN_WORK)
         pipe = self.folder / "pipe"
         os.mkfifo(pipe)
-        for word in ("end", "fail"):
-            run = self.launch(script, "--set", "training.epochs=1", "--set", "cluster.workers=1", "--set", "durability.mode=none",
-                              arguments=[str(pipe)])
+        for word in ("end", "fail", "Ctrl-C"):
+            run = self.launch_own_work(script, pipe)
             waits = "The job is done. Waiting for scripts that still run: worker-1 (Ctrl-C ends them)"
             run.programs.wait_for(run.diagnosis, lambda: waits in run.stdout() + run.stderr(), 60, run.process)
-            pipe.write_text(word)
+            if word == "Ctrl-C":
+                run.process.send_signal(signal.SIGINT)
+            else:
+                pipe.write_text(word)
             self.assertEqual(run.wait(60), 0, run.diagnosis())
             said = run.stdout() + run.stderr()
-            self.assertIn("its own work", self.log(run, "worker-1"))
+            self.assertEqual("its own work" in self.log(run, "worker-1"), word != "Ctrl-C", run.diagnosis())
             self.assertEqual("worker-1 (process" in said and "RuntimeError: its own work" in said, word == "fail", said)
+            self.assertEqual("scripts are ended before their own work was done: worker-1" in said, word == "Ctrl-C", said)
             shutil.rmtree(run.folder)
+
+    def test_script_that_fails_at_once_when_the_job_is_done(self):
+        script = self.folder / "bad_end.py"
+        script.write_text(OWN_WORK)
+        word = self.folder / "word"
+        word.write_text("fail")
+        run = self.launch_own_work(script, word)
+        self.assertEqual(run.wait(60), 0, run.diagnosis())
+        said = run.stdout() + run.stderr()
+        self.assertIn("RuntimeError: its own work", said)
+        self.assertIn("worker-1 (process", said)
+
+    def launch_own_work(self, script, words):
+        return self.launch(script, "--set", "training.epochs=1", "--set", "cluster.workers=1", "--set", "durability.mode=none",
+                           arguments=[str(words)])
 
     def test_script_that_exits_without_leaving_is_dead_at_once(self):
         script = self.folder / "silent.py"

@@ -21,6 +21,7 @@ class FakeCuda:
         self.now = []  # the stack of current streams
         self.pinned = set()
         self.targets = []  # of copies that are late
+        self.norms = 0  # steps whose gradient was measured where it is
 
     class Stream:
         def __init__(self, device=None):
@@ -192,6 +193,10 @@ class Staged(Base):
         def watched_step(samples, norm):
             fake.log.append("step")
             self.assertEqual(fake.targets, [])
+            if norm is not None:
+                pushed = torch.cat([view.flatten() for view in worker._optimizer._gradients]).double().norm().item()
+                self.assertAlmostEqual(norm, pushed, delta=1e-3 * pushed)  # CPUs add one by one in float32
+                fake.norms += 1
             step(samples, norm)
 
         def watched_ready(start):
@@ -220,6 +225,7 @@ class Staged(Base):
         fake = self.check(make, places=(staged, mixed, late))
         # Each push waited for its copies.
         self.assertEqual(fake.log.count("step"), 12)
+        self.assertEqual(fake.norms, 12 if hasattr(nn.utils, "get_total_norm") else 0)
         for i, word in enumerate(fake.log):
             if word == "step":
                 self.assertEqual(fake.log[i - 1], "synchronize")

@@ -18,6 +18,7 @@
 #include "worker/cuda/codec_kernels.h"
 #include "worker/cuda/gpus.h"
 #include "worker/cuda/runtime.h"
+#include "worker/gradient_norm.h"
 
 namespace slackline::worker::gpu::gpu_device_test {
 namespace {
@@ -137,6 +138,10 @@ void ExpectTheGradientsOfACpu(const ModelSpec& spec, const std::vector<Device>& 
     EXPECT_EQ(ready, 0u);
     EXPECT_EQ(got->samples, want->samples);
     EXPECT_NEAR(got->loss, want->loss, 1e-4);
+    if (options.stages == 1) {
+      const double norm = L2Norm(cpu->push().first(cpu->trained_elements()));
+      EXPECT_NEAR(got->gradient_norm.value(), norm, 1e-3 * std::max(1.0, norm));
+    }
     for (size_t i = 0; i < cpu->elements(); ++i) {
       const float want_push = cpu->push()[i];
       ASSERT_NEAR((*group)->model().push()[i], want_push, 1e-3 * std::max(1.0f, std::abs(want_push)))
@@ -235,7 +240,7 @@ int main(int argc, char** argv) {
   // first gradient by 70 %.
   setenv("NVIDIA_TF32_OVERRIDE", "0", /*replace=*/1);
   const slackline::worker::GpusHere here = slackline::worker::gpu::FindGpus();
-  // Before models on CPUs are made, which ask LibTorch for GPUs.
+  // Before a model on a CPU takes a step, for which LibTorch may ask for GPUs.
   const absl::Status loaded = slackline::worker::LoadLibTorchForGpus();
   if (here.names.empty()) {
     // Without a GPU LibTorch's half for GPUs loads all the same, and says so.

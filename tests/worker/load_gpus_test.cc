@@ -14,7 +14,7 @@ struct Hooks final : public at::CUDAHooksInterface {
   bool hasCUDA() const override { return true; }
 };
 
-TEST(LoadGpus, LookingForTheHalfAndMakingAModelLeaveTheAnswerOpen) {
+TEST(LoadGpus, LookingForTheHalfAndMakingAModelLeavesTheAnswerOpen) {
   LibTorchForGpus();
   MakeModel(TinyMlp());
   at::CUDAHooksRegistry()->Register("CUDAHooks",

@@ -179,7 +179,12 @@ absl::Status GpuGroup::Prepare(const ModelSpec& spec, uint64_t seed) {
 }
 
 GpuGroup::~GpuGroup() {
-  if (!hangs_) return;
+  if (!hangs_) {
+    for (auto& replica : replicas_) {
+      if (replica != nullptr) replica->Settle();
+    }
+    return;
+  }
   for (auto& thread : threads_) (void)thread.release();
   for (auto& replica : replicas_) (void)replica.release();
   (void)host_.release();

@@ -72,6 +72,12 @@ Replica::~Replica() {
   }
 }
 
+void Replica::Settle() const {
+  // A device that is broken does no more work.
+  (void)cudaSetDevice(static_cast<int>(options_.device.index));
+  (void)cudaDeviceSynchronize();
+}
+
 absl::Status Replica::Chain(cudaStream_t before, cudaStream_t after) {
   absl::Status status = Check(cudaEventRecord(order_event_, before), "recording an event");
   if (status.ok()) status = Check(cudaStreamWaitEvent(after, order_event_, 0), "ordering streams");
@@ -102,6 +108,8 @@ absl::StatusOr<StepResult> Replica::Step(const Order& order) {
       Ready(from);
     });
   }
+  // CUDA repeats an error to whatever comes later: the first one counts.
+  const bool computed_wrongly = broken_.ok() && absl::IsInternal(result.status());
   if (broken_.ok()) broken_ = AwaitParameters(model_->elements());
   if (broken_.ok() && (order.part.labels.empty() || !result.ok())) {
     // Zeros, and not what is left of the last step: 0 times infinity is no 0.
@@ -109,8 +117,7 @@ absl::StatusOr<StepResult> Replica::Step(const Order& order) {
     broken_ = Check(cudaMemsetAsync(push.data(), 0, push.size() * sizeof(float), compute()), "clearing gradients");
   }
   Ready(0);
-  // What CUDA said first: it says it again to whatever comes later.
-  if (!broken_.ok() && !absl::IsInternal(result.status())) return broken_;
+  if (!broken_.ok() && !computed_wrongly) return broken_;
   return result;
 }
 

@@ -91,6 +91,8 @@ class Replica {
   // Uploads parameters for an evaluation. Requires: no step is in progress.
   absl::Status Upload(const float* parameters);
   absl::Status Download(float* parameters);
+  // Blocks until the device has done all its work: copies to host memory that is about to go, after a step that failed.
+  void Settle() const;
 
  private:
   Replica(const Options& options) : options_(options) {}

@@ -26,6 +26,11 @@ void FillPair(at::Tensor& weight, at::Tensor& bias, at::Generator& generator) {
   if (bias.defined()) bias.uniform_(-bound, bound, generator);
 }
 
+// cuDNN reads 16 bytes at a time. A tensor may begin at any element of the flat vectors.
+bool FitsCudnn(const at::Tensor& values) {
+  return !values.defined() || reinterpret_cast<uintptr_t>(values.const_data_ptr()) % 16 == 0;
+}
+
 }  // namespace
 
 Convolution::Convolution(const FlatTensors& tensors, const std::string& name, Bias bias, uint64_t stride)
@@ -102,15 +107,6 @@ BatchNorm::BatchNorm(const FlatTensors& tensors, const std::string& name)
       mean_(&tensors.Averaged(name + ".running_mean")),
       variance_(&tensors.Averaged(name + ".running_var")),
       gate_(tensors, {name + ".weight", name + ".bias"}) {}
-
-namespace {
-
-// cuDNN reads 16 bytes at a time. A tensor may begin at any element of the flat vectors.
-bool FitsCudnn(const at::Tensor& values) {
-  return !values.defined() || reinterpret_cast<uintptr_t>(values.const_data_ptr()) % 16 == 0;
-}
-
-}  // namespace
 
 at::Tensor BatchNorm::operator()(const at::Tensor& images, Mode mode) const {
   gate_.Pass();
