@@ -43,7 +43,7 @@ struct EmbeddedStepInfo {
   std::optional<double> loss;       // mean over the samples
   std::optional<uint64_t> correct;  // absent: unknown
   // L2 norm of the trained elements, if it is known; absent: measured here.
-  std::optional<double> gradient_norm;
+  std::optional<double> gradient_norm = {};
   absl::Duration compute;    // time since the last step
   absl::Duration data_wait;  // part of `compute` that was spent waiting for data
 };
