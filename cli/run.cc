@@ -315,6 +315,8 @@ bool Run::TellToStop(const std::string& reason, bool failed, absl::Duration most
     WaitForSignal();
     // A scheduler that has died is started again here, if the job allows it.
     Watch();
+    // One that was killed just now is known to be dead at the next look.
+    if (!processes_.scheduler_runs()) Watch();
     may_answer = SteadyTime().Now() < deadline && processes_.scheduler_runs();
   }
   if (signals_left_ > 0) progress_.Say("The scheduler did not answer: nothing was saved at the end.");
