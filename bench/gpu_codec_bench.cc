@@ -1,5 +1,5 @@
-// What encoding on a GPU costs beside a copy within its memory, and what copies between GPU and host reach from pinned
-// and from pageable memory. Times are those of CUDA's events. Rates count the float32 bytes of the values.
+// Measures encoding on a GPU beside a copy within its memory, and copies between GPU and host, from pinned and from
+// pageable memory. CUDA's events give the times. Rates count the float32 bytes of the values.
 #include <benchmark/benchmark.h>
 #include <cuda_runtime.h>
 
@@ -22,7 +22,7 @@
 namespace slackline::worker::gpu {
 namespace {
 
-// One bucket of 4 MiB, and a whole model of 100 MB.
+// Number of elements: a bucket of 4 MiB, and a model of 100 MB.
 constexpr size_t kSizes[] = {1 << 20, 25'000'000};
 
 void Check(int said) { SLACKLINE_CHECK(said == static_cast<int>(cudaSuccess)); }

@@ -37,7 +37,7 @@ constexpr absl::Duration kEndGrace = absl::Seconds(5);
 constexpr absl::Duration kLeaveMax = absl::Seconds(10);
 // The same where something is broken: the servers may still save what they have.
 constexpr absl::Duration kBrokenLeaveMax = absl::Seconds(30);
-// For scripts to end their own work when the job is done.
+// Time for scripts to end their own work when the job is done.
 constexpr absl::Duration kScriptsMax = absl::Hours(1);
 // For servers to hear that the job is done, and to remove their snapshots.
 constexpr absl::Duration kTidyMax = absl::Seconds(10);
@@ -315,7 +315,7 @@ bool Run::TellToStop(const std::string& reason, bool failed, absl::Duration most
     WaitForSignal();
     // A scheduler that has died is started again here, if the job allows it.
     Watch();
-    // One that was killed just now is known to be dead at the next look.
+    // Watch() may have killed the scheduler without seeing it dead; only the next look makes its restart due.
     if (!processes_.scheduler_runs()) Watch();
     may_answer = SteadyTime().Now() < deadline && processes_.scheduler_runs();
   }

@@ -5,7 +5,7 @@ import textwrap
 from typing import Sequence
 
 COLUMNS = 80
-# Where the texts of options begin.
+# Columns in which the texts of options begin.
 COLUMN = 26
 
 

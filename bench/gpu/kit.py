@@ -26,7 +26,7 @@ from typing import Callable, Optional
 KIT = pathlib.Path(__file__).resolve().parent
 # Exit code of a program that finds nothing to do here.
 SKIPPED = 77
-# For a question to the driver.
+# Seconds that the driver may take for an answer.
 PROBE_S = 50
 
 
@@ -375,7 +375,7 @@ def accuracy(context: Context) -> dict:
     return {"test_accuracy": found}
 
 
-# What a worker can be told; each of them learns.
+# Settings of a worker; with each of them the network must learn.
 SETTINGS: "dict[str, dict[str, object]]" = {
     "resnet18 of 10 classes": {"model.kind": "resnet18", "data.train_images_max": 5000},
     "bf16": {"worker.precision": "bf16"},
@@ -400,7 +400,7 @@ def settings(context: Context) -> dict:
         except RuntimeError as error:
             found[name] = str(error)[-400:]
     bad = [name for name, value in found.items() if not isinstance(value, float) or value < 0.6]
-    # It needs a newer LibTorch, and says so.
+    # CUDA graphs need a newer LibTorch than the kit's; the worker refuses them by this text.
     bad = [name for name in bad if "found true; LibTorch" not in str(found[name])]
     # After one epoch on a CPU a network has learnt little.
     if bad if context.has_gpu else any(not isinstance(value, float) for value in found.values()):
@@ -470,7 +470,7 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     context = Context(out, options.device, environment=environment())
     sys.path.insert(0, str(KIT))
-    # What it has started ends with it.
+    # SIGTERM raises KeyboardInterrupt, so that run() ends the command of the check in progress.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     begin, failed = time.monotonic(), False
     for check in chosen:

@@ -21,7 +21,7 @@ from slackline_run import Programs, TrainRun  # noqa: E402
 
 OPTIONS = argparse.Namespace()
 
-# When the job is done, waits for what the pipe says.
+# A script that waits for a word of a pipe when its job is done.
 OWN_WORK = """
 import pathlib, slackline, sys, torch
 model = torch.nn.Linear(64, 1)

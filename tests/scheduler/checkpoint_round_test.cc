@@ -29,6 +29,13 @@ class CheckpointRoundTest : public testing::Test {
     reply.set_version_max(version_max);
     return reply;
   }
+  // Answers the first call with versions that are far apart. Returns the next call.
+  static std::optional<CheckpointRound::Call> AnsweredApart(CheckpointRound& round) {
+    const auto call = round.TakeCall();
+    round.Answered(kOne, *call, Reply(false, 40, 41));
+    round.Answered(kTwo, *call, Reply(false, 50, 50));
+    return round.TakeCall();
+  }
   // Of shards that begin at these elements.
   static wire::CheckpointProgress Done(uint32_t attempt, const std::vector<uint64_t>& begins) {
     wire::CheckpointProgress progress;
@@ -97,10 +104,7 @@ TEST_F(CheckpointRoundTest, ShardsThatAreFarApartAreCutWhereTheyAre) {
 // Two servers that take the same steps answer at different moments.
 TEST_F(CheckpointRoundTest, AnswersOfDifferentMomentsAreAskedForAgain) {
   CheckpointRound round = Begin(true);
-  auto call = round.TakeCall();
-  round.Answered(kOne, *call, Reply(false, 40, 41));
-  round.Answered(kTwo, *call, Reply(false, 50, 50));
-  call = round.TakeCall();
+  auto call = AnsweredApart(round);
   ASSERT_TRUE(call && call->ask_only);
   round.Answered(kOne, *call, Reply(false, 60, 60));
   round.Answered(kTwo, *call, Reply(false, 60, 61));
@@ -111,10 +115,7 @@ TEST_F(CheckpointRoundTest, AnswersOfDifferentMomentsAreAskedForAgain) {
 
 TEST_F(CheckpointRoundTest, AServerThatStaysBehindIsCutWhereItIs) {
   CheckpointRound round = Begin(true);
-  auto call = round.TakeCall();
-  round.Answered(kOne, *call, Reply(false, 40, 41));
-  round.Answered(kTwo, *call, Reply(false, 50, 50));
-  call = round.TakeCall();
+  auto call = AnsweredApart(round);
   ASSERT_TRUE(call && call->ask_only);
   // This is later than the answers before, and the version is smaller.
   round.Answered(kOne, *call, Reply(false, 43, 43));

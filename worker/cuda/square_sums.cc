@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<SquareSums>> SquareSums::Create(const Device& dev
 }
 
 SquareSums::~SquareSums() {
-  // What CUDA says to this helps nobody any more.
+  // Errors of CUDA no longer matter here.
   (void)cudaSetDevice(static_cast<int>(device_.index));
   if (sums_ != nullptr) (void)cudaFree(sums_);
 }

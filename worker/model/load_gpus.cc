@@ -47,7 +47,7 @@ absl::Status LoadLibTorchForGpus() {
   if (!IsLoaded()) {
     const std::string path = LibTorchForGpus();
     if (path.empty()) return refuse("is a build for CPUs");
-    // It registers what it has with LibTorch, and stays.
+    // The library registers its hooks with LibTorch, and is never unloaded.
     if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
       const char* why = ::dlerror();
       return refuse(absl::StrCat("does not load ", path, ": ", why == nullptr ? "for no known reason" : why));
