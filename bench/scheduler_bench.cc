@@ -54,7 +54,7 @@ class InstantServers : public ServerCalls {
 
   void Answer() {
     for (Known& one : known_) {
-      if (std::exchange(one.install, false)) observer_->Installed(one.server);
+      if (std::exchange(one.install, false)) observer_->Installed(one.server, {});
       if (const auto epoch = std::exchange(one.epoch, std::nullopt)) {
         wire::SetMembersReply reply;
         reply.set_epoch(*epoch);

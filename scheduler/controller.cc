@@ -303,12 +303,7 @@ absl::Status Controller::HearWorker(const Holder& holder, const wire::WorkerProg
     HearWait(holder, *progress, now);
   }
   const ProgressTotals totals = progress_.TotalsOf(holder.worker);
-  if (totals.pushes_lost > lost_before) {
-    events_.Add(
-        absl::StrCat(totals.pushes_lost - lost_before, " answered sub-pushes of ", NameOf(holder.worker),
-                     " were lost: shards went on from snapshots that did not have them yet. Their samples count as "
-                     "trained, and are not trained again"));
-  }
+  if (totals.pushes_lost > lost_before) AddLossEvent(holder, totals.pushes_lost - lost_before, "");
   batch_sizes_.Observe(holder.worker, {.samples = totals.samples, .seconds = totals.compute_seconds});
   return absl::OkStatus();
 }
@@ -428,7 +423,7 @@ wire::NextTaskReply Controller::Hand(const Holder& holder, const Work& work, abs
     MembershipActions actions;
     membership_.Standby(holder.worker, holder.incarnation, actions);
     if (!actions.empty()) events_.Add(absl::StrCat(NameOf(holder.worker), " stands by: nothing to do"));
-    progress_.Left(holder);
+    TrainsNoMore(holder);
     Apply(actions);
   }
   return reply;

@@ -104,7 +104,7 @@ class Controller : public ServerObserver {
   // Ends the job because the scheduler must exit. If it has ended already, stops waiting for somebody to ask how.
   void Dismiss(const std::string& reason);
 
-  void Installed(ServerRef server) override;
+  void Installed(ServerRef server, const wire::InstallShardsReply& reply) override;
   void MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) override;
   void Stopped(ServerRef server) override;
   void CheckpointBegun(ServerRef server, const wire::BeginCheckpointRequest& request,
@@ -208,6 +208,11 @@ class Controller : public ServerObserver {
   void Act(const WorkerFencedAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Act(const WorkerDeadAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Act(const ServerDeadAction& action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Notes what a server that came back has lost.
+  void Restored(ServerId server, const wire::InstallShardsReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Notes that this worker makes no more steps in this life, and reports what it will not report itself.
+  void TrainsNoMore(const Holder& holder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddLossEvent(const Holder& holder, uint64_t lost, absl::string_view when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the work of a worker that trains no more, for whatever reason.
   void WorkerGone(const Holder& holder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the servers' shares, as PlaceShards() and NextMove() take them.

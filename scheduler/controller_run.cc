@@ -131,7 +131,7 @@ void Controller::FailIfServersStayAway(absl::Time now) {
 }
 
 void Controller::WorkerGone(const Holder& holder) {
-  progress_.Left(holder);
+  TrainsNoMore(holder);
   work_since_.erase(holder);
   measured_.erase(holder);
   room_.WorkerGone(holder);
@@ -220,7 +220,7 @@ void Controller::SendInstall(ServerId server) {
   SendBackupInstall(server);
 }
 
-void Controller::Installed(ServerRef server) {
+void Controller::Installed(ServerRef server, const wire::InstallShardsReply& reply) {
   absl::MutexLock lock(&mutex_);
   auto found = membership_.servers().find(server.server);
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
@@ -232,9 +232,34 @@ void Controller::Installed(ServerRef server) {
         Called("server", found->second.name), Replicated() ? " has taken over, " : " goes on from its snapshots, ",
         Readable(time_.Now() - lost->second), Replicated() ? " after the other was found dead" : " after it died"));
     lost_since_.erase(lost);
+    Restored(server.server, reply);
   }
   InstalledOfMove(server.server);
   BeginIfReady();
+}
+
+void Controller::Restored(ServerId server, const wire::InstallShardsReply& reply) {
+  for (const wire::RestoredWorker& restored : reply.restored()) {
+    const Holder holder = {WorkerId(restored.worker()), Incarnation(restored.incarnation())};
+    progress_.Restored(server, holder, restored);
+    // The others report it themselves with their next step; or this does when they leave without one.
+    const auto worker = membership_.workers().find(holder.worker);
+    const bool trains = worker != membership_.workers().end() && worker->second.incarnation == holder.incarnation &&
+                        Trains(worker->second) && trained_ == absl::InfiniteFuture();
+    if (!trains) TrainsNoMore(holder);
+  }
+}
+
+void Controller::TrainsNoMore(const Holder& holder) {
+  progress_.Left(holder);
+  if (const uint64_t lost = progress_.TakeUnreported(holder); lost > 0)
+    AddLossEvent(holder, lost, ", after its last step");
+}
+
+void Controller::AddLossEvent(const Holder& holder, uint64_t lost, absl::string_view when) {
+  events_.Add(absl::StrCat(lost, " answered sub-pushes of ", NameOf(holder.worker), " were lost", when,
+                           ": shards went on from snapshots that did not have them yet. Their samples count as "
+                           "trained, and are not trained again"));
 }
 
 void Controller::MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) {

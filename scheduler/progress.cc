@@ -123,6 +123,8 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   if (worker.holder != holder) {
     worker.last.Clear();
     worker.samples.clear();
+    worker.unreported.clear();
+    worker.unreported_taken = 0;
     worker.holder = holder;
   }
   const wire::WorkerProgress& before = worker.last;
@@ -137,6 +139,10 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   const ProgressTotals grown = Difference(progress, before);
   totals_.Add(grown);
   worker.totals.Add(grown);
+  if (grown.pushes_lost > 0) {
+    worker.unreported.clear();
+    worker.unreported_taken = 0;
+  }
   AddStaleness(progress, before, staleness_);
   staleness_max_ = std::max(staleness_max_, progress.staleness_max());
   worker.last = progress;
@@ -178,6 +184,27 @@ void Progress::RaiseNorm(double norm) {
   if (std::isnan(norm)) return;
   norm_ = std::max(norm_, norm);
   norm_peak_ = std::max(norm_peak_, norm);
+}
+
+void Progress::Restored(ServerId server, const Holder& holder, const wire::RestoredWorker& restored) {
+  const auto found = workers_.find(holder.worker);
+  if (found == workers_.end() || found->second.holder != holder) return;
+  // A server that dies again before the worker has heard of its first death goes on from no earlier snapshot.
+  uint64_t& lost = found->second.unreported[server];
+  lost = std::max(lost, Grown(found->second.last.clock() * restored.shards(), restored.clock_sum()));
+}
+
+uint64_t Progress::TakeUnreported(const Holder& holder) {
+  const auto found = workers_.find(holder.worker);
+  if (found == workers_.end() || found->second.holder != holder) return 0;
+  Heartbeats& worker = found->second;
+  uint64_t all = 0;
+  for (const auto& [server, lost] : worker.unreported) all += lost;
+  const uint64_t lost = Grown(all, worker.unreported_taken);
+  worker.unreported_taken = all;
+  worker.totals.pushes_lost += lost;
+  totals_.pushes_lost += lost;
+  return lost;
 }
 
 void Progress::Left(const Holder& holder) {
@@ -293,6 +320,8 @@ void Progress::Save(state::Progress& state) const {
     *out.mutable_holder() = scheduler::ToState(worker.holder);
     *out.mutable_last() = worker.last;
     *out.mutable_totals() = ToState(worker.totals);
+    for (const auto& [server, lost] : worker.unreported) (*out.mutable_unreported())[server.value()] = lost;
+    out.set_unreported_taken(worker.unreported_taken);
   }
   *state.mutable_forgotten() = ToState(forgotten_);
   for (const auto& [name, totals] : earlier_) {
@@ -319,6 +348,8 @@ void Progress::Restore(const state::Progress& state) {
     worker.holder = scheduler::FromState(one.holder());
     worker.last = one.last();
     worker.totals = FromState(one.totals());
+    for (const auto& [server, lost] : one.unreported()) worker.unreported[ServerId(server)] = lost;
+    worker.unreported_taken = one.unreported_taken();
     if (one.last().has_energy()) energy_.Know(WorkerId(one.holder().worker()), one.last().energy());
   }
   const int known = std::min<int>(state.staleness_counts_size(), StalenessCounts::kBuckets);

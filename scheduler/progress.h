@@ -83,6 +83,12 @@ class Progress {
   // Excludes the worker's clock from the slack.
   void Left(const Holder& holder);
 
+  // Notes what a server that continues from snapshots knows of a worker: what the worker has reported beyond it is
+  // lost. The worker reports the loss with its next step. If it makes none, TakeUnreported() returns the number of its
+  // lost sub-pushes, once, and adds it to the totals. Pushes that the servers had discarded count as lost here.
+  void Restored(ServerId server, const Holder& holder, const wire::RestoredWorker& restored);
+  uint64_t TakeUnreported(const Holder& holder);
+
   // Forgets a worker that has gone for good. Its totals stay in totals(), and become part of forgotten().
   void Forget(WorkerId worker);
 
@@ -131,6 +137,10 @@ class Progress {
     bool in_clock = false;
     SampleSeries samples;
     ProgressTotals totals;  // sums over all lives
+    // Sub-pushes that restores of servers have lost and the worker has not reported, by server, and how many of them
+    // are in the totals.
+    std::map<ServerId, uint64_t> unreported;
+    uint64_t unreported_taken = 0;
   };
 
   void ObserveSlack(const wire::WorkerProgress& progress);

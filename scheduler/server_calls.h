@@ -24,7 +24,7 @@ class ServerObserver {
  public:
   virtual ~ServerObserver() = default;
 
-  virtual void Installed(ServerRef server) = 0;
+  virtual void Installed(ServerRef server, const wire::InstallShardsReply& reply) = 0;
   virtual void MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) = 0;
   virtual void Stopped(ServerRef server) = 0;
   // Reports the server's answer, an error included: a failed checkpoint must not end the job.

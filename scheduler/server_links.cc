@@ -152,7 +152,7 @@ absl::Status ServerLink::TryInstall(const wire::InstallShardsRequest& request) {
     // It may have been told meanwhile to be something else.
     if (install_ && install_->SerializeAsString() == request.SerializeAsString()) install_.reset();
   }
-  observer_.Installed(server_);
+  observer_.Installed(server_, reply);
   return status;
 }
 

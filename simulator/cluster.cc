@@ -135,7 +135,7 @@ void Cluster::Connect(scheduler::ServerRef server, const std::string&, const std
 void Cluster::Install(scheduler::ServerRef server, const wire::InstallShardsRequest& request) {
   queue_.After(absl::ZeroDuration(), [this, server, request] {
     servers_[IndexOf(server)]->Install(request);
-    controller_.Installed(server);
+    controller_.Installed(server, {});
     SendMembers(IndexOf(server));
   });
 }

@@ -394,7 +394,11 @@ def reckon(options, run, folder, took):
         lost += gone
         if ledger.lives == 1:
             unbroken += 1
-            silent += abs(gone - ledger.lost)
+            # After the last step nobody tells the worker. The scheduler counts for it, and takes discarded pushes for lost ones.
+            after = sum(int(count) for count in re.findall(
+                rf"(\d+) answered sub-pushes of worker-{number} were lost, after its last step", run.events()))
+            discarded = sum(SHARDS - push.applied for push in ledger.pushes if push.applied is not None) if after else 0
+            silent += max(0, gone - ledger.lost - after, ledger.lost + after - gone - discarded)
         waits += ledger.waits
     # A backup that dies leaves a server that goes on without it, and is done with no word where the job ends first.
     goes_on = len(re.findall(r"goes on from its snapshots|has taken over|the scheduler goes on|goes on without its backup",

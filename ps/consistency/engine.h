@@ -189,6 +189,8 @@ class Engine {
   bool MayServe(const PastState& past, const Sender& sender, Clock64 clock) const;
   // Returns the worker's clock on this shard; nullopt if it is not a member.
   std::optional<Clock64> clock(WorkerId worker) const;
+  // Returns the workers of the snapshot and their clocks there; empty once the scheduler has named the members.
+  const std::map<Sender, WorkerClock>& restored() const { return restored_; }
   bool IsMember(const Sender& sender) const { return Find(sender) != nullptr; }
   // Returns the worker's name; empty if it is not a member.
   absl::string_view name(WorkerId worker) const;

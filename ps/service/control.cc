@@ -6,6 +6,20 @@
 #include "common/rpc/channel.h"
 
 namespace slackline::ps {
+namespace {
+
+// Runs `work`, which returns an absl::StatusOr<Reply>, in the mailbox's thread.
+template <typename Reply, typename Work>
+grpc::Status Ask(Mailbox& mailbox, absl::Duration timeout, const Work& work, Reply& reply) {
+  using Result = absl::StatusOr<Reply>;
+  absl::StatusOr<Result> done = mailbox.Ask<Result>(work, timeout);
+  if (!done.ok()) return rpc::ToGrpc(done.status());
+  if (!done->ok()) return rpc::ToGrpc(done->status());
+  reply = **std::move(done);
+  return grpc::Status::OK;
+}
+
+}  // namespace
 
 ControlService::ControlService(Mailbox& mailbox, ShardTable& table, absl::Duration timeout, security::Guard guard,
                                std::function<void(const wire::StopRequest& request)> stop)
@@ -18,23 +32,20 @@ absl::Status ControlService::Admit(const grpc::ServerContext& context, absl::str
 // Requests are copied into the work: it may run after the call has given up.
 
 grpc::Status ControlService::InstallShards(grpc::ServerContext* context, const wire::InstallShardsRequest* request,
-                                           wire::InstallShardsReply* /*reply*/) {
+                                           wire::InstallShardsReply* reply) {
   if (absl::Status in = Admit(*context, "InstallShards"); !in.ok()) return rpc::ToGrpc(in);
-  const auto done =
-      mailbox_.Ask<absl::Status>([this, request = *request] { return table_.Install(request); }, timeout_);
-  return rpc::ToGrpc(done.ok() ? *done : done.status());
+  const auto install = [this, request = *request]() -> absl::StatusOr<wire::InstallShardsReply> {
+    if (absl::Status installed = table_.Install(request); !installed.ok()) return installed;
+    return table_.Restored();
+  };
+  return Ask(mailbox_, timeout_, install, *reply);
 }
 
 grpc::Status ControlService::SetMembers(grpc::ServerContext* context, const wire::SetMembersRequest* request,
                                         wire::SetMembersReply* reply) {
   if (absl::Status in = Admit(*context, "SetMembers"); !in.ok()) return rpc::ToGrpc(in);
-  using Result = absl::StatusOr<wire::SetMembersReply>;
-  const absl::StatusOr<Result> done =
-      mailbox_.Ask<Result>([this, request = *request] { return table_.SetMembers(request); }, timeout_);
-  if (!done.ok()) return rpc::ToGrpc(done.status());
-  if (!done->ok()) return rpc::ToGrpc(done->status());
-  *reply = **done;
-  return grpc::Status::OK;
+  return Ask(
+      mailbox_, timeout_, [this, request = *request] { return table_.SetMembers(request); }, *reply);
 }
 
 grpc::Status ControlService::TakeShards(grpc::ServerContext* context, const wire::TakeShardsRequest* request,
@@ -47,13 +58,8 @@ grpc::Status ControlService::TakeShards(grpc::ServerContext* context, const wire
 grpc::Status ControlService::BeginCheckpoint(grpc::ServerContext* context, const wire::BeginCheckpointRequest* request,
                                              wire::BeginCheckpointReply* reply) {
   if (absl::Status in = Admit(*context, "BeginCheckpoint"); !in.ok()) return rpc::ToGrpc(in);
-  using Result = absl::StatusOr<wire::BeginCheckpointReply>;
-  const absl::StatusOr<Result> done =
-      mailbox_.Ask<Result>([this, request = *request] { return table_.BeginCheckpoint(request); }, timeout_);
-  if (!done.ok()) return rpc::ToGrpc(done.status());
-  if (!done->ok()) return rpc::ToGrpc(done->status());
-  *reply = **done;
-  return grpc::Status::OK;
+  return Ask(
+      mailbox_, timeout_, [this, request = *request] { return table_.BeginCheckpoint(request); }, *reply);
 }
 
 grpc::Status ControlService::Stop(grpc::ServerContext* context, const wire::StopRequest* request,

@@ -127,6 +127,22 @@ std::string ShardTable::WhatIsInstalled(wire::InstallShardsRequest request) {
   return request.SerializeAsString();
 }
 
+wire::InstallShardsReply ShardTable::Restored() const {
+  std::map<Sender, wire::RestoredWorker> workers;
+  for (const auto& [id, host] : hosts_) {
+    for (const auto& [sender, restored] : host->engine().restored()) {
+      wire::RestoredWorker& worker = workers[sender];
+      worker.set_worker(sender.worker.value());
+      worker.set_incarnation(sender.incarnation.value());
+      worker.set_shards(worker.shards() + 1);
+      worker.set_clock_sum(worker.clock_sum() + restored.clock.value());
+    }
+  }
+  wire::InstallShardsReply reply;
+  for (auto& [sender, worker] : workers) *reply.add_restored() = std::move(worker);
+  return reply;
+}
+
 std::vector<ShardId> ShardTable::ShardsHere() const {
   std::vector<ShardId> shards;
   for (const auto& [id, host] : hosts_) shards.push_back(ShardId(id));

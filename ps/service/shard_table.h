@@ -101,6 +101,8 @@ class ShardTable {
   //   kDataLoss            a shard to be restored has no readable snapshot, or a shard that is to live here from now on
   //                        was not followed to its end
   absl::Status Install(const wire::InstallShardsRequest& request);
+  // Returns what the restored shards know of workers, until the first set of members.
+  wire::InstallShardsReply Restored() const;
   // Installs the set of live workers, and ends the streams of workers that are no longer in it.
   //   kFailedPrecondition  another job, an older generation, or an older epoch
   //   kUnavailable         no shards yet, this server is a backup, a later generation, or another life is meant

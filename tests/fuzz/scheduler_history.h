@@ -164,7 +164,7 @@ class SchedulerUnderTest {
   // Answers for the servers, which do as they are told; answers in the history come in addition.
   void AnswerForServers() {
     for (int round = 0; round < 8 && (!servers_.installing_.empty() || !servers_.epochs_.empty()); ++round) {
-      for (const auto& [id, server] : std::exchange(servers_.installing_, {})) controller_->Installed(server);
+      for (const auto& [id, server] : std::exchange(servers_.installing_, {})) controller_->Installed(server, {});
       for (const auto& [id, epoch] : std::exchange(servers_.epochs_, {})) {
         wire::SetMembersReply reply;
         reply.set_epoch(epoch);

@@ -117,7 +117,7 @@ TEST_F(ControllerMoves, AServerThatJoinsTakesItsShareAndNothingHappensBeforeItHa
   // It gives them up, ...
   const ServerRef first = Told(2).server;
   Told(2).install.reset();
-  cluster_.controller().Installed(first);
+  cluster_.controller().Installed(first, {});
   ASSERT_TRUE(Told(3).install);
   EXPECT_EQ(Told(3).install->shards_size(), take.shards_size());
   EXPECT_EQ(Told(3).install->generation(), Map(cluster_).generation());

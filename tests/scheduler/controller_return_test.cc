@@ -30,6 +30,20 @@ wire::GetShardMapReply Map(FakeCluster& cluster) {
   return *cluster.controller().GetShardMap(request);
 }
 
+// Lets the server die and go on from snapshots that have the worker at `clock`, in one shard.
+void GoOnFrom(FakeCluster& cluster, const std::string& server, const std::string& worker, uint64_t clock) {
+  Die(cluster, server);
+  cluster.AddServer(server);
+  wire::InstallShardsReply& reply = cluster.restored(server);
+  reply.Clear();
+  wire::RestoredWorker& restored = *reply.add_restored();
+  restored.set_worker(cluster.member(worker).id);
+  restored.set_incarnation(cluster.member(worker).incarnation);
+  restored.set_shards(1);
+  restored.set_clock_sum(clock);
+  cluster.Answer();
+}
+
 class ControllerReturn : public testing::Test {
  protected:
   ControllerReturn() : cluster_(Job()) {
@@ -79,7 +93,7 @@ TEST_F(ControllerReturn, LifeThatWasGivenUpDuringItsRestoreIsNotBelieved) {
   cluster_.AddServer("ps-2");
   const ServerRef second = cluster_.servers().told()[ServerId(2)].server;
   Die(cluster_, "ps-2");
-  cluster_.controller().Installed(second);  // too late
+  cluster_.controller().Installed(second, {});  // too late
   EXPECT_FALSE(cluster_.HasEvent("goes on from its snapshots"));
   cluster_.controller().Refused(second, absl::FailedPreconditionError("not now"));
   EXPECT_EQ(cluster_.controller().state(), wire::JOB_TRAINING);
@@ -143,6 +157,38 @@ TEST_F(ControllerReturn, LostPushesAreTold) {
   cluster_.progress("w-1").set_pushes_lost(7);
   cluster_.Pass(absl::Milliseconds(100));
   EXPECT_TRUE(cluster_.HasEvent("7 answered sub-pushes of worker w-1 were lost"));
+}
+
+TEST_F(ControllerReturn, LossesOfAWorkerThatHasLeftAreTold) {
+  cluster_.progress("w-1").set_steps(50);
+  cluster_.progress("w-1").set_clock(50);
+  cluster_.Pass(absl::Milliseconds(100));
+  ASSERT_TRUE(cluster_.Leave("w-1").ok());
+  GoOnFrom(cluster_, "ps-2", "w-1", 44);
+  EXPECT_TRUE(cluster_.HasEvent("6 answered sub-pushes of worker w-1 were lost, after its last step"));
+  GoOnFrom(cluster_, "ps-2", "w-1", 44);
+  EXPECT_FALSE(cluster_.HasEvent("12 answered sub-pushes")) << "the same ones";
+  GoOnFrom(cluster_, "ps-1", "w-1", 47);
+  EXPECT_TRUE(cluster_.HasEvent("3 answered sub-pushes of worker w-1 were lost, after its last step"));
+}
+
+TEST_F(ControllerReturn, LossesOfAWorkerThatLeavesWithoutAStepAreToldThen) {
+  for (const char* worker : {"w-1", "w-2"}) {
+    cluster_.progress(worker).set_steps(50);
+    cluster_.progress(worker).set_clock(50);
+  }
+  cluster_.Pass(absl::Milliseconds(100));
+  GoOnFrom(cluster_, "ps-2", "w-1", 44);
+  GoOnFrom(cluster_, "ps-2", "w-2", 45);
+  EXPECT_FALSE(cluster_.HasEvent("were lost")) << "they say so with their next step";
+  // Its stream has told this one.
+  cluster_.progress("w-2").set_steps(51);
+  cluster_.progress("w-2").set_pushes_lost(5);
+  cluster_.Pass(absl::Milliseconds(100));
+  EXPECT_TRUE(cluster_.HasEvent("5 answered sub-pushes of worker w-2 were lost: "));
+  for (const char* worker : {"w-1", "w-2"}) ASSERT_TRUE(cluster_.Leave(worker).ok());
+  EXPECT_TRUE(cluster_.HasEvent("6 answered sub-pushes of worker w-1 were lost, after its last step"));
+  EXPECT_FALSE(cluster_.HasEvent("of worker w-2 were lost, after")) << "twice";
 }
 
 TEST_F(ControllerReturn, SnapshotsAreRemovedWhenTheJobIsDoneOnly) {

@@ -97,7 +97,7 @@ TEST(ControllerStart, DeadlineNamesAServerThatDoesNotTakeItsShards) {
   cluster.AddWorker("w-1");
   cluster.AddWorker("w-2");
   const ServerRef first = cluster.servers().told()[ServerId(1)].server;
-  cluster.controller().Installed(first);
+  cluster.controller().Installed(first, {});
   EXPECT_THAT(cluster.controller().GetStatus().reason(), HasSubstr("ps-2 to take their shards"));
 }
 

@@ -186,7 +186,7 @@ class FakeCluster {
         busy = true;
         told.install.reset();
         server.installed = true;
-        controller_.Installed(told.server);
+        controller_.Installed(told.server, restored_[told.name]);
       }
       if (told.members && server.installed) {
         busy = true;
@@ -292,6 +292,8 @@ class FakeCluster {
   wire::CheckpointProgress& checkpoint(const std::string& server) { return checkpoints_[server]; }
   wire::BackupProgress& pairing(const std::string& server) { return pairings_[server]; }
   void Seed(const std::string& server) { seeded_.insert(server); }
+  // Returns the server's answer to the next time that shards are installed there.
+  wire::InstallShardsReply& restored(const std::string& server) { return restored_[server]; }
   // Makes the server report that its shards have snapshots.
   void MakeDurable(const std::string& server) { durable_.insert(server); }
 
@@ -334,6 +336,7 @@ class FakeCluster {
   std::map<std::string, Member> members_;
   std::map<std::string, wire::WorkerProgress> progress_;
   std::map<std::string, wire::CheckpointProgress> checkpoints_;
+  std::map<std::string, wire::InstallShardsReply> restored_;
   std::map<std::string, wire::BackupProgress> pairings_;
   std::set<std::string> seeded_, durable_;
   uint64_t clock_min_largest_ = 0;

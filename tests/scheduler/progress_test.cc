@@ -285,6 +285,25 @@ TEST(Progress, RateAfterARestartLeavesOutWhatWasTrainedBefore) {
   EXPECT_NEAR(again.SamplesPerSecondLately(At(61.1)), 100, 1);
 }
 
+TEST(Progress, UnreportedLossesOutliveTheScheduler) {
+  wire::RestoredWorker restored;
+  restored.set_shards(2);
+  restored.set_clock_sum(44 + 47);
+  Progress before;
+  before.Heard(kFirst, Totals(50, 1), true, At(0));
+  before.Restored(ServerId(1), kFirst, restored);
+  Progress after;
+  after.Restore(SavedBy(before));
+  EXPECT_EQ(after.TakeUnreported(kSecond), 0u);
+  EXPECT_EQ(after.TakeUnreported(kFirst), 9u);
+  EXPECT_EQ(after.TakeUnreported(kFirst), 0u) << "once";
+  EXPECT_EQ(after.totals().pushes_lost, 9u);
+  EXPECT_EQ(after.TotalsOf(kFirst.worker).pushes_lost, 9u);
+  Progress last;
+  last.Restore(SavedBy(after));
+  EXPECT_EQ(last.TakeUnreported(kFirst), 0u) << "once in all lives";
+}
+
 TEST(Progress, SlackIsTheSpreadOfLiveClocks) {
   Progress progress;
   progress.Heard(kFirst, Totals(9, 1), true, At(0));

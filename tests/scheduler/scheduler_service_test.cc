@@ -100,7 +100,7 @@ class StubbornServer final : public wire::ParameterServerControl::Service {
 // Remembers what it heard, and lets a test wait for it.
 class Listener : public ServerObserver {
  public:
-  void Installed(ServerRef) override { Hear("installed "); }
+  void Installed(ServerRef, const wire::InstallShardsReply&) override { Hear("installed "); }
   void MembersInstalled(ServerRef, const wire::SetMembersReply& reply) override {
     Hear(absl::StrCat("members-", reply.epoch(), " "));
   }

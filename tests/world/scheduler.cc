@@ -202,14 +202,14 @@ void SchedulerProcess::TryNext(const LinkPtr& link) {
         *this, link->address, timeout,
         [request = *link->install](Host& server) -> absl::StatusOr<wire::InstallShardsReply> {
           if (absl::Status status = ServerAt(server).Install(request); !status.ok()) return status;
-          return wire::InstallShardsReply();
+          return ServerAt(server).Restored();
         },
         [this, link, told = link->install->SerializeAsString()](const auto& reply) {
-          Tried(link, reply.status(), [link, &told] {
+          Tried(link, reply.status(), [link, &told, &reply] {
             link->installed = true;
             // It may have been told meanwhile to be something else.
             if (link->install && link->install->SerializeAsString() == told) link->install.reset();
-            link->observer->Installed(link->server);
+            link->observer->Installed(link->server, *reply);
           });
         });
   } else if (link->members && link->installed) {

@@ -29,6 +29,7 @@ class ServerProcess : public Host {
 
   StreamEnd* Accept(StreamId stream, Method method) override;
   absl::Status Install(const wire::InstallShardsRequest& request);
+  wire::InstallShardsReply Restored() const { return table_.Restored(); }
   absl::StatusOr<wire::SetMembersReply> SetMembers(const wire::SetMembersRequest& request);
   absl::Status Take(const wire::TakeShardsRequest& request);
   void Stop(const wire::StopRequest& request);
