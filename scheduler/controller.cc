@@ -16,6 +16,10 @@ namespace {
 // How soon a worker that has nothing to do asks again, in T.
 constexpr int kStandbyRetryHeartbeats = 1;
 
+JobSetting SettingOf(const Controller::Config& config) {
+  return {.job = config.job, .id = config.id, .timeouts = config.timeouts, .keeps_state = config.keeps_state};
+}
+
 Membership::Config MembershipConfig(const Controller::Config& config) {
   Membership::Config membership;
   membership.timeouts = config.timeouts;
@@ -78,9 +82,10 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
     : config_(config),
       time_(time),
       servers_(servers),
-      created_(time.Now()),
       images_({.silence_max = config.timeouts.worker_dead()}),
+      created_(time.Now()),
       membership_(MembershipConfig(config)),
+      shards_(config.id),
       claims_(config.timeouts),
       batch_sizes_(BatchSizesOf(config.job.training())),
       watch_(config.job),
@@ -91,6 +96,8 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
                     .last_number = config.checkpoint_number,
                     .servers_max = config.timeouts.server_dead()},
                    events_, room_),
+      backups_(SettingOf(config), membership_, shards_, servers_, *this, events_),
+      moves_(SettingOf(config), membership_, shards_, servers_, *this, events_, *this),
       last_report_(created_) {}
 
 // --- Joining ----------------------------------------------------------------------------------------------------
@@ -125,7 +132,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   absl::MutexLock lock(&mutex_);
   if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
   if (absl::Status alone = CheckNoNamesake(request.name()); !alone.ok()) return alone;
-  deposed_.erase(request.name());
+  backups_.deposed().erase(request.name());
   NoteServerMetrics(request);
   MembershipActions actions;
   for (const auto& [id, server] : membership_.servers()) {
@@ -134,16 +141,17 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
     Apply(std::exchange(actions, {}));
     if (Ended()) return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", reason_));
     if (Replicated()) break;  // another has its place
-    generation_ = generation_.Next();
-    server_generations_[id] = generation_;
+    shards_.Renew(id);
     break;
   }
-  if (absl::StatusOr<wire::RegisterServerReply> backup = RegisterBackup(request); !absl::IsNotFound(backup.status())) {
-    return backup;
-  }
-  if (absl::StatusOr<wire::RegisterServerReply> joining = RegisterJoining(request);
-      !absl::IsNotFound(joining.status())) {
-    return joining;
+  wire::RegisterServerReply reply;
+  reply.set_job(config_.id.value());
+  if (const absl::StatusOr<ServerRef> spare = RegisterSpare(request); spare.ok()) {
+    reply.set_server(spare->server.value());
+    reply.set_incarnation(spare->incarnation.value());
+    return reply;
+  } else if (!absl::IsNotFound(spare.status())) {
+    return spare.status();
   }
   for (const auto& [id, server] : membership_.servers()) {
     if (server.name == request.name()) servers_.Disconnect({id, server.incarnation});
@@ -153,20 +161,17 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   if (!registered.ok()) return registered.status();
   const ServerRef server = {ServerId(registered->id), registered->incarnation};
   events_.Add(absl::StrCat(who, " is there at ", request.address()));
-  installed_.erase(server.server);
+  shards_.SetNotInstalled(server.server);
   server_progress_.erase(server.server);
-  local_addresses_.erase(server.server);
-  if (request.has_local()) local_addresses_[server.server] = request.local();
+  shards_.SetLocal(server.server, request.has_local() ? std::optional(request.local()) : std::nullopt);
   servers_.Connect(server, request.name(), request.address(), *this);
-  if (places_.empty()) {
+  if (!shards_.placed()) {
     Place();
   } else {
     SendInstall(server.server);
   }
   Apply(actions);
 
-  wire::RegisterServerReply reply;
-  reply.set_job(config_.id.value());
   reply.set_server(registered->id);
   reply.set_incarnation(registered->incarnation.value());
   return reply;
@@ -185,8 +190,7 @@ absl::Status Controller::CheckNoNamesake(const std::string& name) const {
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state == ServerState::kLive) status.Update(check(server.name, server.address, server.heard));
   }
-  for (const auto& [id, backup] : backups_) status.Update(check(backup.name, backup.address, backup.heard));
-  for (const auto& [id, joining] : joining_) status.Update(check(joining.name, joining.address, joining.heard));
+  for (const auto& [id, spare] : Spares()) status.Update(check(spare.name, spare.address, spare.heard));
   return status;
 }
 
@@ -200,32 +204,31 @@ absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) 
   absl::StatusOr<ModelLayout> layout = LayoutOf(request, config_.job.optimizer());
   if (!layout.ok()) return layout.status();
   first_worker_ = request;
-  layout_ = *layout;
-  tasks_.emplace(TasksConfig(config_.job, layout_));
+  shards_.SetLayout(*layout);
+  tasks_.emplace(TasksConfig(config_.job, *layout));
   return absl::OkStatus();
 }
 
 absl::StatusOr<wire::GetShardMapReply> Controller::GetShardMap(const wire::GetShardMapRequest& request) {
   if (absl::Status job = CheckJob(request.job()); !job.ok()) return job;
   absl::MutexLock lock(&mutex_);
-  if (places_.empty()) return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", Missing()));
-  if (MapUnsaved()) return absl::UnavailableError("shards are changing hands, and that is not saved yet: ask again");
+  if (!shards_.placed()) return absl::UnavailableError(absl::StrCat("there is no shard map yet; the job ", Missing()));
+  if (moves_.Unsaved())
+    return absl::UnavailableError("shards are changing hands, and that is not saved yet: ask again");
   wire::GetShardMapReply reply;
-  reply.set_generation(generation_.value());
-  reply.set_elements(layout_.elements);
-  reply.set_trained_elements(layout_.trained_elements);
-  reply.set_frozen_from(layout_.frozen_from);
+  reply.set_generation(shards_.generation().value());
+  reply.set_elements(shards_.layout().elements);
+  reply.set_trained_elements(shards_.layout().trained_elements);
+  reply.set_frozen_from(shards_.layout().frozen_from);
   for (const auto& [id, server] : membership_.servers()) {
     wire::ServerSpec& spec = *reply.add_servers();
     spec.set_server(id.value());
     spec.set_name(server.name);
     spec.set_address(server.address);
-    spec.set_generation(GenerationOf(id).value());
-    if (const auto local = local_addresses_.find(id); local != local_addresses_.end()) {
-      *spec.mutable_local() = local->second;
-    }
+    spec.set_generation(shards_.GenerationOf(id).value());
+    if (const wire::LocalAddress* local = shards_.LocalOf(id)) *spec.mutable_local() = *local;
   }
-  for (const ShardPlace& place : places_) *reply.add_shards() = ToWire(place);
+  for (const ShardPlace& place : shards_.places()) *reply.add_shards() = ToWire(place);
   return reply;
 }
 
@@ -250,17 +253,16 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
                                                                  absl::Time now) {
   const ServerId id(request.member());
   const Incarnation incarnation(request.incarnation());
-  if (IsBackup({id, incarnation})) return BackupHeartbeat(request, now);
-  if (IsJoining({id, incarnation})) return JoiningHeartbeat(request, now);
+  if (IsSpare({id, incarnation})) return SpareHeartbeat(request, now);
   if (absl::Status alive = membership_.HeartbeatServer(id, incarnation, now); !alive.ok()) {
-    for (const auto& [name, drained] : drained_) {
+    for (const auto& [name, drained] : moves_.drained()) {
       if (drained.incarnation != incarnation) continue;
       wire::HeartbeatReply leave;
       leave.set_leave(true);
       leave.set_leave_reason("it was drained");
       return leave;
     }
-    for (const auto& [name, deposed] : deposed_) {
+    for (const auto& [name, deposed] : backups_.deposed()) {
       if (deposed.incarnation != incarnation) continue;
       return absl::FailedPreconditionError(
           absl::StrCat(Called("server", name), " was given up, and another has its place: ", deposed.reason));
@@ -278,11 +280,11 @@ absl::StatusOr<wire::HeartbeatReply> Controller::ServerHeartbeat(const wire::Hea
   }
   wire::HeartbeatReply reply;
   if (membership_.servers().at(id).incarnation == incarnation) {
-    reply.set_backup_released(Replicated() ? HearBackup(id, request.server().backup())
-                                           : HearMove(id, request.server().backup()));
+    const wire::BackupProgress& progress = request.server().backup();
+    reply.set_backup_released(Replicated() ? backups_.Hear(id, progress, Facts()) : moves_.Hear(id, progress));
   }
   reply.set_checkpoint_heard(HearCheckpoint(id, request.server().checkpoint()));
-  reply.set_generation(PublicGeneration());
+  reply.set_generation(moves_.PublicGeneration());
   // Servers go last, so that no worker loses them in the middle of a step; by a call, which this is for those who
   // missed.
   reply.set_leave(now - stopping_ >= config_.timeouts.server_dead());
@@ -319,7 +321,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
   if (absl::Status alive = HearWorker(holder, progress, now); !alive.ok()) return alive;
   const Membership::Worker& worker = membership_.workers().at(holder.worker);
   wire::HeartbeatReply reply;
-  reply.set_generation(PublicGeneration());
+  reply.set_generation(moves_.PublicGeneration());
   if (request.leaving()) {
     if (request.range() != 0 && tasks_) {
       const absl::Status left = tasks_->LeaveRange(holder, RangeId(request.range()), request.range_done_to());
@@ -350,8 +352,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::WorkerHeartbeat(const wire::Hea
 bool Controller::AllSeeded() const {
   for (const auto& [id, server] : membership_.servers()) {
     // Shards that move have weights, whatever a server says that has none just now.
-    if (placed_ && (!HoldsShards(id) || (move_ && move_->committed && (id == move_->from || id == move_->to))))
-      continue;
+    if (shards_.moved() && (!shards_.Holds(id) || moves_.Concerns(id))) continue;
     auto progress = server_progress_.find(id);
     if (progress == server_progress_.end() || !progress->second.seeded()) return false;
   }
@@ -380,12 +381,13 @@ absl::StatusOr<wire::NextTaskReply> Controller::NextTask(const wire::NextTaskReq
     if (!finished.ok()) return finished;
     FollowTraining(now);
   }
-  const Work work = tasks_->Next({.holder = holder,
-                                  .live = worker.state == WorkerState::kLive,
-                                  .pace = {.samples_per_second = request.samples_per_second(),
-                                           .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), layout_),
-                                           .workers = membership_.CountLive()},
-                                  .swift = !tasks_->EvaluationDue() || Swift(holder.worker)});
+  const Work work =
+      tasks_->Next({.holder = holder,
+                    .live = worker.state == WorkerState::kLive,
+                    .pace = {.samples_per_second = request.samples_per_second(),
+                             .batch_size = RangeUnit(config_.job, BatchSizeFor(holder.worker), shards_.layout()),
+                             .workers = membership_.CountLive()},
+                    .swift = !tasks_->EvaluationDue() || Swift(holder.worker)});
   if (std::holds_alternative<RegisterAgainWork>(work)) {
     return absl::FailedPreconditionError(
         absl::StrCat(Called("worker", worker.name), " is on standby and there is work: register again"));
@@ -443,21 +445,15 @@ absl::Status Controller::ReportExit(const wire::ReportExitRequest& request) {
       membership_.ServerLost(id, server.incarnation, request.reason(), actions);
       break;
     }
-    known = known || deposed_.contains(request.name());
-    if (const auto drained = drained_.find(request.name()); drained != drained_.end()) {
+    known = known || backups_.deposed().contains(request.name());
+    if (const auto drained = moves_.drained().find(request.name()); drained != moves_.drained().end()) {
       known = true;
       servers_.Disconnect({drained->second.server, drained->second.incarnation});
     }
-    for (const auto& [id, joining] : joining_) {
-      if (joining.name != request.name()) continue;
+    for (const auto& [id, spare] : Spares()) {
+      if (spare.name != request.name()) continue;
       known = true;
-      DropJoining(id, request.reason());
-      break;
-    }
-    for (const auto& [id, backup] : backups_) {
-      if (backup.name != request.name()) continue;
-      known = true;
-      DropBackup(id, request.reason());
+      DropSpare(id, request.reason());
       break;
     }
   } else {

@@ -5,8 +5,8 @@
 // at last DONE, FAILED or STOPPED. After the end the workers are told to leave, then the servers to stop; then
 // finished() is true.
 //
-// Thread-safety: safe; one lock around everything but `images_`, never held while waiting for anything.
-// Ownership:     borrows `time` and `servers`.
+// Thread-safety: safe; one lock around everything, and another around the images, never held while waiting for
+// anything. Ownership:     borrows `time` and `servers`.
 #pragma once
 
 #include <cstdint>
@@ -27,22 +27,25 @@
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
+#include "scheduler/backups.h"
 #include "scheduler/batch_sizes.h"
 #include "scheduler/checkpoints.h"
 #include "scheduler/epoch_book.h"
 #include "scheduler/event_log.h"
 #include "scheduler/image_directory.h"
-#include "scheduler/link_shares.h"
+#include "scheduler/job_facts.h"
 #include "scheduler/members_view.h"
 #include "scheduler/membership.h"
 #include "scheduler/model_layout.h"
+#include "scheduler/moves.h"
 #include "scheduler/name_claims.h"
-#include "scheduler/placement.h"
 #include "scheduler/progress.h"
 #include "scheduler/report.h"
 #include "scheduler/room_wait.h"
 #include "scheduler/run_summary.h"
 #include "scheduler/server_calls.h"
+#include "scheduler/shard_directory.h"
+#include "scheduler/spare_server.h"
 #include "scheduler/stall_watch.h"
 #include "scheduler/tasks.h"
 #include "scheduler/training_watch.h"
@@ -50,12 +53,7 @@
 
 namespace slackline::scheduler {
 
-// Generation of the shard map of a job whose servers have all stayed.
-inline constexpr Generation kFirstGeneration{1};
-
-wire::ShardSpec ToWire(const ShardPlace& place);
-
-class Controller : public ServerObserver {
+class Controller : public ServerObserver, private Moves::Owner {
  public:
   struct Config {
     job::Job job;  // resolved
@@ -215,14 +213,10 @@ class Controller : public ServerObserver {
   void AddLossEvent(const Holder& holder, uint64_t lost, absl::string_view when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the work of a worker that trains no more, for whatever reason.
   void WorkerGone(const Holder& holder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns the servers' shares, as PlaceShards() and NextMove() take them.
-  std::map<ServerId, double> Shares() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellShares(const std::map<ServerId, double>& shares) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the servers their shards once they and the model are known.
   void Place() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendInstall(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns the generation of the map in which the server got its shards in its present life.
-  Generation GenerationOf(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True if the server's shards are on disk and training can wait for the server.
   bool MayComeBack(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells people that all servers may come back, once they may.
@@ -246,84 +240,27 @@ class Controller : public ServerObserver {
   // Returns "worker w-2", or what else Called() makes of the name.
   std::string NameOf(WorkerId worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // --- controller_backups.cc: durability replicated ---
-  bool Replicated() const { return config_.job.durability().mode() == job::Durability::REPLICATED; }
-  // Registers a process that is to be a server's backup. kNotFound: it is something else.
-  absl::StatusOr<wire::RegisterServerReply> RegisterBackup(const wire::RegisterServerRequest& request)
+  // --- controller_servers.cc: servers come, go, and give and take shards ---
+  bool Replicated() const { return HasBackups(config_.job); }
+  JobFacts Facts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return {time_.Now(), state_, exit_audience_}; }
+  // Server processes without shards of their own: backups, or those that wait for shards.
+  SpareServers& Spares() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return Replicated() ? backups_.all() : moves_.joining();
+  }
+  const SpareServers& Spares() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return Replicated() ? backups_.all() : moves_.joining();
+  }
+  bool IsSpare(ServerRef server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Registers a process that is to be a spare. kNotFound: it is something else.
+  absl::StatusOr<ServerRef> RegisterSpare(const wire::RegisterServerRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns the server that `backup` can follow, on another switch or at least another machine if possible; nullopt if
-  // all servers have backups.
-  std::optional<ServerId> ServerWithoutBackup(const wire::LocalAddress& backup) const
+  absl::StatusOr<wire::HeartbeatReply> SpareHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendBackupInstall(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsBackup(ServerRef server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<wire::HeartbeatReply> BackupHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Notes what the server reports of its backup. Returns the attachment that it need not wait for any more; 0 for none.
-  uint64_t HearBackup(ServerId server, const wire::BackupProgress& progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Rules out that the server's backup takes over by this attachment, or an earlier one.
-  void Release(ServerId server, uint64_t attachment, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Removes the server's backup.
-  void DropBackup(ServerId server, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives the place of the dead server to its backup. False if no backup has all that the server has answered. The
-  // backup is told once that is saved: a restarted scheduler must not give the place to the old server again.
-  bool TakeOver(ServerId server, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void BackupsKept(const state::Scheduler& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Promote(const state::Scheduler& saved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Fails the job if a server waits too long for its first backup in step: until then the server serves nobody.
-  void FailIfNeverBacked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WatchBackups(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SaveBackups(state::Scheduler& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RestoreBackups(const state::Scheduler& state, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FillBackups(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  // --- controller_moves.cc: servers that come and go while training goes on ---
-  struct Move;
-  struct Deposed;
-  absl::Status CanChangeServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns the number of servers that the job is to have in the end.
-  uint32_t ServersWanted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<ServerId> ServerNamed(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string ServerNames() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string ServerName(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  ServerId NextServerId() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsJoining(ServerRef server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Registers a process that is to get shards. kNotFound: it is something else.
-  absl::StatusOr<wire::RegisterServerReply> RegisterJoining(const wire::RegisterServerRequest& request)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<wire::HeartbeatReply> JoiningHeartbeat(const wire::HeartbeatRequest& request, absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DropJoining(ServerId server, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string Describe(const Move& move) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WatchMoves(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PlanMove(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendTake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Does the same as HearBackup(), for a server whose shards are to move.
-  uint64_t HearMove(ServerId server, const wire::BackupProgress& progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Decides the move: from here on it happens, whichever server dies.
-  void CommitMove(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MoveKept(const state::Scheduler& saved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Tells the server that has the shards; once it has given them up, TellTaker() tells the server that is to have them.
-  void TellMove() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellTaker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // True if the shard map gives the server any shards.
-  bool HoldsShards(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // True while a move is decided and not saved: nobody is to act upon it yet.
-  bool MapUnsaved() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns the generation of the shard map that everybody may have; 0 before there is one.
-  uint64_t PublicGeneration() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Tells the server to take nothing, whatever an earlier scheduler or an earlier decision has said.
-  void SendNothingToTake(ServerRef server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NoteDrained(const std::string& name, Deposed drained) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // True if the server takes shards that another server must give up first.
-  bool AwaitsGivingUp(ServerId server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void InstalledOfMove(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ServerLostToMove(ServerId server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GiveUpMove(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FinishDrains() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SaveMoves(state::Scheduler& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RestoreMoves(const state::Scheduler& state, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FillMoves(absl::Time now, wire::GetStatusReply& reply) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropSpare(ServerId server, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Moves::Owner
+  void ShardsChanged(ServerId server, const MembershipActions& actions) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GotShards(ServerId server, ServerId from) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ServerLeft(ServerId server, const MembershipActions& actions) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- controller_checkpoint.cc ---
   absl::Status CanCheckpoint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -403,12 +340,14 @@ class Controller : public ServerObserver {
   ServerCalls& servers_;
 
   mutable absl::Mutex mutex_;
+  // Of its own: a hundred nodes that ask for images must not hold up heartbeats.
+  absl::Mutex images_mutex_;
+  ImageDirectory images_ ABSL_GUARDED_BY(images_mutex_);
 
   // The job.
   wire::JobState state_ ABSL_GUARDED_BY(mutex_) = wire::JOB_STARTING;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   const absl::Time created_;
-  ImageDirectory images_;
   absl::Time began_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();    // training began
   absl::Time trained_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // final evaluation began: all is trained
   absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
@@ -418,6 +357,7 @@ class Controller : public ServerObserver {
 
   // The members.
   Membership membership_ ABSL_GUARDED_BY(mutex_);
+  ShardDirectory shards_ ABSL_GUARDED_BY(mutex_);
   // Metrics endpoints of servers and backups, by name.
   std::map<std::string, std::string> server_metrics_ ABSL_GUARDED_BY(mutex_);
   std::map<WorkerId, WorkerOrigin> origins_ ABSL_GUARDED_BY(mutex_);
@@ -429,11 +369,6 @@ class Controller : public ServerObserver {
   };
   std::map<ServerId, VersionRate> version_rates_ ABSL_GUARDED_BY(mutex_);
   std::map<ServerId, wire::ServerProgress> server_progress_ ABSL_GUARDED_BY(mutex_);
-  std::map<ServerId, wire::LocalAddress> local_addresses_ ABSL_GUARDED_BY(mutex_);
-  std::set<ServerId> installed_ ABSL_GUARDED_BY(mutex_);
-  // Generation of the shard map; and of the map in which a server got its shards, if not the first (GenerationOf()).
-  Generation generation_ ABSL_GUARDED_BY(mutex_) = kFirstGeneration;
-  std::map<ServerId, Generation> server_generations_ ABSL_GUARDED_BY(mutex_);
   // Servers whose shards have all been on disk.
   std::set<ServerId> durable_ ABSL_GUARDED_BY(mutex_);
   bool warned_not_durable_ ABSL_GUARDED_BY(mutex_) = false;
@@ -441,75 +376,6 @@ class Controller : public ServerObserver {
   std::map<ServerId, absl::Time> lost_since_ ABSL_GUARDED_BY(mutex_);
   std::set<ServerId> stopped_ ABSL_GUARDED_BY(mutex_);
 
-  // A process that would take over from a server.
-  struct Backup {
-    std::string name;
-    std::string address;
-    Incarnation incarnation;
-    std::optional<wire::LocalAddress> local;
-    absl::Time heard;
-  };
-  // A server, in one life, and its backups. Attachments up to `released` will not take over; that is saved for those up
-  // to `released_saved`. The backup of attachment `in_step` (0: none) has all that the server has answered.
-  struct Pairing {
-    Incarnation server;
-    uint64_t released = 0;
-    uint64_t released_saved = 0;
-    uint64_t in_step = 0;
-  };
-  // A process that has lost its place, for example to its backup, until it registers again.
-  struct Deposed {
-    Incarnation incarnation;
-    ServerId server;
-    std::string reason;
-    absl::Time since = absl::InfinitePast();
-  };
-  void Depose(const std::string& name, Deposed deposed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  std::map<ServerId, Backup> backups_ ABSL_GUARDED_BY(mutex_);
-  // Servers that have had a backup in step, or have been a backup.
-  std::set<ServerId> backed_once_ ABSL_GUARDED_BY(mutex_);
-  absl::Time first_backup_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  std::map<ServerId, Pairing> pairings_ ABSL_GUARDED_BY(mutex_);
-  std::set<ServerId> promoted_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, Deposed> deposed_ ABSL_GUARDED_BY(mutex_);
-  // Servers to be told, once it is saved, that they have taken over; and the membership's actions for then.
-  std::map<ServerId, MembershipActions> promotions_ ABSL_GUARDED_BY(mutex_);
-
-  // A server that has no shards yet. The scheduler knows as much of it as of a backup.
-  using Joining = Backup;
-  struct Move {
-    uint64_t number = 0;
-    ServerId from;
-    ServerId to;
-    std::vector<ShardId> shards;
-    Incarnation from_incarnation;
-    Incarnation to_incarnation;
-    absl::Time begun;
-    Generation before;  // generation of the map when the move was decided
-    // Attachments, as in Pairing.
-    uint64_t in_step = 0;
-    uint64_t released = 0;
-    bool committed = false;  // places_ has the move
-    bool told = false;       // the giving server was told
-    bool given_up = false;   // the giving server has the shards no more
-    // Actions of the membership, to be taken when the two servers are told.
-    MembershipActions from_actions;
-    MembershipActions to_actions;
-  };
-  std::map<ServerId, Joining> joining_ ABSL_GUARDED_BY(mutex_);
-  // Places for servers that are yet to come; and the number of all that were added.
-  uint32_t servers_to_come_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint32_t servers_added_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::set<ServerId> draining_ ABSL_GUARDED_BY(mutex_);
-  // Servers that have left, by name.
-  std::map<std::string, Deposed> drained_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Move> move_ ABSL_GUARDED_BY(mutex_);
-  uint64_t last_move_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t moves_made_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Time move_again_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  bool placed_ ABSL_GUARDED_BY(mutex_) = false;      // differs from PlaceShards() without shares
-  bool rebalances_ ABSL_GUARDED_BY(mutex_) = false;  // servers have joined
   std::set<Holder> told_to_leave_ ABSL_GUARDED_BY(mutex_);
   absl::Time last_tick_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::optional<absl::Time> deserted_since_ ABSL_GUARDED_BY(mutex_);
@@ -519,8 +385,6 @@ class Controller : public ServerObserver {
 
   // The model: known from the first worker on; placed once the servers are there.
   std::optional<wire::RegisterWorkerRequest> first_worker_ ABSL_GUARDED_BY(mutex_);
-  ModelLayout layout_ ABSL_GUARDED_BY(mutex_);
-  std::vector<ShardPlace> places_ ABSL_GUARDED_BY(mutex_);
 
   // The work; absent until the first worker has said how much data there is.
   std::optional<Tasks> tasks_ ABSL_GUARDED_BY(mutex_);
@@ -543,6 +407,8 @@ class Controller : public ServerObserver {
   Progress progress_ ABSL_GUARDED_BY(mutex_);
   EventLog events_ ABSL_GUARDED_BY(mutex_);
   Checkpoints checkpoints_ ABSL_GUARDED_BY(mutex_);
+  Backups backups_ ABSL_GUARDED_BY(mutex_);
+  Moves moves_ ABSL_GUARDED_BY(mutex_);
   Audience exit_audience_ ABSL_GUARDED_BY(mutex_) = Audience::kPeople;  // audience of deaths that ReportExit() reports
   absl::Time epoch_told_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);

@@ -34,7 +34,7 @@ absl::Status Controller::CanCheckpoint() const {
   if (config_.checkpoint_folder.empty()) return absl::FailedPreconditionError("this scheduler makes no checkpoints");
   if (state_ == wire::JOB_STARTING) return absl::UnavailableError(absl::StrCat("the job ", Missing()));
   if (const absl::Status there = AllServersThere(); !there.ok()) return there;
-  if (move_ && move_->committed) return absl::UnavailableError("shards are changing hands");
+  if (moves_.Decided()) return absl::UnavailableError("shards are changing hands");
   if (!AllSeeded()) return absl::UnavailableError("the shards have no weights yet");
   return absl::OkStatus();
 }
@@ -59,7 +59,8 @@ void Controller::WatchCheckpoints(absl::Time now) {
 void Controller::BeginCheckpoint(const std::string& reason, absl::Time now) {
   std::map<ServerId, std::string> servers;
   for (const auto& [id, server] : membership_.servers()) servers[id] = server.name;
-  checkpoints_.Begin(reason, SaveLocked(absl::InfinitePast()), layout_, std::move(servers), CheckpointFacts(now));
+  checkpoints_.Begin(reason, SaveLocked(absl::InfinitePast()), shards_.layout(), std::move(servers),
+                     CheckpointFacts(now));
   SendCheckpointCall();
 }
 
@@ -67,7 +68,7 @@ void Controller::SendCheckpointCall() {
   std::optional<wire::BeginCheckpointRequest> request = checkpoints_.TakeCall();
   if (!request) return;
   for (const auto& [id, server] : membership_.servers()) {
-    request->set_generation(GenerationOf(id).value());
+    request->set_generation(shards_.GenerationOf(id).value());
     request->set_server_incarnation(server.incarnation.value());
     servers_.BeginCheckpoint({id, server.incarnation}, *request);
   }
@@ -147,7 +148,8 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   absl::MutexLock lock(&mutex_);
   SLACKLINE_CHECK(state_ == wire::JOB_STARTING && membership_.servers().empty());
   if (absl::Status learnt = LearnModel(state.first_worker()); !learnt.ok()) return learnt;
-  if (layout_.elements != manifest.elements() || layout_.trained_elements != manifest.trained_elements()) {
+  if (shards_.layout().elements != manifest.elements() ||
+      shards_.layout().trained_elements != manifest.trained_elements()) {
     return absl::DataLossError(absl::StrCat(folder, ": its model and its shards contradict each other"));
   }
   data_kept_ = first_worker_->data_fingerprint();

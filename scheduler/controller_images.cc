@@ -7,6 +7,7 @@ absl::StatusOr<wire::FindImagesReply> Controller::FindImages(const wire::FindIma
   if (absl::Status same = CheckFingerprint("a worker that asks for images", request.job_fingerprint()); !same.ok()) {
     return same;
   }
+  absl::MutexLock lock(&images_mutex_);
   return images_.Ask(request, time_.Now());
 }
 

@@ -36,8 +36,7 @@ std::string NameOfState(wire::JobState state) {
 void Controller::NoteServerMetrics(const wire::RegisterServerRequest& request) {
   std::set<std::string> names = {request.name()};
   for (const auto& [id, server] : membership_.servers()) names.insert(server.name);
-  for (const auto& [id, backup] : backups_) names.insert(backup.name);
-  for (const auto& [id, joining] : joining_) names.insert(joining.name);
+  for (const auto& [id, spare] : Spares()) names.insert(spare.name);
   std::erase_if(server_metrics_, [&](const auto& entry) { return !names.contains(entry.first); });
   server_metrics_[request.name()] = request.metrics_address();
 }
@@ -55,8 +54,7 @@ std::vector<ScrapeTarget> Controller::ScrapeTargets() const {
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state == ServerState::kLive) add_server(server.name);
   }
-  for (const auto& [id, backup] : backups_) add_server(backup.name);
-  for (const auto& [id, joining] : joining_) add_server(joining.name);
+  for (const auto& [id, spare] : Spares()) add_server(spare.name);
   for (const auto& [id, worker] : membership_.workers()) {
     if (worker.state == WorkerState::kLeft || worker.state == WorkerState::kDead) continue;
     if (const auto known = origins_.find(id); known != origins_.end()) {
@@ -75,15 +73,12 @@ MembersView Controller::Members() const {
     const auto which = static_cast<WorkerState>(state);
     view.workers[std::string(ToString(which))] = membership_.CountIn(which);
   }
-  view.servers = {{"live", 0}, {"dead", 0}, {"left", 0}, {"joining", joining_.size()}, {"backup", 0}};
+  view.servers = {{"live", 0}, {"dead", 0}, {"left", 0}, {"joining", moves_.joining().size()}, {"backup", 0}};
   for (const auto& [id, server] : membership_.servers()) ++view.servers[std::string(ToString(server.state))];
-  for (const auto& [id, backup] : backups_) {
-    const auto pairing = pairings_.find(id);
-    view.servers["backup"] += pairing != pairings_.end() && pairing->second.in_step > 0;
-  }
-  view.servers["catching_up"] = backups_.size() - view.servers["backup"];
+  view.servers["backup"] = backups_.CountInStep();
+  view.servers["catching_up"] = backups_.all().size() - backups_.CountInStep();
   view.workers_wanted = config_.job.cluster().workers();
-  view.servers_wanted = ServersWanted();
+  view.servers_wanted = moves_.ServersWanted();
   view.backups_wanted = Replicated() ? membership_.places() : 0;
   view.samples_done = SamplesDone();
   view.samples_total = tasks_ ? tasks_->ranges().samples_total() : 0;

@@ -30,15 +30,6 @@ absl::Duration FromMilliseconds(double milliseconds) { return absl::Milliseconds
 
 }  // namespace
 
-wire::ShardSpec ToWire(const ShardPlace& place) {
-  wire::ShardSpec spec;
-  spec.set_shard(place.shard.value());
-  spec.set_server(place.server.value());
-  spec.set_begin(place.begin);
-  spec.set_end(place.end);
-  return spec;
-}
-
 // --- Members ----------------------------------------------------------------------------------------------------
 
 void Controller::Apply(const MembershipActions& actions) {
@@ -51,7 +42,7 @@ void Controller::Apply(const MembershipActions& actions) {
 void Controller::Act(const SendMembersAction& action) {
   wire::SetMembersRequest request;
   request.set_job(config_.id.value());
-  request.set_generation(GenerationOf(action.server).value());
+  request.set_generation(shards_.GenerationOf(action.server).value());
   request.set_epoch(action.epoch.value());
   request.set_server_incarnation(action.server_incarnation.value());
   for (const MemberRef& member : action.members) {
@@ -85,13 +76,16 @@ void Controller::Act(const WorkerDeadAction& action) {
 void Controller::Act(const ServerDeadAction& action) {
   checkpoints_.ServerLost(action.server);
   if (Ended()) return;
-  ServerLostToMove(action.server);
+  moves_.ServerLost(action.server, Facts());
   const Membership::Server& server = membership_.servers().at(action.server);
   const absl::Time now = time_.Now();
   const std::string what =
       absl::StrCat(Called("server", server.name), " (", server.address, ") is dead: ", action.reason,
                    "; its last heartbeat came ", Readable(now - server.heard), " ago");
-  if (TakeOver(action.server, now)) return;
+  if (backups_.TakeOver(action.server, Facts())) {
+    lost_since_.try_emplace(action.server, now);
+    return;
+  }
   if (Replicated() && state_ == wire::JOB_TRAINING) {
     return End(wire::JOB_FAILED, absl::StrCat(what, ", and no backup has all that it has answered"));
   }
@@ -106,11 +100,6 @@ void Controller::Act(const ServerDeadAction& action) {
   servers_.Disconnect({action.server, action.incarnation});
   events_.Add(absl::StrCat(what, "; training waits up to ", absl::FormatDuration(ServerReturn(config_.job)),
                            " for it to come back and go on from its snapshots"));
-}
-
-Generation Controller::GenerationOf(ServerId server) const {
-  const auto found = server_generations_.find(server);
-  return found != server_generations_.end() ? found->second : kFirstGeneration;
 }
 
 bool Controller::MayComeBack(ServerId server) const {
@@ -143,41 +132,27 @@ std::string Controller::NameOf(WorkerId worker) const {
   return Called("worker", found != membership_.workers().end() ? found->second.name : absl::StrCat(worker.value()));
 }
 
-std::map<ServerId, double> Controller::Shares() const {
-  std::map<ServerId, MachineLink> links;
-  const auto note = [&](ServerId id, const wire::LocalAddress& local) {
-    links[id] = {local.machine(), local.link_mbit()};
-  };
-  for (const auto& [id, server] : membership_.servers()) {
-    const auto local = local_addresses_.find(id);
-    note(id, local == local_addresses_.end() ? wire::LocalAddress() : local->second);
-  }
-  for (const auto& [id, joining] : joining_) note(id, joining.local.value_or(wire::LocalAddress()));
-  return LinkShares(links);
-}
-
 // --- Start ------------------------------------------------------------------------------------------------------
 
 void Controller::Place() {
-  if (!places_.empty() || !first_worker_ || !membership_.AllServersPresent()) return;
+  if (shards_.placed() || !first_worker_ || !membership_.AllServersPresent()) return;
   const job::Cluster& cluster = config_.job.cluster();
-  const std::map<ServerId, double> shares = Shares();
-  places_ =
-      PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()}, shares, layout_.frozen_from);
-  placed_ = !shares.empty();
-  const uint64_t frozen = layout_.frozen_from == 0 ? 0 : layout_.elements - layout_.frozen_from;
-  events_.Add(absl::StrCat("the model has ", layout_.trained_elements, " parameters and ",
-                           layout_.elements - frozen - layout_.trained_elements, " averaged values, ",
-                           frozen == 0 ? "" : absl::StrCat("and ", frozen, " that are frozen, "), "in ", places_.size(),
+  const std::map<ServerId, double> shares = moves_.Shares();
+  shards_.Place(cluster, shares);
+  const ModelLayout& layout = shards_.layout();
+  const size_t shards = shards_.places().size();
+  const uint64_t frozen = layout.frozen_from == 0 ? 0 : layout.elements - layout.frozen_from;
+  events_.Add(absl::StrCat("the model has ", layout.trained_elements, " parameters and ",
+                           layout.elements - frozen - layout.trained_elements, " averaged values, ",
+                           frozen == 0 ? "" : absl::StrCat("and ", frozen, " that are frozen, "), "in ", shards,
                            " shards on ", cluster.servers(), cluster.servers() == 1 ? " server" : " servers"));
-  if (places_.size() < cluster.servers()) {
-    return End(wire::JOB_FAILED,
-               absl::StrCat("the model has ", layout_.elements, " elements, and a server takes ", kShardAlignment,
-                            " of them at least: found cluster.servers: ", cluster.servers(), "; allowed is 1 to ",
-                            places_.size(), " with this model"));
+  if (shards < cluster.servers()) {
+    return End(wire::JOB_FAILED, absl::StrCat("the model has ", layout.elements, " elements, and a server takes ",
+                                              kShardAlignment, " of them at least: found cluster.servers: ",
+                                              cluster.servers(), "; allowed is 1 to ", shards, " with this model"));
   }
   if (!shares.empty()) TellShares(shares);
-  for (const std::string& doubt : {SlowdownDoubt(config_.job), FewSamplesDoubt(config_.job, layout_.train_samples)}) {
+  for (const std::string& doubt : {SlowdownDoubt(config_.job), FewSamplesDoubt(config_.job, layout.train_samples)}) {
     if (!doubt.empty()) events_.Add(absl::StrCat("warning: ", doubt));
   }
   for (const auto& [id, server] : membership_.servers()) SendInstall(id);
@@ -185,7 +160,7 @@ void Controller::Place() {
 
 void Controller::TellShares(const std::map<ServerId, double>& shares) {
   std::map<ServerId, size_t> shards;
-  for (const ShardPlace& place : places_) ++shards[place.server];
+  for (const ShardPlace& place : shards_.places()) ++shards[place.server];
   std::vector<std::string> parts;
   for (const auto& [id, share] : shares) {
     parts.push_back(absl::StrFormat("%s %d (%g Gbit/s)", membership_.servers().at(id).name, shards[id], share / 1000));
@@ -194,30 +169,20 @@ void Controller::TellShares(const std::map<ServerId, double>& shares) {
 }
 
 void Controller::SendInstall(ServerId server) {
-  if (AwaitsGivingUp(server)) return;
-  wire::InstallShardsRequest request;
-  request.set_job(config_.id.value());
-  request.set_generation(GenerationOf(server).value());
-  request.set_server(server.value());
-  request.set_server_incarnation(membership_.servers().at(server).incarnation.value());
+  if (moves_.AwaitsGivingUp(server)) return;
+  const Incarnation incarnation = membership_.servers().at(server).incarnation;
+  wire::InstallShardsRequest request = shards_.InstallRequest(server, incarnation);
   request.set_snapshot_folder(config_.snapshot_folder);
   // The generation has risen with every restore, so that no two have one lineage.
-  if (const auto again = server_generations_.find(server); again != server_generations_.end()) {
-    request.set_restore_lineage(static_cast<uint32_t>(again->second.value()));
-    request.set_moves(placed_ && !Replicated());
+  if (const Generation again = shards_.GenerationOf(server); again != kFirstGeneration) {
+    request.set_restore_lineage(static_cast<uint32_t>(again.value()));
+    request.set_moves(shards_.moved() && !Replicated());
   }
   request.set_replicated(Replicated());
-  request.set_promote(promoted_.contains(server));
+  request.set_promote(backups_.Promoted(server));
   request.set_checkpoint_folder(goes_on_from_);
-  request.set_trained_elements(layout_.trained_elements);
-  request.set_samples_per_epoch(layout_.train_samples);
-  for (const ShardPlace& place : places_) {
-    if (place.server == server) *request.add_shards() = ToWire(place);
-  }
-  request.set_frozen_from(layout_.frozen_from);
-  AddGroups(layout_, request);
-  servers_.Install({server, membership_.servers().at(server).incarnation}, request);
-  SendBackupInstall(server);
+  servers_.Install({server, incarnation}, request);
+  backups_.Install(server);
 }
 
 void Controller::Installed(ServerRef server, const wire::InstallShardsReply& reply) {
@@ -225,8 +190,8 @@ void Controller::Installed(ServerRef server, const wire::InstallShardsReply& rep
   auto found = membership_.servers().find(server.server);
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
   if (found->second.state != ServerState::kLive) return;  // it was given up meanwhile
-  if (promotions_.contains(server.server)) return;        // that was what it was told before
-  installed_.insert(server.server);
+  if (backups_.Promoting(server.server)) return;          // that was what it was told before
+  shards_.SetInstalled(server.server);
   if (const auto lost = lost_since_.find(server.server); lost != lost_since_.end()) {
     events_.Add(absl::StrCat(
         Called("server", found->second.name), Replicated() ? " has taken over, " : " goes on from its snapshots, ",
@@ -234,7 +199,7 @@ void Controller::Installed(ServerRef server, const wire::InstallShardsReply& rep
     lost_since_.erase(lost);
     Restored(server.server, reply);
   }
-  InstalledOfMove(server.server);
+  moves_.Installed(server.server, Facts());
   BeginIfReady();
 }
 
@@ -265,7 +230,7 @@ void Controller::AddLossEvent(const Holder& holder, uint64_t lost, absl::string_
 void Controller::MembersInstalled(ServerRef server, const wire::SetMembersReply& reply) {
   absl::MutexLock lock(&mutex_);
   // Of the shards that it had before: it has to take the set with those that it has now.
-  if (reply.generation() != 0 && Generation(reply.generation()) != GenerationOf(server.server)) return;
+  if (reply.generation() != 0 && Generation(reply.generation()) != shards_.GenerationOf(server.server)) return;
   MembershipActions actions;
   membership_.MembersInstalled(server.server, server.incarnation, Epoch(reply.epoch()),
                                Clock64(reply.clock_min_largest()), actions);
@@ -283,7 +248,7 @@ void Controller::BeginIfReady() {
   watch_.Begin(progress_.totals(), now);
   checkpoints_.TrainingBegins(now);
   events_.Add(absl::StrCat("training begins with ", Counted(membership_.CountLive(), "worker"), " on ",
-                           Counted(layout_.train_samples, "sample"), " for ",
+                           Counted(shards_.layout().train_samples, "sample"), " for ",
                            Counted(config_.job.training().epochs(), "epoch")));
   // Servers that go on from a checkpoint may have been ready before the workers.
   AnnounceDurable();
@@ -301,7 +266,10 @@ void Controller::Tick() {
   const absl::Time now = time_.Now();
   ForgiveOwnSleep(now);
   // Before: where both are silent, it may be this machine's network.
-  if (!Ended()) WatchBackups(now);
+  if (!Ended()) {
+    if (const auto never = backups_.NeverBacked(Facts())) End(wire::JOB_FAILED, *never);
+    backups_.Watch(Facts());
+  }
   MembershipActions actions;
   membership_.Tick(now, actions);
   Apply(actions);
@@ -313,7 +281,7 @@ void Controller::Tick() {
                absl::StrCat("the job could not start within ", Readable(config_.timeouts.startup), ": it ", Missing()));
   }
   FailIfServersStayAway(now);
-  WatchMoves(now);
+  moves_.Tick(checkpoints_.in_progress(), Facts());
   ExpelStalled(now);
   if (Ended()) return;
   FailIfDeserted(now);
@@ -336,8 +304,7 @@ void Controller::ForgiveOwnSleep(absl::Time now) {
   stalls_.Overslept(slept);
   claims_.Clear();
   for (auto& [server, since] : lost_since_) since += slept;
-  for (auto& [server, backup] : backups_) backup.heard = std::min(now, backup.heard + slept);
-  for (auto& [server, joining] : joining_) joining.heard = std::min(now, joining.heard + slept);
+  for (auto& [server, spare] : Spares()) spare.heard = std::min(now, spare.heard + slept);
   if (deserted_since_) *deserted_since_ += slept;
   if (gap <= kSleepHeartbeats * config_.timeouts.heartbeat) return;  // nothing to speak of
   events_.Add(absl::StrCat("the scheduler itself stood still for ", Readable(gap),
@@ -431,10 +398,8 @@ void Controller::End(wire::JobState state, const std::string& reason) {
 
 void Controller::Stopped(ServerRef server) {
   absl::MutexLock lock(&mutex_);
-  if (IsBackup(server)) {
-    backups_.erase(server.server);
-  } else if (IsJoining(server)) {
-    joining_.erase(server.server);
+  if (IsSpare(server)) {
+    Spares().erase(server.server);
   } else if (const auto member = membership_.servers().find(server.server);
              member != membership_.servers().end() && member->second.incarnation == server.incarnation) {
     stopped_.insert(server.server);
@@ -445,8 +410,7 @@ void Controller::Stopped(ServerRef server) {
 
 void Controller::Refused(ServerRef server, const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
-  if (IsBackup(server)) return DropBackup(server.server, std::string(status.message()));
-  if (IsJoining(server)) return DropJoining(server.server, std::string(status.message()));
+  if (IsSpare(server)) return DropSpare(server.server, std::string(status.message()));
   auto found = membership_.servers().find(server.server);
   if (found == membership_.servers().end() || found->second.incarnation != server.incarnation) return;
   // One that cannot be told to stop needs no more waiting for.
@@ -469,7 +433,7 @@ bool Controller::AllServersGone() const {
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state == ServerState::kLive && !stopped_.contains(id)) return false;
   }
-  return backups_.empty() && joining_.empty();
+  return Spares().empty();
 }
 
 void Controller::PartTick(absl::Time now) {
@@ -486,8 +450,7 @@ void Controller::PartTick(absl::Time now) {
     for (const auto& [id, server] : membership_.servers()) {
       if (server.state == ServerState::kLive) servers_.Stop({id, server.incarnation}, request);
     }
-    for (const auto& [id, backup] : backups_) servers_.Stop({id, backup.incarnation}, request);
-    for (const auto& [id, joining] : joining_) servers_.Stop({id, joining.incarnation}, request);
+    for (const auto& [id, spare] : Spares()) servers_.Stop({id, spare.incarnation}, request);
   }
   const bool alone = AllServersGone() || now - stopping_ > config_.timeouts.failover();
   if (alone && (config_.unwatched || status_seen_ || now - stopping_ >= kStatusLinger)) finished_ = true;

@@ -83,8 +83,8 @@ state::Scheduler Controller::Save(absl::Time wall_time) const {
 void Controller::StateKept(const state::Scheduler& state) {
   absl::MutexLock lock(&mutex_);
   end_kept_ = end_kept_ || (state.job_state() != wire::JOB_STARTING && state.job_state() != wire::JOB_TRAINING);
-  BackupsKept(state);
-  MoveKept(state);
+  for (const auto& [server, actions] : backups_.Kept(state)) ShardsChanged(server, actions);
+  moves_.Kept(state);
 }
 
 state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
@@ -100,7 +100,6 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   if (trained_ != absl::InfiniteFuture()) state.set_trained_s(Seconds(trained_ - began_));
   if (first_worker_) *state.mutable_first_worker() = *first_worker_;
   state.set_data_kept(data_kept_);
-  state.set_generation(generation_.value());
   scheduler::Save(membership_.Save(), now, *state.mutable_members());
   for (state::Worker& worker : *state.mutable_members()->mutable_workers()) {
     const auto origin = origins_.find(WorkerId(worker.worker()));
@@ -113,18 +112,13 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   }
   for (state::Server& server : *state.mutable_members()->mutable_servers()) {
     const ServerId id(server.server());
-    if (const auto local = local_addresses_.find(id); local != local_addresses_.end()) {
-      *server.mutable_local() = local->second;
-    }
-    if (const auto own = server_generations_.find(id); own != server_generations_.end()) {
-      server.set_generation(own->second.value());
-    }
     server.set_durable(durable_.contains(id));
     if (const auto lost = lost_since_.find(id); lost != lost_since_.end()) {
       server.set_lost(true);
       server.set_lost_s(Seconds(now - lost->second));
     }
   }
+  shards_.Save(state);
   if (tasks_) tasks_->Save(*state.mutable_tasks());
   progress_.Save(*state.mutable_progress());
   for (const EvaluationSummary& evaluation : evaluations_) *state.add_evaluations() = ToState(evaluation);
@@ -137,8 +131,8 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   state.set_snapshot_folder(config_.snapshot_folder);
   state.set_checkpoint_folder(goes_on_from_);
   checkpoints_.Save(state);
-  SaveBackups(state);
-  SaveMoves(state);
+  backups_.Save(state);
+  moves_.Save(state);
   SaveMetrics(state);
   return state;
 }
@@ -164,8 +158,9 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   const job::Cluster& cluster = config_.job.cluster();
   if (state.has_placement()) {
     const auto shards = static_cast<size_t>(state.placement().servers_size());
-    const size_t known = first_worker_ ? PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()},
-                                                     {}, layout_.frozen_from)
+    const ModelLayout& layout = shards_.layout();
+    const size_t known = first_worker_ ? PlaceShards(layout.elements, {cluster.servers(), cluster.shards_per_server()},
+                                                     {}, layout.frozen_from)
                                              .size()
                                        : 0;
     if (shards != known) {
@@ -180,7 +175,7 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   if (Ended()) ended_ = now;
   end_kept_ = Ended();
   last_report_ = now;
-  generation_ = Generation(state.generation() + kForgottenMax);
+  shards_.Restore(state, kForgottenMax);
   progress_.Restore(state.progress());
   watch_.Restore(state, progress_.totals());
   watch_.Begin(progress_.totals(), now);
@@ -195,7 +190,6 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
     origins_[WorkerId(worker.worker())] = {worker.instance(), worker.pid(),   worker.host(),
                                            worker.topology(), worker.group(), /*metrics=*/""};
   }
-  for (const uint32_t server : state.promoted()) promoted_.insert(ServerId(server));
   RestoreMetrics(state);
 
   // Who hangs is found out from now on.
@@ -206,11 +200,11 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   membership_.Restore(FromState(state.members(), now), Holders(), now, actions);
   if (state.has_placement()) membership_.SetPlaces(state.placement().places());
   if (first_worker_ && membership_.servers().size() == membership_.places()) {
-    places_ = PlaceShards(layout_.elements, {cluster.servers(), cluster.shards_per_server()}, {}, layout_.frozen_from);
+    shards_.Place(cluster, {});
   }
-  RestoreMoves(state, now);
+  moves_.Restore(state, now);
+  backups_.Restore(state, now);
   RestoreServers(state.members(), now);
-  RestoreBackups(state, now);
   events_.Add(absl::StrFormat("the scheduler goes on with %d workers and %d servers, %.1f s after it had last saved",
                               membership_.CountLive() + membership_.CountIn(WorkerState::kJoining),
                               membership_.servers().size(), absl::ToDoubleSeconds(away)));
@@ -229,17 +223,15 @@ void Controller::RestoreEvaluations(const state::Scheduler& state) {
 void Controller::RestoreServers(const state::Members& members, absl::Time now) {
   for (const state::Server& from : members.servers()) {
     const ServerId id(from.server());
-    if (from.has_local()) local_addresses_[id] = from.local();
-    if (from.generation() > 0) server_generations_[id] = Generation(from.generation());
     // Its shards may have been on disk first after the last save: if they are not, it says so when it comes back.
     if (from.durable() || state_ == wire::JOB_TRAINING) durable_.insert(id);
     if (from.lost()) lost_since_[id] = now - absl::Seconds(from.lost_s());
     const Membership::Server& server = membership_.servers().at(id);
     if (server.state != ServerState::kLive) continue;
     servers_.Connect({id, server.incarnation}, server.name, server.address, *this);
-    if (!Replicated() && !(move_ && move_->to == id)) SendNothingToTake({id, server.incarnation});
+    if (!Replicated() && !moves_.Takes(id)) moves_.SendNothingToTake({id, server.incarnation});
     // It has them already, or did not hear of it.
-    if (!places_.empty()) SendInstall(id);
+    if (shards_.placed()) SendInstall(id);
   }
 }
 

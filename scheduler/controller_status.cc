@@ -68,7 +68,7 @@ std::string Controller::Missing() const {
   for (const auto& [id, server] : membership_.servers()) {
     if (server.state != ServerState::kLive) continue;
     servers.push_back(server.name);
-    if (!installed_.contains(id)) uninstalled.push_back(server.name);
+    if (!shards_.installed(id)) uninstalled.push_back(server.name);
   }
   for (const auto& [id, worker] : membership_.workers()) {
     if (worker.state == WorkerState::kLive) workers.push_back(worker.name);
@@ -77,8 +77,8 @@ std::string Controller::Missing() const {
   const job::Cluster& cluster = config_.job.cluster();
   std::vector<std::string> missing;
   if (servers.size() < cluster.servers()) missing.push_back("has " + Count(servers, cluster.servers(), "servers"));
-  if (Replicated() && backups_.size() < cluster.servers()) {
-    missing.push_back(absl::StrCat("has ", backups_.size(), " of ", cluster.servers(),
+  if (Replicated() && backups_.all().size() < cluster.servers()) {
+    missing.push_back(absl::StrCat("has ", backups_.all().size(), " of ", cluster.servers(),
                                    " backups of servers (durability.mode replicated wants as many as servers)"));
   }
   if (workers.size() + joining.size() < cluster.workers()) {
@@ -114,7 +114,7 @@ EvaluationSummary Controller::StandingAt(absl::Time now) const {
 
 // As many as fit into the samples that are done, whoever has which range still.
 uint32_t Controller::EpochsTrained() const {
-  return tasks_ ? static_cast<uint32_t>(SamplesDone() / layout_.train_samples) : 0;
+  return tasks_ ? static_cast<uint32_t>(SamplesDone() / shards_.layout().train_samples) : 0;
 }
 
 uint32_t Controller::EpochInProgress() const { return std::min(EpochsTrained() + 1, config_.job.training().epochs()); }
@@ -169,7 +169,7 @@ void Controller::AddReport(absl::Time now) {
   report.divergences = watch_.divergences();
   report.live_workers = membership_.CountLive();
   for (const auto& [id, server] : membership_.servers()) report.live_servers += server.state == ServerState::kLive;
-  report.shard_moves = moves_made_;
+  report.shard_moves = moves_.made();
   report.worker_deaths = worker_deaths_;
   report.checkpoints = checkpoints_.made();
   report.checkpoints_failed = checkpoints_.failures();
@@ -267,12 +267,11 @@ void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const 
     wire::MemberStatus& status = *reply.add_members();
     status = StatusOf(wire::MEMBER_ROLE_SERVER, id.value(), server, now);
     status.set_address(server.address);
-    status.set_shards(static_cast<uint32_t>(std::count_if(
-        places_.begin(), places_.end(), [holder = id](const ShardPlace& place) { return place.server == holder; })));
-    if (draining_.contains(id) && server.state == ServerState::kLive) status.set_state("draining");
+    status.set_shards(static_cast<uint32_t>(shards_.CountOn(id)));
+    if (moves_.Draining(id) && server.state == ServerState::kLive) status.set_state("draining");
   }
-  FillBackups(now, reply);
-  FillMoves(now, reply);
+  backups_.Fill(now, reply);
+  moves_.Fill(now, reply);
   std::vector<wire::MemberStatus> workers;
   for (const auto& [id, worker] : membership_.workers()) {
     wire::MemberStatus& status = workers.emplace_back(StatusOf(wire::MEMBER_ROLE_WORKER, id.value(), worker, now));

@@ -33,7 +33,7 @@ RunSummary Controller::Summary() {
   summary.servers = job.cluster().servers();
   summary.epochs = job.training().epochs();
   summary.epochs_done = tasks_ ? tasks_->ranges().epochs_done() : 0;
-  summary.epoch_samples = layout_.train_samples * PassesOfPush(job);
+  summary.epoch_samples = shards_.layout().train_samples * PassesOfPush(job);
   summary.time_s = ElapsedSeconds(time_.Now());
   summary.train_s = ElapsedSeconds(std::min(time_.Now(), trained_));
   summary.totals = progress_.totals();

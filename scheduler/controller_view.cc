@@ -85,7 +85,7 @@ wire::JobStatus Controller::View() const {
   ViewShards(out);
   wire::GetStatusReply filled;
   checkpoints_.Fill(now, filled);
-  FillMoves(now, filled);
+  moves_.Fill(now, filled);
   out.set_moving(filled.moving());
   if (progress_.energy().metered()) *out.mutable_energy() = progress_.energy().View(ElapsedSeconds(now));
   wire::JobCheckpoints& checkpoints = *out.mutable_checkpoints();
@@ -216,8 +216,8 @@ void Controller::ViewServers(absl::Time now, wire::JobStatus& out) const {
     present[id.value()] = &view;
   }
   wire::GetStatusReply others;
-  FillBackups(now, others);
-  FillMoves(now, others);
+  backups_.Fill(now, others);
+  moves_.Fill(now, others);
   for (const wire::MemberStatus& member : others.members()) {
     const auto primary = present.find(member.member());
     if (member.backup() && primary != present.end()) {
@@ -226,7 +226,7 @@ void Controller::ViewServers(absl::Time now, wire::JobStatus& out) const {
       backup.set_address(member.address());
       backup.set_in_step(member.state() == "in step");
       backup.set_silent_s(static_cast<double>(member.silent_ms()) / 1000);
-      if (const auto& local = backups_.at(ServerId(member.member())).local; local) {
+      if (const auto& local = backups_.all().at(ServerId(member.member())).local; local) {
         backup.set_host(local->machine());
         backup.set_topology(local->topology());
       }
@@ -247,17 +247,17 @@ void Controller::ViewServer(ServerId id, const Membership::Server& server, absl:
   out.set_server(id.value());
   out.set_name(server.name);
   const bool live = server.state == ServerState::kLive;
-  out.set_state(live && draining_.contains(id) ? "draining" : std::string(ToString(server.state)));
+  out.set_state(live && moves_.Draining(id) ? "draining" : std::string(ToString(server.state)));
   out.set_reason(server.reason);
   out.set_address(server.address);
   out.set_silent_s(SecondsSince(server.heard, now));
   out.set_durable(durable_.contains(id));
   out.set_wants_backup(Replicated());
-  if (const auto local = local_addresses_.find(id); local != local_addresses_.end()) {
-    out.set_host(local->second.machine());
-    out.set_topology(local->second.topology());
+  if (const wire::LocalAddress* local = shards_.LocalOf(id)) {
+    out.set_host(local->machine());
+    out.set_topology(local->topology());
   }
-  for (const ShardPlace& place : places_) {
+  for (const ShardPlace& place : shards_.places()) {
     if (place.server != id) continue;
     out.set_shards(out.shards() + 1);
     out.set_bytes(out.bytes() + place.size() * kBytesPerElement);
@@ -275,18 +275,17 @@ void Controller::ViewServer(ServerId id, const Membership::Server& server, absl:
 }
 
 void Controller::ViewShards(wire::JobStatus& out) const {
-  out.set_shards_total(static_cast<uint32_t>(places_.size()));
-  for (const ShardPlace& place : places_) {
+  out.set_shards_total(static_cast<uint32_t>(shards_.places().size()));
+  for (const ShardPlace& place : shards_.places()) {
     if (out.shards_size() >= static_cast<int>(kShardsShown)) break;
     wire::ShardView& shard = *out.add_shards();
     shard.set_shard(place.shard.value());
     shard.set_server(place.server.value());
-    shard.set_server_name(ServerName(place.server));
+    shard.set_server_name(moves_.NameOf(place.server));
     shard.set_bytes(place.size() * kBytesPerElement);
-    if (const auto backup = backups_.find(place.server); backup != backups_.end()) {
-      const auto pairing = pairings_.find(place.server);
+    if (const auto backup = backups_.all().find(place.server); backup != backups_.all().end()) {
       shard.set_replica(backup->second.name);
-      shard.set_replica_in_step(pairing != pairings_.end() && pairing->second.in_step > 0);
+      shard.set_replica_in_step(backups_.InStep(place.server));
     }
   }
 }
