@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
-#include "common/checkpoint/folder.h"
+#include "common/checkpoint/names.h"
 #include "scheduler/early_stopping.h"
 
 namespace slackline::scheduler {

@@ -3,7 +3,7 @@
 //
 // A node that asks gets the file that the fewest nodes hold. A file that no node holds is given to one node. While that
 // node gets it, the others are not sent to its origin, until the node has the file, is silent for too long, or takes
-// longer than it may. This class reads no file and no clock.
+// longer than it may. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "scheduler.pb.h"
 
 namespace slackline::scheduler {
 
-// Thread-safety: safe.
+// Thread-safety: none.
 class ImageDirectory {
  public:
   struct Options {
@@ -36,8 +34,7 @@ class ImageDirectory {
   explicit ImageDirectory(const Options& options) : options_(options) {}
 
   // Answers FindImages, with the errors of scheduler.proto. Does not look at the job's fingerprint.
-  absl::StatusOr<wire::FindImagesReply> Ask(const wire::FindImagesRequest& request, absl::Time now)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<wire::FindImagesReply> Ask(const wire::FindImagesRequest& request, absl::Time now);
 
  private:
   // A file that a node is getting now.
@@ -56,23 +53,21 @@ class ImageDirectory {
 
   absl::Status Check(const wire::FindImagesRequest& request) const;
   // Updates the table with what the node holds from now on.
-  void Know(Node& node, const std::string& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ForgetTheSilent(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Know(Node& node, const std::string& held);
+  void ForgetTheSilent(absl::Time now);
   // Chooses the next file for the node that asks, which is in the table; nullopt if there is none.
-  std::optional<Task> Choose(const wire::FindImagesRequest& request, absl::Time now) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Task> Choose(const wire::FindImagesRequest& request, absl::Time now) const;
   // Returns the address among `holders` of the node that serves the fewest others now.
-  std::string LeastBusy(const std::vector<const std::string*>& holders) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string LeastBusy(const std::vector<const std::string*>& holders) const;
 
   const Options options_;
-  absl::Mutex mutex_;
   // Files that the table is about; 0 files before the first question.
-  uint64_t files_checksum_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint32_t files_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t files_checksum_ = 0;
+  uint32_t files_ = 0;
   // Number of nodes that hold each file.
-  std::vector<uint32_t> holders_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint32_t> holders_;
   // Nodes by address.
-  std::map<std::string, Node> nodes_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Node> nodes_;
 };
 
 }  // namespace slackline::scheduler

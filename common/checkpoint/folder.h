@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "checkpoint.pb.h"
-#include "common/ids.h"
+#include "common/checkpoint/names.h"
 
 namespace slackline::checkpoint {
 
@@ -20,13 +20,6 @@ inline constexpr uint32_t kManifestFormat = 1;
 // Returns the folder with the checkpoints of a run. If `configured` (checkpoint.folder of the job) is set, it holds one
 // folder for each run, named after the run's path. If it is empty, the checkpoints are in the run folder.
 std::filesystem::path FolderOfRun(const std::string& configured, const std::filesystem::path& run_folder);
-
-// Names of a checkpoint's folder:
-//   "checkpoint-000012"              when it is whole
-//   "checkpoint-000012.JOB.partial"  while it is written; JOB keeps it apart from the remains of another job
-//   "checkpoint-000012.undone"       after its run went on from an earlier checkpoint
-std::string NameOf(uint64_t number);
-std::string PartialNameOf(uint64_t number, JobId job);
 
 // A whole checkpoint, under its final name.
 struct Found {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/storage/checksum.h"
 #include "scheduler/image_directory.h"
@@ -30,10 +31,15 @@ std::string CopyText(const std::string& path) {
   return {bytes.begin(), bytes.end()};
 }
 
+struct SharedDirectory {
+  absl::Mutex mutex;
+  scheduler::ImageDirectory directory{{.silence_max = absl::Seconds(60), .retry = absl::Milliseconds(5)}};
+};
+
 // The scheduler's directory without a wire.
 class LocalBoard : public PeerBoard {
  public:
-  explicit LocalBoard(scheduler::ImageDirectory& directory) : directory_(directory) {}
+  explicit LocalBoard(SharedDirectory& shared) : shared_(shared) {}
   absl::StatusOr<Answer> Ask(const Question& question) override {
     wire::FindImagesRequest request;
     request.set_address(question.address);
@@ -43,7 +49,8 @@ class LocalBoard : public PeerBoard {
     request.set_wants(question.wants);
     request.mutable_failed()->Assign(question.failed.begin(), question.failed.end());
     request.set_patience_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(question.patience)));
-    const auto reply = directory_.Ask(request, absl::Now());
+    absl::MutexLock lock(&shared_.mutex);
+    const auto reply = shared_.directory.Ask(request, absl::Now());
     if (!reply.ok()) return reply.status();
     Answer answer = {.file = std::nullopt, .from = reply->from(), .retry = absl::Milliseconds(reply->retry_ms())};
     if (reply->has_file()) answer.file = reply->file();
@@ -51,7 +58,7 @@ class LocalBoard : public PeerBoard {
   }
 
  private:
-  scheduler::ImageDirectory& directory_;
+  SharedDirectory& shared_;
 };
 
 // Sends everybody to one peer for the first file, and to the origin for others.
@@ -128,7 +135,7 @@ class ImagePeersTest : public ::testing::Test {
   const TemporaryFolder folder_;
   std::vector<PreparedFile> files_;
   std::vector<std::string> texts_;
-  scheduler::ImageDirectory directory_{{.silence_max = absl::Seconds(60), .retry = absl::Milliseconds(5)}};
+  SharedDirectory directory_;
 };
 
 TEST_F(ImagePeersTest, FourNodesReadTheOriginOnce) {
