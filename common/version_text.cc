@@ -9,6 +9,8 @@ std::string VersionText(absl::string_view program) {
   return absl::StrCat(program, " ", kVersion, " (", kCommit, ", ", kCompiler, ", ", kBuildType, ")");
 }
 
+std::string BuildName() { return absl::StrCat(kVersion, " (", kCommit, ")"); }
+
 std::string VersionNumber() { return std::string(kVersion); }
 
 }  // namespace slackline

@@ -10,6 +10,9 @@ namespace slackline {
 // Returns "NAME 0.2.0 (commit, compiler, build type)".
 std::string VersionText(absl::string_view program);
 
+// Returns "0.2.0 (commit)".
+std::string BuildName();
+
 // Returns "0.2.0".
 std::string VersionNumber();
 

@@ -116,6 +116,10 @@ absl::Status Controller::CheckFingerprint(const std::string& who, uint64_t finge
       who, fingerprint, config_.fingerprint));
 }
 
+void Controller::NoteProtocol(const std::string& who, const ProtocolVersion& theirs) {
+  if (std::string newer = NewerProtocol(who, theirs); !newer.empty()) events_.Add(std::move(newer));
+}
+
 absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire::RegisterServerRequest& request) {
   if (const std::string mistake = MemberNameMistake(request.name()); !mistake.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("a server: ", mistake));
@@ -127,6 +131,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
     if (absl::Status fits = CheckLength("a server", text); !fits.ok()) return fits;
   }
   const std::string who = Called("server", request.name());
+  if (absl::Status speaks = CheckProtocol(who, ProtocolOf(request)); !speaks.ok()) return speaks;
   if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
 
   absl::MutexLock lock(&mutex_);
@@ -146,7 +151,9 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   }
   wire::RegisterServerReply reply;
   reply.set_job(config_.id.value());
+  SetProtocol(reply);
   if (const absl::StatusOr<ServerRef> spare = RegisterSpare(request); spare.ok()) {
+    NoteProtocol(who, ProtocolOf(request));
     reply.set_server(spare->server.value());
     reply.set_incarnation(spare->incarnation.value());
     return reply;
@@ -161,6 +168,7 @@ absl::StatusOr<wire::RegisterServerReply> Controller::RegisterServer(const wire:
   if (!registered.ok()) return registered.status();
   const ServerRef server = {ServerId(registered->id), registered->incarnation};
   events_.Add(absl::StrCat(who, " is there at ", request.address()));
+  NoteProtocol(who, ProtocolOf(request));
   shards_.SetNotInstalled(server.server);
   server_progress_.erase(server.server);
   shards_.SetLocal(server.server, request.has_local() ? std::optional(request.local()) : std::nullopt);

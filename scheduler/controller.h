@@ -24,6 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "checkpoint.pb.h"
 #include "common/clock.h"
+#include "common/protocol_version.h"
 #include "common/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
@@ -161,6 +162,7 @@ class Controller : public ServerObserver, private Moves::Owner {
  private:
   // --- controller.cc: requests ---
   absl::Status CheckJob(uint64_t job) const;
+  void NoteProtocol(const std::string& who, const ProtocolVersion& theirs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckFingerprint(const std::string& who, uint64_t fingerprint) const;
   // Returns an error while a server of this name lives, or may soon be found dead.
   absl::Status CheckNoNamesake(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

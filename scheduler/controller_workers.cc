@@ -52,6 +52,7 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
     if (absl::Status fits = CheckLength("a worker", text); !fits.ok()) return fits;
   }
   const std::string who = Called("worker", request.name());
+  if (absl::Status speaks = CheckProtocol(who, ProtocolOf(request)); !speaks.ok()) return speaks;
   if (absl::Status same = CheckFingerprint(who, request.job_fingerprint()); !same.ok()) return same;
   if (absl::Status known = CheckGroup(config_.job, request.group()); !known.ok()) return known;
 
@@ -73,11 +74,13 @@ absl::StatusOr<wire::RegisterWorkerReply> Controller::RegisterWorker(const wire:
   origins_[id] = OriginOf(request);
   claims_.Drop(id);
   events_.Add(absl::StrCat(who, *previous ? " comes back" : " is there"));
+  NoteProtocol(who, ProtocolOf(request));
   Place();
   Apply(actions);
 
   wire::RegisterWorkerReply reply;
   reply.set_job(config_.id.value());
+  SetProtocol(reply);
   reply.set_worker(registered->id);
   reply.set_incarnation(registered->incarnation.value());
   return reply;

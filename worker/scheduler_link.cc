@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/computing_watch.h"
 #include "common/logging.h"
+#include "common/protocol_version.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/followed_channel.h"
 #include "common/silence_notice.h"
@@ -70,6 +71,7 @@ class GrpcSchedulerLink : public SchedulerLink {
     const absl::Status status =
         Call("register", &wire::Scheduler::Stub::RegisterWorker, request, &reply, options_.timeouts.startup);
     if (!status.ok()) return status;
+    if (absl::Status speaks = CheckProtocol("the scheduler", ProtocolOf(reply)); !speaks.ok()) return speaks;
     progress_.Reset(time_.Now());
     absl::MutexLock lock(&mutex_);
     life_ = {.job = JobId(reply.job()),

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/host_name.h"
 #include "common/power/machine.h"
+#include "common/protocol_version.h"
 
 namespace slackline::worker {
 namespace {
@@ -17,6 +18,7 @@ wire::RegisterWorkerRequest MakeRegistration(const SchedulerLink::Options& optio
   wire::RegisterWorkerRequest request;
   request.set_name(options.name);
   request.set_job_fingerprint(options.job_fingerprint);
+  SetProtocol(request);
   request.set_train_samples(options.train_samples);
   request.set_test_samples(options.test_samples);
   request.set_data_fingerprint(options.data_fingerprint);

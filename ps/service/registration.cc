@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/host_name.h"
 #include "common/logging.h"
+#include "common/protocol_version.h"
 #include "common/rpc/channel.h"
 #include "common/silence_notice.h"
 #include "ps/service/readable.h"
@@ -38,6 +39,7 @@ absl::Status Registration::Register() {
   request.set_address(options_.address);
   request.set_job_fingerprint(options_.job_fingerprint);
   request.set_metrics_address(options_.metrics_address);
+  SetProtocol(request);
   *request.mutable_local() = options_.local;
   request.mutable_local()->set_machine(HostName());
   const absl::Time give_up = time_.Now() + options_.timeouts.startup;
@@ -57,6 +59,8 @@ absl::Status Registration::Register() {
     if (Stopped(back_off)) return absl::CancelledError("stopped");
     back_off = std::min(2 * back_off, options_.timeouts.notice());
   }
+  const std::string scheduler = absl::StrCat("the scheduler at ", options_.scheduler);
+  if (absl::Status speaks = CheckProtocol(scheduler, ProtocolOf(self_)); !speaks.ok()) return speaks;
   log::Info("is server ", self_.server(), " (incarnation ", self_.incarnation(), ") at ", options_.address);
   absl::Status known =
       exchange_.SetIdentity({JobId(self_.job()), ServerId(self_.server()), Incarnation(self_.incarnation())});

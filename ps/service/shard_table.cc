@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/logging.h"
+#include "common/protocol_version.h"
 
 namespace slackline::ps {
 namespace {
@@ -124,6 +125,7 @@ absl::Status ShardTable::CheckFrame(const wire::WorkerFrame& frame) const {
 // --- Streams ----------------------------------------------------------------------------------------------------
 
 absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
+  if (absl::Status speaks = CheckProtocol("a client", ProtocolOf(hello)); !speaks.ok()) return speaks;
   if (hello.role() != wire::ROLE_WORKER && hello.role() != wire::ROLE_READER) {
     return absl::InvalidArgumentError(absl::StrCat("hello has role ", hello.role(), "; allowed are 1 and 2"));
   }
@@ -143,6 +145,7 @@ absl::Status ShardTable::Open(Peer& peer, const wire::Hello& hello) {
   wire::Welcome& welcome = *item.mutable_welcome();
   welcome.set_window(caller.window);
   welcome.set_chunk_bytes_max(job_.wire().chunk_bytes());
+  SetProtocol(welcome);
   if (!caller.reader) {
     if (absl::Status joined = Join(caller, hello, welcome); !joined.ok()) return joined;
   } else {

@@ -70,6 +70,12 @@ TEST_F(ExchangeTest, StreamsThatSpeakWronglyEndWithAStatus) {
       grpc::StatusCode::FAILED_PRECONDITION, "incarnation 99");
   ExpectEnds(
       [](Worker& worker) {
+        worker.hello().mutable_version()->set_major(9);
+        worker.SayHello();
+      },
+      grpc::StatusCode::INVALID_ARGUMENT, "a client speaks protocol 9.0");
+  ExpectEnds(
+      [](Worker& worker) {
         worker.hello().set_pull_encoding(wire::ENCODING_INT8);
         worker.SayHello();
       },

@@ -126,6 +126,35 @@ TEST(ControllerStart, OtherJobFileIsRefused) {
   EXPECT_EQ(cluster.controller().RegisterWorker(worker).status().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(ControllerStart, OtherProtocolIsRefusedBeforeTheJobFileIsCompared) {
+  FakeCluster cluster;
+  wire::RegisterServerRequest server;
+  server.set_name("ps-1");
+  server.set_address("ps-1:1");
+  server.mutable_version()->set_major(9);
+  wire::RegisterWorkerRequest worker = FakeCluster::WorkerRequest("w-1");
+  worker.set_job_fingerprint(6);
+  *worker.mutable_version() = server.version();
+  for (const absl::Status& refused :
+       {cluster.controller().RegisterServer(server).status(), cluster.controller().RegisterWorker(worker).status()}) {
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("speaks protocol 9.0; this process speaks 1."));
+  }
+  EXPECT_EQ(cluster.controller().GetStatus().members_size(), 0);
+}
+
+TEST(ControllerStart, NewerMinorProtocolIsAcceptedAndNamed) {
+  FakeCluster cluster;
+  wire::RegisterWorkerRequest worker = FakeCluster::WorkerRequest("w-1");
+  worker.mutable_version()->set_major(1);
+  worker.mutable_version()->set_minor(999);
+  worker.mutable_version()->set_build("7.0.0 (abc)");
+  const auto reply = cluster.controller().RegisterWorker(worker);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->version().major(), 1u);
+  EXPECT_TRUE(cluster.HasEvent("worker w-1 speaks protocol 1.999 (slackline 7.0.0 (abc)), which is newer"));
+}
+
 TEST(ControllerStart, OtherModelIsRefusedAndTheFirstStays) {
   FakeCluster cluster;
   cluster.AddWorker("w-1");

@@ -57,6 +57,7 @@ class Release(ScratchTree):
         self.write(".gitignore", "/build/\n/.cache\n")
         self.write("CMakeLists.txt", "project(slackline VERSION 1.2.0 LANGUAGES CXX\n")
         self.write("k8s/chart/slackline/Chart.yaml", 'version: 1.2.0\nappVersion: "1.2.0"\n')
+        self.write("tests/protos/released/1.2.0.txt", "slackline.wire.Hello.worker 2 uint32\n")
         self.write("CHANGELOG.md", CHANGELOG)
         self.git("init", "--quiet", "--initial-branch=main")
         self.commit()
@@ -135,6 +136,11 @@ class Release(ScratchTree):
         self.write("k8s/chart/slackline/Chart.yaml", 'appVersion: "1.1.0"\n')
         self.commit()
         self.refused("Chart.yaml has another appVersion than 1.2.0")
+
+    def test_a_release_lists_its_fields(self):
+        self.git("mv", "tests/protos/released/1.2.0.txt", "tests/protos/released/1.1.0.txt")
+        self.commit()
+        self.refused("tests/protos/released has no 1.2.0.txt; make it with scripts/list_fields protos")
 
     def test_a_tag_is_not_made_twice(self):
         self.git("tag", "v1.2.0")

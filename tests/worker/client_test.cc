@@ -535,6 +535,14 @@ TEST_F(ClientTest, ServerWithoutTheShardIsAFailedPrecondition) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("does not hold shard 2 of shard map generation 7"));
 }
 
+TEST_F(ClientTest, ServerOfAnotherProtocolIsRefusedByName) {
+  first_.set_protocol_major(9);
+  Connect();
+  const absl::Status status = client_->Pull(absl::MakeSpan(parameters_), kLong);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("ps-1"), HasSubstr("speaks protocol 9.0")));
+}
+
 TEST_F(ClientTest, MapWithAGapIsRefused) {
   map_.shards[1].begin = 4;
   EXPECT_EQ(Client::Create(options_, map_).status().code(), absl::StatusCode::kInvalidArgument);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/protocol_version.h"
 #include "common/rpc/channel.h"
 #include "common/shm/host.h"
 #include "common/wire_encoding.h"
@@ -72,6 +73,7 @@ wire::Hello Exchange::MakeHello(Stream& stream) {
   Peer& peer = peers_[stream.index()];
   JoinMemory(peer);
   wire::Hello hello;
+  SetProtocol(hello);
   if (peer.memory != nullptr) hello.set_segment_token(peer.memory->token());
   hello.set_role(options_.reader ? wire::ROLE_READER : wire::ROLE_WORKER);
   hello.set_worker(options_.worker.value());
@@ -89,6 +91,7 @@ wire::Hello Exchange::MakeHello(Stream& stream) {
 }
 
 absl::Status Exchange::CheckWelcome(const Peer& peer, const wire::Welcome& welcome) const {
+  if (absl::Status speaks = CheckProtocol("it", ProtocolOf(welcome)); !speaks.ok()) return speaks;
   uint64_t least = encoder_.lossy() ? codec::kInt8BlockBytes : sizeof(float);
   for (ShardId id : peer.shards) {
     // What a device encodes was cut before.
