@@ -43,6 +43,10 @@ def is_alive(process):
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
+def name_of(process):
+    return pathlib.Path(f"/proc/{process}/comm").read_text()
+
+
 class Tied(nn.Module):
     """Two layers that share their weights, and one that forward does not use."""
 
@@ -488,6 +492,11 @@ class Processes(Base):
         try:
             pids = [int(word) for word in script.stdout.readline().split()]
             self.assertEqual(len(pids), 2)
+            # Before, setpriv may not have asked for the signal yet that ends them.
+            deadline = time.monotonic() + 30
+            while not all(name_of(pid).startswith("slackline") for pid in pids):
+                self.assertLess(time.monotonic(), deadline, [name_of(pid) for pid in pids])
+                threading.Event().wait(0.01)
         finally:
             script.kill()
             script.communicate()

@@ -8,6 +8,8 @@ from tree import Tree
 
 SLEEP = "std::this_thread::sleep_" + "for(x);\n"
 
+CORES_PAGE = "# A\n\n## Cores\n\n| core | decides |\n|---|---|\n| `ps/consistency/e.h` | all |\n\n## B\n"
+
 # (what, files, the file that must be named; None where all is well)
 CASES = [
     ("a process room may include common", {"ps/a.h": '#include "common/b.h"\n', "common/b.h": ""}, None),
@@ -24,9 +26,14 @@ CASES = [
     ("nor through our headers", {
         "bench/a.cc": '#include "common/job_file.h"\n#include <c10/core/Device.h>\n',
         "common/job_file.h": '#include "job.pb.h"\n'}, "bench/a.cc"),
-    ("the engine is pure", {"ps/consistency/e.h": "#include <mutex>\n"}, "ps/consistency/e.h"),
-    ("at any depth", {"ps/consistency/e.h": '#include "common/b.h"\n', "common/b.h": '#include "job.pb.h"\n'},
+    ("a core of the page is pure", {"docs/ARCHITECTURE.md": CORES_PAGE, "ps/consistency/e.h": "#include <mutex>\n"},
      "ps/consistency/e.h"),
+    ("at any depth", {"docs/ARCHITECTURE.md": CORES_PAGE, "ps/consistency/e.h": '#include "common/b.h"\n',
+                      "common/b.h": "#include <fstream>\n"}, "ps/consistency/e.h"),
+    ("its .cc, too", {"docs/ARCHITECTURE.md": CORES_PAGE, "ps/consistency/e.h": "",
+                      "ps/consistency/e.cc": "#include <grpcpp/grpcpp.h>\n"}, "ps/consistency/e.cc"),
+    ("messages are plain data", {"docs/ARCHITECTURE.md": CORES_PAGE, "ps/consistency/e.h": '#include "job.pb.h"\n'}, None),
+    ("a core of the page is there", {"docs/ARCHITECTURE.md": CORES_PAGE}, "docs/ARCHITECTURE.md"),
     ("yaml-cpp only where the job file is read", {"cli/a.cc": "#include <yaml-cpp/yaml.h>\n"}, "cli/a.cc"),
     ("spdlog only in logging", {"common/metrics.cc": "#include <spdlog/spdlog.h>\n"}, "common/metrics.cc"),
     ("prometheus only in metrics", {"ps/a.cc": "#include <prometheus/counter.h>\n"}, "ps/a.cc"),
