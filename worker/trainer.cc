@@ -14,12 +14,6 @@
 #include "worker/local/local_images.h"
 
 namespace slackline::worker {
-namespace {
-
-constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);
-
-}  // namespace
-
 // Layers are asked in the order of forward, so that most of them ask for what has long come.
 class Trainer::LayerWait final : public Arrival {
  public:
@@ -29,7 +23,7 @@ class Trainer::LayerWait final : public Arrival {
     if (end <= there_) return absl::OkStatus();
     const TraceSpan span(trainer_.trace_, {"wait for a layer"});
     const absl::Time begin = trainer_.parts_.time.Now();
-    const absl::StatusOr<uint64_t> to = trainer_.Await([&] { return trainer_.client_->AwaitPulled(end); });
+    const absl::StatusOr<uint64_t> to = trainer_.life_.Await([&] { return trainer_.life_.client()->AwaitPulled(end); });
     const absl::Duration took = trainer_.parts_.time.Now() - begin;
     trainer_.layer_wait_ += took;
     trainer_.overlap_wait_ += took;
@@ -53,7 +47,7 @@ absl::Status Trainer::OpenNext() {
   const absl::Time begin = parts_.time.Now();
   const absl::Status finished = FinishSteps(0);
   overlap_wait_ += parts_.time.Now() - begin;
-  return finished.ok() ? client_->OpenStep(parts_.group.model().push()) : finished;
+  return finished.ok() ? life_.client()->OpenStep(parts_.group.model().push()) : finished;
 }
 
 Trainer::Trainer(const Options& options, const Parts& parts)
@@ -62,6 +56,7 @@ Trainer::Trainer(const Options& options, const Parts& parts)
       trace_(AddRow(parts.trace, "trainer")),
       exchange_trace_(AddRow(parts.trace, "exchange")),
       overlap_pulls_(MayOverlapPulls(options, parts.group)),
+      life_({.timeouts = options.timeouts, .server_return = options.server_return}, parts.link),
       scaler_(options.loss_scale),
       round_(options.local) {
   SLACKLINE_CHECK(!options_.local.on() || (options_.window == 1 && options_.accumulate == 1 && !scaler_.on()));
@@ -73,19 +68,6 @@ Trainer::Trainer(const Options& options, const Parts& parts)
   }
   parts_.prefetcher.UseMemory(parts_.group.batch_memory());
   parts_.evaluator.UseMemory(parts_.group.batch_memory());
-  parts_.link.set_on_end([this](const absl::Status& status, const std::string& reason) { OnLifeEnd(status, reason); });
-  parts_.link.set_on_map([this](const ShardMap& map) { OnMap(map); });
-}
-
-Trainer::~Trainer() {
-  parts_.link.set_on_end(nullptr);
-  parts_.link.set_on_map(nullptr);
-}
-
-absl::Duration Trainer::silence_max() const {
-  // A server says something every 3 T. Well before the scheduler would call this worker stalled.
-  // While a server is away, the scheduler decides for how long.
-  return std::max({options_.timeouts.out_of_reach(), options_.timeouts.stall / 2, options_.server_return});
 }
 
 absl::Status Trainer::Run() {
@@ -93,54 +75,39 @@ absl::Status Trainer::Run() {
   int fruitless = 0;
   while (true) {
     const uint64_t steps_before = steps_;
-    status = Live();
+    status = life_.Cause(Live());
     EnterPhase(power::Phase::kOther);
-    if (const absl::Status expelled = TakeExpulsion(); !expelled.ok()) status = expelled;
     CloseClient(status.ok() ? leave_reason_ : std::string(status.message()));
-    if (!absl::IsFailedPrecondition(status) || !CheckStopped().ok()) break;
+    if (!absl::IsFailedPrecondition(status) || !life_.CheckStopped().ok()) break;
     fruitless = steps_ == steps_before ? fruitless + 1 : 0;
     if (fruitless > options_.fruitless_lives_max) break;
     log::Info("this worker joins again: ", std::string(status.message()));
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    if (stopped_) {
-      status = stopped_->status;
-      leave_reason_ = stopped_->reason;
-    }
+  if (const std::optional<Life::End> end = life_.end()) {
+    status = end->status;
+    leave_reason_ = end->reason;
   }
   parts_.link.Leave(status.ok() ? leave_reason_ : absl::StrCat("failed: ", status.message()), {});
   return status;
 }
 
 absl::Status Trainer::Live() {
-  const absl::StatusOr<Membership> life = parts_.link.Join();
-  if (!life.ok()) return life.status();
-  const absl::Status entered = Enter(*life);
+  const absl::Status entered = Enter();
   return entered.ok() ? WorkUntilDone() : entered;
 }
 
-absl::Status Trainer::Enter(const Membership& life) {
-  life_ = life;
+absl::Status Trainer::Enter() {
   local_state_.reset();
-  absl::StatusOr<ShardMap> map = parts_.link.GetShardMap();
-  if (!map.ok()) return map.status();
-  map_ = *std::move(map);
+  if (absl::Status joined = life_.Join(); !joined.ok()) return joined;
   Model& model = parts_.group.model();
-  if (map_.elements != model.elements()) {
+  if (life_.map().elements != model.elements()) {
     return absl::InternalError(
-        absl::StrCat("the shard map has ", map_.elements, " elements, the model ", model.elements()));
+        absl::StrCat("the shard map has ", life_.map().elements, " elements, the model ", model.elements()));
   }
-  log::Info("live as worker ", life_.worker.value(), " (incarnation ", life_.incarnation.value(), ") from clock ",
-            life_.first_clock.value(), life_.send_seed ? ", sends the initial weights" : "");
   absl::Status status = OpenClient();
   if (!status.ok()) return status;
-  const absl::Duration timeout = std::max(options_.timeouts.startup, silence_max());
-  if (life_.send_seed && parts_.begin_with) status = parts_.begin_with(model.parameters());
-  if (!status.ok()) return status;
-  if (life_.send_seed) status = Await([&] { return client_->Seed(model.parameters(), timeout); });
-  if (!status.ok()) return status;
-  status = Await([&] { return client_->Pull(model.parameters(), timeout); });
+  if (life_.membership().send_seed && parts_.begin_with) status = parts_.begin_with(model.parameters());
+  if (status.ok()) status = life_.SeedAndPull(model.parameters());
   return status.ok() ? BeginTeacher() : status;
 }
 
@@ -184,7 +151,7 @@ void Trainer::EnterPhase(power::Phase phase) {
 }
 
 absl::Status Trainer::TrainRange(const RangeWork& range) {
-  if (client_ == nullptr) return absl::FailedPreconditionError("there is work for a worker on standby");
+  if (life_.client() == nullptr) return absl::FailedPreconditionError("there is work for a worker on standby");
   if (order_epoch_ != range.epoch) {
     order_ = options_.balanced ? BalancedOrder(parts_.train.labels(), options_.seed, range.epoch)
                                : EpochOrder(parts_.train.size(), options_.seed, range.epoch);
@@ -213,7 +180,7 @@ std::vector<uint32_t> Trainer::ImagesOf(const RangeWork& range) const {
   const absl::Span<const uint32_t> images = absl::MakeConstSpan(order_).subspan(range.begin, range.end - range.begin);
   if (!options_.local.on()) return {images.begin(), images.end()};
   return LocalImages(options_.local,
-                     {.worker = life_.worker,
+                     {.worker = life_.membership().worker,
                       .range = range.range,
                       .batch_size = BatchSizeOf(range),
                       .seed = options_.seed,
@@ -229,7 +196,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   const TraceSpan span(trace_, {"step", static_cast<int64_t>(steps_ + begun_.size())});
   const Beginning begin = BeginComputing();
   // The step before may be in flight still: then it is opened after forward.
-  absl::Status opened = scaler_.on() || arriving_ ? absl::OkStatus() : client_->OpenStep(model.push());
+  absl::Status opened = scaler_.on() || arriving_ ? absl::OkStatus() : life_.client()->OpenStep(model.push());
   if (!opened.ok()) return opened;
   model.MoveTeacher();
   const absl::StatusOr<StepResult> result = Compute(progress.size - progress.done);
@@ -241,7 +208,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
     if (Skips(finite)) return result->samples;
     return finite;
   }
-  if (scaler_.on()) opened = client_->OpenStep(model.push());
+  if (scaler_.on()) opened = life_.client()->OpenStep(model.push());
   if (!opened.ok()) return opened;
   scaler_.Good();
   parts_.metrics.RecordLossScale(scaler_.scale());
@@ -254,7 +221,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
                          .gradient_norm = norm,
                          .range = range.range,
                          .range_samples_done = (progress.done + result->samples) / passes};
-  const absl::Status committed = client_->CommitStep(info, NextParameters());
+  const absl::Status committed = life_.client()->CommitStep(info, NextParameters());
   if (!committed.ok()) return committed;
   StepFacts& facts = begun_.emplace_back();
   facts.samples = result->samples;
@@ -265,7 +232,7 @@ absl::StatusOr<uint64_t> Trainer::TrainStep(const RangeWork& range, const RangeP
   facts.compute = parts_.time.Now() - begin.time - std::exchange(overlap_wait_, absl::ZeroDuration());
   facts.data_wait = std::exchange(data_wait_, absl::ZeroDuration());
   const bool last = progress.done + result->samples >= progress.size;
-  arriving_ = overlap_pulls_ && !last && client_->BeginFinish(silence_max());
+  arriving_ = overlap_pulls_ && !last && life_.client()->BeginFinish(life_.silence_max());
   if (arriving_) return result->samples;
   const absl::Status finished = FinishSteps(options_.window - 1);
   if (!finished.ok()) return finished;
@@ -281,7 +248,7 @@ absl::StatusOr<StepResult> Trainer::Compute(uint64_t samples_left) {
   StepResult sum;
   double loss_sum = 0;
   for (uint32_t i = 0; i < options_.accumulate && sum.samples < samples_left; ++i) {
-    if (const absl::Status status = CheckInterrupted(); !status.ok()) return status;
+    if (const absl::Status status = life_.CheckInterrupted(); !status.ok()) return status;
     const absl::StatusOr<StepResult> result = ComputeBatch(/*early=*/false);
     if (!result.ok()) return result;
     push_mean_.Add(model.push(), result->samples);
@@ -300,7 +267,7 @@ absl::StatusOr<StepResult> Trainer::ComputeRound(uint64_t samples_left) {
   round_.Begin(model, std::move(local_state_));
   const uint32_t steps = options_.local.steps > 0 ? options_.local.steps : std::numeric_limits<uint32_t>::max();
   for (uint32_t i = 0; i < steps && samples_left > 0; ++i) {
-    if (const absl::Status status = CheckInterrupted(); !status.ok()) return status;
+    if (const absl::Status status = life_.CheckInterrupted(); !status.ok()) return status;
     const absl::StatusOr<StepResult> result = ComputeBatch(/*early=*/false);
     if (!result.ok()) return result;
     round_.Step(model, *result);
@@ -325,7 +292,7 @@ absl::StatusOr<StepResult> Trainer::ComputeBatch(bool early) {
   LayerWait layers(*this);
   if (arriving_) view.arrival = &layers;
   absl::StatusOr<StepResult> result = parts_.group.Step(view, [this, early](uint64_t from) {
-    if (early) client_->Ready(from);
+    if (early) life_.client()->Ready(from);
   });
   if (abandoned_ == nullptr && !parts_.group.given_up().ok()) {
     abandoned_ = *std::move(batch);
@@ -347,10 +314,7 @@ absl::Status Trainer::Dawdle(const Beginning& begin) {
   const absl::Duration part_max = options_.timeouts.stall / 4;
   do {
     const absl::Duration part = std::clamp(left, absl::ZeroDuration(), part_max);
-    {
-      absl::MutexLock lock(&mutex_);
-      if (parts_.wait(mutex_, absl::Condition(this, &Trainer::Interrupted), part)) return InterruptStatus();
-    }
+    if (life_.AwaitInterruption(parts_.wait, part)) return life_.CheckInterrupted();
     left -= part;
     parts_.link.progress().Alive(parts_.time.Now());
   } while (left > absl::ZeroDuration());
@@ -367,7 +331,8 @@ absl::Status Trainer::FinishSteps(size_t left) {
   while (begun_.size() > left) {
     const TraceSpan span(trace_, {"wait for servers"});
     const absl::Time begin = parts_.time.Now();
-    const absl::StatusOr<StepReport> report = Await([&] { return client_->FinishStep(silence_max()); });
+    const absl::StatusOr<StepReport> report =
+        life_.Await([&] { return life_.client()->FinishStep(life_.silence_max()); });
     if (!report.ok()) return report.status();
     const absl::Time end = parts_.time.Now();
     arriving_ = false;
@@ -378,20 +343,8 @@ absl::Status Trainer::FinishSteps(size_t left) {
       parameters_used_ = (parameters_used_ + 1) % parts_.parameter_memory.size();
       parts_.group.model().UseParameters(parts_.parameter_memory[parameters_used_]);
     }
-    facts.clock = report->clock;
+    AddReport(*report, facts);
     facts.wait = end - begin + std::exchange(layer_wait_, absl::ZeroDuration());
-    facts.applied = report->shards_applied;
-    facts.discarded = report->shards_discarded;
-    facts.quarantined = report->shards_quarantined;
-    facts.lost = report->lost;
-    facts.pushed_bytes = report->pushed_bytes;
-    facts.pulled_bytes = report->pulled_bytes;
-    facts.staleness_sum = report->staleness_sum;
-    facts.staleness_max = report->staleness_max;
-    facts.staleness = report->staleness;
-    facts.slack = report->slack;
-    facts.push = report->pushed;
-    facts.pull = report->pulled;
     parts_.link.progress().Record(facts, end);
     parts_.metrics.Record(facts);
   }
@@ -405,7 +358,7 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
     CloseClient("reading the final weights");
     const absl::Status pulled = PullAsReader(model.parameters());
     if (!pulled.ok()) return pulled;
-  } else if (client_ == nullptr) {
+  } else if (life_.client() == nullptr) {
     return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
   } else if (options_.averaged) {
     const absl::StatusOr<absl::Span<float>> before = UseAveraged();
@@ -416,7 +369,7 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   const Beginning begin = BeginComputing();
   absl::StatusOr<EvaluationResult> result = parts_.evaluator.Evaluate(model, work, [this] {
     parts_.link.progress().Alive(parts_.time.Now());
-    return CheckStopped();
+    return life_.CheckStopped();
   });
   evaluating.End();
   if (!trained_on.empty()) model.UseParameters(trained_on);
@@ -439,7 +392,7 @@ absl::Status Trainer::Evaluate(const EvaluationWork& work) {
   const absl::Status reported = parts_.link.ReportEvaluation(*result);
   if (!reported.ok() || work.final) return reported;
   // The others went on meanwhile: the next gradient would be as stale as this has taken.
-  return Await([&] { return client_->Pull(model.parameters(), silence_max()); });
+  return life_.Await([&] { return life_.client()->Pull(model.parameters(), life_.silence_max()); });
 }
 
 absl::StatusOr<absl::Span<float>> Trainer::UseAveraged() {
@@ -462,107 +415,25 @@ absl::StatusOr<absl::Span<float>> Trainer::PullAveraged() {
 absl::Status Trainer::PullAsReader(absl::Span<float> parameters) {
   absl::StatusOr<std::unique_ptr<Client>> reader = MakeClient(/*reader=*/true);
   if (!reader.ok()) return reader.status();
-  std::unique_ptr<Client> own = Replace(*std::move(reader));
-  const absl::Status status = Await([&] { return client_->Pull(parameters, silence_max()); });
-  client_->Close("has read the weights", kGoodbyeTimeout);
-  Replace(std::move(own));
-  return status.ok() ? CheckInterrupted() : status;
-}
-
-std::unique_ptr<Client> Trainer::Replace(std::unique_ptr<Client> client) {
-  absl::MutexLock lock(&mutex_);
-  std::swap(client_, client);
-  if (client_ != nullptr && newest_map_ && newest_map_->generation > map_.generation) client_->Remap(*newest_map_);
-  return client;
+  std::unique_ptr<Client> own = life_.Replace(*std::move(reader));
+  const absl::Status status = life_.Await([&] { return life_.client()->Pull(parameters, life_.silence_max()); });
+  life_.client()->Close("has read the weights", kGoodbyeTimeout);
+  life_.Replace(std::move(own));
+  return status.ok() ? life_.CheckInterrupted() : status;
 }
 
 absl::Status Trainer::OpenClient() {
   absl::StatusOr<std::unique_ptr<Client>> client = MakeClient(/*reader=*/false);
   if (!client.ok()) return client.status();
-  Replace(*std::move(client));
+  life_.Replace(*std::move(client));
   return absl::OkStatus();
-}
-
-void Trainer::OnMap(const ShardMap& map) {
-  absl::MutexLock lock(&mutex_);
-  newest_map_ = map;
-  if (client_ != nullptr) client_->Remap(map);
 }
 
 void Trainer::CloseClient(const std::string& reason) {
   begun_.clear();
   arriving_ = false;
   layer_wait_ = overlap_wait_ = absl::ZeroDuration();
-  if (client_ == nullptr) return;
-  client_->Close(reason, kGoodbyeTimeout);
-  absl::MutexLock lock(&mutex_);
-  client_.reset();
-}
-
-template <typename Call>
-auto Trainer::Await(Call call) -> decltype(call()) {
-  const absl::Status begin = BeginWait();
-  if (!begin.ok()) return begin;
-  auto result = call();
-  EndWait();
-  return result;
-}
-
-absl::Status Trainer::BeginWait() {
-  absl::MutexLock lock(&mutex_);
-  // The servers may never answer an expelled worker.
-  if (absl::Status status = InterruptStatus(); !status.ok()) return status;
-  waiting_ = true;
-  parts_.link.progress().SetWaiting(true);
-  return absl::OkStatus();
-}
-
-void Trainer::EndWait() {
-  absl::MutexLock lock(&mutex_);
-  waiting_ = false;
-  parts_.link.progress().SetWaiting(false);
-}
-
-absl::Status Trainer::CheckStopped() {
-  absl::MutexLock lock(&mutex_);
-  return stopped_ ? absl::CancelledError(stopped_->reason) : absl::OkStatus();
-}
-
-absl::Status Trainer::CheckInterrupted() {
-  absl::MutexLock lock(&mutex_);
-  return InterruptStatus();
-}
-
-absl::Status Trainer::InterruptStatus() const {
-  if (stopped_) return absl::CancelledError(stopped_->reason);
-  return expelled_ ? absl::FailedPreconditionError(*expelled_) : absl::OkStatus();
-}
-
-absl::Status Trainer::TakeExpulsion() {
-  absl::MutexLock lock(&mutex_);
-  const std::optional<std::string> reason = std::exchange(expelled_, std::nullopt);
-  return reason ? absl::FailedPreconditionError(absl::StrCat("the scheduler expelled this worker: ", *reason))
-                : absl::OkStatus();
-}
-
-void Trainer::Stop(const absl::Status& status, const std::string& reason) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (stopped_) return;
-    stopped_ = Stopped{status, reason};
-    // Where nobody waits, the streams stay whole for a goodbye.
-    if (waiting_) client_->Cancel(reason);
-  }
-  parts_.link.Interrupt(reason);
-}
-
-void Trainer::OnLifeEnd(const absl::Status& status, const std::string& reason) {
-  if (!absl::IsFailedPrecondition(status)) return Stop(status, reason);
-  // Expelled: the servers may keep silent about it, and this worker may come back under another incarnation.
-  log::Warning("the scheduler expelled this worker: ", reason);
-  absl::MutexLock lock(&mutex_);
-  expelled_ = reason;
-  if (waiting_) client_->Cancel(reason);
+  life_.Close(reason);
 }
 
 }  // namespace slackline::worker

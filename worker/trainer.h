@@ -24,6 +24,7 @@
 #include "worker/data/prefetcher.h"
 #include "worker/evaluator.h"
 #include "worker/group/local_group.h"
+#include "worker/life.h"
 #include "worker/local/local_round.h"
 #include "worker/loss_scaler.h"
 #include "worker/push_mean.h"
@@ -88,8 +89,6 @@ class Trainer {
   }
   using Connect =
       std::function<absl::StatusOr<std::unique_ptr<Client>>(const ClientOptions& options, const ShardMap& map)>;
-  // Waits as absl::Mutex::AwaitWithTimeout() does.
-  using Wait = std::function<bool(absl::Mutex& mutex, const absl::Condition& until, absl::Duration timeout)>;
   static bool WaitOnClock(absl::Mutex& mutex, const absl::Condition& until, absl::Duration timeout);
   struct Parts {
     const TimeSource& time;
@@ -109,7 +108,7 @@ class Trainer {
     std::shared_ptr<shm::Segment> push_segment = nullptr;
     Connect connect = Client::Create;
     // Waits for the additional time of a worker with `slowdown`; tests pass another function.
-    Wait wait = WaitOnClock;
+    Life::Wait wait = WaitOnClock;
     // Writes the initial weights of the job, if this worker must send them. Null: the weights that the model drew.
     std::function<absl::Status(absl::Span<float> parameters)> begin_with = nullptr;
     // Clock of the time that computations take of their device, which `slowdown` stretches. Null: `time`.
@@ -121,7 +120,6 @@ class Trainer {
   };
 
   Trainer(const Options& options, const Parts& parts);
-  ~Trainer();
 
   // Works until the job is over or Stop() is called, and leaves in good order.
   //   OK         nothing more to do, or stopped in good order
@@ -132,17 +130,12 @@ class Trainer {
 
   // Ends Run() soon, with `status`. A step that waits for servers is given up; a step that is being computed is not
   // pushed.
-  void Stop(const absl::Status& status, const std::string& reason);
+  void Stop(const absl::Status& status, const std::string& reason) { life_.Stop(status, reason); }
 
  private:
-  struct Stopped {
-    absl::Status status;
-    std::string reason;
-  };
-
   // Runs one life, until there is no more work. Returns kFailedPrecondition if the worker must join again.
   absl::Status Live();
-  absl::Status Enter(const Membership& life);
+  absl::Status Enter();
   absl::Status WorkUntilDone();
   absl::Status TrainRange(const RangeWork& range);
   // Samples of a range: number that is trained already, and number in all.
@@ -180,7 +173,7 @@ class Trainer {
     return parts_.device_time != nullptr ? parts_.device_time->Now() : parts_.time.Now();
   }
   // Waits until the computation has taken `slowdown` times as long as its device needed.
-  absl::Status Dawdle(const Beginning& begin) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Dawdle(const Beginning& begin);
   // Waits until at most `left` steps are in flight, and makes the model compute on the weights after the last finished
   // step.
   absl::Status FinishSteps(size_t left);
@@ -209,33 +202,16 @@ class Trainer {
   // Plans which parts of this life's pushes the device of the group encodes.
   DevicePlan PlanOnDevice(const ClientOptions& options);
   absl::Status OpenClient();
-  // Makes `client` the current client, tells it the newest map, and returns the previous client.
-  std::unique_ptr<Client> Replace(std::unique_ptr<Client> client) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the steps in flight, and the client's life.
   void CloseClient(const std::string& reason);
-  // Runs a call of the client that Stop() or an expulsion can cut short.
-  template <typename Call>
-  auto Await(Call call) -> decltype(call());
-  absl::Status BeginWait() ABSL_LOCKS_EXCLUDED(mutex_);
-  void EndWait() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CheckStopped() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns an error once this life or the job is over.
-  absl::Status CheckInterrupted() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status InterruptStatus() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  bool Interrupted() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || expelled_; }
-  // Returns the reason why the scheduler has ended this life, and forgets it; OK if it has not.
-  absl::Status TakeExpulsion() ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnLifeEnd(const absl::Status& status, const std::string& reason);
-  void OnMap(const ShardMap& map) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Duration silence_max() const;
 
   const Options options_;
   const Parts parts_;
   // Rows of the trace: the trainer's thread, and its exchange with servers.
   const TraceRow trace_, exchange_trace_;
   const bool overlap_pulls_;
-  // Only the trainer's thread uses the members from here to mutex_.
-  Membership life_;
-  ShardMap map_;
+  Life life_;
+  // Only the trainer's thread uses the members from here on.
   uint64_t steps_ = 0;                // finished steps of all lives
   absl::Duration data_wait_;          // wait for batches, in the step being computed
   bool arriving_ = false;             // the weights after the step in flight are read as they arrive
@@ -253,14 +229,6 @@ class Trainer {
   std::optional<uint32_t> order_epoch_;
   double samples_per_second_ = 0;
   std::string leave_reason_ = "no more work";
-
-  absl::Mutex mutex_;
-  // Only the trainer's thread replaces it, so that thread reads it without the lock.
-  std::unique_ptr<Client> client_;
-  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;                // a call of client_ is running
-  std::optional<ShardMap> newest_map_ ABSL_GUARDED_BY(mutex_);  // newest map from the scheduler
-  std::optional<std::string> expelled_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Stopped> stopped_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace slackline::worker

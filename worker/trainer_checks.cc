@@ -20,13 +20,13 @@ absl::Status Trainer::CheckFinite(const StepResult& result, double norm, const R
   // Averaged buffers lie behind the gradient.
   const Model& model = parts_.group.model();
   const absl::Span<const float> push = parts_.group.model().push().first(model.pushed_elements());
-  const double buffers = L2Norm(push.subspan(std::min<size_t>(map_.trained_elements, push.size())));
+  const double buffers = L2Norm(push.subspan(std::min<size_t>(life_.map().trained_elements, push.size())));
   if (loss_finite && std::isfinite(norm) && std::isfinite(buffers)) return absl::OkStatus();
   const std::string what = !loss_finite           ? absl::StrCat("the loss is ", result.loss)
                            : !std::isfinite(norm) ? absl::StrCat("the gradient's norm is ", norm)
                                                   : "a batch-norm statistic is not finite";
   return absl::InternalError(absl::StrCat(
-      "step ", client_->clock().value() + begun_.size() + 1, " (epoch ", range.epoch + 1, ", range ",
+      "step ", life_.client()->clock().value() + begun_.size() + 1, " (epoch ", range.epoch + 1, ", range ",
       range.range.value(), "): ", what, "; nothing of it was applied. A smaller ",
       options_.local.on() ? "local.lr or " : "", "optimizer.lr, a warm-up or optimizer.clip_norm usually helps"));
 }
@@ -54,7 +54,7 @@ absl::Status Trainer::WriteResults(Model& model, EvaluationResult& result) {
   while (absl::IsResourceExhausted(written) && parts_.time.Now() < deadline) {
     parts_.link.progress().Alive(parts_.time.Now());
     absl::Status paused = parts_.link.Pause(kRoomEvery);
-    if (paused.ok()) paused = CheckStopped();
+    if (paused.ok()) paused = life_.CheckStopped();
     if (!paused.ok()) return paused;
     written = parts_.evaluator.WriteFiles(model, result);
   }

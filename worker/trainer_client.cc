@@ -8,25 +8,13 @@
 #include "worker/trainer.h"
 
 namespace slackline::worker {
-namespace {
-
-// From here on it pays to push while backward goes on, in a thread of its own.
-constexpr uint64_t kBackgroundElementsMin = 4 << 20;
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Client>> Trainer::MakeClient(bool reader) {
-  ClientOptions options;
-  options.job = life_.job;
-  options.worker = life_.worker;
-  options.incarnation = life_.incarnation;
-  options.first_clock = reader ? Clock64(0) : life_.first_clock;
-  options.reader = reader;
+  ClientOptions options = life_.MakeClientOptions(reader);
   options.averaged = reader && options_.averaged;
   options.chunk_bytes = options_.chunk_bytes;
   options.window = options_.window;
   options.first_layers_first = overlap_pulls_;
-  options.background = options_.window > 1 || map_.elements >= kBackgroundElementsMin;
+  options.background = options_.window > 1 || life_.map().elements >= kBackgroundElementsMin;
   options.same_host = options_.same_host;
   options.protection = options_.protection;
   options.cores = options_.exchange_cores;
@@ -36,17 +24,15 @@ absl::StatusOr<std::unique_ptr<Client>> Trainer::MakeClient(bool reader) {
     options.push_segment = parts_.push_segment;
     options.on_device = PlanOnDevice(options);
   }
-  options.timeouts = options_.timeouts;
   options.trace = exchange_trace_;
-  options.on_notice = [](const std::string& message) { log::Info(message); };
-  return parts_.connect(options, map_);
+  return parts_.connect(options, life_.map());
 }
 
 DevicePlan Trainer::PlanOnDevice(const ClientOptions& options) {
   ChunkEncoder* const encoder = parts_.group.encoder();
   // What is more than one batch's gradient, or may be skipped, is made of floats.
   if (encoder == nullptr || options_.accumulate > 1 || options_.local.on() || scaler_.on()) return {};
-  std::vector<PlannedChunk> chunks = PlanChunks(options, map_);
+  std::vector<PlannedChunk> chunks = PlanChunks(options, life_.map());
   const absl::Status planned = encoder->Plan(chunks);
   if (!planned.ok()) {
     log::Warning("gradients are encoded on the host: ", std::string(planned.message()));

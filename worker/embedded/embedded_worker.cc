@@ -16,10 +16,6 @@
 namespace slackline::worker {
 namespace {
 
-// As the trainer has them: from here on it pays to push while backward goes on, in a thread of its own.
-constexpr uint64_t kEmbeddedBackgroundElementsMin = 4 << 20;
-constexpr absl::Duration kEmbeddedGoodbye = absl::Seconds(2);
-
 uint64_t TrainedElements(const std::vector<TensorInfo>& tensors) {
   uint64_t elements = 0;
   for (const TensorInfo& tensor : tensors) elements += tensor.trained ? tensor.elements() : 0;
@@ -45,23 +41,15 @@ class EmbeddedWatchdog {
 
 }  // namespace
 
-EmbeddedWorker::EmbeddedWorker(Options options, const Parts& parts) : options_(std::move(options)), parts_(parts) {
+EmbeddedWorker::EmbeddedWorker(Options options, const Parts& parts)
+    : options_(std::move(options)),
+      parts_(parts),
+      life_({.timeouts = options_.timeouts, .server_return = options_.server_return}, parts.link) {
   SLACKLINE_CHECK(options_.window > 0 && parts_.push.size() == options_.window &&
                   parts_.parameters.size() == options_.window);
   for (size_t i = 0; i < parts_.push.size(); ++i) {
     SLACKLINE_CHECK(parts_.push[i].size() == push().size() && parts_.parameters[i].size() == push().size());
   }
-  parts_.link.set_on_end([this](const absl::Status& status, const std::string& reason) { OnLifeEnd(status, reason); });
-  parts_.link.set_on_map([this](const ShardMap& map) { OnMap(map); });
-}
-
-EmbeddedWorker::~EmbeddedWorker() {
-  parts_.link.set_on_end(nullptr);
-  parts_.link.set_on_map(nullptr);
-}
-
-absl::Duration EmbeddedWorker::silence_max() const {
-  return std::max({options_.timeouts.out_of_reach(), options_.timeouts.stall / 2, options_.server_return});
 }
 
 absl::StatusOr<EmbeddedTask> EmbeddedWorker::Next(bool range_done) {
@@ -77,7 +65,7 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::Next(bool range_done) {
     }
   }
   if (!begun_.empty()) {
-    absl::Status finished = Cause(FinishSteps(0));
+    absl::Status finished = life_.Cause(FinishSteps(0));
     if (absl::IsFailedPrecondition(finished)) finished = JoinAgain(finished);
     if (Ended()) return EmbeddedEnd{*view().ended};
     if (!finished.ok()) return failure_ = finished;
@@ -95,26 +83,26 @@ absl::StatusOr<EmbeddedTask> EmbeddedWorker::Next(bool range_done) {
 
 absl::StatusOr<EmbeddedTask> EmbeddedWorker::Work(RangeId done) {
   if (view().lives == 0) {
-    absl::Status in = Cause(Enter());
+    absl::Status in = life_.Cause(Enter());
     if (absl::IsFailedPrecondition(in)) in = JoinAgain(in);
     if (!in.ok()) return in;
   }
   while (true) {
     const absl::StatusOr<worker::Work> work = parts_.link.NextWork(std::exchange(done, RangeId()), samples_per_second_);
-    absl::Status status = Cause(work.status());
+    absl::Status status = life_.Cause(work.status());
     if (status.ok()) {
       range_.reset();
       if (const auto* range = std::get_if<RangeWork>(&*work)) {
-        if (client_ != nullptr) return TakeRange(*range);
+        if (life_.client() != nullptr) return TakeRange(*range);
         status = absl::FailedPreconditionError("there is work for a worker on standby");
       } else if (const auto* evaluation = std::get_if<EvaluationWork>(&*work)) {
-        status = Cause(PullNewest(evaluation->final));
+        status = life_.Cause(PullNewest(evaluation->final));
         if (status.ok()) return *evaluation;
       } else if (const auto* standby = std::get_if<StandbyWork>(&*work)) {
         CloseClient("standing by");
-        status = Cause(parts_.link.Pause(standby->retry));
+        status = life_.Cause(parts_.link.Pause(standby->retry));
       } else {
-        Stop(absl::OkStatus(), std::get<LeaveWork>(*work).reason);
+        life_.Stop(absl::OkStatus(), std::get<LeaveWork>(*work).reason);
         return EmbeddedEnd{std::get<LeaveWork>(*work).reason};
       }
     }
@@ -147,72 +135,64 @@ absl::Status EmbeddedWorker::JoinAgain(absl::Status why) {
     range_.reset();
     if (++fruitless_ > options_.fruitless_lives_max) return why;
     log::Info("this worker joins again: ", std::string(why.message()));
-    why = Cause(Enter());
+    why = life_.Cause(Enter());
   } while (absl::IsFailedPrecondition(why));
   return why;
 }
 
 absl::Status EmbeddedWorker::Enter() {
-  const absl::StatusOr<Membership> life = parts_.link.Join();
-  if (!life.ok()) return life.status();
-  life_ = *life;
-  absl::StatusOr<ShardMap> map = parts_.link.GetShardMap();
-  if (!map.ok()) return map.status();
-  map_ = *std::move(map);
+  if (absl::Status joined = life_.Join(); !joined.ok()) return joined;
   const uint64_t trained = TrainedElements(options_.tensors);
-  if (map_.elements != parameters().size() || map_.trained_elements != trained) {
-    return absl::InternalError(absl::StrCat("the shard map has ", map_.elements, " elements, ", map_.trained_elements,
-                                            " of them trained; the model has ", parameters().size(), " and ", trained));
+  if (life_.map().elements != parameters().size() || life_.map().trained_elements != trained) {
+    return absl::InternalError(absl::StrCat("the shard map has ", life_.map().elements, " elements, ",
+                                            life_.map().trained_elements, " of them trained; the model has ",
+                                            parameters().size(), " and ", trained));
   }
-  log::Info("live as worker ", life_.worker.value(), " (incarnation ", life_.incarnation.value(), ") from clock ",
-            life_.first_clock.value(), life_.send_seed ? ", sends the initial weights" : "");
   {
     absl::MutexLock lock(&mutex_);
-    view_.worker = life_.worker.value();
-    view_.clock = life_.first_clock;
+    view_.worker = life_.membership().worker.value();
+    view_.clock = life_.membership().first_clock;
     ++view_.lives;
   }
   absl::Status status = OpenClient(/*reader=*/false);
   if (!status.ok()) return status;
-  const absl::Duration timeout = std::max(options_.timeouts.startup, silence_max());
-  if (life_.send_seed) status = Await([&] { return client_->Seed(parameters(), timeout); });
-  if (!status.ok()) return status;
-  status = Await([&] { return client_->Pull(parameters(), timeout); });
+  status = life_.SeedAndPull(parameters());
   Alive();
   return status;
 }
 
 absl::Status EmbeddedWorker::PullNewest(bool final) {
   if (!final) {
-    if (client_ == nullptr) return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
-    return Await([&] { return client_->Pull(parameters(), silence_max()); });
+    if (life_.client() == nullptr)
+      return absl::FailedPreconditionError("there is an evaluation for a worker on standby");
+    return life_.Await([&] { return life_.client()->Pull(parameters(), life_.silence_max()); });
   }
   CloseClient("reading the final weights");
   const absl::Status opened = OpenClient(/*reader=*/true);
   if (!opened.ok()) return opened;
-  const absl::Status status = Await([&] { return client_->Pull(parameters(), silence_max()); });
+  const absl::Status status = life_.Await([&] { return life_.client()->Pull(parameters(), life_.silence_max()); });
   CloseClient("has read the final weights");
   return status;
 }
 
 absl::Status EmbeddedWorker::OpenStep() {
   if (left_) return absl::FailedPreconditionError("this worker has left the job");
-  if (client_ == nullptr) {
+  if (life_.client() == nullptr) {
     return absl::FailedPreconditionError("there is no step to take: this worker has no samples of the job");
   }
-  const absl::Status opened = client_->OpenStep(push());
+  const absl::Status opened = life_.client()->OpenStep(push());
   step_open_ = opened.ok();
   return opened;
 }
 
-bool EmbeddedWorker::leaves_early() const { return parameters().size() >= kEmbeddedBackgroundElementsMin; }
+bool EmbeddedWorker::leaves_early() const { return parameters().size() >= kBackgroundElementsMin; }
 
 absl::Status EmbeddedWorker::Ready(uint64_t from) {
   if (!step_open_) {
     if (const absl::Status opened = OpenStep(); !opened.ok()) return opened;
   }
   left_early_ = true;
-  client_->Ready(from);
+  life_.client()->Ready(from);
   return absl::OkStatus();
 }
 
@@ -222,7 +202,7 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
   if (!step_open_) {
     if (const absl::Status opened = OpenStep(); !opened.ok()) return opened;
   }
-  const double norm = info.gradient_norm ? *info.gradient_norm : L2Norm(push().first(map_.trained_elements));
+  const double norm = info.gradient_norm ? *info.gradient_norm : L2Norm(push().first(life_.map().trained_elements));
   if (const absl::Status finite = CheckFinite(info, norm); !finite.ok()) {
     // Servers have parts of it, which the next step of this client would be about.
     return left_early_ ? failure_ = finite : finite;
@@ -232,15 +212,15 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
   left_early_ = false;
   // That of the newest weights, if it comes to that: there is a wait at once then.
   const size_t part = (parameters_used_ + begun_.size() + 1) % parts_.parameters.size();
-  const absl::Status committed = client_->CommitStep({.samples = info.samples,
-                                                      .loss = info.loss.value_or(0),
-                                                      .gradient_norm = norm,
-                                                      .range = range_ ? range_->range : RangeId(),
-                                                      .range_samples_done = range_done_},
-                                                     parts_.parameters[part]);
+  const absl::Status committed = life_.client()->CommitStep({.samples = info.samples,
+                                                             .loss = info.loss.value_or(0),
+                                                             .gradient_norm = norm,
+                                                             .range = range_ ? range_->range : RangeId(),
+                                                             .range_samples_done = range_done_},
+                                                            parts_.parameters[part]);
   if (!committed.ok()) return committed;
   begun_.push_back({info, norm, range_done_});
-  const absl::Status status = Cause(FinishSteps(options_.window - 1));
+  const absl::Status status = life_.Cause(FinishSteps(options_.window - 1));
   if (status.ok()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kTaken, .report = last_report_};
   if (Ended()) return EmbeddedStep{.outcome = EmbeddedStep::Outcome::kEnded, .report = {}};
   if (!absl::IsFailedPrecondition(status)) return failure_ = status;
@@ -253,7 +233,7 @@ absl::StatusOr<EmbeddedStep> EmbeddedWorker::Step(const EmbeddedStepInfo& info) 
 absl::Status EmbeddedWorker::FinishSteps(size_t left) {
   while (begun_.size() > left) {
     const absl::Time begin = parts_.time.Now();
-    absl::StatusOr<StepReport> report = Await([&] { return client_->FinishStep(silence_max()); });
+    absl::StatusOr<StepReport> report = life_.Await([&] { return life_.client()->FinishStep(life_.silence_max()); });
     if (!report.ok()) return report.status();
     const BegunStep step = begun_.front();
     begun_.pop_front();
@@ -269,11 +249,8 @@ absl::Status EmbeddedWorker::FinishSteps(size_t left) {
 
 void EmbeddedWorker::FinishStepsSoon() {
   if (begun_.empty() || !failure_.ok()) return;
-  const EmbeddedWatchdog watchdog(kEmbeddedGoodbye, [this] {
-    absl::MutexLock lock(&mutex_);
-    late_ = true;
-    if (waiting_) client_->Cancel("this worker leaves, and has waited for its last steps long enough");
-  });
+  const EmbeddedWatchdog watchdog(
+      kGoodbyeTimeout, [this] { life_.EndWaits("this worker leaves, and has waited for its last steps long enough"); });
   const absl::Status finished = FinishSteps(0);
   if (!finished.ok()) {
     log::Warning("this worker leaves with ", begun_.size(),
@@ -284,7 +261,7 @@ void EmbeddedWorker::FinishStepsSoon() {
 void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, absl::Duration wait) {
   const EmbeddedStepInfo& info = step.info;
   StepFacts facts;
-  facts.clock = report.clock;
+  AddReport(report, facts);
   facts.samples = info.samples;
   facts.loss = info.loss.value_or(0);
   facts.without_loss = info.loss ? 0 : info.samples;
@@ -293,19 +270,7 @@ void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, abs
   facts.compute = info.compute;
   facts.data_wait = info.data_wait;
   facts.wait = wait;
-  facts.push = report.pushed;
-  facts.pull = report.pulled;
-  facts.applied = report.shards_applied;
-  facts.discarded = report.shards_discarded;
-  facts.quarantined = report.shards_quarantined;
-  facts.lost = report.lost;
-  facts.staleness_sum = report.staleness_sum;
-  facts.staleness_max = report.staleness_max;
-  facts.staleness = report.staleness;
-  facts.slack = report.slack;
   facts.gradient_norm = step.norm;
-  facts.pushed_bytes = report.pushed_bytes;
-  facts.pulled_bytes = report.pulled_bytes;
   parts_.link.progress().Record(facts, parts_.time.Now());
   parts_.metrics.Record(facts);
   absl::MutexLock lock(&mutex_);
@@ -316,14 +281,14 @@ void EmbeddedWorker::Record(const BegunStep& step, const StepReport& report, abs
 }
 
 absl::Status EmbeddedWorker::CheckFinite(const EmbeddedStepInfo& info, double norm) const {
-  const double buffers = L2Norm(push().subspan(map_.trained_elements));
+  const double buffers = L2Norm(push().subspan(life_.map().trained_elements));
   const double loss = info.loss.value_or(0);
   if (std::isfinite(loss) && std::isfinite(norm) && std::isfinite(buffers)) return absl::OkStatus();
   const std::string what = !std::isfinite(loss)   ? absl::StrCat("the loss is ", loss)
                            : !std::isfinite(norm) ? absl::StrCat("the gradient's norm is ", norm)
                                                   : "a buffer of the model (batch norm) is not finite";
   return absl::InternalError(
-      absl::StrCat("step ", client_->clock().value() + begun_.size() + 1, ": ", what,
+      absl::StrCat("step ", life_.client()->clock().value() + begun_.size() + 1, ": ", what,
                    "; nothing of it was applied. A smaller optimizer.lr, a warm-up or optimizer.clip_norm usually "
                    "helps"));
 }
@@ -332,10 +297,10 @@ absl::Status EmbeddedWorker::ReportEvaluation(const EvaluationResult& result) {
   if (result.metrics.samples > 0) {
     parts_.metrics.RecordEvaluation(result.metrics.accuracy, absl::Seconds(result.seconds));
   }
-  const absl::Status reported = Cause(parts_.link.ReportEvaluation(result));
-  if (!reported.ok() || result.work.final || client_ == nullptr) return reported;
+  const absl::Status reported = life_.Cause(parts_.link.ReportEvaluation(result));
+  if (!reported.ok() || result.work.final || life_.client() == nullptr) return reported;
   // The others went on meanwhile: the next gradient would be as stale as this has taken.
-  return Cause(Await([&] { return client_->Pull(parameters(), silence_max()); }));
+  return life_.Cause(life_.Await([&] { return life_.client()->Pull(parameters(), life_.silence_max()); }));
 }
 
 void EmbeddedWorker::Leave(const std::string& reason, bool in_order) {
@@ -349,32 +314,23 @@ void EmbeddedWorker::Leave(const std::string& reason, bool in_order) {
   if (!view_.ended) view_.ended = reason;
 }
 
-void EmbeddedWorker::Interrupt(const std::string& reason) { Stop(absl::CancelledError(reason), reason); }
+void EmbeddedWorker::Interrupt(const std::string& reason) { life_.Stop(absl::CancelledError(reason), reason); }
 
 EmbeddedView EmbeddedWorker::view() const {
+  const std::optional<Life::End> end = life_.end();
   absl::MutexLock lock(&mutex_);
-  return view_;
+  EmbeddedView view = view_;
+  if (end) view.ended = end->reason;
+  return view;
 }
 
 bool EmbeddedWorker::Ended() const {
-  absl::MutexLock lock(&mutex_);
-  return stopped_ && stopped_->status.ok();
-}
-
-absl::Status EmbeddedWorker::Cause(const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
-  if (stopped_) return stopped_->status.ok() ? absl::CancelledError(stopped_->reason) : stopped_->status;
-  const std::optional<std::string> reason = std::exchange(expelled_, std::nullopt);
-  return reason ? absl::FailedPreconditionError(absl::StrCat("the scheduler expelled this worker: ", *reason)) : status;
+  const std::optional<Life::End> end = life_.end();
+  return end && end->status.ok();
 }
 
 absl::Status EmbeddedWorker::OpenClient(bool reader) {
-  ClientOptions options;
-  options.job = life_.job;
-  options.worker = life_.worker;
-  options.incarnation = life_.incarnation;
-  options.first_clock = reader ? Clock64(0) : life_.first_clock;
-  options.reader = reader;
+  ClientOptions options = life_.MakeClientOptions(reader);
   options.chunk_bytes = options_.chunk_bytes;
   options.window = options_.window;
   options.background = options_.window > 1 || leaves_early();
@@ -385,13 +341,9 @@ absl::Status EmbeddedWorker::OpenClient(bool reader) {
     options.pull_encoding = options_.pull_encoding;
     options.push_segment = parts_.push_segment;
   }
-  options.timeouts = options_.timeouts;
-  options.on_notice = [](const std::string& message) { log::Info(message); };
-  absl::StatusOr<std::unique_ptr<Client>> client = parts_.connect(options, map_);
+  absl::StatusOr<std::unique_ptr<Client>> client = parts_.connect(options, life_.map());
   if (!client.ok()) return client.status();
-  absl::MutexLock lock(&mutex_);
-  client_ = *std::move(client);
-  if (newest_map_ && newest_map_->generation > map_.generation) client_->Remap(*newest_map_);
+  life_.Replace(*std::move(client));
   return absl::OkStatus();
 }
 
@@ -400,62 +352,7 @@ void EmbeddedWorker::CloseClient(const std::string& reason) {
   left_early_ = false;
   begun_.clear();
   failure_ = absl::OkStatus();
-  if (client_ == nullptr) return;
-  client_->Close(reason, kEmbeddedGoodbye);
-  absl::MutexLock lock(&mutex_);
-  client_.reset();
-}
-
-template <typename Call>
-auto EmbeddedWorker::Await(Call call) -> decltype(call()) {
-  const absl::Status begin = BeginWait();
-  if (!begin.ok()) return begin;
-  auto result = call();
-  EndWait();
-  return result;
-}
-
-absl::Status EmbeddedWorker::BeginWait() {
-  absl::MutexLock lock(&mutex_);
-  if (stopped_) return absl::CancelledError(stopped_->reason);
-  if (expelled_) return absl::FailedPreconditionError(*expelled_);
-  if (late_) return absl::CancelledError("there was no time to wait");
-  waiting_ = true;
-  parts_.link.progress().SetWaiting(true);
-  return absl::OkStatus();
-}
-
-void EmbeddedWorker::EndWait() {
-  absl::MutexLock lock(&mutex_);
-  waiting_ = false;
-  parts_.link.progress().SetWaiting(false);
-}
-
-void EmbeddedWorker::Stop(const absl::Status& status, const std::string& reason) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (stopped_) return;
-    stopped_ = Stopped{status, reason};
-    view_.ended = reason;
-    // Where nobody waits, the streams stay whole for a goodbye.
-    if (waiting_) client_->Cancel(reason);
-  }
-  parts_.link.Interrupt(reason);
-}
-
-void EmbeddedWorker::OnLifeEnd(const absl::Status& status, const std::string& reason) {
-  if (!absl::IsFailedPrecondition(status)) return Stop(status, reason);
-  // Expelled: the servers may keep silent about it, and this worker may come back under another incarnation.
-  log::Warning("the scheduler expelled this worker: ", reason);
-  absl::MutexLock lock(&mutex_);
-  expelled_ = reason;
-  if (waiting_) client_->Cancel(reason);
-}
-
-void EmbeddedWorker::OnMap(const ShardMap& map) {
-  absl::MutexLock lock(&mutex_);
-  newest_map_ = map;
-  if (client_ != nullptr) client_->Remap(map);
+  life_.Close(reason);
 }
 
 }  // namespace slackline::worker

@@ -22,6 +22,7 @@
 #include "common/clock.h"
 #include "common/timeouts.h"
 #include "worker/client/client.h"
+#include "worker/life.h"
 #include "worker/scheduler_link.h"
 #include "worker/trainer_metrics.h"
 
@@ -124,7 +125,6 @@ class EmbeddedWorker {
 
   // Requires: options.window parts of parameters and of push, each as long as the tensors.
   EmbeddedWorker(Options options, const Parts& parts);
-  ~EmbeddedWorker();
 
   // Returns the next task. Joins first if that has not happened, waits for the steps in flight, reports the previous
   // range as done if `range_done`, and waits for something to do. Before an evaluation, it pulls the newest parameters;
@@ -178,10 +178,6 @@ class EmbeddedWorker {
   EmbeddedView view() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Stopped {
-    absl::Status status;  // OK: the job is over
-    std::string reason;
-  };
   // A step that is committed and not finished.
   struct BegunStep {
     EmbeddedStepInfo info;
@@ -194,9 +190,8 @@ class EmbeddedWorker {
   absl::Status Enter();
   absl::StatusOr<EmbeddedTask> Work(RangeId done);
   absl::StatusOr<EmbeddedTask> TakeRange(const RangeWork& range);
-  // Returns the expulsion or the end that made a call fail with `status`, or `status` itself.
-  absl::Status Cause(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  bool Ended() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // True once the job is over.
+  bool Ended() const;
   // Blocks until at most `left` steps are in flight.
   absl::Status FinishSteps(size_t left) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for all steps in flight for a short time, and ignores failures.
@@ -206,23 +201,13 @@ class EmbeddedWorker {
   absl::Status CheckFinite(const EmbeddedStepInfo& info, double norm) const;
   void Record(const BegunStep& step, const StepReport& report, absl::Duration wait) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  absl::Status OpenClient(bool reader) ABSL_LOCKS_EXCLUDED(mutex_);
-  void CloseClient(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Runs a call of the client that Interrupt() and an expulsion can cut short.
-  template <typename Call>
-  auto Await(Call call) -> decltype(call());
-  absl::Status BeginWait() ABSL_LOCKS_EXCLUDED(mutex_);
-  void EndWait() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Stop(const absl::Status& status, const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnLifeEnd(const absl::Status& status, const std::string& reason);
-  void OnMap(const ShardMap& map) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Duration silence_max() const;
+  absl::Status OpenClient(bool reader);
+  void CloseClient(const std::string& reason);
 
   const Options options_;
   const Parts parts_;
+  Life life_;
   // Members of the caller's thread.
-  Membership life_;
-  ShardMap map_;
   int fruitless_ = 0;
   bool step_open_ = false;
   bool left_early_ = false;      // true if parts of the open step may have been sent
@@ -242,13 +227,6 @@ class EmbeddedWorker {
   bool left_ = false;
 
   mutable absl::Mutex mutex_;
-  // Replaced only by the caller's thread, which therefore reads it without the lock.
-  std::unique_ptr<Client> client_;
-  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // true during a call of client_
-  bool late_ ABSL_GUARDED_BY(mutex_) = false;     // true once Leave() has waited long enough
-  std::optional<ShardMap> newest_map_ ABSL_GUARDED_BY(mutex_);
-  std::optional<std::string> expelled_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Stopped> stopped_ ABSL_GUARDED_BY(mutex_);
   EmbeddedView view_ ABSL_GUARDED_BY(mutex_);
 };
 
