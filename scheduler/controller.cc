@@ -98,6 +98,7 @@ Controller::Controller(const Config& config, const TimeSource& time, ServerCalls
                    events_, room_),
       backups_(SettingOf(config), membership_, shards_, servers_, *this, events_),
       moves_(SettingOf(config), membership_, shards_, servers_, *this, events_, *this),
+      evaluations_(config.job),
       last_report_(created_) {}
 
 // --- Joining ----------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@
 #include "scheduler/batch_sizes.h"
 #include "scheduler/checkpoints.h"
 #include "scheduler/epoch_book.h"
+#include "scheduler/evaluations.h"
 #include "scheduler/event_log.h"
 #include "scheduler/image_directory.h"
 #include "scheduler/job_facts.h"
@@ -323,7 +324,6 @@ class Controller : public ServerObserver, private Moves::Owner {
 
   // --- controller_state.cc: what outlives the scheduler ---
   state::Scheduler SaveLocked(absl::Time wall_time) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RestoreEvaluations(const state::Scheduler& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RestoreServers(const state::Members& members, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the workers that must be fenced before others get their work.
   std::vector<std::pair<WorkerId, Incarnation>> Holders() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -413,10 +413,7 @@ class Controller : public ServerObserver, private Moves::Owner {
   Moves moves_ ABSL_GUARDED_BY(mutex_);
   Audience exit_audience_ ABSL_GUARDED_BY(mutex_) = Audience::kPeople;  // audience of deaths that ReportExit() reports
   absl::Time epoch_told_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  std::optional<wire::EvaluationReport> evaluation_ ABSL_GUARDED_BY(mutex_);
-  bool evaluation_reported_ ABSL_GUARDED_BY(mutex_) = true;
-  std::vector<EvaluationSummary> evaluations_ ABSL_GUARDED_BY(mutex_);  // oldest first
-  size_t evaluations_before_ ABSL_GUARDED_BY(mutex_) = 0;               // number of those before the checkpoint
+  Evaluations evaluations_ ABSL_GUARDED_BY(mutex_);
   absl::Time last_report_ ABSL_GUARDED_BY(mutex_);
   std::vector<Report> reports_ ABSL_GUARDED_BY(mutex_);
   EpochBook epoch_book_ ABSL_GUARDED_BY(mutex_);

@@ -174,8 +174,8 @@ absl::Status Controller::GoOnFrom(const checkpoint::Manifest& manifest, const st
   for (const state::Worker& worker : state.members().workers()) names[WorkerId(worker.worker())] = worker.name();
   progress_.Resume(state.progress(), names);
   watch_.Restore(state, progress_.totals());
-  RestoreEvaluations(state);
-  evaluations_before_ = evaluations_.size();
+  evaluations_.Restore(state, /*anew=*/true);
+  epoch_book_.Restore(state.epochs());
   worker_deaths_ = state.worker_deaths();
   events_.GoOnFrom(state.events());
   elapsed_before_ = absl::Seconds(state.elapsed_s());

@@ -1,29 +1,13 @@
 // What evaluations say: noted, told, and judged.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/counted.h"
 #include "scheduler/controller.h"
-#include "scheduler/early_stopping.h"
 
 namespace slackline::scheduler {
 namespace {
-
-// An evaluation that is larger is kept without its classes: a little more than scheduler.proto allows them to take.
-constexpr size_t kEvaluationBytesMax = (1 << 20) + (64 << 10);
-
-// "epoch 2: test accuracy 86.21 %, loss 0.3512 on 10000 images (worker-1)"
-std::string Told(const wire::EvaluationReport& report, const EvaluationSummary& begun, const std::string& by) {
-  const std::string when = report.at_samples() > 0 && !report.final()
-                               ? absl::StrCat("after ", Counted(begun.samples_applied, "sample"))
-                               : absl::StrCat("epoch ", report.epoch());
-  const std::string figures =
-      report.has_map_50() ? absl::StrFormat("mAP %.2f %%, %.2f %% at an overlap of 0.5,", 100 * report.accuracy(),
-                                            100 * report.map_50())
-                          : absl::StrFormat("test accuracy %.2f %%, loss %.4f", 100 * report.accuracy(), report.loss());
-  return absl::StrFormat("%s: %s on %d images (%s)", when, figures, report.samples(), by);
-}
 
 std::string WhyComplete(const DataRanges& ranges, uint32_t epochs) {
   if (!ranges.cut_short()) return "training is complete";
@@ -70,25 +54,12 @@ void Controller::NoteObserved(wire::EvaluationReport report, uint64_t samples_ap
 
 void Controller::NoteEvaluation(const wire::EvaluationReport& report, const EvaluationSummary& begun,
                                 const std::string& by) {
-  evaluation_ = report;
-  // Whoever asks for the status gets it, too.
-  if (evaluation_->ByteSizeLong() > kEvaluationBytesMax) evaluation_->clear_classes();
-  evaluation_reported_ = false;
-  EvaluationSummary& summary = evaluations_.emplace_back(begun);
-  summary.epoch = report.epoch();
-  summary.accuracy = report.accuracy();
-  summary.loss = report.loss();
-  summary.map = report.has_map_50();
+  Evaluations::Judgement judged = evaluations_.Note(report, begun, by);
   epoch_book_.Evaluated(report, /*alone=*/membership_.CountLive() <= 1);
-  events_.Add(Told(report, begun, by));
-  const job::Job& job = config_.job;
-  if (job.checkpoint().keep_best() > 0 && LastIsBest(job.checkpoint().metric(), evaluations_)) {
-    checkpoints_.KeepBest(evaluations_.back());
-  }
-  if (report.final() || tasks_->ranges().cut_short()) return;
-  const std::optional<std::string> why = WhyEarly(job.training().early_stopping(), evaluations_, evaluations_before_);
-  if (!why) return;
-  events_.Add(absl::StrCat("training ends early, after what is under way: ", *why));
+  events_.Add(std::move(judged.told));
+  if (judged.best) checkpoints_.KeepBest(evaluations_.all().back());
+  if (report.final() || tasks_->ranges().cut_short() || !judged.ends) return;
+  events_.Add(absl::StrCat("training ends early, after what is under way: ", *judged.ends));
   tasks_->EndEarly();
 }
 

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "scheduler/controller.h"
-#include "scheduler/early_stopping.h"
 #include "scheduler/forgotten.h"
 #include "scheduler/state_check.h"
 
@@ -121,9 +120,7 @@ state::Scheduler Controller::SaveLocked(absl::Time wall_time) const {
   shards_.Save(state);
   if (tasks_) tasks_->Save(*state.mutable_tasks());
   progress_.Save(*state.mutable_progress());
-  for (const EvaluationSummary& evaluation : evaluations_) *state.add_evaluations() = ToState(evaluation);
-  state.set_evaluations_before(static_cast<uint32_t>(evaluations_before_));
-  if (evaluation_) *state.mutable_evaluation() = *evaluation_;
+  evaluations_.Save(state);
   *state.mutable_epochs() = epoch_book_.Save();
   watch_.Save(state);
   state.set_worker_deaths(worker_deaths_);
@@ -179,12 +176,12 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
   progress_.Restore(state.progress());
   watch_.Restore(state, progress_.totals());
   watch_.Begin(progress_.totals(), now);
-  RestoreEvaluations(state);
+  evaluations_.Restore(state, /*anew=*/false);
+  epoch_book_.Restore(state.epochs());
   worker_deaths_ = state.worker_deaths();
   events_.GoOnFrom(state.events() + kForgottenEvents);
   goes_on_from_ = state.checkpoint_folder();
   elapsed_before_ = absl::Seconds(state.elapsed_s());
-  evaluations_before_ = state.evaluations_before();
   checkpoints_.Restore(state, now);
   for (const state::Worker& worker : state.members().workers()) {
     origins_[WorkerId(worker.worker())] = {worker.instance(), worker.pid(),   worker.host(),
@@ -210,14 +207,6 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
                               membership_.servers().size(), absl::ToDoubleSeconds(away)));
   Apply(actions);
   return absl::OkStatus();
-}
-
-void Controller::RestoreEvaluations(const state::Scheduler& state) {
-  for (const state::MeasuredAccuracy& from : state.evaluations()) {
-    evaluations_.push_back(FromState(from));
-  }
-  if (state.has_evaluation()) evaluation_ = state.evaluation();
-  epoch_book_.Restore(state.epochs());
 }
 
 void Controller::RestoreServers(const state::Members& members, absl::Time now) {

@@ -8,7 +8,6 @@
 #include "common/push_samples.h"
 #include "common/test_metric.h"
 #include "scheduler/controller.h"
-#include "scheduler/early_stopping.h"
 
 namespace slackline::scheduler {
 namespace {
@@ -149,15 +148,7 @@ void Controller::AddReport(absl::Time now) {
   report.samples = progress.totals.samples;
   report.loss = progress.loss;
   report.accuracy = progress.accuracy;
-  if (evaluation_ && !evaluation_reported_) {
-    report.finds_objects = evaluation_->has_map_50();
-    if (!report.finds_objects) report.test_loss = evaluation_->loss();
-    report.test_accuracy = evaluation_->accuracy();
-    report.confusion.assign(evaluation_->confusion().begin(), evaluation_->confusion().end());
-    // Nobody else wants it.
-    evaluation_->clear_confusion();
-    evaluation_reported_ = true;
-  }
+  evaluations_.Report(report);
   report.samples_per_second = progress_.SamplesPerSecond(now);
   report.staleness_mean = progress.staleness_mean;
   report.staleness = progress.staleness;
@@ -226,7 +217,7 @@ wire::GetStatusReply Controller::GetStatus() {
   checkpoints_.Fill(now, reply);
   for (const std::string& event : events_.recent()) reply.add_events(event);
   reply.set_event_count(events_.count());
-  if (evaluation_) *reply.mutable_evaluation() = *evaluation_;
+  if (evaluations_.last()) *reply.mutable_evaluation() = *evaluations_.last();
   reply.set_page(config_.page);
   if (progress_.energy().metered()) *reply.mutable_energy() = progress_.energy().View(ElapsedSeconds(now));
   return reply;
@@ -257,9 +248,9 @@ void Controller::FillProgress(absl::Time now, wire::GetStatusReply& reply) const
   reply.set_staleness_mean(latest.staleness_mean);
   reply.set_staleness_max(latest.staleness_max);
   reply.set_slack(latest.slack);
-  reply.set_has_test_accuracy(evaluation_.has_value());
-  if (evaluation_) reply.set_test_accuracy(evaluation_->accuracy());
-  reply.set_test_metric(std::string(MeasuresMap(config_.job, evaluation_) ? kMapMetric : kAccuracyMetric));
+  reply.set_has_test_accuracy(evaluations_.last().has_value());
+  if (evaluations_.last()) reply.set_test_accuracy(evaluations_.last()->accuracy());
+  reply.set_test_metric(evaluations_.Metric());
 }
 
 void Controller::FillMembers(absl::Time now, wire::GetStatusReply& reply) const {

@@ -47,13 +47,14 @@ RunSummary Controller::Summary() {
   summary.worker_deaths = worker_deaths_;
   summary.samples_given_twice = tasks_ ? tasks_->ranges().samples_given_twice() : 0;
   summary.worker_list = SummariseWorkers();
-  summary.evaluations = evaluations_;
-  if (evaluation_ && evaluation_->has_top5_accuracy()) summary.top5_accuracy = evaluation_->top5_accuracy();
-  if (evaluation_ && evaluation_->has_map_50()) {
+  summary.evaluations = evaluations_.all();
+  const std::optional<wire::EvaluationReport>& last = evaluations_.last();
+  if (last && last->has_top5_accuracy()) summary.top5_accuracy = last->top5_accuracy();
+  if (last && last->has_map_50()) {
     ObjectsSummary& objects = summary.objects.emplace();
-    objects.map_50 = evaluation_->map_50();
-    if (evaluation_->has_mask_map()) objects.mask_map = evaluation_->mask_map();
-    if (evaluation_->has_mask_map_50()) objects.mask_map_50 = evaluation_->mask_map_50();
+    objects.map_50 = last->map_50();
+    if (last->has_mask_map()) objects.mask_map = last->mask_map();
+    if (last->has_mask_map_50()) objects.mask_map_50 = last->mask_map_50();
   }
   if (progress_.energy().metered()) summary.energy = progress_.energy().View(summary.time_s);
   return summary;

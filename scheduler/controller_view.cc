@@ -9,7 +9,6 @@
 #include "common/push_samples.h"
 #include "common/test_metric.h"
 #include "scheduler/controller.h"
-#include "scheduler/early_stopping.h"
 #include "scheduler/status_limits.h"
 
 namespace slackline::scheduler {
@@ -113,11 +112,11 @@ void Controller::ViewProgress(absl::Time now, wire::JobProgress& out) const {
   if (const auto left = SecondsLeft(now)) out.set_seconds_left(*left);
   if (latest.loss) out.set_loss(*latest.loss);
   if (latest.accuracy) out.set_train_accuracy(*latest.accuracy);
-  out.set_test_metric(std::string(MeasuresMap(config_.job, evaluation_) ? kMapMetric : kAccuracyMetric));
-  if (evaluation_) {
-    out.set_test_accuracy(evaluation_->accuracy());
-    if (!evaluation_->has_map_50()) out.set_test_loss(evaluation_->loss());
-    out.set_test_epoch(evaluation_->epoch());
+  out.set_test_metric(evaluations_.Metric());
+  if (const auto& last = evaluations_.last()) {
+    out.set_test_accuracy(last->accuracy());
+    if (!last->has_map_50()) out.set_test_loss(last->loss());
+    out.set_test_epoch(last->epoch());
   }
   out.set_pushed_bytes(progress_.totals().pushed_bytes);
   out.set_pulled_bytes(progress_.totals().pulled_bytes);

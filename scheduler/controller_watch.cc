@@ -29,8 +29,8 @@ void Controller::WatchDivergence() {
 std::string Controller::LastGoodState() const {
   const std::string kept = checkpoints_.whole() > 0 ? absl::StrCat("the last checkpoint is ", checkpoints_.folder())
                                                     : "no checkpoint was made";
-  if (evaluations_.empty()) return absl::StrCat("nothing was evaluated yet, and ", kept);
-  const EvaluationSummary& last = evaluations_.back();
+  if (evaluations_.all().empty()) return absl::StrCat("nothing was evaluated yet, and ", kept);
+  const EvaluationSummary& last = evaluations_.all().back();
   const std::string loss = last.map ? "" : absl::StrFormat(", loss %.4f", last.loss);
   return absl::StrCat("the last evaluation was after epoch ", last.epoch, " (",
                       Described(job::Metric::TEST_ACCURACY, last), loss, "), ", kept);
