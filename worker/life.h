@@ -67,7 +67,7 @@ class Life {
 
   // Runs a call of the client that Stop(), EndWaits() or an expulsion can cut short.
   template <typename Call>
-  auto Await(Call call) ABSL_LOCKS_EXCLUDED(mutex_) -> decltype(call()) {
+  auto Await(Call call) -> decltype(call()) {
     const absl::Status begin = BeginWait();
     if (!begin.ok()) return begin;
     auto result = call();
