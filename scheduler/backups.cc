@@ -45,6 +45,7 @@ absl::StatusOr<ServerRef> Backups::Register(const wire::RegisterServerRequest& r
   for (const auto& [id, backup] : backups_) {
     if (backup.name != request.name()) continue;
     Drop(id, "was started again", facts);
+    deposed_.erase(request.name());
     break;
   }
   const std::optional<ServerId> server = ServerWithout(request.local());
@@ -220,7 +221,6 @@ std::vector<std::pair<ServerId, MembershipActions>> Backups::Kept(const state::S
 }
 
 void Backups::Restore(const state::Scheduler& state, absl::Time now) {
-  for (const uint32_t server : state.promoted()) promoted_.insert(ServerId(server));
   for (const state::Backup& saved : state.backups()) {
     const ServerId id(saved.server());
     if (saved.in_step() > 0 || saved.released() > 0) backed_once_.insert(id);

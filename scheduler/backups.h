@@ -80,6 +80,10 @@ class Backups {
   // Notes that `state` is saved. Returns the servers that have taken over in it and are to be told, with the actions
   // that follow.
   std::vector<std::pair<ServerId, MembershipActions>> Kept(const state::Scheduler& state);
+  // Restores Promoted(); Restore() does the rest, once the servers are connected.
+  void RestorePromoted(const state::Scheduler& state) {
+    for (const uint32_t server : state.promoted()) promoted_.insert(ServerId(server));
+  }
   void Restore(const state::Scheduler& state, absl::Time now);
 
   void Fill(absl::Time now, wire::GetStatusReply& reply) const;

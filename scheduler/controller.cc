@@ -213,6 +213,7 @@ absl::Status Controller::LearnModel(const wire::RegisterWorkerRequest& request) 
   absl::StatusOr<ModelLayout> layout = LayoutOf(request, config_.job.optimizer());
   if (!layout.ok()) return layout.status();
   first_worker_ = request;
+  first_worker_->clear_version();  // of this process, not of the model
   shards_.SetLayout(*layout);
   tasks_.emplace(TasksConfig(config_.job, *layout));
   return absl::OkStatus();

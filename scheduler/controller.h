@@ -5,8 +5,8 @@
 // at last DONE, FAILED or STOPPED. After the end the workers are told to leave, then the servers to stop; then
 // finished() is true.
 //
-// Thread-safety: safe; one lock around everything, and another around the images, never held while waiting for
-// anything. Ownership:     borrows `time` and `servers`.
+// Thread-safety: safe; one lock for the images and one for all else, never held while waiting for anything.
+// Ownership:     borrows `time` and `servers`.
 #pragma once
 
 #include <cstdint>

@@ -206,7 +206,7 @@ void Controller::Installed(ServerRef server, const wire::InstallShardsReply& rep
 void Controller::Restored(ServerId server, const wire::InstallShardsReply& reply) {
   for (const wire::RestoredWorker& restored : reply.restored()) {
     const Holder holder = {WorkerId(restored.worker()), Incarnation(restored.incarnation())};
-    progress_.Restored(server, holder, restored);
+    progress_.Restored(server, holder, restored, time_.Now() + 2 * config_.timeouts.heartbeat);
     // The others report it themselves with their next step; or this does when they leave without one.
     const auto worker = membership_.workers().find(holder.worker);
     const bool trains = worker != membership_.workers().end() && worker->second.incarnation == holder.incarnation &&

@@ -200,8 +200,9 @@ absl::Status Controller::Restore(const state::Scheduler& state, absl::Time wall_
     shards_.Place(cluster, {});
   }
   moves_.Restore(state, now);
-  backups_.Restore(state, now);
+  backups_.RestorePromoted(state);
   RestoreServers(state.members(), now);
+  backups_.Restore(state, now);
   events_.Add(absl::StrFormat("the scheduler goes on with %d workers and %d servers, %.1f s after it had last saved",
                               membership_.CountLive() + membership_.CountIn(WorkerState::kJoining),
                               membership_.servers().size(), absl::ToDoubleSeconds(away)));

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/counted.h"
+#include "common/test_metric.h"
 #include "scheduler/early_stopping.h"
 
 namespace slackline::scheduler {

@@ -3,6 +3,7 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/timeouts.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
 #include "scheduler/event_log.h"

@@ -2,9 +2,9 @@
 // that takes them has all, they are given up where they were and promoted where they are to be.
 //
 // A move is copied -> decided -> saved and told -> given up -> installed. Before it is decided, a move that fails has
-// changed nothing; from then on it happens, whichever server dies. From in step on the server that has the shards
-// answers nothing that the other has not, until it hears that the move is off; so whoever of the two is asked, nothing
-// that was answered is missing.
+// changed nothing; from then on it happens, whichever server dies. A scheduler that dies before it is saved forgets it.
+// From in step on the server that has the shards answers nothing that the other has not, until it hears that the move
+// is off; so whoever of the two is asked, nothing that was answered is missing.
 //
 // Thread-safety: none.
 // Ownership:     borrows all that the constructor takes.

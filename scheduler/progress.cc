@@ -124,7 +124,6 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
     worker.last.Clear();
     worker.samples.clear();
     worker.unreported.clear();
-    worker.unreported_taken = 0;
     worker.holder = holder;
   }
   const wire::WorkerProgress& before = worker.last;
@@ -139,9 +138,11 @@ void Progress::Heard(const Holder& holder, const wire::WorkerProgress& progress,
   const ProgressTotals grown = Difference(progress, before);
   totals_.Add(grown);
   worker.totals.Add(grown);
-  if (grown.pushes_lost > 0) {
-    worker.unreported.clear();
-    worker.unreported_taken = 0;
+  for (auto& [server, loss] : worker.unreported) {
+    // A step needs every server: one that was made after the restore has brought the report, if there was a loss.
+    const bool stepped = now >= loss.after && progress.steps() > loss.steps.value_or(progress.steps());
+    if (grown.pushes_lost > 0 || stepped) loss.Settle();
+    if (now >= loss.after && !loss.steps) loss.steps = progress.steps();
   }
   AddStaleness(progress, before, staleness_);
   staleness_max_ = std::max(staleness_max_, progress.staleness_max());
@@ -186,22 +187,27 @@ void Progress::RaiseNorm(double norm) {
   norm_peak_ = std::max(norm_peak_, norm);
 }
 
-void Progress::Restored(ServerId server, const Holder& holder, const wire::RestoredWorker& restored) {
+void Progress::Restored(ServerId server, const Holder& holder, const wire::RestoredWorker& restored, absl::Time after) {
   const auto found = workers_.find(holder.worker);
   if (found == workers_.end() || found->second.holder != holder) return;
-  // A server that dies again before the worker has heard of its first death goes on from no earlier snapshot.
-  uint64_t& lost = found->second.unreported[server];
-  lost = std::max(lost, Grown(found->second.last.clock() * restored.shards(), restored.clock_sum()));
+  UnreportedLoss& loss = found->second.unreported[server];
+  // A server that dies again before its next snapshot goes on from where it went on before.
+  const uint64_t from = std::max(restored.clock_sum(), loss.told_to.value() * restored.shards());
+  loss.to = Clock64(std::max(loss.to.value(), found->second.last.clock()));
+  loss.count = std::max(loss.count, Grown(found->second.last.clock() * restored.shards(), from));
+  loss.after = after;
+  loss.steps.reset();
 }
 
 uint64_t Progress::TakeUnreported(const Holder& holder) {
   const auto found = workers_.find(holder.worker);
   if (found == workers_.end() || found->second.holder != holder) return 0;
   Heartbeats& worker = found->second;
-  uint64_t all = 0;
-  for (const auto& [server, lost] : worker.unreported) all += lost;
-  const uint64_t lost = Grown(all, worker.unreported_taken);
-  worker.unreported_taken = all;
+  uint64_t lost = 0;
+  for (auto& [server, loss] : worker.unreported) {
+    lost += loss.count;
+    loss.Settle();
+  }
   worker.totals.pushes_lost += lost;
   totals_.pushes_lost += lost;
   return lost;
@@ -320,8 +326,13 @@ void Progress::Save(state::Progress& state) const {
     *out.mutable_holder() = scheduler::ToState(worker.holder);
     *out.mutable_last() = worker.last;
     *out.mutable_totals() = ToState(worker.totals);
-    for (const auto& [server, lost] : worker.unreported) (*out.mutable_unreported())[server.value()] = lost;
-    out.set_unreported_taken(worker.unreported_taken);
+    for (const auto& [server, loss] : worker.unreported) {
+      state::UnreportedLoss& unreported = *out.add_unreported();
+      unreported.set_server(server.value());
+      unreported.set_count(loss.count);
+      unreported.set_to(loss.to.value());
+      unreported.set_told_to(loss.told_to.value());
+    }
   }
   *state.mutable_forgotten() = ToState(forgotten_);
   for (const auto& [name, totals] : earlier_) {
@@ -348,8 +359,12 @@ void Progress::Restore(const state::Progress& state) {
     worker.holder = scheduler::FromState(one.holder());
     worker.last = one.last();
     worker.totals = FromState(one.totals());
-    for (const auto& [server, lost] : one.unreported()) worker.unreported[ServerId(server)] = lost;
-    worker.unreported_taken = one.unreported_taken();
+    for (const state::UnreportedLoss& from : one.unreported()) {
+      UnreportedLoss& loss = worker.unreported[ServerId(from.server())];
+      loss.count = from.count();
+      loss.to = Clock64(from.to());
+      loss.told_to = Clock64(from.told_to());
+    }
     if (one.last().has_energy()) energy_.Know(WorkerId(one.holder().worker()), one.last().energy());
   }
   const int known = std::min<int>(state.staleness_counts_size(), StalenessCounts::kBuckets);

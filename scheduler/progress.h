@@ -3,6 +3,7 @@
 // Thread-safety: none.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -85,8 +86,9 @@ class Progress {
 
   // Notes what a server that continues from snapshots knows of a worker: what the worker has reported beyond it is
   // lost. The worker reports the loss with its next step. If it makes none, TakeUnreported() returns the number of its
-  // lost sub-pushes, once, and adds it to the totals. Pushes that the servers had discarded count as lost here.
-  void Restored(ServerId server, const Holder& holder, const wire::RestoredWorker& restored);
+  // lost sub-pushes, once, and adds it to the totals. Pushes that the servers had discarded count as lost here, and
+  // only clocks that were heard count. `after`: reports that are heard from then on were sent after the restore.
+  void Restored(ServerId server, const Holder& holder, const wire::RestoredWorker& restored, absl::Time after);
   uint64_t TakeUnreported(const Holder& holder);
 
   // Forgets a worker that has gone for good. Its totals stay in totals(), and become part of forgotten().
@@ -131,16 +133,27 @@ class Progress {
   // Window of SamplesPerSecondLately().
   static constexpr absl::Duration kLately = absl::Minutes(10);
 
+  // What restores of a server have lost of a worker's pushes, as far as the worker has not reported it.
+  struct UnreportedLoss {
+    uint64_t count = 0;
+    Clock64 to;       // last clock that was heard before the restore
+    Clock64 told_to;  // losses up to this clock are in the totals
+    absl::Time after = absl::InfinitePast();
+    std::optional<uint64_t> steps;  // in the first report after the restore
+
+    // Notes that the losses are in the totals, or were none.
+    void Settle() {
+      count = 0;
+      told_to = std::max(told_to, to);
+    }
+  };
   struct Heartbeats {
     Holder holder;
     wire::WorkerProgress last;
     bool in_clock = false;
     SampleSeries samples;
     ProgressTotals totals;  // sums over all lives
-    // Sub-pushes that restores of servers have lost and the worker has not reported, by server, and how many of them
-    // are in the totals.
-    std::map<ServerId, uint64_t> unreported;
-    uint64_t unreported_taken = 0;
+    std::map<ServerId, UnreportedLoss> unreported;
   };
 
   void ObserveSlack(const wire::WorkerProgress& progress);

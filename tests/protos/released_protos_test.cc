@@ -48,7 +48,10 @@ std::vector<Released> Read(const std::filesystem::path& path) {
 }
 
 std::string TypeOf(const FieldDescriptor& field) {
-  return absl::StrCat(field.is_repeated() ? "repeated " : "", field.type_name());
+  const std::string type(field.message_type() != nullptr ? field.message_type()->full_name()
+                         : field.enum_type() != nullptr  ? field.enum_type()->full_name()
+                                                         : field.type_name());
+  return absl::StrCat(field.is_repeated() ? "repeated " : "", type);
 }
 
 // What has become of it; empty if it is as it was.
@@ -91,6 +94,9 @@ TEST(ReleasedProtos, ChangesAreSeen) {
   EXPECT_EQ(BreakOf({scope, "worker", 2, "uint32"}), "");
   EXPECT_EQ(BreakOf({scope, "worker", 2, "uint64"}), "its type is uint32");
   EXPECT_EQ(BreakOf({scope, "worker", 2, "repeated uint32"}), "its type is uint32");
+  EXPECT_EQ(BreakOf({scope, "shards", 6, "repeated slackline.wire.ShardClock"}), "");
+  EXPECT_EQ(BreakOf({scope, "shards", 6, "repeated slackline.wire.ShardState"}),
+            "its type is repeated slackline.wire.ShardClock");
   EXPECT_EQ(BreakOf({scope, "author", 2, "uint32"}), "its number is that of worker");
   EXPECT_EQ(BreakOf({scope, "worker", 99, "uint32"}), "its number is not reserved");
   EXPECT_EQ(BreakOf({"slackline.wire.Hallo", "worker", 2, "uint32"}), "its message is not there");

@@ -186,9 +186,27 @@ TEST_F(ControllerReturn, LossesOfAWorkerThatLeavesWithoutAStepAreToldThen) {
   cluster_.progress("w-2").set_pushes_lost(5);
   cluster_.Pass(absl::Milliseconds(100));
   EXPECT_TRUE(cluster_.HasEvent("5 answered sub-pushes of worker w-2 were lost: "));
+  // Dead again before its next snapshot: what was lost before is told, and the step after it is not.
+  cluster_.progress("w-2").set_clock(51);
+  cluster_.Pass(absl::Milliseconds(100));
+  GoOnFrom(cluster_, "ps-2", "w-2", 45);
   for (const char* worker : {"w-1", "w-2"}) ASSERT_TRUE(cluster_.Leave(worker).ok());
   EXPECT_TRUE(cluster_.HasEvent("6 answered sub-pushes of worker w-1 were lost, after its last step"));
-  EXPECT_FALSE(cluster_.HasEvent("of worker w-2 were lost, after")) << "twice";
+  EXPECT_TRUE(cluster_.HasEvent("1 answered sub-pushes of worker w-2 were lost, after its last step"));
+  EXPECT_FALSE(cluster_.HasEvent("6 answered sub-pushes of worker w-2")) << "twice";
+}
+
+TEST_F(ControllerReturn, WorkerThatGoesOnAndReportsNoLossHadNone) {
+  cluster_.progress("w-1").set_steps(50);
+  cluster_.progress("w-1").set_clock(50);
+  cluster_.Pass(absl::Milliseconds(100));
+  GoOnFrom(cluster_, "ps-2", "w-1", 44);  // six, which the servers had discarded
+  cluster_.Pass(absl::Seconds(1));
+  cluster_.progress("w-1").set_steps(51);
+  cluster_.progress("w-1").set_clock(51);
+  cluster_.Pass(absl::Milliseconds(200));
+  ASSERT_TRUE(cluster_.Leave("w-1").ok());
+  EXPECT_FALSE(cluster_.HasEvent("were lost"));
 }
 
 TEST_F(ControllerReturn, SnapshotsAreRemovedWhenTheJobIsDoneOnly) {

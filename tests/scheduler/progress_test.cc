@@ -291,7 +291,7 @@ TEST(Progress, UnreportedLossesOutliveTheScheduler) {
   restored.set_clock_sum(44 + 47);
   Progress before;
   before.Heard(kFirst, Totals(50, 1), true, At(0));
-  before.Restored(ServerId(1), kFirst, restored);
+  before.Restored(ServerId(1), kFirst, restored, At(1));
   Progress after;
   after.Restore(SavedBy(before));
   EXPECT_EQ(after.TakeUnreported(kSecond), 0u);

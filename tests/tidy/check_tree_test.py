@@ -33,6 +33,7 @@ CASES = [
     ("its .cc, too", {"docs/ARCHITECTURE.md": CORES_PAGE, "ps/consistency/e.h": "",
                       "ps/consistency/e.cc": "#include <grpcpp/grpcpp.h>\n"}, "ps/consistency/e.cc"),
     ("messages are plain data", {"docs/ARCHITECTURE.md": CORES_PAGE, "ps/consistency/e.h": '#include "job.pb.h"\n'}, None),
+    ("the page has cores", {"docs/ARCHITECTURE.md": "# A\n\n## Other\n"}, "docs/ARCHITECTURE.md"),
     ("a core of the page is there", {"docs/ARCHITECTURE.md": CORES_PAGE}, "docs/ARCHITECTURE.md"),
     ("yaml-cpp only where the job file is read", {"cli/a.cc": "#include <yaml-cpp/yaml.h>\n"}, "cli/a.cc"),
     ("spdlog only in logging", {"common/metrics.cc": "#include <spdlog/spdlog.h>\n"}, "common/metrics.cc"),

@@ -85,7 +85,7 @@ ALLOWED = {
 
 # Cores without I/O, as this page's table has them: nothing they include, at any depth, may be one of these.
 CORES_PAGE = "docs/ARCHITECTURE.md"
-CORES = re.compile(r"^## Cores$(.*?)^## ", re.MULTILINE | re.DOTALL)
+CORES = re.compile(r"^## Cores$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 IMPURE_HEADERS = re.compile(
     r"^(thread|mutex|condition_variable|atomic|future|chrono|fstream|iostream|filesystem|random|ctime)$"
     r"|^absl/(synchronization|random)/|^(sys|unistd|netinet)")
@@ -171,6 +171,8 @@ def check_pure_cores(tree, includes):
     page = dict(tree.files(".md")).get(CORES_PAGE, "")
     table = CORES.search(page)
     named = re.findall(r"`([\w/]+\.h)`", table.group(1)) if table else []
+    if page and not named:
+        yield Problem(CORES_PAGE, 1, "has no table of cores under '## Cores'")
     for path in named:
         # The last column names a core's parts by the file alone.
         if "/" in path and path not in includes.direct:
