@@ -342,7 +342,7 @@ class Controller : public ServerObserver, private Moves::Owner {
   ServerCalls& servers_;
 
   mutable absl::Mutex mutex_;
-  // Of its own: a hundred nodes that ask for images must not hold up heartbeats.
+  // A hundred nodes that ask for images must not hold up heartbeats.
   absl::Mutex images_mutex_;
   ImageDirectory images_ ABSL_GUARDED_BY(images_mutex_);
 

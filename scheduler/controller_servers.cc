@@ -27,7 +27,7 @@ absl::StatusOr<wire::HeartbeatReply> Controller::SpareHeartbeat(const wire::Hear
   reply.set_generation(moves_.PublicGeneration());
   reply.set_leave(now - stopping_ >= config_.timeouts.server_dead());
   if (reply.leave()) reply.set_leave_reason(reason_);
-  // One that has no shards has nothing to keep for a last checkpoint.
+  // A server without shards has nothing to keep for a last checkpoint.
   reply.set_job_ended(Replicated() && Ended());
   if (request.leaving()) DropSpare(id, absl::StrCat("left: ", request.leaving_reason()));
   return reply;

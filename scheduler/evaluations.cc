@@ -29,7 +29,7 @@ std::string Told(const wire::EvaluationReport& report, const EvaluationSummary& 
 Evaluations::Judgement Evaluations::Note(const wire::EvaluationReport& report, const EvaluationSummary& begun,
                                          const std::string& by) {
   last_ = report;
-  // Whoever asks for the status gets it, too.
+  // Every reply to a request for the status contains the report.
   if (last_->ByteSizeLong() > kEvaluationBytesMax) last_->clear_classes();
   reported_ = false;
   EvaluationSummary& summary = all_.emplace_back(begun);
@@ -50,7 +50,7 @@ void Evaluations::Report(scheduler::Report& report) {
   if (!report.finds_objects) report.test_loss = last_->loss();
   report.test_accuracy = last_->accuracy();
   report.confusion.assign(last_->confusion().begin(), last_->confusion().end());
-  // Nobody else wants it.
+  // Only reports contain the confusion matrix.
   last_->clear_confusion();
   reported_ = true;
 }

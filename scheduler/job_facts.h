@@ -1,4 +1,4 @@
-// What the parts of the controller may know of the job.
+// Facts of the job that the controller passes to its parts.
 #pragma once
 
 #include "absl/time/time.h"

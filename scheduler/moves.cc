@@ -168,7 +168,7 @@ void Moves::WatchSpares(const JobFacts& facts) {
   }
   for (const auto& [id, why] : dead) Drop(id, why, facts);
   for (auto& [name, drained] : drained_) {
-    // One that has died over it is not told to stop for ever.
+    // A drained server that has died is not told to stop for ever.
     if (facts.now - drained.since <= setting_.timeouts.worker_dead()) continue;
     calls_.Disconnect({drained.server, drained.incarnation});
     drained.since = absl::InfiniteFuture();
@@ -244,7 +244,8 @@ uint64_t Moves::Hear(ServerId id, const wire::BackupProgress& progress) {
   const bool from_here = move_ && move_->from == id;
   const bool ours = from_here && progress.move() == move_->number &&
                     Incarnation(progress.backup_incarnation()) == move_->to_incarnation;
-  // What was decided stays so: it answers nobody for these shards until it hears that they are not its any more.
+  // A decided move stays decided: the giving server answers nobody for these shards until it hears that they have
+  // moved.
   if (from_here && Decided()) return 0;
   if (ours && !progress.lost()) {
     if (progress.in_step() && progress.attachment() > move_->released) move_->in_step = progress.attachment();
@@ -294,9 +295,9 @@ void Moves::Tell() {
 void Moves::TellTaker() {
   move_->stage = Stage::kGivenUp;
   const Membership::Server& to = membership_.servers().at(move_->to);
-  // One that is dead gets its shards when it comes back.
+  // A dead server gets its shards when it comes back.
   if (to.state != ServerState::kLive) return;
-  // Another life of it has got the members already.
+  // A later life of the server has got the members already.
   const bool same = to.incarnation == move_->to_incarnation;
   owner_.ShardsChanged(move_->to, same ? std::exchange(move_->to_actions, {}) : MembershipActions());
 }
@@ -335,7 +336,7 @@ void Moves::GiveUp(const std::string& why, const JobFacts& facts) {
                      member->second.incarnation == move.to_incarnation;
   const auto joining = joining_.find(move.to);
   const bool joins = joining != joining_.end() && joining->second.incarnation == move.to_incarnation;
-  // What was prepared there is of no worth any more.
+  // The taking server drops the copies that it has made.
   if (there || joins) SendNothingToTake({move.to, move.to_incarnation});
   again_ = facts.now + setting_.timeouts.worker_dead();
   if (!facts.ended()) {

@@ -133,7 +133,7 @@ class Progress {
   // Window of SamplesPerSecondLately().
   static constexpr absl::Duration kLately = absl::Minutes(10);
 
-  // What restores of a server have lost of a worker's pushes, as far as the worker has not reported it.
+  // Pushes of a worker that restores of a server have lost and the worker has not reported.
   struct UnreportedLoss {
     uint64_t count = 0;
     Clock64 to;       // last clock that was heard before the restore

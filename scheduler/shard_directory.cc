@@ -1,7 +1,6 @@
 #include "scheduler/shard_directory.h"
 
-#include <algorithm>
-#include <utility>
+#include "absl/algorithm/container.h"
 
 namespace slackline::scheduler {
 
@@ -26,13 +25,13 @@ bool ShardDirectory::Holds(ServerId server) const { return CountOn(server) > 0; 
 
 size_t ShardDirectory::CountOn(ServerId server) const {
   return static_cast<size_t>(
-      std::count_if(places_.begin(), places_.end(), [&](const ShardPlace& place) { return place.server == server; }));
+      absl::c_count_if(places_, [&](const ShardPlace& place) { return place.server == server; }));
 }
 
 void ShardDirectory::Move(absl::Span<const ShardId> shards, ServerId from, ServerId to) {
   generation_ = generation_.Next();
   for (ShardPlace& place : places_) {
-    if (std::find(shards.begin(), shards.end(), place.shard) != shards.end()) place.server = to;
+    if (absl::c_linear_search(shards, place.shard)) place.server = to;
   }
   moved_ = true;
   for (const ServerId server : {from, to}) {
@@ -73,19 +72,24 @@ void ShardDirectory::Forget(ServerId server) {
 
 // --- Requests ---------------------------------------------------------------------------------------------------
 
+template <typename Request, typename Fits>
+void ShardDirectory::AddShards(const Fits& fits, Request& request) const {
+  request.set_trained_elements(layout_.trained_elements);
+  request.set_samples_per_epoch(layout_.train_samples);
+  for (const ShardPlace& place : places_) {
+    if (fits(place)) *request.add_shards() = ToWire(place);
+  }
+  request.set_frozen_from(layout_.frozen_from);
+  AddGroups(layout_, request);
+}
+
 wire::InstallShardsRequest ShardDirectory::InstallRequest(ServerId server, Incarnation incarnation) const {
   wire::InstallShardsRequest request;
   request.set_job(job_.value());
   request.set_generation(GenerationOf(server).value());
   request.set_server(server.value());
   request.set_server_incarnation(incarnation.value());
-  request.set_trained_elements(layout_.trained_elements);
-  request.set_samples_per_epoch(layout_.train_samples);
-  for (const ShardPlace& place : places_) {
-    if (place.server == server) *request.add_shards() = ToWire(place);
-  }
-  request.set_frozen_from(layout_.frozen_from);
-  AddGroups(layout_, request);
+  AddShards([&](const ShardPlace& place) { return place.server == server; }, request);
   return request;
 }
 
@@ -96,13 +100,7 @@ wire::TakeShardsRequest ShardDirectory::TakeRequest(absl::Span<const ShardId> sh
   request.set_server(to.value());
   request.set_server_incarnation(incarnation.value());
   if (shards.empty()) return request;
-  request.set_trained_elements(layout_.trained_elements);
-  request.set_samples_per_epoch(layout_.train_samples);
-  for (const ShardPlace& place : places_) {
-    if (std::find(shards.begin(), shards.end(), place.shard) != shards.end()) *request.add_shards() = ToWire(place);
-  }
-  request.set_frozen_from(layout_.frozen_from);
-  AddGroups(layout_, request);
+  AddShards([&](const ShardPlace& place) { return absl::c_linear_search(shards, place.shard); }, request);
   return request;
 }
 

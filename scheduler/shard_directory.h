@@ -1,4 +1,4 @@
-// Where the shards of the model are: the model's layout, the server of each shard, the generation of this map, and the
+// Directory of the model's shards: the model's layout, the server of each shard, the generation of this map, and the
 // addresses that other processes of the same host use. Composes the requests that give servers their shards. Pure.
 //
 // Thread-safety: none.
@@ -80,6 +80,10 @@ class ShardDirectory {
   void RestorePlaces(const state::Placement& placement);
 
  private:
+  // Adds the shards whose place fits, with what their receiver must know of the model.
+  template <typename Request, typename Fits>
+  void AddShards(const Fits& fits, Request& request) const;
+
   const JobId job_;
   ModelLayout layout_;
   std::vector<ShardPlace> places_;

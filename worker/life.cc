@@ -148,7 +148,7 @@ void Life::Stop(const absl::Status& status, const std::string& reason) {
     absl::MutexLock lock(&mutex_);
     if (end_) return;
     end_ = End{status, reason};
-    // Where nobody waits, the streams stay whole for a goodbye.
+    // The streams stay whole for a goodbye, unless a call waits for them.
     if (waiting_) client_->Cancel(reason);
   }
   link_.Interrupt(reason);

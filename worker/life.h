@@ -21,7 +21,7 @@
 
 namespace slackline::worker {
 
-// From here on it pays to push while backward continues, in a thread of its own.
+// Smallest model, in elements, whose pushes leave while backward continues, in a thread of their own.
 inline constexpr uint64_t kBackgroundElementsMin = 4 << 20;
 // Longest time that a goodbye to the servers may take.
 inline constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(2);

@@ -211,7 +211,7 @@ class Trainer {
   const TraceRow trace_, exchange_trace_;
   const bool overlap_pulls_;
   Life life_;
-  // Only the trainer's thread uses the members from here on.
+  // Members of the trainer's thread.
   uint64_t steps_ = 0;                // finished steps of all lives
   absl::Duration data_wait_;          // wait for batches, in the step being computed
   bool arriving_ = false;             // the weights after the step in flight are read as they arrive

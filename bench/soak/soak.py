@@ -394,7 +394,7 @@ def reckon(options, run, folder, took):
         lost += gone
         if ledger.lives == 1:
             unbroken += 1
-            # After the last step nobody tells the worker. The scheduler counts for it, and takes discarded pushes for lost ones.
+            # A worker does not hear of losses after its last step. The scheduler counts them, and takes discarded pushes for lost ones.
             after = sum(int(count) for count in re.findall(
                 rf"(\d+) answered sub-pushes of worker-{number} were lost, after its last step", run.events()))
             discarded = sum(SHARDS - push.applied for push in ledger.pushes if push.applied is not None) if after else 0

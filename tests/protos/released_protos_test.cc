@@ -54,7 +54,7 @@ std::string TypeOf(const FieldDescriptor& field) {
   return absl::StrCat(field.is_repeated() ? "repeated " : "", type);
 }
 
-// What has become of it; empty if it is as it was.
+// Returns how a field or value differs from the release; empty if it does not.
 std::string BreakOf(const Released& released) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   if (released.type == "value") {
