@@ -21,7 +21,7 @@
 #include "scheduler/event_log.h"
 #include "scheduler/model_layout.h"
 #include "scheduler/room_wait.h"
-#include "scheduler/run_summary.h"
+#include "scheduler/watch/evaluation_summary.h"
 #include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {

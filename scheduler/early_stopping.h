@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "job.pb.h"
 #include "scheduler.pb.h"
-#include "scheduler/run_summary.h"
+#include "scheduler/watch/evaluation_summary.h"
 #include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {

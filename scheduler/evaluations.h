@@ -13,7 +13,7 @@
 #include "job.pb.h"
 #include "scheduler.pb.h"
 #include "scheduler/report.h"
-#include "scheduler/run_summary.h"
+#include "scheduler/watch/evaluation_summary.h"
 #include "scheduler_state.pb.h"
 
 namespace slackline::scheduler {

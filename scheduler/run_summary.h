@@ -8,20 +8,10 @@
 
 #include "common/staleness_counts.h"
 #include "scheduler/progress.h"
+#include "scheduler/watch/evaluation_summary.h"
 #include "status.pb.h"
 
 namespace slackline::scheduler {
-
-// A measurement of accuracy on the test images.
-struct EvaluationSummary {
-  uint32_t epoch = 0;            // number of completed epochs
-  double time_s = 0;             // time since training began
-  uint64_t samples = 0;          // trained until then by all workers
-  uint64_t samples_applied = 0;  // applied ones among `samples`
-  double accuracy = 0;
-  double loss = 0;
-  bool map = false;  // true if objects are found: accuracy is their mean average precision, and there is no loss
-};
 
 // All processes of one name, over all their lives.
 struct WorkerSummary {

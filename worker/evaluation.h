@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -52,6 +53,24 @@ struct Metrics {
 
 // Returns the figures of the classes that occur. `masks`: null if no masks were measured.
 Metrics MetricsOfObjects(uint64_t images, const AveragePrecision& boxes, const AveragePrecision* masks);
+
+// An evaluation that the scheduler asks for.
+struct EvaluationWork {
+  uint32_t epoch = 0;  // number of completed epochs
+  bool final = false;
+  std::string run_folder;
+  uint64_t at_samples = 0;  // number from the scheduler, repeated in the report
+};
+
+// Result of an evaluation, with its task and the files that were written, relative to the run folder.
+struct EvaluationResult {
+  EvaluationWork work;
+  double loss = 0;     // mean over the samples
+  double seconds = 0;  // time that the evaluation took
+  Metrics metrics;
+  std::vector<std::string> class_names;  // names in the order of labels
+  std::vector<std::string> files;
+};
 
 // Counts (label, prediction) pairs. For more than kClassesMax classes it counts only what the figures of each class
 // need: a matrix of a million classes would take 8 TB.

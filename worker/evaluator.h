@@ -8,10 +8,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/evaluation.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetcher.h"
 #include "worker/model/model.h"
-#include "worker/scheduler_link.h"
 
 namespace slackline::worker {
 

@@ -45,12 +45,6 @@ struct RangePart {
   RangeId range;
   uint64_t done_to = 0;
 };
-struct EvaluationWork {
-  uint32_t epoch = 0;  // number of completed epochs
-  bool final = false;
-  std::string run_folder;
-  uint64_t at_samples = 0;  // number from the scheduler, repeated in the report
-};
 // The worker is not in the clock now, and asks again after `retry`.
 struct StandbyWork {
   absl::Duration retry;
@@ -59,16 +53,6 @@ struct LeaveWork {
   std::string reason;
 };
 using Work = std::variant<RangeWork, EvaluationWork, StandbyWork, LeaveWork>;
-
-// Result of an evaluation, with its task and the files that were written, relative to the run folder.
-struct EvaluationResult {
-  EvaluationWork work;
-  double loss = 0;     // mean over the samples
-  double seconds = 0;  // time that the evaluation took
-  Metrics metrics;
-  std::vector<std::string> class_names;  // names in the order of labels
-  std::vector<std::string> files;
-};
 
 // Thread-safety: one trainer thread; Interrupt() and progress() from any.
 // Threads:       one (heartbeats), born in Create(), joined in the destructor.

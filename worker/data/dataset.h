@@ -13,7 +13,7 @@
 #include "worker/data/prepared_check.h"
 #include "worker/data/prepared_index.h"
 #include "worker/data/scene_source.h"
-#include "worker/model/model.h"
+#include "images/base/batch.h"
 
 namespace slackline::worker {
 

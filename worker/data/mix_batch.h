@@ -2,7 +2,7 @@
 #pragma once
 
 #include "worker/data/augment.h"
-#include "worker/model/model.h"
+#include "images/base/batch.h"
 
 namespace slackline::worker {
 

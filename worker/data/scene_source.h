@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "worker/data/augment.h"
-#include "worker/model/model.h"
+#include "images/base/batch.h"
 
 namespace slackline::worker {
 

@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "common/device.h"
 #include "common/parameter_groups.h"
-#include "worker/model/batch_memory.h"
+#include "images/base/batch.h"
 #include "worker/model/scene.h"
 #include "worker/model/step_recorder.h"
 
@@ -125,30 +125,6 @@ struct TensorInfo {
 
   uint64_t elements() const;
 };
-
-// Prepared images: normalised float32, n x channels x height x width. With several views, the first view of all images
-// comes first, then the second.
-struct Batch {
-  BatchFloats images;
-  std::vector<int64_t> labels;
-  // Seed of the batch, a hash of its images in their order. Together with the model's seed, it determines what dropout
-  // leaves out.
-  uint64_t noise = 0;
-  // Weight of `labels` in mixed images, and the labels with the remaining weight. Empty: `labels` have the whole
-  // weight.
-  float share = 1;
-  std::vector<int64_t> other_labels = {};
-  // Images with objects, one for each label. Then `images` is empty, and the labels have no meaning.
-  std::vector<Scene> scenes = {};
-  uint64_t size() const { return labels.size(); }
-};
-
-// Creates an empty batch whose images are in `memory`; null: ordinary memory.
-inline std::unique_ptr<Batch> NewBatch(BatchMemory* memory) {
-  auto batch = std::make_unique<Batch>();
-  batch->images = BatchFloats(BatchAllocator<float>(memory));
-  return batch;
-}
 
 // Arrival represents parameters that are still arriving while a step computes on them, first layers first.
 //

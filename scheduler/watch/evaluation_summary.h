@@ -1,0 +1,19 @@
+// EvaluationSummary: the result of an evaluation, as runs are judged by it.
+#pragma once
+
+#include <cstdint>
+
+namespace slackline::scheduler {
+
+// A measurement of accuracy on the test images.
+struct EvaluationSummary {
+  uint32_t epoch = 0;            // number of completed epochs
+  double time_s = 0;             // time since training began
+  uint64_t samples = 0;          // trained until then by all workers
+  uint64_t samples_applied = 0;  // applied ones among `samples`
+  double accuracy = 0;
+  double loss = 0;
+  bool map = false;  // true if objects are found: accuracy is their mean average precision, and there is no loss
+};
+
+}  // namespace slackline::scheduler
